@@ -1,0 +1,128 @@
+package txl
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// LayerNormEps is added to the variance in every layer normalisation.
+const LayerNormEps = 1e-5
+
+// ErrAdaptiveSoftmax is returned for configurations with cutoffs: adaptive
+// input and adaptive softmax are not supported yet.
+var ErrAdaptiveSoftmax = errors.New("txl: cutoffs: adaptive softmax is not supported yet")
+
+// Config describes a Transformer-XL. The JSON names are those of the
+// reference implementation where it has one.
+type Config struct {
+	NLayer int `json:"n_layer"`
+	DModel int `json:"d_model"`
+	NHead  int `json:"n_head"`
+	DHead  int `json:"d_head"`
+	DInner int `json:"d_inner"`
+	Vocab  int `json:"vocab"`
+	// SegLen is the usual number of rows of a segment, in tokens. Segments
+	// of other lengths work too; see NewSegment.
+	SegLen int `json:"seg_len"`
+	// MemLen is the number of rows of past hidden states each layer attends
+	// to; 0 means no memory.
+	MemLen int `json:"mem_len"`
+	// ClampLen, when positive, is the largest distance that the position
+	// encoding tells apart.
+	ClampLen int `json:"clamp_len,omitempty"`
+	// SameLength limits every query to its MemLen most recent keys.
+	SameLength bool `json:"same_length,omitempty"`
+	// PreLNorm moves layer normalisation in front of attention and
+	// feed-forward.
+	PreLNorm bool `json:"pre_lnorm,omitempty"`
+	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or
+	// geglu. The gated ones double the rows of CoreNet.0: first the gate,
+	// then the value.
+	Activation string `json:"activation,omitempty"`
+	// Cutoffs and DivVal describe adaptive input and softmax.
+	Cutoffs []int `json:"cutoffs,omitempty"`
+	DivVal  int   `json:"div_val,omitempty"`
+}
+
+// Activations of the feed-forward layer.
+const (
+	ReLU   = "relu"
+	GELU   = "gelu"
+	SwiGLU = "swiglu"
+	GeGLU  = "geglu"
+)
+
+var named = map[string]Config{
+	// The paper's two models.
+	"enwik8-12l": {NLayer: 12, DModel: 512, NHead: 8, DHead: 64, DInner: 2048, Vocab: 256, SegLen: 512, MemLen: 512},
+	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735, SegLen: 150, MemLen: 150,
+		Cutoffs: []int{20000, 40000, 200000}, DivVal: 4},
+	// The embedded model's, and one small enough for trying things out.
+	"default": {NLayer: 4, DModel: 192, NHead: 4, DHead: 48, DInner: 768, Vocab: 256, SegLen: 128, MemLen: 192},
+	"tiny":    {NLayer: 2, DModel: 64, NHead: 2, DHead: 32, DInner: 256, Vocab: 256, SegLen: 64, MemLen: 64},
+}
+
+// Named returns a configuration by name.
+func Named(name string) (Config, error) {
+	c, ok := named[name]
+	if !ok {
+		return Config{}, fmt.Errorf("txl: configuration %q is not known, expected one of %s", name, strings.Join(Names(), ", "))
+	}
+	c.Cutoffs = slices.Clone(c.Cutoffs)
+	return c, nil
+}
+
+// Names lists the named configurations in alphabetical order.
+func Names() []string {
+	names := make([]string, 0, len(named))
+	for n := range named {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Validate reports the first field that is out of range.
+func (c Config) Validate() error {
+	for _, f := range []struct {
+		name       string
+		value, max int
+	}{
+		{"n_layer", c.NLayer, 1 << 10}, {"d_model", c.DModel, 1 << 16}, {"n_head", c.NHead, 1 << 10},
+		{"d_head", c.DHead, 1 << 12}, {"d_inner", c.DInner, 1 << 18}, {"vocab", c.Vocab, 1 << 24}, {"seg_len", c.SegLen, 1 << 16},
+	} {
+		if f.value < 1 || f.value > f.max {
+			return fmt.Errorf("txl: %s is %d, expected 1 to %d", f.name, f.value, f.max)
+		}
+	}
+	switch {
+	case c.DModel%2 != 0:
+		return fmt.Errorf("txl: d_model is %d, expected an even number (the position encoding is half sines, half cosines)", c.DModel)
+	case c.MemLen < 0 || c.MemLen > 1<<16:
+		return fmt.Errorf("txl: mem_len is %d, expected 0 to %d", c.MemLen, 1<<16)
+	case c.SameLength && c.MemLen == 0:
+		return errors.New("txl: same_length needs mem_len > 0: it is the number of keys a query sees")
+	case !slices.Contains([]string{"", ReLU, GELU, SwiGLU, GeGLU}, c.Activation):
+		return fmt.Errorf("txl: activation is %q, expected relu, gelu, swiglu or geglu", c.Activation)
+	case len(c.Cutoffs) > 0 || c.DivVal > 1:
+		return ErrAdaptiveSoftmax
+	}
+	return nil
+}
+
+// gated tells whether CoreNet.0 has a gate beside its value.
+func (c Config) gated() bool { return c.Activation == SwiGLU || c.Activation == GeGLU }
+
+// dHidden is the number of rows of CoreNet.0.
+func (c Config) dHidden() int {
+	if c.gated() {
+		return 2 * c.DInner
+	}
+	return c.DInner
+}
+
+// maxKeys is the largest number of keys, and of distances, in a segment of at
+// most segLen rows.
+func (c Config) maxKeys(segLen int) int { return c.MemLen + segLen }

@@ -1,0 +1,31 @@
+package txl
+
+// Memory holds the hidden states of the past that a segment attends to: for
+// each layer the last rows of that layer's input, time-major [Len,B,D]. No
+// gradient flows into it. It is plain data: copy or store Len and Layers.
+type Memory struct {
+	Len    int         // rows in use, at most Config.MemLen
+	Layers [][]float32 // one buffer of MemLen*B*D elements a layer; the first Len*B*D are in use
+}
+
+// NewMemory returns an empty memory for batches of the given size.
+func NewMemory(c Config, batch int) *Memory {
+	m := &Memory{Layers: make([][]float32, c.NLayer)}
+	size := c.MemLen * batch * c.DModel
+	arena := make([]float32, c.NLayer*size)
+	for l := range m.Layers {
+		m.Layers[l] = arena[l*size : (l+1)*size : (l+1)*size]
+	}
+	return m
+}
+
+// Reset forgets everything.
+func (m *Memory) Reset() { m.Len = 0 }
+
+// CopyFrom makes m equal to a memory of the same configuration and batch.
+func (m *Memory) CopyFrom(o *Memory) {
+	m.Len = o.Len
+	for l := range m.Layers {
+		copy(m.Layers[l], o.Layers[l])
+	}
+}

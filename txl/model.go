@@ -1,0 +1,141 @@
+package txl
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// Tensor is one named weight in the flat arena. A linear layer's weight has
+// shape (out, in).
+type Tensor struct {
+	Name      string
+	Shape     []int
+	Off, Size int
+}
+
+// IsMatrix tells whether the tensor is the right operand of a product; the
+// others are vectors (biases, normalisation gains) that act element by element.
+func (t Tensor) IsMatrix() bool { return strings.HasSuffix(t.Name, ".weight") && len(t.Shape) == 2 }
+
+// Layout says where each weight lies in the arena. Names are those of the
+// reference PyTorch state dict.
+type Layout struct {
+	Tensors []Tensor
+	Size    int // elements in all
+
+	byName map[string]int
+
+	emb, rwBias, rrBias, outBias int
+	layers                       []layerIndex
+}
+
+// layerIndex holds one layer's positions in Layout.Tensors.
+type layerIndex struct {
+	qkv, r, o, gain1, bias1 int // attention and its normalisation
+	w1, b1, w2, b2          int // CoreNet.0, CoreNet.3
+	gain2, bias2            int // feed-forward's normalisation
+}
+
+// NewLayout lays out the weights of a valid configuration.
+func NewLayout(c Config) *Layout {
+	l := &Layout{byName: map[string]int{}}
+	hd := c.NHead * c.DHead
+	l.emb = l.add("word_emb.emb_layers.0.weight", c.Vocab, c.DModel)
+	l.rwBias = l.add("r_w_bias", c.NHead, c.DHead)
+	l.rrBias = l.add("r_r_bias", c.NHead, c.DHead)
+	for i := range c.NLayer {
+		attn, ff := fmt.Sprintf("layers.%d.dec_attn.", i), fmt.Sprintf("layers.%d.pos_ff.", i)
+		l.layers = append(l.layers, layerIndex{
+			qkv:   l.add(attn+"qkv_net.weight", 3*hd, c.DModel),
+			r:     l.add(attn+"r_net.weight", hd, c.DModel),
+			o:     l.add(attn+"o_net.weight", c.DModel, hd),
+			gain1: l.add(attn+"layer_norm.weight", c.DModel),
+			bias1: l.add(attn+"layer_norm.bias", c.DModel),
+			w1:    l.add(ff+"CoreNet.0.weight", c.dHidden(), c.DModel),
+			b1:    l.add(ff+"CoreNet.0.bias", c.dHidden()),
+			w2:    l.add(ff+"CoreNet.3.weight", c.DModel, c.DInner),
+			b2:    l.add(ff+"CoreNet.3.bias", c.DModel),
+			gain2: l.add(ff+"layer_norm.weight", c.DModel),
+			bias2: l.add(ff+"layer_norm.bias", c.DModel),
+		})
+	}
+	l.outBias = l.add("crit.out_layers.0.bias", c.Vocab)
+	return l
+}
+
+func (l *Layout) add(name string, shape ...int) int {
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	l.byName[name] = len(l.Tensors)
+	l.Tensors = append(l.Tensors, Tensor{Name: name, Shape: shape, Off: l.Size, Size: size})
+	l.Size += size
+	return len(l.Tensors) - 1
+}
+
+// Index returns the position of a tensor in Tensors, or -1.
+func (l *Layout) Index(name string) int {
+	if i, ok := l.byName[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// Slices cuts a flat arena of Size elements into one slice a tensor: the form
+// in which Backward takes gradients for all weights.
+func (l *Layout) Slices(arena []float32) [][]float32 {
+	s := make([][]float32, len(l.Tensors))
+	for i, t := range l.Tensors {
+		s[i] = arena[t.Off : t.Off+t.Size : t.Off+t.Size]
+	}
+	return s
+}
+
+// Model is a configuration with its slow weights W in one flat arena. It is
+// read-only while it serves, and shared by all sessions.
+type Model struct {
+	Config Config
+	Layout *Layout
+	W      []float32
+}
+
+// NewModel returns a model whose weights are all zero.
+func NewModel(c Config) (*Model, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	l := NewLayout(c)
+	return &Model{Config: c, Layout: l, W: make([]float32, l.Size)}, nil
+}
+
+// Tensor returns the slow weights of tensor i.
+func (m *Model) Tensor(i int) []float32 {
+	t := m.Layout.Tensors[i]
+	return m.W[t.Off : t.Off+t.Size : t.Off+t.Size]
+}
+
+// initStd is the standard deviation of freshly drawn weights.
+const initStd = 0.02
+
+// Init draws all weights from the seed: matrices and attention biases normal,
+// normalisation gains 1, other biases 0.
+func (m *Model) Init(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0x7478_6c69_6e69_7400))
+	for i, t := range m.Layout.Tensors {
+		w := m.Tensor(i)
+		switch {
+		case len(t.Shape) == 2:
+			for j := range w {
+				w[j] = float32(rng.NormFloat64() * initStd)
+			}
+		case strings.HasSuffix(t.Name, "layer_norm.weight"):
+			for j := range w {
+				w[j] = 1
+			}
+		default:
+			clear(w)
+		}
+	}
+}

@@ -1,0 +1,422 @@
+package txl
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// shapes are small configurations that differ in everything the code branches
+// on: odd lengths, d_head*n_head != d_model, memory shorter than a segment or
+// absent, pre-norm, clamped and limited distances, every activation.
+var shapes = map[string]Config{
+	"plain":       {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9},
+	"odd":         {NLayer: 3, DModel: 10, NHead: 3, DHead: 5, DInner: 7, Vocab: 13, SegLen: 7, MemLen: 3, Activation: GELU},
+	"prenorm":     {NLayer: 2, DModel: 6, NHead: 2, DHead: 5, DInner: 9, Vocab: 9, SegLen: 5, MemLen: 8, PreLNorm: true, Activation: SwiGLU},
+	"clamped":     {NLayer: 2, DModel: 8, NHead: 1, DHead: 7, DInner: 6, Vocab: 7, SegLen: 4, MemLen: 6, ClampLen: 3, SameLength: true, Activation: GeGLU},
+	"no memory":   {NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 8, Vocab: 8, SegLen: 9},
+	"short limit": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 8, SegLen: 9, MemLen: 4, SameLength: true, PreLNorm: true},
+}
+
+// randomModel draws weights large enough that every part matters.
+func randomModel(t testing.TB, c Config, seed uint64) (*Model, Fast) {
+	m, err := NewModel(c)
+	require.NoError(t, err)
+	m.Init(seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for i := range m.W {
+		m.W[i] += float32(rng.NormFloat64() * 0.2)
+	}
+	fast := make(Fast, len(m.Layout.Tensors))
+	for i, tensor := range m.Layout.Tensors {
+		fast[i] = make([]float32, tensor.Size)
+		for j := range fast[i] {
+			fast[i][j] = float32(rng.NormFloat64() * 0.05)
+		}
+	}
+	return m, fast
+}
+
+func randomTokens(n, vocab int, seed uint64) []int32 {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = rng.Int32N(int32(vocab))
+	}
+	return ids
+}
+
+func newExec(t testing.TB, threads int) *kernel.Exec {
+	x := kernel.NewExec(threads)
+	t.Cleanup(x.Close)
+	return x
+}
+
+// interleave makes a time-major batch of streams.
+func interleave(streams [][]int32) []int32 {
+	var out []int32
+	for i := range streams[0] {
+		for _, s := range streams {
+			out = append(out, s[i])
+		}
+	}
+	return out
+}
+
+func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			const batch, segments = 2, 3
+			m, fast := randomModel(t, c, 7)
+			x := newExec(t, 2)
+			seg, mem := NewSegment(c, batch, c.SegLen), NewMemory(c, batch)
+			ref := newReference(m, fast)
+			length := segments*c.SegLen - 2 // the last segment is a short one
+			streams := [][]int32{randomTokens(length+1, c.Vocab, 3), randomTokens(length+1, c.Vocab, 4)}
+			var nll []float32
+			for at := 0; at < length; at += c.SegLen {
+				end := min(at+c.SegLen, length)
+				in := interleave([][]int32{streams[0][at:end], streams[1][at:end]})
+				want := interleave([][]int32{streams[0][at+1 : end+1], streams[1][at+1 : end+1]})
+				seg.Begin(x, m, fast, mem)
+				seg.Extend(x, in)
+				nll = make([]float32, len(want))
+				seg.NLL(0, want, nll)
+				seg.Remember(mem)
+			}
+			for b, s := range streams {
+				wantNLL, wantMem := ref.run(s[:length], s[1:], c.SegLen)
+				for i, w := range wantNLL {
+					require.InDelta(t, w, nll[i*batch+b], 2e-5, "nll of row %d", i)
+				}
+				for l := range wantMem {
+					require.Len(t, wantMem[l], mem.Len)
+					for i, row := range wantMem[l] {
+						for j, w := range row {
+							require.InDelta(t, w, mem.Layers[l][(i*batch+b)*c.DModel+j], 2e-5, "memory of layer %d", l)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// The gradient at the effective weights, against central differences of the
+// float64 reference's mean loss: every tensor, a handful of entries each.
+func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			const batch = 2
+			m, fast := randomModel(t, c, 11)
+			x := newExec(t, 2)
+			seg, mem := NewSegment(c, batch, c.SegLen), NewMemory(c, batch)
+			length := 2*c.SegLen - 1
+			streams := [][]int32{randomTokens(length+1, c.Vocab, 5), randomTokens(length+1, c.Vocab, 6)}
+			grads := m.Layout.Slices(make([]float32, m.Layout.Size))
+			at := 0
+			for at+c.SegLen < length {
+				seg.Begin(x, m, fast, mem)
+				seg.Extend(x, interleave([][]int32{streams[0][at : at+c.SegLen], streams[1][at : at+c.SegLen]}))
+				seg.Remember(mem)
+				at += c.SegLen
+			}
+			past := snapshot(mem, batch, c)
+			seg.Begin(x, m, fast, mem)
+			seg.Extend(x, interleave([][]int32{streams[0][at:length], streams[1][at:length]}))
+			seg.Backward(x, interleave([][]int32{streams[0][at+1:], streams[1][at+1:]}), grads)
+
+			ref := newReference(m, fast)
+			loss := func() (sum float64) {
+				for b, s := range streams {
+					logp, _ := ref.forward(s[at:length], past[b])
+					for i := range logp {
+						sum -= logp[i][s[at+i+1]] / float64(batch*len(logp))
+					}
+				}
+				return sum
+			}
+			rng := rand.New(rand.NewPCG(1, 1))
+			for i, tensor := range m.Layout.Tensors {
+				largest := 0.0
+				for _, g := range grads[i] {
+					largest = max(largest, math.Abs(float64(g)))
+				}
+				for range 8 {
+					j := rng.IntN(tensor.Size)
+					const h = 1e-5
+					at := &ref.w[tensor.Off+j]
+					keep := *at
+					*at = keep + h
+					up := loss()
+					*at = keep - h
+					down := loss()
+					*at = keep
+					require.InDelta(t, (up-down)/(2*h), grads[i][j], 1e-4*largest+1e-7, "%s[%d]", tensor.Name, j)
+				}
+			}
+		})
+	}
+}
+
+// snapshot reads a memory into the reference's form: [stream][layer][row][D].
+func snapshot(mem *Memory, batch int, c Config) [][][][]float64 {
+	out := make([][][][]float64, batch)
+	for b := range out {
+		out[b] = make([][][]float64, c.NLayer)
+		for l := range out[b] {
+			for i := range mem.Len {
+				row := make([]float64, c.DModel)
+				for j := range row {
+					row[j] = float64(mem.Layers[l][(i*batch+b)*c.DModel+j])
+				}
+				out[b][l] = append(out[b][l], row)
+			}
+		}
+	}
+	return out
+}
+
+// Feeding a segment in pieces gives the bits of feeding it whole, with any
+// number of threads: what sessions rely on.
+func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			m, fast := randomModel(t, c, 13)
+			one, many := newExec(t, 1), newExec(t, 3)
+			rapid.Check(t, func(rt *rapid.T) {
+				ids := randomTokens(2*c.SegLen+1, c.Vocab, rapid.Uint64().Draw(rt, "seed"))
+				whole := scoreSegments(one, m, fast, ids, func() int { return c.SegLen })
+				split := scoreSegments(many, m, fast, ids, func() int { return rapid.IntRange(1, c.SegLen).Draw(rt, "piece") })
+				require.Equal(rt, whole, split)
+			})
+		})
+	}
+}
+
+// scoreSegments returns the bits of everything a stream of two segments
+// leaves behind: log-probabilities, gradients, memory.
+func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32, piece func() int) (bits []uint32) {
+	c := m.Config
+	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+	grads := m.Layout.Slices(make([]float32, m.Layout.Size))
+	keep := func(v []float32) {
+		for _, f := range v {
+			bits = append(bits, math.Float32bits(f))
+		}
+	}
+	logp := make([]float32, c.Vocab)
+	for at := 0; at+c.SegLen < len(ids); at += c.SegLen {
+		seg.Begin(x, m, fast, mem)
+		for seg.Len() < c.SegLen {
+			from := seg.Len()
+			to := min(from+piece(), c.SegLen)
+			seg.Extend(x, ids[at+from:at+to])
+			for i := from; i < to; i++ {
+				seg.LogProbs(i, 0, logp)
+				keep(logp)
+			}
+		}
+		seg.Backward(x, ids[at+1:at+1+c.SegLen], grads)
+		for _, g := range grads {
+			keep(g)
+		}
+		seg.Remember(mem)
+	}
+	for _, l := range mem.Layers {
+		keep(l)
+	}
+	return bits
+}
+
+func TestLaterTokensNeverChangeEarlierProbabilities(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			m, fast := randomModel(t, c, 17)
+			x := newExec(t, 2)
+			rapid.Check(t, func(rt *rapid.T) {
+				ids := randomTokens(c.SegLen, c.Vocab, rapid.Uint64().Draw(rt, "seed"))
+				cut := rapid.IntRange(0, c.SegLen-1).Draw(rt, "cut")
+				other := append([]int32{}, ids...)
+				for i := cut + 1; i < len(other); i++ {
+					other[i] = (other[i] + 1 + int32(i)%3) % int32(c.Vocab)
+				}
+				seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+				var got [2][]float32
+				for k, in := range [][]int32{ids, other} {
+					seg.Begin(x, m, fast, mem)
+					seg.Extend(x, in)
+					got[k] = make([]float32, c.Vocab)
+					seg.LogProbs(cut, 0, got[k])
+				}
+				require.Equal(rt, got[0], got[1])
+			})
+		})
+	}
+}
+
+func TestProbabilitiesSumToOne(t *testing.T) {
+	c := shapes["odd"]
+	m, fast := randomModel(t, c, 19)
+	x := newExec(t, 1)
+	seg := NewSegment(c, 1, c.SegLen)
+	seg.Begin(x, m, fast, NewMemory(c, 1))
+	seg.Extend(x, randomTokens(c.SegLen, c.Vocab, 1))
+	logp, nll := make([]float32, c.Vocab), make([]float32, 1)
+	for i := range c.SegLen {
+		seg.LogProbs(i, 0, logp)
+		var sum float64
+		for _, v := range logp {
+			sum += math.Exp(float64(v))
+		}
+		require.InDelta(t, 1, sum, 1e-6)
+		seg.NLL(i, []int32{2}, nll)
+		require.Equal(t, -logp[2], nll[0])
+	}
+}
+
+// Backward must be the gradient of the very function forward computed: with
+// dropout on, masks are redrawn from the key. Differences are taken of the
+// float32 forward itself, so the tolerance is coarser.
+func TestDropoutBackwardUsesTheForwardMasks(t *testing.T) {
+	for _, name := range []string{"plain", "prenorm"} {
+		c := shapes[name]
+		m, _ := randomModel(t, c, 23)
+		x := newExec(t, 2)
+		seg, mem := NewSegment(c, 2, c.SegLen), NewMemory(c, 2)
+		seg.SetDropout(Dropout{Hidden: 0.3, Attention: 0.2, Key: 99})
+		ids, targets := randomTokens(2*c.SegLen, c.Vocab, 1), randomTokens(2*c.SegLen, c.Vocab, 2)
+		nll := make([]float32, len(ids))
+		loss := func() (sum float64) {
+			seg.Begin(x, m, nil, mem)
+			seg.Extend(x, ids)
+			seg.NLL(0, targets, nll)
+			for _, v := range nll {
+				sum += float64(v) / float64(len(nll))
+			}
+			return sum
+		}
+		dropped := loss()
+		grads := m.Layout.Slices(make([]float32, m.Layout.Size))
+		seg.Backward(x, targets, grads)
+		for i, tensor := range m.Layout.Tensors {
+			largest, at := 0.0, 0
+			for j, g := range grads[i] {
+				if a := math.Abs(float64(g)); a > largest {
+					largest, at = a, j
+				}
+			}
+			w := &m.Tensor(i)[at]
+			keep := *w
+			const h = 2e-3
+			*w = keep + h
+			up := loss()
+			*w = keep - h
+			down := loss()
+			*w = keep
+			require.InDelta(t, (up-down)/(2*h), grads[i][at], 0.03*largest+3e-4, tensor.Name)
+		}
+		require.Equal(t, dropped, loss(), "the same key draws the same masks")
+		seg.SetDropout(Dropout{})
+		require.NotEqual(t, dropped, loss())
+	}
+}
+
+func TestUnwantedGradientsAreLeftOut(t *testing.T) {
+	c := shapes["plain"]
+	m, fast := randomModel(t, c, 29)
+	x := newExec(t, 1)
+	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+	ids := randomTokens(c.SegLen+1, c.Vocab, 1)
+	run := func(grads Grads) {
+		seg.Begin(x, m, fast, mem)
+		seg.Extend(x, ids[:c.SegLen])
+		seg.Backward(x, ids[1:], grads)
+	}
+	all := m.Layout.Slices(make([]float32, m.Layout.Size))
+	run(all)
+	for i, tensor := range m.Layout.Tensors {
+		one := make(Grads, len(all))
+		one[i] = make([]float32, tensor.Size)
+		run(one)
+		require.Equal(t, all[i], one[i], tensor.Name)
+	}
+}
+
+func TestAWarmSegmentDoesNotAllocate(t *testing.T) {
+	for _, name := range []string{"plain", "prenorm"} {
+		c := shapes[name]
+		m, fast := randomModel(t, c, 31)
+		x := newExec(t, 2)
+		seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+		seg.SetDropout(Dropout{Hidden: 0.1, Attention: 0.1, Key: 1})
+		ids, nll := randomTokens(c.SegLen+1, c.Vocab, 1), make([]float32, c.SegLen)
+		grads := m.Layout.Slices(make([]float32, m.Layout.Size))
+		step := func() {
+			seg.Begin(x, m, fast, mem)
+			seg.Extend(x, ids[:3])
+			seg.Extend(x, ids[3:c.SegLen])
+			seg.NLL(0, ids[1:], nll)
+			seg.Backward(x, ids[1:], grads)
+			seg.Remember(mem)
+		}
+		step()
+		require.Zero(t, testing.AllocsPerRun(20, step), name)
+	}
+}
+
+func TestConfigErrorsNameTheField(t *testing.T) {
+	good := shapes["plain"]
+	for field, spoil := range map[string]func(*Config){
+		"n_layer":     func(c *Config) { c.NLayer = 0 },
+		"d_model":     func(c *Config) { c.DModel = 7 },
+		"n_head":      func(c *Config) { c.NHead = -1 },
+		"mem_len":     func(c *Config) { c.MemLen = -1 },
+		"same_length": func(c *Config) { c.MemLen, c.SameLength = 0, true },
+		"activation":  func(c *Config) { c.Activation = "tanh" },
+		"cutoffs":     func(c *Config) { c.Cutoffs = []int{3} },
+		"vocab":       func(c *Config) { c.Vocab = 0 },
+	} {
+		c := good
+		spoil(&c)
+		require.ErrorContains(t, c.Validate(), field)
+	}
+	require.NoError(t, good.Validate())
+	_, err := Named("enwik9")
+	require.ErrorContains(t, err, "enwik8-12l")
+}
+
+func TestNamedConfigurationsHaveThePapersSizes(t *testing.T) {
+	c, err := Named("enwik8-12l")
+	require.NoError(t, err)
+	require.InDelta(t, 41e6, NewLayout(c).Size, 0.5e6)
+	c, err = Named("wt103-16l")
+	require.NoError(t, err)
+	require.ErrorIs(t, c.Validate(), ErrAdaptiveSoftmax)
+}
+
+func BenchmarkSegment(b *testing.B) {
+	c, _ := Named("default")
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprintf("forward+backward/threads=%d", threads), func(b *testing.B) {
+			m, fast := randomModel(b, c, 1)
+			x := newExec(b, threads)
+			seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+			mem.Len = c.MemLen
+			ids := randomTokens(c.SegLen+1, c.Vocab, 1)
+			grads := m.Layout.Slices(make([]float32, m.Layout.Size))
+			for b.Loop() {
+				seg.Begin(x, m, fast, mem)
+				seg.Extend(x, ids[:c.SegLen])
+				seg.Backward(x, ids[1:], grads)
+			}
+			b.ReportMetric(float64(c.SegLen)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
+		})
+	}
+}
