@@ -60,7 +60,7 @@ var named = map[string]Config{
 	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735, SegLen: 150, MemLen: 150,
 		Cutoffs: []int{20000, 40000, 200000}, DivVal: 4},
 	// The embedded model's, and one small enough for trying things out.
-	"default": {NLayer: 4, DModel: 192, NHead: 4, DHead: 48, DInner: 768, Vocab: 256, SegLen: 128, MemLen: 192},
+	"default": {NLayer: 4, DModel: 160, NHead: 4, DHead: 32, DInner: 640, Vocab: 256, SegLen: 128, MemLen: 128},
 	"tiny":    {NLayer: 2, DModel: 64, NHead: 2, DHead: 32, DInner: 256, Vocab: 256, SegLen: 64, MemLen: 64},
 }
 

@@ -1,0 +1,94 @@
+// Command lmserve serves, scores, completes, evaluates and trains adaptive
+// language models. One file a command; wiring only.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/model"
+)
+
+// Exit codes. 1 is for everything that has none of its own.
+const (
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// usageError marks errors in how the command was called.
+type usageError struct{ error }
+
+func main() {
+	// The first signal asks for a clean end, the second one kills.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(root.ErrOrStderr(), "lmserve:", err)
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailure
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lmserve",
+		Short: "A language-model server whose model learns the stream it serves",
+		Long: `lmserve hosts a Transformer-XL with Sparse-MetaNet fast weights. Each session
+keeps fast weights of its own, rewritten sparsely from the loss gradient of every
+chunk of text it has scored: the model learns the stream while it serves it.
+
+Every command works with the embedded model; --model takes a file instead.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
+	})
+	root.AddCommand(newServe(), newScore(), newComplete(), newTrain(), newEval(), newVerify(), newVersion())
+	return root
+}
+
+// modelFlags are what every command that runs a model has.
+type modelFlags struct {
+	path    string
+	threads int
+}
+
+func (f *modelFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.path, "model", "", "file of weights (default: the embedded model)")
+	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads; results do not depend on it")
+}
+
+func (f *modelFlags) load() (*model.Model, error) {
+	if f.threads < 1 || f.threads > maxThreads {
+		return nil, usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, maxThreads)}
+	}
+	if f.path == "" {
+		return model.Default()
+	}
+	return model.Load(f.path)
+}
+
+const maxThreads = 256

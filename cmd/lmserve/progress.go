@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// byteBar shows progress over bytes of text on a terminal, and nothing
+// elsewhere.
+type byteBar struct {
+	w     io.Writer
+	label string
+	bar   *progressbar.ProgressBar
+}
+
+func newByteBar(w io.Writer, label string) *byteBar {
+	if !isTerminal(w) {
+		w = io.Discard
+	}
+	return &byteBar{w: w, label: label}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (b *byteBar) set(done, total int64) {
+	if b.bar == nil {
+		b.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(b.w), progressbar.OptionSetDescription(b.label),
+			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	_ = b.bar.Set64(done) // the bar is decoration: its errors are no reason to stop
+}
+
+func (b *byteBar) finish() {
+	if b.bar != nil {
+		_ = b.bar.Finish()
+	}
+}

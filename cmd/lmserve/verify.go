@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/conformance"
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/weights"
+)
+
+func newVerify() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify FILE...",
+		Short: "Replay files of reference numbers through the real code",
+		Long: `Replay conformance files through the code that serves and trains, print every
+tensor's largest error, and exit with 1 if one is out of tolerance. Kinds: txl,
+sparsemeta, metatrain, metaonline. See docs/conformance.md for the format.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, files []string) error {
+			x := kernel.NewExec(1)
+			defer x.Close()
+			var failed error
+			for _, file := range files {
+				failed = errors.Join(failed, verify(c, x, file))
+			}
+			return failed
+		},
+	}
+}
+
+func verify(c *cobra.Command, x *kernel.Exec, file string) error {
+	f, err := weights.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	report, err := conformance.Run(f, x)
+	if errors.Is(err, conformance.ErrUnsupported) {
+		fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", file, err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s (%s, %s)\n", file, report.Kind, kernel.Numerics())
+	wrong := 0
+	for _, check := range report.Checks {
+		verdict := "ok"
+		if !check.OK() {
+			verdict = "OUT OF TOLERANCE"
+			wrong++
+		}
+		fmt.Fprintf(w, "  %s\terror %.2e\tof %.2e\t%s\n", check.Tensor, check.Error, check.Tolerance, verdict)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s: %d tensors, %d out of tolerance\n", file, len(report.Checks), wrong)
+	if wrong > 0 {
+		return fmt.Errorf("%s: %d of %d tensors are out of tolerance", file, wrong, len(report.Checks))
+	}
+	return nil
+}

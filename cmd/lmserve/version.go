@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+)
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the numerics in use and the embedded model",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			m, err := model.Default()
+			if err != nil {
+				return err
+			}
+			out := c.OutOrStdout()
+			fmt.Fprintf(out, "lmserve   %s\n", buildVersion())
+			fmt.Fprintf(out, "go        %s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(out, "numerics  %s\n", kernel.Numerics())
+			fmt.Fprintf(out, "model     %s (%d weights)\n", m.ID(), m.LM.Layout.Size)
+			fmt.Fprintf(out, "sha256    %s\n", m.Hash())
+			return nil
+		},
+	}
+}
+
+// buildVersion is the module's version, or the revision it was built from.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,111 @@
+// Package internal_test holds the table of who may import whom.
+package internal_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/lmserve/lmserve/"
+
+// rooms lists every package and the packages of ours it may import. Text goes
+// one way through them: nothing imports upwards, there are no circles, and txl
+// and sparsemeta do not know each other.
+var rooms = map[string][]string{
+	"internal/kernel":      {},
+	"tokenizer":            {},
+	"weights":              {},
+	"txl":                  {"internal/kernel"},
+	"sparsemeta":           {"internal/kernel"},
+	"sparsemeta/metatrain": {"sparsemeta"},
+	// A loaded model, and one stream through it: what session, train and eval
+	// would otherwise each put together.
+	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
+	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/kernel"},
+	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel"},
+	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream"},
+	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel"},
+	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/kernel"},
+	"api":                  {},
+	// The server decodes, calls one session method, encodes: no model code.
+	"server":        {"api", "internal/session"},
+	"internal/demo": {}, // a client: it knows the binary and HTTP
+	"cmd/lmserve":   nil, // nil: everything
+}
+
+// reserved lists outside packages that only some rooms may import, and why.
+var reserved = []struct {
+	prefix, why string
+	rooms       []string
+}{
+	{"gorgonia.org/", "the engine of the meta-learner and an oracle in tests; never on the serving path", []string{"sparsemeta/metatrain"}},
+	{"gonum.org/", "the model's arithmetic is internal/kernel's", nil},
+	{"net/http", "only the server and clients speak HTTP", []string{"server", "api", "internal/demo", "cmd/lmserve"}},
+	{"github.com/go-chi/", "routing is the server's", []string{"server", "api"}},
+	{"github.com/spf13/", "the command line is cmd/lmserve's", []string{"cmd/lmserve"}},
+	{"go.uber.org/zap", "logs are the server's; packages return errors", []string{"server", "cmd/lmserve"}},
+	{"unsafe", "only where memory is reached that Go cannot name", []string{"internal/kernel", "sparsemeta/metatrain", "weights"}},
+}
+
+func TestEveryRoomImportsOnlyWhatStandsBeforeIt(t *testing.T) {
+	for room, imports := range importsByPackage(t) {
+		allowed, known := rooms[room]
+		require.True(t, known, "package %s is in no table: add it with what it may import", room)
+		for _, path := range imports {
+			ours, inside := strings.CutPrefix(path, module)
+			if inside && allowed != nil {
+				require.Contains(t, allowed, ours, "%s may not import %s", room, ours)
+			}
+			for _, r := range reserved {
+				if path == r.prefix || strings.HasPrefix(path, strings.TrimSuffix(r.prefix, "/")+"/") {
+					require.Contains(t, r.rooms, room, "%s may not import %s: %s", room, path, r.why)
+				}
+			}
+		}
+	}
+}
+
+// importsByPackage lists the imports of all files that are no tests.
+func importsByPackage(t *testing.T) map[string][]string {
+	found := map[string][]string{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != ".." && (strings.HasPrefix(name, "_") || strings.HasPrefix(name, ".") || name == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		room := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+		if found[room] == nil {
+			found[room] = []string{}
+		}
+		for _, spec := range f.Imports {
+			p, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(found[room], p) {
+				found[room] = append(found[room], p)
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return found
+}

@@ -1,0 +1,191 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Keys of the metadata, each a JSON value but the name.
+const (
+	keyName      = "lmserve.name"
+	keyConfig    = "lmserve.config"
+	keyTokenizer = "lmserve.tokenizer"
+	keyAdapt     = "lmserve.adapt"
+	keyCard      = "lmserve.card"
+)
+
+// adapt is the value of lmserve.adapt.
+type adapt struct {
+	sparsemeta.Settings
+	Chunk    int      `json:"chunk"`
+	Branches []string `json:"branches"`
+}
+
+// networkTensor names one array of a meta-learner.
+func networkTensor(bank int, branch, part string) string {
+	return fmt.Sprintf("meta.%d.%s.%s", bank, branch, part)
+}
+
+// File is the model as a file of weights, all in float32.
+func (m *Model) File() *weights.File {
+	f := &weights.File{Metadata: map[string]string{
+		keyName:      m.Name,
+		keyConfig:    mustJSON(m.LM.Config),
+		keyTokenizer: m.Tokenizer.Describe(),
+		keyAdapt:     mustJSON(m.adapt()),
+	}}
+	if len(m.Card) > 0 {
+		f.Metadata[keyCard] = string(m.Card)
+	}
+	for i, t := range m.LM.Layout.Tensors {
+		f.Tensors = append(f.Tensors, weights.F32Tensor(t.Name, t.Shape, m.LM.Tensor(i)))
+	}
+	if m.Learner == nil {
+		return f
+	}
+	for bank, networks := range m.Learner.Phi {
+		for k, branch := range m.Learner.Branches {
+			for _, part := range sparsemeta.Parts() {
+				f.Tensors = append(f.Tensors, weights.F32Tensor(networkTensor(bank, branch.Name, part.Name), part.Shape, networks[k][part.Lo:part.Hi]))
+			}
+		}
+	}
+	return f
+}
+
+func (m *Model) adapt() adapt {
+	a := adapt{Chunk: m.Chunk}
+	if m.Learner != nil {
+		a.Settings = m.Learner.Settings
+		for _, b := range m.Learner.Branches {
+			a.Branches = append(a.Branches, b.Name)
+		}
+	}
+	return a
+}
+
+func mustJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain structs of numbers and strings
+	}
+	return string(b)
+}
+
+// FromFile builds the model that a file of weights holds. Every tensor must
+// be one the configuration asks for, of its shape, and none may be missing.
+func FromFile(f *weights.File) (*Model, error) {
+	if _, ok := f.Metadata[keyConfig]; !ok {
+		return nil, ErrNotAModel
+	}
+	var config txl.Config
+	var a adapt
+	if err := decode(f.Metadata[keyConfig], &config); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
+	}
+	if err := decode(f.Metadata[keyAdapt], &a); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	if _, err := tokenizer.Parse(f.Metadata[keyTokenizer]); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyTokenizer, err)
+	}
+	lm, err := txl.NewModel(config)
+	if err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
+	}
+	r := reader{file: f}
+	for i, t := range lm.Layout.Tensors {
+		r.read(t.Name, t.Shape, lm.Tensor(i))
+	}
+	var learner *sparsemeta.Learner
+	if len(a.Branches) > 0 {
+		if learner, err = readLearner(&r, lm.Layout, a); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.finish(); err != nil {
+		return nil, err
+	}
+	return New(f.Metadata[keyName], lm, learner, a.Chunk, json.RawMessage(f.Metadata[keyCard]))
+}
+
+// decode is strict: a field this version does not know may change what the
+// weights mean.
+func decode(text string, into any) error {
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, error) {
+	if err := a.Settings.Validate(); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	l := &sparsemeta.Learner{Settings: a.Settings}
+	for _, name := range a.Branches {
+		i := layout.Index(name)
+		if i < 0 {
+			return nil, fmt.Errorf("metadata %s: branch %q is no weight of the model", keyAdapt, name)
+		}
+		l.Branches = append(l.Branches, sparsemeta.Branch{Name: name, Size: layout.Tensors[i].Size})
+	}
+	for bank := range a.Gammas {
+		networks := make([]sparsemeta.Network, len(l.Branches))
+		for k, b := range l.Branches {
+			for _, part := range sparsemeta.Parts() {
+				r.read(networkTensor(bank, b.Name, part.Name), part.Shape, networks[k][part.Lo:part.Hi])
+			}
+		}
+		l.Phi = append(l.Phi, networks)
+	}
+	return l, nil
+}
+
+// reader copies named tensors out of a file and remembers the first error.
+type reader struct {
+	file *weights.File
+	used int
+	err  error
+}
+
+func (r *reader) read(name string, shape []int, dst []float32) {
+	if r.err != nil {
+		return
+	}
+	t, ok := r.file.Tensor(name)
+	if !ok {
+		r.err = fmt.Errorf("tensor %q is missing, the configuration needs it with shape %v", name, shape)
+		return
+	}
+	if !slices.Equal(t.Shape, shape) {
+		r.err = fmt.Errorf("tensor %q has shape %v, the configuration needs %v", name, t.Shape, shape)
+		return
+	}
+	values, err := t.Float32s()
+	if err != nil {
+		r.err = err
+		return
+	}
+	for j, v := range values {
+		if v-v != 0 { // NaN or infinite
+			r.err = fmt.Errorf("tensor %q, element %d is %v, expected a finite number", name, j, v)
+			return
+		}
+	}
+	copy(dst, values)
+	r.used++
+}
+
+func (r *reader) finish() error {
+	if r.err == nil && r.used != len(r.file.Tensors) {
+		r.err = fmt.Errorf("%d tensors, the configuration needs %d", len(r.file.Tensors), r.used)
+	}
+	return r.err
+}

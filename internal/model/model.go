@@ -1,0 +1,180 @@
+// Package model is a loaded model: slow weights, meta-learners, tokenizer and
+// serving defaults as one immutable value, and its form as a file of weights.
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Model is everything that sessions share, read-only.
+type Model struct {
+	Name      string
+	LM        *txl.Model
+	Tokenizer tokenizer.Bytes
+	// Learner holds the meta-learners; nil for a model that was only
+	// pretrained and serves statically.
+	Learner *sparsemeta.Learner
+	// Tables are the compiled meta-learners; nil with Learner.
+	Tables sparsemeta.Tables
+	// Chunk is the number of tokens between two updates of the fast weights
+	// that the meta-learners were trained for.
+	Chunk int
+	// Card tells how the model came about and what it measured: any JSON object.
+	Card json.RawMessage
+
+	hash func() string
+}
+
+// New returns a model ready to serve. learner may be nil.
+func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int, card json.RawMessage) (*Model, error) {
+	m := &Model{Name: name, LM: lm, Learner: learner, Chunk: chunk, Card: card}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	if learner != nil {
+		m.Tables = learner.Compile()
+	}
+	m.hash = sync.OnceValue(func() string { return m.File().Hash() })
+	return m, nil
+}
+
+func (m *Model) check() error {
+	switch {
+	case m.LM.Config.Vocab != m.Tokenizer.Vocab():
+		return fmt.Errorf("model: vocab is %d, the byte tokenizer has %d", m.LM.Config.Vocab, m.Tokenizer.Vocab())
+	case m.Chunk < 1:
+		return fmt.Errorf("model: chunk is %d, expected at least 1", m.Chunk)
+	case m.Learner == nil:
+		return nil
+	}
+	for _, b := range m.Learner.Branches {
+		i := m.LM.Layout.Index(b.Name)
+		if i < 0 {
+			return fmt.Errorf("model: branch %q is no weight of the model", b.Name)
+		}
+		if n := m.LM.Layout.Tensors[i].Size; n != b.Size {
+			return fmt.Errorf("model: branch %q has %d elements, the weight has %d", b.Name, b.Size, n)
+		}
+	}
+	return nil
+}
+
+// Hash is the content hash of the model's file: the slow weights, the
+// meta-learners, the configuration and the card, whatever the compression.
+func (m *Model) Hash() string { return m.hash() }
+
+// ID names the model in answers: its name and the start of its hash.
+func (m *Model) ID() string { return m.Name + "-" + m.Hash()[:12] }
+
+// branchSets are names for sets of patterns of weights.
+var branchSets = map[string][]string{
+	// The paper: attention, the first feed-forward layer, the tied embedding.
+	"paper": {"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.0.weight", "word_emb.emb_layers.0.weight"},
+	// With the second feed-forward layer and the biases.
+	"wide": {"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*", "word_emb.emb_layers.0.weight", "crit.out_layers.0.bias"},
+}
+
+// Branches selects the weights to augment, in the order of the layout. Each
+// pattern is "paper", "wide", or a pattern over weight names (path.Match);
+// none at all stands for "wide".
+func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"wide"}
+	}
+	var expanded []string
+	for _, p := range patterns {
+		if set, ok := branchSets[p]; ok {
+			expanded = append(expanded, set...)
+		} else {
+			expanded = append(expanded, p)
+		}
+	}
+	patterns = expanded
+	var branches []sparsemeta.Branch
+	used := make([]bool, len(patterns))
+	for _, t := range l.Tensors {
+		matched := false
+		for k, p := range patterns {
+			ok, err := path.Match(p, t.Name)
+			if err != nil {
+				return nil, fmt.Errorf("model: branches: pattern %q: %w", p, err)
+			}
+			matched, used[k] = matched || ok, used[k] || ok
+		}
+		if matched {
+			branches = append(branches, sparsemeta.Branch{Name: t.Name, Size: t.Size})
+		}
+	}
+	for k, p := range patterns {
+		if !used[k] {
+			return nil, fmt.Errorf("model: branches: %q matches no weight, expected paper, wide, or patterns of weight names", p)
+		}
+	}
+	return branches, nil
+}
+
+// ArenaSize is the number of elements of a fast-weight arena: all branches
+// one after the other. 0 without meta-learners.
+func (m *Model) ArenaSize() (n int) {
+	if m.Learner == nil {
+		return 0
+	}
+	for _, b := range m.Learner.Branches {
+		n += b.Size
+	}
+	return n
+}
+
+// Views cuts an arena of all branches into one slice a weight of the layout,
+// nil where a weight is no branch: the form in which txl takes fast weights
+// and gives gradients. A nil arena gives nil slices throughout.
+func (m *Model) Views(arena []float32) [][]float32 {
+	views := make([][]float32, len(m.LM.Layout.Tensors))
+	if m.Learner == nil || arena == nil {
+		return views
+	}
+	off := 0
+	for _, b := range m.Learner.Branches {
+		views[m.LM.Layout.Index(b.Name)] = arena[off : off+b.Size : off+b.Size]
+		off += b.Size
+	}
+	return views
+}
+
+// Load reads a model from a file of weights.
+func Load(file string) (*Model, error) {
+	f, err := weights.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	m, err := FromFile(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}
+
+// Default is the model that is embedded in the binary.
+func Default() (*Model, error) {
+	f, err := weights.Default()
+	if err != nil {
+		return nil, err
+	}
+	m, err := FromFile(f)
+	if err != nil {
+		return nil, fmt.Errorf("embedded model: %w", err)
+	}
+	return m, nil
+}
+
+// ErrNotAModel is returned for well-formed files of weights that hold no model.
+var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a checkpoint or a conformance file?)")

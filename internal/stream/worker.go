@@ -1,0 +1,221 @@
+package stream
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+)
+
+var nextID atomic.Uint64
+
+// Worker is what advances streams of one model: threads, activations and a
+// gradient arena. It serves one stream at a time, any stream, and leaves
+// nothing of one in another. Once warm it allocates nothing.
+type Worker struct {
+	Exec *kernel.Exec
+
+	model   *model.Model
+	seg     *txl.Segment
+	base    *txl.Segment // the baseline's, made on first use
+	chunk   int          // rows of the segments
+	grads   []float32
+	views   txl.Grads
+	scratch *txl.Memory // a completion's memory past the end of a chunk
+
+	// The stream and chunk whose first rows the segments hold: scoring goes on
+	// from there instead of from the chunk's beginning. Same bits either way.
+	owner, step uint64
+
+	tokens  []int32
+	nll     []float32
+	baseNLL []float32
+}
+
+// NewWorker returns a worker of up to threads threads; Close ends them.
+func NewWorker(m *model.Model, threads int) *Worker {
+	w := &Worker{Exec: kernel.NewExec(threads), model: m, scratch: txl.NewMemory(m.LM.Config, 1)}
+	w.grads = make([]float32, m.ArenaSize())
+	w.views = m.Views(w.grads)
+	return w
+}
+
+// Close ends the worker's threads.
+func (w *Worker) Close() { w.Exec.Close() }
+
+// fit makes room for chunks of the given length.
+func (w *Worker) fit(chunk int, baseline bool) {
+	if w.chunk != chunk {
+		w.chunk, w.owner = chunk, 0
+		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
+		w.tokens, w.nll, w.baseNLL = make([]int32, 0, chunk), make([]float32, chunk), make([]float32, chunk)
+	}
+	if baseline && w.base == nil {
+		w.base, w.owner = txl.NewSegment(w.model.LM.Config, 1, chunk), 0
+	}
+}
+
+// Scores are the negative log-likelihoods in nats of a piece of text, one a
+// token, valid until the worker's next call.
+type Scores struct {
+	NLL      []float32
+	Baseline []float32 // under the static model; nil without a baseline
+}
+
+// Bits is the piece's information.
+func (s Scores) Bits() float64         { return bits(s.NLL) }
+func (s Scores) BaselineBits() float64 { return bits(s.Baseline) }
+
+func bits(nll []float32) float64 {
+	var sum float64
+	for _, v := range nll {
+		sum += float64(v)
+	}
+	return sum / math.Ln2
+}
+
+// Score scores the next bytes of the stream, at most Room of them, and does
+// not change the stream: call Commit with the same text to accept it.
+func (w *Worker) Score(s *Stream, text []byte) Scores {
+	if len(text) > s.Room() {
+		panic(fmt.Sprintf("stream: %d bytes scored in a chunk with room for %d", len(text), s.Room()))
+	}
+	w.resume(s)
+	from := len(s.Pending)
+	w.tokens = s.model.Tokenizer.Encode(w.tokens[:0], text)
+	w.extend(s, w.before(s), w.tokens)
+	w.owner = 0 // until Commit the segments run ahead of the stream
+	n := len(w.tokens)
+	scores := Scores{NLL: w.nll[:n]}
+	w.seg.NLL(from, w.tokens, scores.NLL)
+	if s.Settings.Baseline {
+		scores.Baseline = w.baseNLL[:n]
+		w.base.NLL(from, w.tokens, scores.Baseline)
+	}
+	return scores
+}
+
+// before is the token in front of the next one.
+func (w *Worker) before(s *Stream) int32 {
+	if n := len(s.Pending); n > 0 {
+		return s.Pending[n-1]
+	}
+	return s.Last
+}
+
+// resume makes the segments hold the inputs of exactly the pending tokens.
+func (w *Worker) resume(s *Stream) {
+	w.fit(s.Settings.Chunk, s.Settings.Baseline)
+	if w.owner == s.id && w.step == s.Step && w.seg.Len() == len(s.Pending) {
+		return
+	}
+	w.seg.Begin(w.Exec, s.model.LM, s.views, s.Memory)
+	if s.Settings.Baseline {
+		w.base.Begin(w.Exec, s.model.LM, nil, s.BaselineMemory)
+	}
+	w.extend(s, s.Last, s.Pending)
+}
+
+// extend feeds the inputs of the given targets: the token before them and all
+// of them but the last.
+func (w *Worker) extend(s *Stream, before int32, targets []int32) {
+	if len(targets) == 0 {
+		return
+	}
+	first := [1]int32{before}
+	for _, in := range [2][]int32{first[:], targets[:len(targets)-1]} {
+		w.seg.Extend(w.Exec, in)
+		if s.Settings.Baseline {
+			w.base.Extend(w.Exec, in)
+		}
+	}
+}
+
+// Commit accepts the text that Score has just scored. It moves no weights:
+// Settle does, once the chunk is full.
+func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
+	s.Pending = s.model.Tokenizer.Encode(s.Pending, text)
+	t := tokenizer.Tally{Bytes: int64(len(text)), Chars: int64(s.model.Tokenizer.Chars(text)), Tokens: int64(len(scores.NLL)), Bits: scores.Bits()}
+	s.Tally.Add(t)
+	if s.Settings.Baseline {
+		t.Bits = scores.BaselineBits()
+		s.Baseline.Add(t)
+	}
+	w.owner, w.step = s.id, s.Step
+}
+
+// Settle ends the chunk if it is full: gradient of its mean loss at the
+// effective weights, update of the fast weights (eqs. 3-6), new memory. The
+// chunk was scored before: no token's score sees the update it causes.
+func (w *Worker) Settle(s *Stream) {
+	if s.Room() > 0 {
+		return
+	}
+	w.resume(s)
+	if s.Fast != nil {
+		w.seg.Backward(w.Exec, s.Pending, w.views)
+		s.Written = s.Fast.Update(w.Exec, s.model.Tables, s.Settings.Adapt, s.model.Learner.Scale, w.grads)
+	}
+	w.seg.Remember(s.Memory)
+	if s.Settings.Baseline {
+		w.base.Remember(s.BaselineMemory)
+	}
+	s.Last = s.Pending[len(s.Pending)-1]
+	s.Pending = s.Pending[:0]
+	s.Step++
+	w.owner = 0
+}
+
+// Feed scores, accepts and settles text of any length: the whole loop for
+// callers that keep no log. visit, if not nil, sees every piece's scores
+// before the update they cause.
+func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Scores)) {
+	for len(text) > 0 {
+		piece := text[:min(len(text), s.Room())]
+		scores := w.Score(s, piece)
+		if visit != nil {
+			visit(piece, scores)
+		}
+		w.Commit(s, piece, scores)
+		w.Settle(s)
+		text = text[len(piece):]
+	}
+}
+
+// Generate samples after the stream's text and a prompt, from the model as it
+// has adapted, and leaves the stream as it is: past the end of the chunk the
+// weights stay, and only a copy of the memory moves on. It calls yield with
+// each token and its log-probability (nats, of the model's own distribution
+// before temperature and truncation) until yield returns false.
+func (w *Worker) Generate(s *Stream, prompt []byte, sampler *txl.Sampler, yield func(id int32, logProb float32) bool) {
+	w.resume(s)
+	w.owner = 0
+	w.scratch.CopyFrom(s.Memory)
+	in := s.model.Tokenizer.Encode([]int32{w.before(s)}, prompt)
+	logp := make([]float32, s.model.LM.Config.Vocab)
+	for {
+		w.read(s, in)
+		w.seg.LogProbs(w.seg.Len()-1, 0, logp)
+		in = append(in[:0], sampler.Next(logp))
+		if !yield(in[0], logp[in[0]]) {
+			return
+		}
+	}
+}
+
+// read feeds a completion's input tokens, beginning new segments as they fill.
+func (w *Worker) read(s *Stream, tokens []int32) {
+	for len(tokens) > 0 {
+		if w.seg.Len() == w.chunk {
+			w.seg.Remember(w.scratch)
+			w.seg.Begin(w.Exec, s.model.LM, s.views, w.scratch)
+		}
+		n := min(len(tokens), w.chunk-w.seg.Len())
+		w.seg.Extend(w.Exec, tokens[:n])
+		tokens = tokens[n:]
+	}
+}
