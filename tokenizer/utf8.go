@@ -1,0 +1,45 @@
+package tokenizer
+
+import "unicode/utf8"
+
+// UTF8 cuts a stream of bytes into pieces at character borders, so that a
+// reader of the pieces never sees half a character. It holds back the start of
+// a character, at most 3 bytes, until the rest comes or it turns out to be
+// none. Bytes that cannot be part of UTF-8 pass at once, unchanged. The zero
+// value is ready.
+type UTF8 struct {
+	held  [utf8.UTFMax - 1]byte
+	count int // of held
+}
+
+// Append appends to dst what was held back and text, up to the last border
+// between characters, and holds back the rest.
+func (u *UTF8) Append(dst, text []byte) []byte {
+	start := len(dst)
+	dst = append(u.Flush(dst), text...)
+	whole := len(dst) - unfinished(dst[start:])
+	u.count = copy(u.held[:], dst[whole:])
+	return dst[:whole]
+}
+
+// Flush appends to dst what is held back: for the end of the stream.
+func (u *UTF8) Flush(dst []byte) []byte {
+	dst = append(dst, u.held[:u.count]...)
+	u.count = 0
+	return dst
+}
+
+// unfinished returns the length of the character that begins at the end of
+// text and could still become valid, 0 if there is none.
+func unfinished(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		tail := text[len(text)-n:]
+		if utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) { // whole, or not UTF-8
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

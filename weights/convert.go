@@ -1,0 +1,110 @@
+package weights
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+)
+
+// F32Tensor makes a tensor of float32; the values are copied. Whether they fit
+// the shape is checked when the tensor is written or read back, here as in the
+// other constructors.
+func F32Tensor(name string, shape []int, values []float32) Tensor {
+	data := make([]byte, 4*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
+	}
+	return Tensor{Name: name, DType: F32, Shape: shape, Data: data}
+}
+
+// F16Tensor makes a tensor of IEEE 754 half precision, rounding to nearest,
+// ties to even; beyond 65504 that is infinity.
+func F16Tensor(name string, shape []int, values []float32) Tensor {
+	return tensor16(name, F16, shape, values, float16Bits)
+}
+
+// BF16Tensor makes a tensor of bfloat16, rounding to nearest, ties to even.
+func BF16Tensor(name string, shape []int, values []float32) Tensor {
+	return tensor16(name, BF16, shape, values, bfloat16Bits)
+}
+
+func tensor16(name string, d DType, shape []int, values []float32, bits func(float32) uint16) Tensor {
+	data := make([]byte, 2*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint16(data[2*i:], bits(v))
+	}
+	return Tensor{Name: name, DType: d, Shape: shape, Data: data}
+}
+
+// I32Tensor makes a tensor of int32; the values are copied.
+func I32Tensor(name string, shape []int, values []int32) Tensor {
+	data := make([]byte, 4*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(data[4*i:], uint32(v))
+	}
+	return Tensor{Name: name, DType: I32, Shape: shape, Data: data}
+}
+
+// Float32s returns the elements of a tensor of floats in a new slice: F32, F16
+// and BF16 exactly, F64 rounded to nearest. Other types give ErrDType.
+func (t *Tensor) Float32s() ([]float32, error) {
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	values := make([]float32, t.Elements())
+	switch t.DType {
+	case F64:
+		for i := range values {
+			values[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:])))
+		}
+	case F32:
+		for i := range values {
+			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		}
+	case F16:
+		for i := range values {
+			values[i] = float16Value(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		}
+	case BF16:
+		for i := range values {
+			values[i] = bfloat16Value(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		}
+	default:
+		return nil, t.wrongType("F32, F16, BF16 or F64")
+	}
+	return values, nil
+}
+
+// Int32s returns the elements of a tensor of integers in a new slice. Floats,
+// and an I64 beyond int32, give ErrDType.
+func (t *Tensor) Int32s() ([]int32, error) {
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	values := make([]int32, t.Elements())
+	switch t.DType {
+	case I64:
+		for i := range values {
+			v := int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
+			if values[i] = int32(v); int64(values[i]) != v {
+				return nil, &Error{Where: tensorField(t.Name, "element "+strconv.Itoa(i)), Offset: -1,
+					Found: strconv.FormatInt(v, 10), Want: "an int32", Kind: ErrDType}
+			}
+		}
+	case I32:
+		for i := range values {
+			values[i] = int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		}
+	case U8:
+		for i, v := range t.Data {
+			values[i] = int32(v)
+		}
+	default:
+		return nil, t.wrongType("I32, I64 or U8")
+	}
+	return values, nil
+}
+
+func (t *Tensor) wrongType(want string) error {
+	return &Error{Where: tensorField(t.Name, "dtype"), Offset: -1, Found: string(t.DType), Want: want, Kind: ErrDType}
+}

@@ -1,0 +1,84 @@
+package weights
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// half is one of the 16-bit formats.
+type half struct {
+	name     string
+	bits     func(float32) uint16
+	value    func(uint16) float32
+	infinity uint16
+}
+
+var halves = []half{
+	{"F16", float16Bits, float16Value, 0x7c00},
+	{"BF16", bfloat16Bits, bfloat16Value, 0x7f80},
+}
+
+func TestEvery16BitPatternSurvivesFloat32(t *testing.T) {
+	for _, h := range halves {
+		for p := range 1 << 16 {
+			require.Equal(t, uint16(p), h.bits(h.value(uint16(p))), "%s %#04x", h.name, p)
+		}
+	}
+}
+
+func TestKnown16BitValues(t *testing.T) {
+	for p, want := range map[uint16]float32{
+		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x3555: 0x1.554p-2, 0x7bff: 65504, 0x0400: 0x1p-14, 0x03ff: 0x1.ff8p-15, 0x0001: 0x1p-24,
+	} {
+		require.Equal(t, want, float16Value(p), "F16 %#04x", p)
+	}
+	for p, want := range map[uint16]float32{0x3f80: 1, 0xc000: -2, 0x3eab: 0x1.56p-2, 0x7f7f: 0x1.fep127, 0x0001: 0x1p-133} {
+		require.Equal(t, want, bfloat16Value(p), "BF16 %#04x", p)
+	}
+	for _, h := range halves {
+		require.True(t, math.IsInf(float64(h.value(h.infinity)), 1))
+		require.True(t, math.IsInf(float64(h.value(h.infinity|0x8000)), -1))
+		require.True(t, math.Signbit(float64(h.value(0x8000))), "minus zero")
+		for p := h.infinity + 1; p < 0x8000; p++ {
+			require.True(t, math.IsNaN(float64(h.value(p))), "%s %#04x", h.name, p)
+		}
+	}
+}
+
+// Between every two neighbours, up to infinity in the place of the next power
+// of two: the middle goes to the even one, a float32 to either side of it to
+// the nearer one, and so for negative values.
+func TestRoundingIsToNearestTiesToEven(t *testing.T) {
+	for _, h := range halves {
+		for p := uint16(0); p < h.infinity; p++ {
+			low, high := float64(h.value(p)), float64(h.value(p+1))
+			if p+1 == h.infinity {
+				high = 2*low - float64(h.value(p-1))
+			}
+			middle := float32((low + high) / 2) // exact: one more bit
+			require.Equal(t, (low+high)/2, float64(middle))
+			even := p + p&1
+			for _, sign := range []uint16{0, 0x8000} {
+				s := float32(1)
+				if sign != 0 {
+					s = -1
+				}
+				require.Equal(t, even|sign, h.bits(s*middle), "%s middle after %#04x", h.name, p)
+				require.Equal(t, p|sign, h.bits(s*math.Nextafter32(middle, 0)), "%s below the middle after %#04x", h.name, p)
+				require.Equal(t, (p+1)|sign, h.bits(s*math.Nextafter32(middle, math.MaxFloat32)), "%s above the middle after %#04x", h.name, p)
+			}
+		}
+		require.Equal(t, h.infinity, h.bits(math.MaxFloat32), h.name)
+	}
+}
+
+func TestNaNNeverBecomesInfinity(t *testing.T) {
+	for _, h := range halves {
+		for payload := uint32(1); payload < 1<<23; payload <<= 1 {
+			p := h.bits(math.Float32frombits(f32Infinity | payload))
+			require.True(t, math.IsNaN(float64(h.value(p))), "%s payload %#x", h.name, payload)
+		}
+	}
+}

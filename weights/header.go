@@ -1,0 +1,179 @@
+package weights
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+const metadataKey = "__metadata__"
+
+// prefixBytes is the length of the little-endian header length that a file
+// starts with.
+const prefixBytes = 8
+
+// entry is what the header says about one tensor. begin and end count from the
+// first byte after the header.
+type entry struct {
+	name       string
+	dtype      DType
+	shape      []int
+	begin, end int64
+	at         int64 // byte of the name in the file, for errors
+}
+
+// header is a parsed and checked header; the entries are in the order of their
+// data and tile it without gap or overlap.
+type header struct {
+	metadata map[string]string
+	entries  []entry
+}
+
+func parseHeader(text []byte, l Limits) (header, error) {
+	s := &scanner{text: text, where: "header"}
+	h := header{metadata: map[string]string{}}
+	if err := checkUTF8(s); err != nil {
+		return h, err
+	}
+	if len(text) == 0 || text[0] != '{' {
+		return h, s.fail(0, s.found(), "'{'")
+	}
+	err := s.object(func(key string, at int) error {
+		if key == metadataKey {
+			return s.metadata(h.metadata)
+		}
+		if len(h.entries) == l.Tensors {
+			return s.tooLarge(at, strconv.Itoa(l.Tensors)+" tensors and more", "at most that many")
+		}
+		e, err := s.entry(key, at)
+		h.entries = append(h.entries, e)
+		return err
+	})
+	if err != nil {
+		return h, err
+	}
+	if rest := bytes.TrimLeft(s.text[s.pos:], " "); len(rest) > 0 {
+		s.pos = len(s.text) - len(rest)
+		return h, s.fail(s.pos, s.found(), "nothing but spaces after the object")
+	}
+	return h, h.arrange(l)
+}
+
+func checkUTF8(s *scanner) error {
+	if utf8.Valid(s.text) {
+		return nil
+	}
+	at := 0
+	for {
+		r, n := utf8.DecodeRune(s.text[at:])
+		if r == utf8.RuneError && n == 1 {
+			return s.fail(at, "byte "+strconv.QuoteToASCII(string(s.text[at:at+1])), "UTF-8")
+		}
+		at += n
+	}
+}
+
+// metadata reads the object of free-form strings.
+func (s *scanner) metadata(into map[string]string) error {
+	return s.object(func(key string, _ int) error {
+		s.where = "metadata " + quote(key)
+		value, err := s.str()
+		into[key] = value
+		return err
+	})
+}
+
+// entry reads the object that describes one tensor: exactly the three fields.
+func (s *scanner) entry(name string, at int) (entry, error) {
+	e := entry{name: name, at: prefixBytes + int64(at)}
+	s.where = "tensor " + quote(name)
+	var fields []string
+	err := s.object(func(key string, at int) error {
+		fields = append(fields, key)
+		s.where = tensorField(name, key)
+		switch key {
+		case "dtype":
+			dtype, err := s.str()
+			e.dtype = DType(dtype)
+			return err
+		case "shape":
+			dims, err := s.ints()
+			e.shape = make([]int, len(dims))
+			for i, d := range dims {
+				if e.shape[i] = int(d); int64(e.shape[i]) != d {
+					return s.fail(at, strconv.FormatInt(d, 10), "a dimension that fits an int")
+				}
+			}
+			return err
+		case "data_offsets":
+			ends, err := s.ints()
+			if err == nil && len(ends) != 2 {
+				return s.fail(at, strconv.Itoa(len(ends))+" numbers", "[begin, end]")
+			}
+			if err == nil {
+				e.begin, e.end = ends[0], ends[1]
+			}
+			return err
+		}
+		return s.fail(at, "field "+quote(key), "dtype, shape or data_offsets")
+	})
+	if err != nil {
+		return e, err
+	}
+	for _, field := range []string{"dtype", "shape", "data_offsets"} {
+		if !slices.Contains(fields, field) {
+			s.where = tensorField(name, field)
+			return e, s.fail(at, "no such field", "dtype, shape and data_offsets")
+		}
+	}
+	return e, nil
+}
+
+// arrange sorts the entries by their data and checks that each has the size
+// its type and shape ask for, that together they tile the data from 0, and
+// that the data is within the limit.
+func (h *header) arrange(l Limits) error {
+	slices.SortStableFunc(h.entries, func(a, b entry) int {
+		// By end too: an empty tensor comes before its neighbour.
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
+	})
+	var next int64
+	for i := range h.entries {
+		e := &h.entries[i]
+		if err := e.check(next, l); err != nil {
+			err.Where, err.Offset = tensorField(e.name, err.Where), e.at
+			return err
+		}
+		next = e.end
+	}
+	return nil
+}
+
+// check holds one entry to its type and shape and to next, where the data of
+// the entry before it ends. Its error names the field only.
+func (e *entry) check(next int64, l Limits) *Error {
+	size, err := byteSize(e.dtype, e.shape)
+	if err != nil {
+		err.Kind = ErrFormat
+		return err
+	}
+	wrong := func(kind error, want string) *Error {
+		found := "[" + strconv.FormatInt(e.begin, 10) + "," + strconv.FormatInt(e.end, 10) + "]"
+		return &Error{Where: "data_offsets", Found: found, Want: want, Kind: kind}
+	}
+	switch {
+	case e.begin > e.end:
+		return wrong(ErrFormat, "begin <= end")
+	case e.end-e.begin != int64(size):
+		return wrong(ErrFormat, strconv.Itoa(size)+" bytes for "+describe(e.dtype, e.shape))
+	case e.begin < next:
+		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+": no overlap with the tensor before")
+	case e.begin > next:
+		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+": no hole after the tensor before")
+	case e.end > l.DataBytes:
+		return wrong(ErrTooLarge, "at most "+strconv.FormatInt(l.DataBytes, 10)+" bytes of data")
+	}
+	return nil
+}

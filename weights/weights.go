@@ -1,0 +1,150 @@
+// Package weights reads and writes files of weights: safetensors, plain or
+// compressed with zstd, with the configuration and the tokenizer as strings in
+// the metadata. The reader treats every file as hostile: whatever it accepts is
+// well formed to the last byte. docs/formats.md describes the file.
+package weights
+
+import (
+	"math"
+	"strconv"
+)
+
+// Limits of a file. They bound what a hostile file can make the reader
+// allocate; Write keeps to them too, so that it never makes a file that
+// ReadFile refuses.
+const (
+	// MaxHeaderBytes bounds the JSON header. A model of a hundred layers
+	// needs about 200 KiB.
+	MaxHeaderBytes = 16 << 20
+	// MaxDataBytes bounds the tensor data after decompression. The largest
+	// model served (151 M weights) needs 0.6 GB, its training checkpoint with
+	// two moments per weight 1.8 GB.
+	MaxDataBytes = 4 << 30
+	// MaxTensors bounds the number of tensors.
+	MaxTensors = 1 << 16
+	// MaxRank bounds the number of dimensions of a tensor.
+	MaxRank = 8
+)
+
+// DType is the type of a tensor's elements, by its safetensors name.
+type DType string
+
+// The element types that are read and written. Others exist in the format and
+// are refused.
+const (
+	F64  DType = "F64"
+	F32  DType = "F32"
+	F16  DType = "F16"
+	BF16 DType = "BF16"
+	I64  DType = "I64"
+	I32  DType = "I32"
+	U8   DType = "U8"
+)
+
+const knownDTypes = "F64, F32, F16, BF16, I64, I32 or U8"
+
+// Size returns the number of bytes of one element, 0 for an unknown type.
+func (d DType) Size() int {
+	switch d {
+	case F64, I64:
+		return 8
+	case F32, I32:
+		return 4
+	case F16, BF16:
+		return 2
+	case U8:
+		return 1
+	}
+	return 0
+}
+
+// Tensor is one named array in row-major order.
+type Tensor struct {
+	Name  string
+	DType DType
+	Shape []int  // empty for a scalar; a dimension may be 0
+	Data  []byte // little endian, as in the file; len = Elements * DType.Size
+}
+
+// Elements returns the product of the shape: 1 for a scalar.
+func (t *Tensor) Elements() int {
+	n, _ := product(t.Shape)
+	return n
+}
+
+// File is what a safetensors file holds.
+type File struct {
+	// Metadata is free-form text by key. Read never leaves it nil.
+	Metadata map[string]string
+	// Tensors are in the order of their data in the file.
+	Tensors []Tensor
+}
+
+// Tensor returns the tensor of that name; it shares its bytes with the file.
+func (f *File) Tensor(name string) (*Tensor, bool) {
+	for i := range f.Tensors {
+		if f.Tensors[i].Name == name {
+			return &f.Tensors[i], true
+		}
+	}
+	return nil, false
+}
+
+// product multiplies the dimensions; ok is false if one is negative or the
+// product does not fit an int.
+func product(shape []int) (n int, ok bool) {
+	n = 1
+	for _, d := range shape {
+		if d < 0 || (d > 0 && n > math.MaxInt/d) {
+			return 0, false
+		}
+		n *= d
+	}
+	return n, true
+}
+
+// check holds a tensor made by hand to what the reader guarantees.
+func (t *Tensor) check() error {
+	size, err := byteSize(t.DType, t.Shape)
+	if err == nil && len(t.Data) != size {
+		err = &Error{Where: "data", Found: strconv.Itoa(len(t.Data)) + " bytes",
+			Want: strconv.Itoa(size) + " bytes for " + describe(t.DType, t.Shape)}
+	}
+	if err == nil {
+		return nil
+	}
+	err.Where = tensorField(t.Name, err.Where)
+	err.Offset, err.Kind = -1, ErrFormat
+	return err
+}
+
+// byteSize returns the bytes that a tensor of this type and shape takes. Its
+// error names the field and leaves tensor and offset to the caller.
+func byteSize(d DType, shape []int) (int, *Error) {
+	if d.Size() == 0 {
+		return 0, &Error{Where: "dtype", Found: quote(string(d)), Want: knownDTypes}
+	}
+	if len(shape) > MaxRank {
+		return 0, &Error{Where: "shape", Found: strconv.Itoa(len(shape)) + " dimensions",
+			Want: "at most " + strconv.Itoa(MaxRank)}
+	}
+	n, ok := product(shape)
+	if !ok || n > math.MaxInt/d.Size() {
+		return 0, &Error{Where: "shape", Found: describe(d, shape),
+			Want: "dimensions >= 0 whose bytes can be counted in " + strconv.Itoa(strconv.IntSize) + " bits"}
+	}
+	return n * d.Size(), nil
+}
+
+// describe writes a type and shape as "F32[2,3]".
+func describe(d DType, shape []int) string {
+	b := []byte(d)
+	b = append(b, '[')
+	for i, n := range shape {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return string(append(b, ']'))
+}

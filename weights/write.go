@@ -1,0 +1,248 @@
+package weights
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// WriteOptions says how a file is written; the zero value writes it plain.
+type WriteOptions struct {
+	// Zstd is zstd's compression level, 1 to 22, or 0 for none.
+	Zstd int
+}
+
+// Validate reports a level out of range.
+func (o WriteOptions) Validate() error {
+	if o.Zstd < 0 || o.Zstd > 22 {
+		return fmt.Errorf("weights: zstd level: found %d, expected 0 (none) to 22", o.Zstd)
+	}
+	return nil
+}
+
+// WriteFile writes f to path, all or nothing: into a temporary file in the same
+// folder, which replaces path once it is on the disk. After an error path is
+// what it was before and the temporary file is gone; only if the very last
+// step fails, syncing the folder, the new file is in place.
+func WriteFile(path string, f *File, o WriteOptions) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	err := replaceFile(path, func(w io.Writer) error {
+		if o.Zstd == 0 {
+			return Write(w, f)
+		}
+		return writeZstd(w, f, o.Zstd)
+	})
+	if err != nil {
+		return inFile(err, path)
+	}
+	return nil
+}
+
+// Write writes f to w, plain. The same File gives the same bytes: tensors in
+// their order, metadata sorted by key, the header padded with spaces so that
+// the data starts at a multiple of 8. It breaks no rule that Read enforces, or
+// fails with ErrFormat or ErrTooLarge before the first byte.
+func Write(w io.Writer, f *File) error {
+	text, err := makeHeader(f)
+	if err != nil {
+		return err
+	}
+	prefix := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
+	for _, part := range [][]byte{prefix, text} {
+		if _, err := w.Write(part); err != nil {
+			return fmt.Errorf("weights: writing the header: %w", err)
+		}
+	}
+	for i := range f.Tensors {
+		if _, err := w.Write(f.Tensors[i].Data); err != nil {
+			return fmt.Errorf("weights: writing tensor %s: %w", quote(f.Tensors[i].Name), err)
+		}
+	}
+	return nil
+}
+
+func writeZstd(w io.Writer, f *File, level int) error {
+	// One goroutine: the bytes must not depend on the machine.
+	encoder, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)))
+	if err != nil {
+		return fmt.Errorf("weights: zstd: %w", err)
+	}
+	err = Write(encoder, f)
+	if closing := encoder.Close(); err == nil && closing != nil {
+		err = fmt.Errorf("weights: zstd: %w", closing)
+	}
+	return err
+}
+
+// makeHeader checks f against the format and returns its JSON header.
+func makeHeader(f *File) ([]byte, error) {
+	if len(f.Tensors) > MaxTensors {
+		return nil, &Error{Where: "file", Offset: -1, Found: strconv.Itoa(len(f.Tensors)) + " tensors",
+			Want: "at most " + strconv.Itoa(MaxTensors), Kind: ErrTooLarge}
+	}
+	b, err := appendMetadata([]byte{'{'}, f.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool, len(f.Tensors))
+	var offset int64
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		if err := checkName(t.Name, seen); err != nil {
+			return nil, err
+		}
+		if err := t.check(); err != nil {
+			return nil, err
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		end := offset + int64(len(t.Data))
+		b = appendEntry(b, t, offset, end)
+		offset = end
+	}
+	b = append(b, '}')
+	for len(b)%8 != 0 {
+		b = append(b, ' ')
+	}
+	return b, checkSizes(int64(len(b)), offset)
+}
+
+func checkName(name string, seen map[string]bool) error {
+	wrong := func(found, want string) error {
+		return &Error{Where: "tensor " + quote(name), Offset: -1, Found: found, Want: want, Kind: ErrFormat}
+	}
+	switch {
+	case !utf8.ValidString(name):
+		return wrong("a name that is not UTF-8", "UTF-8")
+	case name == metadataKey:
+		return wrong("the format's own name for the metadata", "another name")
+	case seen[name]:
+		return wrong("the same name again", "every name once")
+	}
+	seen[name] = true
+	return nil
+}
+
+func checkSizes(header, data int64) error {
+	if header > MaxHeaderBytes {
+		return &Error{Where: "header", Offset: -1, Found: strconv.FormatInt(header, 10) + " bytes",
+			Want: "at most " + strconv.Itoa(MaxHeaderBytes), Kind: ErrTooLarge}
+	}
+	if data > MaxDataBytes {
+		return &Error{Where: "data", Offset: -1, Found: strconv.FormatInt(data, 10) + " bytes",
+			Want: "at most " + strconv.FormatInt(MaxDataBytes, 10), Kind: ErrTooLarge}
+	}
+	return nil
+}
+
+func appendMetadata(b []byte, metadata map[string]string) ([]byte, error) {
+	if len(metadata) == 0 {
+		return b, nil
+	}
+	b = append(appendString(b, metadataKey), ":{"...)
+	for i, key := range slices.Sorted(maps.Keys(metadata)) {
+		value := metadata[key]
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return nil, &Error{Where: "metadata " + quote(key), Offset: -1,
+				Found: "text that is not UTF-8", Want: "UTF-8", Kind: ErrFormat}
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(appendString(b, key), ':'), value)
+	}
+	return append(b, '}'), nil
+}
+
+func appendEntry(b []byte, t *Tensor, begin, end int64) []byte {
+	b = appendString(b, t.Name)
+	b = append(b, `:{"dtype":"`+string(t.DType)+`","shape":[`...)
+	for i, d := range t.Shape {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(d), 10)
+	}
+	b = append(b, `],"data_offsets":[`...)
+	b = strconv.AppendInt(b, begin, 10)
+	b = append(b, ',')
+	b = strconv.AppendInt(b, end, 10)
+	return append(b, "]}"...)
+}
+
+// appendString writes valid UTF-8 as a JSON string.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < 0x20:
+			const hex = "0123456789abcdef"
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// replaceFile makes path hold exactly what fill writes, or leaves everything
+// as it was, but for an error of the last step.
+func replaceFile(path string, fill func(io.Writer) error) (err error) {
+	dir, base := filepath.Split(path)
+	temporary := fmt.Sprintf("%s.%s.%016x.tmp", dir, base, rand.Uint64())
+	out, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // O_EXCL: never somebody else's
+	if err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			out.Close()
+			os.Remove(temporary)
+		}
+	}()
+	buffered := bufio.NewWriterSize(out, 1<<20)
+	if err := fill(buffered); err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		buffered.Flush,
+		out.Sync,
+		out.Close,
+		func() error { return os.Rename(temporary, path) },
+		func() error { return syncFolder(dir) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("weights: writing %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// syncFolder puts a rename in the folder on the disk.
+func syncFolder(dir string) error {
+	if dir == "" {
+		dir = "."
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
