@@ -219,12 +219,13 @@ func (r *replay) loadModel() {
 	}
 }
 
-// memories compares the file's memories 0..L; the last one, which no layer
-// reads, is kept in top by the caller's segments.
+// memories compares the file's memories 0..L, and goes on from them; the last
+// one, which no layer reads, is kept in top by the caller's segments.
 func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	for l, rows := range append(slices.Clone(mem.Layers), top.rows) {
 		name := fmt.Sprintf("%s.mem.%d", prefix, l)
 		r.near(name, rows[:mem.Len*top.width])
+		r.adopt(name, rows[:mem.Len*top.width])
 	}
 }
 

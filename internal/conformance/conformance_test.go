@@ -1,0 +1,95 @@
+package conformance
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/weights"
+)
+
+func open(t *testing.T, path string) *weights.File {
+	f, err := weights.ReadFile(path)
+	require.NoError(t, err)
+	return f
+}
+
+func replayFile(t *testing.T, f *weights.File, threads int) (Report, error) {
+	x := kernel.NewExec(threads)
+	defer x.Close()
+	return Run(f, x)
+}
+
+// Every shipped file, within the tolerances of its own description.
+func TestShippedFilesAreWithinTolerance(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.safetensors")
+	require.NoError(t, err)
+	kinds := map[string]bool{}
+	for _, path := range files {
+		f := open(t, path)
+		report, err := replayFile(t, f, 2)
+		require.NoError(t, err, path)
+		require.NotEmpty(t, report.Checks)
+		for _, c := range report.Checks {
+			require.True(t, c.OK(), "%s: %s is off by %g, tolerance %g", path, c.Tensor, c.Error, c.Tolerance)
+		}
+		kinds[report.Kind] = true
+	}
+	require.Equal(t, map[string]bool{"txl": true, "sparsemeta": true, "metatrain": true, "metaonline": true}, kinds)
+}
+
+// Every tensor that holds a result must be compared: spoiling any of them
+// must fail the file.
+func TestAnySpoiledResultIsFound(t *testing.T) {
+	for _, path := range []string{"testdata/txl_small.safetensors", "testdata/metatrain_small.safetensors"} {
+		clean, err := replayFile(t, open(t, path), 1)
+		require.NoError(t, err)
+		for _, c := range clean.Checks {
+			f := open(t, path)
+			spoiled := &f.Tensors[index(f, c.Tensor)]
+			v, err := spoiled.Float32s()
+			require.NoError(t, err)
+			v[len(v)/2] += float32(10*c.Tolerance) + 1e-3
+			*spoiled = weights.F32Tensor(c.Tensor, spoiled.Shape, v)
+			report, err := replayFile(t, f, 1)
+			require.NoError(t, err)
+			require.False(t, report.OK(), "%s: %s", path, c.Tensor)
+		}
+	}
+}
+
+func TestMalformedFilesAreRefusedWithTheirField(t *testing.T) {
+	for want, spoil := range map[string]func(*weights.File){
+		"kind":                  func(f *weights.File) { f.Metadata["kind"] = "other" },
+		"n_layer is missing":    func(f *weights.File) { delete(f.Metadata, "n_layer") },
+		"segments is -1":        func(f *weights.File) { f.Metadata["segments"] = "-1" },
+		"d_embed":               func(f *weights.File) { f.Metadata["d_embed"] = "8" },
+		"layer_norm_eps":        func(f *weights.File) { f.Metadata["layer_norm_eps"] = "0.1" },
+		`"seg0.nll" is missing`: func(f *weights.File) { rename(f, "seg0.nll") },
+		"has 16 elements":       func(f *weights.File) { f.Metadata["segment_len"] = "9" },
+		"is token 77":           func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
+	} {
+		f := open(t, "testdata/txl_small.safetensors")
+		spoil(f)
+		_, err := replayFile(t, f, 1)
+		require.ErrorContains(t, err, want)
+	}
+	f := open(t, "testdata/txl_small.safetensors")
+	f.Metadata["kind"] = "adasoftmax"
+	_, err := replayFile(t, f, 1)
+	require.ErrorIs(t, err, ErrUnsupported)
+}
+
+func rename(f *weights.File, name string) { f.Tensors[index(f, name)].Name += ".renamed" }
+
+func index(f *weights.File, name string) int {
+	return slices.IndexFunc(f.Tensors, func(t weights.Tensor) bool { return t.Name == name })
+}
+
+func TestNaNIsOutOfTolerance(t *testing.T) {
+	require.False(t, Check{Error: math.NaN(), Tolerance: 1}.OK())
+}

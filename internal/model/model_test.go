@@ -1,0 +1,112 @@
+package model
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+func small(t *testing.T) *Model {
+	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 8})
+	require.NoError(t, err)
+	lm.Init(1)
+	branches, err := Branches(lm.Layout, nil)
+	require.NoError(t, err)
+	l := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
+	l.Init(sparsemeta.InitHe(), 2)
+	m, err := New("small", lm, l, 8, json.RawMessage(`{"note":"random weights"}`))
+	require.NoError(t, err)
+	return m
+}
+
+func TestAModelSurvivesItsFile(t *testing.T) {
+	m := small(t)
+	for _, zstd := range []int{0, 3} {
+		path := filepath.Join(t.TempDir(), "m.safetensors")
+		require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{Zstd: zstd}))
+		back, err := Load(path)
+		require.NoError(t, err)
+		require.Equal(t, m.LM.Config, back.LM.Config)
+		require.Equal(t, m.LM.W, back.LM.W)
+		require.Equal(t, m.Learner, back.Learner)
+		require.Equal(t, m.Chunk, back.Chunk)
+		require.JSONEq(t, string(m.Card), string(back.Card))
+		require.Equal(t, m.ID(), back.ID())
+	}
+}
+
+// Weights that do not fit the configuration are refused, naming the tensor.
+func TestFilesThatDoNotFitAreRefused(t *testing.T) {
+	for want, spoil := range map[string]func(*weights.File){
+		"no model":      func(f *weights.File) { delete(f.Metadata, keyConfig) },
+		"d_model":       func(f *weights.File) { f.Metadata[keyConfig] = `{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,"seg_len":2}` },
+		"unknown field": func(f *weights.File) { f.Metadata[keyConfig] = `{"layers":2}` },
+		keyTokenizer:    func(f *weights.File) { f.Metadata[keyTokenizer] = `{"kind":"words"}` },
+		"gammas":        func(f *weights.File) { f.Metadata[keyAdapt] = `{"chunk":8,"gammas":[2],"branches":["r_w_bias"]}` },
+		`branch "nothing"`: func(f *weights.File) {
+			f.Metadata[keyAdapt] = `{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,"branches":["nothing"]}`
+		},
+		"chunk is 0": func(f *weights.File) {
+			f.Metadata[keyAdapt] = `{"chunk":0}`
+			f.Tensors = f.Tensors[:len(txl.NewLayout(smallConfig(f)).Tensors)]
+		},
+		"is missing": func(f *weights.File) { f.Tensors = f.Tensors[1:] },
+		"tensors, the conf": func(f *weights.File) {
+			f.Tensors = append(f.Tensors, weights.F32Tensor("extra", []int{1}, []float32{1}))
+		},
+		"element 3 is NaN": func(f *weights.File) { copy(f.Tensors[0].Data[12:], []byte{0, 0, 0xc0, 0x7f}) },
+		"has shape":        func(f *weights.File) { f.Tensors[0].Shape = []int{8, 256} },
+	} {
+		f := small(t).File()
+		spoil(f)
+		_, err := FromFile(f)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func smallConfig(f *weights.File) (c txl.Config) {
+	if err := json.Unmarshal([]byte(f.Metadata[keyConfig]), &c); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func TestBranchesByNameAndPattern(t *testing.T) {
+	layout := small(t).LM.Layout
+	names := func(patterns ...string) (out []string) {
+		branches, err := Branches(layout, patterns)
+		require.NoError(t, err)
+		for _, b := range branches {
+			out = append(out, b.Name)
+		}
+		return out
+	}
+	require.Len(t, names("paper"), 2*4+1, "qkv, r, o, CoreNet.0 of each layer, and the embedding")
+	require.Len(t, names("wide"), 2*7+2)
+	require.Equal(t, names("wide"), names())
+	require.Equal(t, []string{"r_w_bias", "layers.0.dec_attn.o_net.weight"}, names("layers.0.*.o_net.weight", "r_w_bias"))
+	_, err := Branches(layout, []string{"paper", "layers.9.*"})
+	require.ErrorContains(t, err, "layers.9.*")
+}
+
+func TestViewsCutTheArenaByBranch(t *testing.T) {
+	m := small(t)
+	arena := make([]float32, m.ArenaSize())
+	for i, v := range m.Views(arena) {
+		if v != nil {
+			require.Len(t, v, m.LM.Layout.Tensors[i].Size)
+			for j := range v {
+				v[j]++
+			}
+		}
+	}
+	for _, v := range arena {
+		require.Equal(t, float32(1), v, "every element belongs to exactly one branch")
+	}
+}
