@@ -1,0 +1,20 @@
+// Package kernel is dense linear algebra on float32: matrix products, the
+// vector functions around a softmax, a counter-based generator of random bits,
+// and the threads that run them. Everything is portable Go; on amd64 with AVX2
+// and FMA the inner loops are replaced at run time by assembly.
+//
+// # Order
+//
+// Streaming a text in pieces must not change a single bit of a score, so every
+// product keeps this promise: element (i,j) depends on row i of the left
+// operand, on column j of the right operand and on the order of k, and on
+// nothing else. The sum over k is one chain of multiply-adds from k = 0 upwards
+// inside each block of 256 k's, started at zero; the blocks are added in order.
+// The shape of the product, the place of (i,j) in it, the edges of tiles and the
+// number of threads have no part in it. So rows computed one at a time have the
+// bits of rows computed together, and further k's whose products are zero change
+// nothing.
+//
+// The assembly uses fused multiply-adds and the portable code does not, hence the
+// two differ by rounding; [Numerics] names the arithmetic in use.
+package kernel

@@ -1,0 +1,235 @@
+package kernel
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Exec is what an operation needs besides its operands: threads and scratch. One
+// Exec serves one caller at a time. It allocates nothing once every kind of
+// operation has run.
+type Exec struct {
+	scratch scratch // first: a large object begins on a cache line, and so do its panels
+	threads int
+	product product // operands of the product under way, kept here so that no call allocates
+
+	pool *pool // nil if there are no other threads
+}
+
+// Task is work that Parallel spreads: Do(w, i) for i = 0 .. n-1, in any order. w is
+// a single-threaded Exec of the goroutine that runs it; products may be called on it.
+type Task interface {
+	Do(w *Exec, i int)
+}
+
+// spinTime is how long a thread looks for work before it parks. Operations of one
+// chunk follow each other within this time; waking a parked thread takes longer.
+const spinTime = 20 * time.Microsecond
+
+// NewExec starts an Exec of up to maxThreads threads, the caller among them: it
+// parks maxThreads-1 goroutines, which Close ends.
+func NewExec(maxThreads int) *Exec {
+	if maxThreads < 1 {
+		panic(fmt.Sprintf("kernel: NewExec(%d): at least one thread", maxThreads))
+	}
+	x := &Exec{threads: maxThreads}
+	if maxThreads > 1 {
+		x.pool = newPool(maxThreads)
+	}
+	return x
+}
+
+// SetThreads sets how many threads the next operations use, 1 to NewExec's
+// maximum. Results never depend on it.
+func (x *Exec) SetThreads(n int) {
+	most := 1
+	if x.pool != nil {
+		most = len(x.pool.workers)
+	}
+	if n < 1 || n > most {
+		panic(fmt.Sprintf("kernel: SetThreads(%d): this Exec has 1 to %d", n, most))
+	}
+	x.threads = n
+}
+
+// Threads is the number of threads that the next operation uses.
+func (x *Exec) Threads() int { return x.threads }
+
+// Close ends the goroutines. The Exec must be idle and is not used again.
+func (x *Exec) Close() {
+	if x.pool != nil {
+		x.pool.close()
+		x.pool, x.threads = nil, 1
+	}
+}
+
+// Parallel runs t.Do for i = 0 .. n-1 and returns when all are done. The caller
+// takes part; i's are claimed in small runs from a shared counter. With one thread
+// it is a plain loop. A panic in Do on another thread ends the process.
+func (x *Exec) Parallel(n int, t Task) {
+	if x.threads == 1 || n <= 1 {
+		w := x
+		if x.threads > 1 {
+			w = x.pool.workers[0].exec // t may count on a single thread
+		}
+		for i := range n {
+			t.Do(w, i)
+		}
+		return
+	}
+	x.pool.run(x.threads, n, t)
+}
+
+// pool is the threads of an Exec. A job is published, opened, joined by whichever
+// threads come in time, and closed by the caller when nothing is left to claim; the
+// caller then waits only for those that joined, not for those still waking up.
+type pool struct {
+	workers []worker // [0] is the caller's
+
+	task  Task
+	n     int // task indices 0 .. n-1
+	claim int // how many are claimed at once
+
+	_       [64]byte // the fields above are read by all, those below written by all
+	next    atomic.Int64
+	_       [64]byte
+	joined  atomic.Int64 // threads at work on the job, plus jobOpen while it may be joined
+	closing atomic.Bool
+	done    gate // opened by the last thread to leave a closed job
+}
+
+const jobOpen = 1 << 32
+
+type worker struct {
+	exec *Exec
+	call gate
+	_    [64]byte
+}
+
+func newPool(threads int) *pool {
+	p := &pool{workers: make([]worker, threads)}
+	p.done.init()
+	for i := range p.workers {
+		p.workers[i].exec = &Exec{threads: 1}
+		p.workers[i].call.init()
+	}
+	for i := 1; i < threads; i++ {
+		go p.serve(&p.workers[i])
+	}
+	return p
+}
+
+// run does one job on the caller and up to threads-1 others.
+func (p *pool) run(threads, n int, t Task) {
+	p.task, p.n, p.claim = t, n, max(1, n/(8*threads))
+	p.next.Store(0)
+	p.joined.Add(jobOpen)
+	defer p.finish() // also when Do panics: nobody may still be at work when the caller unwinds
+	for i := 1; i < min(threads, n); i++ {
+		p.workers[i].call.open()
+	}
+	p.work(p.workers[0].exec)
+}
+
+// finish closes the job and waits for the threads that joined it.
+func (p *pool) finish() {
+	if p.joined.Add(-jobOpen) != 0 {
+		p.done.wait()
+	}
+	p.task = nil
+}
+
+func (p *pool) work(w *Exec) {
+	for {
+		hi := int(p.next.Add(int64(p.claim)))
+		lo := hi - p.claim
+		if lo >= p.n {
+			return
+		}
+		for i := lo; i < min(hi, p.n); i++ {
+			p.task.Do(w, i)
+		}
+	}
+}
+
+// serve is the life of a thread.
+func (p *pool) serve(w *worker) {
+	for {
+		w.call.wait()
+		if p.closing.Load() {
+			return
+		}
+		if !p.join() {
+			continue // too late: the others did it all
+		}
+		p.work(w.exec)
+		if p.joined.Add(-1) == 0 {
+			p.done.open()
+		}
+	}
+}
+
+func (p *pool) join() bool {
+	for {
+		v := p.joined.Load()
+		if v < jobOpen {
+			return false
+		}
+		if p.joined.CompareAndSwap(v, v+1) {
+			return true
+		}
+	}
+}
+
+func (p *pool) close() {
+	p.closing.Store(true)
+	for i := range p.workers {
+		p.workers[i].call.open()
+	}
+}
+
+// gate lets one goroutine wait for another's signal, first spinning, then parked.
+type gate struct {
+	state atomic.Uint32
+	wake  chan struct{}
+}
+
+const (
+	gateShut = iota
+	gateOpen
+	gateParked // shut, and the waiter is asleep
+)
+
+func (g *gate) init() { g.wake = make(chan struct{}, 1) }
+
+// open lets the waiter through once; opening an open gate does nothing.
+func (g *gate) open() {
+	if g.state.Swap(gateOpen) == gateParked {
+		g.wake <- struct{}{}
+	}
+}
+
+// wait returns when the gate is open, and shuts it.
+func (g *gate) wait() {
+	if !g.spin() && g.state.CompareAndSwap(gateShut, gateParked) {
+		<-g.wake
+	}
+	g.state.Store(gateShut)
+}
+
+// spin looks at the gate for spinTime and says whether it opened.
+func (g *gate) spin() bool {
+	const looksPerClock = 64 // reading the clock costs as much as some fifty looks
+	start := time.Now()
+	for {
+		for range looksPerClock {
+			if g.state.Load() == gateOpen {
+				return true
+			}
+		}
+		if time.Since(start) > spinTime {
+			return false
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+// No test may leave an Exec's goroutines behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// eachKernel runs a test with the portable code and, where there is any, with the
+// assembly.
+func eachKernel(t *testing.T, test func(t *testing.T)) {
+	before := micro != &portable
+	defer setSIMD(before)
+	setSIMD(false)
+	t.Run("portable", test)
+	if haveSIMD {
+		setSIMD(true)
+		t.Run("simd", test)
+	}
+}
+
+// drawMatrix views random numbers at a random offset and stride. What lies between
+// and around the rows is NaN, so that a read outside the view shows.
+func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
+	stride := cols + rapid.SampledFrom([]int{0, 0, 1, 7, 16}).Draw(t, "gap")
+	offset := rapid.IntRange(0, 5).Draw(t, "offset")
+	m := Matrix{Rows: rows, Cols: cols, Stride: stride}
+	m.Data = fillView(rng, m, offset)
+	if add {
+		m.Add = fillView(rng, m, offset)
+	}
+	return m
+}
+
+// fillView makes the memory of a view of m's shape.
+func fillView(rng *rand.Rand, m Matrix, offset int) []float32 {
+	data := make([]float32, offset+m.Rows*m.Stride+9)
+	for i := range data {
+		data[i] = float32(math.NaN())
+	}
+	data = data[offset:]
+	for i := range m.Rows {
+		for j := range m.Cols {
+			data[i*m.Stride+j] = float32(rng.NormFloat64())
+		}
+	}
+	return data
+}
+
+// at is element (i,j), with Add.
+func (m Matrix) at(i, j int) float32 {
+	v := m.Data[i*m.Stride+j]
+	if m.Add != nil {
+		v += m.Add[i*m.Stride+j]
+	}
+	return v
+}
+
+// dense copies the elements of the view, by rows.
+func (m Matrix) dense() []float32 {
+	var s []float32
+	for i := range m.Rows {
+		for j := range m.Cols {
+			s = append(s, m.at(i, j))
+		}
+	}
+	return s
+}
+
+// transposed is a dense copy of the transpose; Data and Add stay apart.
+func (m Matrix) transposed() Matrix {
+	t := Mat(make([]float32, m.Rows*m.Cols), m.Cols, m.Rows)
+	if m.Add != nil {
+		t.Add = make([]float32, len(t.Data))
+	}
+	for i := range m.Rows {
+		for j := range m.Cols {
+			t.Data[j*t.Stride+i] = m.Data[i*m.Stride+j]
+			if m.Add != nil {
+				t.Add[j*t.Stride+i] = m.Add[i*m.Stride+j]
+			}
+		}
+	}
+	return t
+}
+
+// requireSameBits compares bit by bit; it tells apart zeros and takes any NaN for any.
+func requireSameBits(t require.TestingT, want, got []float32) {
+	require.Len(t, got, len(want))
+	for i := range want {
+		bothNaN := want[i] != want[i] && got[i] != got[i]
+		if !bothNaN && math.Float32bits(want[i]) != math.Float32bits(got[i]) {
+			require.Failf(t, "bits differ", "element %d: want %v, got %v", i, want[i], got[i])
+		}
+	}
+}
+
+// forms are the products as one: of op(A) (m,k) and op(B) (k,n).
+var forms = []struct {
+	name string
+	mul  func(x *Exec, c, a, b Matrix, acc bool)
+}{
+	{"NN", func(x *Exec, c, a, b Matrix, acc bool) { x.MulNN(c, a, b, acc) }},
+	{"NT", func(x *Exec, c, a, b Matrix, acc bool) { x.MulNT(c, a, b.transposed(), acc) }},
+	{"TN", func(x *Exec, c, a, b Matrix, acc bool) { x.MulTN(c, a.transposed(), b, acc) }},
+}

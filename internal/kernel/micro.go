@@ -1,0 +1,63 @@
+package kernel
+
+// microKernel computes tiles of C. tile sets, or with acc adds to, the first rows
+// (1 to microKernel.rows) rows and all columns of a tile:
+//
+//	c[i*stride+j] (+)= sum over p < k of a[i*row+p*col] * b[p*cols+j]
+//
+// Every element is one chain of multiply-adds from p = 0 upwards, started at zero,
+// and then stored in c or added to it: the order that the package promises.
+type microKernel struct {
+	name       string // of its arithmetic, see Numerics
+	rows, cols int    // of a tile
+	tile       func(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool)
+}
+
+const maxRows, maxCols = 6, 16 // of any kernel
+
+var portable = microKernel{name: "float32", rows: 6, cols: portableCols, tile: tileGo}
+
+const portableCols = 16
+
+// micro is the kernel in use.
+var micro = &portable
+
+// Numerics names the arithmetic in use. Two machines of one architecture that give
+// the same name get the same bits from every function of the package.
+func Numerics() string { return micro.name }
+
+// tileGo is the portable kernel and the reference for the others: eight elements
+// at a time, in registers.
+func tileGo(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
+	for i := range rows {
+		for j := 0; j < portableCols; j += 8 {
+			sum := chains(k, a[i*row:], col, b[j:])
+			out := (*[8]float32)(c[i*stride+j:])
+			if !acc {
+				*out = sum
+				continue
+			}
+			for l := range out {
+				out[l] += sum[l]
+			}
+		}
+	}
+}
+
+// chains is eight neighbouring elements of a tile. The conversions keep a compiler
+// from fusing multiply and add on machines where it could.
+func chains(k int, a []float32, col int, b []float32) [8]float32 {
+	var s0, s1, s2, s3, s4, s5, s6, s7 float32
+	for p := range k {
+		x, y := a[p*col], (*[8]float32)(b[p*portableCols:])
+		s0 += float32(x * y[0])
+		s1 += float32(x * y[1])
+		s2 += float32(x * y[2])
+		s3 += float32(x * y[3])
+		s4 += float32(x * y[4])
+		s5 += float32(x * y[5])
+		s6 += float32(x * y[6])
+		s7 += float32(x * y[7])
+	}
+	return [8]float32{s0, s1, s2, s3, s4, s5, s6, s7}
+}

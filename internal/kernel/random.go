@@ -1,0 +1,25 @@
+package kernel
+
+const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment, 2^64 over the golden ratio
+
+// Bits is 64 random bits: the counter'th output, counted from 0, of SplitMix64 begun
+// in state key. A pure function: whoever asks, and in whatever order, gets the same.
+func Bits(key, counter uint64) uint64 {
+	return mix(key + (counter+1)*golden)
+}
+
+// Key derives the key of a generator from parts, whose order and number matter.
+func Key(parts ...uint64) uint64 {
+	h := uint64(0)
+	for _, part := range parts {
+		h = mix(h ^ mix(part+golden))
+	}
+	return h
+}
+
+// mix is SplitMix64's finalizer, a bijection.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}

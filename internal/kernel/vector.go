@@ -1,0 +1,162 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+)
+
+// Constants of Exp: e^x = 2^n e^r, n = round(x log2 e), r = x - n ln 2 in two parts,
+// so that |r| <= ln(2)/2 carries no error that matters. The assembly repeats them.
+const (
+	expMost  = 100         // e^x overflows well below
+	expLeast = -104        // e^x is less than half of the smallest number
+	expRound = 12582912    // 1.5 2^23: adding and subtracting it rounds to an integer
+	log2e    = 1.44269504  //
+	ln2Hi    = 0.693359375 // 9 bits: n*ln2Hi is exact
+	ln2Lo    = -2.12194440e-4
+)
+
+// expPoly are the coefficients of (e^r - 1 - r)/r², highest first: Cephes' minimax
+// polynomial on |r| <= ln(2)/2.
+var expPoly = [...]float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
+
+// Exp sets dst[i] = e^src[i], with a relative error below 1.2e-7 where the result is
+// a normal number; an absolute error of at most one unit of the subnormal numbers
+// below; 0 and +Inf beyond; NaN for NaN. dst may be src.
+func Exp(dst, src []float32) {
+	sameLength("Exp", len(dst), len(src))
+	var lanes [8]float32
+	expSum(dst, src, 1, 0, &lanes)
+}
+
+// expGo sets dst[i] = e^(scale*src[i] - shift) and adds it to lanes[i%8].
+func expGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {
+	for i, v := range src {
+		y := exp(float32(scale*v) - shift)
+		dst[i] = y
+		lanes[i%8] += y
+	}
+}
+
+func exp(x float32) float32 {
+	if x > expMost {
+		x = expMost
+	}
+	if x < expLeast {
+		x = expLeast
+	}
+	n := float32(x*log2e) + expRound
+	n -= expRound
+	r := x - float32(n*ln2Hi)
+	r -= float32(n * ln2Lo)
+	y := expPoly[0]
+	for _, c := range expPoly[1:] {
+		y = float32(y*r) + c
+	}
+	y = float32(float32(y*r)*r) + r
+	y++
+	half := int32(n) >> 1 // in two steps: 2^n itself need not be a normal number
+	return float32(y*pow2(half)) * pow2(int32(n)-half)
+}
+
+// pow2 is 2^n for -126 <= n <= 127.
+func pow2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
+
+// Softmax replaces row by softmax(scale*row), scale >= 0, the maximum subtracted
+// first. The order of its sum depends on the row's length only. An entry may be
+// -Inf, but not all of them.
+func Softmax(row []float32, scale float32) {
+	if !(scale >= 0) {
+		panic(fmt.Sprintf("kernel: Softmax: scale %g, must be >= 0", scale))
+	}
+	if len(row) == 0 {
+		return
+	}
+	var lanes [8]float32
+	expSum(row, row, scale, float32(scale*largest(row)), &lanes)
+	scaleRow(row, 1/fold(&lanes))
+}
+
+// LogSumExp is ln(sum of e^row[i]) without overflow, -Inf for an empty row. The order
+// of its sum depends on the row's length only.
+func LogSumExp(row []float32) float32 {
+	if len(row) == 0 {
+		return float32(math.Inf(-1))
+	}
+	m := largest(row)
+	if math.IsInf(float64(m), 0) {
+		return m // all are -Inf, or one is +Inf: the difference would be NaN
+	}
+	var lanes [8]float32
+	var unused [128]float32
+	for len(row) > 0 {
+		n := min(len(row), len(unused))
+		expSum(unused[:n], row[:n], 1, m, &lanes)
+		row = row[n:]
+	}
+	return m + float32(math.Log(float64(fold(&lanes))))
+}
+
+// largest is the maximum of a row that is not empty. NaNs may be lost.
+func largest(row []float32) float32 {
+	lanes := [8]float32{row[0], row[0], row[0], row[0], row[0], row[0], row[0], row[0]}
+	raise(row, &lanes)
+	m := lanes[0]
+	for _, v := range lanes[1:] {
+		m = max(m, v)
+	}
+	return m
+}
+
+// raiseGo raises lanes to the maxima of x.
+func raiseGo(x []float32, lanes *[8]float32) {
+	for i, v := range x {
+		if v > lanes[i%8] {
+			lanes[i%8] = v
+		}
+	}
+}
+
+// Dot is the sum of a[i]*b[i]. Its order depends on the length only.
+func Dot(a, b []float32) float32 {
+	sameLength("Dot", len(a), len(b))
+	var lanes [8]float32
+	dot(a, b, &lanes)
+	return fold(&lanes)
+}
+
+// dotGo adds a[i]*b[i] to lanes[i%8].
+func dotGo(a, b []float32, lanes *[8]float32) {
+	for i, v := range a {
+		lanes[i%8] += float32(v * b[i])
+	}
+}
+
+// fold adds lanes as a vector register is halved.
+func fold(l *[8]float32) float32 {
+	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
+}
+
+// Axpy adds a*x to y.
+func Axpy(y []float32, a float32, x []float32) {
+	sameLength("Axpy", len(y), len(x))
+	axpy(y, a, x)
+}
+
+func axpyGo(y []float32, a float32, x []float32) {
+	for i, v := range x {
+		y[i] += float32(a * v)
+	}
+}
+
+func scaleRowGo(x []float32, a float32) {
+	for i := range x {
+		x[i] *= a
+	}
+}
+
+func sameLength(name string, a, b int) {
+	if a != b {
+		panic(fmt.Sprintf("kernel: %s: lengths %d and %d differ", name, a, b))
+	}
+}
