@@ -1,0 +1,101 @@
+package sparsemeta
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// NodeGradients are the derivatives of a loss with respect to the values of g at
+// the nodes, [bank][branch][node], summed over as many chunks as one likes.
+type NodeGradients [][][]float64
+
+// Gradients returns zero gradients for the nodes of the tables, in reuse's memory
+// where it is large enough. They lose their meaning when the tables' nodes change.
+func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
+	if len(reuse) != len(t) {
+		reuse = make(NodeGradients, len(t))
+	}
+	for bank, tables := range t {
+		if len(reuse[bank]) != len(tables) {
+			reuse[bank] = make([][]float64, len(tables))
+		}
+		for branch, table := range tables {
+			nodes := len(table.values)
+			if cap(reuse[bank][branch]) < nodes {
+				reuse[bank][branch] = make([]float64, nodes, 2*nodes)
+			}
+			reuse[bank][branch] = reuse[bank][branch][:nodes]
+			clear(reuse[bank][branch])
+		}
+	}
+	return reuse
+}
+
+// NodeGradient adds the gradient of one chunk's loss to dv. g is an arena, the
+// gradient of the loss with respect to W + M, taken before the update that follows
+// it; the state has been traced. Each element written so far hands its
+//
+//	G dM/dg = G out,  M = out g(x),  x the input of its last write
+//
+// to the two nodes of the piece of g that x lies in, so that through the nodes'
+// values the gradient with respect to the meta-weights is
+// sum G d(out g(x))/dphi: first order, G and x constants.
+//
+// A thread does a whole branch, in the order of its elements: the result does not
+// depend on the number of threads.
+func (s *State) NodeGradient(x *kernel.Exec, t Tables, out float32, g []float32, dv NodeGradients) {
+	s.check("NodeGradient", t, g)
+	if s.X == nil {
+		panic("sparsemeta: NodeGradient: the state is not traced")
+	}
+	if err := t.CheckGradients(dv); err != nil {
+		panic(err.Error())
+	}
+	s.scatter = scatterJob{s: s, tables: t, out: float64(out), g: g, dv: dv}
+	x.Parallel(len(s.M)*len(s.branches), &s.scatter)
+	s.scatter = scatterJob{}
+}
+
+// CheckGradients says where dv does not fit the tables' nodes.
+func (t Tables) CheckGradients(dv NodeGradients) error {
+	if len(dv) != len(t) {
+		return fmt.Errorf("sparsemeta: node gradients: found %d banks, want %d", len(dv), len(t))
+	}
+	for bank := range t {
+		if len(dv[bank]) != len(t[bank]) {
+			return fmt.Errorf("sparsemeta: node gradients: bank %d: found %d branches, want %d", bank, len(dv[bank]), len(t[bank]))
+		}
+		for branch, table := range t[bank] {
+			if found, want := len(dv[bank][branch]), len(table.values); found != want {
+				return fmt.Errorf("sparsemeta: node gradients: bank %d, branch %d: found %d nodes, want %d", bank, branch, found, want)
+			}
+		}
+	}
+	return nil
+}
+
+// scatterJob is a NodeGradient under way; a task is one branch of one bank.
+type scatterJob struct {
+	s      *State
+	tables Tables
+	out    float64
+	g      []float32
+	dv     NodeGradients
+}
+
+// Do scatters one branch of one bank.
+func (j *scatterJob) Do(_ *kernel.Exec, i int) {
+	bank, branch := i/len(j.s.branches), i%len(j.s.branches)
+	table, dv := j.tables[bank][branch], j.dv[bank][branch]
+	g := j.s.Branch(j.g, branch)
+	for e, x := range j.s.Branch(j.s.X[bank], branch) {
+		if x != x {
+			continue // never written
+		}
+		node, w := table.Locate(x)
+		d := float64(g[e]) * j.out
+		dv[node] += d * (1 - w)
+		dv[node+1] += d * w
+	}
+}

@@ -1,0 +1,124 @@
+package sparsemeta
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// traced is a state after some updates, and the gradient of the next loss.
+func traced(t *testing.T, banks int) (*Learner, Tables, *State, []float32) {
+	l := testLearner(banks)
+	tables, s, x := l.Compile(), NewState(l.Branches, banks, 1), exec(t, 1)
+	s.Trace()
+	l.Settings.P = 0.3
+	for k := range uint64(3) {
+		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k))
+	}
+	return l, tables, s, gradients(l.Size(), 17)
+}
+
+// loss is linear in the fast weights with the gradient g: what NodeGradient is the
+// derivative of. The fast weights come from the nodes' values.
+func (s *State) loss(t Tables, out float64, g []float32) (sum float64) {
+	for bank := range s.X {
+		for branch := range s.branches {
+			table := t[bank][branch]
+			grad := s.Branch(g, branch)
+			for e, x := range s.Branch(s.X[bank], branch) {
+				if x == x {
+					u := coordinate(float64(x))
+					a, b := table.affine(table.pieceOf(u))
+					sum += float64(grad[e]) * out * (a + b*u)
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// The loss is linear in every node's value: a difference over a step of 1 is the
+// derivative, to rounding and to the grid's rounding of the coordinate (1e-6).
+func TestNodeGradientAgreesWithFiniteDifferences(t *testing.T) {
+	l, tables, s, g := traced(t, 2)
+	dv := tables.Gradients(nil)
+	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, g, dv)
+	out := float64(l.Settings.Out)
+	base := s.loss(tables, out, g)
+	for bank := range dv {
+		for branch := range dv[bank] {
+			largest := 0.
+			for _, d := range dv[bank][branch] {
+				largest = max(largest, math.Abs(d))
+			}
+			require.NotZero(t, largest)
+			for node := 0; node < len(dv[bank][branch]); node += 7 {
+				v := &tables[bank][branch].values[node]
+				*v++
+				require.InDelta(t, s.loss(tables, out, g)-base, dv[bank][branch][node], 1e-5*largest)
+				*v--
+			}
+		}
+	}
+}
+
+// Through the nodes, the gradient with respect to the meta-weights is the sum over
+// the written elements of G d(out g(x))/dphi; 1e-5 of the largest entry is for
+// elements within the coordinate's rounding of a knot.
+func TestNodeGradientCarriesTheMetaGradient(t *testing.T) {
+	l, tables, s, g := traced(t, 2)
+	dv := tables.Gradients(nil)
+	s.NodeGradient(exec(t, 2), tables, l.Settings.Out, g, dv)
+	for bank := range dv {
+		for branch := range dv[bank] {
+			n, table := &l.Phi[bank][branch], tables[bank][branch]
+			var got, want [NetworkSize]float64
+			for node, d := range dv[bank][branch] {
+				n.Backward(table.nodeInput(node), d, &got)
+			}
+			grad := s.Branch(g, branch)
+			for e, x := range s.Branch(s.X[bank], branch) {
+				if x == x {
+					n.Backward(float64(x), float64(grad[e])*float64(l.Settings.Out), &want)
+				}
+			}
+			for _, part := range Parts() {
+				largest := 0.
+				for _, v := range want[part.Lo:part.Hi] {
+					largest = max(largest, math.Abs(v))
+				}
+				for i := part.Lo; i < part.Hi; i++ {
+					require.InDelta(t, want[i], got[i], 1e-5*largest, "bank %d branch %d %s", bank, branch, part.Name)
+				}
+			}
+		}
+	}
+}
+
+func TestNodeGradientAddsUpAndDoesNotDependOnThreads(t *testing.T) {
+	l, tables, s, g := traced(t, 2)
+	one, twice, five := tables.Gradients(nil), tables.Gradients(nil), tables.Gradients(nil)
+	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, g, one)
+	s.NodeGradient(exec(t, 5), tables, l.Settings.Out, g, five)
+	require.Equal(t, one, five)
+	x := exec(t, 2)
+	s.NodeGradient(x, tables, l.Settings.Out, g, twice)
+	s.NodeGradient(x, tables, l.Settings.Out, g, twice)
+	for bank := range one {
+		for branch := range one[bank] {
+			for node, d := range one[bank][branch] {
+				require.InDelta(t, 2*d, twice[bank][branch][node], 1e-9*math.Abs(d)+1e-18)
+			}
+		}
+	}
+}
+
+func TestNothingWrittenGivesNoGradient(t *testing.T) {
+	l := testLearner(2)
+	tables, s := l.Compile(), NewState(l.Branches, 2, 1)
+	s.Trace()
+	dv := tables.Gradients(nil)
+	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, gradients(l.Size(), 1), dv)
+	require.Equal(t, tables.Gradients(nil), dv)
+}

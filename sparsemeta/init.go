@@ -1,0 +1,57 @@
+package sparsemeta
+
+import (
+	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// Init is a distribution of initial meta-weights, normal for each array, by its
+// standard deviation.
+//
+// What counts is the size of the fast weights it leads to: they should begin well
+// below the slow weights (about 5e-3 against 0.1) and grow from there.
+type Init struct{ W1, B1, W2, B2, W3, B3 float64 }
+
+// InitHe keeps the hidden units at order 1, so that their kinks are spread over the
+// inputs, and makes the output small: 0.01, to be multiplied by Settings.Out, also
+// 0.01. With Adam at 3e-3 it is the initialisation of online meta-training.
+func InitHe() Init {
+	return Init{W1: 1, B1: 0.3, W2: math.Sqrt(2. / hidden), W3: 0.01 / math.Sqrt(hidden)}
+}
+
+// InitSmall draws all weights from N(0, 0.02^2), for Settings.Out 1 and Adam at
+// 2.5e-4: the initialisation of the paper's own scheme of meta-training.
+func InitSmall() Init {
+	const std = 0.02
+	return Init{std, std, std, std, std, std}
+}
+
+// Init draws every network of the learner, which may have none yet, for its
+// branches and the banks of its settings. The same seed gives the same weights.
+func (l *Learner) Init(d Init, seed uint64) {
+	l.Phi = make([][]Network, len(l.Settings.Gammas))
+	for bank := range l.Phi {
+		l.Phi[bank] = make([]Network, len(l.Branches))
+		for branch := range l.Phi[bank] {
+			d.draw(&l.Phi[bank][branch], kernel.Key(seed, uint64(bank), uint64(branch)))
+		}
+	}
+}
+
+func (d Init) draw(n *Network, key uint64) {
+	std := []float64{d.W1, d.B1, d.W2, d.B2, d.W3, d.B3}
+	for p, part := range Parts() {
+		for i := part.Lo; i < part.Hi; i++ {
+			n[i] = float32(std[p] * normal(key, uint64(i)))
+		}
+	}
+}
+
+// normal is the i'th of a sequence of independent N(0,1) numbers (Box and Muller).
+func normal(key, i uint64) float64 {
+	const unit = 1. / (1 << 53)
+	u := float64(kernel.Bits(key, 2*i)>>11+1) * unit // in (0, 1]
+	v := float64(kernel.Bits(key, 2*i+1)>>11) * unit
+	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
+}

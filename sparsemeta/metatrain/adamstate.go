@@ -1,0 +1,55 @@
+package metatrain
+
+import (
+	"reflect"
+	"unsafe"
+
+	"gorgonia.org/gorgonia"
+)
+
+// gorgonia.AdamSolver (v0.9.18) keeps its step count and moments in unexported
+// fields and offers no way to save them; without them a resumed training would not
+// go on to the same bits. This file reaches them by name. TestAdamKeepsItsState
+// fails if a later version names or types them differently.
+//
+//	type AdamSolver struct { ...; iter int; cache []*dualValue }
+//	type dualValue struct { Value; d Value }   // the mean; the variance
+
+// field is a struct's field made readable and settable.
+func field(structure reflect.Value, name string) reflect.Value {
+	f := structure.FieldByName(name)
+	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
+}
+
+// iteration points to the number of steps made.
+func iteration(s *gorgonia.AdamSolver) *int {
+	return field(reflect.ValueOf(s).Elem(), "iter").Addr().Interface().(*int)
+}
+
+// moments are the solver's own mean and variance of its one vector, nil before the
+// first step.
+func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
+	cache := field(reflect.ValueOf(s).Elem(), "cache")
+	if cache.Len() == 0 {
+		return nil, nil
+	}
+	dual := cache.Index(0).Elem()
+	value := func(name string) []float64 {
+		return field(dual, name).Interface().(gorgonia.Value).Data().([]float64)
+	}
+	return value("Value"), value("d")
+}
+
+// setMoments gives the solver moments, whose memory it keeps; nil as before the
+// first step.
+func setMoments(s *gorgonia.AdamSolver, mean, variance []float64) {
+	cache := field(reflect.ValueOf(s).Elem(), "cache")
+	cache.SetZero()
+	if mean == nil {
+		return
+	}
+	dual := reflect.New(cache.Type().Elem().Elem())
+	field(dual.Elem(), "Value").Set(reflect.ValueOf(dense(mean)))
+	field(dual.Elem(), "d").Set(reflect.ValueOf(dense(variance)))
+	cache.Set(reflect.Append(cache, dual))
+}

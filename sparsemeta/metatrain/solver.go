@@ -1,0 +1,81 @@
+package metatrain
+
+import (
+	"fmt"
+	"math"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// solver is gorgonia's Adam over the weights of all networks as one vector.
+type solver struct {
+	adam     *gorgonia.AdamSolver
+	weights  []float64 // what it steps
+	gradient []float64 // what it is handed, and overwrites
+	model    []gorgonia.ValueGrad
+}
+
+// vector is a value and its gradient, as gorgonia's solvers take them.
+type vector struct{ value, grad gorgonia.Value }
+
+func (v vector) Value() gorgonia.Value         { return v.value }
+func (v vector) Grad() (gorgonia.Value, error) { return v.grad, nil }
+
+func newSolver(size int, o Options) *solver {
+	s := &solver{weights: make([]float64, size), gradient: make([]float64, size)}
+	s.adam = gorgonia.NewAdamSolver(gorgonia.WithBeta1(o.Beta1), gorgonia.WithBeta2(o.Beta2), gorgonia.WithEps(o.Eps))
+	s.model = []gorgonia.ValueGrad{vector{dense(s.weights), dense(s.gradient)}}
+	return s
+}
+
+func dense(values []float64) *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(values)), tensor.WithBacking(values))
+}
+
+func (s *solver) step(lr float64) error {
+	gorgonia.WithLearnRate(lr)(s.adam)
+	return s.adam.Step(s.model)
+}
+
+// SolverState is what Adam remembers: with it and the learner's Phi training goes on
+// to the same bits.
+type SolverState struct {
+	Iteration int       // steps made
+	Mean      []float64 // of the gradients, for the weights of all networks, bank by bank; nil before the first step
+	Variance  []float64 // of the gradients, likewise
+}
+
+// State is a copy of the solver's state.
+func (t *Trainer) State() SolverState {
+	mean, variance := moments(t.solver.adam)
+	return SolverState{
+		Iteration: *iteration(t.solver.adam),
+		Mean:      append([]float64(nil), mean...),
+		Variance:  append([]float64(nil), variance...),
+	}
+}
+
+// Restore puts back a state that State returned, for a learner of the same banks and
+// branches. On an error nothing changes.
+func (t *Trainer) Restore(s SolverState) error {
+	want := len(t.solver.weights)
+	if s.Iteration == 0 {
+		want = 0
+	}
+	if s.Iteration < 0 || len(s.Mean) != want || len(s.Variance) != want {
+		return fmt.Errorf("metatrain: solver state: found %d means and %d variances after %d steps, want %d", len(s.Mean), len(s.Variance), s.Iteration, want)
+	}
+	for i := range s.Mean {
+		if math.IsNaN(s.Mean[i]) || math.IsInf(s.Mean[i], 0) || !(s.Variance[i] >= 0 && s.Variance[i] <= math.MaxFloat64) {
+			return fmt.Errorf("metatrain: solver state: weight %d: found mean %v and variance %v, want finite numbers, the variance 0 or more", i, s.Mean[i], s.Variance[i])
+		}
+	}
+	*iteration(t.solver.adam) = s.Iteration
+	if s.Iteration == 0 {
+		setMoments(t.solver.adam, nil, nil)
+		return nil
+	}
+	setMoments(t.solver.adam, append([]float64(nil), s.Mean...), append([]float64(nil), s.Variance...))
+	return nil
+}

@@ -1,0 +1,141 @@
+package sparsemeta
+
+import (
+	"math"
+	"slices"
+)
+
+// beyondFloat32 is the first power of two that a float32 does not reach.
+const beyondFloat32 = 1 << 128
+
+// coordinate is u(x), in which pre is affine on three stretches: e^7 x as far as
+// |x| = e^-7, where it is +-1, and sign(x) (1 + ln(e^7|x|)) from there. It is
+// continuous and increasing; NaN is taken for 0.
+func coordinate(x float64) float64 {
+	if math.IsNaN(x) {
+		return 0
+	}
+	y := expP * min(math.Abs(x), beyondFloat32)
+	if y > 1 {
+		y = 1 + math.Log(y)
+	}
+	return math.Copysign(y, x)
+}
+
+// coordinateMax is u(2^128), the end of the range.
+var coordinateMax = coordinate(beyondFloat32)
+
+// stretch is an interval of u on which pre is affine: magnitude = m0 + m1 u,
+// sign = s0 + s1 u.
+type stretch struct{ lo, hi, m0, m1, s0, s1 float64 }
+
+var stretches = [3]stretch{
+	{lo: -coordinateMax, hi: -1, m0: -1 - 1./preprocessP, m1: -1. / preprocessP, s0: -1},
+	{lo: -1, hi: 1, m0: -1, s1: 1},
+	{lo: 1, hi: coordinateMax, m0: -1 - 1./preprocessP, m1: 1. / preprocessP, s0: 1},
+}
+
+// preprocessAt is pre(x) for the x of coordinate u.
+func preprocessAt(u float64) (magnitude, sign float64) {
+	s := &stretches[1]
+	if u < -1 {
+		s = &stretches[0]
+	} else if u > 1 {
+		s = &stretches[2]
+	}
+	return s.m0 + s.m1*u, s.s0 + s.s1*u
+}
+
+// pieceMin is the length in u below which a piece is not told from its neighbour:
+// too short to place two nodes inside it well clear of its ends, too short for the
+// inputs that fall into it to matter.
+const pieceMin = 1e-6
+
+// knots returns the ends of the affine pieces of g in u, ascending, from
+// -coordinateMax to coordinateMax: where pre bends, where a hidden unit of the first
+// layer changes sign, and where one of the second does. It appends them to ends[:0].
+func (n *Network) knots(ends []float64) []float64 {
+	ends = append(ends[:0], -coordinateMax)
+	for i := range stretches {
+		s := &stretches[i]
+		from := len(ends)
+		ends = n.firstLayerKnots(s, ends)
+		slices.Sort(ends[from:])
+		to, lo := len(ends), s.lo
+		for k := from; k <= to; k++ {
+			hi := s.hi
+			if k < to {
+				hi = ends[k]
+			}
+			ends = n.secondLayerKnots(s, lo, hi, ends)
+			lo = hi
+		}
+		ends = append(ends, s.hi)
+	}
+	slices.Sort(ends)
+	return spaced(ends)
+}
+
+// firstUnit is the affine function a + b u that hidden unit i of the first layer has
+// before its nonlinearity on stretch s.
+func (n *Network) firstUnit(s *stretch, i int) (a, b float64) {
+	w1 := n.w1()
+	m, g := float64(w1[2*i]), float64(w1[2*i+1])
+	return m*s.m0 + g*s.s0 + float64(n.b1()[i]), m*s.m1 + g*s.s1
+}
+
+func (n *Network) firstLayerKnots(s *stretch, ends []float64) []float64 {
+	for i := range hidden {
+		a, b := n.firstUnit(s, i)
+		ends = appendRoot(ends, a, b, s.lo, s.hi)
+	}
+	return ends
+}
+
+// secondLayerKnots looks between lo and hi, where no unit of the first layer
+// changes sign, so that those of the second are affine too.
+func (n *Network) secondLayerKnots(s *stretch, lo, hi float64, ends []float64) []float64 {
+	if hi-lo < pieceMin {
+		return ends
+	}
+	var a1, b1 [hidden]float64
+	for i := range hidden {
+		a, b := n.firstUnit(s, i)
+		slope := 1.
+		if a+b*(lo+hi)/2 <= 0 {
+			slope = LeakySlope
+		}
+		a1[i], b1[i] = slope*a, slope*b
+	}
+	w2, b2 := n.w2(), n.b2()
+	for j := range hidden {
+		a, b := float64(b2[j]), 0.
+		for i, w := range w2[hidden*j : hidden*(j+1)] {
+			a += float64(w) * a1[i]
+			b += float64(w) * b1[i]
+		}
+		ends = appendRoot(ends, a, b, lo, hi)
+	}
+	return ends
+}
+
+// appendRoot appends the zero of a + b u if it lies between lo and hi.
+func appendRoot(ends []float64, a, b, lo, hi float64) []float64 {
+	if root := -a / b; root > lo && root < hi {
+		ends = append(ends, root)
+	}
+	return ends
+}
+
+// spaced removes the ends that are closer than pieceMin to the one before, and keeps
+// first and last.
+func spaced(ends []float64) []float64 {
+	last := ends[len(ends)-1]
+	kept := ends[:1]
+	for _, u := range ends[1:] {
+		if u-kept[len(kept)-1] >= pieceMin && last-u >= pieceMin {
+			kept = append(kept, u)
+		}
+	}
+	return append(kept, last)
+}

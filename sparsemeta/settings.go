@@ -1,0 +1,140 @@
+package sparsemeta
+
+import (
+	"fmt"
+	"math"
+)
+
+// Branch is one matrix (or vector) that has fast weights.
+type Branch struct {
+	Name string
+	Size int // number of elements
+}
+
+// Settings are the numbers of eqs. 3 to 6.
+type Settings struct {
+	Gammas []float32 `json:"gammas"` // decay of I, one a bank, 0 to 1
+	Beta1  float32   `json:"beta1"`  // weight of G in I
+	Beta2  float32   `json:"beta2"`  // weight of G beside I in the input of g
+	P      float64   `json:"p"`      // probability that an element of M is written, in steps of 1/65536
+	Out    float32   `json:"out"`    // factor on g; the paper's is 1
+}
+
+// PaperSettings are those of the paper at evaluation, on characters.
+func PaperSettings() Settings {
+	return Settings{Gammas: []float32{0.999}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 1}
+}
+
+// TwoBankSettings are those of online meta-training: a fast and a slow bank.
+func TwoBankSettings() Settings {
+	return Settings{Gammas: []float32{0.98, 0.9995}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 0.01}
+}
+
+// WindowSettings are those of the paper in its own meta-training (Algorithm 1).
+func WindowSettings() Settings {
+	return Settings{Gammas: []float32{0}, Beta1: 0, Beta2: 1, P: 0.05, Out: 1}
+}
+
+// maxBanks bounds the number of banks; each costs two arenas a session.
+const maxBanks = 8
+
+// SettingError says which field of Settings is out of range.
+type SettingError struct{ Field, Found, Want string }
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("sparsemeta: settings: %s: found %s, want %s", e.Field, e.Found, e.Want)
+}
+
+// Validate returns a *SettingError for the first field that is out of range.
+func (s Settings) Validate() error {
+	bad := func(field string, found any, want string) error {
+		return &SettingError{Field: field, Found: fmt.Sprint(found), Want: want}
+	}
+	if n := len(s.Gammas); n < 1 || n > maxBanks {
+		return bad("gammas", fmt.Sprintf("%d numbers", n), fmt.Sprintf("1 to %d, one a bank", maxBanks))
+	}
+	for i, gamma := range s.Gammas {
+		if !(gamma >= 0 && gamma <= 1) {
+			return bad(fmt.Sprintf("gammas[%d]", i), gamma, "a number from 0 to 1")
+		}
+	}
+	if !(s.Beta1 >= 0 && s.Beta1 <= math.MaxFloat32) {
+		return bad("beta1", s.Beta1, "a finite number, 0 or more")
+	}
+	if !(s.Beta2 >= 0 && s.Beta2 <= math.MaxFloat32) {
+		return bad("beta2", s.Beta2, "a finite number, 0 or more")
+	}
+	if !(s.P >= 0 && s.P <= 1) {
+		return bad("p", s.P, "a number from 0 to 1")
+	}
+	if !(s.Out > 0 && s.Out <= math.MaxFloat32) {
+		return bad("out", s.Out, "a finite number above 0")
+	}
+	return nil
+}
+
+// Learner is everything about the fast weights that is learned or chosen before a
+// stream begins. It is not changed while streams use it.
+type Learner struct {
+	Branches []Branch
+	Settings Settings    // what it was trained under
+	Phi      [][]Network // [bank][branch]
+	Scale    []float32   // factor on x for every element of the arena; nil = 1
+}
+
+// Size is the number of elements of the branches together, the length of an arena.
+func (l *Learner) Size() int { return arenaSize(l.Branches) }
+
+func arenaSize(branches []Branch) int {
+	size := 0
+	for _, b := range branches {
+		size += b.Size
+	}
+	return size
+}
+
+// Validate checks the settings, that there is one network of finite weights for
+// each branch of each bank, and that the scale, if there is one, has a positive
+// factor for every element.
+func (l *Learner) Validate() error {
+	if err := l.Settings.Validate(); err != nil {
+		return err
+	}
+	if len(l.Branches) == 0 {
+		return fmt.Errorf("sparsemeta: learner: found no branch, want one or more")
+	}
+	for i, b := range l.Branches {
+		if b.Size <= 0 {
+			return fmt.Errorf("sparsemeta: learner: branch %d (%s): found size %d, want 1 or more", i, b.Name, b.Size)
+		}
+	}
+	if len(l.Phi) != len(l.Settings.Gammas) {
+		return fmt.Errorf("sparsemeta: learner: found networks for %d banks, want %d, one for each gamma", len(l.Phi), len(l.Settings.Gammas))
+	}
+	for bank, networks := range l.Phi {
+		if len(networks) != len(l.Branches) {
+			return fmt.Errorf("sparsemeta: learner: bank %d: found %d networks, want %d, one for each branch", bank, len(networks), len(l.Branches))
+		}
+		for i := range networks {
+			if err := networks[i].Validate(); err != nil {
+				return fmt.Errorf("sparsemeta: learner: bank %d: %s: %w", bank, l.Branches[i].Name, err)
+			}
+		}
+	}
+	return l.validateScale()
+}
+
+func (l *Learner) validateScale() error {
+	if l.Scale == nil {
+		return nil
+	}
+	if len(l.Scale) != l.Size() {
+		return fmt.Errorf("sparsemeta: learner: scale: found %d factors, want %d", len(l.Scale), l.Size())
+	}
+	for i, v := range l.Scale {
+		if !(v > 0 && v <= math.MaxFloat32) {
+			return fmt.Errorf("sparsemeta: learner: scale[%d]: found %v, want a finite number above 0", i, v)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,398 @@
+package sparsemeta
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// testLearner has branches of awkward sizes: shorter than a word of mask bits, not a
+// multiple of anything, longer than a span.
+func testLearner(banks int) *Learner {
+	l := &Learner{
+		Branches: []Branch{{"short", 3}, {"odd", 1027}, {"long", 2*spanSize + 5}, {"span", spanSize}},
+		Settings: Settings{Gammas: []float32{0.98, 0.9995, 0.5}[:banks], Beta1: 0.5, Beta2: 0.25, P: 0.5, Out: 0.01},
+	}
+	l.Init(InitHe(), 7)
+	return l
+}
+
+// gradients are spread over many octaves, as real ones are.
+func gradients(size int, seed uint64) []float32 {
+	g := make([]float32, size)
+	for i := range g {
+		k := uint64(2 * i)
+		g[i] = float32(normal(seed, k) * math.Exp(2*normal(seed, k+1)-8))
+	}
+	return g
+}
+
+func exec(t testing.TB, threads int) *kernel.Exec {
+	x := kernel.NewExec(threads)
+	t.Cleanup(x.Close)
+	return x
+}
+
+// naive is one element of the update in float64, through the network itself.
+type naive struct{ i, m float64 }
+
+func (e *naive) step(n *Network, set Settings, bank int, scale, g float64, write bool) {
+	e.i = float64(set.Gammas[bank])*e.i + float64(set.Beta1)*g
+	if write {
+		e.m = float64(set.Out) * n.Eval((e.i+float64(set.Beta2)*g)*scale)
+	}
+}
+
+// Against the equations, element by element: I to float32 rounding over five steps,
+// M to the table's bound and the rounding of its input.
+func TestUpdateAgreesWithTheEquations(t *testing.T) {
+	for banks := 1; banks <= 3; banks++ {
+		l := testLearner(banks)
+		size := l.Size()
+		scale := make([]float32, size)
+		for i := range scale {
+			scale[i] = float32(math.Exp(normal(5, uint64(i))))
+		}
+		tables, s, x := l.Compile(), NewState(l.Branches, banks, 1), exec(t, 2)
+		want := make([][]naive, banks)
+		for bank := range want {
+			want[bank] = make([]naive, size)
+		}
+		for step := range uint64(5) {
+			g := gradients(size, step)
+			masks := randomMasks(banks, size, step)
+			written := s.UpdateMasked(x, tables, l.Settings, scale, g, masks)
+			ones := 0
+			for bank := range want {
+				e := 0
+				for b, branch := range l.Branches {
+					bound := float64(l.Settings.Out) * (tables[bank][b].ErrorBound() * 1.01)
+					for range branch.Size {
+						w := &want[bank][e]
+						w.step(&l.Phi[bank][b], l.Settings, bank, float64(scale[e]), float64(g[e]), masks[bank][e] != 0)
+						ones += int(masks[bank][e])
+						require.InDelta(t, w.i, float64(s.I[bank][e]), 1e-6*math.Abs(w.i)+1e-9)
+						require.InDelta(t, w.m, float64(s.M[bank][e]), bound)
+						e++
+					}
+				}
+			}
+			require.Equal(t, ones, written)
+		}
+		require.Equal(t, uint64(5), s.Step)
+		requireSum(t, s)
+	}
+}
+
+func randomMasks(banks, size int, seed uint64) [][]uint8 {
+	masks := make([][]uint8, banks)
+	for bank := range masks {
+		masks[bank] = make([]uint8, size)
+		for e := range masks[bank] {
+			masks[bank][e] = uint8(kernel.Bits(seed, uint64(bank*size+e)) & 1)
+		}
+	}
+	return masks
+}
+
+func requireSum(t *testing.T, s *State) {
+	for e, v := range s.Sum {
+		sum := s.M[0][e]
+		for _, m := range s.M[1:] {
+			sum += m[e]
+		}
+		require.Equal(t, sum, v)
+	}
+}
+
+// The paper's training: with gamma 0, beta 0 and 1 and every element written, M is
+// g(G) and I stays zero.
+func TestWithoutAveragingTheFastWeightsAreGOfTheGradient(t *testing.T) {
+	l := testLearner(1)
+	l.Settings = Settings{Gammas: []float32{0}, Beta2: 1, P: 1, Out: 1}
+	tables, s := l.Compile(), NewState(l.Branches, 1, 1)
+	for step := range uint64(2) {
+		g := gradients(l.Size(), step)
+		require.Equal(t, l.Size(), s.Update(exec(t, 1), tables, l.Settings, nil, g))
+		e := 0
+		for b, branch := range l.Branches {
+			for range branch.Size {
+				require.Equal(t, tables[0][b].At(g[e]), s.Sum[e])
+				require.Zero(t, s.I[0][e])
+				e++
+			}
+		}
+	}
+}
+
+func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
+	for banks := 1; banks <= 2; banks++ {
+		l := testLearner(banks)
+		tables, s, x := l.Compile(), NewState(l.Branches, banks, 1), exec(t, 2)
+		g := gradients(l.Size(), 1)
+		l.Settings.P = 0
+		for range 3 {
+			require.Zero(t, s.Update(x, tables, l.Settings, nil, g))
+		}
+		require.Equal(t, make([]float32, l.Size()), s.Sum)
+		require.NotZero(t, s.I[0][0])
+		l.Settings.P = 1
+		s.Trace()
+		require.Equal(t, banks*l.Size(), s.Update(x, tables, l.Settings, nil, g))
+		for bank := range s.X {
+			for e, v := range s.X[bank] {
+				require.Equal(t, v, v, "element %d not written", e)
+				require.NotZero(t, s.M[bank][e])
+			}
+		}
+	}
+}
+
+// One hash for any number of threads, any order of the spans, and (on this
+// architecture, whose compiler fuses nothing) for all time.
+func TestBitsDoNotDependOnThreadsOrOrder(t *testing.T) {
+	l := testLearner(2)
+	tables := l.Compile()
+	update := func(step func(s *State, g []float32)) string {
+		s := NewState(l.Branches, 2, 99)
+		s.Trace()
+		for k := range uint64(4) {
+			step(s, gradients(l.Size(), k))
+		}
+		return s.Hash()
+	}
+	threads := func(n int) string {
+		x := exec(t, n)
+		return update(func(s *State, g []float32) { s.Update(x, tables, l.Settings, nil, g) })
+	}
+	want := threads(1)
+	require.Equal(t, want, threads(2))
+	require.Equal(t, want, threads(5))
+	rng := rand.New(rand.NewPCG(1, 2))
+	require.Equal(t, want, update(func(s *State, g []float32) {
+		s.job = updateJob{s: s, tables: tables, set: l.Settings, threshold: maskThreshold(l.Settings.P), g: g}
+		for _, i := range rng.Perm(len(s.spans)) {
+			s.job.Do(nil, i)
+		}
+		s.Step++
+	}))
+	if runtime.GOARCH == "amd64" {
+		require.Equal(t, goldenHash, want)
+	}
+}
+
+const goldenHash = "d6b6d8616249d6230f0d8a51ae1dadaa760287c7477bd0646accfdefb01f7d57"
+
+func TestHashSeesEverything(t *testing.T) {
+	fresh := func() *State {
+		s := NewState([]Branch{{"a", 5}}, 2, 1)
+		s.Trace()
+		return s
+	}
+	want := fresh().Hash()
+	require.Equal(t, want, fresh().Hash())
+	for name, change := range map[string]func(*State){
+		"seed": func(s *State) { s.Seed++ }, "step": func(s *State) { s.Step++ },
+		"I": func(s *State) { s.I[1][4] = 1 }, "M": func(s *State) { s.M[0][0] = 1 },
+		"Sum": func(s *State) { s.Sum[2] = float32(math.Copysign(0, -1)) }, "X": func(s *State) { s.X[1][3] = 0 },
+	} {
+		s := fresh()
+		change(s)
+		require.NotEqual(t, want, s.Hash(), name)
+	}
+}
+
+func TestResetForgetsAllButTheMasksTime(t *testing.T) {
+	l := testLearner(2)
+	tables, x := l.Compile(), exec(t, 1)
+	s := NewState(l.Branches, 2, 5)
+	s.Trace()
+	for k := range uint64(3) {
+		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k))
+	}
+	s.Reset()
+	fresh := NewState(l.Branches, 2, 5)
+	fresh.Trace()
+	fresh.Step = 3
+	require.Equal(t, fresh.Hash(), s.Hash())
+}
+
+// A state made anew and filled with the exported fields of another goes on alike.
+func TestExportedFieldsAreTheWholeState(t *testing.T) {
+	for banks := 1; banks <= 2; banks++ {
+		l := testLearner(banks)
+		tables, x := l.Compile(), exec(t, 2)
+		s := NewState(l.Branches, banks, 5)
+		s.Trace()
+		for k := range uint64(3) {
+			s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k))
+		}
+		other := NewState(l.Branches, banks, 0)
+		other.Trace()
+		other.CopyFrom(s)
+		for k := range uint64(3) {
+			s.Update(x, tables, l.Settings, nil, gradients(l.Size(), 10+k))
+			require.NotEqual(t, s.Hash(), other.Hash())
+			other.Update(x, tables, l.Settings, nil, gradients(l.Size(), 10+k))
+			require.Equal(t, s.Hash(), other.Hash())
+		}
+	}
+}
+
+// What a broken gradient leaves behind: M stays finite and X says "written".
+func TestGradientsThatAreNoNumbers(t *testing.T) {
+	l := testLearner(1)
+	l.Settings.P = 1
+	s := NewState(l.Branches, 1, 1)
+	s.Trace()
+	g := gradients(l.Size(), 1)
+	g[0], g[1], g[2] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
+	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, g)
+	for e := range 3 {
+		require.False(t, math.IsNaN(float64(s.M[0][e])) || math.IsInf(float64(s.M[0][e]), 0))
+		require.Equal(t, s.X[0][e], s.X[0][e])
+	}
+}
+
+func TestWarmUpdatesAllocateNothing(t *testing.T) {
+	l := testLearner(2)
+	tables, s := l.Compile(), NewState(l.Branches, 2, 1)
+	s.Trace()
+	g, masks, dv := gradients(l.Size(), 1), randomMasks(2, l.Size(), 1), tables.Gradients(nil)
+	for _, threads := range []int{1, 2} {
+		x := exec(t, threads)
+		require.Zero(t, testing.AllocsPerRun(20, func() {
+			s.Update(x, tables, l.Settings, nil, g)
+			s.UpdateMasked(x, tables, l.Settings, nil, g, masks)
+			s.NodeGradient(x, tables, l.Settings.Out, g, dv)
+			dv = tables.Gradients(dv)
+			s.Reset()
+		}))
+	}
+}
+
+func TestMismatchedShapesPanic(t *testing.T) {
+	l := testLearner(2)
+	tables, s, x, g := l.Compile(), NewState(l.Branches, 2, 1), exec(t, 1), gradients(l.Size(), 1)
+	one := l.Settings
+	one.Gammas = one.Gammas[:1]
+	for name, f := range map[string]func(){
+		"gradient": func() { s.Update(x, tables, l.Settings, nil, g[1:]) },
+		"tables":   func() { s.Update(x, tables[:1], l.Settings, nil, g) },
+		"gammas":   func() { s.Update(x, tables, one, nil, g) },
+		"scale":    func() { s.Update(x, tables, l.Settings, g[1:], g) },
+		"masks":    func() { s.UpdateMasked(x, tables, l.Settings, nil, g, randomMasks(1, len(g), 1)) },
+		"mask":     func() { s.UpdateMasked(x, tables, l.Settings, nil, g, randomMasks(2, len(g)-1, 1)) },
+		"untraced": func() { s.NodeGradient(x, tables, 1, g, tables.Gradients(nil)) },
+		"other":    func() { s.CopyFrom(NewState(l.Branches, 1, 1)) },
+	} {
+		require.Panics(t, f, name)
+	}
+}
+
+// Masks: written says which elements an update with seed and step writes.
+func written(t testing.TB, branches []Branch, banks int, seed, step uint64, p float64) [][]bool {
+	l := &Learner{Branches: branches, Settings: Settings{Gammas: make([]float32, banks), Beta2: 1, P: p, Out: 1}}
+	l.Phi = make([][]Network, banks)
+	for bank := range l.Phi {
+		l.Phi[bank] = make([]Network, len(branches))
+	}
+	s := NewState(branches, banks, seed)
+	s.Step = step
+	s.Trace()
+	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, make([]float32, l.Size()))
+	on := make([][]bool, banks)
+	for bank := range on {
+		for _, v := range s.X[bank] {
+			on[bank] = append(on[bank], v == v)
+		}
+	}
+	return on
+}
+
+func count(on []bool) (n float64) {
+	for _, b := range on {
+		if b {
+			n++
+		}
+	}
+	return n
+}
+
+// together counts the places where both are on.
+func together(a, b []bool) (n float64) {
+	for i := range a {
+		if a[i] && b[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// The share of ones is p, for the whole and for each of the four lanes of a word, to
+// five standard deviations.
+func TestMasksAreBernoulli(t *testing.T) {
+	const n = 400_000
+	for _, p := range []float64{0.001, 0.05, 0.3, 0.5, 0.9} {
+		on := written(t, []Branch{{"a", n}}, 1, 11, 0, p)[0]
+		sigma := math.Sqrt(p * (1 - p) / n)
+		require.InDelta(t, p, count(on)/n, 5*sigma+1./(1<<17))
+		for lane := range lanes {
+			part := []bool{}
+			for e := lane; e < n; e += lanes {
+				part = append(part, on[e])
+			}
+			require.InDelta(t, p, count(part)/float64(len(part)), 5*2*sigma+1./(1<<17))
+		}
+	}
+}
+
+// Two masks that differ in bank, branch, step or seed, or a mask and itself moved by
+// some elements, are on together with probability p squared.
+func TestMasksAreIndependent(t *testing.T) {
+	const n, p = 200_000, 0.3
+	branches := []Branch{{"a", n}, {"b", n}}
+	first := written(t, branches, 2, 1, 0, p)
+	later := written(t, branches, 2, 1, 1, p)
+	other := written(t, branches, 2, 2, 0, p)
+	a := first[0][:n]
+	pairs := map[string][2][]bool{
+		"branch": {a, first[0][n:]}, "bank": {a, first[1][:n]}, "bank and branch": {first[0][n:], first[1][:n]},
+		"step": {a, later[0][:n]}, "seed": {a, other[0][:n]}, "step and bank": {first[1][:n], later[0][:n]},
+	}
+	for _, d := range []int{1, 2, 3, 4, 5, 8, 64, spanSize} {
+		pairs[fmt.Sprintf("distance %d", d)] = [2][]bool{a[d:], a[:n-d]}
+	}
+	for name, pair := range pairs {
+		m := float64(len(pair[0]))
+		require.InDelta(t, p*p, together(pair[0], pair[1])/m, 5*math.Sqrt(p*p*(1-p*p)/m), name)
+	}
+}
+
+func TestProbabilitiesAreRoundedToMaskUnits(t *testing.T) {
+	for p, want := range map[float64]uint32{0: 0, 0.4 / 65536: 0, 0.6 / 65536: 1, 0.05: 3277, 0.5: 1 << 15, 1: 1 << 16} {
+		require.Equal(t, want, maskThreshold(p))
+	}
+}
+
+// The mask is the stated function of its five arguments.
+func TestMaskBitsAreThoseOfTheDefinition(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		seed, step := rapid.Uint64().Draw(rt, "seed"), rapid.Uint64().Draw(rt, "step")
+		p := rapid.Float64Range(0, 1).Draw(rt, "p")
+		branches := []Branch{{"a", rapid.IntRange(1, 9).Draw(rt, "a")}, {"b", rapid.IntRange(1, 2*spanSize+9).Draw(rt, "b")}}
+		on := written(t, branches, 2, seed, step, p)
+		bank := rapid.IntRange(0, 1).Draw(rt, "bank")
+		e := rapid.IntRange(0, branches[1].Size-1).Draw(rt, "element")
+		word := kernel.Bits(kernel.Key(seed, uint64(bank), 1, step), uint64(e/4))
+		lane := word >> (16 * (e % 4)) & 0xFFFF
+		require.Equal(rt, float64(lane) < math.Round(p*65536), on[bank][branches[0].Size+e])
+	})
+}

@@ -1,0 +1,234 @@
+package sparsemeta
+
+import (
+	"math"
+	"sort"
+	"sync"
+)
+
+// The grid of a table: cells of equal length between powers of two of z = 1 + e^7|x|,
+// so that a cell, and the place in it, are bits of z. Up to |x| = e^-7 (z = 2) they
+// have the length 2^-cellBits in u, beyond it 2^-cellBits z/(z-1) or less.
+const (
+	cellBits  = 11
+	octaves   = 12 // z < 2^12, |x| < 3.7; what is larger is rare and computed from the nodes
+	cellShift = 23 - cellBits
+	cells     = octaves << cellBits // of one sign
+	gridSize  = 2 * (cells + 1)     // grid points: of 0 and above, then of 0 and below
+	bitsOfOne = 0x3F800000
+	perCell   = 1. / (1 << cellShift)
+
+	groupBits = 5 // cells that share an entry of Table.start
+	groups    = cells >> groupBits
+)
+
+// gridCoordinates are the u of the grid points of x >= 0.
+var gridCoordinates = sync.OnceValue(func() []float64 {
+	u := make([]float64, cells+1)
+	for i := range u {
+		z := math.Float32frombits(uint32(bitsOfOne + i<<cellShift))
+		u[i] = coordinate((float64(z) - 1) / expP)
+	}
+	return u
+})
+
+// Table is a meta-learner compiled.
+//
+// At agrees with Network.Eval to [Table.ErrorBound].
+type Table struct {
+	pieces []piece
+	values []float64 // g at the nodes: two to a piece, ascending in u
+	start  [2 * groups]uint16
+	grid   [gridSize]float32
+	ends   []float64 // of the pieces: scratch of Place
+}
+
+// piece is an interval of u on which g is affine; it begins where the one before
+// ends. Its nodes lie inside, clear of the ends, where no hidden unit is at zero.
+type piece struct {
+	hi      float64 // its end
+	node    float64 // u of the first of its nodes
+	perUnit float64 // 1 / the distance of its nodes
+}
+
+// nodeInset is the distance of a node from the end of its piece, over the piece's length.
+const nodeInset = 1. / 8
+
+// Compile makes the table of one meta-learner.
+func Compile(n *Network) *Table {
+	t := new(Table)
+	t.Compile(n)
+	return t
+}
+
+// Compile makes t the table of n.
+func (t *Table) Compile(n *Network) {
+	t.Place(n)
+	for i := range t.values {
+		t.values[i] = n.evalPreprocessed(t.Node(i))
+	}
+	t.Fill()
+}
+
+// Place puts the nodes where n wants them. Until the values at the nodes are set and
+// Fill is called, the table is good for nothing else.
+func (t *Table) Place(n *Network) {
+	t.ends = n.knots(t.ends)
+	count := len(t.ends) - 1
+	t.pieces = append(t.pieces[:0], make([]piece, count)...)
+	t.values = append(t.values[:0], make([]float64, 2*count)...)
+	for i := range t.pieces {
+		lo, hi := t.ends[i], t.ends[i+1]
+		inset := nodeInset * (hi - lo)
+		t.pieces[i] = piece{hi: hi, node: lo + inset, perUnit: 1 / (hi - lo - 2*inset)}
+	}
+}
+
+// Values are g's values at the nodes, for the caller of Place to set.
+func (t *Table) Values() []float64 { return t.values }
+
+// Node is the preprocessed input of node i, 0 <= i < len(Values()).
+func (t *Table) Node(i int) (magnitude, sign float64) {
+	p := &t.pieces[i/2]
+	u := p.node
+	if i%2 == 1 {
+		u += 1 / p.perUnit
+	}
+	return preprocessAt(u)
+}
+
+// Fill computes the grid from the values at the nodes.
+func (t *Table) Fill() {
+	u := gridCoordinates()
+	zero := t.pieceOf(0)
+	for i, p := 0, zero; i < len(u); p++ {
+		end := i + sort.Search(len(u)-i, func(k int) bool { return u[i+k] > t.pieces[p].hi })
+		a, b := t.affine(p)
+		fillGrid(t.grid[i:end], u[i:end], a, b)
+		i = end
+	}
+	below := t.grid[cells+1:]
+	for i, p := 0, zero; i < len(u); p-- {
+		end := i + sort.Search(len(u)-i, func(k int) bool { return -u[i+k] < t.lo(p) })
+		a, b := t.affine(p)
+		fillGrid(below[i:end], u[i:end], a, -b)
+		i = end
+	}
+	t.index(u)
+}
+
+func fillGrid(dst []float32, u []float64, a, b float64) {
+	u = u[:len(dst)]
+	for i := range dst {
+		dst[i] = float32(a + b*u[i])
+	}
+}
+
+// index notes for each group of cells the piece of its lowest u.
+func (t *Table) index(u []float64) {
+	p := t.pieceOf(-u[cells])
+	for g := groups - 1; g >= 0; g-- {
+		p = t.pieceFrom(p, -u[(g+1)<<groupBits])
+		t.start[groups+g] = uint16(p)
+	}
+	for g := range groups {
+		p = t.pieceFrom(p, u[g<<groupBits])
+		t.start[g] = uint16(p)
+	}
+}
+
+// lo is where piece p begins.
+func (t *Table) lo(p int) float64 {
+	if p == 0 {
+		return -coordinateMax
+	}
+	return t.pieces[p-1].hi
+}
+
+// affine gives g on piece p as a + b u.
+func (t *Table) affine(p int) (a, b float64) {
+	v := t.values[2*p : 2*p+2]
+	b = (v[1] - v[0]) * t.pieces[p].perUnit
+	return v[0] - b*t.pieces[p].node, b
+}
+
+// pieceOf is the piece that holds u, the lower one if u is an end.
+func (t *Table) pieceOf(u float64) int {
+	last := len(t.pieces) - 1
+	return sort.Search(last, func(p int) bool { return u <= t.pieces[p].hi })
+}
+
+// pieceFrom is pieceOf(u), begun at a piece not above it.
+func (t *Table) pieceFrom(p int, u float64) int {
+	for last := len(t.pieces) - 1; p < last && u > t.pieces[p].hi; p++ {
+	}
+	return p
+}
+
+// ErrorBound bounds |At(x) - Network.Eval(x)| for every x: S 2^-10 + V 2^-21, where S
+// is the largest |dg/du| and V the largest value at a node. A function whose slopes
+// are at most S is within S h/2 of its linear interpolation over a length h, here
+// 2^-10 or less: half of the first term. The other half and the second cover
+// rounding and the ends that pieceMin suppressed. It is reached where a large slope
+// changes its sign inside a cell; in most cells g has no knot and the error is a few
+// units of 2^-23.
+func (t *Table) ErrorBound() float64 {
+	slope, value := 0., 0.
+	for p := range t.pieces {
+		_, b := t.affine(p)
+		slope = max(slope, math.Abs(b))
+		value = max(value, math.Abs(t.values[2*p]), math.Abs(t.values[2*p+1]))
+	}
+	return slope/(1<<10) + value/(1<<21)
+}
+
+// At is g(x) as it runs.
+func (t *Table) At(x float32) float32 {
+	i, w, ok := locate(x)
+	if !ok {
+		return t.beyond(x)
+	}
+	v := t.grid[i]
+	return v + float32(w*(t.grid[i+1]-v))
+}
+
+// locate finds the grid point below |x| on x's side and the place in the cell, 0 to
+// 1, between it and the next. Not ok: x is outside the grid, or NaN.
+func locate(x float32) (i uint32, w float32, ok bool) {
+	b := math.Float32bits(x)
+	z := 1 + float32(math.Float32frombits(b&^(1<<31))*float32(expP))
+	off := math.Float32bits(z) - bitsOfOne
+	i = off>>cellShift + b>>31*(cells+1)
+	return i, float32(off&(1<<cellShift-1)) * perCell, off < octaves<<23
+}
+
+// beyond is g(x) from the nodes.
+func (t *Table) beyond(x float32) float32 {
+	u := coordinate(float64(x))
+	a, b := t.affine(t.pieceOf(u))
+	return float32(a + b*u)
+}
+
+// Locate gives g(x) in terms of the nodes: (1-w) Values[node] + w Values[node+1].
+// The derivative of g(x) with respect to the network's weights is the same
+// combination of those at the nodes, as long as g keeps its pieces. w may be a little
+// below 0 or above 1.
+func (t *Table) Locate(x float32) (node int, w float64) {
+	i, f, ok := locate(x)
+	if !ok {
+		u := coordinate(float64(x))
+		return t.place(t.pieceOf(u), u)
+	}
+	u := gridCoordinates()
+	if i <= cells {
+		at := u[i] + float64(f)*(u[i+1]-u[i])
+		return t.place(t.pieceFrom(int(t.start[i>>groupBits]), at), at)
+	}
+	i -= cells + 1
+	at := -u[i] - float64(f)*(u[i+1]-u[i])
+	return t.place(t.pieceFrom(int(t.start[groups+i>>groupBits]), at), at)
+}
+
+func (t *Table) place(p int, u float64) (node int, w float64) {
+	return 2 * p, (u - t.pieces[p].node) * t.pieces[p].perUnit
+}

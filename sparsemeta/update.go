@@ -1,0 +1,118 @@
+package sparsemeta
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// Update takes in the gradient of a chunk (eqs. 3 to 6): g is an arena, the gradient
+// of the chunk's mean loss with respect to W + Sum. The masks are those of the
+// state's seed and step; the step then goes up by one. scale is nil or a factor for
+// every element. It returns the number of elements written, over all banks.
+//
+// It allocates nothing, and its result does not depend on x's threads.
+func (s *State) Update(x *kernel.Exec, t Tables, set Settings, scale, g []float32) (written int) {
+	return s.update(x, t, set, scale, g, nil)
+}
+
+// UpdateMasked is Update with given masks, [bank] arenas, 0 = unchanged; the
+// settings' P has no part in it.
+func (s *State) UpdateMasked(x *kernel.Exec, t Tables, set Settings, scale, g []float32, masks [][]uint8) (written int) {
+	if len(masks) != len(s.M) {
+		panic(fmt.Sprintf("sparsemeta: UpdateMasked: masks for %d banks, want %d", len(masks), len(s.M)))
+	}
+	for bank, mask := range masks {
+		if len(mask) != len(s.Sum) {
+			panic(fmt.Sprintf("sparsemeta: UpdateMasked: mask %d of %d elements, want %d", bank, len(mask), len(s.Sum)))
+		}
+	}
+	return s.update(x, t, set, scale, g, masks)
+}
+
+func (s *State) update(x *kernel.Exec, t Tables, set Settings, scale, g []float32, masks [][]uint8) int {
+	s.check("Update", t, g)
+	if len(set.Gammas) != len(s.M) || scale != nil && len(scale) != len(g) {
+		panic(fmt.Sprintf("sparsemeta: Update: %d gammas, want %d; %d scale factors, want 0 or %d", len(set.Gammas), len(s.M), len(scale), len(g)))
+	}
+	s.job = updateJob{s: s, tables: t, set: set, threshold: maskThreshold(set.P), scale: scale, g: g, masks: masks}
+	x.Parallel(len(s.spans), &s.job)
+	written := s.job.written.Load()
+	s.job.drop()
+	s.Step++
+	return int(written)
+}
+
+// check panics unless the tables and the gradient fit the state.
+func (s *State) check(who string, t Tables, g []float32) {
+	if len(t) != len(s.M) || len(t[0]) != len(s.branches) || len(g) != len(s.Sum) {
+		panic(fmt.Sprintf("sparsemeta: %s: tables for %d banks of %d branches and %d gradients, want %d, %d and %d",
+			who, len(t), len(t[0]), len(g), len(s.M), len(s.branches), len(s.Sum)))
+	}
+}
+
+// updateJob is an update under way. Its tasks are the state's spans, every bank of a
+// span by the same thread.
+type updateJob struct {
+	s         *State
+	tables    Tables
+	set       Settings
+	threshold uint32
+	scale, g  []float32
+	masks     [][]uint8
+	written   atomic.Int64
+}
+
+// drop lets go of the caller's slices.
+func (j *updateJob) drop() {
+	j.s, j.tables, j.set, j.scale, j.g, j.masks = nil, nil, Settings{}, nil, nil, nil
+}
+
+// Do updates span i.
+func (j *updateJob) Do(_ *kernel.Exec, i int) {
+	sp := j.s.spans[i]
+	lo, hi := j.s.offsets[sp.branch]+sp.lo, j.s.offsets[sp.branch]+sp.hi
+	written := 0
+	for bank := range j.s.M {
+		r := run{
+			table: j.tables[bank][sp.branch],
+			i:     j.s.I[bank][lo:hi],
+			m:     j.s.M[bank][lo:hi],
+			g:     j.g[lo:hi],
+			gamma: j.set.Gammas[bank], beta1: j.set.Beta1, beta2: j.set.Beta2, out: j.set.Out,
+			key:       kernel.Key(j.s.Seed, uint64(bank), uint64(sp.branch), j.s.Step),
+			counter:   uint64(sp.lo) / lanes,
+			threshold: j.threshold,
+		}
+		if j.scale != nil {
+			r.scale = j.scale[lo:hi]
+		}
+		if j.s.X != nil {
+			r.x = j.s.X[bank][lo:hi]
+		}
+		if j.masks != nil {
+			r.mask = j.masks[bank][lo:hi]
+		}
+		written += r.update()
+	}
+	if len(j.s.M) > 1 {
+		j.sum(lo, hi)
+	}
+	j.written.Add(int64(written))
+}
+
+// sum adds the banks' M up, in their order.
+func (j *updateJob) sum(lo, hi int) {
+	sum := j.s.Sum[lo:hi]
+	copy(sum, j.s.M[0][lo:hi])
+	for _, m := range j.s.M[1:] {
+		for e, v := range m[lo:hi] {
+			sum[e] += v
+		}
+	}
+}
+
+// maskThreshold is the number of the 65536 values of a mask lane that mean "write".
+func maskThreshold(p float64) uint32 { return uint32(math.Round(p * (1 << laneBits))) }
