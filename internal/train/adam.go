@@ -1,0 +1,106 @@
+package train
+
+import (
+	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// adamBlock is the number of elements that one task of Adam handles. The gradient's norm is summed block by block in this size, so that it
+// does not depend on the number of threads.
+const adamBlock = 1 << 14
+
+// Adam is the optimiser of Kingma and Ba over one flat arena of float32, with bias-corrected moments and clipping of the gradient's global
+// norm. Its whole state is M, V and Steps. The zero learning rate leaves the weights as they are but moves the moments.
+type Adam struct {
+	Beta1, Beta2, Eps float64
+	Clip              float64 // largest norm of the whole gradient; 0: no clipping
+
+	M, V  []float32 // first and second moments, one element a weight
+	Steps int       // made so far
+
+	squares []float64 // of the gradient, summed over each block
+	norms   normTask
+	update  updateTask
+}
+
+// NewAdam returns an optimiser for size weights with zero moments.
+func NewAdam(size int, beta1, beta2, eps, clip float64) *Adam {
+	return &Adam{
+		Beta1: beta1, Beta2: beta2, Eps: eps, Clip: clip,
+		M: make([]float32, size), V: make([]float32, size),
+		squares: make([]float64, adamBlocks(size)),
+	}
+}
+
+func adamBlocks(size int) int { return (size + adamBlock - 1) / adamBlock }
+
+// Step moves the weights w against the gradient g with the given learning rate and returns the gradient's norm before clipping. If the norm
+// is not a finite number, nothing is changed and the caller must give up.
+func (a *Adam) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64) {
+	a.norms = normTask{g: g, squares: a.squares}
+	x.Parallel(len(a.squares), &a.norms)
+	sum := 0.0
+	for _, s := range a.squares {
+		sum += s
+	}
+	norm = math.Sqrt(sum)
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		return norm
+	}
+	a.Steps++
+	u := &a.update
+	*u = updateTask{w: w, g: g, m: a.M, v: a.V, scale: 1, beta1: float32(a.Beta1), beta2: float32(a.Beta2), eps: float32(a.Eps)}
+	if a.Clip > 0 && norm > a.Clip {
+		u.scale = float32(a.Clip / norm)
+	}
+	t := float64(a.Steps)
+	u.rate = float32(rate / (1 - math.Pow(a.Beta1, t)))
+	u.root = float32(1 / math.Sqrt(1-math.Pow(a.Beta2, t)))
+	x.Parallel(len(a.squares), u)
+	return norm
+}
+
+// normTask sums the squares of a gradient block by block.
+type normTask struct {
+	g       []float32
+	squares []float64
+}
+
+// Do sums block i.
+func (t *normTask) Do(_ *kernel.Exec, i int) {
+	sum := 0.0
+	for _, v := range t.g[i*adamBlock : min((i+1)*adamBlock, len(t.g))] {
+		sum += float64(float64(v) * float64(v))
+	}
+	t.squares[i] = sum
+}
+
+// updateTask makes one step of Adam block by block:
+//
+//	m <- beta1 m + (1-beta1) g;  v <- beta2 v + (1-beta2) g²;  w <- w - rate m / (root sqrt(v) + eps)
+//
+// with g already scaled by the clipping factor, and the corrections of both moments' bias inside rate and root.
+type updateTask struct {
+	w, g, m, v   []float32
+	scale        float32
+	beta1, beta2 float32
+	rate, root   float32
+	eps          float32
+}
+
+// Do updates block i. Every product is rounded by itself, so that the bits do not depend on whether the machine fuses multiply and add.
+func (t *updateTask) Do(_ *kernel.Exec, i int) {
+	lo, hi := i*adamBlock, min((i+1)*adamBlock, len(t.w))
+	w, g, m, v := t.w[lo:hi], t.g[lo:hi], t.m[lo:hi], t.v[lo:hi]
+	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
+	rest1, rest2 := 1-t.beta1, 1-t.beta2
+	for j := range w {
+		d := float32(t.scale * g[j])
+		mj := float32(t.beta1*m[j]) + float32(rest1*d)
+		vj := float32(t.beta2*v[j]) + float32(rest2*float32(d*d))
+		m[j], v[j] = mj, vj
+		root := float32(t.root * float32(math.Sqrt(float64(vj))))
+		w[j] -= float32(float32(t.rate*mj) / (root + t.eps))
+	}
+}

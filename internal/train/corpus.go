@@ -1,0 +1,185 @@
+package train
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// corpusBytesMax bounds the text of one directory: it is held in memory as a whole.
+const corpusBytesMax = 16 << 30
+
+// Document is one file of text: one stream, read from its first byte to its last.
+type Document struct {
+	Name   string // path below the directory, with slashes
+	Domain string // the first folder of Name; "." for a file directly in the directory
+	Text   []byte
+}
+
+// Corpus is the text of a directory: its documents in the order of their names, none of them empty.
+type Corpus struct {
+	Dir       string
+	Documents []Document
+}
+
+// LoadCorpus reads every regular file below dir except those whose name (or whose folder's name) begins with a dot; empty files are left
+// out, and links to folders are not followed. Of each file at most limit bytes are taken; 0 takes all. Every error wraps ErrData and
+// names the file or directory.
+func LoadCorpus(dir string, limit int) (*Corpus, error) {
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: directory %s: %w", ErrData, dir, pathCause(err))
+	}
+	if info, err := os.Stat(root); err != nil {
+		return nil, fmt.Errorf("%w: directory %s: %w", ErrData, dir, pathCause(err))
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("%w: %s is a file, expected a directory of text files", ErrData, dir)
+	}
+	c := &Corpus{Dir: dir}
+	total := 0
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
+		}
+		if path != root && strings.HasPrefix(entry.Name(), ".") {
+			if entry.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		text, err := readText(path, limit)
+		if err != nil || len(text) == 0 {
+			return err
+		}
+		if total += len(text); total > corpusBytesMax {
+			return fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData, dir, int64(corpusBytesMax))
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrData, path, err)
+		}
+		c.Documents = append(c.Documents, newDocument(filepath.ToSlash(name), text))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Documents) == 0 {
+		return nil, fmt.Errorf("%w: directory %s holds no text: expected at least one file that is not empty", ErrData, dir)
+	}
+	slices.SortFunc(c.Documents, func(a, b Document) int { return cmp.Compare(a.Name, b.Name) })
+	return c, nil
+}
+
+func newDocument(name string, text []byte) Document {
+	domain, _, nested := strings.Cut(name, "/")
+	if !nested {
+		domain = "."
+	}
+	return Document{Name: name, Domain: domain, Text: text}
+}
+
+// readText returns the first limit bytes of a regular file (all for limit 0), and nothing for anything that is not a regular file.
+func readText(path string, limit int) ([]byte, error) {
+	info, err := os.Stat(path) // follows a link to a file
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
+	}
+	defer file.Close()
+	size := info.Size()
+	if limit > 0 {
+		size = min(size, int64(limit))
+	}
+	text := make([]byte, size)
+	if _, err := io.ReadFull(file, text); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
+	}
+	return text, nil
+}
+
+// pathCause strips the operation and the path from a file-system error: the callers name the path themselves.
+func pathCause(err error) error {
+	if e, ok := err.(*fs.PathError); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Bytes is the number of bytes in all documents.
+func (c *Corpus) Bytes() int {
+	n := 0
+	for _, d := range c.Documents {
+		n += len(d.Text)
+	}
+	return n
+}
+
+// Domains lists the corpus's domains in alphabetical order.
+func (c *Corpus) Domains() []string {
+	var domains []string
+	for _, d := range c.Documents {
+		if !slices.Contains(domains, d.Domain) {
+			domains = append(domains, d.Domain)
+		}
+	}
+	slices.Sort(domains)
+	return domains
+}
+
+// Without returns the corpus without the documents of the named domains. It fails if one of them does not exist or nothing is left.
+func (c *Corpus) Without(domains []string) (*Corpus, error) {
+	known := c.Domains()
+	for _, d := range domains {
+		if !slices.Contains(known, d) {
+			return nil, fmt.Errorf("%w: directory %s has no domain %q to hold out, expected one of %s", ErrData, c.Dir, d, strings.Join(known, ", "))
+		}
+	}
+	rest := &Corpus{Dir: c.Dir}
+	for _, d := range c.Documents {
+		if !slices.Contains(domains, d.Domain) {
+			rest.Documents = append(rest.Documents, d)
+		}
+	}
+	if len(rest.Documents) == 0 {
+		return nil, fmt.Errorf("%w: directory %s: every domain is held out (%s), nothing is left for pretraining", ErrData, c.Dir, strings.Join(known, ", "))
+	}
+	return rest, nil
+}
+
+// need fails unless the corpus has at least the given number of bytes; what says what they are needed for.
+func (c *Corpus) need(size int, what string) error {
+	if have := c.Bytes(); have < size {
+		return fmt.Errorf("%w: directory %s holds %d bytes of text in %d files, expected at least %d (%s)",
+			ErrData, c.Dir, have, len(c.Documents), size, what)
+	}
+	return nil
+}
+
+// Fingerprint is a hash over the names and texts of all documents: a run can only be resumed on the text it was started on.
+func (c *Corpus) Fingerprint() string {
+	h := sha256.New()
+	var size [16]byte
+	for _, d := range c.Documents {
+		binary.LittleEndian.PutUint64(size[:8], uint64(len(d.Name)))
+		binary.LittleEndian.PutUint64(size[8:], uint64(len(d.Text)))
+		h.Write(size[:])
+		h.Write([]byte(d.Name))
+		h.Write(d.Text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,17 @@
+// Package train makes models: it pretrains the slow weights of a Transformer-XL and meta-trains the learners of its fast weights, on a
+// directory of text files. Run is the whole of it.
+//
+// # Phases
+//
+// Pretraining reads the text as a batch of streams and moves the slow weights with Adam. The meta-phase has two schemes. Online: the slow
+// weights stand still, one stream of changing domains is scored and adapted to exactly as a session would be, and the meta-learners take a
+// step from every few chunks. Window, Algorithm 1 of the paper: k-1 chunks write fast weights, the k-th moves slow weights and
+// meta-learners, and the fast weights go back to zero.
+//
+// # Determinism
+//
+// A run is a function of its options and its text: not of the number of threads, and not of where it was interrupted. Everything random
+// comes from counter-based generators; the learning rates depend on the number of the step alone. A checkpoint holds every array and
+// counter, and a run resumed from it ends with the same bits, down to the model's file. Machines whose arithmetic differs
+// (kernel.Numerics) differ by rounding.
+package train

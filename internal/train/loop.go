@@ -1,0 +1,248 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	bitsPerNat = 1 / math.Ln2
+	// lossMemory is the weight of one step in the running mean of the training loss.
+	lossMemory = 0.02
+)
+
+// position is where a run stands, with everything the loop has to remember.
+type position struct {
+	Phase     string        `json:"phase"`
+	Step      int           `json:"step"`      // optimiser steps made in the phase
+	Tokens    int64         `json:"tokens"`    // scored in the phase
+	Loss      float64       `json:"loss"`      // running mean, nats a token
+	Validated int           `json:"validated"` // step of the last validation; -1: none in the phase yet
+	Best      *Validation   `json:"best,omitempty"`
+	Done      []PhaseReport `json:"done,omitempty"` // phases that ended
+}
+
+// interval is what has happened since the last line of metrics.
+type interval struct {
+	started time.Time
+	steps   int
+	tokens  int64
+	loss    float64 // sum over the steps
+	last    outcome
+}
+
+// loop makes the steps of a phase that are left. Between two steps, in this order: validation, checkpoint, interruption.
+func (r *run) loop(ctx context.Context, p phase) error {
+	show := newProgress(r.o.Progress, r.at.Phase, r.at.Step, p.length())
+	defer show.end()
+	event := "start"
+	if r.at.Step > 0 {
+		event = "resume"
+	}
+	show.note("%s: %s; %d steps, %d made", r.at.Phase, p.describe(), p.length(), r.at.Step)
+	if err := r.metrics.write(r.line(event)); err != nil {
+		return err
+	}
+	var static *float64 // validation of slow weights that stand still
+	r.saved, r.bestSaved = r.at.Step, -1
+	since := interval{started: time.Now()}
+	for {
+		if r.validationDue(p) {
+			v, best, err := r.validate(ctx, p, static)
+			if ctx.Err() != nil {
+				return r.interrupt(ctx, p)
+			}
+			if err != nil {
+				return err
+			}
+			if p.frozen() {
+				static = &v.Static
+			}
+			show.note("step %d  %s", r.at.Step, describeValidation(v, best))
+			since.started = time.Now()
+		}
+		end := r.at.Step == p.length()
+		due := end || r.at.Step%r.o.CheckpointEvery == 0
+		if r.bestUnsaved() || due && r.at.Step != r.saved {
+			if err := r.checkpoint(p); err != nil {
+				return err
+			}
+		}
+		if end {
+			return r.metrics.write(r.line("end"))
+		}
+		if ctx.Err() != nil {
+			return r.interrupt(ctx, p)
+		}
+		if err := r.stepOnce(p, &since, show); err != nil {
+			return err
+		}
+	}
+}
+
+// stepOnce makes a step and accounts for it.
+func (r *run) stepOnce(p phase, since *interval, show *progress) error {
+	out, err := p.step()
+	if err != nil {
+		return fmt.Errorf("train: phase %s, step %d: %w", r.at.Phase, r.at.Step, err)
+	}
+	if !out.finite() {
+		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v, learning rate %g: try a lower rate or a warm-up; checkpoints are intact",
+			ErrDiverged, r.at.Phase, r.at.Step, out.loss, out.norm, out.rate)
+	}
+	if r.at.Step == 0 {
+		r.at.Loss = out.loss
+	}
+	r.at.Loss += lossMemory * (out.loss - r.at.Loss)
+	r.at.Step++
+	r.at.Tokens += int64(out.tokens)
+	since.steps++
+	since.tokens += int64(out.tokens)
+	since.loss += out.loss
+	since.last = out
+	now := time.Now()
+	if show.due(now) {
+		show.show(now, r.at.Step, r.at.Loss, float64(since.tokens)/now.Sub(since.started).Seconds())
+	}
+	if r.at.Step%r.o.LogEvery != 0 {
+		return nil
+	}
+	m := r.line("step")
+	m.Loss = since.loss / float64(since.steps)
+	m.BPC = m.Loss * bitsPerNat
+	m.Rate, m.GradNorm = out.rate, out.norm
+	m.TokensPerSec = float64(since.tokens) / now.Sub(since.started).Seconds()
+	*since = interval{started: now}
+	return r.metrics.write(m)
+}
+
+func (r *run) line(event string) Metric {
+	return Metric{Event: event, Phase: r.at.Phase, Step: r.at.Step, Tokens: r.at.Tokens}
+}
+
+func (r *run) validationDue(p phase) bool {
+	if r.valid == nil || r.at.Validated == r.at.Step {
+		return false
+	}
+	every := r.o.Validation.Every
+	return r.at.Step == p.length() || every > 0 && r.at.Step > 0 && r.at.Step%every == 0
+}
+
+// validate measures the weights as they are and, if they are the best so far, keeps a copy.
+func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validation, best bool, err error) {
+	m, err := r.model(p.learner(), nil)
+	if err != nil {
+		return v, false, err
+	}
+	if v, err = r.valid.measure(ctx, m, static); err != nil {
+		return v, false, err
+	}
+	v.Step = r.at.Step
+	r.at.Validated = r.at.Step
+	best = r.at.Best == nil || v.score() < r.at.Best.score()
+	if best {
+		r.at.Best = &v
+		r.keepBest(p)
+	}
+	line := r.line("valid")
+	line.Static, line.Best = v.Static, best
+	if v.Adaptive != nil {
+		line.Adaptive = *v.Adaptive
+	}
+	return v, best, r.metrics.write(line)
+}
+
+func describeValidation(v Validation, best bool) string {
+	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
+	if v.Adaptive != nil {
+		text += fmt.Sprintf("  adaptive %.4f", *v.Adaptive)
+	}
+	if best {
+		text += "  (best)"
+	}
+	return text
+}
+
+func (r *run) keepBest(p phase) {
+	r.best = r.best[:0]
+	for _, a := range p.trained() {
+		r.best = append(r.best, array{a.name, slices.Clone(a.data)})
+	}
+}
+
+// bestUnsaved tells whether the weights as they are have validated best and are not in the best checkpoint yet.
+func (r *run) bestUnsaved() bool {
+	return r.at.Best != nil && r.at.Best.Step == r.at.Step && r.bestSaved != r.at.Step
+}
+
+// checkpoint writes the state of the run as the last checkpoint and, if it is the best, as that of the phase. In this order: a run that is
+// killed in between finds the best weights in the last checkpoint.
+func (r *run) checkpoint(p phase) error {
+	if r.o.Dir == "" {
+		r.saved, r.bestSaved = r.at.Step, r.at.Step
+		return nil
+	}
+	s := newSnapshot()
+	s.putJSON(keyRun, r.record)
+	s.putJSON(keyPosition, r.at)
+	p.save(s)
+	if err := s.write(r.file(lastName)); err != nil {
+		return err
+	}
+	r.saved = r.at.Step
+	if !r.bestUnsaved() {
+		return nil
+	}
+	if err := s.write(r.file(bestName(r.at.Phase))); err != nil {
+		return err
+	}
+	r.bestSaved = r.at.Step
+	return nil
+}
+
+// interrupt saves the run and makes the error that says so.
+func (r *run) interrupt(ctx context.Context, p phase) error {
+	e := &InterruptedError{Phase: r.at.Phase, Step: r.at.Step, Cause: context.Cause(ctx)}
+	if r.o.Dir == "" {
+		return e
+	}
+	if err := r.checkpoint(p); err != nil {
+		return errors.Join(e, err)
+	}
+	e.Checkpoint = r.file(lastName)
+	return e
+}
+
+// resume puts a phase where the last checkpoint was written.
+func (r *run) resume(p phase, last *snapshot) error {
+	if r.at.Step < 0 || r.at.Step > p.length() {
+		return fmt.Errorf("%w %s: step %d, expected 0 to %d", ErrCheckpoint, last.path, r.at.Step, p.length())
+	}
+	if err := p.load(last); err != nil {
+		return err
+	}
+	if r.at.Best == nil {
+		return nil
+	}
+	best := last
+	if r.at.Best.Step != r.at.Step {
+		var err error
+		if best, err = readSnapshot(r.file(bestName(r.at.Phase)), r.record); err != nil {
+			return err
+		}
+		var at position
+		best.getJSON(keyPosition, &at)
+		if best.err == nil && (at.Phase != r.at.Phase || at.Step != r.at.Best.Step) {
+			best.fail("it is of phase %s, step %d, expected %s, step %d (the best so far)", at.Phase, at.Step, r.at.Phase, r.at.Best.Step)
+		}
+	}
+	r.keepBest(p)
+	for _, a := range r.best {
+		best.get(a.name, a.data)
+	}
+	return best.err
+}

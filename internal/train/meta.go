@@ -1,0 +1,117 @@
+package train
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/sparsemeta/metatrain"
+)
+
+// metaLearner is the meta-weights phi with their optimiser: gradients of losses are summed at the nodes of the tables, and a step carries
+// the sums back through the networks.
+type metaLearner struct {
+	learner  *sparsemeta.Learner
+	trainer  *metatrain.Trainer
+	schedule Schedule
+	sums     sparsemeta.NodeGradients
+}
+
+// newMetaLearner gives a model fresh meta-learners, drawn from init, and their optimiser; the model's own, if it has some, are left behind.
+func newMetaLearner(base *model.Model, o MetaOptions, init sparsemeta.Init, seed uint64) (*model.Model, *metaLearner, error) {
+	branches, err := model.Branches(base.LM.Layout, o.Branches)
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: option Meta.Branches: %w", err)
+	}
+	l := &sparsemeta.Learner{Branches: branches, Settings: o.Settings}
+	l.Init(init, kernel.Key(seed, useLearner))
+	m, err := model.New(base.Name, base.LM, l, o.Chunk, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	trainer, err := metatrain.New(l, metatrain.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	schedule := Schedule{Peak: o.Rate, Final: o.Final, Steps: o.Steps}
+	return m, &metaLearner{learner: l, trainer: trainer, schedule: schedule}, nil
+}
+
+func (m *metaLearner) close() error { return m.trainer.Close() }
+
+// tables are the compiled meta-learners as they are between two steps.
+func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
+
+// begin starts the sums of a step at zero.
+func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
+
+// gather adds the gradient of a loss: f.grads is dL/d(W+M), and the writes it judges are those made so far.
+func (m *metaLearner) gather(x *kernel.Exec, f *fastWeights) {
+	f.state.NodeGradient(x, m.tables(), m.learner.Settings.Out, f.grads, m.sums)
+}
+
+// norm is that of the sums, all nodes of all meta-learners together.
+func (m *metaLearner) norm() float64 {
+	squares := 0.0
+	for _, bank := range m.sums {
+		for _, branch := range bank {
+			for _, v := range branch {
+				squares += float64(v * v)
+			}
+		}
+	}
+	return math.Sqrt(squares)
+}
+
+// step makes step t of the meta-weights and renews the tables. It returns the learning rate.
+func (m *metaLearner) step(t int) (rate float64, err error) {
+	rate = m.schedule.Rate(t)
+	return rate, m.trainer.Step(m.sums, rate)
+}
+
+// arrays are the meta-weights, network by network.
+func (m *metaLearner) arrays() []array {
+	var all []array
+	for bank, networks := range m.learner.Phi {
+		for i := range networks {
+			all = append(all, array{fmt.Sprintf("phi.%d.%s", bank, m.learner.Branches[i].Name), networks[i][:]})
+		}
+	}
+	return all
+}
+
+func (m *metaLearner) save(s *snapshot) {
+	putAll(s, m.arrays())
+	state := m.trainer.State()
+	s.put64("solver.mean", state.Mean)
+	s.put64("solver.variance", state.Variance)
+}
+
+// load restores phi, and the optimiser as it was after so many steps.
+func (m *metaLearner) load(s *snapshot, steps int) {
+	getAll(s, m.arrays())
+	state := metatrain.SolverState{Iteration: steps}
+	if steps > 0 {
+		state.Mean = make([]float64, len(m.learner.Phi)*len(m.learner.Branches)*sparsemeta.NetworkSize)
+		state.Variance = make([]float64, len(state.Mean))
+		s.get64("solver.mean", state.Mean)
+		s.get64("solver.variance", state.Variance)
+	}
+	if s.err != nil {
+		return
+	}
+	trainer, err := metatrain.New(m.learner, metatrain.Options{}) // compiles the tables of the phi that were read
+	if err == nil {
+		err = trainer.Restore(state)
+	}
+	if err != nil {
+		s.fail("%v", err)
+		return
+	}
+	if err := m.trainer.Close(); err != nil {
+		s.fail("%v", err)
+	}
+	m.trainer = trainer
+}

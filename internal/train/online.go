@@ -1,0 +1,152 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// online is the meta-phase on one stream: the slow weights stand still, I and M are carried under exactly the settings of serving, and
+// the meta-learners take a step from the losses of every few chunks.
+type online struct {
+	options MetaOptions
+	x       *kernel.Exec
+	lm      *txl.Model
+	text    segment
+	stream  *pieceStream
+	mem     *txl.Memory
+	fast    fastWeights
+	meta    *metaLearner
+	resets  uint64 // key of the decisions to reset
+	steps   int    // made
+}
+
+// fastWeights is the state of the branches, as a stream has it, with its gradients.
+type fastWeights struct {
+	state *sparsemeta.State // traced
+	views txl.Fast          // of the state's fast weights
+	grads []float32         // dL/d(W+M), an arena of the branches
+	into  txl.Grads         // views of grads
+}
+
+func newFastWeights(m *model.Model, seed uint64) fastWeights {
+	f := fastWeights{state: sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Phi), seed)}
+	f.state.Trace()
+	f.views = m.Views(f.state.Sum)
+	f.grads = make([]float32, len(f.state.Sum))
+	f.into = m.Views(f.grads)
+	return f
+}
+
+// newOnline starts the scheme on a model whose slow weights are trained.
+func newOnline(x *kernel.Exec, base *model.Model, c *Corpus, heldOut []string, o MetaOptions, seed uint64) (*online, error) {
+	if err := c.need(o.Chunk, "one chunk"); err != nil {
+		return nil, err
+	}
+	m, meta, err := newMetaLearner(base, o, sparsemeta.InitHe(), seed)
+	if err != nil {
+		return nil, err
+	}
+	return &online{
+		options: o, x: x, lm: m.LM, text: newSegment(m.LM.Config, 1, o.Chunk), mem: txl.NewMemory(m.LM.Config, 1),
+		stream: newPieceStream(c, heldOut, o.Online.PieceMin, o.Online.PieceMax, m.Tokenizer.Start(), kernel.Key(seed, usePieces)),
+		fast:   newFastWeights(m, kernel.Key(seed, useMasks)), meta: meta, resets: kernel.Key(seed, useReset),
+	}, nil
+}
+
+// step runs the chunks of one meta-step and makes it.
+func (p *online) step() (outcome, error) {
+	var o outcome
+	p.meta.begin()
+	for range p.options.Online.Chunks {
+		o.loss += p.chunk() / float64(p.options.Online.Chunks)
+		o.tokens += len(p.text.targets)
+	}
+	if o.norm = p.meta.norm(); !o.finite() {
+		return o, nil // the caller gives up
+	}
+	var err error
+	o.rate, err = p.meta.step(p.steps)
+	p.steps++
+	return o, err
+}
+
+// chunk scores one chunk, adds what its loss says of the meta-learners, and only then lets it write the fast weights (eqs. 3-6): as a
+// session would, so that no loss sees the write it causes. It returns the mean loss in nats.
+func (p *online) chunk() float64 {
+	if p.stream.Next(p.text.inputs, p.text.targets) && p.resetDue() {
+		p.fast.state.Reset()
+	}
+	loss := p.text.forward(p.x, p.lm, p.fast.views, p.mem)
+	p.text.seg.Backward(p.x, p.text.targets, p.fast.into)
+	p.text.seg.Remember(p.mem)
+	p.meta.gather(p.x, &p.fast)
+	p.fast.state.Update(p.x, p.meta.tables(), p.options.Settings, nil, p.fast.grads)
+	return loss
+}
+
+// resetDue decides whether M and I go back to zero at the piece that has just begun: a function of the seed and the piece's number.
+func (p *online) resetDue() bool {
+	random := kernel.Bits(p.resets, p.stream.state.Piece)
+	return float64(random>>11)/(1<<53) < p.options.Online.Reset
+}
+
+func (p *online) length() int                  { return p.options.Steps }
+func (p *online) trained() []array             { return p.meta.arrays() }
+func (p *online) learner() *sparsemeta.Learner { return p.meta.learner }
+func (p *online) frozen() bool                 { return true }
+func (p *online) close() error                 { return p.meta.close() }
+
+func (p *online) describe() string {
+	return fmt.Sprintf("online, %d fast weights in %d branches and %d banks, %d chunks of %d tokens a step, %d files in %d domains",
+		len(p.fast.grads), len(p.meta.learner.Branches), len(p.meta.learner.Phi), p.options.Online.Chunks, p.options.Chunk,
+		len(p.stream.docs), len(p.stream.domains))
+}
+
+// onlineState is the part of the phase's state that is not arrays.
+type onlineState struct {
+	Steps  int        `json:"steps"`
+	Stream pieceState `json:"stream"`
+	Memory int        `json:"memory"` // rows
+	Writes uint64     `json:"writes"` // updates of the fast weights made: the masks' time
+}
+
+func (p *online) save(s *snapshot) {
+	s.putJSON(keyPhase, onlineState{p.steps, p.stream.state, p.mem.Len, p.fast.state.Step})
+	s.put("slow", p.lm.W)
+	p.meta.save(s)
+	putAll(s, p.fast.arrays())
+	saveMemory(s, p.mem, p.lm.Config.DModel)
+}
+
+func (p *online) load(s *snapshot) error {
+	var st onlineState
+	s.getJSON(keyPhase, &st)
+	s.get("slow", p.lm.W)
+	p.meta.load(s, st.Steps)
+	getAll(s, p.fast.arrays())
+	loadMemory(s, p.mem, st.Memory, p.lm.Config, 1)
+	if s.err != nil {
+		return s.err
+	}
+	p.steps, p.fast.state.Step = st.Steps, st.Writes
+	return p.stream.restore(st.Stream)
+}
+
+// arrays are all arrays of the state, by name.
+func (f *fastWeights) arrays() []array {
+	var all []array
+	for bank := range f.state.M {
+		all = append(all,
+			array{fmt.Sprintf("fast.i.%d", bank), f.state.I[bank]},
+			array{fmt.Sprintf("fast.m.%d", bank), f.state.M[bank]},
+			array{fmt.Sprintf("fast.x.%d", bank), f.state.X[bank]})
+	}
+	if len(f.state.M) > 1 { // one bank's M is the sum itself
+		all = append(all, array{"fast.sum", f.state.Sum})
+	}
+	return all
+}

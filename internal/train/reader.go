@@ -1,0 +1,138 @@
+package train
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// spanBytesMax is the longest run of bytes a lane reads from one document before it takes another: large files are cut, so that every lane
+// has work and the order is well mixed.
+const spanBytesMax = 1 << 18
+
+// span is a run of one document.
+type span struct{ doc, start, end int }
+
+// lane is one of the streams of a batch: where it stands.
+type lane struct {
+	Span int `json:"span"`
+	Pos  int `json:"pos"` // of the next byte in the span's document
+}
+
+// readerState is all that a batchReader has to remember.
+type readerState struct {
+	Epoch int    `json:"epoch"` // counted from 0
+	Taken int    `json:"taken"` // spans handed out in this epoch
+	Lanes []lane `json:"lanes"`
+}
+
+// batchReader reads a corpus as a batch of streams. Each epoch it deals every span of every document once, in an order drawn from the seed
+// and the epoch's number; a lane that has read its span takes the next one dealt. Nothing is left out and nothing is padded.
+type batchReader struct {
+	docs  []Document
+	spans []span
+	seed  uint64
+	first int32 // the token before a document's first
+	state readerState
+	order []int // of the spans in state.Epoch
+}
+
+// newBatchReader returns a reader at its start. segment is the number of tokens a lane reads at a time: the corpus must hold at least one
+// segment for each lane.
+func newBatchReader(c *Corpus, batch, segment int, first int32, seed uint64) (*batchReader, error) {
+	if err := c.need(batch*segment, fmt.Sprintf("%d streams of %d bytes", batch, segment)); err != nil {
+		return nil, err
+	}
+	r := &batchReader{docs: c.Documents, seed: seed, first: first}
+	length := min(spanBytesMax, c.Bytes()/batch)
+	for d, doc := range c.Documents {
+		for start := 0; start < len(doc.Text); start += length {
+			r.spans = append(r.spans, span{d, start, min(start+length, len(doc.Text))})
+		}
+	}
+	r.order = make([]int, len(r.spans))
+	r.deal()
+	r.state.Lanes = make([]lane, batch)
+	for b := range r.state.Lanes {
+		r.take(&r.state.Lanes[b])
+	}
+	return r, nil
+}
+
+// deal shuffles the spans for the epoch of the state (Fisher and Yates).
+func (r *batchReader) deal() {
+	for i := range r.order {
+		r.order[i] = i
+	}
+	key := kernel.Key(r.seed, uint64(r.state.Epoch))
+	for i := len(r.order) - 1; i > 0; i-- {
+		j := below(kernel.Bits(key, uint64(i)), i+1)
+		r.order[i], r.order[j] = r.order[j], r.order[i]
+	}
+}
+
+// below maps 64 random bits to 0..n-1.
+func below(random uint64, n int) int {
+	hi, _ := bits.Mul64(random, uint64(n))
+	return int(hi)
+}
+
+// take puts a lane at the start of the next span.
+func (r *batchReader) take(l *lane) {
+	if r.state.Taken == len(r.spans) {
+		r.state.Epoch++
+		r.state.Taken = 0
+		r.deal()
+	}
+	l.Span = r.order[r.state.Taken]
+	l.Pos = r.spans[l.Span].start
+	r.state.Taken++
+}
+
+// Next fills inputs and targets, time-major [T,B], with the next T tokens of every lane. The input of a target is the byte before it in
+// its document; before a document's first byte it is the start token.
+func (r *batchReader) Next(inputs, targets []int32) {
+	batch := len(r.state.Lanes)
+	for i := 0; i < len(targets); i += batch {
+		for b := range r.state.Lanes {
+			l := &r.state.Lanes[b]
+			if l.Pos == r.spans[l.Span].end {
+				r.take(l)
+			}
+			text := r.docs[r.spans[l.Span].doc].Text
+			inputs[i+b] = r.first
+			if l.Pos > 0 {
+				inputs[i+b] = int32(text[l.Pos-1])
+			}
+			targets[i+b] = int32(text[l.Pos])
+			l.Pos++
+		}
+	}
+}
+
+// size is the number of bytes of an epoch.
+func (r *batchReader) size() int {
+	n := 0
+	for _, s := range r.spans {
+		n += s.end - s.start
+	}
+	return n
+}
+
+// restore puts the reader where a saved state says; it fails if the state is not one of this reader's.
+func (r *batchReader) restore(s readerState) error {
+	if s.Epoch < 0 || s.Taken < 0 || s.Taken > len(r.spans) || len(s.Lanes) != len(r.state.Lanes) {
+		return fmt.Errorf("%w: reader: epoch %d, %d of %d spans taken, %d lanes; expected %d lanes",
+			ErrCheckpoint, s.Epoch, s.Taken, len(r.spans), len(s.Lanes), len(r.state.Lanes))
+	}
+	for b, l := range s.Lanes {
+		if l.Span < 0 || l.Span >= len(r.spans) || l.Pos < r.spans[l.Span].start || l.Pos > r.spans[l.Span].end {
+			return fmt.Errorf("%w: reader: lane %d at span %d, byte %d: outside the text", ErrCheckpoint, b, l.Span, l.Pos)
+		}
+	}
+	r.state.Epoch, r.state.Taken = s.Epoch, s.Taken
+	copy(r.state.Lanes, s.Lanes)
+	r.deal()
+	return nil
+}

@@ -1,0 +1,94 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// PhaseReport is what one phase did.
+type PhaseReport struct {
+	Phase  string      `json:"phase"`           // PhasePretrain or PhaseMeta
+	Steps  int         `json:"steps"`           // optimiser steps made
+	Tokens int64       `json:"tokens"`          // scored for training; a token of a byte-level model is a byte
+	Loss   float64     `json:"loss"`            // nats a token, running mean at the end
+	Best   *Validation `json:"valid,omitempty"` // of the weights the phase ended with; nil without validation text
+}
+
+// Report is what a run did.
+type Report struct {
+	Phases  []PhaseReport
+	Model   string // id of the model: its name and the start of its hash
+	Out     string // where it was written; "" if nowhere
+	Elapsed time.Duration
+}
+
+// String is a line a phase and one for the model.
+func (r Report) String() string {
+	var b strings.Builder
+	for _, p := range r.Phases {
+		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training bpc %.4f", p.Phase, p.Steps, p.Tokens, p.Loss*bitsPerNat)
+		if p.Best != nil {
+			fmt.Fprintf(&b, ", valid bpc static %.4f", p.Best.Static)
+			if p.Best.Adaptive != nil {
+				fmt.Fprintf(&b, ", adaptive %.4f", *p.Best.Adaptive)
+			}
+			fmt.Fprintf(&b, " at step %d", p.Best.Step)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "model %s", r.Model)
+	if r.Out != "" {
+		fmt.Fprintf(&b, " written to %s", r.Out)
+	}
+	fmt.Fprintf(&b, ", %s in this run\n", r.Elapsed.Round(time.Second))
+	return b.String()
+}
+
+// textRecord describes a directory of text.
+type textRecord struct {
+	Files       int      `json:"files"`
+	Bytes       int      `json:"bytes"`
+	Domains     []string `json:"domains,omitempty"`
+	Fingerprint string   `json:"fingerprint"`
+}
+
+func (c *Corpus) record() textRecord {
+	return textRecord{len(c.Documents), c.Bytes(), c.Domains(), c.Fingerprint()}
+}
+
+// runRecord identifies a run: everything that its bits depend on. A checkpoint is resumed by a run with the same record only.
+type runRecord struct {
+	Phase      string             `json:"phase"`
+	Name       string             `json:"name"`
+	From       string             `json:"from,omitempty"` // hash of the model gone on from
+	Model      txl.Config         `json:"model"`
+	Data       textRecord         `json:"data"`
+	HoldOut    []string           `json:"hold_out,omitempty"`
+	Valid      *textRecord        `json:"valid,omitempty"`
+	Seed       uint64             `json:"seed"`
+	Pretrain   *PretrainOptions   `json:"pretrain,omitempty"` // nil if the phase is not part of the run
+	Meta       *MetaOptions       `json:"meta,omitempty"`     // nil if the phase is not part of the run
+	Chunk      int                `json:"chunk"`
+	Validation *ValidationOptions `json:"validation,omitempty"`
+}
+
+// card is what a model's file says of its making. It holds nothing that two runs of the same record would not share, so that a resumed
+// run ends with the same file, to the byte, as one that was not interrupted.
+type card struct {
+	Recipe   runRecord     `json:"recipe"`
+	Results  []PhaseReport `json:"results"`
+	Numerics string        `json:"numerics"` // arithmetic of the machine, see kernel.Numerics
+}
+
+func makeCard(run runRecord, phases []PhaseReport) json.RawMessage {
+	text, err := json.Marshal(card{run, phases, kernel.Numerics()})
+	if err != nil {
+		panic(err) // plain structs of finite numbers and strings
+	}
+	return text
+}

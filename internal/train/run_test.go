@@ -1,0 +1,382 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// tinyModel has about ten thousand weights.
+var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256, SegLen: 16, MemLen: 16}
+
+// writeText makes a folder of easy text: lines of a few words, other words in each domain.
+func writeText(t *testing.T, bytesPerFile int) string {
+	t.Helper()
+	files := map[string]string{}
+	for d, words := range []string{"red green blue", "one two three four", "mov add push pop", "<a> <b> </a> </b>"} {
+		rng := rand.New(rand.NewPCG(uint64(d), 1))
+		list := strings.Fields(words)
+		for f := range 2 {
+			var b strings.Builder
+			for b.Len() < bytesPerFile {
+				b.WriteString(list[rng.IntN(len(list))])
+				b.WriteByte(" \n"[rng.IntN(8)/7])
+			}
+			files[fmt.Sprintf("domain%d/%d.txt", d, f)] = b.String()
+		}
+	}
+	return writeTree(t, files)
+}
+
+// pretrainOptions trains the tiny model for a few steps.
+func pretrainOptions(t *testing.T) Options {
+	return Options{
+		Phase: PhasePretrain, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 2,
+		Pretrain: PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3, Warmup: 3, Dropout: .1, AttentionDropout: .1}},
+		Meta:     MetaOptions{Chunk: 16},
+		LogEvery: 4, CheckpointEvery: 5,
+	}
+}
+
+func readMetrics(t *testing.T, path string) []Metric {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	var lines []Metric
+	d := json.NewDecoder(f)
+	d.DisallowUnknownFields()
+	for {
+		var m Metric
+		if err := d.Decode(&m); err == io.EOF {
+			return lines
+		} else {
+			require.NoError(t, err)
+		}
+		lines = append(lines, m)
+	}
+}
+
+func TestPretrainingLearns(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Pretrain.Steps = 80
+	o.Pretrain.SlowOptions.Rate = 1e-2
+	o.Valid, o.Validation = writeText(t, 300), ValidationOptions{Every: 40}
+	dir := t.TempDir()
+	o.Out, o.Metrics = filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "metrics.jsonl")
+	var log bytes.Buffer
+	o.Progress = &log
+	report, err := Run(context.Background(), o)
+	require.NoError(t, err)
+
+	lines := readMetrics(t, o.Metrics)
+	require.Equal(t, "start", lines[0].Event)
+	require.Equal(t, "end", lines[len(lines)-1].Event)
+	first, last := Metric{}, Metric{}
+	for _, m := range lines {
+		if m.Event == "step" {
+			if first.Step == 0 {
+				first = m
+			}
+			last = m
+		}
+	}
+	require.Equal(t, 80, last.Step)
+	require.EqualValues(t, 80*3*16, last.Tokens)
+	require.Greater(t, first.Loss, 4.0) // near ln 256 = 5.5 at first
+	require.Less(t, last.Loss, 2.5)     // the text has about 16 letters
+	require.InDelta(t, last.Loss*1.442695, last.BPC, 1e-5)
+
+	require.Len(t, report.Phases, 1)
+	require.Equal(t, 80, report.Phases[0].Steps)
+	require.Equal(t, 80, report.Phases[0].Best.Step)
+	require.Less(t, report.Phases[0].Best.Static, 4.0)
+	require.Nil(t, report.Phases[0].Best.Adaptive)
+	require.Contains(t, log.String(), "step 40  valid bpc static")
+
+	m, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, report.Model, m.ID())
+	require.Nil(t, m.Learner)
+	var c card
+	require.NoError(t, json.Unmarshal(m.Card, &c))
+	require.Equal(t, report.Phases, c.Results)
+	require.Equal(t, 8, c.Recipe.Data.Files)
+}
+
+// resumed runs the options with interruptions after the given steps of the (only) phase, and returns the folder of the last checkpoint.
+func resumed(t *testing.T, o Options, stops ...int) {
+	t.Helper()
+	for i, stop := range stops {
+		o.Resume = i > 0
+		ctx, cancel := context.WithCancel(context.Background())
+		r, last, err := open(o.withDefaults())
+		require.NoError(t, err)
+		_, err = r.phases(&stopAt{Context: ctx, run: r, step: stop, cancel: cancel}, last)
+		r.x.Close()
+		var interrupted *InterruptedError
+		require.ErrorAs(t, err, &interrupted)
+		require.Equal(t, stop, interrupted.Step)
+		require.ErrorIs(t, err, ErrInterrupted)
+		require.ErrorIs(t, err, context.Canceled)
+		require.FileExists(t, interrupted.Checkpoint)
+	}
+	o.Resume = len(stops) > 0
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+}
+
+// stopAt is a context that ends when a run has made so many steps.
+type stopAt struct {
+	context.Context
+	run    *run
+	step   int
+	cancel context.CancelFunc
+}
+
+func (c *stopAt) Err() error {
+	if c.run.at.Step >= c.step {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+// requireSameResult runs the options uninterrupted and with interruptions, and compares the models and the last checkpoints byte for byte.
+func requireSameResult(t *testing.T, o Options, stops ...int) {
+	t.Helper()
+	read := func(stops ...int) (model, last []byte) {
+		dir := t.TempDir()
+		o := o
+		o.Dir, o.Out = filepath.Join(dir, "run"), filepath.Join(dir, "model.safetensors")
+		resumed(t, o, stops...)
+		model, err := os.ReadFile(o.Out)
+		require.NoError(t, err)
+		last, err = os.ReadFile(filepath.Join(o.Dir, lastName))
+		require.NoError(t, err)
+		return model, last
+	}
+	model, last := read()
+	model2, last2 := read(stops...)
+	require.True(t, bytes.Equal(last, last2), "the checkpoints at the end differ")
+	require.True(t, bytes.Equal(model, model2), "the models differ")
+}
+
+func TestPretrainingResumesToTheSameBits(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 3, Bytes: 100}
+	for _, stops := range [][]int{{0, 1}, {4}, {6, 7, 11}} {
+		t.Run(fmt.Sprint(stops), func(t *testing.T) { requireSameResult(t, o, stops...) })
+	}
+}
+
+func TestThreadsDoNotMatter(t *testing.T) {
+	var files [][]byte
+	o := pretrainOptions(t)
+	for _, threads := range []int{1, 3} {
+		o.Threads, o.Out = threads, filepath.Join(t.TempDir(), "m")
+		_, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		text, err := os.ReadFile(o.Out)
+		require.NoError(t, err)
+		files = append(files, text)
+	}
+	require.True(t, bytes.Equal(files[0], files[1]))
+}
+
+func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Dir = filepath.Join(t.TempDir(), "run")
+	o.Pretrain.Steps, o.Pretrain.Warmup = 2, 1
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+
+	_, err = Run(context.Background(), o)
+	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorContains(t, err, "holds a run already")
+
+	o.Resume = true
+	other := writeText(t, 2000)
+	for field, change := range map[string]func(*Options){
+		"model.d_inner":  func(o *Options) { o.Model.DInner = 48 },
+		"pretrain.steps": func(o *Options) { o.Pretrain.Steps = 3 },
+		"pretrain.rate":  func(o *Options) { o.Pretrain.Rate = .5 },
+		"seed":           func(o *Options) { o.Seed = 1<<63 + 1 },
+		"data.bytes":     func(o *Options) { o.Data = other },
+		"hold_out":       func(o *Options) { o.HoldOut = []string{"domain1"} },
+		"phase":          func(o *Options) { o.Phase = PhaseBoth },
+	} {
+		o := o
+		change(&o)
+		_, err := Run(context.Background(), o)
+		var mismatch *MismatchError
+		require.ErrorAs(t, err, &mismatch, field)
+		if field == "phase" { // the meta options differ, too, and come first
+			require.Contains(t, []string{"meta", "phase"}, mismatch.Field)
+			continue
+		}
+		require.Equal(t, field, mismatch.Field)
+		require.Contains(t, err.Error(), o.Dir)
+	}
+}
+
+func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Dir, o.Seed, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1<<62, 1, 0
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	o.Resume, o.Seed = true, 1<<62+1
+	_, err = Run(context.Background(), o)
+	require.ErrorContains(t, err, "seed is 4611686018427387904 there and 4611686018427387905 here")
+}
+
+func TestDamagedCheckpointsAreRefused(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Dir, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 2, 1
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	o.Resume = true
+	last := filepath.Join(o.Dir, lastName)
+	whole, err := os.ReadFile(last)
+	require.NoError(t, err)
+	for name, text := range map[string][]byte{
+		"truncated": whole[:len(whole)/2], "empty": {}, "no checkpoint": bytes.Replace(whole, []byte(checkpointKind), []byte("lmserve.something!"), 1),
+		"a tensor is missing": bytes.Replace(whole, []byte(`"adam.m"`), []byte(`"adam.q"`), 1),
+		"another phase":       bytes.Replace(whole, []byte(`{\"phase\":\"pretrain\",\"step\"`), []byte(`{\"phase\":\"pretrans\",\"step\"`), 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.False(t, bytes.Equal(text, whole))
+			require.NoError(t, os.WriteFile(last, text, 0o666))
+			_, err := Run(context.Background(), o)
+			require.ErrorIs(t, err, ErrCheckpoint)
+			require.ErrorContains(t, err, last)
+		})
+	}
+	require.NoError(t, os.Remove(last))
+	_, err = Run(context.Background(), o)
+	require.ErrorContains(t, err, "there is nothing to resume")
+}
+
+// A checkpoint that cannot be written leaves the one before it as it was.
+func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), writeText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
+	// What stands where the best checkpoint must go is a folder: the write fails after the last one has been written.
+	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
+	_, err := Run(context.Background(), o)
+	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorContains(t, err, bestName(PhasePretrain))
+	require.ErrorContains(t, err, "the one before it is intact")
+	require.NoError(t, os.Remove(filepath.Join(o.Dir, bestName(PhasePretrain))))
+	o.Resume = true
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+}
+
+// diverging is a phase whose steps go wrong.
+type diverging struct{ phase }
+
+func (diverging) step() (outcome, error) { return outcome{loss: 5, norm: math.Inf(1)}, nil }
+
+func TestDivergenceIsAnError(t *testing.T) {
+	r, _, err := open(pretrainOptions(t).withDefaults())
+	require.NoError(t, err)
+	defer r.x.Close()
+	p, err := r.newPhase(PhasePretrain)
+	require.NoError(t, err)
+	r.at.Phase = PhasePretrain
+	err = r.loop(context.Background(), diverging{p})
+	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf")
+	require.Zero(t, r.at.Step)
+}
+
+func TestOptionsAreValidated(t *testing.T) {
+	data := writeText(t, 100)
+	for field, change := range map[string]func(*Options){
+		"Phase":                     func(o *Options) { o.Phase = "posttrain" },
+		"Data":                      func(o *Options) { o.Data = "" },
+		"From":                      func(o *Options) { o.Phase = PhaseMeta },
+		"Dir":                       func(o *Options) { o.Resume = true },
+		"Threads":                   func(o *Options) { o.Threads = -1 },
+		"Pretrain.Batch":            func(o *Options) { o.Pretrain.Batch = -1 },
+		"Pretrain.Dropout":          func(o *Options) { o.Pretrain.Dropout = 1 },
+		"Pretrain.Warmup":           func(o *Options) { o.Pretrain.Warmup = 1 << 20 },
+		"Meta.Scheme":               func(o *Options) { o.Meta.Scheme = "batch" },
+		"Meta.Online.PieceMin":      func(o *Options) { o.Meta.Online.PieceMin = 1 << 20 },
+		"Meta.Window.K":             func(o *Options) { o.Meta.Window.K = 1 },
+		"Meta.Window.P":             func(o *Options) { o.Meta.Window.P = 1.5 },
+		"Meta.Window.Final":         func(o *Options) { o.Meta.Window.Final = -1 },
+		"Validation.Every":          func(o *Options) { o.Validation.Every = -1 },
+		"CheckpointEvery":           func(o *Options) { o.CheckpointEvery = -3 },
+		"Meta.Online.Chunks":        func(o *Options) { o.Meta.Online.Chunks = -2 },
+		"Meta.Window.Batch":         func(o *Options) { o.Meta.Window.Batch = 1 << 20 },
+		"Pretrain.Segment":          func(o *Options) { o.Pretrain.Segment = 1 << 20 },
+		"Meta.Chunk":                func(o *Options) { o.Meta.Chunk = -1 },
+		"Meta.Rate":                 func(o *Options) { o.Meta.Rate = -1 },
+		"Pretrain.AttentionDropout": func(o *Options) { o.Pretrain.AttentionDropout = -.1 },
+	} {
+		o := Options{Data: data}
+		require.NoError(t, o.Validate())
+		change(&o)
+		_, err := Run(context.Background(), o)
+		var option *OptionError
+		require.ErrorAs(t, err, &option, field)
+		require.Equal(t, field, option.Field)
+	}
+	o := Options{Data: data, Meta: MetaOptions{Settings: sparsemeta.Settings{Gammas: []float32{2}, Out: 1}}}
+	require.ErrorContains(t, o.Validate(), "gammas[0]")
+}
+
+func TestMissingThingsAreNamed(t *testing.T) {
+	base := pretrainOptions(t)
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	for name, change := range map[string]func(*Options){
+		"data":    func(o *Options) { o.Data = nowhere },
+		"valid":   func(o *Options) { o.Valid = nowhere },
+		"model":   func(o *Options) { o.From = nowhere },
+		"metrics": func(o *Options) { o.Metrics = filepath.Join(nowhere, "m") },
+		"out":     func(o *Options) { o.Out = filepath.Join(nowhere, "m") },
+	} {
+		o := base
+		change(&o)
+		_, err := Run(context.Background(), o)
+		require.ErrorContains(t, err, nowhere, name)
+		require.ErrorIs(t, err, os.ErrNotExist, name)
+	}
+	o := base
+	o.Model, o.Config = txl.Config{}, "huge"
+	_, err := Run(context.Background(), o)
+	require.ErrorContains(t, err, `configuration "huge" is not known`)
+}
+
+// A warm step allocates nothing.
+func TestPretrainingStepAllocatesNothing(t *testing.T) {
+	r, _, err := open(pretrainOptions(t).withDefaults())
+	require.NoError(t, err)
+	defer r.x.Close()
+	p, err := r.newPhase(PhasePretrain)
+	require.NoError(t, err)
+	step := func() {
+		if _, err := p.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		step()
+	}
+	require.Zero(t, testing.AllocsPerRun(5, step))
+}

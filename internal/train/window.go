@@ -1,0 +1,149 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// window is the meta-phase of Algorithm 1: in windows of k chunks of a batch of streams that share M, the first k-1 write M under gamma 0,
+// beta1 0, beta2 1 and a small p; from the loss of the k-th, slow weights and meta-learners take one step each. Then M and I go back to
+// zero; the memory of the streams stays.
+type window struct {
+	options  MetaOptions
+	settings sparsemeta.Settings // of the writes
+	x        *kernel.Exec
+	lm       *txl.Model
+	reader   *batchReader
+	writing  segment // of the first k-1 chunks
+	learning segment // of the k-th
+	mem      *txl.Memory
+	fast     fastWeights
+	slow     *slow
+	meta     *metaLearner
+	branches [][]float32 // the branches' parts of the slow weights' gradient, in the order of the arena
+	steps    int         // made
+}
+
+// newWindow starts the scheme; the slow weights may be trained already or not.
+func newWindow(x *kernel.Exec, base *model.Model, c *Corpus, o MetaOptions, seed uint64) (*window, error) {
+	w := o.Window
+	reader, err := newBatchReader(c, w.Batch, max(o.Chunk, w.GradientChunk), base.Tokenizer.Start(), kernel.Key(seed, useOrder))
+	if err != nil {
+		return nil, err
+	}
+	m, meta, err := newMetaLearner(base, o, sparsemeta.InitSmall(), seed)
+	if err != nil {
+		return nil, err
+	}
+	p := &window{
+		options: o, x: x, lm: m.LM, reader: reader, settings: windowSettings(o),
+		writing: newSegment(m.LM.Config, w.Batch, o.Chunk), learning: newSegment(m.LM.Config, w.Batch, w.GradientChunk),
+		mem:  txl.NewMemory(m.LM.Config, w.Batch),
+		fast: newFastWeights(m, kernel.Key(seed, useMasks)), slow: newSlow(m.LM, w.SlowOptions, o.Steps, seed), meta: meta,
+	}
+	for _, b := range m.Learner.Branches {
+		p.branches = append(p.branches, p.slow.views[m.LM.Layout.Index(b.Name)])
+	}
+	return p, nil
+}
+
+// windowSettings are the paper's settings of training, for as many banks as serving has, with the output factor of serving.
+func windowSettings(o MetaOptions) sparsemeta.Settings {
+	s := sparsemeta.WindowSettings()
+	s.Gammas = make([]float32, len(o.Settings.Gammas))
+	s.P, s.Out = o.Window.P, o.Settings.Out
+	return s
+}
+
+// step makes one window and its two optimiser steps. The loss it reports is that of the k-th chunk.
+func (p *window) step() (outcome, error) {
+	var o outcome
+	p.write(&o)
+	p.learn(&o)
+	if _, o.norm = p.slow.step(p.x, p.steps); !o.finite() {
+		return o, nil // the caller gives up
+	}
+	var err error
+	o.rate, err = p.meta.step(p.steps)
+	p.fast.state.Reset()
+	p.steps++
+	return o, err
+}
+
+// write runs the first k-1 chunks, each of which writes M.
+func (p *window) write(o *outcome) {
+	for i := range p.options.Window.K - 1 {
+		p.read(&p.writing, i, o)
+		p.writing.seg.Backward(p.x, p.writing.targets, p.fast.into)
+		p.writing.seg.Remember(p.mem)
+		p.fast.state.Update(p.x, p.meta.tables(), p.settings, nil, p.fast.grads)
+	}
+}
+
+// learn runs the k-th chunk and takes from its loss the gradients of slow weights and meta-learners.
+func (p *window) learn(o *outcome) {
+	p.read(&p.learning, p.options.Window.K-1, o)
+	p.learning.seg.Backward(p.x, p.learning.targets, p.slow.views)
+	p.learning.seg.Remember(p.mem)
+	at := 0
+	for _, g := range p.branches { // dL/dM is dL/d(W+M)
+		at += copy(p.fast.grads[at:], g)
+	}
+	p.meta.begin()
+	p.meta.gather(p.x, &p.fast)
+}
+
+// read runs the i'th chunk of the window.
+func (p *window) read(text *segment, i int, o *outcome) {
+	p.reader.Next(text.inputs, text.targets)
+	text.seg.SetDropout(p.slow.dropout(p.steps, i))
+	o.loss = text.forward(p.x, p.lm, p.fast.views, p.mem)
+	o.tokens += len(text.targets)
+}
+
+func (p *window) length() int                  { return p.options.Steps }
+func (p *window) trained() []array             { return append([]array{{"slow", p.lm.W}}, p.meta.arrays()...) }
+func (p *window) learner() *sparsemeta.Learner { return p.meta.learner }
+func (p *window) frozen() bool                 { return false }
+func (p *window) close() error                 { return p.meta.close() }
+
+func (p *window) describe() string {
+	w := p.options.Window
+	return fmt.Sprintf("windows of %d x %d + %d tokens of %d streams, %d fast weights in %d branches, %d bytes in %d files",
+		w.K-1, p.options.Chunk, w.GradientChunk, w.Batch, len(p.fast.grads), len(p.meta.learner.Branches), p.reader.size(), len(p.reader.docs))
+}
+
+// windowState is the part of the phase's state that is not arrays. Between two steps M and I are zero.
+type windowState struct {
+	Steps  int         `json:"steps"`
+	Reader readerState `json:"reader"`
+	Memory int         `json:"memory"` // rows
+	Writes uint64      `json:"writes"` // updates of the fast weights made: the masks' time
+}
+
+func (p *window) save(s *snapshot) {
+	s.putJSON(keyPhase, windowState{p.steps, p.reader.state, p.mem.Len, p.fast.state.Step})
+	s.put("slow", p.lm.W)
+	p.slow.save(s)
+	p.meta.save(s)
+	saveMemory(s, p.mem, p.options.Window.Batch*p.lm.Config.DModel)
+}
+
+func (p *window) load(s *snapshot) error {
+	var st windowState
+	s.getJSON(keyPhase, &st)
+	s.get("slow", p.lm.W)
+	p.slow.load(s, st.Steps)
+	p.meta.load(s, st.Steps)
+	loadMemory(s, p.mem, st.Memory, p.lm.Config, p.options.Window.Batch)
+	if s.err != nil {
+		return s.err
+	}
+	p.steps, p.fast.state.Step = st.Steps, st.Writes
+	p.fast.state.Reset()
+	return p.reader.restore(st.Reader)
+}
