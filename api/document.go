@@ -1,0 +1,26 @@
+package api
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// YAML is the contract, as it is in openapi.yaml: what the types and routes of this package are generated from, and what the server serves.
+//
+//go:embed openapi.yaml
+var YAML []byte
+
+// Document parses and validates the contract. Every call makes a new document.
+func Document() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(YAML)
+	if err != nil {
+		return nil, fmt.Errorf("api: openapi.yaml: %w", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return nil, fmt.Errorf("api: openapi.yaml: %w", err)
+	}
+	return doc, nil
+}

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDocumentIsValid(t *testing.T) {
+	doc, err := Document()
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.0."))
+}
+
+// A field whose meaning is not written down is not a contract; an object that takes unknown fields hides its callers' typing errors.
+func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
+	doc, err := Document()
+	require.NoError(t, err)
+	for name, ref := range doc.Components.Schemas {
+		s := ref.Value
+		require.Empty(t, s.Extensions["description"], name)
+		for key := range s.Extensions {
+			require.True(t, strings.HasPrefix(key, "x-"), "schema %s has the unknown keyword %q", name, key)
+		}
+		if s.Type.Is("object") && len(s.Properties) > 0 {
+			require.NotNil(t, s.AdditionalProperties.Has, "schema %s does not say what it does with unknown fields", name)
+			require.False(t, *s.AdditionalProperties.Has, "schema %s takes unknown fields", name)
+		}
+		for prop, p := range s.Properties {
+			for key := range p.Value.Extensions {
+				require.True(t, strings.HasPrefix(key, "x-"), "%s.%s has the unknown keyword %q: a comma in an unquoted description?", name, prop, key)
+			}
+		}
+	}
+}
+
+// What a request may hold is bounded, field by field.
+func TestEveryRequestFieldHasLimits(t *testing.T) {
+	doc, err := Document()
+	require.NoError(t, err)
+	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt", "CompletionRequest.prompt_base64"} // by the body
+	for _, name := range []string{"SessionRequest", "SettingsRequest", "ScoreText", "CompletionRequest", "StopString"} {
+		for prop, ref := range doc.Components.Schemas[name].Value.Properties {
+			field := name + "." + prop
+			if slices.Contains(unbounded, field) {
+				continue
+			}
+			requireBounded(t, field, ref.Value)
+		}
+	}
+}
+
+func requireBounded(t *testing.T, field string, s *openapi3.Schema) {
+	t.Helper()
+	switch {
+	case len(s.OneOf) > 0:
+		for _, one := range s.OneOf {
+			requireBounded(t, field, one.Value)
+		}
+	case s.Type.Is("integer"), s.Type.Is("number"):
+		require.NotNil(t, s.Min, field)
+		require.NotNil(t, s.Max, field)
+	case s.Type.Is("array"):
+		require.NotNil(t, s.MaxItems, field)
+		requireBounded(t, field, s.Items.Value)
+	case s.Type.Is("string"):
+		require.True(t, s.MaxLength != nil || len(s.Enum) > 0, field)
+	}
+}

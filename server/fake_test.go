@@ -1,0 +1,332 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// fakeSessions is a small honest session manager: its model is the counts of the bytes seen in full chunks, so that scores are
+// deterministic, normalised, adapt at chunk borders only, and do not depend on how the text was split.
+type fakeSessions struct {
+	max  int   // live sessions
+	fail error // what Score and Complete fail with, after the first chunk or piece
+	boom bool  // Get panics, and Score after the first chunk
+
+	mu       sync.Mutex
+	n        int
+	sessions map[string]*fakeSession
+	draining bool
+	held     map[string]chan struct{} // sessions whose Score and Complete wait after every chunk or piece until the channel is closed
+	running  sync.WaitGroup
+}
+
+type fakeSession struct {
+	feeding sync.Mutex
+	busy    atomic.Bool // feeding is held
+	mu      sync.Mutex
+	info    session.Info
+	text    []byte
+	counts  [256]float64 // of the full chunks
+}
+
+func newFake() *fakeSessions {
+	return &fakeSessions{max: 100, sessions: map[string]*fakeSession{}, held: map[string]chan struct{}{}}
+}
+
+func (f *fakeSessions) Create(_ context.Context, r session.CreateRequest) (session.Info, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.draining {
+		return session.Info{}, session.ErrDraining
+	}
+	if len(f.sessions) >= f.max {
+		return session.Info{}, session.ErrFull
+	}
+	if n := len(r.Settings.Gammas); n > 1 {
+		return session.Info{}, &session.FieldError{Field: "settings.gammas", Found: fmt.Sprintf("%d values", n), Want: "1 value, for the one bank of the model"}
+	}
+	f.n++
+	s := &fakeSession{info: session.Info{
+		ID: fmt.Sprintf("s-%04d", f.n), Model: "fake-0", Created: time.Now().UTC(), LastUsed: time.Now().UTC(),
+		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, MemoryBytes: 2048, Numerics: "fake",
+	}}
+	if r.Settings.Chunk > 0 {
+		s.info.Settings.Chunk = r.Settings.Chunk
+	}
+	if r.Settings.P != nil {
+		s.info.Settings.P = r.Settings.P
+	}
+	if r.Seed != nil {
+		s.info.Seed = *r.Seed
+	}
+	if r.Settings.Baseline {
+		s.info.Settings.Baseline, s.info.BaselineBits = true, new(float64)
+	}
+	f.sessions[s.info.ID] = s
+	return s.info, nil
+}
+
+func (f *fakeSessions) find(id string) (*fakeSession, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.sessions[id]; s != nil {
+		return s, nil
+	}
+	return nil, session.ErrNotFound
+}
+
+func (f *fakeSessions) Get(id string) (session.Info, error) {
+	if f.boom {
+		panic("boom")
+	}
+	s, err := f.find(id)
+	if err != nil {
+		return session.Info{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.info, nil
+}
+
+func (f *fakeSessions) List(after string, limit int) (page []session.Info, next string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.sessions {
+		if s.info.ID > after {
+			page = append(page, s.info)
+		}
+	}
+	sort.Slice(page, func(i, j int) bool { return page[i].ID < page[j].ID })
+	if len(page) > limit {
+		page = page[:limit]
+		next = page[limit-1].ID
+	}
+	return page, next
+}
+
+func (f *fakeSessions) Delete(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sessions[id] == nil {
+		return session.ErrNotFound
+	}
+	delete(f.sessions, id)
+	return nil
+}
+
+// enter begins work on a session, or says why not. leave must follow.
+func (f *fakeSessions) enter(id string) (s *fakeSession, leave func(), err error) {
+	if s, err = f.find(id); err != nil {
+		return nil, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.draining {
+		return nil, nil, session.ErrDraining
+	}
+	if !s.feeding.TryLock() {
+		return nil, nil, session.ErrBusy
+	}
+	f.running.Add(1)
+	s.busy.Store(true)
+	return s, func() { s.busy.Store(false); s.feeding.Unlock(); f.running.Done() }, nil
+}
+
+func (f *fakeSessions) Score(ctx context.Context, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error) {
+	s, leave, err := f.enter(id)
+	if err != nil {
+		return session.Summary{}, err
+	}
+	defer leave()
+	if o.Offset != nil && *o.Offset != s.info.Offset {
+		return session.Summary{}, &session.OffsetError{Have: s.info.Offset, Want: *o.Offset}
+	}
+	start, sum := time.Now(), session.Summary{}
+	if s.info.BaselineBits != nil {
+		sum.BaselineBits = new(float64)
+	}
+	buf := make([]byte, s.info.Settings.Chunk)
+	for {
+		if err := ctx.Err(); err != nil {
+			return sum, err
+		}
+		if f.fail != nil && sum.Chunks > 0 {
+			return sum, f.fail
+		}
+		n, err := body.Read(buf[:len(buf)-int(s.info.Offset)%len(buf)])
+		if n > 0 {
+			chunk := s.score(buf[:n], o.LogProbs)
+			sum.Bytes, sum.Chars, sum.Tokens = sum.Bytes+int64(n), sum.Chars+int64(n), sum.Tokens+int64(n)
+			sum.Bits += chunk.Bits
+			if sum.BaselineBits != nil {
+				*sum.BaselineBits += *chunk.BaselineBits
+			}
+			sum.Chunks++
+			if err := emit(chunk); err != nil {
+				return sum, err
+			}
+			if f.boom {
+				panic("boom")
+			}
+			if err := f.wait(ctx, id); err != nil {
+				return sum, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return sum, &session.BodyError{Offset: s.info.Offset, Err: err}
+		}
+	}
+	sum.Offset, sum.Updates, sum.Elapsed = s.info.Offset, s.info.Step, time.Since(start)
+	sum.TotalBytes, sum.TotalChars, sum.TotalTokens = s.info.Offset, s.info.Chars, s.info.Tokens
+	sum.TotalBits, sum.TotalBaselineBits = s.info.Bits, s.info.BaselineBits
+	return sum, nil
+}
+
+// hold makes a session's next requests wait until release is called.
+func (f *fakeSessions) hold(id string) (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	held := make(chan struct{})
+	f.held[id] = held
+	return func() { close(held) }
+}
+
+func (f *fakeSessions) wait(ctx context.Context, id string) error {
+	f.mu.Lock()
+	held := f.held[id]
+	f.mu.Unlock()
+	if held == nil {
+		return nil
+	}
+	select {
+	case <-held:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// score scores text inside one chunk and updates the counts when the chunk is full.
+func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size, n := s.info.Settings.Chunk, len(text)
+	c := session.Chunk{
+		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset, Bytes: n, Chars: n, Tokens: n,
+		Updates: s.info.Step, Written: int64(s.info.Step) * 3, FastRMS: float64(s.info.Step) / 8, Elapsed: time.Millisecond,
+	}
+	total := 256 + float64(int(s.info.Step)*size)
+	for _, b := range text {
+		logprob := math.Log((1 + s.counts[b]) / total)
+		c.Bits -= logprob / math.Ln2
+		if logprobs {
+			c.LogProbs = append(c.LogProbs, logprob)
+		}
+	}
+	s.text = append(s.text, text...)
+	s.info.Offset, s.info.Chars, s.info.Tokens = s.info.Offset+int64(n), s.info.Chars+int64(n), s.info.Tokens+int64(n)
+	s.info.Bits += c.Bits
+	if s.info.BaselineBits != nil {
+		bits, baseline := 8*float64(n), *s.info.BaselineBits+8*float64(n)
+		c.BaselineBits, c.TotalBaselineBits, s.info.BaselineBits = &bits, &baseline, &baseline
+	}
+	c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits = s.info.Offset, s.info.Chars, s.info.Tokens, s.info.Bits
+	if s.info.Pending = int(s.info.Offset) % size; s.info.Pending == 0 {
+		c.Complete = true
+		for _, b := range s.text[len(s.text)-size:] {
+			s.counts[b]++
+		}
+		s.info.Step++
+		s.text = s.text[:0]
+	}
+	return c
+}
+
+// Complete "samples" the prompt over and over.
+func (f *fakeSessions) Complete(ctx context.Context, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
+	s, leave, err := f.enter(id)
+	if err != nil {
+		return session.Completion{}, err
+	}
+	defer leave()
+	source := r.Prompt
+	if len(source) == 0 {
+		source = []byte("lorem ipsum ")
+	}
+	text := bytes.Repeat(source, r.MaxTokens/len(source)+1)[:r.MaxTokens]
+	done := session.Completion{FinishReason: session.FinishLength, PromptTokens: len(r.Prompt), CompletionTokens: r.MaxTokens, Seed: 9}
+	for _, stop := range r.Stop {
+		if before, _, found := strings.Cut(string(text), stop); found {
+			text, done.FinishReason, done.CompletionTokens = []byte(before), session.FinishStop, len(before)+len(stop)
+		}
+	}
+	if r.Seed != nil {
+		done.Seed = *r.Seed
+	}
+	for i := 0; i < len(text); i += 4 {
+		if err := ctx.Err(); err != nil {
+			return done, err
+		}
+		if f.fail != nil && i > 0 {
+			return done, f.fail
+		}
+		piece := session.Piece{Text: text[i:min(i+4, len(text))]}
+		if r.LogProbs {
+			for range piece.Text {
+				piece.LogProbs = append(piece.LogProbs, -1)
+			}
+		}
+		if err := emit(piece); err != nil {
+			return done, err
+		}
+		if err := f.wait(ctx, id); err != nil {
+			return done, err
+		}
+	}
+	if r.Commit == session.CommitPrompt || r.Commit == session.CommitAll {
+		s.info.Offset += int64(len(r.Prompt))
+	}
+	if r.Commit == session.CommitAll {
+		s.info.Offset += int64(len(text))
+	}
+	done.Text, done.Offset = text, s.info.Offset
+	return done, nil
+}
+
+func (f *fakeSessions) Model() session.ModelInfo {
+	p, beta := .5, float32(.5)
+	return session.ModelInfo{
+		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Banks: 1,
+		Defaults: session.Settings{Method: session.MethodSparseMeta, Chunk: 16, P: &p, Gammas: []float32{.999}, Beta1: &beta, Beta2: &beta},
+		Card:     map[string]string{"data": "none"},
+	}
+}
+
+func (f *fakeSessions) Drain(ctx context.Context) error {
+	f.mu.Lock()
+	f.draining = true
+	f.mu.Unlock()
+	done := make(chan struct{})
+	go func() { f.running.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// handlers implements the operations of the contract. Each decodes, calls one method of the session manager, and encodes.
+type handlers struct{ *Server }
+
+var _ api.StrictServerInterface = (*handlers)(nil)
+
+// CreateSession implements POST /v1/sessions.
+func (h *handlers) CreateSession(ctx context.Context, r api.CreateSessionRequestObject) (api.CreateSessionResponseObject, error) {
+	var request session.CreateRequest
+	if r.Body != nil {
+		var err error
+		if request, err = decodeCreate(*r.Body); err != nil {
+			return nil, err
+		}
+	}
+	info, err := h.sessions.Create(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return api.CreateSession201JSONResponse{
+		Body:    encodeSession(info),
+		Headers: api.CreateSession201ResponseHeaders{Location: "/v1/sessions/" + info.ID},
+	}, nil
+}
+
+// decodeCreate reads what validation against the contract has let through, but for the length of label names: OpenAPI 3.0 cannot say it.
+func decodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
+	request := session.CreateRequest{Seed: r.Seed}
+	if s := r.Settings; s != nil {
+		request.Settings = session.Settings{
+			Method:   string(value(s.Method)),
+			Chunk:    value(s.Chunk),
+			P:        s.P,
+			Gammas:   s.Gammas,
+			Beta1:    s.Beta1,
+			Beta2:    s.Beta2,
+			Baseline: value(s.Baseline),
+		}
+	}
+	if r.Labels != nil {
+		request.Labels = *r.Labels
+		for key := range request.Labels {
+			if n := utf8.RuneCountInString(key); n < 1 || n > LabelKeyCharsMax {
+				return request, fieldProblem(api.ProblemInvalidField, fieldPath([]string{"labels", key}),
+					fmt.Sprintf("a name of %d characters", n), fmt.Sprintf("1 to %d characters", LabelKeyCharsMax))
+			}
+		}
+	}
+	request.TTL = time.Duration(value(r.TTLSeconds)) * time.Second
+	return request, nil
+}
+
+// ListSessions implements GET /v1/sessions.
+func (h *handlers) ListSessions(_ context.Context, r api.ListSessionsRequestObject) (api.ListSessionsResponseObject, error) {
+	limit := ListLimitDefault
+	if r.Params.Limit != nil {
+		limit = *r.Params.Limit
+	}
+	page, next := h.sessions.List(value(r.Params.After), limit)
+	list := api.ListSessions200JSONResponse{Sessions: mapped(page, encodeSession)}
+	if next != "" {
+		list.Next = &next
+	}
+	return list, nil
+}
+
+// GetSession implements GET /v1/sessions/{id}.
+func (h *handlers) GetSession(_ context.Context, r api.GetSessionRequestObject) (api.GetSessionResponseObject, error) {
+	info, err := h.sessions.Get(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetSession200JSONResponse(encodeSession(info)), nil
+}
+
+// DeleteSession implements DELETE /v1/sessions/{id}.
+func (h *handlers) DeleteSession(_ context.Context, r api.DeleteSessionRequestObject) (api.DeleteSessionResponseObject, error) {
+	if err := h.sessions.Delete(r.ID); err != nil {
+		return nil, err
+	}
+	return api.DeleteSession204Response{}, nil
+}
+
+// ListModels implements GET /v1/models.
+func (h *handlers) ListModels(context.Context, api.ListModelsRequestObject) (api.ListModelsResponseObject, error) {
+	return api.ListModels200JSONResponse{Object: api.ObjectList, Data: []api.Model{encodeModel(h.sessions.Model())}}, nil
+}
+
+// Health implements GET /healthz.
+func (h *handlers) Health(context.Context, api.HealthRequestObject) (api.HealthResponseObject, error) {
+	return api.Health200JSONResponse{Status: api.StatusOK}, nil
+}
+
+// Ready implements GET /readyz.
+func (h *handlers) Ready(context.Context, api.ReadyRequestObject) (api.ReadyResponseObject, error) {
+	if !h.ready.Load() {
+		return nil, session.ErrDraining
+	}
+	return api.Ready200JSONResponse{Status: api.StatusReady}, nil
+}
+
+// Contract implements GET /openapi.yaml.
+func (h *handlers) Contract(context.Context, api.ContractRequestObject) (api.ContractResponseObject, error) {
+	return api.Contract200ApplicationYamlResponse{Body: bytes.NewReader(api.YAML), ContentLength: int64(len(api.YAML))}, nil
+}
+
+// value is what p points to, or zero if it points to nothing.
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

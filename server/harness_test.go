@@ -1,0 +1,322 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lmserve/lmserve/api"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a server on a loopback port, a fake behind it, and a client that holds every answer against the contract.
+type rig struct {
+	t      *testing.T
+	fake   *fakeSessions
+	server *Server
+	addr   string
+	url    string
+	client *http.Client
+	plain  *http.Client // checks nothing and keeps nothing
+}
+
+func newRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	fake := newFake()
+	s, err := New(fake, o)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	transport := &http.Transport{}
+	g := &rig{t: t, fake: fake, server: s, addr: l.Addr().String(), url: "http://" + l.Addr().String()}
+	g.client = &http.Client{Transport: &checkedTransport{t: t, base: transport, doc: document(t), router: router(t)}}
+	g.plain = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, s.Drain(ctx))
+		require.NoError(t, <-served)
+		transport.CloseIdleConnections()
+	})
+	return g
+}
+
+var document = func() func(*testing.T) *openapi3.T {
+	load := sync.OnceValues(api.Document)
+	return func(t *testing.T) *openapi3.T {
+		doc, err := load()
+		require.NoError(t, err)
+		return doc
+	}
+}()
+
+func router(t *testing.T) routers.Router {
+	doc := *document(t)
+	doc.Servers = nil // any
+	r, err := legacy.NewRouter(&doc)
+	require.NoError(t, err)
+	return r
+}
+
+// do sends a request. headers are name, value pairs.
+func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.Response {
+	g.t.Helper()
+	r, err := http.NewRequest(method, g.url+path, body)
+	require.NoError(g.t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := g.client.Do(r)
+	require.NoError(g.t, err)
+	g.t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// text is do with a body of text/plain.
+func (g *rig) text(path, body string, headers ...string) *http.Response {
+	g.t.Helper()
+	return g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", "text/plain"}, headers...)...)
+}
+
+// json is do with a body of JSON.
+func (g *rig) json(path, body string, headers ...string) *http.Response {
+	g.t.Helper()
+	return g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", "application/json"}, headers...)...)
+}
+
+// create makes a session and gives its path.
+func (g *rig) create(body string) string {
+	g.t.Helper()
+	resp := g.json("/v1/sessions", body)
+	require.Equal(g.t, http.StatusCreated, resp.StatusCode)
+	return resp.Header.Get("Location")
+}
+
+// decode reads an answer of the expected status.
+func decode[T any](t *testing.T, resp *http.Response, status int) T {
+	t.Helper()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, status, resp.StatusCode, string(raw))
+	var v T
+	require.NoError(t, json.Unmarshal(raw, &v), string(raw))
+	return v
+}
+
+// requireProblem reads an answer that must be a problem of this type.
+func requireProblem(t *testing.T, resp *http.Response, kind api.ProblemType) api.Problem {
+	t.Helper()
+	require.Equal(t, mediaProblem, resp.Header.Get("Content-Type"))
+	p := decode[api.Problem](t, resp, problemKinds[kind].status)
+	require.Equal(t, kind, p.Type)
+	require.Equal(t, resp.StatusCode, p.Status)
+	require.Equal(t, resp.Header.Get(headerRequestID), p.RequestID)
+	return p
+}
+
+// event is one event of a stream.
+type event struct {
+	Name, ID string // of server-sent events
+	Type     string
+	Raw      []byte
+}
+
+// as reads an event's object.
+func as[T any](t *testing.T, e event) T {
+	t.Helper()
+	var v T
+	require.NoError(t, json.Unmarshal(e.Raw, &v), string(e.Raw))
+	return v
+}
+
+// eventReader reads server-sent events or NDJSON, one at a time.
+type eventReader struct {
+	sse  bool
+	line *bufio.Reader
+}
+
+func readEvents(resp *http.Response) *eventReader {
+	return &eventReader{sse: resp.Header.Get("Content-Type") == mediaEventStream, line: bufio.NewReader(resp.Body)}
+}
+
+// next gives the next event, or an error: io.EOF where the stream ends cleanly between two.
+func (r *eventReader) next() (event, error) {
+	var e event
+	for {
+		line, err := r.line.ReadString('\n')
+		if err != nil {
+			if err == io.EOF && (line != "" || e.Name != "") {
+				err = io.ErrUnexpectedEOF
+			}
+			return e, err
+		}
+		line = strings.TrimSuffix(line, "\n")
+		field, rest, _ := strings.Cut(line, ": ")
+		switch {
+		case !r.sse:
+			e.Raw = []byte(line)
+			return e, setType(&e)
+		case line == "":
+			return e, setType(&e)
+		case field == "event":
+			e.Name = rest
+		case field == "id":
+			e.ID = rest
+		case field == "data":
+			e.Raw = []byte(rest)
+		}
+	}
+}
+
+func setType(e *event) error {
+	var v struct{ Type string }
+	err := json.Unmarshal(e.Raw, &v)
+	e.Type = v.Type
+	return err
+}
+
+// all reads a stream to its clean end.
+func (r *eventReader) all(t *testing.T) []event {
+	t.Helper()
+	var events []event
+	for {
+		e, err := r.next()
+		if err == io.EOF {
+			return events
+		}
+		require.NoError(t, err)
+		events = append(events, e)
+	}
+}
+
+// checkedTransport holds every answer against the contract.
+type checkedTransport struct {
+	t      *testing.T
+	base   http.RoundTripper
+	doc    *openapi3.T
+	router routers.Router
+}
+
+func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.base.RoundTrip(r)
+	if err != nil {
+		return resp, err
+	}
+	media := resp.Header.Get("Content-Type")
+	if resp.Header.Get(headerRequestID) == "" {
+		c.t.Errorf("%s %s: no %s", r.Method, r.URL, headerRequestID)
+	}
+	if media == mediaEventStream || media == mediaNDJSON {
+		resp.Body = &checkedStream{ReadCloser: resp.Body, check: func(raw []byte) { c.checkStream(r, media, raw) }}
+		return resp, nil
+	}
+	raw, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(raw))
+	c.checkWhole(r, resp, raw)
+	return resp, nil
+}
+
+// checkWhole checks an answer that is not a stream. One to a path the contract does not have must be a problem.
+func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw []byte) {
+	route, params, err := c.router.FindRoute(r)
+	if err != nil {
+		if r.Method != http.MethodHead {
+			c.checkSchema(r, "Problem", raw)
+		}
+		return
+	}
+	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
+		Status:                 resp.StatusCode,
+		Header:                 resp.Header,
+		Body:                   io.NopCloser(bytes.NewReader(raw)),
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+	})
+	if err != nil {
+		c.t.Errorf("%s %s: the answer %d is not in the contract: %v\n%s", r.Method, r.URL, resp.StatusCode, err, raw)
+	}
+}
+
+// checkStream checks every event of a stream.
+func (c *checkedTransport) checkStream(r *http.Request, media string, raw []byte) {
+	route, _, err := c.router.FindRoute(r)
+	if err != nil {
+		c.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+		return
+	}
+	schema := route.Operation.Responses.Status(http.StatusOK).Value.Content[media].Schema.Value
+	events := &eventReader{sse: media == mediaEventStream, line: bufio.NewReader(bytes.NewReader(raw))}
+	for {
+		e, err := events.next()
+		if err != nil {
+			return
+		}
+		c.checkValue(r, schema, e.Raw)
+		if e.Name != e.Type && media == mediaEventStream {
+			c.t.Errorf("%s %s: the event %q has type %q", r.Method, r.URL, e.Name, e.Type)
+		}
+		if e.ID != "" {
+			if _, err := strconv.ParseInt(e.ID, 10, 64); err != nil {
+				c.t.Errorf("%s %s: the event id %q is not an offset", r.Method, r.URL, e.ID)
+			}
+		}
+	}
+}
+
+func (c *checkedTransport) checkSchema(r *http.Request, name string, raw []byte) {
+	c.checkValue(r, c.doc.Components.Schemas[name].Value, raw)
+}
+
+func (c *checkedTransport) checkValue(r *http.Request, schema *openapi3.Schema, raw []byte) {
+	var v any
+	err := json.Unmarshal(raw, &v)
+	if err == nil {
+		err = schema.VisitJSON(v, openapi3.VisitAsResponse())
+	}
+	if err != nil {
+		c.t.Errorf("%s %s: %v\n%s", r.Method, r.URL, err, raw)
+	}
+}
+
+// checkedStream checks what has been read of a stream when it is closed.
+type checkedStream struct {
+	io.ReadCloser
+	raw   bytes.Buffer
+	check func(raw []byte)
+	once  sync.Once
+}
+
+func (s *checkedStream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.raw.Write(p[:n])
+	return n, err
+}
+
+func (s *checkedStream) Close() error {
+	s.once.Do(func() { s.check(s.raw.Bytes()) })
+	return s.ReadCloser.Close()
+}

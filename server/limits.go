@@ -1,0 +1,49 @@
+package server
+
+import (
+	"time"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// Limits of the server. Each appears in the contract, as info.x-limits or in the schema of its field (a test holds the two equal), and is
+// enforced by the middleware, by validation against the contract, or by a handler.
+const (
+	// Bodies and connections.
+	JSONBodyBytesMax  = 8 << 20          // of a JSON body; these are read into memory
+	ScoreBodyBytesMax = 16 << 30         // of a streamed body, of which the server keeps nothing
+	HeaderBytesMax    = 64 << 10         // of a request's line and headers
+	BodyIdleMax       = 5 * time.Minute  // without a byte of a body before it is given up
+	AnswerIdleMax     = time.Minute      // without a byte of an answer taken before it is given up
+	HeaderTimeMax     = 10 * time.Second // for a request's line and headers to arrive
+	ConnIdleMax       = 2 * time.Minute  // for a kept connection without a request
+
+	// Sessions: those of the session manager, and what only requests have.
+	ChunkTokensMax     = session.ChunkTokensMax // tokens between two updates
+	GammasMax          = 8                      // banks
+	BetaMax            = session.BetaMax        // beta1 and beta2
+	SeedMax            = session.SeedMax        // what every JSON reader keeps exactly
+	OffsetMax          = 1<<53 - 1
+	LabelsMax          = session.LabelsMax // on one session
+	LabelKeyCharsMax   = session.LabelKeyCharsMax
+	LabelValueCharsMax = session.LabelValueCharsMax
+	TTLSecondsMax      = int64(session.TTLMax / time.Second)
+	ListLimitMax       = session.ListMax // sessions on a page
+	ListLimitDefault   = session.ListDefault
+	SessionIDCharsMax  = 128
+
+	// Completions.
+	CompletionTokensMax     = session.CompletionTokensMax // sampled by one request
+	CompletionTokensDefault = 128
+	TemperatureMax          = session.TemperatureMax
+	TopKMax                 = session.TopKMax
+	StopStringsMax          = session.StopStringsMax
+	StopCharsMax            = session.StopCharsMax
+)
+
+const (
+	requestIDCharsMax = 128         // of a request id that a client may choose
+	foundCharsMax     = 80          // of a value quoted in a problem
+	lingerMax         = time.Second // for the rest of a body nobody wants, before its connection is closed
+	retryAfterSeconds = 5           // advice to clients that find the server full or draining
+)

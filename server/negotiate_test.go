@@ -1,0 +1,78 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+)
+
+func TestAnswerFollowsAccept(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}") + "/score"
+	for _, c := range []struct{ accept, want string }{
+		{"", mediaJSON},
+		{"*/*", mediaJSON},
+		{"application/*", mediaJSON},
+		{"application/json", mediaJSON},
+		{"APPLICATION/JSON", mediaJSON},
+		{"text/event-stream", mediaEventStream},
+		{"text/*", mediaEventStream},
+		{"text/event-stream, */*", mediaEventStream},
+		{"*/*, text/event-stream", mediaEventStream},
+		{"application/x-ndjson", mediaNDJSON},
+		{"application/x-ndjson;q=0.5, application/json;q=0.4", mediaNDJSON},
+		{"application/json;q=0, */*", mediaNDJSON},
+		{"application/json;q=0, application/x-ndjson;q=0, */*;q=0.1", mediaEventStream},
+		{"image/png, text/event-stream;charset=utf-8;q=0.3", mediaEventStream},
+		{"text/html", ""},
+		{"image/*", ""},
+		{"application/json;q=0", ""},
+		{"*/*;q=0", ""},
+		{"application/json;q=nonsense", ""},
+		{"nonsense", ""},
+	} {
+		headers := []string{"Accept", c.accept}
+		resp := g.text(path, "text", headers...)
+		if c.want == "" {
+			p := requireProblem(t, resp, api.ProblemNotAcceptable)
+			require.Equal(t, "application/json, application/x-ndjson or text/event-stream", *p.Expected)
+			continue
+		}
+		require.Equal(t, http.StatusOK, resp.StatusCode, c.accept)
+		require.Equal(t, c.want, resp.Header.Get("Content-Type"), c.accept)
+		_, err := io.Copy(io.Discard, resp.Body) // the session is free again
+		require.NoError(t, err)
+	}
+}
+
+func TestARequestThatIsNotAcceptableChangesNothing(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}")
+	requireProblem(t, g.text(path+"/score", "text", "Accept", "image/png"), api.ProblemNotAcceptable)
+	requireProblem(t, g.do("POST", "/v1/sessions", nil, "Accept", "image/png"), api.ProblemNotAcceptable)
+	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions, 1)
+}
+
+func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}")
+	for _, c := range []struct{ path, header, value string }{
+		{path + "/score", "Content-Type", "application/x-www-form-urlencoded"}, // what curl -d sends
+		{path + "/score", "Content-Type", "text/html"},
+		{path + "/score", "Content-Type", "text/plain; charset=utf-16"},
+		{path + "/score", "Content-Type", "text/plain; charset"},
+		{path + "/score", "Content-Encoding", "gzip"},
+		{path + "/complete", "Content-Type", "text/plain"},
+		{"/v1/sessions", "Content-Type", "text/plain"},
+		{"/v1/sessions", "Content-Type", "application/x-www-form-urlencoded"},
+	} {
+		p := requireProblem(t, g.json(c.path, `{"text":"x"}`, c.header, c.value), api.ProblemUnsupportedMediaType)
+		require.Equal(t, c.header, *p.Field)
+	}
+	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+}
