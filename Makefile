@@ -1,32 +1,43 @@
 export CGO_ENABLED ?= 0
 GO ?= go
 
-.PHONY: build demo test test-long race generate check fuzz model clean
+FUZZTIME ?= 30s
+FUZZ = $(shell grep -rho --include='*_test.go' 'func Fuzz[A-Za-z0-9]*' . | sort -u | sed 's/func //')
+RAPID = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n1 dirname | sort -u)
 
-build: ## the binary
+.PHONY: help build demo test race test-long fuzz generate check clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
+
+build: ## bin/lmserve
 	$(GO) build -o bin/lmserve ./cmd/lmserve
 
-demo: build ## a server, a text streamed through a session, completions before and after
-	$(GO) run ./internal/demo -lmserve bin/lmserve
+demo: build ## a server, a log streamed through a session, completions before and after
+	@$(GO) run ./internal/demo -lmserve bin/lmserve
 
-test: ## everything that takes minutes
+test: ## all tests, a few minutes
 	$(GO) test ./...
 
-race: ## the same under the race detector (needs cgo)
+race: ## all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
-test-long: race fuzz ## more: race detector, fuzzing, properties with more draws
-	$(GO) test ./... -count=1 -rapid.checks=1000
+test-long: race fuzz ## race detector, every fuzz target, ten times the random draws
+	$(GO) test -count=1 -timeout 1h $(RAPID) -rapid.checks=1000
 
-fuzz:
-	./internal/fuzz.sh 30s
+fuzz: ## every fuzz target for FUZZTIME
+	@for target in $(FUZZ); do \
+	  dir=$$(dirname $$(grep -rl --include='*_test.go' "func $$target(" .)); \
+	  echo "$$dir $$target"; \
+	  $(GO) test $$dir -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
+	done
 
-generate: ## code from api/openapi.yaml
+generate: ## code from api/openapi.yaml, assembly from internal/kernel/_generate
 	$(GO) generate ./...
 
 check: ## formatting and vet
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 
-clean:
+clean: ## remove what was built
 	rm -rf bin

@@ -37,7 +37,7 @@ var rooms = map[string][]string{
 	"api":                  {},
 	// The server decodes, calls one session method, encodes: no model code.
 	"server":        {"api", "internal/session"},
-	"internal/demo": {}, // a client: it knows the binary and HTTP
+	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
 }
 

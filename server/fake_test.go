@@ -117,6 +117,9 @@ func (f *fakeSessions) List(after string, limit int) (page []session.Info, next 
 }
 
 func (f *fakeSessions) Delete(id string) error {
+	if err := f.wait(context.Background(), id); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.sessions[id] == nil {
@@ -197,7 +200,7 @@ func (f *fakeSessions) Score(ctx context.Context, id string, body io.Reader, o s
 	return sum, nil
 }
 
-// hold makes a session's next requests wait until release is called.
+// hold makes the next requests that change or sample a session wait until release is called.
 func (f *fakeSessions) hold(id string) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -65,7 +65,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(problemKinds)), slices.Collect(maps.Keys(reach)))
 	for kind, request := range reach {
 		t.Run(strings.TrimPrefix(string(kind), "urn:lmserve:problem:"), func(t *testing.T) {
-			g := newRig(t, Options{BodyIdleMax: 100 * time.Millisecond, ScoreBodyBytesMax: 1000})
+			g := newRig(t, Options{BodyIdleMax: 300 * time.Millisecond, ScoreBodyBytesMax: 1000})
 			resp := request(g, g.create("{}"))
 			p := requireProblem(t, resp, kind)
 			require.Equal(t, problemKinds[kind].title, p.Title)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
-	const idle = 200 * time.Millisecond
+	const idle = 500 * time.Millisecond
 	g := newRig(t, Options{BodyIdleMax: idle})
 	path := g.create(`{"settings":{"chunk":16}}`)
 
@@ -23,7 +23,7 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 	go func() {
 		for range 8 { // longer than idle, all in all
 			_, _ = io.WriteString(text, "x")
-			time.Sleep(idle / 4)
+			time.Sleep(idle / 5)
 		}
 		_ = text.Close()
 	}()
@@ -42,12 +42,32 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 
 // The deadline of a body's reads ends with the body: the work after it may take longer.
 func TestABodyThatHasEndedHasNoDeadline(t *testing.T) {
-	const idle = 100 * time.Millisecond
+	const idle = 200 * time.Millisecond
 	g := newRig(t, Options{BodyIdleMax: idle, AnswerIdleMax: idle})
 	path := g.create("{}")
-	time.AfterFunc(4*idle, g.fake.hold("s-0001"))
+	time.AfterFunc(2*idle, g.fake.hold("s-0001"))
 	sum := decode[api.SummaryEvent](t, g.json(path+"/score", `{"text":"slow"}`), http.StatusOK)
 	require.EqualValues(t, 4, sum.Bytes)
+}
+
+// An answer may take longer than a stall: in all, as long as it moves; and before it begins.
+func TestAnAnswerThatMovesLivesOn(t *testing.T) {
+	const idle = 500 * time.Millisecond
+	g := newRig(t, Options{AnswerIdleMax: idle})
+	path := g.create("{}")
+	body, text := io.Pipe()
+	go func() {
+		for range 8 {
+			_, _ = io.WriteString(text, "x")
+			time.Sleep(idle / 5)
+		}
+		_ = text.Close()
+	}()
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaEventStream)).all(t)
+	require.EqualValues(t, 8, as[api.SummaryEvent](t, events[len(events)-1]).Bytes)
+
+	time.AfterFunc(3*idle/2, g.fake.hold("s-0001"))
+	require.Equal(t, http.StatusNoContent, g.do("DELETE", path, nil).StatusCode)
 }
 
 // A client that announces a body and never sends it gets its error at once, and its connection closed.

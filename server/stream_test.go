@@ -147,7 +147,7 @@ func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 
 // Nothing keeps a body, or an answer: memory does not grow with them.
 func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
-	const size = 16 << 20
+	const size = 12 << 20
 	g := newRig(t, Options{})
 	path := g.create(`{"settings":{"chunk":1024}}`)
 	r, err := http.NewRequest("POST", g.url+path+"/score", io.LimitReader(alphabet{}, size))

@@ -89,7 +89,8 @@ func readJSON(body io.Reader) ([]byte, error) {
 		return nil, nil
 	}
 	if i := invalidUTF8(raw); i >= 0 {
-		return nil, newProblem(api.ProblemMalformedBody, fmt.Sprintf("Byte %d of the body, 0x%02X, is not UTF-8. Text of other bytes can be sent as base64.", i, raw[i]))
+		return nil, newProblem(api.ProblemMalformedBody,
+			fmt.Sprintf("Byte %d of the body, 0x%02X, is not UTF-8. Text of other bytes can be sent as base64.", i, raw[i]))
 	}
 	var value json.RawMessage
 	if err := json.Unmarshal(raw, &value); err != nil {

@@ -44,8 +44,10 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 // Weights that do not fit the configuration are refused, naming the tensor.
 func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*weights.File){
-		"no model":      func(f *weights.File) { delete(f.Metadata, keyConfig) },
-		"d_model":       func(f *weights.File) { f.Metadata[keyConfig] = `{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,"seg_len":2}` },
+		"no model": func(f *weights.File) { delete(f.Metadata, keyConfig) },
+		"d_model": func(f *weights.File) {
+			f.Metadata[keyConfig] = `{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,"seg_len":2}`
+		},
 		"unknown field": func(f *weights.File) { f.Metadata[keyConfig] = `{"layers":2}` },
 		keyTokenizer:    func(f *weights.File) { f.Metadata[keyTokenizer] = `{"kind":"words"}` },
 		"gammas":        func(f *weights.File) { f.Metadata[keyAdapt] = `{"chunk":8,"gammas":[2],"branches":["r_w_bias"]}` },

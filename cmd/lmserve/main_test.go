@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The log of the demo: real, structured, repetitive.
+const accessLog = "../../internal/demo/access.log"
+
+// lmserve runs the program as the shell would.
+func lmserve(stdin string, args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	code = run(context.Background(), args, strings.NewReader(stdin), &out, &errs)
+	return out.String(), errs.String(), code
+}
+
+func must(t *testing.T, stdin string, args ...string) string {
+	stdout, stderr, code := lmserve(stdin, args...)
+	require.Zero(t, code, stderr)
+	return stdout
+}
+
+func TestVerifyReplaysTheShippedFiles(t *testing.T) {
+	files, err := filepath.Glob("../../internal/conformance/testdata/*.safetensors")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	out := must(t, "", append([]string{"verify"}, files...)...)
+	require.Equal(t, len(files), strings.Count(out, " 0 out of tolerance"))
+	require.NotContains(t, out, "OUT OF TOLERANCE")
+}
+
+func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
+	text, err := os.ReadFile("../../internal/conformance/testdata/txl_small.safetensors")
+	require.NoError(t, err)
+	text[len(text)-2] ^= 0x40 // an exponent bit of the last tensor
+	wrong := filepath.Join(t.TempDir(), "wrong.safetensors")
+	require.NoError(t, os.WriteFile(wrong, text, 0o600))
+	stdout, stderr, code := lmserve("", "verify", wrong)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stdout, "OUT OF TOLERANCE")
+	require.Contains(t, stderr, "1 of")
+}
+
+// jsonLines decodes score --json.
+func jsonLines(t *testing.T, text string) (lines []line) {
+	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
+		var l line
+		require.NoError(t, d.Decode(&l))
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
+	text, err := os.ReadFile(accessLog)
+	require.NoError(t, err)
+	text = text[:1000]
+	file := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	fromFile := must(t, "", "score", "--json", file)
+	require.Equal(t, fromFile, must(t, string(text), "score", "--json"))
+	require.Equal(t, fromFile, must(t, string(text), "score", "--json", "--threads", "1"), "threads change no bit")
+
+	lines := jsonLines(t, fromFile)
+	total := lines[len(lines)-1]
+	require.True(t, total.Total)
+	require.EqualValues(t, len(text), total.Bytes)
+	var bits float64
+	for _, l := range lines[:len(lines)-1] {
+		bits += l.Bits
+	}
+	require.InDelta(t, total.Bits, bits, 1e-6)
+}
+
+// The promise of the product, on the embedded model: on a log it has never
+// seen, adaptive bits per character fall below static ones within a few KB.
+func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
+	const few = 4 << 10
+	lines := jsonLines(t, must(t, "", "score", "--compare", "--json", accessLog))
+	var static, adaptive, staticLate, adaptiveLate float64
+	for _, l := range lines[:len(lines)-1] {
+		if *l.Offset < few {
+			static, adaptive = static+*l.StaticBPC*float64(l.Bytes), adaptive+l.Bits
+		} else {
+			staticLate, adaptiveLate = staticLate+*l.StaticBPC*float64(l.Bytes), adaptiveLate+l.Bits
+		}
+	}
+	require.Less(t, adaptive, static, "over the first 4 KB")
+	require.Less(t, adaptiveLate, 0.8*staticLate, "from there on by a fifth at least")
+}
+
+func TestNoWritesIsStatic(t *testing.T) {
+	text, err := os.ReadFile(accessLog)
+	require.NoError(t, err)
+	static := must(t, string(text[:600]), "score", "--static", "--json")
+	require.Equal(t, static, must(t, string(text[:600]), "score", "--p", "0", "--json"))
+	require.NotEqual(t, static, must(t, string(text[:600]), "score", "--json"))
+}
+
+func TestCompleteIsReproducible(t *testing.T) {
+	args := []string{"complete", "--after", accessLog, "--prompt", "2026-", "--max-tokens", "40", "--seed", "5"}
+	first := must(t, "", args...)
+	require.True(t, strings.HasPrefix(first, "2026-"))
+	require.Equal(t, first, must(t, "", args...))
+}
+
+func TestEvalPrintsEveryDocumentAndTheTotal(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), bytes.Repeat([]byte("one two three\n"), 40), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.txt"), []byte("something else"), 0o600))
+	out := must(t, "", "eval", "--data", dir, "--methods", "static,sparse-meta")
+	for _, want := range []string{"a.txt", "b.txt", "total", "static", "sparse-meta", "gain"} {
+		require.Contains(t, out, want)
+	}
+	var res struct {
+		Documents []struct {
+			Scores []struct{ Bits float64 }
+		}
+		Total struct {
+			Bytes  int64
+			Scores []struct{ Bits, BPC float64 }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--data", dir, "--json")), &res))
+	require.EqualValues(t, 40*14+14, res.Total.Bytes)
+	for k, s := range res.Total.Scores {
+		require.InDelta(t, res.Documents[0].Scores[k].Bits+res.Documents[1].Scores[k].Bits, s.Bits, 1e-9)
+		require.InDelta(t, s.Bits/float64(res.Total.Bytes), s.BPC, 1e-12)
+	}
+}
+
+func TestTrainMakesAModelThatScores(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data", "domain")
+	require.NoError(t, os.MkdirAll(data, 0o700))
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(data, name), bytes.Repeat([]byte("the quick brown fox "+name+"\n"), 1000), 0o600))
+	}
+	out := filepath.Join(dir, "m.safetensors.zst")
+	text := must(t, "", "train", "--data", filepath.Join(dir, "data"), "--config", "tiny", "--out", out, "--name", "fox",
+		"--steps", "30", "--batch", "2", "--lr", "0.01", "--meta-steps", "3", "--meta-chunks", "2", "--chunk", "32")
+	require.Contains(t, text, "model fox-")
+	lines := jsonLines(t, must(t, "the quick brown fox a\n", "score", "--model", out, "--json"))
+	require.Less(t, lines[len(lines)-1].BPC, 7.0, "better than knowing nothing, which costs 8")
+}
+
+func TestServeAnswersAndDrains(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, outWriter := io.Pipe()
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--log", "none"}, nil, outWriter, io.Discard)
+	}()
+	first, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	url := strings.TrimSpace(first[strings.Index(first, "http://"):])
+	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
+	require.NoError(t, err)
+	var created struct{ ID string }
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
+	require.NoError(t, res.Body.Close())
+	text, err := os.ReadFile(accessLog)
+	require.NoError(t, err)
+	text = text[:700]
+	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", bytes.NewReader(text))
+	require.NoError(t, err)
+	var summary struct{ Bits float64 }
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&summary))
+	require.NoError(t, res.Body.Close())
+
+	lines := jsonLines(t, must(t, string(text), "score", "--json", "--seed", "3"))
+	require.Equal(t, math.Float64bits(lines[len(lines)-1].Bits), math.Float64bits(summary.Bits), "HTTP and command line agree to the bit")
+	stop()
+	require.Zero(t, <-code)
+}
+
+func TestErrorsSayWhatWasWrong(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken.safetensors")
+	require.NoError(t, os.WriteFile(broken, []byte("not weights"), 0o600))
+	for _, c := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"score", "--nonsense"}, exitUsage, []string{"--nonsense", "lmserve score --help"}},
+		{[]string{"score", "no-such-file"}, exitFailure, []string{"no-such-file"}},
+		{[]string{"score", "--model", broken}, exitFailure, []string{broken}},
+		{[]string{"score", "--p", "1.5"}, exitUsage, []string{"p", "1.5"}},
+		{[]string{"score", "--chunk", "-3"}, exitUsage, []string{"chunk is -3"}},
+		{[]string{"complete", "--temperature", "-1"}, exitUsage, []string{"temperature is -1"}},
+		{[]string{"complete", "--max-tokens", "0"}, exitUsage, []string{"--max-tokens is 0"}},
+		{[]string{"eval", "--data", "no-such-dir"}, exitFailure, []string{"no-such-dir"}},
+		{[]string{"eval", "--data", ".", "--methods", "magic"}, exitFailure, []string{"magic"}},
+		{[]string{"train", "--data", "no-such-dir", "--out", "x"}, exitFailure, []string{"no-such-dir"}},
+		{[]string{"train", "--data", "."}, exitUsage, []string{"--out"}},
+		{[]string{"serve", "--log", "loud"}, exitUsage, []string{"loud", "console"}},
+		{[]string{"serve", "--threads", "0"}, exitUsage, []string{"--threads is 0"}},
+	} {
+		_, stderr, code := lmserve("", c.args...)
+		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)
+		for _, want := range c.want {
+			require.Contains(t, stderr, want, "%v", c.args)
+		}
+	}
+}
