@@ -29,10 +29,10 @@
 // nodes also carry the gradient: the derivative of g(x) with respect to the
 // network's weights is affine on the same pieces, so that the gradients of all
 // elements can be summed at the nodes ([State.NodeGradient]) and only the nodes go
-// back through the network (package metatrain). The sum is exact. Nodes at fixed
-// places are not enough for that: the derivatives jump at the ends of the pieces,
-// and with interpolation across a jump the gradient was off by a tenth of its
-// size at 16 nodes an octave, by a hundredth still at 2048.
+// back through the network (package metatrain). That is exact. Nodes at fixed places
+// would not do: the derivatives jump at the ends of the pieces, and interpolating
+// across the jumps put the gradient off by a fifth of its largest entry at 16 nodes
+// an octave, and by a hundredth still at 2048.
 //
 // # Determinism
 //

@@ -74,7 +74,7 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 		var grad [NetworkSize]float64
 		n.Backward(x, d, &grad)
 		checked := 0
-		for i := range grad {
+		for i := rapid.IntRange(0, 3).Draw(t, "first"); i < NetworkSize; i += 4 {
 			up, down := *n, *n
 			up[i] += 1e-3
 			down[i] -= 1e-3
@@ -85,7 +85,7 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 				checked++
 			}
 		}
-		require.Greater(t, checked, NetworkSize/2)
+		require.Greater(t, checked, NetworkSize/8)
 	})
 }
 
@@ -117,7 +117,7 @@ func TestInitIsDeterministicAndDistinct(t *testing.T) {
 }
 
 func TestInitHasTheStatedDeviations(t *testing.T) {
-	const networks = 400
+	const networks = 100
 	for _, d := range scales {
 		std := []float64{d.W1, d.B1, d.W2, d.B2, d.W3, d.B3}
 		sums, squares, counts := [6]float64{}, [6]float64{}, [6]float64{}
@@ -147,7 +147,7 @@ func TestInitialFastWeightsAreSmall(t *testing.T) {
 		out  float64
 	}{"he": {InitHe(), 0.01}, "small": {InitSmall(), 1}} {
 		squares, count := 0., 0.
-		for k := range 100 {
+		for k := range 30 {
 			var n Network
 			c.init.draw(&n, uint64(k))
 			for e := -12.; e < 0; e++ {
@@ -200,4 +200,14 @@ func TestLearnerErrorsNameTheField(t *testing.T) {
 		change(l)
 		require.ErrorContains(t, l.Validate(), want)
 	}
+}
+
+func TestOtherSettingsNeedTheLearnersBanks(t *testing.T) {
+	l := &Learner{Branches: []Branch{{"a", 3}}, Settings: TwoBankSettings()}
+	l.Init(InitHe(), 1)
+	other := Settings{Gammas: []float32{0, 1}, Beta1: 1, P: 0.1, Out: 1}
+	require.NoError(t, l.Accept(other))
+	require.EqualError(t, l.Accept(PaperSettings()), "sparsemeta: settings: gammas: found 1 numbers, want 2, one a bank of the model")
+	other.P = 2
+	require.ErrorContains(t, l.Accept(other), "settings: p")
 }

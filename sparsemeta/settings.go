@@ -124,6 +124,18 @@ func (l *Learner) Validate() error {
 	return l.validateScale()
 }
 
+// Accept says whether the learner can run under other settings than its own: they
+// are in range and have a gamma for each of its banks. The error is a *SettingError.
+func (l *Learner) Accept(s Settings) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if len(s.Gammas) != len(l.Phi) {
+		return &SettingError{Field: "gammas", Found: fmt.Sprintf("%d numbers", len(s.Gammas)), Want: fmt.Sprintf("%d, one a bank of the model", len(l.Phi))}
+	}
+	return nil
+}
+
 func (l *Learner) validateScale() error {
 	if l.Scale == nil {
 		return nil

@@ -18,16 +18,17 @@ const (
 	bitsOfOne = 0x3F800000
 	perCell   = 1. / (1 << cellShift)
 
-	groupBits = 5 // cells that share an entry of Table.start
-	groups    = cells >> groupBits
+	groupBits = 5 // grid points that share an entry of Table.start
+	groups    = gridSize>>groupBits + 1
 )
 
-// gridCoordinates are the u of the grid points of x >= 0.
-var gridCoordinates = sync.OnceValue(func() []float64 {
-	u := make([]float64, cells+1)
-	for i := range u {
+// gridCoordinates are the u of the grid points.
+var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
+	u := new([gridSize]float64)
+	for i := range cells + 1 {
 		z := math.Float32frombits(uint32(bitsOfOne + i<<cellShift))
 		u[i] = coordinate((float64(z) - 1) / expP)
+		u[cells+1+i] = -u[i]
 	}
 	return u
 })
@@ -38,9 +39,10 @@ var gridCoordinates = sync.OnceValue(func() []float64 {
 type Table struct {
 	pieces []piece
 	values []float64 // g at the nodes: two to a piece, ascending in u
-	start  [2 * groups]uint16
 	grid   [gridSize]float32
-	ends   []float64 // of the pieces: scratch of Place
+	u      *[gridSize]float64 // of the grid points
+	start  [groups]uint16     // by grid point: a piece not above those of its group's cells
+	ends   []float64          // of the pieces: scratch of Place
 }
 
 // piece is an interval of u on which g is affine; it begins where the one before
@@ -73,6 +75,7 @@ func (t *Table) Compile(n *Network) {
 // Place puts the nodes where n wants them. Until the values at the nodes are set and
 // Fill is called, the table is good for nothing else.
 func (t *Table) Place(n *Network) {
+	t.u = gridCoordinates()
 	t.ends = n.knots(t.ends)
 	count := len(t.ends) - 1
 	t.pieces = append(t.pieces[:0], make([]piece, count)...)
@@ -99,22 +102,21 @@ func (t *Table) Node(i int) (magnitude, sign float64) {
 
 // Fill computes the grid from the values at the nodes.
 func (t *Table) Fill() {
-	u := gridCoordinates()
+	above, below := t.u[:cells+1], t.u[cells+1:]
 	zero := t.pieceOf(0)
-	for i, p := 0, zero; i < len(u); p++ {
-		end := i + sort.Search(len(u)-i, func(k int) bool { return u[i+k] > t.pieces[p].hi })
+	for i, p := 0, zero; i < len(above); p++ {
+		end := i + sort.Search(len(above)-i, func(k int) bool { return above[i+k] > t.pieces[p].hi })
 		a, b := t.affine(p)
-		fillGrid(t.grid[i:end], u[i:end], a, b)
+		fillGrid(t.grid[i:end], above[i:end], a, b)
 		i = end
 	}
-	below := t.grid[cells+1:]
-	for i, p := 0, zero; i < len(u); p-- {
-		end := i + sort.Search(len(u)-i, func(k int) bool { return -u[i+k] < t.lo(p) })
+	for i, p := 0, zero; i < len(below); p-- {
+		end := i + sort.Search(len(below)-i, func(k int) bool { return below[i+k] < t.lo(p) })
 		a, b := t.affine(p)
-		fillGrid(below[i:end], u[i:end], a, -b)
+		fillGrid(t.grid[cells+1+i:cells+1+end], below[i:end], a, b)
 		i = end
 	}
-	t.index(u)
+	t.index()
 }
 
 func fillGrid(dst []float32, u []float64, a, b float64) {
@@ -124,15 +126,17 @@ func fillGrid(dst []float32, u []float64, a, b float64) {
 	}
 }
 
-// index notes for each group of cells the piece of its lowest u.
-func (t *Table) index(u []float64) {
-	p := t.pieceOf(-u[cells])
-	for g := groups - 1; g >= 0; g-- {
-		p = t.pieceFrom(p, -u[(g+1)<<groupBits])
-		t.start[groups+g] = uint16(p)
+// index notes for each group of grid points the piece of the lowest u in its cells.
+// Below 0, u falls along the points.
+func (t *Table) index() {
+	const below = cells >> groupBits // the first group with cells below 0, and none above
+	p := 0
+	for g := groups - 1; g >= below; g-- {
+		p = t.pieceFrom(p, t.u[min((g+1)<<groupBits, gridSize-1)])
+		t.start[g] = uint16(p)
 	}
-	for g := range groups {
-		p = t.pieceFrom(p, u[g<<groupBits])
+	for g := range below {
+		p = t.pieceFrom(p, t.u[g<<groupBits])
 		t.start[g] = uint16(p)
 	}
 }
@@ -219,14 +223,8 @@ func (t *Table) Locate(x float32) (node int, w float64) {
 		u := coordinate(float64(x))
 		return t.place(t.pieceOf(u), u)
 	}
-	u := gridCoordinates()
-	if i <= cells {
-		at := u[i] + float64(f)*(u[i+1]-u[i])
-		return t.place(t.pieceFrom(int(t.start[i>>groupBits]), at), at)
-	}
-	i -= cells + 1
-	at := -u[i] - float64(f)*(u[i+1]-u[i])
-	return t.place(t.pieceFrom(int(t.start[groups+i>>groupBits]), at), at)
+	u := t.u[i] + float64(f)*(t.u[i+1]-t.u[i])
+	return t.place(t.pieceFrom(int(t.start[i>>groupBits]), u), u)
 }
 
 func (t *Table) place(p int, u float64) (node int, w float64) {

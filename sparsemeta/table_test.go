@@ -24,7 +24,10 @@ func awkward() []float32 {
 }
 
 func requireAgreement(t require.TestingT, n *Network, table *Table, x float32) {
-	require.InDelta(t, n.Eval(float64(x)), float64(table.At(x)), table.ErrorBound(), "x = %v", x)
+	want, got := n.Eval(float64(x)), float64(table.At(x))
+	if !(math.Abs(want-got) <= table.ErrorBound()) {
+		require.Failf(t, "off", "at %v: %v, want %v within %v", x, got, want, table.ErrorBound())
+	}
 }
 
 // The bound is ErrorBound's: 2^-10 of the steepest slope plus rounding, over all
@@ -41,7 +44,7 @@ func TestTableAgreesWithTheNetworkOverTheWholeFloatRange(t *testing.T) {
 				requireAgreement(t, n, table, float32(inverse(u+d)))
 			}
 		}
-		for _, bits := range rapid.SliceOfN(rapid.Uint32(), 500, 500).Draw(t, "bits") {
+		for _, bits := range rapid.SliceOfN(rapid.Uint32(), 150, 150).Draw(t, "bits") {
 			requireAgreement(t, n, table, math.Float32frombits(bits))
 		}
 	})
@@ -61,12 +64,12 @@ func inverse(u float64) float64 {
 // most of them. (Conformance asks for 1e-3.)
 func TestTableIsCloseOnRealisticInputs(t *testing.T) {
 	for _, d := range scales {
-		for k := range 10 {
+		for k := range 5 {
 			n := new(Network)
 			d.draw(n, uint64(k))
 			table := Compile(n)
 			largest, errors := 0., []float64{}
-			for i := range uint64(4000) {
+			for i := range uint64(3000) {
 				x := float32(math.Exp(2.5*normal(7, 2*i)-7) * normal(8, 2*i))
 				g := n.Eval(float64(x))
 				largest = max(largest, math.Abs(g))
@@ -113,7 +116,7 @@ func TestNodesReproduceTheNetwork(t *testing.T) {
 		for _, x := range awkward() {
 			check(x)
 		}
-		for _, bits := range rapid.SliceOfN(rapid.Uint32(), 300, 300).Draw(t, "bits") {
+		for _, bits := range rapid.SliceOfN(rapid.Uint32(), 100, 100).Draw(t, "bits") {
 			check(math.Float32frombits(bits))
 		}
 	})
