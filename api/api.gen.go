@@ -498,8 +498,8 @@ type Model struct {
 	// Config The network's configuration, as in the weights file.
 	Config json.RawMessage `json:"config"`
 
-	// Card What its makers say of it: data, licence, measured numbers.
-	Card map[string]string `json:"card"`
+	// Card What its makers say of it: recipe, data, measured numbers. Any object.
+	Card json.RawMessage `json:"card"`
 }
 
 // ModelObject defines model for Model.Object.

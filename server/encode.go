@@ -161,7 +161,7 @@ func encodeModel(m session.ModelInfo) api.Model {
 		model.Config = json.RawMessage("{}")
 	}
 	if model.Card == nil {
-		model.Card = map[string]string{}
+		model.Card = json.RawMessage("{}")
 	}
 	return model
 }

@@ -316,7 +316,7 @@ func (f *fakeSessions) Model() session.ModelInfo {
 	return session.ModelInfo{
 		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Banks: 1,
 		Defaults: session.Settings{Method: session.MethodSparseMeta, Chunk: 16, P: &p, Gammas: []float32{.999}, Beta1: &beta, Beta2: &beta},
-		Card:     map[string]string{"data": "none"},
+		Card:     json.RawMessage(`{"data":"none"}`),
 	}
 }
 

@@ -53,7 +53,14 @@ func (m *Model) check() error {
 		return fmt.Errorf("model: vocab is %d, the byte tokenizer has %d", m.LM.Config.Vocab, m.Tokenizer.Vocab())
 	case m.Chunk < 1:
 		return fmt.Errorf("model: chunk is %d, expected at least 1", m.Chunk)
-	case m.Learner == nil:
+	}
+	var object map[string]json.RawMessage
+	if len(m.Card) > 0 {
+		if err := json.Unmarshal(m.Card, &object); err != nil {
+			return fmt.Errorf("model: card: expected a JSON object: %w", err)
+		}
+	}
+	if m.Learner == nil {
 		return nil
 	}
 	for _, b := range m.Learner.Branches {
