@@ -130,6 +130,9 @@ func attendHead(s *Segment, w *kernel.Exec, a *attention, h int) {
 		w.MulNT(dist, s.queries(s.qv, b, h, a.n0, a.n1), s.distances(a.l.r, h, a.n1), false)
 		for i := a.n0; i < a.n1; i++ {
 			s.softmaxRow(row(prob, i-a.n0), row(dist, i-a.n0)[a.n1-1-i:], i, scale)
+			// Backward reads the columns of keys that come later, too: the
+			// segment before has left its own there.
+			clear(prob.Data[(i-a.n0)*prob.Stride:][klen : s.mlen+s.T])
 		}
 		if s.drop.Attention > 0 {
 			s.dropAttention(a.index, b, h, a.n0, dist, prob)

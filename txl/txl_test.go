@@ -200,11 +200,18 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	}
 }
 
-// scoreSegments returns the bits of everything a stream of two segments
-// leaves behind: log-probabilities, gradients, memory.
+// scoreSegments returns the bits of everything a stream of some segments leaves
+// behind: log-probabilities, gradients, memory. The Segment has served another
+// stream before: nothing of it may show.
 func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32, piece func() int) (bits []uint32) {
 	c := m.Config
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+	for range 3 { // another stream leaves its traces, with a full memory
+		seg.Begin(x, m, fast, mem)
+		seg.Extend(x, ids[:c.SegLen])
+		seg.Remember(mem)
+	}
+	mem.Reset()
 	grads := m.Layout.Slices(make([]float32, m.Layout.Size))
 	keep := func(v []float32) {
 		for _, f := range v {
