@@ -67,15 +67,16 @@ type Scores struct {
 }
 
 // Bits is the piece's information.
-func (s Scores) Bits() float64         { return bits(s.NLL) }
-func (s Scores) BaselineBits() float64 { return bits(s.Baseline) }
+func (s Scores) Bits() float64         { return addBits(0, s.NLL) }
+func (s Scores) BaselineBits() float64 { return addBits(0, s.Baseline) }
 
-func bits(nll []float32) float64 {
-	var sum float64
+// addBits adds nats as bits, one token after the other: a sum does not depend
+// on how the tokens came in pieces.
+func addBits(sum float64, nll []float32) float64 {
 	for _, v := range nll {
-		sum += float64(v)
+		sum += float64(v) / math.Ln2
 	}
-	return sum / math.Ln2
+	return sum
 }
 
 // Score scores the next bytes of the stream, at most Room of them, and does
@@ -139,11 +140,12 @@ func (w *Worker) extend(s *Stream, before int32, targets []int32) {
 // Settle does, once the chunk is full.
 func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
 	s.Pending = s.model.Tokenizer.Encode(s.Pending, text)
-	t := tokenizer.Tally{Bytes: int64(len(text)), Chars: int64(s.model.Tokenizer.Chars(text)), Tokens: int64(len(scores.NLL)), Bits: scores.Bits()}
+	t := tokenizer.Tally{Bytes: int64(len(text)), Chars: int64(s.model.Tokenizer.Chars(text)), Tokens: int64(len(scores.NLL))}
 	s.Tally.Add(t)
+	s.Tally.Bits = addBits(s.Tally.Bits, scores.NLL)
 	if s.Settings.Baseline {
-		t.Bits = scores.BaselineBits()
 		s.Baseline.Add(t)
+		s.Baseline.Bits = addBits(s.Baseline.Bits, scores.Baseline)
 	}
 	w.owner, w.step = s.id, s.Step
 }

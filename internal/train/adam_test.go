@@ -61,9 +61,11 @@ func TestAdamAgreesWithFloat64(t *testing.T) {
 				require.InEpsilon(t, .01*math.Sqrt(n), norm, .05)
 				ref.step(step, g, rate, clip)
 			}
-			for i := range w { // 20 steps, each rounded to 2^-24 of a weight below 1, and of steps below 1e-3
-				require.InDelta(t, ref.w[i], w[i], 20*6e-8, i)
+			worst := 0.0
+			for i := range w {
+				worst = max(worst, math.Abs(ref.w[i]-float64(w[i])))
 			}
+			require.Less(t, worst, 20*6e-8) // 20 steps, each rounded to 2^-24 of a weight below 1
 		})
 	}
 }

@@ -22,7 +22,8 @@ const (
 	checkpointValue = "1" // version of the layout
 	keyRun          = "lmserve.run"
 	keyPosition     = "lmserve.position"
-	keyPhase        = "lmserve.phase" // the phase's own counters
+	keyPhase        = "lmserve.phase"    // the phase's own counters
+	keyNumerics     = "lmserve.numerics" // arithmetic of the machine that wrote it
 )
 
 const lastName = "last.safetensors"

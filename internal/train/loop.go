@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 const (
@@ -38,7 +40,7 @@ type interval struct {
 // loop makes the steps of a phase that are left. Between two steps, in this order: validation, checkpoint, interruption.
 func (r *run) loop(ctx context.Context, p phase) error {
 	show := newProgress(r.o.Progress, r.at.Phase, r.at.Step, p.length())
-	defer show.end()
+	defer func() { show.end(r.at.Step) }()
 	event := "start"
 	if r.at.Step > 0 {
 		event = "resume"
@@ -62,7 +64,7 @@ func (r *run) loop(ctx context.Context, p phase) error {
 			if p.frozen() {
 				static = &v.Static
 			}
-			show.note("step %d  %s", r.at.Step, describeValidation(v, best))
+			show.note("%s step %d  %s", r.at.Phase, r.at.Step, describeValidation(v, best))
 			since.started = time.Now()
 		}
 		end := r.at.Step == p.length()
@@ -189,6 +191,7 @@ func (r *run) checkpoint(p phase) error {
 	s := newSnapshot()
 	s.putJSON(keyRun, r.record)
 	s.putJSON(keyPosition, r.at)
+	s.file.Metadata[keyNumerics] = kernel.Numerics()
 	p.save(s)
 	if err := s.write(r.file(lastName)); err != nil {
 		return err
@@ -224,6 +227,9 @@ func (r *run) resume(p phase, last *snapshot) error {
 	}
 	if err := p.load(last); err != nil {
 		return err
+	}
+	if have := last.file.Metadata[keyNumerics]; have != kernel.Numerics() && r.o.Progress != nil {
+		fmt.Fprintf(r.o.Progress, "the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding\n", have, kernel.Numerics())
 	}
 	if r.at.Best == nil {
 		return nil

@@ -14,29 +14,28 @@ import (
 // the sums back through the networks.
 type metaLearner struct {
 	learner  *sparsemeta.Learner
+	options  metatrain.Options
 	trainer  *metatrain.Trainer
 	schedule Schedule
 	sums     sparsemeta.NodeGradients
 }
 
-// newMetaLearner gives a model fresh meta-learners, drawn from init, and their optimiser; the model's own, if it has some, are left behind.
-func newMetaLearner(base *model.Model, o MetaOptions, init sparsemeta.Init, seed uint64) (*model.Model, *metaLearner, error) {
+// newMetaLearner gives a model fresh meta-learners, drawn from init, and their optimiser of so many threads; the model's own, if it has
+// some, are left behind.
+func newMetaLearner(base *model.Model, o MetaOptions, init sparsemeta.Init, seed uint64, threads int) (*model.Model, *metaLearner, error) {
 	branches, err := model.Branches(base.LM.Layout, o.Branches)
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: option Meta.Branches: %w", err)
 	}
 	l := &sparsemeta.Learner{Branches: branches, Settings: o.Settings}
 	l.Init(init, kernel.Key(seed, useLearner))
-	m, err := model.New(base.Name, base.LM, l, o.Chunk, nil)
-	if err != nil {
+	m := &model.Model{Name: base.Name, LM: base.LM, Learner: l, Chunk: o.Chunk} // without tables: those of training are the trainer's
+	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
+	meta.schedule = Schedule{Peak: o.Rate, Final: o.Final, Steps: o.Steps}
+	if meta.trainer, err = metatrain.New(l, meta.options); err != nil {
 		return nil, nil, err
 	}
-	trainer, err := metatrain.New(l, metatrain.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	schedule := Schedule{Peak: o.Rate, Final: o.Final, Steps: o.Steps}
-	return m, &metaLearner{learner: l, trainer: trainer, schedule: schedule}, nil
+	return m, meta, nil
 }
 
 func (m *metaLearner) close() error { return m.trainer.Close() }
@@ -102,7 +101,7 @@ func (m *metaLearner) load(s *snapshot, steps int) {
 	if s.err != nil {
 		return
 	}
-	trainer, err := metatrain.New(m.learner, metatrain.Options{}) // compiles the tables of the phi that were read
+	trainer, err := metatrain.New(m.learner, m.options) // compiles the tables of the phi that were read
 	if err == nil {
 		err = trainer.Restore(state)
 	}

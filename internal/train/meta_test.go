@@ -3,9 +3,7 @@ package train
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -25,8 +23,8 @@ func metaOptions(t *testing.T, scheme string) Options {
 	o.HoldOut = []string{"domain3"}
 	o.Pretrain.Steps = 4
 	o.Meta = MetaOptions{
-		Scheme: scheme, Steps: 6, Chunk: 16,
-		Online: OnlineOptions{Chunks: 3, Reset: .5, PieceMin: 40, PieceMax: 120},
+		Scheme: scheme, Steps: 4, Chunk: 16, Branches: []string{"word_emb.*", "*.o_net.weight"}, // few: gorgonia is slow under the race detector
+		Online: OnlineOptions{Chunks: 2, Reset: .5, PieceMin: 40, PieceMax: 120},
 		Window: WindowOptions{K: 3, GradientChunk: 24, Batch: 2, P: .3, SlowOptions: SlowOptions{Dropout: .1}},
 	}
 	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 60}
@@ -38,21 +36,17 @@ func TestOnlineResumesToTheSameBits(t *testing.T) {
 
 	meta := metaOptions(t, SchemeOnline)
 	meta.Phase, meta.From = PhaseMeta, pretrained(t)
-	for _, stops := range [][]int{{1}, {3, 5}} {
-		t.Run(fmt.Sprint(stops), func(t *testing.T) { requireSameResult(t, meta, stops...) })
-	}
+	t.Run("meta-phase", func(t *testing.T) { requireSameResult(t, meta, 1, 3) })
 	one := meta
 	one.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.99}, Beta1: .5, Beta2: .5, P: 1, Out: .01}
 	one.Valid = ""
-	t.Run("one bank", func(t *testing.T) { requireSameResult(t, one, 4) })
+	t.Run("one bank", func(t *testing.T) { requireSameResult(t, one, 2) })
 }
 
 func TestWindowResumesToTheSameBits(t *testing.T) {
 	o := metaOptions(t, SchemeWindow)
 	o.Phase = PhaseMeta // from scratch: the paper trains slow weights and meta-learners together
-	for _, stops := range [][]int{{1}, {3, 5}} {
-		t.Run(fmt.Sprint(stops), func(t *testing.T) { requireSameResult(t, o, stops...) })
-	}
+	requireSameResult(t, o, 1, 3)
 }
 
 // pretrained makes the file of a tiny model that knows the first three domains a little.
@@ -71,13 +65,13 @@ func pretrained(t *testing.T) string {
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := metaOptions(t, SchemeOnline)
 	o.Phase, o.From = PhaseMeta, pretrained(t)
-	o.Meta.Steps, o.Meta.Online = 60, OnlineOptions{PieceMin: 400, PieceMax: 800}
-	o.Validation = ValidationOptions{Bytes: 400, OneStream: true}
+	o.Meta.Steps, o.Meta.Online = 25, OnlineOptions{PieceMin: 400, PieceMax: 800}
+	o.Validation = ValidationOptions{Bytes: 300, OneStream: true}
 	o.Out = filepath.Join(t.TempDir(), "model.safetensors.zst")
 	report, err := Run(context.Background(), o)
 	require.NoError(t, err)
 	best := report.Phases[0].Best
-	require.Less(t, *best.Adaptive, best.Static-.05)
+	require.Less(t, *best.Adaptive, best.Static-.05, best)
 
 	before, err := model.Load(o.From)
 	require.NoError(t, err)
@@ -116,8 +110,11 @@ func TestOnlineIsServing(t *testing.T) {
 		var text []byte
 		var loss float64
 		p.meta.begin()
-		for range 3 {
-			loss += p.chunk() / 3
+		for range p.options.Online.Chunks {
+			loss += p.chunk() / float64(p.options.Online.Chunks)
+			if p.fast.state.Step == 1 { // its loss came before any write: it has no gradient for the meta-learners
+				require.Zero(t, p.meta.norm())
+			}
 			for _, id := range p.text.targets {
 				text = append(text, byte(id))
 			}
@@ -193,7 +190,8 @@ func TestWindowSharesOneBackward(t *testing.T) {
 func TestWindowLearns(t *testing.T) {
 	o := metaOptions(t, SchemeWindow)
 	o.Phase, o.Valid = PhaseMeta, ""
-	o.Meta.Steps, o.Meta.Window.SlowOptions = 60, SlowOptions{Rate: 1e-2, Clip: 1}
+	o.Meta.Steps, o.LogEvery = 40, 8
+	o.Meta.Window.SlowOptions, o.Meta.Window.Batch = SlowOptions{Rate: 1e-2, Warmup: 5, Clip: 1}, 6
 	o.Metrics = filepath.Join(t.TempDir(), "m")
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -254,6 +252,4 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	for _, d := range p.(*pretrain).reader.docs {
 		require.NotEqual(t, "domain3", d.Domain)
 	}
-	_, err = os.Stat(o.Data)
-	require.NoError(t, err)
 }

@@ -46,7 +46,7 @@ func newOnline(x *kernel.Exec, base *model.Model, c *Corpus, heldOut []string, o
 	if err := c.need(o.Chunk, "one chunk"); err != nil {
 		return nil, err
 	}
-	m, meta, err := newMetaLearner(base, o, sparsemeta.InitHe(), seed)
+	m, meta, err := newMetaLearner(base, o, sparsemeta.InitHe(), seed, x.Threads())
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
 )
@@ -28,7 +29,7 @@ const (
 const (
 	stepsMax   = 1 << 30
 	batchMax   = 1 << 12
-	lengthMax  = 1 << 16 // of a chunk or segment, in tokens
+	lengthMax  = 1 << 16 // of a segment, in tokens; stream.MaxChunk bounds a chunk
 	windowMax  = 1 << 10 // chunks of a window, or of an online step
 	threadsMax = 1 << 10
 )
@@ -38,7 +39,7 @@ type Options struct {
 	Phase string // PhaseBoth (also ""), PhasePretrain or PhaseMeta
 
 	// What is trained: a model file, a configuration, or a configuration's name; the first of these that is set.
-	From   string     // path of a model file to go on from
+	From   string     // path of a model file whose slow weights to go on from; meta-learners are always made anew
 	Model  txl.Config // set if NLayer > 0
 	Config string     // for txl.Named; "": "default"
 
@@ -69,7 +70,7 @@ type Options struct {
 type SlowOptions struct {
 	Rate             float64 `json:"rate"`              // largest learning rate; 0: .001
 	Final            float64 `json:"final"`             // fraction of Rate at the last step; 0: .05
-	Warmup           int     `json:"warmup"`            // steps; 0: none
+	Warmup           int     `json:"warmup"`            // steps; 0: a twentieth of all; below 0: none
 	Clip             float64 `json:"clip"`              // largest norm of the gradient; 0: .25; below 0: no clipping
 	Dropout          float64 `json:"dropout"`           // on hidden states; 0: none
 	AttentionDropout float64 `json:"attention_dropout"` // on attention probabilities; 0: none
@@ -140,19 +141,21 @@ func (o Options) withDefaults() Options {
 	if o.From == "" && o.Model.NLayer == 0 && o.Config == "" {
 		o.Config = "default"
 	}
+	o.HoldOut = slices.Compact(slices.Sorted(slices.Values(o.HoldOut)))
 	orInt(&o.Threads, runtime.GOMAXPROCS(0))
 	orInt(&o.LogEvery, 10)
 	orInt(&o.CheckpointEvery, 500)
 	orInt(&o.Validation.Bytes, 16384)
 	orInt(&o.Pretrain.Steps, 2000)
 	orInt(&o.Pretrain.Batch, 8)
-	o.Pretrain.SlowOptions.fill(1e-3)
+	o.Pretrain.SlowOptions.fill(1e-3, o.Pretrain.Steps)
 	o.Meta.fill()
 	return o
 }
 
-func (s *SlowOptions) fill(rate float64) {
+func (s *SlowOptions) fill(rate float64, steps int) {
 	orFloat(&s.Rate, rate)
+	orInt(&s.Warmup, steps/20) // without one, a model with post-norm may never leave the frequencies of single bytes
 	orFloat(&s.Final, 0.05)
 	orFloat(&s.Clip, 0.25)
 }
@@ -172,7 +175,7 @@ func (m *MetaOptions) fill() {
 	orInt(&m.Window.GradientChunk, 512)
 	orInt(&m.Window.Batch, 8)
 	orFloat(&m.Window.P, 0.05)
-	m.Window.SlowOptions.fill(2.5e-4)
+	m.Window.SlowOptions.fill(2.5e-4, m.Steps)
 	rate, branches, settings := 3e-3, "wide", sparsemeta.TwoBankSettings()
 	if m.Scheme == SchemeWindow {
 		rate, branches, settings = 2.5e-4, "paper", sparsemeta.PaperSettings()
@@ -222,7 +225,7 @@ func (s SlowOptions) validate(prefix string, steps int) error {
 	return first([]error{
 		between(prefix+".Rate", s.Rate, 0, 10),
 		between(prefix+".Final", s.Final, 0, 1),
-		within(prefix+".Warmup", s.Warmup, 0, steps),
+		within(prefix+".Warmup", s.Warmup, -1, steps),
 		between(prefix+".Clip", s.Clip, math.Inf(-1), math.MaxFloat64),
 		between(prefix+".Dropout", s.Dropout, 0, .95),
 		between(prefix+".AttentionDropout", s.AttentionDropout, 0, .95),
@@ -238,7 +241,7 @@ func (m MetaOptions) validate() error {
 	}
 	return first([]error{
 		within("Meta.Steps", m.Steps, 1, stepsMax),
-		within("Meta.Chunk", m.Chunk, 1, lengthMax),
+		within("Meta.Chunk", m.Chunk, 1, stream.MaxChunk),
 		between("Meta.Rate", m.Rate, 0, 10),
 		between("Meta.Final", m.Final, 0, 1),
 		within("Meta.Online.Chunks", m.Online.Chunks, 1, windowMax),

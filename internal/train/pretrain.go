@@ -40,7 +40,7 @@ type slow struct {
 
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
 	s := &slow{options: o, lm: lm, seed: kernel.Key(seed, useDropout)}
-	s.schedule = Schedule{Peak: o.Rate, Final: o.Final, Warmup: o.Warmup, Steps: steps}
+	s.schedule = Schedule{Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps}
 	s.adam = NewAdam(len(lm.W), slowBeta1, slowBeta2, slowEps, o.Clip)
 	s.grads = make([]float32, len(lm.W))
 	s.views = lm.Layout.Slices(s.grads)
@@ -102,7 +102,7 @@ type outcome struct {
 	loss   float64 // nats a token, mean
 	tokens int     // scored
 	rate   float64 // learning rate
-	norm   float64 // of the gradient, before clipping
+	norm   float64 // of the gradient, before clipping; see Metric.GradNorm
 }
 
 // pretrain is the static phase: the slow weights alone, on a batch of streams.

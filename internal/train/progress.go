@@ -57,13 +57,13 @@ func (p *progress) due(now time.Time) bool {
 func (p *progress) show(now time.Time, step int, loss, tokensPerSec float64) {
 	p.shown, p.wait = now, lineInterval
 	left := time.Duration(float64(now.Sub(p.started)) / float64(step-p.from) * float64(p.steps-step))
-	text := fmt.Sprintf("%s  loss %.4f  bpc %.4f  %.0f tokens/s  %s left", p.phase, loss, loss*bitsPerNat, tokensPerSec, left.Round(time.Second))
+	text := fmt.Sprintf("loss %.4f  bpc %.4f  %.0f tokens/s  %s left", loss, loss*bitsPerNat, tokensPerSec, left.Round(time.Second))
 	if p.bar == nil {
-		fmt.Fprintf(p.w, "step %d/%d  %s\n", step, p.steps, text)
+		fmt.Fprintf(p.w, "%s step %d/%d  %s\n", p.phase, step, p.steps, text)
 		return
 	}
 	p.wait = barInterval
-	p.bar.Describe(text)
+	p.bar.Describe(p.phase + "  " + text)
 	_ = p.bar.Set(step)
 }
 
@@ -81,9 +81,10 @@ func (p *progress) note(format string, args ...any) {
 	}
 }
 
-// end leaves the line of the bar.
-func (p *progress) end() {
+// end shows the last step and leaves the line of the bar.
+func (p *progress) end(step int) {
 	if p.bar != nil {
+		_ = p.bar.Set(step)
 		_ = p.bar.Exit()
 		fmt.Fprintln(p.w)
 	}

@@ -7,9 +7,10 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// spanBytesMax is the longest run of bytes a lane reads from one document before it takes another: large files are cut, so that every lane
-// has work and the order is well mixed.
-const spanBytesMax = 1 << 18
+// spanSegments is the longest run of segments that a lane reads from one document before it takes another. It is long against the memory
+// of a model, so that nearly everything is read with its own past before it, and short enough that the steps of an optimiser see well
+// mixed text.
+const spanSegments = 64
 
 // span is a run of one document.
 type span struct{ doc, start, end int }
@@ -27,8 +28,9 @@ type readerState struct {
 	Lanes []lane `json:"lanes"`
 }
 
-// batchReader reads a corpus as a batch of streams. Each epoch it deals every span of every document once, in an order drawn from the seed
-// and the epoch's number; a lane that has read its span takes the next one dealt. Nothing is left out and nothing is padded.
+// batchReader reads a corpus as a batch of streams. Documents are cut into spans of about equal length. Each epoch it deals every span
+// once, in an order drawn from the seed and the epoch's number; a lane that has read its span takes the next one dealt. Nothing is left
+// out and nothing is padded.
 type batchReader struct {
 	docs  []Document
 	spans []span
@@ -45,10 +47,12 @@ func newBatchReader(c *Corpus, batch, segment int, first int32, seed uint64) (*b
 		return nil, err
 	}
 	r := &batchReader{docs: c.Documents, seed: seed, first: first}
-	length := min(spanBytesMax, c.Bytes()/batch)
+	length := min(spanSegments*segment, c.Bytes()/batch)
 	for d, doc := range c.Documents {
-		for start := 0; start < len(doc.Text); start += length {
-			r.spans = append(r.spans, span{d, start, min(start+length, len(doc.Text))})
+		size := len(doc.Text)
+		parts := (size + length - 1) / length
+		for i := range parts {
+			r.spans = append(r.spans, span{d, size * i / parts, size * (i + 1) / parts})
 		}
 	}
 	r.order = make([]int, len(r.spans))

@@ -45,7 +45,7 @@ func writeText(t *testing.T, bytesPerFile int) string {
 // pretrainOptions trains the tiny model for a few steps.
 func pretrainOptions(t *testing.T) Options {
 	return Options{
-		Phase: PhasePretrain, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 2,
+		Phase: PhasePretrain, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
 		Pretrain: PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3, Warmup: 3, Dropout: .1, AttentionDropout: .1}},
 		Meta:     MetaOptions{Chunk: 16},
 		LogEvery: 4, CheckpointEvery: 5,
@@ -73,9 +73,10 @@ func readMetrics(t *testing.T, path string) []Metric {
 
 func TestPretrainingLearns(t *testing.T) {
 	o := pretrainOptions(t)
-	o.Pretrain.Steps = 80
-	o.Pretrain.SlowOptions.Rate = 1e-2
-	o.Valid, o.Validation = writeText(t, 300), ValidationOptions{Every: 40}
+	o.Pretrain.Steps, o.Pretrain.Batch = 90, 6
+	o.Pretrain.SlowOptions = SlowOptions{Rate: 1e-2, Warmup: 5, Clip: 1}
+	o.LogEvery = 5
+	o.Valid, o.Validation = writeText(t, 300), ValidationOptions{Every: 60}
 	dir := t.TempDir()
 	o.Out, o.Metrics = filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "metrics.jsonl")
 	var log bytes.Buffer
@@ -95,18 +96,20 @@ func TestPretrainingLearns(t *testing.T) {
 			last = m
 		}
 	}
-	require.Equal(t, 80, last.Step)
-	require.EqualValues(t, 80*3*16, last.Tokens)
+	require.Equal(t, 90, last.Step)
+	require.EqualValues(t, 90*6*16, last.Tokens)
 	require.Greater(t, first.Loss, 4.0) // near ln 256 = 5.5 at first
 	require.Less(t, last.Loss, 2.5)     // the text has about 16 letters
 	require.InDelta(t, last.Loss*1.442695, last.BPC, 1e-5)
 
 	require.Len(t, report.Phases, 1)
-	require.Equal(t, 80, report.Phases[0].Steps)
-	require.Equal(t, 80, report.Phases[0].Best.Step)
+	require.Equal(t, 90, report.Phases[0].Steps)
+	require.Equal(t, 90, report.Phases[0].Best.Step)
 	require.Less(t, report.Phases[0].Best.Static, 4.0)
 	require.Nil(t, report.Phases[0].Best.Adaptive)
-	require.Contains(t, log.String(), "step 40  valid bpc static")
+	require.Contains(t, log.String(), "pretrain step 60  valid bpc static")
+	require.Contains(t, report.String(), "pretrain: 90 steps, 8640 tokens, training bpc")
+	require.Contains(t, report.String(), "written to "+o.Out)
 
 	m, err := model.Load(o.Out)
 	require.NoError(t, err)
@@ -134,6 +137,7 @@ func resumed(t *testing.T, o Options, stops ...int) {
 		require.ErrorIs(t, err, ErrInterrupted)
 		require.ErrorIs(t, err, context.Canceled)
 		require.FileExists(t, interrupted.Checkpoint)
+		require.ErrorContains(t, err, fmt.Sprintf("after step %d; resume from %s", stop, interrupted.Checkpoint))
 	}
 	o.Resume = len(stops) > 0
 	_, err := Run(context.Background(), o)
@@ -178,23 +182,27 @@ func requireSameResult(t *testing.T, o Options, stops ...int) {
 func TestPretrainingResumesToTheSameBits(t *testing.T) {
 	o := pretrainOptions(t)
 	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 3, Bytes: 100}
-	for _, stops := range [][]int{{0, 1}, {4}, {6, 7, 11}} {
+	for _, stops := range [][]int{{0, 1, 4}, {6, 7, 11}} {
 		t.Run(fmt.Sprint(stops), func(t *testing.T) { requireSameResult(t, o, stops...) })
 	}
 }
 
 func TestThreadsDoNotMatter(t *testing.T) {
-	var files [][]byte
-	o := pretrainOptions(t)
-	for _, threads := range []int{1, 3} {
-		o.Threads, o.Out = threads, filepath.Join(t.TempDir(), "m")
-		_, err := Run(context.Background(), o)
-		require.NoError(t, err)
-		text, err := os.ReadFile(o.Out)
-		require.NoError(t, err)
-		files = append(files, text)
+	for name, o := range map[string]Options{
+		"pretrain": pretrainOptions(t), "online": metaOptions(t, SchemeOnline), "window": metaOptions(t, SchemeWindow),
+	} {
+		o.Pretrain.Steps, o.Meta.Steps, o.Valid = 4, 3, ""
+		var files [][]byte
+		for _, threads := range []int{1, 3} {
+			o.Threads, o.Out = threads, filepath.Join(t.TempDir(), "m")
+			_, err := Run(context.Background(), o)
+			require.NoError(t, err)
+			text, err := os.ReadFile(o.Out)
+			require.NoError(t, err)
+			files = append(files, text)
+		}
+		require.True(t, bytes.Equal(files[0], files[1]), name)
 	}
-	require.True(t, bytes.Equal(files[0], files[1]))
 }
 
 func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
@@ -235,7 +243,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 
 func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
 	o := pretrainOptions(t)
-	o.Dir, o.Seed, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1<<62, 1, 0
+	o.Dir, o.Seed, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1<<62, 1, -1
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
 	o.Resume, o.Seed = true, 1<<62+1
@@ -336,6 +344,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		var option *OptionError
 		require.ErrorAs(t, err, &option, field)
 		require.Equal(t, field, option.Field)
+		require.ErrorContains(t, err, "option "+field+" is ")
 	}
 	o := Options{Data: data, Meta: MetaOptions{Settings: sparsemeta.Settings{Gammas: []float32{2}, Out: 1}}}
 	require.ErrorContains(t, o.Validate(), "gammas[0]")
@@ -361,6 +370,23 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	o.Model, o.Config = txl.Config{}, "huge"
 	_, err := Run(context.Background(), o)
 	require.ErrorContains(t, err, `configuration "huge" is not known`)
+}
+
+// A resumed run ends with the weights that validated best, though they are neither the last ones nor in the last checkpoint.
+func TestBestWeightsSurvive(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
+	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 100}
+	o.Metrics = filepath.Join(t.TempDir(), "metrics")
+	requireSameResult(t, o, 9, 11)
+	best := 0
+	for _, m := range readMetrics(t, o.Metrics) {
+		if m.Best {
+			best = m.Step
+		}
+	}
+	require.Positive(t, best)
+	require.Less(t, best, 9)
 }
 
 // A warm step allocates nothing.

@@ -35,7 +35,7 @@ func newWindow(x *kernel.Exec, base *model.Model, c *Corpus, o MetaOptions, seed
 	if err != nil {
 		return nil, err
 	}
-	m, meta, err := newMetaLearner(base, o, sparsemeta.InitSmall(), seed)
+	m, meta, err := newMetaLearner(base, o, sparsemeta.InitSmall(), seed, x.Threads())
 	if err != nil {
 		return nil, err
 	}

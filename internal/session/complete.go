@@ -1,0 +1,291 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Complete samples text after the session's text and the prompt, from the model as the session has adapted it, and leaves the session as it
+// was unless it is told to commit. emit is told of each piece of the text as it grows. While a completion samples, the session takes no
+// other text: a request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets ErrBusy beside another.
+//
+// It ends with emit's error, with the context, and with ErrNotFound when the session is deleted meanwhile.
+func (mg *Manager) Complete(ctx context.Context, id string, r CompleteRequest, emit func(Piece) error) (Completion, error) {
+	s, err := mg.use(id)
+	if err != nil {
+		return Completion{}, err
+	}
+	defer mg.unuse(s)
+	if err := checkCompletion(r); err != nil {
+		return Completion{}, err
+	}
+	if err := mg.enter(); err != nil {
+		return Completion{}, err
+	}
+	defer mg.leave()
+	f := feeder{mg: mg, s: s, emit: func(Chunk) error { return nil }}
+	prompt := r.Prompt
+	if r.Commit == CommitPrompt || r.Commit == CommitAll {
+		if !s.feeding.CompareAndSwap(false, true) {
+			return Completion{}, ErrBusy
+		}
+		defer s.feeding.Store(false)
+		if err := mg.fits(s, r); err != nil {
+			return Completion{}, err
+		}
+		if err := f.all(ctx, prompt); err != nil {
+			return Completion{}, err
+		}
+		prompt = nil
+	}
+	done, err := newGeneration(mg, s, prompt, r).run(ctx, emit)
+	if err == nil && r.Commit == CommitAll {
+		err = f.all(ctx, done.Text)
+	}
+	done.PromptTokens = len(r.Prompt) // a token is a byte
+	done.Offset = mg.touch(s).offset
+	return done, err
+}
+
+// fits says whether the session and the memory have room for what a completion will commit at most.
+func (mg *Manager) fits(s *session, r CompleteRequest) error {
+	bytes := int64(len(r.Prompt))
+	if r.Commit == CommitAll {
+		bytes += int64(r.MaxTokens)
+	}
+	if have := s.log.Size(); have+bytes > mg.options.MaxSessionBytes {
+		return &LimitError{Offset: have, Max: mg.options.MaxSessionBytes}
+	}
+	mg.mu.Lock()
+	defer mg.mu.Unlock()
+	mg.expire()
+	return mg.memoryFor(bytes)
+}
+
+// checkCompletion holds a request against its limits.
+func checkCompletion(r CompleteRequest) error {
+	if n := len(r.Prompt); n > PromptBytesMax {
+		return &FieldError{"prompt", count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
+	}
+	if err := checkRange("max_tokens", r.MaxTokens, 1, CompletionTokensMax); err != nil {
+		return err
+	}
+	if r.Temperature != nil {
+		if err := checkRange("temperature", *r.Temperature, 0, TemperatureMax); err != nil {
+			return err
+		}
+	}
+	if r.TopP != nil && !(*r.TopP > 0 && *r.TopP <= 1) {
+		return &FieldError{"top_p", fmt.Sprint(*r.TopP), "above 0, at most 1"}
+	}
+	if err := checkRange("top_k", r.TopK, 0, TopKMax); err != nil {
+		return err
+	}
+	if err := checkSeed(r.Seed); err != nil {
+		return err
+	}
+	if err := checkStops(r.Stop); err != nil {
+		return err
+	}
+	switch r.Commit {
+	case "", CommitNone, CommitPrompt, CommitAll:
+		return nil
+	}
+	return &FieldError{"commit", strconv.Quote(r.Commit), CommitNone + ", " + CommitPrompt + " or " + CommitAll}
+}
+
+func checkStops(stops []string) error {
+	if n := len(stops); n > StopStringsMax {
+		return &FieldError{"stop", count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
+	}
+	for i, stop := range stops {
+		if n := utf8.RuneCountInString(stop); n < 1 || n > StopCharsMax {
+			return &FieldError{fmt.Sprintf("stop[%d]", i), count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax)}
+		}
+	}
+	return nil
+}
+
+// sampling gives the request's, with its defaults: the model's own distribution.
+func (r CompleteRequest) sampling() txl.Sampling {
+	p := txl.Sampling{Temperature: 1, TopK: r.TopK, TopP: 1, Seed: seedOr(r.Seed)}
+	if r.Temperature != nil {
+		p.Temperature = *r.Temperature
+	}
+	if r.TopP != nil {
+		p.TopP = *r.TopP
+	}
+	return p
+}
+
+// generation is a completion under way. It works in turns of at most one chunk, each with a worker of its own from the line, so that a long
+// one does not keep short requests waiting; its frozen stream carries it from turn to turn, and the bits are those of one go. It runs on a
+// goroutine beside the caller's, which emits: the worker never waits for a client.
+type generation struct {
+	mg      *Manager
+	s       *session
+	prompt  []byte // not fed yet
+	sampler *txl.Sampler
+	most    int // tokens
+	cut     cutter
+
+	frozen   *stream.Stream // where the completion is, at the beginning of a turn
+	turn     []byte         // sampled in this turn
+	tokens   int            // sampled
+	reason   string         // why it ended, "" before
+	late     []Piece        // that out has no room for
+	out      chan Piece
+	err      error  // of the goroutine, as panicked: to be read after out is closed
+	panicked string // of the goroutine, with its stack
+}
+
+func newGeneration(mg *Manager, s *session, prompt []byte, r CompleteRequest) *generation {
+	return &generation{
+		mg:      mg,
+		s:       s,
+		prompt:  prompt,
+		sampler: txl.NewSampler(r.sampling(), mg.model.LM.Config.Vocab),
+		most:    r.MaxTokens,
+		cut:     cutter{stops: r.Stop, logProbs: r.LogProbs},
+		out:     make(chan Piece, pieceQueue),
+	}
+}
+
+// run emits what the goroutine generates.
+func (g *generation) run(ctx context.Context, emit func(Piece) error) (Completion, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { // whatever emit does, nobody is left behind at work on the stream
+		cancel()
+		for range g.out {
+		}
+	}()
+	go g.generate(ctx)
+	done := Completion{Seed: g.sampler.Seed}
+	for p := range g.out {
+		if err := emit(p); err != nil {
+			return done, err
+		}
+		done.Text = append(done.Text, p.Text...)
+	}
+	if g.panicked != "" {
+		panic(g.panicked)
+	}
+	done.FinishReason, done.CompletionTokens = g.reason, g.tokens
+	return done, g.err
+}
+
+// generate is the goroutine. Its panics become the caller's.
+func (g *generation) generate(ctx context.Context) {
+	defer close(g.out)
+	defer func() {
+		if p := recover(); p != nil {
+			g.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+		}
+	}()
+	g.err = g.turns(ctx)
+}
+
+func (g *generation) turns(ctx context.Context) error {
+	if err := g.s.lock(ctx); err != nil {
+		return err
+	}
+	defer g.s.unlock()
+	g.frozen = freeze(g.s.stream, g.mg.model.LM.Config)
+	for len(g.prompt) > 0 {
+		if err := g.take(ctx, g.read); err != nil {
+			return err
+		}
+	}
+	for g.reason == "" {
+		if err := g.take(ctx, func(w *stream.Worker) { g.sample(ctx, w) }); err != nil {
+			return err
+		}
+		if err := g.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes a turn.
+func (g *generation) take(ctx context.Context, do func(*stream.Worker)) error {
+	if err := g.mg.alive(g.s); err != nil {
+		return err
+	}
+	l, err := g.mg.scheduler.lease(ctx, g.s.job())
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	do(l.worker())
+	return nil
+}
+
+// read feeds a chunk of the prompt.
+func (g *generation) read(w *stream.Worker) {
+	n := min(len(g.prompt), g.frozen.Room())
+	w.Feed(g.frozen, g.prompt[:n], nil)
+	g.prompt = g.prompt[n:]
+}
+
+// sample samples up to the end of the chunk, then moves the frozen stream there.
+func (g *generation) sample(ctx context.Context, w *stream.Worker) {
+	g.turn = g.turn[:0]
+	room := g.frozen.Room()
+	w.Generate(g.frozen, nil, g.sampler, func(id int32, logProb float32) bool {
+		g.turn = g.mg.model.Tokenizer.Decode(g.turn, []int32{id})
+		g.add(g.turn[len(g.turn)-1], float64(logProb))
+		return g.reason == "" && len(g.turn) < room && ctx.Err() == nil
+	})
+	if g.reason == "" {
+		w.Feed(g.frozen, g.turn, nil)
+	}
+}
+
+// add takes a sampled token.
+func (g *generation) add(token byte, logProb float64) {
+	g.tokens++
+	p, stopped := g.cut.add(token, logProb)
+	g.queue(p)
+	switch {
+	case stopped:
+		g.reason = FinishStop
+	case g.tokens == g.most:
+		g.reason = FinishLength
+		g.queue(g.cut.end())
+	}
+}
+
+// queue never waits.
+func (g *generation) queue(p Piece) {
+	if len(p.Text) == 0 {
+		return
+	}
+	if len(g.late) == 0 {
+		select {
+		case g.out <- p:
+			return
+		default:
+		}
+	}
+	g.late = append(g.late, p)
+}
+
+// catchUp waits for a client that is a whole turn behind.
+func (g *generation) catchUp(ctx context.Context) error {
+	for _, p := range g.late {
+		select {
+		case g.out <- p:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	g.late = g.late[:0]
+	return nil
+}

@@ -1,0 +1,93 @@
+package session
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// cutAll runs a text through a cutter, byte by byte.
+func cutAll(text string, stops []string) (pieces []Piece, tokens int, stopped bool) {
+	c := cutter{stops: stops, logProbs: true}
+	for i := range len(text) {
+		var p Piece
+		p, stopped = c.add(text[i], float64(i))
+		pieces = append(pieces, p)
+		if stopped {
+			return pieces, i + 1, true
+		}
+	}
+	return append(pieces, c.end()), len(text), false
+}
+
+func joined(pieces []Piece) (text string, logProbs []float64) {
+	for _, p := range pieces {
+		text += string(p.Text)
+		logProbs = append(logProbs, p.LogProbs...)
+	}
+	return text, logProbs
+}
+
+// stopAt is where a text sampled byte by byte ends: with the first byte that completes a stop string, before the longest it completes.
+func stopAt(text string, stops []string) (end, tokens int, stopped bool) {
+	for n := 1; n <= len(text); n++ {
+		longest := 0
+		for _, stop := range stops {
+			if strings.HasSuffix(text[:n], stop) {
+				longest = max(longest, len(stop))
+			}
+		}
+		if longest > 0 {
+			return n - longest, n, true
+		}
+	}
+	return len(text), len(text), false
+}
+
+func TestTextEndsBeforeTheFirstStopString(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		small := rapid.StringMatching(`[abé]{0,30}`)
+		text := small.Draw(t, "text")
+		stops := rapid.SliceOfN(rapid.StringMatching(`[abé]{1,4}`), 0, 3).Draw(t, "stops")
+		pieces, tokens, stopped := cutAll(text, stops)
+		end, wantTokens, wantStopped := stopAt(text, stops)
+		got, logProbs := joined(pieces)
+		require.Equal(t, text[:end], got)
+		require.Equal(t, wantTokens, tokens)
+		require.Equal(t, wantStopped, stopped)
+		require.Len(t, logProbs, len(got))
+		for i, lp := range logProbs {
+			require.Equal(t, float64(i), lp, "each byte its own")
+		}
+		for _, p := range pieces {
+			require.True(t, utf8.Valid(p.Text), "whole characters")
+		}
+	})
+}
+
+func TestPiecesAreHeldBackWhileTheyMayBeginAStopString(t *testing.T) {
+	for _, c := range []struct {
+		text, stop string
+		pieces     []string
+	}{
+		{"abc", "", []string{"a", "b", "c", ""}},
+		{"xEN.", "END", []string{"x", "", "", "EN.", ""}},
+		{"xENDy", "END", []string{"x", "", "", ""}},
+		{"aaab", "aab", []string{"", "", "a", ""}},
+		{"né", "\n", []string{"n", "", "é", ""}},
+		{"é\xc3", "\n", []string{"", "é", "", "\xc3"}},
+	} {
+		var stops, got []string
+		if c.stop != "" {
+			stops = []string{c.stop}
+		}
+		pieces, _, _ := cutAll(c.text, stops)
+		for _, p := range pieces {
+			got = append(got, string(p.Text))
+		}
+		require.Equal(t, c.pieces, got, "%q with %q", c.text, c.stop)
+	}
+}

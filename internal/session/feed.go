@@ -1,0 +1,183 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// Score feeds text to a session, as it comes: what the body has at hand, up to the end of the chunk, is scored at once. emit is told of each
+// thing scored, in order, before the update that it causes; what it was told of is in the session, whatever happens then.
+//
+// One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with emit's error; between two chunks with the
+// context, when the session is deleted (ErrNotFound), and when the Manager drains (ErrDraining); with a *BodyError when the body cannot be
+// read; with a *LimitError when the session is full, and with ErrFull when the memory is. A call that fails with *OffsetError or ErrBusy has
+// read nothing of the body. The Summary tells what was accepted, also beside an error.
+func (mg *Manager) Score(ctx context.Context, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error) (Summary, error) {
+	begun := time.Now()
+	s, err := mg.use(id)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer mg.unuse(s)
+	if !s.feeding.CompareAndSwap(false, true) {
+		return Summary{}, ErrBusy
+	}
+	defer s.feeding.Store(false)
+	if have := s.log.Size(); o.Offset != nil && *o.Offset != have {
+		return Summary{}, &OffsetError{Have: have, Want: *o.Offset}
+	}
+	f := feeder{mg: mg, s: s, logProbs: o.LogProbs, emit: emit}
+	err = f.body(ctx, body)
+	f.finish(begun)
+	return f.sum, err
+}
+
+// feeder is a request that feeds a session: it holds feeding.
+type feeder struct {
+	mg       *Manager
+	s        *session
+	logProbs bool
+	emit     func(Chunk) error
+	sum      Summary
+}
+
+// body reads ahead of the scoring only what is there: a slow body is scored as it comes, of a fast one every chunk is full.
+func (f *feeder) body(ctx context.Context, body io.Reader) error {
+	r := bufio.NewReaderSize(body, readBufferBytes)
+	for {
+		if _, err := r.Peek(1); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return &BodyError{Offset: f.s.log.Size(), Err: err}
+		}
+		text, _ := r.Peek(r.Buffered())
+		n, err := f.piece(ctx, text)
+		if err != nil {
+			return err
+		}
+		_, _ = r.Discard(n) // they are in the buffer
+	}
+}
+
+// piece is one operation that a drain waits for.
+func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
+	if err := f.mg.enter(); err != nil {
+		return 0, err
+	}
+	defer f.mg.leave()
+	return f.feed(ctx, text)
+}
+
+// all feeds the whole text.
+func (f *feeder) all(ctx context.Context, text []byte) error {
+	for len(text) > 0 {
+		n, err := f.feed(ctx, text)
+		if err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
+}
+
+// feed takes as much of the text as the chunk has room for, in the order that makes a session what it is: score with the state before; append
+// to the log; accept; report; and only then, if the chunk is full, backward and update. Nothing changes before the log has the text, and
+// nothing after that is left out, whether the report arrives or not. It returns the number of bytes taken.
+func (f *feeder) feed(ctx context.Context, text []byte) (n int, err error) {
+	begun, s := time.Now(), f.s
+	if err := s.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer s.unlock()
+	l, err := f.mg.scheduler.lease(ctx, s.job())
+	if err != nil {
+		return 0, err
+	}
+	defer l.release()
+	text, err = f.mg.reserve(s, text[:min(len(text), s.stream.Room())])
+	if err != nil {
+		return 0, err
+	}
+	scores := l.worker().Score(s.stream, text)
+	if err := s.log.Append(text); err != nil {
+		f.mg.unreserve(s, len(text))
+		return 0, fmt.Errorf("session: log: %w", err)
+	}
+	c := f.report(text, scores)
+	l.worker().Commit(s.stream, text, scores)
+	f.mg.publish(s)
+	f.total(&c)
+	defer func() { // whatever becomes of the report
+		s.settle(l.worker())
+		f.mg.publish(s)
+	}()
+	c.Elapsed = time.Since(begun)
+	return len(text), l.lend(func() error { return f.emit(c) }, emitPatience)
+}
+
+// report tells of a text that is not accepted yet.
+func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
+	s := f.s
+	c := Chunk{
+		Step:         s.stream.Step,
+		Offset:       s.stream.Tally.Bytes,
+		Bytes:        len(text),
+		Chars:        f.mg.model.Tokenizer.Chars(text),
+		Tokens:       len(scores.NLL),
+		Bits:         scores.Bits(),
+		BaselineBits: when(s.settings.Baseline, scores.BaselineBits()),
+		Updates:      s.updates(),
+		Written:      int64(s.stream.Written),
+		FastRMS:      s.rms,
+	}
+	if f.logProbs {
+		c.LogProbs = make([]float64, len(scores.NLL))
+		for i, nll := range scores.NLL {
+			c.LogProbs[i] = -float64(nll)
+		}
+	}
+	f.sum.Chunks++
+	f.sum.Bytes += int64(c.Bytes)
+	f.sum.Chars += int64(c.Chars)
+	f.sum.Tokens += int64(c.Tokens)
+	for _, nll := range scores.NLL { // one by one: the sum must not depend on the pieces
+		f.sum.Bits += float64(nll) / math.Ln2
+	}
+	if s.settings.Baseline {
+		if f.sum.BaselineBits == nil {
+			f.sum.BaselineBits = new(float64)
+		}
+		for _, nll := range scores.Baseline {
+			*f.sum.BaselineBits += float64(nll) / math.Ln2
+		}
+	}
+	return c
+}
+
+// total completes the report when the text is accepted.
+func (f *feeder) total(c *Chunk) {
+	s := f.s
+	t := s.stream.Tally
+	c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits = t.Bytes, t.Chars, t.Tokens, t.Bits
+	c.TotalBaselineBits = when(s.settings.Baseline, s.stream.Baseline.Bits)
+	c.Complete = s.stream.Room() == 0
+}
+
+// finish completes the summary.
+func (f *feeder) finish(begun time.Time) {
+	p := f.mg.touch(f.s)
+	f.sum.Offset, f.sum.Updates = p.offset, p.updates
+	t := p.tally
+	f.sum.TotalBytes, f.sum.TotalChars, f.sum.TotalTokens, f.sum.TotalBits = t.Bytes, t.Chars, t.Tokens, t.Bits
+	f.sum.TotalBaselineBits = when(f.s.settings.Baseline, p.baseline.Bits)
+	if f.s.settings.Baseline && f.sum.BaselineBits == nil {
+		f.sum.BaselineBits = new(float64)
+	}
+	f.sum.Elapsed = time.Since(begun)
+}

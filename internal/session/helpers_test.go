@@ -1,0 +1,211 @@
+package session
+
+import (
+	"context"
+	"flag"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+func TestMain(m *testing.M) {
+	// Every check computes: fewer than the usual 100 unless -rapid.checks says otherwise.
+	if err := flag.Set("rapid.checks", "10"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const testChunk = 16
+
+// testModel is small and random: two banks, and fast weights large enough to be seen in every score.
+func testModel(t testing.TB) *model.Model {
+	m, err := theModel()
+	require.NoError(t, err)
+	return m
+}
+
+var theModel = sync.OnceValues(func() (*model.Model, error) {
+	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: testChunk, MemLen: 20})
+	if err != nil {
+		return nil, err
+	}
+	lm.Init(7)
+	for i := range lm.W {
+		lm.W[i] *= 5 // far from uniform
+	}
+	branches, err := model.Branches(lm.Layout, nil)
+	if err != nil {
+		return nil, err
+	}
+	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
+	learner.Settings.Out = 1
+	learner.Init(sparsemeta.InitHe(), 11)
+	return model.New("test", lm, learner, testChunk, []byte(`{"data":"none","bpc":7.5,"held_out":{"a":1}}`))
+})
+
+// staticModel is the same without meta-learners.
+func staticModel(t testing.TB) *model.Model {
+	m, err := model.New("static", testModel(t).LM, nil, testChunk, nil)
+	require.NoError(t, err)
+	return m
+}
+
+func newManager(t testing.TB, o Options) *Manager {
+	return newManagerOf(t, testModel(t), o)
+}
+
+func newManagerOf(t testing.TB, m *model.Model, o Options) *Manager {
+	mg, err := NewManager(m, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		require.NoError(t, mg.Drain(ctx))
+	})
+	return mg
+}
+
+// fatal is what testing.T and rapid.T have in common.
+type fatal interface {
+	require.TestingT
+	Helper()
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func create(t fatal, mg *Manager, r CreateRequest) string {
+	t.Helper()
+	if r.Seed == nil {
+		r.Seed = ptr(uint64(3))
+	}
+	info, err := mg.Create(context.Background(), r)
+	require.NoError(t, err)
+	return info.ID
+}
+
+func get(t fatal, mg *Manager, id string) Info {
+	t.Helper()
+	info, err := mg.Get(id)
+	require.NoError(t, err)
+	return info
+}
+
+// score feeds text and returns its events.
+func score(t fatal, mg *Manager, id, text string) ([]Chunk, Summary) {
+	t.Helper()
+	return scoreBody(t, mg, id, strings.NewReader(text))
+}
+
+func scoreBody(t fatal, mg *Manager, id string, body io.Reader) (chunks []Chunk, sum Summary) {
+	t.Helper()
+	sum, err := mg.Score(context.Background(), id, body, ScoreOptions{LogProbs: true}, func(c Chunk) error {
+		chunks = append(chunks, c)
+		return nil
+	})
+	require.NoError(t, err)
+	return chunks, sum
+}
+
+func logProbs(chunks []Chunk) (all []float64) {
+	for _, c := range chunks {
+		all = append(all, c.LogProbs...)
+	}
+	return all
+}
+
+// withSession gives the test a session as a request has it.
+func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
+	t.Helper()
+	mg.mu.Lock()
+	s, err := mg.find(id)
+	mg.mu.Unlock()
+	require.NoError(t, err)
+	require.NoError(t, s.lock(context.Background()))
+	defer s.unlock()
+	f(s)
+}
+
+func hash(t fatal, mg *Manager, id string) (h string) {
+	t.Helper()
+	withSession(t, mg, id, func(s *session) { h = s.stream.Hash() })
+	return h
+}
+
+// alone feeds text to a stream of its own, with nothing of this package between.
+func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Stream, logProbs []float64) {
+	t.Helper()
+	set, err := effective(m, r.Settings)
+	require.NoError(t, err)
+	set.Seed = seedOr(r.Seed)
+	s = stream.New(m, set)
+	w := stream.NewWorker(m, 1)
+	defer w.Close()
+	w.Feed(s, []byte(text), func(_ []byte, scores stream.Scores) {
+		for _, nll := range scores.NLL {
+			logProbs = append(logProbs, -float64(nll))
+		}
+	})
+	return s, logProbs
+}
+
+// logText is like a log file: repetitive, and different in every line.
+func logText(bytes int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < bytes; i++ {
+		b.WriteString([]string{"GET /index.html", "GET /style.css", "POST /login"}[i%3])
+		b.WriteString(" from 10.0.0.")
+		b.WriteByte(byte('0' + i*7%10))
+		b.WriteString(" -> 200\n")
+	}
+	return b.String()[:bytes]
+}
+
+// reads is a body that arrives in the given pieces, one a Read.
+type reads []string
+
+func (r *reads) Read(p []byte) (int, error) {
+	if len(*r) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, (*r)[0])
+	if (*r)[0] = (*r)[0][n:]; (*r)[0] == "" {
+		*r = (*r)[1:]
+	}
+	return n, nil
+}
+
+// cut cuts a text at random into pieces of 1 to most bytes.
+func cut(t *rapid.T, text string, most int) (pieces []string) {
+	for len(text) > 0 {
+		n := min(len(text), rapid.IntRange(1, most).Draw(t, "piece"))
+		pieces, text = append(pieces, text[:n]), text[n:]
+	}
+	return pieces
+}
+
+// drawRequest draws a session.
+func drawRequest(t *rapid.T) CreateRequest {
+	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")), Settings: Settings{
+		Method:   rapid.SampledFrom([]string{MethodSparseMeta, MethodSparseMeta, MethodStatic}).Draw(t, "method"),
+		Chunk:    rapid.SampledFrom([]int{testChunk, testChunk, 7, 1, 40}).Draw(t, "chunk"),
+		Baseline: rapid.Bool().Draw(t, "baseline"),
+	}}
+}
+
+// soon waits for something other goroutines do.
+func soon(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)
+}

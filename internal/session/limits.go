@@ -1,0 +1,44 @@
+package session
+
+import "time"
+
+// Limits of a Manager whose Options do not say otherwise.
+const (
+	SessionsDefault         = 64      // live sessions
+	MemoryBytesDefault      = 2 << 30 // state and text of all sessions; what the workers need is not in it
+	SessionTextBytesDefault = 1 << 30 // text of one session: its log is in memory
+)
+
+// Limits on Options.
+const (
+	SessionsMax = 1 << 20
+	ThreadsMax  = 1 << 10
+)
+
+// Limits on requests.
+const (
+	ChunkTokensMax      = 1024 // the activations of a worker grow with the square of the chunk
+	BetaMax             = 1000
+	LabelsMax           = 16 // of one session
+	LabelKeyCharsMax    = 64
+	LabelValueCharsMax  = 256
+	TTLMax              = 365 * 24 * time.Hour
+	ListDefault         = 100 // sessions on a page
+	ListMax             = 1000
+	PromptBytesMax      = 8 << 20
+	CompletionTokensMax = 65536
+	TemperatureMax      = 10
+	TopKMax             = 1 << 20
+	StopStringsMax      = 4
+	StopCharsMax        = 256
+)
+
+const (
+	readBufferBytes = 64 << 10 // of a body, read ahead of its scoring: many chunks
+	logBlockBytes   = 64 << 10
+	pieceQueue      = 64 // pieces of a completion that wait for a slow client, beside those of one turn
+
+	// emitPatience is how long a client may take to accept an event before the worker behind it goes to others. A healthy connection takes
+	// an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
+	emitPatience = 50 * time.Millisecond
+)

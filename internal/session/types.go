@@ -1,0 +1,227 @@
+// Package session keeps the live sessions of one model: for each its stream of text, the order of its chunks and the state the text has
+// left behind. A session is a deterministic function of the weights, its settings, its seed and the bytes fed to it.
+//
+// This file holds the plain types and errors that a caller of the Manager meets; nothing in it computes.
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Methods of adaptation: values of Settings.Method.
+const (
+	MethodSparseMeta = "sparse-meta" // fast weights written by the model's meta-learners after every full chunk
+	MethodStatic     = "static"      // the slow weights alone; nothing is ever written
+)
+
+// What a completion leaves in its session: values of CompleteRequest.Commit.
+const (
+	CommitNone   = "none"   // nothing: the session stays as it was
+	CommitPrompt = "prompt" // the prompt is fed to the session, as by Score
+	CommitAll    = "all"    // the prompt and the text that was sampled
+)
+
+// Why a completion ended: values of Completion.FinishReason.
+const (
+	FinishStop   = "stop"   // a stop string was met
+	FinishLength = "length" // MaxTokens tokens were sampled
+)
+
+// SeedMax is the largest seed a session or a completion has. Seeds end below 2^53 so that every JSON reader keeps them exactly.
+const SeedMax = 1<<53 - 1
+
+// Settings say how a session adapts. A nil (or empty, or zero) field stands for the model's default; in an Info every field is set.
+type Settings struct {
+	Method   string    // MethodSparseMeta or MethodStatic; "" is the model's default
+	Chunk    int       // tokens between two updates of the fast weights, >= 1; 0 is the model's default
+	P        *float64  // probability that an update writes one entry (eq. 4), 0..1
+	Gammas   []float32 // decay of the gradient average (eq. 3), one for each bank of the model, each in [0, 1]
+	Beta1    *float32  // weight of the chunk's gradient in the average (eq. 3)
+	Beta2    *float32  // weight of the chunk's gradient beside the average (eq. 5)
+	Baseline bool      // also score every chunk with the static model
+}
+
+// CreateRequest describes a session to be made. The zero value is a session with the model's defaults, a random seed and no expiry.
+type CreateRequest struct {
+	Settings Settings
+	Seed     *uint64           // of the masks, 0..SeedMax; nil: drawn at random
+	Labels   map[string]string // kept for the caller, never interpreted
+	TTL      time.Duration     // the session is deleted when it has not been used for so long; 0: never
+}
+
+// Info is what is known about a session at one moment, between two chunks.
+type Info struct {
+	ID           string
+	Model        string    // ModelInfo.ID of the model it runs on
+	Created      time.Time // UTC
+	LastUsed     time.Time // UTC: the end of the last request that fed or sampled it, at first Created
+	Offset       int64     // bytes accepted so far: the offset the next byte will have
+	Step         uint64    // updates of the fast weights made so far
+	Pending      int       // tokens scored since the last update; Settings.Chunk only while the update that a full chunk causes is under way
+	Chars        int64     // characters accepted so far, as the tokenizer counts them
+	Tokens       int64     // tokens scored so far
+	Bits         float64   // information of everything scored so far: the sum of -log2 of each token's probability
+	BaselineBits *float64  // the same under the static model; nil without Settings.Baseline
+	MemoryBytes  int64     // memory the session occupies
+	Numerics     string    // instruction set the session's arithmetic runs under, e.g. "amd64-avx2"; "" if not recorded
+	Settings     Settings  // in force: every field set
+	Seed         uint64    // in force
+	Labels       map[string]string
+	TTL          time.Duration // 0: none
+}
+
+// ScoreOptions are the options of one Score call. The zero value scores whatever comes, at whatever offset the session has.
+type ScoreOptions struct {
+	Offset   *int64 // the Info.Offset the caller expects; if the session has another, Score fails with *OffsetError and nothing changes
+	LogProbs bool   // report every token's log-probability
+}
+
+// Chunk reports what was scored together: all or a part of one chunk of the stream, never across a chunk border. Its scores were fixed
+// before the update that they cause.
+type Chunk struct {
+	Step    uint64 // index of the chunk in the stream; the first is 0
+	Offset  int64  // in the stream, of the first byte reported here
+	Bytes   int    // reported here
+	Chars   int
+	Tokens  int
+	Bits    float64       // sum over the tokens reported here of -log2 p
+	Elapsed time.Duration // from having the text to this report, waiting for other sessions included
+
+	BaselineBits *float64 // Bits under the static model; nil without Settings.Baseline
+
+	TotalBytes        int64 // of the session, up to and with this report
+	TotalChars        int64
+	TotalTokens       int64
+	TotalBits         float64
+	TotalBaselineBits *float64 // nil without Settings.Baseline
+
+	Complete bool      // the chunk is full; an update follows
+	Updates  uint64    // updates of the fast weights made before this chunk was scored
+	Written  int64     // entries the last of these wrote; 0 if none
+	FastRMS  float64   // root mean square of the fast weights under which the chunk was scored
+	LogProbs []float64 // [Tokens] natural logarithms of the tokens' probabilities; nil unless asked for
+}
+
+// Summary is what one Score call did, in the whole.
+type Summary struct {
+	Offset       int64 // of the session after the call
+	Bytes        int64 // accepted by this call
+	Chars        int64
+	Tokens       int64
+	Bits         float64  // of what this call accepted
+	BaselineBits *float64 // nil without Settings.Baseline
+	Chunks       int      // reports emitted
+	Updates      uint64   // made by the session so far, after the call
+	Elapsed      time.Duration
+
+	TotalBytes        int64 // of the session, after the call
+	TotalChars        int64
+	TotalTokens       int64
+	TotalBits         float64
+	TotalBaselineBits *float64 // nil without Settings.Baseline
+}
+
+// CompleteRequest asks for text sampled from the adapted model after the session's text and the prompt. With CommitPrompt and CommitAll the
+// prompt is fed first, so that the sampled text comes from a model that has learned from it; the sampled text is fed when it is complete. A
+// call that fails has fed none of the sampled text, and as much of the prompt as Info.Offset tells.
+type CompleteRequest struct {
+	Prompt      []byte   // fed after the session's text; may be empty
+	MaxTokens   int      // >= 1
+	Temperature *float64 // 0: always the likeliest token; nil: 1
+	TopP        *float64 // (0, 1]: sample among the likeliest tokens that hold this probability; nil: 1, all
+	TopK        int      // sample among the TopK likeliest tokens; 0: all
+	Seed        *uint64  // of the sampling, 0..SeedMax; nil: drawn at random
+	Stop        []string // the text ends before the first occurrence of any of these
+	Commit      string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone
+	LogProbs    bool     // report every sampled token's log-probability, under the model's full distribution
+}
+
+// Piece is a part of a completion as it grows: whole UTF-8 characters where the model writes such.
+type Piece struct {
+	Text     []byte
+	LogProbs []float64 // natural logarithms, one for each token of Text; nil unless asked for
+}
+
+// Completion is what one Complete call did, in the whole.
+type Completion struct {
+	Text             []byte // the concatenation of all pieces
+	FinishReason     string // FinishStop or FinishLength
+	PromptTokens     int
+	CompletionTokens int    // sampled, those of the stop string included
+	Seed             uint64 // in force
+	Offset           int64  // of the session after the call
+}
+
+// ModelInfo describes the one model that all sessions of a Manager share.
+type ModelInfo struct {
+	ID         string          // name and the start of the content hash: "NAME-HASH"
+	Hash       string          // content hash of the weights file
+	Name       string          // as the weights file gives it
+	Created    time.Time       // of the weights, UTC; zero if unknown
+	Parameters int64           // slow weights, meta-learners not counted
+	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
+	Tokenizer  string          // e.g. "bytes"
+	Banks      int             // banks of fast weights; Settings.Gammas has one entry for each
+	Defaults   Settings        // what a session gets that asks for nothing: every field set
+	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing
+}
+
+// Errors a Manager returns, to be told apart with errors.Is.
+var (
+	// ErrNotFound says that no session has this id (any more).
+	ErrNotFound = errors.New("session: no such session")
+	// ErrBusy says that another request is feeding the session; nothing of this one was accepted.
+	ErrBusy = errors.New("session: another request is feeding this session")
+	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
+	ErrFull = errors.New("session: the limit on live sessions is reached")
+	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
+	ErrDraining = errors.New("session: draining, no new work is taken")
+)
+
+// OffsetError says that a Score call expected another offset than the session has. Nothing was accepted.
+type OffsetError struct {
+	Have int64 // the session's offset: where the next byte must start
+	Want int64 // the offset the caller expected
+}
+
+func (e *OffsetError) Error() string {
+	return fmt.Sprintf("session: offset %d was expected, but the session is at %d", e.Want, e.Have)
+}
+
+// FieldError says that one field of a request has a value that cannot be used. Nothing was changed.
+type FieldError struct {
+	Field string // path in the request as JSON has it, e.g. "settings.gammas"
+	Found string // e.g. "3 values"
+	Want  string // e.g. "2 values, one for each bank of the model"
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("session: %s: found %s, expected %s", e.Field, e.Found, e.Want)
+}
+
+// LimitError says that a session has, or would get, as much text as a session can have. What was reported before stays.
+type LimitError struct {
+	Offset int64 // of the session
+	Max    int64 // bytes of text a session can have
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at most %d bytes", e.Offset, e.Max)
+}
+
+// BodyError says that the text of a Score call ended with an error of its reader. What was reported before stays in the session; bytes
+// that were read but not reported never happened.
+type BodyError struct {
+	Offset int64 // of the session: where to go on
+	Err    error // of the reader
+}
+
+func (e *BodyError) Error() string {
+	return fmt.Sprintf("session: reading the text failed at offset %d: %v", e.Offset, e.Err)
+}
+
+// Unwrap gives the reader's own error.
+func (e *BodyError) Unwrap() error { return e.Err }

@@ -1,0 +1,53 @@
+package stream
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"math"
+
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Hash is the SHA-256, in hexadecimal, of the bits of everything that the
+// stream's future depends on and of its tallies: equal states, equal hashes.
+func (s *Stream) Hash() string {
+	h := sha256.New()
+	for _, t := range []tokenizer.Tally{s.Tally, s.Baseline} {
+		hashInts(h, uint64(t.Bytes), uint64(t.Chars), uint64(t.Tokens), math.Float64bits(t.Bits))
+	}
+	hashInts(h, s.Step, uint64(s.Written), uint64(s.Last), uint64(len(s.Pending)))
+	for _, id := range s.Pending {
+		hashInts(h, uint64(id))
+	}
+	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
+		hashMemory(h, mem, s.model.LM.Config.DModel)
+	}
+	if s.Fast != nil {
+		h.Write([]byte(s.Fast.Hash()))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// hashMemory takes in the rows in use.
+func hashMemory(h hash.Hash, mem *txl.Memory, width int) {
+	if mem == nil {
+		return
+	}
+	hashInts(h, uint64(mem.Len))
+	var bits [4]byte
+	for _, layer := range mem.Layers {
+		for _, v := range layer[:mem.Len*width] {
+			binary.LittleEndian.PutUint32(bits[:], math.Float32bits(v))
+			h.Write(bits[:])
+		}
+	}
+}
+
+func hashInts(h hash.Hash, values ...uint64) {
+	for _, v := range values {
+		h.Write(binary.LittleEndian.AppendUint64(nil, v))
+	}
+}

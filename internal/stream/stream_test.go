@@ -1,0 +1,344 @@
+package stream
+
+import (
+	"flag"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+func TestMain(m *testing.M) {
+	// Every check computes: fewer than the usual 100 unless -rapid.checks says otherwise.
+	if err := flag.Set("rapid.checks", "10"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const testChunk = 16
+
+// testModel is small and random: two banks, and fast weights large enough to be seen in every score.
+func testModel(t testing.TB) *model.Model {
+	m, err := theModel()
+	require.NoError(t, err)
+	return m
+}
+
+var theModel = sync.OnceValues(func() (*model.Model, error) {
+	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk, MemLen: 20})
+	if err != nil {
+		return nil, err
+	}
+	lm.Init(7)
+	branches, err := model.Branches(lm.Layout, nil)
+	if err != nil {
+		return nil, err
+	}
+	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
+	learner.Settings.Out = 1
+	learner.Init(sparsemeta.InitHe(), 11)
+	return model.New("test", lm, learner, testChunk, nil)
+})
+
+func testWorker(t testing.TB, m *model.Model, threads int) *Worker {
+	w := NewWorker(m, threads)
+	t.Cleanup(w.Close)
+	return w
+}
+
+func settings(m *model.Model, change func(*Settings)) Settings {
+	s := Defaults(m)
+	s.Seed = 3
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+const text = `GET /index.html 200 5120
+GET /style.css 200 771
+GET /index.html 304 0
+POST /login 302 12
+GET /index.html 304 0
+`
+
+// scored feeds the text and returns the score of every token.
+func scored(w *Worker, s *Stream, text string) (nll []float32) {
+	w.Feed(s, []byte(text), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+	return nll
+}
+
+// pieces cuts a text at random.
+func pieces(t *rapid.T, text string) (cut []string) {
+	for len(text) > 0 {
+		n := min(len(text), rapid.IntRange(1, 40).Draw(t, "piece"))
+		cut, text = append(cut, text[:n]), text[n:]
+	}
+	return cut
+}
+
+func TestScoreWithoutCommitChangesNothing(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		s := New(m, settings(m, func(set *Settings) { set.Baseline = rapid.Bool().Draw(t, "baseline") }))
+		w.Feed(s, []byte(text[:rapid.IntRange(0, 90).Draw(t, "before")]), nil)
+		before := s.Hash()
+		n := rapid.IntRange(0, s.Room()).Draw(t, "scored")
+		first := append([]float32(nil), w.Score(s, []byte(text[:n])).NLL...)
+		w.Score(s, []byte(strings.Repeat("#", rapid.IntRange(0, s.Room()).Draw(t, "other"))))
+		require.Equal(t, first, append([]float32(nil), w.Score(s, []byte(text[:n])).NLL...), "another text scored between")
+		require.Equal(t, before, s.Hash())
+	})
+}
+
+func TestFeedIsTheSameHoweverTheTextIsSplit(t *testing.T) {
+	m := testModel(t)
+	one, two := testWorker(t, m, 1), testWorker(t, m, 3)
+	long := text + text[:20]
+	rapid.Check(t, func(t *rapid.T) {
+		set := settings(m, func(set *Settings) {
+			set.Baseline = rapid.Bool().Draw(t, "baseline")
+			set.Chunk = rapid.SampledFrom([]int{1, 5, testChunk, 33}).Draw(t, "chunk")
+			set.Method = rapid.SampledFrom([]string{Static, SparseMeta}).Draw(t, "method")
+		})
+		whole := New(m, set)
+		want := scored(one, whole, long)
+		require.Len(t, want, len(long), "every byte is scored")
+		split := New(m, set)
+		var got []float32
+		for _, piece := range pieces(t, long) {
+			w := one
+			if rapid.Bool().Draw(t, "the other worker") {
+				w = two
+				w.Exec.SetThreads(rapid.IntRange(1, 3).Draw(t, "threads"))
+			}
+			got = append(got, scored(w, split, piece)...)
+		}
+		require.Equal(t, want, got)
+		require.Equal(t, whole.Tally, split.Tally, "sums too, to the bit")
+		require.Equal(t, whole.Hash(), split.Hash())
+		require.Equal(t, uint64(len(long)/set.Chunk), split.Step)
+	})
+}
+
+func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		const n = 3
+		var alone, together [n]*Stream
+		var texts [n]string
+		for i := range n {
+			set := settings(m, func(set *Settings) { set.Seed = uint64(i); set.Chunk = 8 * (1 + i/2) })
+			alone[i], together[i] = New(m, set), New(m, set)
+			texts[i] = text[10*i : 10*i+70]
+			w.Feed(alone[i], []byte(texts[i]), nil)
+		}
+		for left := n; left > 0; {
+			i := rapid.IntRange(0, n-1).Draw(t, "stream")
+			k := min(len(texts[i]), rapid.IntRange(1, 20).Draw(t, "piece"))
+			if k == 0 {
+				continue
+			}
+			w.Feed(together[i], []byte(texts[i][:k]), nil)
+			if texts[i] = texts[i][k:]; texts[i] == "" {
+				left--
+			}
+		}
+		for i := range n {
+			require.Equal(t, alone[i].Hash(), together[i].Hash(), "stream %d", i)
+		}
+	})
+}
+
+func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.IntRange(0, 79).Draw(t, "changed byte")
+		other := []byte(text[:80])
+		other[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "change"))
+		a, b := scored(w, New(m, settings(m, nil)), text[:80]), scored(w, New(m, settings(m, nil)), string(other))
+		require.Equal(t, a[:at], b[:at])
+		require.NotEqual(t, a[at:], b[at:], "the changed byte and what it teaches are seen")
+	})
+}
+
+func TestNothingWrittenIsStatic(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	static := scored(w, New(m, settings(m, func(s *Settings) { s.Method = Static })), text)
+	never := New(m, settings(m, func(s *Settings) { s.Adapt.P = 0; s.Baseline = true }))
+	require.Equal(t, static, scored(w, never, text), "p = 0, to the bit")
+	require.Equal(t, never.Tally, never.Baseline)
+	require.NotZero(t, never.Step)
+	require.Zero(t, never.FastRMS())
+
+	adapted := New(m, settings(m, func(s *Settings) { s.Baseline = true }))
+	got := scored(w, adapted, text)
+	require.Equal(t, static[:testChunk], got[:testChunk], "the first chunk is scored before any update")
+	require.NotEqual(t, static[testChunk:2*testChunk], got[testChunk:2*testChunk])
+	require.Equal(t, never.Tally, adapted.Baseline)
+	require.NotZero(t, adapted.FastRMS())
+	require.NotZero(t, adapted.Written)
+}
+
+// nextByte is the distribution of the next byte, by the score each would get.
+func nextByte(w *Worker, s *Stream) (probs [256]float64) {
+	for id := range probs {
+		probs[id] = math.Exp(-float64(w.Score(s, []byte{byte(id)}).NLL[0]))
+	}
+	return probs
+}
+
+func TestProbabilitiesOfTheNextByteSumToOne(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	s := New(m, settings(m, nil))
+	for at := range 60 {
+		if at%7 == 0 {
+			var sum float64
+			for _, p := range nextByte(w, s) {
+				sum += p
+			}
+			// 256 terms of float32 accuracy, about 6e-8 each relative.
+			require.InDelta(t, 1, sum, 2e-6, "position %d", at)
+		}
+		w.Feed(s, []byte(text[at:at+1]), nil)
+	}
+	require.NotZero(t, s.FastRMS(), "of an adapted stream")
+}
+
+func sampler(seed uint64) *txl.Sampler {
+	return txl.NewSampler(txl.Sampling{Temperature: 1, Seed: seed}, 256)
+}
+
+// generated samples n tokens.
+func generated(w *Worker, s *Stream, prompt string, n int, seed uint64) (ids []int32, logProbs []float32) {
+	w.Generate(s, []byte(prompt), sampler(seed), func(id int32, logProb float32) bool {
+		ids, logProbs = append(ids, id), append(logProbs, logProb)
+		return len(ids) < n
+	})
+	return ids, logProbs
+}
+
+func TestGenerateLeavesTheStreamAsItWas(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 2)
+	rapid.Check(t, func(t *rapid.T) {
+		fed := rapid.IntRange(0, 80).Draw(t, "fed")
+		plain, disturbed := New(m, settings(m, nil)), New(m, settings(m, nil))
+		want := scored(w, plain, text)
+		got := scored(w, disturbed, text[:fed])
+		before := disturbed.Hash()
+		prompt, n := text[:rapid.IntRange(0, 50).Draw(t, "prompt")], rapid.IntRange(1, 50).Draw(t, "tokens")
+		ids, logProbs := generated(w, disturbed, prompt, n, 5)
+		require.Len(t, ids, n)
+		require.Equal(t, before, disturbed.Hash())
+		again, againLogProbs := generated(w, disturbed, prompt, n, 5)
+		require.Equal(t, ids, again, "same seed, same text")
+		require.Equal(t, logProbs, againLogProbs)
+		got = append(got, scored(w, disturbed, text[fed:])...)
+		require.Equal(t, want, got)
+		require.Equal(t, plain.Hash(), disturbed.Hash())
+	})
+}
+
+func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		s := New(m, settings(m, nil))
+		w.Feed(s, []byte(text[:rapid.IntRange(0, 80).Draw(t, "fed")]), nil)
+		prompt := text[:rapid.IntRange(0, s.Room()-1).Draw(t, "prompt")]
+		n := min(rapid.IntRange(1, 8).Draw(t, "tokens"), s.Room()-len(prompt))
+		ids, logProbs := generated(w, s, prompt, n, rapid.Uint64().Draw(t, "seed"))
+		nll := w.Score(s, m.Tokenizer.Decode([]byte(prompt), ids)).NLL[len(prompt):]
+		for i := range logProbs {
+			// LogProbs and NLL both are a logit less the same log-sum-exp; they may round differently.
+			require.InDelta(t, -nll[i], logProbs[i], 1e-5, "token %d", i)
+		}
+	})
+}
+
+func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	s := New(m, settings(m, func(s *Settings) { s.Method = Static }))
+	w.Feed(s, []byte(text[:37]), nil)
+	ids, logProbs := generated(w, s, text[:9], 3*testChunk, 1)
+	// A static stream has the same weights in every chunk: there, reading on is feeding.
+	var nll []float32
+	w.Feed(s, m.Tokenizer.Decode([]byte(text[:9]), ids), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+	for i := range logProbs {
+		require.InDelta(t, -nll[9+i], logProbs[i], 1e-5, "token %d", i)
+	}
+}
+
+func TestAWarmChunkAllocatesNothing(t *testing.T) {
+	m := testModel(t)
+	for _, threads := range []int{1, 2} {
+		w := testWorker(t, m, threads)
+		s := New(m, settings(m, func(s *Settings) { s.Baseline = true }))
+		chunk := []byte(text[:testChunk])
+		warm := func() {
+			w.Commit(s, chunk[:5], w.Score(s, chunk[:5]))
+			w.Commit(s, chunk[5:], w.Score(s, chunk[5:]))
+			w.Settle(s)
+		}
+		for range 5 { // until the memory is full
+			warm()
+		}
+		require.Zero(t, testing.AllocsPerRun(20, warm), "%d threads", threads)
+	}
+}
+
+// golden is the state after text, by kernel.Numerics, on amd64. A change here says that sessions made before do not go on to the same bits.
+var golden = map[string]string{"float32-fma": "79553ed44df22912fe0ac6dd8cabcfaf332173fa4c27efefb3e038f509fc0032"}
+
+func TestGoldenStateUnderOneAndManyThreads(t *testing.T) {
+	m := testModel(t)
+	var one string
+	for _, threads := range []int{1, 2, 3, runtime.NumCPU() + 1} {
+		w := testWorker(t, m, threads)
+		s := New(m, settings(m, func(s *Settings) { s.Baseline = true }))
+		w.Feed(s, []byte(text), nil)
+		if one == "" {
+			one = s.Hash()
+		}
+		require.Equal(t, one, s.Hash(), "%d threads", threads)
+	}
+	if want, ok := golden[kernel.Numerics()]; ok && runtime.GOARCH == "amd64" {
+		require.Equal(t, want, one, kernel.Numerics())
+	}
+}
+
+func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
+	m := testModel(t)
+	require.NoError(t, Defaults(m).Validate(m))
+	for says, change := range map[string]func(*Settings){
+		"method is \"\"":       func(s *Settings) { s.Method = "" },
+		"chunk is 0":           func(s *Settings) { s.Chunk = 0 },
+		"chunk is 4097":        func(s *Settings) { s.Chunk = MaxChunk + 1 },
+		"gammas has 1 values":  func(s *Settings) { s.Adapt.Gammas = []float32{0.5} },
+		"settings: p: found 2": func(s *Settings) { s.Adapt.P = 2 },
+	} {
+		require.ErrorContains(t, settings(m, change).Validate(m), says)
+	}
+	static, err := model.New("static", m.LM, nil, testChunk, nil)
+	require.NoError(t, err)
+	require.Equal(t, Static, Defaults(static).Method)
+	require.ErrorContains(t, settings(static, func(s *Settings) { s.Method = SparseMeta }).Validate(static), "no meta-learners")
+}
