@@ -89,7 +89,9 @@ func generate(c *cobra.Command, w *stream.Worker, s *stream.Stream, prompt strin
 	}
 	var split tokenizer.UTF8
 	var err error
-	w.Generate(s, []byte(prompt), txl.NewSampler(p, tokenizer.Bytes{}.Vocab()), func(id int32, _ float32) bool {
+	f := s.Frozen()
+	w.Feed(f, []byte(prompt), nil)
+	w.Generate(f, txl.NewSampler(p, tokenizer.Bytes{}.Vocab()), func(id int32, _ float32) bool {
 		_, err = out.Write(split.Append(nil, []byte{byte(id)}))
 		n--
 		return n > 0 && err == nil && c.Context().Err() == nil

@@ -135,8 +135,7 @@ type generation struct {
 	most    int // tokens
 	cut     cutter
 
-	frozen   *stream.Stream // where the completion is, at the beginning of a turn
-	turn     []byte         // sampled in this turn
+	frozen   *stream.Stream // where the completion is
 	tokens   int            // sampled
 	reason   string         // why it ended, "" before
 	late     []Piece        // that out has no room for
@@ -196,7 +195,7 @@ func (g *generation) turns(ctx context.Context) error {
 		return err
 	}
 	defer g.s.unlock()
-	g.frozen = freeze(g.s.stream, g.mg.model.LM.Config)
+	g.frozen = g.s.stream.Frozen()
 	for len(g.prompt) > 0 {
 		if err := g.take(ctx, g.read); err != nil {
 			return err
@@ -234,18 +233,14 @@ func (g *generation) read(w *stream.Worker) {
 	g.prompt = g.prompt[n:]
 }
 
-// sample samples up to the end of the chunk, then moves the frozen stream there.
+// sample samples up to the end of the chunk.
 func (g *generation) sample(ctx context.Context, w *stream.Worker) {
-	g.turn = g.turn[:0]
 	room := g.frozen.Room()
-	w.Generate(g.frozen, nil, g.sampler, func(id int32, logProb float32) bool {
-		g.turn = g.mg.model.Tokenizer.Decode(g.turn, []int32{id})
-		g.add(g.turn[len(g.turn)-1], float64(logProb))
-		return g.reason == "" && len(g.turn) < room && ctx.Err() == nil
+	w.Generate(g.frozen, g.sampler, func(id int32, logProb float32) bool {
+		g.add(byte(id), float64(logProb))
+		room--
+		return g.reason == "" && room > 0 && ctx.Err() == nil
 	})
-	if g.reason == "" {
-		w.Feed(g.frozen, g.turn, nil)
-	}
 }
 
 // add takes a sampled token.

@@ -29,7 +29,9 @@ func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, [
 
 // inOneGo samples from a stream of its own.
 func inOneGo(s *stream.Stream, w *stream.Worker, prompt string, p txl.Sampling, n int) (text []byte, logProbs []float64) {
-	w.Generate(s, []byte(prompt), txl.NewSampler(p, 256), func(id int32, logProb float32) bool {
+	s = s.Frozen()
+	w.Feed(s, []byte(prompt), nil)
+	w.Generate(s, txl.NewSampler(p, 256), func(id int32, logProb float32) bool {
 		text, logProbs = append(text, byte(id)), append(logProbs, float64(logProb))
 		return len(text) < n
 	})

@@ -100,6 +100,21 @@ func New(m *model.Model, set Settings) *Stream {
 	return s
 }
 
+// Frozen returns a copy that reads on without adapting: it has s's fast weights,
+// by reference, so s must not settle a chunk while the copy is in use, and a
+// memory and a pending chunk of its own. Nothing that happens to the copy
+// changes s.
+func (s *Stream) Frozen() *Stream {
+	f := *s
+	f.id = nextID.Add(1)
+	f.Settings.Method, f.Settings.Baseline = Static, false
+	f.Fast, f.BaselineMemory = nil, nil // views go on adding the fast weights to the slow ones
+	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
+	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
+	f.Memory.CopyFrom(s.Memory)
+	return &f
+}
+
 // Room is how many more bytes the current chunk takes: at least 1.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 

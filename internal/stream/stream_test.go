@@ -225,16 +225,18 @@ func sampler(seed uint64) *txl.Sampler {
 	return txl.NewSampler(txl.Sampling{Temperature: 1, Seed: seed}, 256)
 }
 
-// generated samples n tokens.
+// generated samples n tokens after the stream's text and a prompt.
 func generated(w *Worker, s *Stream, prompt string, n int, seed uint64) (ids []int32, logProbs []float32) {
-	w.Generate(s, []byte(prompt), sampler(seed), func(id int32, logProb float32) bool {
+	s = s.Frozen()
+	w.Feed(s, []byte(prompt), nil)
+	w.Generate(s, sampler(seed), func(id int32, logProb float32) bool {
 		ids, logProbs = append(ids, id), append(logProbs, logProb)
 		return len(ids) < n
 	})
 	return ids, logProbs
 }
 
-func TestGenerateLeavesTheStreamAsItWas(t *testing.T) {
+func TestACompletionLeavesTheStreamAsItWas(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 2)
 	rapid.Check(t, func(t *rapid.T) {
@@ -341,4 +343,44 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Static, Defaults(static).Method)
 	require.ErrorContains(t, settings(static, func(s *Settings) { s.Method = SparseMeta }).Validate(static), "no meta-learners")
+}
+
+// A worker must never take the rows of a frozen stream for its origin's, or
+// those of two copies for one another.
+func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
+	m := testModel(t)
+	long := strings.Repeat(text, 2)
+	const fed = 2*testChunk + 3
+	s := New(m, settings(m, nil))
+	w, other := testWorker(t, m, 1), testWorker(t, m, 1)
+	w.Feed(s, []byte(long[:fed]), nil)
+	before := s.Hash()
+
+	first, second, plain := s.Frozen(), s.Frozen(), s.Frozen()
+	w.Feed(first, []byte("xyz"), nil) // w holds as many rows as the others are about to have
+	other.Feed(second, []byte("abc"), nil)
+	other.Feed(plain, []byte("abc"), nil)
+	want := append([]float32(nil), other.Score(plain, []byte("de")).NLL...)
+	require.Equal(t, want, append([]float32(nil), w.Score(second, []byte("de")).NLL...), "two of one origin")
+
+	w.Feed(first, []byte(long), nil)
+	require.Equal(t, before, s.Hash(), "the origin stays where it is, also past the end of the chunk")
+	w.Feed(s.Frozen(), []byte("xyz"), nil)
+	other.Feed(s, []byte(long[fed:fed+3]), nil)
+	w.Feed(s, []byte(long[fed+3:]), nil)
+	whole := New(m, settings(m, nil))
+	w.Feed(whole, []byte(long), nil)
+	require.Equal(t, whole.Hash(), s.Hash(), "the origin in a worker that has its copy's rows")
+}
+
+func TestAFrozenStreamKeepsTheAdaptedWeights(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	s, static := New(m, settings(m, nil)), New(m, settings(m, func(s *Settings) { s.Method = Static }))
+	fed, next := text[:4*testChunk], text[4*testChunk:5*testChunk]
+	w.Feed(s, []byte(fed), nil)
+	w.Feed(static, []byte(fed), nil)
+	want := scored(w, s.Frozen(), next)
+	require.NotEqual(t, want, scored(w, static.Frozen(), next))
+	require.Equal(t, want, scored(w, s, next), "the first chunk's scores do not see its update")
 }

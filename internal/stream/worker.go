@@ -19,13 +19,12 @@ var nextID atomic.Uint64
 type Worker struct {
 	Exec *kernel.Exec
 
-	model   *model.Model
-	seg     *txl.Segment
-	base    *txl.Segment // the baseline's, made on first use
-	chunk   int          // rows of the segments
-	grads   []float32
-	views   txl.Grads
-	scratch *txl.Memory // a completion's memory past the end of a chunk
+	model *model.Model
+	seg   *txl.Segment
+	base  *txl.Segment // the baseline's, made on first use
+	chunk int          // rows of the segments
+	grads []float32
+	views txl.Grads
 
 	// The stream and chunk whose first rows the segments hold: scoring goes on
 	// from there instead of from the chunk's beginning. Same bits either way.
@@ -38,7 +37,7 @@ type Worker struct {
 
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
-	w := &Worker{Exec: kernel.NewExec(threads), model: m, scratch: txl.NewMemory(m.LM.Config, 1)}
+	w := &Worker{Exec: kernel.NewExec(threads), model: m}
 	w.grads = make([]float32, m.ArenaSize())
 	w.views = m.Views(w.grads)
 	return w
@@ -86,11 +85,15 @@ func (w *Worker) Score(s *Stream, text []byte) Scores {
 		panic(fmt.Sprintf("stream: %d bytes scored in a chunk with room for %d", len(text), s.Room()))
 	}
 	w.resume(s)
-	from := len(s.Pending)
 	w.tokens = s.model.Tokenizer.Encode(w.tokens[:0], text)
 	w.extend(s, w.before(s), w.tokens)
 	w.owner = 0 // until Commit the segments run ahead of the stream
-	n := len(w.tokens)
+	return w.scores(s)
+}
+
+// scores reads off the scores of w.tokens, which follow the pending ones.
+func (w *Worker) scores(s *Stream) Scores {
+	from, n := len(s.Pending), len(w.tokens)
 	scores := Scores{NLL: w.nll[:n]}
 	w.seg.NLL(from, w.tokens, scores.NLL)
 	if s.Settings.Baseline {
@@ -127,12 +130,20 @@ func (w *Worker) extend(s *Stream, before int32, targets []int32) {
 	if len(targets) == 0 {
 		return
 	}
-	first := [1]int32{before}
-	for _, in := range [2][]int32{first[:], targets[:len(targets)-1]} {
-		w.seg.Extend(w.Exec, in)
-		if s.Settings.Baseline {
-			w.base.Extend(w.Exec, in)
-		}
+	w.extendOne(s, before)
+	rest := targets[:len(targets)-1]
+	w.seg.Extend(w.Exec, rest)
+	if s.Settings.Baseline {
+		w.base.Extend(w.Exec, rest)
+	}
+}
+
+// extendOne feeds one input.
+func (w *Worker) extendOne(s *Stream, token int32) {
+	in := [1]int32{token}
+	w.seg.Extend(w.Exec, in[:])
+	if s.Settings.Baseline {
+		w.base.Extend(w.Exec, in[:])
 	}
 }
 
@@ -188,36 +199,22 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
-// Generate samples after the stream's text and a prompt, from the model as it
-// has adapted, and leaves the stream as it is: past the end of the chunk the
-// weights stay, and only a copy of the memory moves on. It calls yield with
-// each token and its log-probability (nats, of the model's own distribution
-// before temperature and truncation) until yield returns false.
-func (w *Worker) Generate(s *Stream, prompt []byte, sampler *txl.Sampler, yield func(id int32, logProb float32) bool) {
-	w.resume(s)
-	w.owner = 0
-	w.scratch.CopyFrom(s.Memory)
-	in := s.model.Tokenizer.Encode([]int32{w.before(s)}, prompt)
-	logp := make([]float32, s.model.LM.Config.Vocab)
-	for {
-		w.read(s, in)
-		w.seg.LogProbs(w.seg.Len()-1, 0, logp)
-		in = append(in[:0], sampler.Next(logp))
-		if !yield(in[0], logp[in[0]]) {
-			return
-		}
-	}
-}
-
-// read feeds a completion's input tokens, beginning new segments as they fill.
-func (w *Worker) read(s *Stream, tokens []int32) {
-	for len(tokens) > 0 {
-		if w.seg.Len() == w.chunk {
-			w.seg.Remember(w.scratch)
-			w.seg.Begin(w.Exec, s.model.LM, s.views, w.scratch)
-		}
-		n := min(len(tokens), w.chunk-w.seg.Len())
-		w.seg.Extend(w.Exec, tokens[:n])
-		tokens = tokens[n:]
+// Generate samples what comes after the stream's text and feeds it to the
+// stream, token by token: it tells yield of each token and its log-probability
+// (nats, of the model's own distribution before temperature and truncation)
+// until yield returns false. On a Frozen copy it is a completion.
+func (w *Worker) Generate(s *Stream, sampler *txl.Sampler, yield func(id int32, logProb float32) bool) {
+	logProbs := make([]float32, s.model.LM.Config.Vocab)
+	text := make([]byte, 0, 1)
+	for more := true; more; {
+		w.resume(s)
+		last := len(s.Pending)
+		w.extendOne(s, w.before(s))
+		w.seg.LogProbs(last, 0, logProbs)
+		id := sampler.Next(logProbs)
+		w.tokens = append(w.tokens[:0], id)
+		w.Commit(s, s.model.Tokenizer.Decode(text, w.tokens), w.scores(s))
+		w.Settle(s)
+		more = yield(id, logProbs[id])
 	}
 }
