@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/lmserve/lmserve/internal/stream"
+)
 
 // Limits of a Manager whose Options do not say otherwise.
 const (
@@ -17,7 +21,7 @@ const (
 
 // Limits on requests.
 const (
-	ChunkTokensMax      = 1024 // the activations of a worker grow with the square of the chunk
+	ChunkTokensMax      = stream.MaxChunk
 	BetaMax             = 1000
 	LabelsMax           = 16 // of one session
 	LabelKeyCharsMax    = 64

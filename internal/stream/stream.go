@@ -23,8 +23,9 @@ const (
 	SparseMeta = "sparse-meta"
 )
 
-// MaxChunk is the largest number of tokens between two updates.
-const MaxChunk = 4096
+// MaxChunk is the largest number of tokens between two updates: a worker's
+// activations grow with its square.
+const MaxChunk = 1024
 
 // Settings say how a stream adapts.
 type Settings struct {

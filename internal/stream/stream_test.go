@@ -333,7 +333,7 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	for says, change := range map[string]func(*Settings){
 		"method is \"\"":       func(s *Settings) { s.Method = "" },
 		"chunk is 0":           func(s *Settings) { s.Chunk = 0 },
-		"chunk is 4097":        func(s *Settings) { s.Chunk = MaxChunk + 1 },
+		"chunk is 1025":        func(s *Settings) { s.Chunk = MaxChunk + 1 },
 		"gammas has 1 values":  func(s *Settings) { s.Adapt.Gammas = []float32{0.5} },
 		"settings: p: found 2": func(s *Settings) { s.Adapt.P = 2 },
 	} {
