@@ -53,6 +53,15 @@ func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
 	require.Contains(t, stderr, "1 of")
 }
 
+// beginning is the beginning of the log, and a file that holds it.
+func beginning(t *testing.T, bytes int) (text, file string) {
+	all, err := os.ReadFile(accessLog)
+	require.NoError(t, err)
+	file = filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(file, all[:bytes], 0o600))
+	return string(all[:bytes]), file
+}
+
 // jsonLines decodes score --json.
 func jsonLines(t *testing.T, text string) (lines []line) {
 	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
@@ -64,14 +73,10 @@ func jsonLines(t *testing.T, text string) (lines []line) {
 }
 
 func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
-	text, err := os.ReadFile(accessLog)
-	require.NoError(t, err)
-	text = text[:1000]
-	file := filepath.Join(t.TempDir(), "log")
-	require.NoError(t, os.WriteFile(file, text, 0o600))
+	text, file := beginning(t, 1000)
 	fromFile := must(t, "", "score", "--json", file)
-	require.Equal(t, fromFile, must(t, string(text), "score", "--json"))
-	require.Equal(t, fromFile, must(t, string(text), "score", "--json", "--threads", "1"), "threads change no bit")
+	require.Equal(t, fromFile, must(t, text, "score", "--json"))
+	require.Equal(t, fromFile, must(t, text, "score", "--json", "--threads", "1"), "threads change no bit")
 
 	lines := jsonLines(t, fromFile)
 	total := lines[len(lines)-1]
@@ -87,8 +92,9 @@ func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 // The promise of the product, on the embedded model: on a log it has never
 // seen, adaptive bits per character fall below static ones within a few KB.
 func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
-	const few = 4 << 10
-	lines := jsonLines(t, must(t, "", "score", "--compare", "--json", accessLog))
+	const few = 3 << 10
+	_, file := beginning(t, 2*few)
+	lines := jsonLines(t, must(t, "", "score", "--compare", "--json", file))
 	var static, adaptive, staticLate, adaptiveLate float64
 	for _, l := range lines[:len(lines)-1] {
 		if *l.Offset < few {
@@ -97,20 +103,20 @@ func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
 			staticLate, adaptiveLate = staticLate+*l.StaticBPC*float64(l.Bytes), adaptiveLate+l.Bits
 		}
 	}
-	require.Less(t, adaptive, static, "over the first 4 KB")
-	require.Less(t, adaptiveLate, 0.8*staticLate, "from there on by a fifth at least")
+	require.Less(t, adaptive, static, "over the first 3 KB")
+	require.Less(t, adaptiveLate, staticLate/2, "over the next 3 KB by half at least")
 }
 
 func TestNoWritesIsStatic(t *testing.T) {
-	text, err := os.ReadFile(accessLog)
-	require.NoError(t, err)
-	static := must(t, string(text[:600]), "score", "--static", "--json")
-	require.Equal(t, static, must(t, string(text[:600]), "score", "--p", "0", "--json"))
-	require.NotEqual(t, static, must(t, string(text[:600]), "score", "--json"))
+	text, _ := beginning(t, 600)
+	static := must(t, text, "score", "--static", "--json")
+	require.Equal(t, static, must(t, text, "score", "--p", "0", "--json"))
+	require.NotEqual(t, static, must(t, text, "score", "--json"))
 }
 
 func TestCompleteIsReproducible(t *testing.T) {
-	args := []string{"complete", "--after", accessLog, "--prompt", "2026-", "--max-tokens", "40", "--seed", "5"}
+	_, file := beginning(t, 1500)
+	args := []string{"complete", "--after", file, "--prompt", "2026-", "--max-tokens", "40", "--seed", "5"}
 	first := must(t, "", args...)
 	require.True(t, strings.HasPrefix(first, "2026-"))
 	require.Equal(t, first, must(t, "", args...))
@@ -171,16 +177,14 @@ func TestServeAnswersAndDrains(t *testing.T) {
 	var created struct{ ID string }
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
 	require.NoError(t, res.Body.Close())
-	text, err := os.ReadFile(accessLog)
-	require.NoError(t, err)
-	text = text[:700]
-	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", bytes.NewReader(text))
+	text, _ := beginning(t, 700)
+	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
 	require.NoError(t, err)
 	var summary struct{ Bits float64 }
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&summary))
 	require.NoError(t, res.Body.Close())
 
-	lines := jsonLines(t, must(t, string(text), "score", "--json", "--seed", "3"))
+	lines := jsonLines(t, must(t, text, "score", "--json", "--seed", "3"))
 	require.Equal(t, math.Float64bits(lines[len(lines)-1].Bits), math.Float64bits(summary.Bits), "HTTP and command line agree to the bit")
 	stop()
 	require.Zero(t, <-code)

@@ -202,8 +202,10 @@ func (r *replay) loadModel() {
 	r.meta("pre_lnorm", &c.PreLNorm)
 	r.meta("same_length", &c.SameLength)
 	r.constant("layer_norm_eps", txl.LayerNormEps)
-	if embed := r.int("d_embed"); r.err == nil && embed != c.DModel {
-		r.fail("metadata d_embed is %d, d_model %d: embedding projections are %w", embed, c.DModel, ErrUnsupported)
+	if _, ok := r.file.Metadata["d_embed"]; ok {
+		if embed := r.int("d_embed"); r.err == nil && embed != c.DModel {
+			r.fail("metadata d_embed is %d, d_model %d: embedding projections are %w", embed, c.DModel, ErrUnsupported)
+		}
 	}
 	if r.err != nil {
 		return
