@@ -28,7 +28,7 @@ var log []byte
 // greedily.
 const (
 	prompt           = "2026-"
-	completionTokens = 120
+	completionTokens = 76
 )
 
 func main() {
