@@ -1,0 +1,93 @@
+package txl
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// logs returns the log-probabilities of weights that need not sum to one.
+func logs(weights ...float64) []float32 {
+	total := 0.0
+	for _, w := range weights {
+		total += w
+	}
+	out := make([]float32, len(weights))
+	for i, w := range weights {
+		out[i] = float32(math.Log(w / total))
+	}
+	return out
+}
+
+// frequencies draws n tokens and returns how often each came.
+func frequencies(p Sampling, logProbs []float32, n int) []float64 {
+	s := NewSampler(p, len(logProbs))
+	f := make([]float64, len(logProbs))
+	for range n {
+		f[s.Next(logProbs)] += 1 / float64(n)
+	}
+	return f
+}
+
+func TestSamplingFollowsTheDistribution(t *testing.T) {
+	const n = 40000
+	logProbs := logs(4, 1, 3, 2)
+	for name, c := range map[string]struct {
+		p    Sampling
+		want []float64
+	}{
+		"the model's own":   {Sampling{Temperature: 1}, []float64{.4, .1, .3, .2}},
+		"cooler":            {Sampling{Temperature: .5}, []float64{16. / 30, 1. / 30, 9. / 30, 4. / 30}},
+		"two likeliest":     {Sampling{Temperature: 1, TopK: 2}, []float64{4. / 7, 0, 3. / 7, 0}},
+		"nucleus":           {Sampling{Temperature: 1, TopP: .65}, []float64{4. / 7, 0, 3. / 7, 0}},
+		"nucleus of one":    {Sampling{Temperature: 1, TopP: 1e-9}, []float64{1, 0, 0, 0}},
+		"nucleus among k":   {Sampling{Temperature: 1, TopK: 3, TopP: .9}, []float64{4. / 9, 0, 3. / 9, 2. / 9}},
+		"all of them twice": {Sampling{Temperature: 1, TopK: 99, TopP: 1}, []float64{.4, .1, .3, .2}},
+	} {
+		for i, f := range frequencies(c.p, logProbs, n) {
+			require.InDelta(t, c.want[i], f, 5*math.Sqrt(.25/n), "%s, token %d", name, i)
+		}
+	}
+}
+
+func TestZeroTemperatureTakesTheLikeliestAndTheLowerOfTwo(t *testing.T) {
+	require.Equal(t, []float64{0, 1, 0, 0}, frequencies(Sampling{}, logs(1, 3, 3, 2), 1))
+}
+
+func TestTheSameSeedDrawsTheSameTokens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Sampling{Temperature: rapid.Float64Range(0.1, 3).Draw(t, "temperature"), TopK: rapid.IntRange(0, 6).Draw(t, "top_k"),
+			TopP: rapid.Float64Range(0, 1).Draw(t, "top_p"), Seed: rapid.Uint64().Draw(t, "seed")}
+		require.NoError(t, p.Validate())
+		logProbs := logs(rapid.SliceOfN(rapid.Float64Range(1e-6, 1), 5, 5).Draw(t, "weights")...)
+		a, b := NewSampler(p, 5), NewSampler(p, 5)
+		byProbability := []int32{0, 1, 2, 3, 4}
+		slices.SortStableFunc(byProbability, func(i, j int32) int {
+			if logProbs[i] > logProbs[j] {
+				return -1
+			}
+			return 1
+		})
+		for range 20 {
+			id := a.Next(logProbs)
+			require.Equal(t, id, b.Next(logProbs))
+			if p.TopK > 0 && p.TopK < 5 {
+				worst := logProbs[byProbability[p.TopK-1]]
+				require.GreaterOrEqual(t, logProbs[id], worst, "among the k likeliest")
+			}
+		}
+	})
+}
+
+func TestSamplingErrorsNameTheField(t *testing.T) {
+	for field, p := range map[string]Sampling{
+		"temperature": {Temperature: -1}, "top_k": {TopK: -1}, "top_p": {TopP: 1.5},
+	} {
+		require.ErrorContains(t, p.Validate(), field)
+	}
+	require.ErrorContains(t, Sampling{Temperature: math.NaN()}.Validate(), "temperature")
+	require.ErrorContains(t, Sampling{TopP: math.NaN()}.Validate(), "top_p")
+}
