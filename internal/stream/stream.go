@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -124,9 +125,11 @@ func (s *Stream) FastRMS() float64 {
 	if s.Fast == nil || len(s.Fast.Sum) == 0 {
 		return 0
 	}
+	const block = 4096 // short enough for a sum in float32
 	var sum float64
-	for _, v := range s.Fast.Sum {
-		sum += float64(v) * float64(v)
+	for lo := 0; lo < len(s.Fast.Sum); lo += block {
+		m := s.Fast.Sum[lo:min(lo+block, len(s.Fast.Sum))]
+		sum += float64(kernel.Dot(m, m))
 	}
 	return math.Sqrt(sum / float64(len(s.Fast.Sum)))
 }

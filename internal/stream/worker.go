@@ -30,7 +30,8 @@ type Worker struct {
 	// from there instead of from the chunk's beginning. Same bits either way.
 	owner, step uint64
 
-	tokens  []int32
+	inputs  []int32 // fed to the segments last
+	tokens  []int32 // scored last
 	nll     []float32
 	baseNLL []float32
 }
@@ -51,7 +52,8 @@ func (w *Worker) fit(chunk int, baseline bool) {
 	if w.chunk != chunk {
 		w.chunk, w.owner = chunk, 0
 		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
-		w.tokens, w.nll, w.baseNLL = make([]int32, 0, chunk), make([]float32, chunk), make([]float32, chunk)
+		w.inputs, w.tokens = make([]int32, 0, chunk), make([]int32, 0, chunk)
+		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
 	}
 	if baseline && w.base == nil {
 		w.base, w.owner = txl.NewSegment(w.model.LM.Config, 1, chunk), 0
@@ -130,20 +132,10 @@ func (w *Worker) extend(s *Stream, before int32, targets []int32) {
 	if len(targets) == 0 {
 		return
 	}
-	w.extendOne(s, before)
-	rest := targets[:len(targets)-1]
-	w.seg.Extend(w.Exec, rest)
+	w.inputs = append(append(w.inputs[:0], before), targets[:len(targets)-1]...)
+	w.seg.Extend(w.Exec, w.inputs)
 	if s.Settings.Baseline {
-		w.base.Extend(w.Exec, rest)
-	}
-}
-
-// extendOne feeds one input.
-func (w *Worker) extendOne(s *Stream, token int32) {
-	in := [1]int32{token}
-	w.seg.Extend(w.Exec, in[:])
-	if s.Settings.Baseline {
-		w.base.Extend(w.Exec, in[:])
+		w.base.Extend(w.Exec, w.inputs)
 	}
 }
 
@@ -199,6 +191,9 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
+// unknown stands for a target that is still to be drawn.
+var unknown = []int32{-1}
+
 // Generate samples what comes after the stream's text and feeds it to the
 // stream, token by token: it tells yield of each token and its log-probability
 // (nats, of the model's own distribution before temperature and truncation)
@@ -209,7 +204,7 @@ func (w *Worker) Generate(s *Stream, sampler *txl.Sampler, yield func(id int32, 
 	for more := true; more; {
 		w.resume(s)
 		last := len(s.Pending)
-		w.extendOne(s, w.before(s))
+		w.extend(s, w.before(s), unknown)
 		w.seg.LogProbs(last, 0, logProbs)
 		id := sampler.Next(logProbs)
 		w.tokens = append(w.tokens[:0], id)
