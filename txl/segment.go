@@ -77,7 +77,7 @@ type layer struct {
 	prob  []float32 // softmax of the scores [B][H][T,MemLen+T]
 	av    []float32 // attention vectors, heads side by side [T*B,H*d]
 	y1    []float32 // h + o [T*B,D]
-	x     []float32 // input of the feed-forward: post-norm LN(y1), pre-norm LN(y1) too [T*B,D]
+	x     []float32 // input of the feed-forward, LN(y1) [T*B,D]
 	norm2 norm      // post-norm: over y2; pre-norm: over y1
 	pre   []float32 // W1 x + b1 [T*B,rows of CoreNet.0]
 	act   []float32 // activation, after dropout [T*B,F]

@@ -57,10 +57,8 @@ func (s Settings) Validate(m *model.Model) error {
 		return nil
 	case m.Learner == nil:
 		return fmt.Errorf("method is %s, but model %s has no meta-learners, expected %s", SparseMeta, m.Name, Static)
-	case len(s.Adapt.Gammas) != len(m.Learner.Settings.Gammas):
-		return fmt.Errorf("gammas has %d values, the model has %d banks", len(s.Adapt.Gammas), len(m.Learner.Settings.Gammas))
 	}
-	return s.Adapt.Validate()
+	return m.Learner.Accept(s.Adapt)
 }
 
 // Stream is the state a text has left behind: a function of the model, the

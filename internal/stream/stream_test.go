@@ -334,7 +334,7 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 		"method is \"\"":       func(s *Settings) { s.Method = "" },
 		"chunk is 0":           func(s *Settings) { s.Chunk = 0 },
 		"chunk is 1025":        func(s *Settings) { s.Chunk = MaxChunk + 1 },
-		"gammas has 1 values":  func(s *Settings) { s.Adapt.Gammas = []float32{0.5} },
+		"gammas: found 1":      func(s *Settings) { s.Adapt.Gammas = []float32{0.5} },
 		"settings: p: found 2": func(s *Settings) { s.Adapt.P = 2 },
 	} {
 		require.ErrorContains(t, settings(m, change).Validate(m), says)
