@@ -88,7 +88,8 @@ func session(ctx context.Context, url string) error {
 		return err
 	}
 	fmt.Printf("Streaming %d bytes of a server's log through session %s.\n", len(log), s.ID)
-	fmt.Println("Bits per character of each kilobyte, as the static model and the adapting one see it:")
+	fmt.Println("Bits per character as the static model (.) and the adapting one (#) see it, chunk by chunk,")
+	fmt.Println("from the second kilobyte on a line a kilobyte:")
 	fmt.Println()
 	if err := score(ctx, url, s.ID); err != nil {
 		return err
@@ -160,7 +161,10 @@ type event struct {
 	Problem json.RawMessage
 }
 
-// score streams the log and prints a line a kilobyte, as events arrive.
+const kilobyte = 1024
+
+// score streams the log and prints lines as events arrive: every chunk of the
+// first kilobyte, then the sum of each kilobyte.
 func score(ctx context.Context, url, id string) error {
 	res, err := send(ctx, url+"/v1/sessions/"+id+"/score", "text/plain; charset=utf-8", "application/x-ndjson", bytes.NewReader(log))
 	if err != nil {
@@ -184,16 +188,16 @@ func score(ctx context.Context, url, id string) error {
 			continue
 		}
 		sum.Bytes, sum.Bits, sum.BaselineBits = sum.Bytes+e.Bytes, sum.Bits+e.Bits, sum.BaselineBits+e.BaselineBits
-		if sum.Bytes >= 1024 || e.Totals.Bytes == int64(len(log)) {
-			printKilobyte(e.Totals.Bytes-sum.Bytes, sum)
+		if e.Totals.Bytes <= kilobyte || sum.Bytes >= kilobyte || e.Totals.Bytes == int64(len(log)) {
+			printLine(e.Totals.Bytes-sum.Bytes, sum)
 			sum = event{}
 		}
 	}
 }
 
-// printKilobyte draws both numbers on one line: # up to the adaptive one, a
+// printLine draws both numbers on one line: # up to the adaptive one, a
 // dot at the static one.
-func printKilobyte(offset int64, e event) {
+func printLine(offset int64, e event) {
 	const perBit = 8
 	static, adaptive := e.BaselineBits/float64(e.Bytes), e.Bits/float64(e.Bytes)
 	bar := []byte(strings.Repeat("#", int(adaptive*perBit)))
