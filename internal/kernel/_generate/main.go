@@ -1,12 +1,35 @@
-// Command _generate writes the assembly of internal/kernel with avo; run it by
-// `go generate` there. The portable Go beside the assembly says what each function
-// computes and is the reference in the tests.
+// Command _generate writes the assembly of internal/kernel with avo, one file a set
+// of functions; run it by `go generate` there. The portable Go beside the assembly
+// says what each function computes and is the reference in the tests.
 package main
 
-import . "github.com/mmcloughlin/avo/build"
+import (
+	"fmt"
+	"os"
 
+	. "github.com/mmcloughlin/avo/build"
+)
+
+// sets is what each file holds.
+var sets = map[string]func(){
+	"gemm":   gemm,
+	"vector": vector,
+}
+
+// main takes the name of a set, then avo's own flags.
 func main() {
+	if len(os.Args) < 2 || sets[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: _generate SET -out FILE.s -stubs FILE.go -pkg kernel")
+		os.Exit(2)
+	}
+	set := sets[os.Args[1]]
+	os.Args = append(os.Args[:1], os.Args[2:]...)
 	ConstraintExpr("!noasm")
+	set()
+	Generate()
+}
+
+func gemm() {
 	for rows := 1; rows <= tileRows; rows++ {
 		tile(rows)
 	}
@@ -14,10 +37,12 @@ func main() {
 	packRows(true)
 	packCols(false)
 	packCols(true)
+}
+
+func vector() {
 	exp()
 	dot()
 	axpy()
 	scale()
 	largest()
-	Generate()
 }
