@@ -10,12 +10,3 @@ func setSIMD(bool) {}
 
 func packRows(dst, src, add []float32, stride, n, k int) { packRowsGo(dst, src, add, stride, n, k) }
 func packCols(dst, src, add []float32, stride, n, k int) { packColsGo(dst, src, add, stride, n, k) }
-
-func expSum(dst, src []float32, scale, shift float32, lanes *[8]float32) {
-	expGo(dst, src, scale, shift, lanes)
-}
-
-func raise(x []float32, lanes *[8]float32)     { raiseGo(x, lanes) }
-func dot(a, b []float32, lanes *[8]float32)    { dotGo(a, b, lanes) }
-func axpy(y []float32, a float32, x []float32) { axpyGo(y, a, x) }
-func scaleRow(x []float32, a float32)          { scaleRowGo(x, a) }

@@ -66,15 +66,50 @@ func pow2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 // first. The order of its sum depends on the row's length only. An entry may be
 // -Inf, but not all of them.
 func Softmax(row []float32, scale float32) {
-	if !(scale >= 0) {
-		panic(fmt.Sprintf("kernel: Softmax: scale %g, must be >= 0", scale))
-	}
+	checkScale(scale)
 	if len(row) == 0 {
 		return
 	}
+	sum, _ := SoftmaxUnscaled(row, scale)
+	scaleRow(row, 1/sum)
+}
+
+// SoftmaxUnscaled is the first half of Softmax: it replaces row, which is not empty,
+// by e^(scale*row - max), and returns the sum by which the entries are still to be
+// divided and lse = ln(sum of e^(scale*row)): e^(scale*row - lse) is the softmax.
+func SoftmaxUnscaled(row []float32, scale float32) (sum, lse float32) {
+	checkScale(scale)
+	most := float32(scale * largest(row))
 	var lanes [8]float32
-	expSum(row, row, scale, float32(scale*largest(row)), &lanes)
-	scaleRow(row, 1/fold(&lanes))
+	expSum(row, row, scale, most, &lanes)
+	sum = fold(&lanes)
+	return sum, most + float32(math.Log(float64(sum)))
+}
+
+func checkScale(scale float32) {
+	if !(scale >= 0) {
+		panic(fmt.Sprintf("kernel: Softmax: scale %g, must be >= 0", scale))
+	}
+}
+
+// ExpShifted replaces row by e^(scale*row - shift).
+func ExpShifted(row []float32, scale, shift float32) {
+	var lanes [8]float32
+	expSum(row, row, scale, shift, &lanes)
+}
+
+// SoftmaxBackward replaces d, the derivatives of a loss by the probabilities
+// prob = softmax(scale*s), by those by s, given dot = the sum of d*prob:
+// d = prob (d - dot) scale.
+func SoftmaxBackward(d, prob []float32, dot, scale float32) {
+	sameLength("SoftmaxBackward", len(d), len(prob))
+	softmaxBackward(d, prob, dot, scale)
+}
+
+func softmaxBackwardGo(d, prob []float32, dot, scale float32) {
+	for i, v := range d {
+		d[i] = float32(prob[i]*(v-dot)) * scale
+	}
 }
 
 // LogSumExp is ln(sum of e^row[i]) without overflow, -Inf for an empty row. The order
@@ -149,9 +184,56 @@ func axpyGo(y []float32, a float32, x []float32) {
 	}
 }
 
+// Scale multiplies x by a.
+func Scale(x []float32, a float32) { scaleRow(x, a) }
+
 func scaleRowGo(x []float32, a float32) {
 	for i := range x {
 		x[i] *= a
+	}
+}
+
+// Add sets dst = a + b; dst may be either.
+func Add(dst, a, b []float32) {
+	sameLength("Add", len(dst), len(a))
+	sameLength("Add", len(dst), len(b))
+	add(dst, a, b)
+}
+
+func addGo(dst, a, b []float32) {
+	for i, v := range a {
+		dst[i] = v + b[i]
+	}
+}
+
+// ReLU sets dst = max(x, 0), NaN where x is NaN. dst may be x.
+func ReLU(dst, x []float32) {
+	sameLength("ReLU", len(dst), len(x))
+	relu(dst, x)
+}
+
+func reluGo(dst, x []float32) {
+	for i, v := range x {
+		if v < 0 {
+			v = 0
+		}
+		dst[i] = v
+	}
+}
+
+// ReLUBackward sets dst = d where x > 0, else 0. dst may be d.
+func ReLUBackward(dst, d, x []float32) {
+	sameLength("ReLUBackward", len(dst), len(d))
+	sameLength("ReLUBackward", len(dst), len(x))
+	reluBackward(dst, d, x)
+}
+
+func reluBackwardGo(dst, d, x []float32) {
+	for i, v := range d {
+		if !(x[i] > 0) {
+			v = 0
+		}
+		dst[i] = v
 	}
 }
 

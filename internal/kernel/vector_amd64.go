@@ -28,3 +28,53 @@ func scaleAVX2(x *float32, n int, a float32)
 //
 //go:noescape
 func largestAVX2(x *float32, n int, lanes *[8]float32)
+
+// addAVX2 is addGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func addAVX2(dst *float32, a *float32, b *float32, n int)
+
+// reluAVX2 is reluGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func reluAVX2(dst *float32, x *float32, n int)
+
+// reluBackwardAVX2 is reluBackwardGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func reluBackwardAVX2(dst *float32, d *float32, x *float32, n int)
+
+// softmaxBackwardAVX2 is softmaxBackwardGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func softmaxBackwardAVX2(d *float32, prob *float32, n int, dot float32, scale float32)
+
+// sumAVX2 is sumGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func sumAVX2(x *float32, n int, lanes *[8]float64)
+
+// squaresAVX2 is squaresGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func squaresAVX2(x *float32, n int, mean float64, lanes *[8]float64)
+
+// normalizeAVX2 is normalizeGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func normalizeAVX2(y *float32, x *float32, gain *float32, bias *float32, n int, mean float32, rstd float32)
+
+// normDotsAVX2 is normDotsGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func normDotsAVX2(dy *float32, x *float32, gain *float32, n int, mean float32, rstd float32, lanes *[16]float64)
+
+// normBackwardAVX2 is normBackwardGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func normBackwardAVX2(dx *float32, dy *float32, x *float32, gain *float32, n int, mean float32, rstd float32, meanG float32, meanGX float32)
+
+// normGainAVX2 is normGainGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func normGainAVX2(dgain *float32, dy *float32, x *float32, n int, mean float32, rstd float32)

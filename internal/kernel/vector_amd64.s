@@ -247,3 +247,272 @@ loop:
 	VMOVUPS Y0, (CX)
 	VZEROUPPER
 	RET
+
+// func addAVX2(dst *float32, a *float32, b *float32, n int)
+// Requires: AVX
+TEXT ·addAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	SHLQ $0x02, BX
+	XORQ SI, SI
+
+loop:
+	VMOVUPS (CX)(SI*1), Y0
+	VADDPS  (DX)(SI*1), Y0, Y0
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ    $0x20, SI
+	CMPQ    SI, BX
+	JL      loop
+	VZEROUPPER
+	RET
+
+// func reluAVX2(dst *float32, x *float32, n int)
+// Requires: AVX
+TEXT ·reluAVX2(SB), NOSPLIT, $0-24
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+8(FP), CX
+	VXORPS Y0, Y0, Y0
+	MOVQ   n+16(FP), DX
+	SHLQ   $0x02, DX
+	XORQ   BX, BX
+
+loop:
+	VMOVUPS (CX)(BX*1), Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, (AX)(BX*1)
+	ADDQ    $0x20, BX
+	CMPQ    BX, DX
+	JL      loop
+	VZEROUPPER
+	RET
+
+// func reluBackwardAVX2(dst *float32, d *float32, x *float32, n int)
+// Requires: AVX
+TEXT ·reluBackwardAVX2(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   d+8(FP), CX
+	MOVQ   x+16(FP), DX
+	VXORPS Y0, Y0, Y0
+	MOVQ   n+24(FP), BX
+	SHLQ   $0x02, BX
+	XORQ   SI, SI
+
+loop:
+	VCMPPS  $0x01, (DX)(SI*1), Y0, Y1
+	VANDPS  (CX)(SI*1), Y1, Y1
+	VMOVUPS Y1, (AX)(SI*1)
+	ADDQ    $0x20, SI
+	CMPQ    SI, BX
+	JL      loop
+	VZEROUPPER
+	RET
+
+// func softmaxBackwardAVX2(d *float32, prob *float32, n int, dot float32, scale float32)
+// Requires: AVX
+TEXT ·softmaxBackwardAVX2(SB), NOSPLIT, $0-32
+	MOVQ         d+0(FP), AX
+	MOVQ         prob+8(FP), CX
+	VBROADCASTSS dot+24(FP), Y0
+	VBROADCASTSS scale+28(FP), Y1
+	MOVQ         n+16(FP), DX
+	SHLQ         $0x02, DX
+	XORQ         BX, BX
+
+loop:
+	VMOVUPS (AX)(BX*1), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  (CX)(BX*1), Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)(BX*1)
+	ADDQ    $0x20, BX
+	CMPQ    BX, DX
+	JL      loop
+	VZEROUPPER
+	RET
+
+// func sumAVX2(x *float32, n int, lanes *[8]float64)
+// Requires: AVX
+TEXT ·sumAVX2(SB), NOSPLIT, $0-24
+	MOVQ    x+0(FP), AX
+	MOVQ    lanes+16(FP), CX
+	VMOVUPD (CX), Y0
+	VMOVUPD 32(CX), Y1
+	MOVQ    n+8(FP), DX
+	SHLQ    $0x02, DX
+	XORQ    BX, BX
+
+loop:
+	VMOVUPS      (AX)(BX*1), Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VCVTPS2PD    X2, Y2
+	VCVTPS2PD    X3, Y3
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	ADDQ         $0x20, BX
+	CMPQ         BX, DX
+	JL           loop
+	VMOVUPD      Y0, (CX)
+	VMOVUPD      Y1, 32(CX)
+	VZEROUPPER
+	RET
+
+// func squaresAVX2(x *float32, n int, mean float64, lanes *[8]float64)
+// Requires: AVX
+TEXT ·squaresAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         lanes+24(FP), CX
+	VMOVUPD      (CX), Y1
+	VMOVUPD      32(CX), Y2
+	VBROADCASTSD mean+16(FP), Y0
+	MOVQ         n+8(FP), DX
+	SHLQ         $0x02, DX
+	XORQ         BX, BX
+
+loop:
+	VMOVUPS      (AX)(BX*1), Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VCVTPS2PD    X3, Y3
+	VCVTPS2PD    X4, Y4
+	VSUBPD       Y0, Y3, Y3
+	VMULPD       Y3, Y3, Y3
+	VSUBPD       Y0, Y4, Y4
+	VMULPD       Y4, Y4, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y2, Y2
+	ADDQ         $0x20, BX
+	CMPQ         BX, DX
+	JL           loop
+	VMOVUPD      Y1, (CX)
+	VMOVUPD      Y2, 32(CX)
+	VZEROUPPER
+	RET
+
+// func normalizeAVX2(y *float32, x *float32, gain *float32, bias *float32, n int, mean float32, rstd float32)
+// Requires: AVX
+TEXT ·normalizeAVX2(SB), NOSPLIT, $0-48
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         gain+16(FP), DX
+	MOVQ         bias+24(FP), BX
+	VBROADCASTSS mean+40(FP), Y0
+	VBROADCASTSS rstd+44(FP), Y1
+	MOVQ         n+32(FP), SI
+	SHLQ         $0x02, SI
+	XORQ         DI, DI
+
+loop:
+	VMOVUPS (CX)(DI*1), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMULPS  (DX)(DI*1), Y2, Y2
+	VADDPS  (BX)(DI*1), Y2, Y2
+	VMOVUPS Y2, (AX)(DI*1)
+	ADDQ    $0x20, DI
+	CMPQ    DI, SI
+	JL      loop
+	VZEROUPPER
+	RET
+
+// func normDotsAVX2(dy *float32, x *float32, gain *float32, n int, mean float32, rstd float32, lanes *[16]float64)
+// Requires: AVX
+TEXT ·normDotsAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dy+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         gain+16(FP), DX
+	MOVQ         lanes+40(FP), BX
+	VBROADCASTSS mean+32(FP), Y0
+	VBROADCASTSS rstd+36(FP), Y1
+	VMOVUPD      (BX), Y2
+	VMOVUPD      32(BX), Y3
+	VMOVUPD      64(BX), Y4
+	VMOVUPD      96(BX), Y5
+	MOVQ         n+24(FP), SI
+	SHLQ         $0x02, SI
+	XORQ         DI, DI
+
+loop:
+	VMOVUPS      (CX)(DI*1), Y6
+	VSUBPS       Y0, Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VMOVUPS      (AX)(DI*1), Y7
+	VMULPS       (DX)(DI*1), Y7, Y7
+	VEXTRACTF128 $0x01, Y6, X8
+	VCVTPS2PD    X6, Y6
+	VCVTPS2PD    X8, Y8
+	VEXTRACTF128 $0x01, Y7, X9
+	VCVTPS2PD    X7, Y7
+	VCVTPS2PD    X9, Y9
+	VADDPD       Y7, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VMULPD       Y7, Y6, Y6
+	VMULPD       Y9, Y8, Y8
+	VADDPD       Y6, Y4, Y4
+	VADDPD       Y8, Y5, Y5
+	ADDQ         $0x20, DI
+	CMPQ         DI, SI
+	JL           loop
+	VMOVUPD      Y2, (BX)
+	VMOVUPD      Y3, 32(BX)
+	VMOVUPD      Y4, 64(BX)
+	VMOVUPD      Y5, 96(BX)
+	VZEROUPPER
+	RET
+
+// func normBackwardAVX2(dx *float32, dy *float32, x *float32, gain *float32, n int, mean float32, rstd float32, meanG float32, meanGX float32)
+// Requires: AVX
+TEXT ·normBackwardAVX2(SB), NOSPLIT, $0-56
+	MOVQ         dx+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         gain+24(FP), BX
+	VBROADCASTSS mean+40(FP), Y0
+	VBROADCASTSS rstd+44(FP), Y1
+	VBROADCASTSS meanG+48(FP), Y2
+	VBROADCASTSS meanGX+52(FP), Y3
+	MOVQ         n+32(FP), SI
+	SHLQ         $0x02, SI
+	XORQ         DI, DI
+
+loop:
+	VMOVUPS (DX)(DI*1), Y4
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y1, Y4, Y4
+	VMULPS  Y3, Y4, Y4
+	VMOVUPS (CX)(DI*1), Y5
+	VMULPS  (BX)(DI*1), Y5, Y5
+	VSUBPS  Y2, Y5, Y5
+	VSUBPS  Y4, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VMOVUPS Y5, (AX)(DI*1)
+	ADDQ    $0x20, DI
+	CMPQ    DI, SI
+	JL      loop
+	VZEROUPPER
+	RET
+
+// func normGainAVX2(dgain *float32, dy *float32, x *float32, n int, mean float32, rstd float32)
+// Requires: AVX
+TEXT ·normGainAVX2(SB), NOSPLIT, $0-40
+	MOVQ         dgain+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS mean+32(FP), Y0
+	VBROADCASTSS rstd+36(FP), Y1
+	MOVQ         n+24(FP), BX
+	SHLQ         $0x02, BX
+	XORQ         SI, SI
+
+loop:
+	VMOVUPS (DX)(SI*1), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMULPS  (CX)(SI*1), Y2, Y2
+	VADDPS  (AX)(SI*1), Y2, Y2
+	VMOVUPS Y2, (AX)(SI*1)
+	ADDQ    $0x20, SI
+	CMPQ    SI, BX
+	JL      loop
+	VZEROUPPER
+	RET

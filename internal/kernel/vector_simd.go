@@ -51,3 +51,83 @@ func scaleRow(x []float32, a float32) {
 	}
 	scaleRowGo(x[n:], a)
 }
+
+func softmaxBackward(d, prob []float32, dot, scale float32) {
+	n := eights(len(d))
+	if n > 0 {
+		softmaxBackwardAVX2(&d[0], &prob[0], n, dot, scale)
+	}
+	softmaxBackwardGo(d[n:], prob[n:], dot, scale)
+}
+
+func add(dst, a, b []float32) {
+	n := eights(len(a))
+	if n > 0 {
+		addAVX2(&dst[0], &a[0], &b[0], n)
+	}
+	addGo(dst[n:], a[n:], b[n:])
+}
+
+func relu(dst, x []float32) {
+	n := eights(len(x))
+	if n > 0 {
+		reluAVX2(&dst[0], &x[0], n)
+	}
+	reluGo(dst[n:], x[n:])
+}
+
+func reluBackward(dst, d, x []float32) {
+	n := eights(len(x))
+	if n > 0 {
+		reluBackwardAVX2(&dst[0], &d[0], &x[0], n)
+	}
+	reluBackwardGo(dst[n:], d[n:], x[n:])
+}
+
+func sum(x []float32, lanes *[8]float64) {
+	n := eights(len(x))
+	if n > 0 {
+		sumAVX2(&x[0], n, lanes)
+	}
+	sumGo(x[n:], lanes)
+}
+
+func squares(x []float32, mean float64, lanes *[8]float64) {
+	n := eights(len(x))
+	if n > 0 {
+		squaresAVX2(&x[0], n, mean, lanes)
+	}
+	squaresGo(x[n:], mean, lanes)
+}
+
+func normalize(y, x, gain, bias []float32, mean, rstd float32) {
+	n := eights(len(x))
+	if n > 0 {
+		normalizeAVX2(&y[0], &x[0], &gain[0], &bias[0], n, mean, rstd)
+	}
+	normalizeGo(y[n:], x[n:], gain[n:], bias[n:], mean, rstd)
+}
+
+func normDots(dy, x, gain []float32, mean, rstd float32, lanes *[16]float64) {
+	n := eights(len(x))
+	if n > 0 {
+		normDotsAVX2(&dy[0], &x[0], &gain[0], n, mean, rstd, lanes)
+	}
+	normDotsGo(dy[n:], x[n:], gain[n:], mean, rstd, lanes)
+}
+
+func normBackward(dx, dy, x, gain []float32, mean, rstd, meanG, meanGX float32) {
+	n := eights(len(x))
+	if n > 0 {
+		normBackwardAVX2(&dx[0], &dy[0], &x[0], &gain[0], n, mean, rstd, meanG, meanGX)
+	}
+	normBackwardGo(dx[n:], dy[n:], x[n:], gain[n:], mean, rstd, meanG, meanGX)
+}
+
+func normGain(dgain, dy, x []float32, mean, rstd float32) {
+	n := eights(len(x))
+	if n > 0 {
+		normGainAVX2(&dgain[0], &dy[0], &x[0], n, mean, rstd)
+	}
+	normGainGo(dgain[n:], dy[n:], x[n:], mean, rstd)
+}

@@ -49,20 +49,130 @@ func TestVectorFunctionsHaveTheSameBitsEverywhere(t *testing.T) {
 	}
 	defer setSIMD(true)
 	for n := range 70 {
-		x, y := normal(n), normal(n)
-		var results [2][]float32
-		for i, on := range []bool{false, true} {
-			setSIMD(on)
-			r := append([]float32{Dot(x, y), LogSumExp(x)}, x...)
-			Softmax(r[2:], 1.5)
-			r = append(r, y...)
-			Axpy(r[2+n:], -0.3, x)
-			r = append(r, x...)
-			Exp(r[2+2*n:], y)
-			results[i] = r
+		x, y, gain, bias := normal(n), normal(n), normal(n), normal(n)
+		if n > 20 {
+			x[3], x[4], y[5], y[6] = float32(math.NaN()), 0, float32(math.Inf(1)), float32(math.Copysign(0, -1))
 		}
-		requireSameBits(t, results[0], results[1])
+		setSIMD(false)
+		want := allVectorFunctions(x, y, gain, bias)
+		setSIMD(true)
+		requireSameBits(t, want, allVectorFunctions(x, y, gain, bias))
 	}
+}
+
+// allVectorFunctions is the results of all of them, one after the other.
+func allVectorFunctions(x, y, gain, bias []float32) (all []float32) {
+	out := make([]float32, len(x))
+	keep := func(values ...float32) { all = append(append(all, values...), out...) }
+	keep(Dot(x, y), LogSumExp(x))
+	copy(out, y)
+	Softmax(out, 1.5)
+	keep()
+	if len(x) > 0 {
+		copy(out, y)
+		keep(SoftmaxUnscaled(out, 1.5))
+	}
+	copy(out, y)
+	ExpShifted(out, 0.5, 0.25)
+	keep()
+	copy(out, y)
+	SoftmaxBackward(out, x, 0.3, 0.7)
+	keep()
+	Axpy(out, -0.3, x)
+	keep()
+	Exp(out, y)
+	Scale(out, 1.3)
+	keep()
+	Add(out, x, y)
+	keep()
+	ReLU(out, x)
+	keep()
+	ReLUBackward(out, gain, x)
+	keep()
+	keep(LayerNorm(out, y, gain, bias, 1e-5))
+	LayerNormBackward(out, x, y, gain, 0.1, 1.2)
+	keep()
+	LayerNormGain(out, x, y, 0.1, 1.2)
+	keep()
+	return all
+}
+
+// The layer normalisation and its backward against their definitions and finite
+// differences in float64.
+func TestLayerNormAgreesWithFloat64(t *testing.T) {
+	const eps, step = 1e-5, 1e-4
+	eachKernel(t, func(t *testing.T) {
+		for _, n := range []int{1, 2, 7, 8, 40, 161} {
+			x, gain, bias, dy := normal(n), normal(n), normal(n), normal(n)
+			y, dx, dgain := make([]float32, n), make([]float32, n), make([]float32, n)
+			mean, rstd := LayerNorm(y, x, gain, bias, eps)
+			LayerNormBackward(dx, dy, x, gain, mean, rstd)
+			LayerNormGain(dgain, dy, x, mean, rstd)
+
+			loss := func(i int, d float64) (sum float64) { // of dy*y, x[i] moved by d
+				norm := normRow(x, i, d, eps)
+				for j, v := range norm {
+					sum += float64(dy[j]) * (v*float64(gain[j]) + float64(bias[j]))
+				}
+				return sum
+			}
+			for i, v := range normRow(x, 0, 0, eps) {
+				require.InDelta(t, v*float64(gain[i])+float64(bias[i]), y[i], 1e-5)
+				require.InDelta(t, v*float64(dy[i]), dgain[i], 1e-5)
+				slope := (loss(i, step) - loss(i, -step)) / (2 * step)
+				require.InDelta(t, slope, dx[i], 1e-3*(1+math.Abs(slope)), "n %d, element %d", n, i)
+			}
+		}
+	})
+}
+
+// normRow is (x - mean)/sqrt(var + eps) with x[i] moved by d.
+func normRow(x []float32, i int, d, eps float64) []float64 {
+	y, mean, variance := make([]float64, len(x)), 0., 0.
+	for j, v := range x {
+		y[j] = float64(v)
+	}
+	y[i] += d
+	for _, v := range y {
+		mean += v / float64(len(y))
+	}
+	for _, v := range y {
+		variance += (v - mean) * (v - mean) / float64(len(y))
+	}
+	for j := range y {
+		y[j] = (y[j] - mean) / math.Sqrt(variance+eps)
+	}
+	return y
+}
+
+func TestReLUAtItsEdges(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	eachKernel(t, func(t *testing.T) {
+		x := []float32{-1, 0, 2, nan, inf, -inf, 3, -4, -5, 6, nan}
+		y := make([]float32, len(x))
+		ReLU(y, x)
+		requireSameBits(t, []float32{0, 0, 2, nan, inf, 0, 3, 0, 0, 6, nan}, y)
+		ReLUBackward(y, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, x)
+		requireSameBits(t, []float32{0, 0, 3, 0, 5, 0, 7, 0, 0, 10, 0}, y)
+	})
+}
+
+// The two halves of a softmax: what is divided by the sum, and what lse gives at once.
+func TestSoftmaxInTwoHalves(t *testing.T) {
+	eachKernel(t, func(t *testing.T) {
+		for n := 1; n < 50; n++ {
+			row := normal(n)
+			want, unscaled, again := append([]float32(nil), row...), append([]float32(nil), row...), append([]float32(nil), row...)
+			Softmax(want, 2)
+			sum, lse := SoftmaxUnscaled(unscaled, 2)
+			Scale(unscaled, 1/sum)
+			requireSameBits(t, want, unscaled)
+			ExpShifted(again, 2, lse)
+			for i := range want {
+				require.InEpsilon(t, want[i], again[i], 1e-5)
+			}
+		}
+	})
 }
 
 func TestSoftmaxAndLogSumExpAgreeWithFloat64(t *testing.T) {

@@ -166,3 +166,51 @@ func largest() {
 		VMAXPS(index(x, at), most, most)
 	}, func() { VMOVUPS(most, Mem{Base: lanes}) })
 }
+
+func add() {
+	p := begin("addAVX2", "func(dst, a, b *float32, n int)", "addGo", "dst", "a", "b")
+	eights(func(at reg.GPVirtual) {
+		v := YMM()
+		VMOVUPS(index(p[1], at), v)
+		VADDPS(index(p[2], at), v, v)
+		VMOVUPS(v, index(p[0], at))
+	})
+}
+
+func relu() {
+	p := begin("reluAVX2", "func(dst, x *float32, n int)", "reluGo", "dst", "x")
+	zero := YMM()
+	VXORPS(zero, zero, zero)
+	eights(func(at reg.GPVirtual) {
+		v := YMM()
+		VMOVUPS(index(p[1], at), v)
+		VMAXPS(v, zero, v) // v if it is NaN or a zero
+		VMOVUPS(v, index(p[0], at))
+	})
+}
+
+func reluBackward() {
+	p := begin("reluBackwardAVX2", "func(dst, d, x *float32, n int)", "reluBackwardGo", "dst", "d", "x")
+	zero := YMM()
+	VXORPS(zero, zero, zero)
+	eights(func(at reg.GPVirtual) {
+		const less = 1 // LT_OS
+		v := YMM()
+		VCMPPS(Imm(less), index(p[2], at), zero, v)
+		VANDPS(index(p[1], at), v, v)
+		VMOVUPS(v, index(p[0], at))
+	})
+}
+
+func softmaxBackward() {
+	p := begin("softmaxBackwardAVX2", "func(d, prob *float32, n int, dot, scale float32)", "softmaxBackwardGo", "d", "prob")
+	dot, scale := broadcast("dot"), broadcast("scale")
+	eights(func(at reg.GPVirtual) {
+		v := YMM()
+		VMOVUPS(index(p[0], at), v)
+		VSUBPS(dot, v, v)
+		VMULPS(index(p[1], at), v, v)
+		VMULPS(scale, v, v)
+		VMOVUPS(v, index(p[0], at))
+	})
+}
