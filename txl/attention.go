@@ -6,24 +6,110 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// attention is the parallel task of one head, forward or backward. Like
+// queryBlock is how many queries of a head are at work together. Their scores,
+// against every key they may see, are all that is ever stored of the attention
+// matrix, one block a thread; backward computes them again from the rows' log-sum-exp.
+// So with klen = m+n keys attention takes
+//
+//	forward  6 H d n klen   additions and multiplications (scores, positions, values)
+//	backward 16 H d n klen  (10 for the gradients, 4 for the scores once more, 2 for dP)
+//
+// a layer, less the part that no query may see, and 8 queryBlock (klen + queryBlock)
+// bytes a thread: 2 MB for 3,800 rows of memory.
+const queryBlock = 64
+
+// attention is the parallel task of one layer, forward or backward. Like
 // rowPass it lives in the segment.
 type attention struct {
-	do     func(s *Segment, w *kernel.Exec, a *attention, head int)
+	do     func(s *Segment, w *kernel.Exec, a *attention, i int)
 	l      *layer
 	index  int // of the layer
-	n0, n1 int
+	n0, n1 int // queries
 	seg    *Segment
+
+	// Backward only: what is wanted.
+	firstKey  int  // keys and values from this one on need their gradient
+	distances bool // r needs its gradient
 }
 
 // Do implements kernel.Task.
-func (a *attention) Do(w *kernel.Exec, head int) { a.do(a.seg, w, a, head) }
+func (a *attention) Do(w *kernel.Exec, i int) { a.do(a.seg, w, a, i) }
 
-func (s *Segment) runHeads(x *kernel.Exec, a attention) {
+func (s *Segment) runAttention(x *kernel.Exec, tasks int, a attention) {
 	s.attn = a
 	s.attn.seg = s
-	x.Parallel(s.cfg.NHead, &s.attn)
+	x.Reserve(s.room())
+	x.Parallel(tasks, &s.attn)
 }
+
+// block is a block of queries of one head of one stream.
+type block struct {
+	b, h   int
+	i0, i1 int // queries
+	klen   int // keys that the last of them may see
+
+	qu, qv kernel.Matrix // q + r_w_bias, q + r_r_bias
+	scores scores
+	d      scores        // backward: derivatives of the scores
+	dqv    kernel.Matrix // backward: gradient of qv
+}
+
+// scores is a (queries, keys) matrix in a buffer that gives every row as many further
+// elements as there are rows. So the same memory, read with a stride one longer from
+// rows-1 elements before its beginning, is the matrix by distance: query i meets key j
+// in column j + rows-1-i. What that view sees where there is no key lies in the gaps.
+type scores struct{ kernel.Matrix }
+
+// scoresRoom is the memory of a scores matrix.
+func scoresRoom(rows, keys int) int { return rows + rows*(keys+rows) }
+
+func newScores(room []float32, rows, keys int) scores {
+	return scores{kernel.Matrix{Data: room[:scoresRoom(rows, keys)], Rows: rows, Cols: keys, Stride: keys + rows}}
+}
+
+// byKey is the matrix with a column a key.
+func (s scores) byKey() kernel.Matrix {
+	m := s.Matrix
+	m.Data = m.Data[s.Rows:]
+	return m
+}
+
+// byDistance is the matrix with a column a distance, the farthest first.
+func (s scores) byDistance() kernel.Matrix {
+	m := s.Matrix
+	m.Data, m.Stride = m.Data[1:], s.Stride+1
+	return m
+}
+
+// room is how many float32 a thread needs for a block.
+func (s *Segment) room() int {
+	rows := min(queryBlock, s.T)
+	return 2*scoresRoom(rows, s.cfg.maxKeys(s.T)) + 3*rows*s.cfg.DHead
+}
+
+// block sets out the block of queries i0..i1 in the thread's room.
+func (s *Segment) block(w *kernel.Exec, l *layer, b, h, i0, i1 int) block {
+	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
+	take := func(n int) []float32 {
+		p := room[:n]
+		room = room[n:]
+		return p
+	}
+	k := block{b: b, h: h, i0: i0, i1: i1, klen: s.mlen + i1}
+	k.scores = newScores(take(scoresRoom(rows, k.klen)), rows, k.klen)
+	k.d = newScores(take(scoresRoom(rows, k.klen)), rows, k.klen)
+	k.qu, k.qv, k.dqv = kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d)
+	q, lay := s.queries(l.q, b, h, i0, i1), s.model.Layout
+	rw, rr := s.vec[lay.rwBias][h*d:(h+1)*d], s.vec[lay.rrBias][h*d:(h+1)*d]
+	for i := range rows {
+		kernel.Add(row(k.qu, i), row(q, i), rw)
+		kernel.Add(row(k.qv, i), row(q, i), rr)
+	}
+	return k
+}
+
+// blocks is the number of blocks that n queries make.
+func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 
 // attend computes rows n0..n1 of layer i's attention with its residual and,
 // post-norm, its normalisation:
@@ -41,37 +127,19 @@ func (s *Segment) attend(x *kernel.Exec, i, n0, n1 int) {
 	wqkv := s.weight(ix.qkv)
 	x.MulNT(rowsOf(l.q, n0*s.B, n1*s.B, hd), input, wqkv.RowRange(0, hd), false)
 	x.MulNT(rowsOf(l.kv, m0, m1, 2*hd), input, wqkv.RowRange(hd, 3*hd), false)
-	s.biasQueries(x, l, n0, n1)
-	s.runHeads(x, attention{do: attendHead, l: l, index: i, n0: n0, n1: n1})
+	s.runAttention(x, s.B*s.cfg.NHead*blocks(n1-n0), attention{do: attendBlock, l: l, index: i, n0: n0, n1: n1})
 
 	x.MulNT(rowsOf(l.y1, n0*s.B, n1*s.B, D), rowsOf(l.av, n0*s.B, n1*s.B, hd), s.weight(ix.o), false)
-	s.dropRows(siteAttentionOut, i, l.y1, D, n0*s.B, n1*s.B)
-	s.add(x, l.y1, l.y1, l.in[s.mlen*s.B*D:], D, n0*s.B, n1*s.B)
+	end := rowPass{do: residualRows, x: l.y1, z: l.in[s.mlen*s.B*D:], y: l.y1, w: l.x, norm: &l.norm1, gain: s.vec[ix.gain1], bias: s.vec[ix.bias1],
+		site: siteAttentionOut, layer: i, width: D, from: n0 * s.B, to: n1 * s.B}
 	if s.cfg.PreLNorm {
-		s.layerNorm(x, &l.norm2, l.x, l.y1, ix.gain2, ix.bias2, n0*s.B, n1*s.B)
-	} else {
-		s.layerNorm(x, &l.norm1, l.x, l.y1, ix.gain1, ix.bias1, n0*s.B, n1*s.B)
+		end.norm, end.gain, end.bias = &l.norm2, s.vec[ix.gain2], s.vec[ix.bias2]
 	}
+	s.runRows(x, end)
 }
 
 func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
 	return kernel.Mat(buf[lo*width:hi*width], hi-lo, width)
-}
-
-// biasQueries sets qu = q + r_w_bias and qv = q + r_r_bias on rows n0..n1.
-func (s *Segment) biasQueries(x *kernel.Exec, l *layer, n0, n1 int) {
-	lay := s.model.Layout
-	s.runRows(x, rowPass{do: biasQueryRows, x: l.q, y: s.qu, z: s.qv, gain: s.vec[lay.rwBias], bias: s.vec[lay.rrBias],
-		width: s.cfg.NHead * s.cfg.DHead, from: n0 * s.B, to: n1 * s.B})
-}
-
-func biasQueryRows(p *rowPass, lo, hi int) {
-	for r := lo; r < hi; r++ {
-		qu, qv := p.y[r*p.width:(r+1)*p.width], p.z[r*p.width:(r+1)*p.width]
-		for j, q := range p.x[r*p.width : (r+1)*p.width] {
-			qu[j], qv[j] = q+p.gain[j], q+p.bias[j]
-		}
-	}
 }
 
 // The views of one head's share of the buffers. Rows of one stream lie B rows
@@ -97,18 +165,6 @@ func (s *Segment) distances(buf []float32, h, n1 int) kernel.Matrix {
 	return s.byDistance(buf).RowRange(s.T-n1, s.T+s.mlen).ColRange(h*d, (h+1)*d)
 }
 
-// probs views the probabilities of rows n0..n1 of stream b, head h.
-func (s *Segment) probs(buf []float32, b, h, n0, n1, klen int) kernel.Matrix {
-	stride := s.cfg.maxKeys(s.T)
-	off := ((b*s.cfg.NHead+h)*s.T + n0) * stride
-	return kernel.Matrix{Data: buf[off:], Rows: n1 - n0, Cols: klen, Stride: stride}
-}
-
-// perHead views a scratch buffer [H][T,MemLen+T].
-func (s *Segment) perHead(buf []float32, h, rows, cols int) kernel.Matrix {
-	return s.probs(buf, 0, h, 0, rows, cols)
-}
-
 // window is the range of keys query i may look at.
 func (s *Segment) window(i int) (lo, hi int) {
 	hi = i + s.mlen + 1
@@ -120,44 +176,53 @@ func (s *Segment) window(i int) (lo, hi int) {
 
 func row(m kernel.Matrix, i int) []float32 { return m.Data[i*m.Stride : i*m.Stride+m.Cols] }
 
-func attendHead(s *Segment, w *kernel.Exec, a *attention, h int) {
-	klen := s.mlen + a.n1
-	scale := float32(1 / math.Sqrt(float64(s.cfg.DHead)))
-	for b := range s.B {
-		prob := s.probs(a.l.prob, b, h, a.n0, a.n1, klen)
-		dist := s.perHead(s.dist, h, a.n1-a.n0, klen)
-		w.MulNT(prob, s.queries(s.qu, b, h, a.n0, a.n1), s.keys(a.l.kv, 0, b, h, klen), false)
-		w.MulNT(dist, s.queries(s.qv, b, h, a.n0, a.n1), s.distances(a.l.r, h, a.n1), false)
-		for i := a.n0; i < a.n1; i++ {
-			s.softmaxRow(row(prob, i-a.n0), row(dist, i-a.n0)[a.n1-1-i:], i, scale)
-			// Backward reads the columns of keys that come later, too: the
-			// segment before has left its own there.
-			clear(prob.Data[(i-a.n0)*prob.Stride:][klen : s.mlen+s.T])
-		}
-		if s.drop.Attention > 0 {
-			s.dropAttention(a.index, b, h, a.n0, dist, prob)
-			prob = dist
-		}
-		w.MulNN(s.queries(a.l.av, b, h, a.n0, a.n1), prob, s.keys(a.l.kv, 1, b, h, klen), false)
+// attendBlock is task i of the forward direction: a block of queries.
+func attendBlock(s *Segment, w *kernel.Exec, a *attention, i int) {
+	per := blocks(a.n1 - a.n0)
+	head, i0 := i/per, a.n0+i%per*queryBlock
+	k := s.block(w, a.l, head/s.cfg.NHead, head%s.cfg.NHead, i0, min(i0+queryBlock, a.n1))
+	s.score(w, a.l, &k)
+	var sums [queryBlock]float32
+	prob, lse := k.scores.byKey(), s.lse(a.l, &k)
+	for i := range prob.Rows {
+		lo, hi := s.window(k.i0 + i)
+		sums[i], lse[i] = kernel.SoftmaxUnscaled(row(prob, i)[lo:hi], s.scale())
+		clearOutside(row(prob, i), lo, hi)
+	}
+	if s.drop.Attention > 0 {
+		s.dropAttention(a.index, &k, prob, prob)
+	}
+	av := s.queries(a.l.av, k.b, k.h, k.i0, k.i1)
+	w.MulNN(av, prob, s.keys(a.l.kv, 1, k.b, k.h, k.klen), false)
+	for i := range av.Rows {
+		kernel.Scale(row(av, i), 1/sums[i])
 	}
 }
 
-// softmaxRow turns query i's content scores into probabilities: byDistance
-// starts at the distance of key 0.
-func (s *Segment) softmaxRow(prob, byDistance []float32, i int, scale float32) {
-	lo, hi := s.window(i)
-	for j := lo; j < hi; j++ {
-		prob[j] += byDistance[j]
-	}
-	clear(prob[:lo])
-	clear(prob[hi:])
-	kernel.Softmax(prob[lo:hi], scale)
+// score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d)
+// is still missing. Where a query may not look the numbers mean nothing.
+func (s *Segment) score(w *kernel.Exec, l *layer, k *block) {
+	w.MulNT(k.scores.byKey(), k.qu, s.keys(l.kv, 0, k.b, k.h, k.klen), false)
+	w.MulNT(k.scores.byDistance(), k.qv, s.distances(l.r, k.h, k.i1), true)
+}
+
+func (s *Segment) scale() float32 { return float32(1 / math.Sqrt(float64(s.cfg.DHead))) }
+
+// lse is where the rows' log-sum-exp of the scaled scores are kept for backward.
+func (s *Segment) lse(l *layer, k *block) []float32 {
+	return l.lse[(k.b*s.cfg.NHead+k.h)*s.T+k.i0:][:k.i1-k.i0]
+}
+
+func clearOutside(row []float32, lo, hi int) {
+	clear(row[:lo])
+	clear(row[hi:])
 }
 
 // attendBackward takes dy1, the gradient of h + o before any normalisation of
 // it (in s.dy; post-norm already differentiated), and adds the attention's
-// part of dL/dh to s.dx, which holds the residual's part.
-func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads) {
+// part of dL/dh to s.dx, which holds the residual's part, if below says that somebody
+// needs it.
+func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
 	do := kernel.Mat(s.dy[:rows*D], rows, D)
@@ -167,10 +232,13 @@ func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads) {
 	}
 	x.MulNN(rowsOf(s.dav, 0, rows, hd), do, s.weight(ix.o), false)
 
-	s.biasQueries(x, l, 0, s.n)
+	task := attention{do: attendHeadBackward, l: l, index: i, n1: s.n, distances: grads[ix.r] != nil}
+	if grads[ix.qkv] == nil && !s.cfg.PreLNorm {
+		task.firstKey = s.mlen // no gradient flows into the memory
+	}
 	clear(s.dr[:(s.T-s.n)*hd]) // distances no query has met
-	s.runHeads(x, attention{do: attendHeadBackward, l: l, index: i, n0: 0, n1: s.n})
-	s.addBiasGrads(x, grads)
+	s.runAttention(x, s.cfg.NHead, task)
+	s.addBiasGrads(grads)
 	if g := grads[ix.r]; g != nil {
 		x.MulTN(kernel.Mat(g, hd, D), s.byDistance(s.dr), s.positions(), false)
 	}
@@ -180,6 +248,9 @@ func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads) {
 		gm := kernel.Mat(g, 3*hd, D)
 		x.MulTN(gm.RowRange(0, hd), dq, rowsOf(input, s.mlen*s.B, keys, D), false)
 		x.MulTN(gm.RowRange(hd, 3*hd), dkv, rowsOf(input, 0, keys, D), false)
+	}
+	if !below && !(s.cfg.PreLNorm && (grads[ix.gain1] != nil || grads[ix.bias1] != nil)) {
+		return
 	}
 	wq, wkv := s.weight(ix.qkv).RowRange(0, hd), s.weight(ix.qkv).RowRange(hd, 3*hd)
 	if !s.cfg.PreLNorm {
@@ -196,68 +267,81 @@ func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads) {
 	s.add(x, s.dx, s.dx, s.dnorm[s.mlen*s.B*D:], D, 0, rows)
 }
 
+// attendHeadBackward is a task of the backward direction: one head, whose gradients
+// of r and of the biases are sums over streams and blocks. The last block of a stream
+// comes first: it meets every key and every distance.
 func attendHeadBackward(s *Segment, w *kernel.Exec, a *attention, h int) {
-	klen := s.mlen + s.n
-	scale := float32(1 / math.Sqrt(float64(s.cfg.DHead)))
-	r, dr := s.distances(a.l.r, h, s.n), s.distances(s.dr, h, s.n)
+	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
+	du, dv := s.dbias[h*d:(h+1)*d], s.dbias[hd+h*d:hd+(h+1)*d]
+	clear(du)
+	clear(dv)
 	for b := range s.B {
-		prob := s.probs(a.l.prob, b, h, 0, s.n, klen)
-		dprob, dist := s.perHead(s.dprob, h, s.n, klen), s.perHead(s.dist, h, s.n, klen)
-		dav := s.queries(s.dav, b, h, 0, s.n)
-		kept := prob
-		if s.drop.Attention > 0 {
-			s.dropAttention(a.index, b, h, 0, dist, prob)
-			kept = dist
+		for i := blocks(s.n) - 1; i >= 0; i-- {
+			k := s.block(w, a.l, b, h, i*queryBlock, min((i+1)*queryBlock, s.n))
+			first := k.i1 == s.n
+			s.scoreBackward(w, a, &k, !first)
+			d := k.d.byKey()
+			w.MulTN(s.keysFrom(s.dkv, 0, a, &k), d.ColRange(a.firstKey, k.klen), k.qu, !first)
+			if a.distances {
+				w.MulTN(s.distances(s.dr, h, k.i1), k.d.byDistance(), k.qv, b > 0 || !first)
+			}
+			dq := s.queries(s.dq, b, h, k.i0, k.i1)
+			w.MulNN(dq, d, s.keys(a.l.kv, 0, b, h, k.klen), false)
+			w.MulNN(k.dqv, k.d.byDistance(), s.distances(a.l.r, h, k.i1), false)
+			for i := range dq.Rows {
+				kernel.Add(du, du, row(dq, i))
+				kernel.Add(dv, dv, row(k.dqv, i))
+				kernel.Add(row(dq, i), row(dq, i), row(k.dqv, i))
+			}
 		}
-		w.MulTN(s.keys(s.dkv, 1, b, h, klen), kept, dav, false)
-		w.MulNT(dprob, dav, s.keys(a.l.kv, 1, b, h, klen), false)
-		if s.drop.Attention > 0 {
-			s.dropAttention(a.index, b, h, 0, dprob, dprob)
-		}
-		for i := range s.n {
-			s.softmaxRowBackward(row(dprob, i), row(prob, i), row(dist, i), i, scale)
-		}
-		qu, qv := s.queries(s.qu, b, h, 0, s.n), s.queries(s.qv, b, h, 0, s.n)
-		w.MulTN(s.keys(s.dkv, 0, b, h, klen), dprob, qu, false)
-		w.MulNN(s.queries(s.dq, b, h, 0, s.n), dprob, s.keys(a.l.kv, 0, b, h, klen), false)
-		w.MulTN(dr, dist, qv, b > 0)
-		w.MulNN(s.queries(s.dqv, b, h, 0, s.n), dist, r, false)
 	}
 }
 
-// softmaxRowBackward turns query i's dL/dprob into dL/dscore in place, and
-// writes it once more ordered by distance.
-func (s *Segment) softmaxRowBackward(dprob, prob, byDistance []float32, i int, scale float32) {
-	lo, hi := s.window(i)
-	dot := kernel.Dot(dprob[lo:hi], prob[lo:hi])
-	for j := lo; j < hi; j++ {
-		dprob[j] = float32(prob[j]*(dprob[j]-dot)) * scale
+// scoreBackward computes the block's probabilities again, adds its part of dL/dv (or
+// sets it, if not acc), and leaves dL/d(unscaled scores) in k.d:
+//
+//	dP = dav vᵀ,  dscore = P (dP - dav·av) / sqrt(d)
+//
+// dav·av is the sum over keys of P dP; with dropout dP and the P in it are dropped ones.
+func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool) {
+	s.score(w, a.l, k)
+	prob, d, lse := k.scores.byKey(), k.d.byKey(), s.lse(a.l, k)
+	for i := range prob.Rows {
+		lo, hi := s.window(k.i0 + i)
+		kernel.ExpShifted(row(prob, i)[lo:hi], s.scale(), lse[i])
+		clearOutside(row(prob, i), lo, hi)
 	}
-	clear(dprob[:lo])
-	clear(dprob[hi:])
-	shift := s.n - 1 - i
-	clear(byDistance[:shift])
-	copy(byDistance[shift:], dprob[:hi])
-	// hi + shift is klen: the row is full.
+	kept := prob
+	if s.drop.Attention > 0 {
+		kept = d
+		s.dropAttention(a.index, k, kept, prob)
+	}
+	dav, av := s.queries(s.dav, k.b, k.h, k.i0, k.i1), s.queries(a.l.av, k.b, k.h, k.i0, k.i1)
+	w.MulTN(s.keysFrom(s.dkv, 1, a, k), kept.ColRange(a.firstKey, k.klen), dav, acc)
+	w.MulNT(d, dav, s.keys(a.l.kv, 1, k.b, k.h, k.klen), false)
+	if s.drop.Attention > 0 {
+		s.dropAttention(a.index, k, d, d)
+	}
+	clear(k.d.Data[:k.d.Rows]) // before the first row, where byDistance begins
+	for i := range d.Rows {
+		lo, hi := s.window(k.i0 + i)
+		kernel.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], kernel.Dot(row(dav, i), row(av, i)), s.scale())
+		clearOutside(d.Data[i*d.Stride:(i+1)*d.Stride], lo, hi)
+	}
+}
+
+// keysFrom is keys of a gradient from the first that is wanted on.
+func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kernel.Matrix {
+	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }
 
 // addBiasGrads adds this layer's part of the gradients of r_w_bias and
-// r_r_bias, which all layers share, and dq = dqu + dqv.
-func (s *Segment) addBiasGrads(x *kernel.Exec, grads Grads) {
-	lay, rows, hd := s.model.Layout, s.n*s.B, s.cfg.NHead*s.cfg.DHead
-	for k, part := range [2]struct {
-		index int
-		dq    []float32
-	}{{lay.rwBias, s.dq}, {lay.rrBias, s.dqv}} {
-		g := grads[part.index]
-		if g == nil {
-			continue
-		}
-		sum := s.dbias[k*hd : (k+1)*hd]
-		s.sumRows(x, sum, part.dq, rows, hd)
-		for j, v := range sum {
-			g[j] += v
+// r_r_bias, which all layers share.
+func (s *Segment) addBiasGrads(grads Grads) {
+	lay, hd := s.model.Layout, s.cfg.NHead*s.cfg.DHead
+	for k, index := range [2]int{lay.rwBias, lay.rrBias} {
+		if g := grads[index]; g != nil {
+			kernel.Add(g, g, s.dbias[k*hd:(k+1)*hd])
 		}
 	}
-	s.add(x, s.dq, s.dq, s.dqv, hd, 0, rows)
 }

@@ -44,12 +44,12 @@ func (s *Segment) dropRows(site, layer int, buf []float32, width, from, to int) 
 	}
 }
 
-// dropAttention sets dst to the dropped rows n0.. of prob (stream b, head h).
-func (s *Segment) dropAttention(layer, b, h, n0 int, dst, prob kernel.Matrix) {
-	key := kernel.Key(s.drop.Key, siteAttention, uint64(layer), uint64(b), uint64(h))
+// dropAttention sets dst to the dropped probabilities of a block.
+func (s *Segment) dropAttention(layer int, k *block, dst, prob kernel.Matrix) {
+	key := kernel.Key(s.drop.Key, siteAttention, uint64(layer), uint64(k.b), uint64(k.h))
 	stride := (s.cfg.maxKeys(s.T) + 3) / 4
 	for i := range prob.Rows {
-		dropRow(row(dst, i), row(prob, i), s.drop.Attention, key, uint64((n0+i)*stride))
+		dropRow(row(dst, i), row(prob, i), s.drop.Attention, key, uint64((k.i0+i)*stride))
 	}
 }
 

@@ -16,21 +16,17 @@ func (s *Segment) feedForward(x *kernel.Exec, i, n0, n1 int) {
 	D, F, F1 := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden()
 	r0, r1 := n0*s.B, n1*s.B
 	x.MulNT(rowsOf(l.pre, r0, r1, F1), rowsOf(l.x, r0, r1, D), s.weight(ix.w1), false)
-	s.addBias(x, l.pre, s.vec[ix.b1], F1, r0, r1)
-	s.runRows(x, rowPass{do: activateRows, y: l.act, x: l.pre, width: F, from: r0, to: r1})
+	s.runRows(x, rowPass{do: activateRows, y: l.act, x: l.pre, bias: s.vec[ix.b1], width: F, from: r0, to: r1})
 	s.dropRows(siteInner, i, l.act, F, r0, r1)
 
-	ff := s.wide[:s.T*s.B*D]
-	x.MulNT(rowsOf(ff, r0, r1, D), rowsOf(l.act, r0, r1, F), s.weight(ix.w2), false)
-	s.addBias(x, ff, s.vec[ix.b2], D, r0, r1)
-	s.dropRows(siteFeedForward, i, ff, D, r0, r1)
+	x.MulNT(rowsOf(s.ff, r0, r1, D), rowsOf(l.act, r0, r1, F), s.weight(ix.w2), false)
 	out := s.output(i)
+	end := rowPass{do: residualRows, x: s.ff, shift: s.vec[ix.b2], z: l.x, y: l.y2, w: out, norm: &l.norm2, gain: s.vec[ix.gain2], bias: s.vec[ix.bias2],
+		site: siteFeedForward, layer: i, width: D, from: r0, to: r1}
 	if s.cfg.PreLNorm {
-		s.add(x, out, l.y1, ff, D, r0, r1)
-	} else {
-		s.add(x, l.y2, l.x, ff, D, r0, r1)
-		s.layerNorm(x, &l.norm2, out, l.y2, ix.gain2, ix.bias2, r0, r1)
+		end.z, end.y, end.norm = l.y1, out, nil
 	}
+	s.runRows(x, end)
 	if i+1 == len(s.layers) {
 		s.dropRows(siteOutput, 0, out, D, r0, r1)
 	}
@@ -53,7 +49,7 @@ func (s *Segment) feedForwardBackward(x *kernel.Exec, i int, grads Grads) {
 	}
 	x.MulNN(rowsOf(s.dinner, 0, rows, F), dff, s.weight(ix.w2), false)
 	s.dropRows(siteInner, i, s.dinner, F, 0, rows)
-	s.runRows(x, rowPass{do: activateBackwardRows, y: s.dhid, x: l.pre, z: s.dinner, w: s.wide, width: F, to: rows})
+	s.runRows(x, rowPass{do: activateBackwardRows, y: s.dhid, x: l.pre, z: s.dinner, width: F, to: rows})
 	s.sumRows(x, grads[ix.b1], s.dhid, rows, F1)
 	dhid := rowsOf(s.dhid, 0, rows, F1)
 	if g := grads[ix.w1]; g != nil {
@@ -70,77 +66,59 @@ func (s *Segment) feedForwardBackward(x *kernel.Exec, i int, grads Grads) {
 	copy(s.dy[:rows*D], s.dx)
 }
 
+// activateRows adds the bias to x and sets y = act(x).
 func activateRows(p *rowPass, lo, hi int) {
 	act := activationOf(&p.seg.cfg)
 	for r := lo; r < hi; r++ {
 		out := p.y[r*p.width : (r+1)*p.width]
+		in := p.x[r*len(p.bias) : (r+1)*len(p.bias)]
+		kernel.Add(in, in, p.bias)
+		act.value(out, in[:p.width])
 		if p.seg.cfg.gated() {
-			in := p.x[2*r*p.width : 2*(r+1)*p.width]
-			act.value(out, in[:p.width])
 			for j, v := range in[p.width:] {
 				out[j] *= v
 			}
-		} else {
-			act.value(out, p.x[r*p.width:(r+1)*p.width])
 		}
 	}
 }
 
-// activateBackwardRows sets y = dL/dpre from z = dL/dact and x = pre, with w
-// [*,F] as scratch.
+// activateBackwardRows sets y = dL/dpre from z = dL/dact and x = pre.
 func activateBackwardRows(p *rowPass, lo, hi int) {
 	act := activationOf(&p.seg.cfg)
 	for r := lo; r < hi; r++ {
 		dact := p.z[r*p.width : (r+1)*p.width]
-		tmp := p.w[r*p.width : (r+1)*p.width]
 		if !p.seg.cfg.gated() {
-			act.slope(tmp, p.x[r*p.width:(r+1)*p.width])
-			for j, d := range dact {
-				p.y[r*p.width+j] = d * tmp[j]
-			}
+			act.backward(p.y[r*p.width:(r+1)*p.width], dact, p.x[r*p.width:(r+1)*p.width])
 			continue
 		}
 		gate, value := p.x[2*r*p.width:(2*r+1)*p.width], p.x[(2*r+1)*p.width:2*(r+1)*p.width]
 		dgate, dvalue := p.y[2*r*p.width:(2*r+1)*p.width], p.y[(2*r+1)*p.width:2*(r+1)*p.width]
-		act.value(tmp, gate)
+		act.value(dvalue, gate)
 		for j, d := range dact {
-			dvalue[j] = d * tmp[j]
+			dvalue[j] *= d
 		}
-		act.slope(tmp, gate)
-		for j, d := range dact {
-			dgate[j] = float32(d*value[j]) * tmp[j]
+		act.backward(dgate, dact, gate)
+		for j, v := range value {
+			dgate[j] *= v
 		}
 	}
 }
 
-// activation is an element-wise function and its derivative.
+// activation is an element-wise function: value sets y = f(x), backward
+// dx = dy f'(x).
 type activation struct {
-	value, slope func(y, x []float32)
+	value    func(y, x []float32)
+	backward func(dx, dy, x []float32)
 }
 
 func activationOf(c *Config) activation {
 	switch c.Activation {
 	case GELU, GeGLU:
-		return activation{gelu, geluSlope}
+		return activation{gelu, geluBackward}
 	case SwiGLU:
-		return activation{silu, siluSlope}
+		return activation{silu, siluBackward}
 	default:
-		return activation{relu, reluSlope}
-	}
-}
-
-func relu(y, x []float32) {
-	for j, v := range x {
-		y[j] = max(v, 0)
-	}
-}
-
-func reluSlope(y, x []float32) {
-	for j, v := range x {
-		y[j] = 0
-		if v > 0 {
-			y[j] = 1
-		}
+		return activation{kernel.ReLU, kernel.ReLUBackward}
 	}
 }
 
@@ -151,11 +129,11 @@ func gelu(y, x []float32) {
 	}
 }
 
-func geluSlope(y, x []float32) {
+func geluBackward(dx, dy, x []float32) {
 	for j, v := range x {
 		v := float64(v)
 		density := math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
-		y[j] = float32(normalCDF(v) + float64(v*density))
+		dx[j] = dy[j] * float32(normalCDF(v)+float64(v*density))
 	}
 }
 
@@ -169,11 +147,11 @@ func silu(y, x []float32) {
 	}
 }
 
-func siluSlope(y, x []float32) {
-	sigmoid(y, x)
+func siluBackward(dx, dy, x []float32) {
+	sigmoid(dx, x)
 	for j, v := range x {
-		g := y[j]
-		y[j] = g * (1 + float32(v*(1-g)))
+		g := dx[j]
+		dx[j] = dy[j] * float32(g*(1+float32(v*(1-g))))
 	}
 }
 

@@ -1,10 +1,6 @@
 package txl
 
-import (
-	"math"
-
-	"github.com/lmserve/lmserve/internal/kernel"
-)
+import "github.com/lmserve/lmserve/internal/kernel"
 
 // norm holds what backward needs of a layer normalisation: each row's mean
 // and reciprocal standard deviation.
@@ -20,34 +16,12 @@ func (s *Segment) layerNorm(x *kernel.Exec, n *norm, y, in []float32, gain, bias
 func layerNormRows(p *rowPass, lo, hi int) {
 	for r := lo; r < hi; r++ {
 		x, y := p.x[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
-		mean, rstd := moments(x)
-		p.norm.mean[r], p.norm.rstd[r] = mean, rstd
-		for j, v := range x {
-			y[j] = float32((v-mean)*rstd*p.gain[j]) + p.bias[j]
-		}
+		p.norm.mean[r], p.norm.rstd[r] = kernel.LayerNorm(y, x, p.gain, p.bias, LayerNormEps)
 	}
-}
-
-// moments returns a row's mean and 1/sqrt(variance + eps). Sums are kept in
-// float64: they are short and decide the whole row.
-func moments(x []float32) (mean, rstd float32) {
-	var sum float64
-	for _, v := range x {
-		sum += float64(v)
-	}
-	m := sum / float64(len(x))
-	var sq float64
-	for _, v := range x {
-		d := float64(v) - m
-		sq += float64(d * d)
-	}
-	return float32(m), float32(1 / math.Sqrt(sq/float64(len(x))+LayerNormEps))
 }
 
 // layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy itself) and,
-// where wanted, the gradients of gain and bias, from dy and the forward's x:
-//
-//	dx = rstd (g dy - mean(g dy) - xhat mean(g dy xhat))
+// where wanted, the gradients of gain and bias, from dy and the forward's x.
 func (s *Segment) layerNormBackward(x *kernel.Exec, n *norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
 	if grads[gain] != nil || grads[bias] != nil {
 		s.runCols(x, colPass{do: layerNormCols, y: grads[gain], z: grads[bias], g: dy, x: in, norm: n, rows: rows, width: s.cfg.DModel})
@@ -59,18 +33,7 @@ func (s *Segment) layerNormBackward(x *kernel.Exec, n *norm, dx, dy, in []float3
 func layerNormBackwardRows(p *rowPass, lo, hi int) {
 	for r := lo; r < hi; r++ {
 		x, dy, dx := p.x[r*p.width:(r+1)*p.width], p.z[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
-		mean, rstd := p.norm.mean[r], p.norm.rstd[r]
-		var sum, dot float64
-		for j, d := range dy {
-			g := float64(d * p.gain[j])
-			sum += g
-			dot += float64(g * float64((x[j]-mean)*rstd))
-		}
-		meanG, meanGX := float32(sum/float64(len(x))), float32(dot/float64(len(x)))
-		for j, d := range dy {
-			xhat := (x[j] - mean) * rstd
-			dx[j] = rstd * (float32(d*p.gain[j]) - meanG - float32(xhat*meanGX))
-		}
+		kernel.LayerNormBackward(dx, dy, x, p.gain, p.norm.mean[r], p.norm.rstd[r])
 	}
 }
 
@@ -84,10 +47,7 @@ func layerNormCols(p *colPass, lo, hi int) {
 	dgain := p.y[lo:hi]
 	clear(dgain)
 	for r := range p.rows {
-		mean, rstd := p.norm.mean[r], p.norm.rstd[r]
-		x := p.x[r*p.width+lo : r*p.width+hi]
-		for j, g := range p.g[r*p.width+lo : r*p.width+hi] {
-			dgain[j] += float32(g * float32((x[j]-mean)*rstd))
-		}
+		at := r * p.width
+		kernel.LayerNormGain(dgain, p.g[at+lo:at+hi], p.x[at+lo:at+hi], p.norm.mean[r], p.norm.rstd[r])
 	}
 }

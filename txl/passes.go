@@ -14,13 +14,15 @@ const (
 // segment, so that handing it to Parallel allocates nothing; its fields are
 // the function's arguments.
 type rowPass struct {
-	do         func(p *rowPass, lo, hi int)
-	from, to   int // rows
-	width      int
-	y, x, z, w []float32
-	gain, bias []float32
-	norm       *norm
-	seg        *Segment
+	do          func(p *rowPass, lo, hi int)
+	from, to    int // rows
+	width       int
+	y, x, z, w  []float32
+	gain, bias  []float32
+	shift       []float32 // the sub-layer's bias
+	norm        *norm
+	seg         *Segment
+	site, layer int // of dropout
 }
 
 // Do implements kernel.Task.
@@ -65,9 +67,7 @@ func (s *Segment) addBias(x *kernel.Exec, y, bias []float32, width, from, to int
 func addBiasRows(p *rowPass, lo, hi int) {
 	for r := lo; r < hi; r++ {
 		y := p.y[r*p.width:][:len(p.bias)]
-		for j, b := range p.bias {
-			y[j] += b
-		}
+		kernel.Add(y, y, p.bias)
 	}
 }
 
@@ -78,9 +78,22 @@ func (s *Segment) add(x *kernel.Exec, y, a, b []float32, width, from, to int) {
 
 func addRows(p *rowPass, lo, hi int) {
 	y := p.y[lo*p.width : hi*p.width]
-	a, b := p.x[lo*p.width:][:len(y)], p.z[lo*p.width:][:len(y)]
-	for j := range y {
-		y[j] = a[j] + b[j]
+	kernel.Add(y, p.x[lo*p.width:][:len(y)], p.z[lo*p.width:][:len(y)])
+}
+
+// residualRows ends a half of a layer: y = z + drop(x + shift), without shift if it is
+// nil, and, if there is a norm, w = LN(y). x is overwritten; y may be x.
+func residualRows(p *rowPass, lo, hi int) {
+	for r := lo; r < hi; r++ {
+		x, y := p.x[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
+		if p.shift != nil {
+			kernel.Add(x, x, p.shift)
+		}
+		p.seg.dropRows(p.site, p.layer, p.x, p.width, r, r+1)
+		kernel.Add(y, x, p.z[r*p.width:(r+1)*p.width])
+		if p.norm != nil {
+			p.norm.mean[r], p.norm.rstd[r] = kernel.LayerNorm(p.w[r*p.width:(r+1)*p.width], y, p.gain, p.bias, LayerNormEps)
+		}
 	}
 }
 
@@ -96,8 +109,6 @@ func sumCols(p *colPass, lo, hi int) {
 	y := p.y[lo:hi]
 	clear(y)
 	for r := range p.rows {
-		for j, g := range p.g[r*p.width+lo : r*p.width+hi] {
-			y[j] += g
-		}
+		kernel.Add(y, y, p.g[r*p.width+lo:r*p.width+hi])
 	}
 }

@@ -37,20 +37,17 @@ type Segment struct {
 	logits []float32 // [T*B,V]
 	pos    []float32 // R for distances MemLen+T-1 ... 0 [MemLen+T,D]
 
-	// Scratch. The first block serves both directions, the second backward.
-	qu, qv []float32 // q + r_w_bias, q + r_r_bias [T*B,H*d]
-	dist   []float32 // per head: scores by distance, later dropped probabilities [H][T,MemLen+T]
-	wide   []float32 // [T*B, max(D, F)]
+	// Scratch of the forward direction, then of backward.
+	ff []float32 // [T*B,D]
 
 	dlogits      []float32 // [T*B,V]
 	dx, dy, dsub []float32 // [T*B,D]
 	dinner       []float32 // [T*B,F]
 	dhid         []float32 // [T*B,rows of CoreNet.0]
-	dav, dq, dqv []float32 // [T*B,H*d]
+	dav, dq      []float32 // [T*B,H*d]
 	dkv          []float32 // [(MemLen+T)*B,2*H*d]
 	dr           []float32 // [MemLen+T,H*d]
 	dnorm        []float32 // pre-norm: gradient of the normalised keys' input [(MemLen+T)*B,D]
-	dprob        []float32 // per head [H][T,MemLen+T]
 	dbias        []float32 // gradients of r_w_bias, r_r_bias of one layer [2,H*d]
 
 	rows rowPass
@@ -74,7 +71,7 @@ type layer struct {
 	q     []float32 // [T*B,H*d]
 	kv    []float32 // keys, then values [(MemLen+T)*B,2*H*d]
 	r     []float32 // r_net(R), distances from far to near [MemLen+T,H*d]
-	prob  []float32 // softmax of the scores [B][H][T,MemLen+T]
+	lse   []float32 // ln of the softmax's denominators [B,H,T]
 	av    []float32 // attention vectors, heads side by side [T*B,H*d]
 	y1    []float32 // h + o [T*B,D]
 	x     []float32 // input of the feed-forward, LN(y1) [T*B,D]
@@ -137,7 +134,7 @@ func (s *Segment) carve(a *arena) {
 		l.q = a.take(rows * hd)
 		l.kv = a.take(keys * s.B * 2 * hd)
 		l.r = a.take(keys * hd)
-		l.prob = a.take(s.B * c.NHead * s.T * keys)
+		l.lse = a.take(s.B * c.NHead * s.T)
 		l.av = a.take(rows * hd)
 		l.y1 = a.take(rows * D)
 		l.x = a.take(rows * D)
@@ -149,9 +146,7 @@ func (s *Segment) carve(a *arena) {
 	s.logits = a.take(rows * c.Vocab)
 	s.pos = a.take(keys * D)
 	s.vecs = a.take(NewLayout(c).vectorSize())
-	s.qu, s.qv = a.take(rows*hd), a.take(rows*hd)
-	s.dist = a.take(c.NHead * s.T * keys)
-	s.wide = a.take(rows * max(D, F))
+	s.ff = a.take(rows * D)
 	s.carveBackward(a)
 }
 
@@ -163,10 +158,9 @@ func (s *Segment) carveBackward(a *arena) {
 	s.dx, s.dy, s.dsub = a.take(rows*D), a.take(rows*D), a.take(rows*D)
 	s.dinner = a.take(rows * c.DInner)
 	s.dhid = a.take(rows * c.dHidden())
-	s.dav, s.dq, s.dqv = a.take(rows*hd), a.take(rows*hd), a.take(rows*hd)
+	s.dav, s.dq = a.take(rows*hd), a.take(rows*hd)
 	s.dkv = a.take(keys * s.B * 2 * hd)
 	s.dr = a.take(keys * hd)
-	s.dprob = a.take(c.NHead * s.T * keys)
 	s.dbias = a.take(2 * hd)
 	if c.PreLNorm {
 		s.dnorm = a.take(keys * s.B * D)

@@ -14,7 +14,8 @@ import (
 
 // shapes are small configurations that differ in everything the code branches
 // on: odd lengths, d_head*n_head != d_model, memory shorter than a segment or
-// absent, pre-norm, clamped and limited distances, every activation.
+// absent, pre-norm, clamped and limited distances, every activation, one and
+// several blocks of queries.
 var shapes = map[string]Config{
 	"plain":       {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9},
 	"odd":         {NLayer: 3, DModel: 10, NHead: 3, DHead: 5, DInner: 7, Vocab: 13, SegLen: 7, MemLen: 3, Activation: GELU},
@@ -22,6 +23,8 @@ var shapes = map[string]Config{
 	"clamped":     {NLayer: 2, DModel: 8, NHead: 1, DHead: 7, DInner: 6, Vocab: 7, SegLen: 4, MemLen: 6, ClampLen: 3, SameLength: true, Activation: GeGLU},
 	"no memory":   {NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 8, Vocab: 8, SegLen: 9},
 	"short limit": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 8, SegLen: 9, MemLen: 4, SameLength: true, PreLNorm: true},
+	"blocks":      {NLayer: 2, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, SegLen: queryBlock + 2, MemLen: 30},
+	"two blocks":  {NLayer: 2, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5, SegLen: queryBlock + 1, MemLen: 20, SameLength: true, PreLNorm: true},
 }
 
 // randomModel draws weights large enough that every part matters.
@@ -161,6 +164,49 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 					require.InDelta(t, (up-down)/(2*h), grads[i][j], 1e-4*largest+1e-7, "%s[%d]", tensor.Name, j)
 				}
 			}
+		})
+	}
+}
+
+// A gradient does not depend on which others are wanted, and nothing else is written.
+func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			m, fast := randomModel(t, c, 15)
+			x := newExec(t, 2)
+			seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+			ids := randomTokens(2*c.SegLen+1, c.Vocab, 8)
+			seg.Begin(x, m, fast, mem)
+			seg.Extend(x, ids[:c.SegLen])
+			seg.Remember(mem)
+			ids = ids[c.SegLen:]
+			gradients := func(wanted func(i int) bool) Grads {
+				grads := make(Grads, len(m.Layout.Tensors))
+				for i, tensor := range m.Layout.Tensors {
+					if wanted(i) {
+						grads[i] = make([]float32, tensor.Size)
+					}
+				}
+				seg.Begin(x, m, fast, mem)
+				seg.Extend(x, ids[:c.SegLen])
+				seg.Backward(x, ids[1:], grads)
+				return grads
+			}
+			all := gradients(func(int) bool { return true })
+			check := func(t require.TestingT, wanted func(i int) bool) {
+				for i, g := range gradients(wanted) {
+					if g != nil {
+						require.Equal(t, all[i], g, m.Layout.Tensors[i].Name)
+					}
+				}
+			}
+			for i := range all {
+				check(t, func(j int) bool { return i == j })
+			}
+			rapid.Check(t, func(rt *rapid.T) {
+				subset := rapid.SliceOfN(rapid.Bool(), len(all), len(all)).Draw(rt, "wanted")
+				check(rt, func(i int) bool { return subset[i] })
+			})
 		})
 	}
 }

@@ -12,7 +12,8 @@ import (
 type Exec struct {
 	scratch scratch // first: a large object begins on a cache line, and so do its panels
 	threads int
-	product product // operands of the product under way, kept here so that no call allocates
+	room    []float32 // of the caller's tasks, see Reserve
+	product product   // operands of the product under way, kept here so that no call allocates
 
 	pool *pool // nil if there are no other threads
 }
@@ -55,6 +56,22 @@ func (x *Exec) SetThreads(n int) {
 
 // Threads is the number of threads that the next operation uses.
 func (x *Exec) Threads() int { return x.threads }
+
+// Reserve gives every thread room for n float32 of its own, which tasks find by Room.
+// It allocates only where there is less.
+func (x *Exec) Reserve(n int) {
+	if len(x.room) < n {
+		x.room = make([]float32, n)
+	}
+	if x.pool != nil {
+		for i := range x.pool.workers {
+			x.pool.workers[i].exec.Reserve(n)
+		}
+	}
+}
+
+// Room is the memory reserved for this thread; it holds what the last task left.
+func (x *Exec) Room() []float32 { return x.room }
 
 // Close ends the goroutines. The Exec must be idle and is not used again.
 func (x *Exec) Close() {
