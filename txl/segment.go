@@ -209,9 +209,36 @@ func (s *Segment) Begin(x *kernel.Exec, m *Model, fast Fast, mem *Memory) {
 			keys := s.mlen * s.B
 			x.MulNT(kernel.Mat(l.kv[:keys*2*hd], keys, 2*hd), kernel.Mat(s.keyInput(l), keys, D), s.weight(ix.qkv).RowRange(hd, 3*hd), false)
 		}
-		// r = r_net(R) for every distance the segment can meet.
-		x.MulNT(s.byDistance(l.r), s.positions(), s.weight(ix.r), false)
+		s.projectPositions(x, i)
 	}
+}
+
+// Continue goes on behind the rows so far at the same weights: it is Remember and then
+// Begin with that memory, bit for bit, but keeps the keys, values and positions that
+// are there already.
+func (s *Segment) Continue(x *kernel.Exec) {
+	total, before := s.mlen+s.n, s.mlen
+	s.mlen, s.n = min(s.cfg.MemLen, total), 0
+	drop := total - s.mlen
+	keep := func(buf []float32, width int) { copy(buf, buf[drop*s.B*width:total*s.B*width]) }
+	for i := range s.layers {
+		l := &s.layers[i]
+		keep(l.in, s.cfg.DModel)
+		keep(l.kv, 2*s.cfg.NHead*s.cfg.DHead)
+		if s.cfg.PreLNorm {
+			keep(l.cn, s.cfg.DModel)
+			keep(l.norm1.mean, 1)
+			keep(l.norm1.rstd, 1)
+		}
+		if s.mlen != before {
+			s.projectPositions(x, i)
+		}
+	}
+}
+
+// projectPositions sets layer i's r = r_net(R) for every distance the segment can meet.
+func (s *Segment) projectPositions(x *kernel.Exec, i int) {
+	x.MulNT(s.byDistance(s.layers[i].r), s.positions(), s.weight(s.model.Layout.layers[i].r), false)
 }
 
 // addVectors forms the effective vectors W+M once a segment; matrices are

@@ -211,6 +211,37 @@ func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	}
 }
 
+// Going on at the same weights gives the bits of beginning anew from the memory.
+func TestContinueIsRememberAndBegin(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			m, fast := randomModel(t, c, 17)
+			x := newExec(t, 2)
+			rapid.Check(t, func(rt *rapid.T) {
+				on, anew, mem := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+				on.Begin(x, m, fast, mem)
+				for k := range rapid.IntRange(2, 5).Draw(rt, "segments") {
+					if k > 0 {
+						on.Continue(x)
+					}
+					ids := randomTokens(rapid.IntRange(1, c.SegLen).Draw(rt, "rows")+1, c.Vocab, uint64(k))
+					rows, targets := ids[:len(ids)-1], ids[1:]
+					anew.Begin(x, m, fast, mem)
+					for _, s := range []*Segment{on, anew} {
+						s.Extend(x, rows)
+					}
+					require.Equal(rt, anew.Hidden(), on.Hidden())
+					grads, again := m.Layout.Slices(make([]float32, m.Layout.Size)), m.Layout.Slices(make([]float32, m.Layout.Size))
+					anew.Backward(x, targets, grads)
+					on.Backward(x, targets, again)
+					require.Equal(rt, grads, again)
+					anew.Remember(mem)
+				}
+			})
+		})
+	}
+}
+
 // snapshot reads a memory into the reference's form: [stream][layer][row][D].
 func snapshot(mem *Memory, batch int, c Config) [][][][]float64 {
 	out := make([][][][]float64, batch)

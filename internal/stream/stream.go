@@ -25,7 +25,7 @@ const (
 )
 
 // MaxChunk is the largest number of tokens between two updates: a worker's
-// activations grow with its square.
+// activations grow with it.
 const MaxChunk = 1024
 
 // Settings say how a stream adapts.

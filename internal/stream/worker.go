@@ -26,15 +26,19 @@ type Worker struct {
 	grads []float32
 	views txl.Grads
 
-	// The stream and chunk whose first rows the segments hold: scoring goes on
-	// from there instead of from the chunk's beginning. Same bits either way.
-	owner, step uint64
+	// What the segments hold: scoring goes on from there instead of from the chunk's
+	// beginning. Same bits either way.
+	at, baseAt place
 
 	inputs  []int32 // fed to the segments last
 	tokens  []int32 // scored last
 	nll     []float32
 	baseNLL []float32
 }
+
+// place is the stream and chunk whose first rows a segment holds; the zero value is
+// none.
+type place struct{ stream, step uint64 }
 
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
@@ -50,13 +54,13 @@ func (w *Worker) Close() { w.Exec.Close() }
 // fit makes room for chunks of the given length.
 func (w *Worker) fit(chunk int, baseline bool) {
 	if w.chunk != chunk {
-		w.chunk, w.owner = chunk, 0
+		w.chunk, w.at = chunk, place{}
 		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
 		w.inputs, w.tokens = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
 	}
 	if baseline && w.base == nil {
-		w.base, w.owner = txl.NewSegment(w.model.LM.Config, 1, chunk), 0
+		w.base, w.baseAt = txl.NewSegment(w.model.LM.Config, 1, chunk), place{}
 	}
 }
 
@@ -89,7 +93,7 @@ func (w *Worker) Score(s *Stream, text []byte) Scores {
 	w.resume(s)
 	w.tokens = s.model.Tokenizer.Encode(w.tokens[:0], text)
 	w.extend(s, w.before(s), w.tokens)
-	w.owner = 0 // until Commit the segments run ahead of the stream
+	w.at, w.baseAt = place{}, place{} // until Commit the segments run ahead of the stream
 	return w.scores(s)
 }
 
@@ -116,27 +120,43 @@ func (w *Worker) before(s *Stream) int32 {
 // resume makes the segments hold the inputs of exactly the pending tokens.
 func (w *Worker) resume(s *Stream) {
 	w.fit(s.Settings.Chunk, s.Settings.Baseline)
-	if w.owner == s.id && w.step == s.Step && w.seg.Len() == len(s.Pending) {
-		return
+	here := place{s.id, s.Step}
+	if w.at != here || w.seg.Len() != len(s.Pending) {
+		w.seg.Begin(w.Exec, s.model.LM, s.views, s.Memory)
+		w.seg.Extend(w.Exec, w.inputsOf(s.Last, s.Pending))
 	}
-	w.seg.Begin(w.Exec, s.model.LM, s.views, s.Memory)
-	if s.Settings.Baseline {
+	if s.Settings.Baseline && (w.baseAt != here || w.base.Len() != len(s.Pending)) {
 		w.base.Begin(w.Exec, s.model.LM, nil, s.BaselineMemory)
+		w.base.Extend(w.Exec, w.inputsOf(s.Last, s.Pending))
 	}
-	w.extend(s, s.Last, s.Pending)
+	w.hold(s, here)
 }
 
-// extend feeds the inputs of the given targets: the token before them and all
-// of them but the last.
+// hold notes what the segments hold.
+func (w *Worker) hold(s *Stream, at place) {
+	w.at, w.baseAt = at, place{}
+	if s.Settings.Baseline {
+		w.baseAt = at
+	}
+}
+
+// extend feeds the inputs of the given targets.
 func (w *Worker) extend(s *Stream, before int32, targets []int32) {
+	inputs := w.inputsOf(before, targets)
+	w.seg.Extend(w.Exec, inputs)
+	if s.Settings.Baseline {
+		w.base.Extend(w.Exec, inputs)
+	}
+}
+
+// inputsOf is what a model reads to predict the targets: the token before them and all
+// of them but the last.
+func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	if len(targets) == 0 {
-		return
+		return nil
 	}
 	w.inputs = append(append(w.inputs[:0], before), targets[:len(targets)-1]...)
-	w.seg.Extend(w.Exec, w.inputs)
-	if s.Settings.Baseline {
-		w.base.Extend(w.Exec, w.inputs)
-	}
+	return w.inputs
 }
 
 // Commit accepts the text that Score has just scored. It moves no weights:
@@ -150,7 +170,7 @@ func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
 		s.Baseline.Add(t)
 		s.Baseline.Bits = addBits(s.Baseline.Bits, scores.Baseline)
 	}
-	w.owner, w.step = s.id, s.Step
+	w.hold(s, place{s.id, s.Step})
 }
 
 // Settle ends the chunk if it is full: gradient of its mean loss at the
@@ -172,7 +192,20 @@ func (w *Worker) Settle(s *Stream) {
 	s.Last = s.Pending[len(s.Pending)-1]
 	s.Pending = s.Pending[:0]
 	s.Step++
-	w.owner = 0
+	w.goOn(s)
+}
+
+// goOn takes those segments to the next chunk whose weights have not moved.
+func (w *Worker) goOn(s *Stream) {
+	w.hold(s, place{s.id, s.Step})
+	if s.Settings.Baseline {
+		w.base.Continue(w.Exec)
+	}
+	if s.Fast == nil {
+		w.seg.Continue(w.Exec)
+	} else {
+		w.at = place{}
+	}
 }
 
 // Feed scores, accepts and settles text of any length: the whole loop for
