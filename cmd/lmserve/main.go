@@ -72,7 +72,7 @@ Every command works with the embedded model; --model takes a file instead.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
 	})
-	root.AddCommand(newServe(), newScore(), newComplete(), newTrain(), newEval(), newVerify(), newVersion())
+	root.AddCommand(newServe(), newScore(), newComplete(), newTrain(), newEval(), newBench(), newVerify(), newVersion())
 	return root
 }
 
@@ -88,13 +88,20 @@ func (f *modelFlags) register(c *cobra.Command) {
 }
 
 func (f *modelFlags) load() (*model.Model, error) {
-	if f.threads < 1 || f.threads > maxThreads {
-		return nil, usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, maxThreads)}
+	if err := f.check(); err != nil {
+		return nil, err
 	}
 	if f.path == "" {
 		return model.Default()
 	}
 	return model.Load(f.path)
+}
+
+func (f *modelFlags) check() error {
+	if f.threads < 1 || f.threads > maxThreads {
+		return usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, maxThreads)}
+	}
+	return nil
 }
 
 const maxThreads = 256

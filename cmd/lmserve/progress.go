@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -42,3 +43,16 @@ func (b *byteBar) finish() {
 		_ = b.bar.Finish()
 	}
 }
+
+// statusLine says on a terminal what is being done, and nothing elsewhere.
+type statusLine struct{ w io.Writer }
+
+func newStatusLine(w io.Writer) statusLine {
+	if !isTerminal(w) {
+		w = io.Discard
+	}
+	return statusLine{w}
+}
+
+func (l statusLine) set(what string) { fmt.Fprintf(l.w, "\r\x1b[K%s", what) }
+func (l statusLine) clear()          { fmt.Fprint(l.w, "\r\x1b[K") }

@@ -13,6 +13,7 @@ import (
 // sets is what each file holds.
 var sets = map[string]func(){
 	"gemm":   gemm,
+	"peak":   peak,
 	"vector": vector,
 }
 

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/bench"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/txl"
+)
+
+func newBench() *cobra.Command {
+	var flags modelFlags
+	var config string
+	var asJSON bool
+	o := bench.Options{}
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this machine's limits, and lmserve against them",
+		Long: `Measure, in one run, what this machine can do (multiply-adds and bytes of memory a
+second) and what lmserve makes of it: every kernel at the model's shapes, a chunk
+without and with adaptation, a step of training, a decoded token, sessions side by
+side. The limits are measured again beside every row, for machines are shared and
+change their clocks. What is in the caches may be faster than memory.`,
+		Example: "  lmserve bench\n  lmserve bench --config enwik8-12l --only limits,chunks",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			m, err := benchModel(&flags, config)
+			if err != nil {
+				return err
+			}
+			o.Threads = flags.threads
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
+			line := newStatusLine(c.ErrOrStderr())
+			o.Progress = line.set
+			report, err := bench.Run(c.Context(), m, o)
+			line.clear()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(c.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(report)
+			}
+			return printBench(c.OutOrStdout(), report)
+		},
+	}
+	flags.register(c)
+	c.Flags().StringVar(&config, "config", "", "named configuration with random weights instead of a model: "+strings.Join(txl.Names(), ", "))
+	c.Flags().IntVar(&o.Chunk, "chunk", 0, "tokens between two updates (default: the model's)")
+	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "time for each row; less is quicker and noisier")
+	c.Flags().StringSliceVar(&o.Only, "only", bench.Sections(), "sections to measure")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func benchModel(flags *modelFlags, config string) (*model.Model, error) {
+	if config != "" && flags.path != "" {
+		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
+	}
+	if config == "" {
+		return flags.load()
+	}
+	m, err := bench.RandomModel(config)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--config: %w", err)}
+	}
+	return m, flags.check()
+}
+
+// printBench prints a table a section.
+func printBench(w io.Writer, r bench.Report) error {
+	fmt.Fprintf(w, "%s, %d cores; %s, %s; peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
+	fmt.Fprintf(w, "%s: %d weights, %d fast weights in %d banks, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	what, shape := 0, 0
+	for _, row := range r.Rows {
+		what, shape = max(what, utf8.RuneCountInString(row.What)), max(shape, utf8.RuneCountInString(row.Shape))
+	}
+	section := ""
+	for _, row := range r.Rows {
+		if row.Section != section {
+			section = row.Section
+			fmt.Fprintf(t, "\n%-*s\t%-*s\tthreads\ttime\tachieved\tlimit\t%-7s\tof limit\t\n", what, section, shape, "", "")
+		}
+		fmt.Fprintf(t, "%-*s\t%-*s\t%d\t", what, row.What, shape, row.Shape, row.Threads)
+		if section == bench.Limits {
+			fmt.Fprintf(t, "\t%s\t\t%-7s\t\t  %s\n", digits(row.Achieved), row.Unit, row.Note)
+		} else {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%-7s\t%.0f %%\t  %s\n", short(row.Seconds), digits(row.Achieved), digits(row.Limit), row.Unit, 100*row.OfLimit, row.Note)
+		}
+	}
+	return t.Flush()
+}
+
+// short is a time with three digits.
+func short(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	unit := time.Nanosecond
+	for d >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(max(unit, 1)).String()
+}
+
+// digits is a speed with about three digits.
+func digits(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}

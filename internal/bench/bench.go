@@ -1,0 +1,187 @@
+// Package bench measures the machine's limits, multiply-adds and bytes a second, and
+// in the same run what lmserve does against them: its kernels at the model's shapes, a
+// chunk, a step of training, a token of a completion, and sessions side by side.
+//
+// Machines are shared and change their clocks, so the limits are measured again
+// before and after every row, and a row is compared with those. Times are medians.
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// Sections of a report, in order.
+const (
+	Limits   = "limits"
+	Kernels  = "kernels"
+	Chunks   = "chunks"
+	Train    = "train"
+	Decode   = "decode"
+	Sessions = "sessions"
+)
+
+// Sections lists all of them.
+func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decode, Sessions} }
+
+// Options say what to measure.
+type Options struct {
+	Chunk   int      // tokens; 0: the model's
+	Threads int      // besides one; 0: one alone
+	Seconds float64  // for the samples of each row, of which there are three at least; 0: SecondsDefault
+	Only    []string // sections; nil: all
+	// Progress, if set, is told what is measured next.
+	Progress func(what string)
+}
+
+const (
+	SecondsDefault = 0.2
+	secondsMax     = 3600
+)
+
+// Validate reports the first option that is out of range.
+func (o Options) Validate() error {
+	switch {
+	case o.Chunk < 0 || o.Chunk > stream.MaxChunk:
+		return fmt.Errorf("bench: chunk is %d, expected 1 to %d, or 0 for the model's", o.Chunk, stream.MaxChunk)
+	case o.Threads < 0:
+		return fmt.Errorf("bench: threads is %d, expected at least 1", o.Threads)
+	case !(o.Seconds >= 0 && o.Seconds <= secondsMax):
+		return fmt.Errorf("bench: seconds is %v, expected a number from 0 to %d", o.Seconds, secondsMax)
+	}
+	for _, name := range o.Only {
+		if !slices.Contains(Sections(), name) {
+			return fmt.Errorf("bench: section %q is not known, expected some of %s", name, strings.Join(Sections(), ", "))
+		}
+	}
+	return nil
+}
+
+// complete fills in the defaults.
+func (o *Options) complete(m *model.Model) {
+	o.Chunk = cmp.Or(o.Chunk, m.Chunk)
+	o.Threads = cmp.Or(o.Threads, 1)
+	o.Seconds = cmp.Or(o.Seconds, SecondsDefault)
+	if len(o.Only) == 0 {
+		o.Only = Sections()
+	}
+}
+
+// Report is what was measured, and on what.
+type Report struct {
+	Processor   string `json:"processor"`
+	Cores       int    `json:"cores"` // that Go may use
+	Go          string `json:"go"`
+	Numerics    string `json:"numerics"`
+	Peak        string `json:"peak"` // what the peak is made of
+	Model       string `json:"model"`
+	Weights     int    `json:"weights"`
+	FastWeights int    `json:"fast_weights"` // elements of all branches; 0: the model only serves statically
+	Banks       int    `json:"banks"`
+	Chunk       int    `json:"chunk"`  // tokens
+	Memory      int    `json:"memory"` // rows, full in all that is measured
+	Rows        []Row  `json:"rows"`
+}
+
+// Row is one thing measured. Achieved and Limit are speeds in Unit.
+type Row struct {
+	Section  string  `json:"section"`
+	What     string  `json:"what"`
+	Shape    string  `json:"shape,omitempty"`
+	Threads  int     `json:"threads"`
+	Seconds  float64 `json:"seconds"` // median
+	Achieved float64 `json:"achieved"`
+	Limit    float64 `json:"limit"`
+	Unit     string  `json:"unit"`
+	OfLimit  float64 `json:"of_limit"` // Achieved / Limit
+	Note     string  `json:"note,omitempty"`
+}
+
+// Units of speed.
+const (
+	gflops    = "GFLOP/s"
+	gbytes    = "GB/s"
+	charsUnit = "char/s"
+)
+
+// bench is a run under way.
+type bench struct {
+	Options
+	ctx    context.Context
+	model  *model.Model
+	x      *kernel.Exec
+	memory memory // what the stream rates are measured on
+	seen   map[int][]rates
+	report Report
+}
+
+// Run measures the model and its machine.
+func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
+	if err := o.Validate(); err != nil {
+		return Report{}, err
+	}
+	o.complete(m)
+	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExec(o.Threads), memory: newMemory(), seen: map[int][]rates{}}
+	defer b.x.Close()
+	b.report = about(m, o)
+	for _, s := range []struct {
+		name    string
+		measure func()
+	}{{Limits, b.limits}, {Kernels, b.kernels}, {Chunks, b.chunks}, {Train, b.train}, {Decode, b.decode}, {Sessions, b.sessions}} {
+		if slices.Contains(o.Only, s.name) {
+			s.measure()
+		}
+		if err := ctx.Err(); err != nil {
+			return Report{}, err
+		}
+	}
+	b.noteRange()
+	return b.report, nil
+}
+
+func about(m *model.Model, o Options) Report {
+	r := Report{
+		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Numerics: kernel.Numerics(), Peak: kernel.PeakName(),
+		Model: m.Name, Weights: m.LM.Layout.Size, FastWeights: m.ArenaSize(), Chunk: o.Chunk, Memory: m.LM.Config.MemLen,
+	}
+	if m.Learner != nil {
+		r.Banks = len(m.Learner.Settings.Gammas)
+	}
+	if r.Processor == "" {
+		r.Processor = runtime.GOARCH
+	}
+	return r
+}
+
+// threadCounts are one thread and all.
+func (b *bench) threadCounts() []int {
+	if b.Threads == 1 {
+		return []int{1}
+	}
+	return []int{1, b.Threads}
+}
+
+// segment is a chunk of one stream with a full memory.
+func (b *bench) segment() segment {
+	c := b.model.LM.Config
+	return segment{Config: c, batch: 1, rows: b.Chunk, memory: c.MemLen}
+}
+
+// letters is a text of n letters, always the same.
+func letters(n int) []byte {
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = byte('a' + kernel.Bits(1, uint64(i))%26)
+	}
+	return text
+}

@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// decodeBytes is what one token of a completion has to read: every matrix of the slow
+// weights once, the fast weights that are added to them, and, of each layer, the keys,
+// values and r of all positions, at the chunk's mean length.
+func (b *bench) decodeBytes() float64 {
+	s := b.segment()
+	elements := s.NLayer * 3 * s.heads() * (s.memory + (s.rows+1)/2)
+	for _, t := range b.model.LM.Layout.Tensors {
+		if t.IsMatrix() {
+			elements += t.Size
+		}
+	}
+	return 4 * float64(elements+b.model.ArenaSize())
+}
+
+// decode measures sampling after an adapted stream, whole chunks of it: the median
+// token, and the mean, which has its part of what a new chunk costs.
+func (b *bench) decode() {
+	for _, threads := range b.threadCounts() {
+		if b.ctx.Err() != nil {
+			return
+		}
+		var tokens []float64
+		r := b.beside(threads, "decoded token", func() { tokens = b.generate(threads) })
+		if b.ctx.Err() != nil {
+			return
+		}
+		mean := 0.0
+		for _, s := range tokens {
+			mean += s / float64(len(tokens))
+		}
+		bytes := b.decodeBytes()
+		t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: "token/s"}
+		t.what = "decoded token"
+		b.report.Rows = append(b.report.Rows, t.row(threads, median(tokens), r))
+		t.what = "decoded token, mean"
+		b.report.Rows = append(b.report.Rows, t.row(threads, mean, r))
+	}
+}
+
+// generate samples chunks of tokens and returns the time of each token.
+func (b *bench) generate(threads int) (tokens []float64) {
+	w := stream.NewWorker(b.model, threads)
+	defer w.Close()
+	s := b.startedStream(w, 1)
+	sampler := txl.NewSampler(txl.Sampling{Temperature: 1}, b.model.LM.Config.Vocab)
+	start := time.Now()
+	last, left := start, b.Chunk
+	w.Generate(s.Frozen(), sampler, func(int32, float32) bool {
+		now := time.Now()
+		tokens = append(tokens, max(now.Sub(last), 1).Seconds())
+		last = now
+		if left--; left == 0 && now.Sub(start).Seconds() < b.Seconds {
+			left = b.Chunk
+		}
+		return left > 0 && b.ctx.Err() == nil
+	})
+	return tokens
+}
+
+// startedStream is a stream with a full memory, that adapts if the model can.
+func (b *bench) startedStream(w *stream.Worker, seed uint64) *stream.Stream {
+	set := stream.Defaults(b.model)
+	set.Chunk, set.Seed = b.Chunk, seed
+	s := stream.New(b.model, set)
+	chunk := letters(b.Chunk)
+	for fed := 0; fed <= b.model.LM.Config.MemLen && b.ctx.Err() == nil; fed += b.Chunk {
+		w.Feed(s, chunk, nil)
+	}
+	return s
+}

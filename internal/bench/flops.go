@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lmserve/lmserve/txl"
+)
+
+// segment is the size of the work that is counted: rows of text after rows of memory,
+// for batch streams side by side.
+type segment struct {
+	txl.Config
+	batch, rows, memory int
+}
+
+// heads is the width of all heads together.
+func (s segment) heads() int { return s.NHead * s.DHead }
+
+// inner is the number of rows of CoreNet.0.
+func (s segment) inner() int {
+	if s.Activation == txl.SwiGLU || s.Activation == txl.GeGLU {
+		return 2 * s.DInner
+	}
+	return s.DInner
+}
+
+// product is the number of operations of a matrix product: a multiplication and an
+// addition for each of m*n*k.
+func product(m, n, k int) float64 { return 2 * float64(m) * float64(n) * float64(k) }
+
+// pairs is how many (query, key) pairs the attention of one stream and head has to
+// look at: those that are not masked. first is the first key that counts: 0, or
+// memory for the keys of the segment alone.
+func (s segment) pairs(first int) (n int) {
+	for i := range s.rows {
+		hi := s.memory + i + 1
+		lo := first
+		if s.SameLength {
+			lo = max(lo, hi-s.MemLen)
+		}
+		n += hi - lo
+	}
+	return n
+}
+
+// forward counts the operations of a segment's matrix products. With n rows of text,
+// m of memory, B streams, widths D (model), hd (all heads), F1 and F (rows of
+// CoreNet.0, columns of CoreNet.3), V (vocabulary) and P unmasked pairs of query and
+// key, each layer needs
+//
+//	q, k, v of the text      2 nB 3hd D
+//	k, v of the memory       2 mB 2hd D
+//	r for every distance     2 (m+n) hd D      once for all streams
+//	content, position, v     3 * 2 PB hd
+//	o                        2 nB D hd
+//	feed-forward             2 nB F1 D + 2 nB D F
+//
+// and the softmax layer 2 nB V D. What is not a product (softmax, normalisation,
+// activation, bias) is not counted, nor is work that an implementation repeats.
+func (s segment) forward() float64 {
+	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
+	layer := product(rows, 3*hd, D) + product(s.memory*s.batch, 2*hd, D) + product(s.memory+s.rows, hd, D) +
+		3*product(s.pairs(0)*s.batch, hd, 1) +
+		product(rows, D, hd) + product(rows, s.inner(), D) + product(rows, D, s.DInner)
+	return float64(s.NLayer)*layer + product(rows, s.Vocab, D)
+}
+
+// wanted says of which weights, by name, the gradient is wanted.
+type wanted func(tensor string) bool
+
+const embedding = "word_emb.emb_layers.0.weight"
+
+// backward counts the operations of the products that give the wanted gradients. In
+// principle these are twice those of forward: for every product one as large for the
+// gradient of its input, and one for that of its weight. Nobody needs
+//
+//   - the gradients of weights that are not wanted;
+//   - anything below the lowest layer with a wanted weight;
+//   - the gradient of the memory's rows, and with it, if that of qkv_net is not wanted,
+//     the gradients of the memory's keys and values;
+//   - the gradient of the position encoding, and with it, if that of r_net is not
+//     wanted, the gradient of r.
+func (s segment) backward(want wanted) (flops float64) {
+	below := want(embedding) // whether the layer's input needs a gradient
+	for i := range s.NLayer {
+		in := func(name string) bool { return want(fmt.Sprintf("layers.%d.%s", i, name)) }
+		if below || slices.ContainsFunc(layerTensors, in) {
+			flops += s.layerBackward(in, below)
+			below = true
+		}
+	}
+	if below {
+		flops += product(s.rows*s.batch, s.DModel, s.Vocab)
+	}
+	if want(embedding) {
+		flops += product(s.Vocab, s.DModel, s.rows*s.batch)
+	}
+	return flops
+}
+
+// layerTensors are the names of a layer's weights.
+var layerTensors = []string{
+	"dec_attn.qkv_net.weight", "dec_attn.r_net.weight", "dec_attn.o_net.weight", "dec_attn.layer_norm.weight", "dec_attn.layer_norm.bias",
+	"pos_ff.CoreNet.0.weight", "pos_ff.CoreNet.0.bias", "pos_ff.CoreNet.3.weight", "pos_ff.CoreNet.3.bias",
+	"pos_ff.layer_norm.weight", "pos_ff.layer_norm.bias",
+}
+
+// layerBackward counts a layer; below says whether its input needs a gradient.
+func (s segment) layerBackward(want wanted, below bool) float64 {
+	D, hd, rows, distances := s.DModel, s.heads(), s.rows*s.batch, s.memory+s.rows
+	pair := product(s.pairs(0)*s.batch, hd, 1) // one of the products of queries with keys, values or r
+	first, second, o := product(rows, s.inner(), D), product(rows, D, s.DInner), product(rows, D, hd)
+
+	flops := first + second + o + 3*pair // probabilities; queries, by content and by position
+	if below {
+		flops += product(rows, 3*hd, D)
+	}
+	if want("dec_attn.qkv_net.weight") {
+		flops += product(rows, hd, D) + product(distances*s.batch, 2*hd, D) + 2*pair // of all keys and values
+	} else {
+		flops += 2 * product(s.pairs(s.memory)*s.batch, hd, 1) // of the text's own
+	}
+	if want("dec_attn.r_net.weight") {
+		flops += product(distances, hd, D) + pair
+	}
+	for name, work := range map[string]float64{"dec_attn.o_net.weight": o, "pos_ff.CoreNet.0.weight": first, "pos_ff.CoreNet.3.weight": second} {
+		if want(name) {
+			flops += work
+		}
+	}
+	return flops
+}

@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/sparsemeta"
+)
+
+// weight is a matrix of the model in the products of a chunk: y (rows, out) = x (rows, in) Wᵀ.
+type weight struct {
+	name          string
+	rows, out, in int
+	inner         bool // whether backward needs the gradient of x
+}
+
+func (b *bench) weights() []weight {
+	s := b.segment()
+	D, hd, n, m := s.DModel, s.heads(), s.rows, s.memory
+	all := []weight{
+		{"qkv_net", n, 3 * hd, D, true},
+		{"qkv_net, memory", m, 2 * hd, D, false},
+		{"r_net", m + n, hd, D, false},
+		{"o_net", n, D, hd, true},
+		{"CoreNet.0", n, s.inner(), D, true},
+		{"CoreNet.3", n, D, s.DInner, true},
+		{"softmax", n, s.Vocab, D, true},
+	}
+	if m == 0 {
+		return append(all[:1], all[2:]...)
+	}
+	return all
+}
+
+// kernels measures the products of a chunk one by one, and what else there is a kernel for.
+func (b *bench) kernels() {
+	for _, threads := range b.threadCounts() {
+		for _, w := range b.weights() {
+			b.forwardProducts(threads, w)
+		}
+		for _, w := range b.weights() {
+			b.backwardProducts(threads, w)
+		}
+		if b.model.Learner != nil {
+			b.update(threads)
+		}
+	}
+	b.attention()
+}
+
+// multiply measures one product of (m,k) and (k,n), whatever is transposed.
+func (b *bench) multiply(threads int, what string, m, n, k int, do func()) {
+	t := task{section: Kernels, what: what, shape: fmt.Sprintf("%dx%dx%d", m, n, k)}
+	b.measure(threads, t.ofFlops(product(m, n, k)), do)
+}
+
+// forwardProducts measures y = x Wᵀ, and x (W+M)ᵀ as the adapted model has it.
+func (b *bench) forwardProducts(threads int, w weight) {
+	x, mat := random(w.rows, w.in), random(w.out, w.in)
+	y := zeros(w.rows, w.out)
+	b.multiply(threads, w.name+"  x Wᵀ", w.rows, w.out, w.in, func() { b.x.MulNT(y, x, mat, false) })
+	mat.Add = random(w.out, w.in).Data
+	b.multiply(threads, w.name+"  x (W+M)ᵀ", w.rows, w.out, w.in, func() { b.x.MulNT(y, x, mat, false) })
+}
+
+// backwardProducts measures dx = dy (W+M) and dW = dyᵀ x.
+func (b *bench) backwardProducts(threads int, w weight) {
+	dy := random(w.rows, w.out)
+	if w.inner {
+		dx, mat := zeros(w.rows, w.in), random(w.out, w.in)
+		mat.Add = random(w.out, w.in).Data
+		b.multiply(threads, w.name+"  dy (W+M)", w.rows, w.in, w.out, func() { b.x.MulNN(dx, dy, mat, false) })
+	}
+	x, dw := random(w.rows, w.in), zeros(w.out, w.in)
+	b.multiply(threads, w.name+"  dyᵀ x", w.out, w.in, w.rows, func() { b.x.MulTN(dw, dy, x, false) })
+}
+
+// attention measures one head, which is the work of one thread.
+func (b *bench) attention() {
+	s := b.segment()
+	d, hd, n, keys := s.DHead, s.heads(), s.rows, s.rows+s.memory
+	q := random(n, hd).ColRange(0, d) // heads lie side by side, values beside keys
+	k, v := random(keys, 2*hd).ColRange(0, d), random(keys, 2*hd).ColRange(hd, hd+d)
+	prob, dk := random(n, keys), zeros(keys, 2*hd).ColRange(0, d)
+	out := zeros(n, hd).ColRange(0, d)
+	b.multiply(1, "a head  q kᵀ", n, keys, d, func() { b.x.MulNT(prob, q, k, false) })
+	b.multiply(1, "a head  p v", n, d, keys, func() { b.x.MulNN(out, prob, v, false) })
+	b.multiply(1, "a head  dpᵀ q", keys, d, n, func() { b.x.MulTN(dk, prob, q, false) })
+
+	t := task{section: Kernels, what: "a head  softmax", shape: fmt.Sprintf("%dx%d", n, keys)}
+	b.measure(1, t.ofStream(8*float64(n*keys)), func() {
+		for i := range n {
+			kernel.Softmax(prob.Data[i*keys:(i+1)*keys], float32(1/math.Sqrt(float64(d))))
+		}
+	})
+}
+
+// updateBytes is what the update of the fast weights has to move: G is read, I and M of
+// each bank are read and written, and so is their sum if there are several banks.
+func updateBytes(l *sparsemeta.Learner) float64 {
+	banks := len(l.Settings.Gammas)
+	element := 4 + 16*banks
+	if banks > 1 {
+		element += 8
+	}
+	if l.Scale != nil {
+		element += 4
+	}
+	return float64(element * l.Size())
+}
+
+// update measures the update on gradients spread as a trained model's are.
+func (b *bench) update(threads int) {
+	l := b.model.Learner
+	state := sparsemeta.NewState(l.Branches, len(l.Settings.Gammas), 1)
+	g := make([]float32, l.Size())
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range g {
+		g[i] = float32(math.Exp(rng.NormFloat64()*2-9) * (2*float64(rng.IntN(2)) - 1))
+	}
+	b.measure(threads, updateTask(Kernels, "update", l), func() {
+		state.Update(b.x, b.model.Tables, l.Settings, l.Scale, g)
+	})
+}
+
+func updateTask(section, what string, l *sparsemeta.Learner) task {
+	t := task{section: section, what: what, shape: fmt.Sprintf("%d, banks %d", l.Size(), len(l.Settings.Gammas))}
+	return t.ofStream(updateBytes(l))
+}
+
+func zeros(rows, cols int) kernel.Matrix { return kernel.Mat(make([]float32, rows*cols), rows, cols) }
+
+func random(rows, cols int) kernel.Matrix {
+	m := zeros(rows, cols)
+	rng := rand.New(rand.NewPCG(3, uint64(rows*cols)))
+	for i := range m.Data {
+		m.Data[i] = rng.Float32() - 0.5
+	}
+	return m
+}

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	samplesMin    = 3
+	sampleSeconds = 500e-6 // short work is repeated within a sample for so long
+)
+
+// work is what a row has to do at least.
+type work struct {
+	flops   float64
+	streams float64 // bytes read and written in place
+	reads   float64 // bytes only read
+}
+
+// seconds is how long the work takes at the machine's limits.
+func (w work) seconds(r rates) float64 {
+	return w.flops/r.flops + w.streams/r.streams + w.reads/r.reads
+}
+
+// task is a row to be measured: its speed is amount a second, in unit.
+type task struct {
+	section, what, shape string
+	work                 work
+	amount               float64
+	unit                 string
+	note                 string
+}
+
+func (t task) ofFlops(n float64) task {
+	t.work, t.amount, t.unit = work{flops: n}, n/1e9, gflops
+	return t
+}
+
+func (t task) ofStream(bytes float64) task {
+	t.work, t.amount, t.unit = work{streams: bytes}, bytes/1e9, gbytes
+	return t
+}
+
+// row is the task's row, given its time and the limits beside it.
+func (t task) row(threads int, seconds float64, r rates) Row {
+	limit := t.work.seconds(r)
+	return Row{Section: t.section, What: t.what, Shape: t.shape, Threads: threads, Seconds: seconds,
+		Achieved: t.amount / seconds, Limit: t.amount / limit, Unit: t.unit, OfLimit: limit / seconds, Note: t.note}
+}
+
+// measure adds the row of a task that do carries out.
+func (b *bench) measure(threads int, t task, do func()) {
+	var seconds float64
+	r := b.beside(threads, t.what, func() { seconds = b.time(do) })
+	if b.ctx.Err() == nil {
+		b.report.Rows = append(b.report.Rows, t.row(threads, seconds, r))
+	}
+}
+
+// beside runs f on so many threads and returns the machine's limits before and after, on average.
+func (b *bench) beside(threads int, what string, f func()) rates {
+	if b.Progress != nil && b.ctx.Err() == nil {
+		b.Progress(what)
+	}
+	before := b.rates(threads)
+	b.x.SetThreads(threads)
+	f()
+	after := b.rates(threads)
+	return rates{(before.flops + after.flops) / 2, (before.streams + after.streams) / 2, (before.reads + after.reads) / 2}
+}
+
+// time is the median time of f in seconds, once it is warm.
+func (b *bench) time(f func()) float64 {
+	f()
+	first := seconds(f)
+	calls := max(1, int(sampleSeconds/first))
+	var samples []float64
+	b.sample(func() {
+		samples = append(samples, seconds(func() {
+			for range calls {
+				f()
+			}
+		})/float64(calls))
+	})
+	if len(samples) == 0 {
+		return first // cancelled
+	}
+	return median(samples)
+}
+
+// sample calls f for the time of a row, a few times at least, unless the run is cancelled.
+func (b *bench) sample(f func()) {
+	start := time.Now()
+	for n := 0; b.ctx.Err() == nil && (n < samplesMin || time.Since(start).Seconds() < b.Seconds); n++ {
+		f()
+	}
+}
+
+func seconds(f func()) float64 {
+	start := time.Now()
+	f()
+	return max(time.Since(start), 1).Seconds() // a coarse clock may stand still
+}
+
+func median(samples []float64) float64 {
+	s := slices.Sorted(slices.Values(samples))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}

@@ -1,0 +1,32 @@
+package bench
+
+import (
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// paperChunk is the paper's chunk for characters, in tokens.
+const paperChunk = 128
+
+// RandomModel is a model of a named configuration whose weights and meta-learners are
+// drawn at random, with the paper's branches and one bank: what its speed depends on
+// is there without a file.
+func RandomModel(config string) (*model.Model, error) {
+	c, err := txl.Named(config)
+	if err != nil {
+		return nil, err
+	}
+	lm, err := txl.NewModel(c)
+	if err != nil {
+		return nil, err
+	}
+	lm.Init(1)
+	l := &sparsemeta.Learner{Settings: sparsemeta.PaperSettings()}
+	l.Settings.Out = sparsemeta.TwoBankSettings().Out // of size like trained fast weights
+	if l.Branches, err = model.Branches(lm.Layout, []string{"paper"}); err != nil {
+		return nil, err
+	}
+	l.Init(sparsemeta.InitHe(), 1)
+	return model.New(config, lm, l, paperChunk, nil)
+}
