@@ -486,21 +486,24 @@ func TestNamedConfigurationsHaveThePapersSizes(t *testing.T) {
 }
 
 func BenchmarkSegment(b *testing.B) {
-	c, _ := Named("default")
-	for _, threads := range []int{1, 2} {
-		b.Run(fmt.Sprintf("forward+backward/threads=%d", threads), func(b *testing.B) {
-			m, fast := randomModel(b, c, 1)
-			x := newExec(b, threads)
-			seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
-			mem.Len = c.MemLen
-			ids := randomTokens(c.SegLen+1, c.Vocab, 1)
-			grads := m.Layout.Slices(make([]float32, m.Layout.Size))
-			for b.Loop() {
-				seg.Begin(x, m, fast, mem)
-				seg.Extend(x, ids[:c.SegLen])
-				seg.Backward(x, ids[1:], grads)
-			}
-			b.ReportMetric(float64(c.SegLen)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
-		})
+	for _, name := range []string{"default", "enwik8-12l"} {
+		for _, threads := range []int{1, 2} {
+			b.Run(fmt.Sprintf("%s/threads=%d", name, threads), func(b *testing.B) {
+				const rows = 128
+				c, _ := Named(name)
+				m, fast := randomModel(b, c, 1)
+				x := newExec(b, threads)
+				seg, mem := NewSegment(c, 1, rows), NewMemory(c, 1)
+				mem.Len = c.MemLen
+				ids := randomTokens(rows+1, c.Vocab, 1)
+				grads := m.Layout.Slices(make([]float32, m.Layout.Size))
+				for b.Loop() {
+					seg.Begin(x, m, fast, mem)
+					seg.Extend(x, ids[:rows])
+					seg.Backward(x, ids[1:], grads)
+				}
+				b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
+			})
+		}
 	}
 }

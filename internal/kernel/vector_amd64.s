@@ -4,111 +4,119 @@
 
 #include "textflag.h"
 
-DATA expConstants<>+0(SB)/4, $0x42c80000
-DATA expConstants<>+4(SB)/4, $0x42c80000
-DATA expConstants<>+8(SB)/4, $0x42c80000
-DATA expConstants<>+12(SB)/4, $0x42c80000
-DATA expConstants<>+16(SB)/4, $0x42c80000
-DATA expConstants<>+20(SB)/4, $0x42c80000
-DATA expConstants<>+24(SB)/4, $0x42c80000
-DATA expConstants<>+28(SB)/4, $0x42c80000
-DATA expConstants<>+32(SB)/4, $0xc2d00000
-DATA expConstants<>+36(SB)/4, $0xc2d00000
-DATA expConstants<>+40(SB)/4, $0xc2d00000
-DATA expConstants<>+44(SB)/4, $0xc2d00000
-DATA expConstants<>+48(SB)/4, $0xc2d00000
-DATA expConstants<>+52(SB)/4, $0xc2d00000
-DATA expConstants<>+56(SB)/4, $0xc2d00000
-DATA expConstants<>+60(SB)/4, $0xc2d00000
-DATA expConstants<>+64(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+68(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+72(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+76(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+80(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+84(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+88(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+92(SB)/4, $0x3fb8aa3b
-DATA expConstants<>+96(SB)/4, $0x3f318000
-DATA expConstants<>+100(SB)/4, $0x3f318000
-DATA expConstants<>+104(SB)/4, $0x3f318000
-DATA expConstants<>+108(SB)/4, $0x3f318000
-DATA expConstants<>+112(SB)/4, $0x3f318000
-DATA expConstants<>+116(SB)/4, $0x3f318000
-DATA expConstants<>+120(SB)/4, $0x3f318000
-DATA expConstants<>+124(SB)/4, $0x3f318000
-DATA expConstants<>+128(SB)/4, $0xb95e8083
-DATA expConstants<>+132(SB)/4, $0xb95e8083
-DATA expConstants<>+136(SB)/4, $0xb95e8083
-DATA expConstants<>+140(SB)/4, $0xb95e8083
-DATA expConstants<>+144(SB)/4, $0xb95e8083
-DATA expConstants<>+148(SB)/4, $0xb95e8083
-DATA expConstants<>+152(SB)/4, $0xb95e8083
-DATA expConstants<>+156(SB)/4, $0xb95e8083
-DATA expConstants<>+160(SB)/4, $0x39506967
-DATA expConstants<>+164(SB)/4, $0x39506967
-DATA expConstants<>+168(SB)/4, $0x39506967
-DATA expConstants<>+172(SB)/4, $0x39506967
-DATA expConstants<>+176(SB)/4, $0x39506967
-DATA expConstants<>+180(SB)/4, $0x39506967
-DATA expConstants<>+184(SB)/4, $0x39506967
-DATA expConstants<>+188(SB)/4, $0x39506967
-DATA expConstants<>+192(SB)/4, $0x3ab743ce
-DATA expConstants<>+196(SB)/4, $0x3ab743ce
-DATA expConstants<>+200(SB)/4, $0x3ab743ce
-DATA expConstants<>+204(SB)/4, $0x3ab743ce
-DATA expConstants<>+208(SB)/4, $0x3ab743ce
-DATA expConstants<>+212(SB)/4, $0x3ab743ce
-DATA expConstants<>+216(SB)/4, $0x3ab743ce
-DATA expConstants<>+220(SB)/4, $0x3ab743ce
-DATA expConstants<>+224(SB)/4, $0x3c088908
-DATA expConstants<>+228(SB)/4, $0x3c088908
-DATA expConstants<>+232(SB)/4, $0x3c088908
-DATA expConstants<>+236(SB)/4, $0x3c088908
-DATA expConstants<>+240(SB)/4, $0x3c088908
-DATA expConstants<>+244(SB)/4, $0x3c088908
-DATA expConstants<>+248(SB)/4, $0x3c088908
-DATA expConstants<>+252(SB)/4, $0x3c088908
-DATA expConstants<>+256(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+260(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+264(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+268(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+272(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+276(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+280(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+284(SB)/4, $0x3d2aa9c1
-DATA expConstants<>+288(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+292(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+296(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+300(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+304(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+308(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+312(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+316(SB)/4, $0x3e2aaaaa
-DATA expConstants<>+320(SB)/4, $0x3f000000
-DATA expConstants<>+324(SB)/4, $0x3f000000
-DATA expConstants<>+328(SB)/4, $0x3f000000
-DATA expConstants<>+332(SB)/4, $0x3f000000
-DATA expConstants<>+336(SB)/4, $0x3f000000
-DATA expConstants<>+340(SB)/4, $0x3f000000
-DATA expConstants<>+344(SB)/4, $0x3f000000
-DATA expConstants<>+348(SB)/4, $0x3f000000
-DATA expConstants<>+352(SB)/4, $0x3f800000
-DATA expConstants<>+356(SB)/4, $0x3f800000
-DATA expConstants<>+360(SB)/4, $0x3f800000
-DATA expConstants<>+364(SB)/4, $0x3f800000
-DATA expConstants<>+368(SB)/4, $0x3f800000
-DATA expConstants<>+372(SB)/4, $0x3f800000
-DATA expConstants<>+376(SB)/4, $0x3f800000
-DATA expConstants<>+380(SB)/4, $0x3f800000
-DATA expConstants<>+384(SB)/4, $0x0000007f
-DATA expConstants<>+388(SB)/4, $0x0000007f
-DATA expConstants<>+392(SB)/4, $0x0000007f
-DATA expConstants<>+396(SB)/4, $0x0000007f
-DATA expConstants<>+400(SB)/4, $0x0000007f
-DATA expConstants<>+404(SB)/4, $0x0000007f
-DATA expConstants<>+408(SB)/4, $0x0000007f
-DATA expConstants<>+412(SB)/4, $0x0000007f
-GLOBL expConstants<>(SB), RODATA|NOPTR, $416
+DATA expConstants<>+0(SB)/4, $0x42b20000
+DATA expConstants<>+4(SB)/4, $0x42b20000
+DATA expConstants<>+8(SB)/4, $0x42b20000
+DATA expConstants<>+12(SB)/4, $0x42b20000
+DATA expConstants<>+16(SB)/4, $0x42b20000
+DATA expConstants<>+20(SB)/4, $0x42b20000
+DATA expConstants<>+24(SB)/4, $0x42b20000
+DATA expConstants<>+28(SB)/4, $0x42b20000
+DATA expConstants<>+32(SB)/4, $0xc2b00000
+DATA expConstants<>+36(SB)/4, $0xc2b00000
+DATA expConstants<>+40(SB)/4, $0xc2b00000
+DATA expConstants<>+44(SB)/4, $0xc2b00000
+DATA expConstants<>+48(SB)/4, $0xc2b00000
+DATA expConstants<>+52(SB)/4, $0xc2b00000
+DATA expConstants<>+56(SB)/4, $0xc2b00000
+DATA expConstants<>+60(SB)/4, $0xc2b00000
+DATA expConstants<>+64(SB)/4, $0xc2ae0000
+DATA expConstants<>+68(SB)/4, $0xc2ae0000
+DATA expConstants<>+72(SB)/4, $0xc2ae0000
+DATA expConstants<>+76(SB)/4, $0xc2ae0000
+DATA expConstants<>+80(SB)/4, $0xc2ae0000
+DATA expConstants<>+84(SB)/4, $0xc2ae0000
+DATA expConstants<>+88(SB)/4, $0xc2ae0000
+DATA expConstants<>+92(SB)/4, $0xc2ae0000
+DATA expConstants<>+96(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+100(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+104(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+108(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+112(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+116(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+120(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+124(SB)/4, $0x3fb8aa3b
+DATA expConstants<>+128(SB)/4, $0x4b400000
+DATA expConstants<>+132(SB)/4, $0x4b400000
+DATA expConstants<>+136(SB)/4, $0x4b400000
+DATA expConstants<>+140(SB)/4, $0x4b400000
+DATA expConstants<>+144(SB)/4, $0x4b400000
+DATA expConstants<>+148(SB)/4, $0x4b400000
+DATA expConstants<>+152(SB)/4, $0x4b400000
+DATA expConstants<>+156(SB)/4, $0x4b400000
+DATA expConstants<>+160(SB)/4, $0x3f318000
+DATA expConstants<>+164(SB)/4, $0x3f318000
+DATA expConstants<>+168(SB)/4, $0x3f318000
+DATA expConstants<>+172(SB)/4, $0x3f318000
+DATA expConstants<>+176(SB)/4, $0x3f318000
+DATA expConstants<>+180(SB)/4, $0x3f318000
+DATA expConstants<>+184(SB)/4, $0x3f318000
+DATA expConstants<>+188(SB)/4, $0x3f318000
+DATA expConstants<>+192(SB)/4, $0xb95e8083
+DATA expConstants<>+196(SB)/4, $0xb95e8083
+DATA expConstants<>+200(SB)/4, $0xb95e8083
+DATA expConstants<>+204(SB)/4, $0xb95e8083
+DATA expConstants<>+208(SB)/4, $0xb95e8083
+DATA expConstants<>+212(SB)/4, $0xb95e8083
+DATA expConstants<>+216(SB)/4, $0xb95e8083
+DATA expConstants<>+220(SB)/4, $0xb95e8083
+DATA expConstants<>+224(SB)/4, $0x39506967
+DATA expConstants<>+228(SB)/4, $0x39506967
+DATA expConstants<>+232(SB)/4, $0x39506967
+DATA expConstants<>+236(SB)/4, $0x39506967
+DATA expConstants<>+240(SB)/4, $0x39506967
+DATA expConstants<>+244(SB)/4, $0x39506967
+DATA expConstants<>+248(SB)/4, $0x39506967
+DATA expConstants<>+252(SB)/4, $0x39506967
+DATA expConstants<>+256(SB)/4, $0x3ab743ce
+DATA expConstants<>+260(SB)/4, $0x3ab743ce
+DATA expConstants<>+264(SB)/4, $0x3ab743ce
+DATA expConstants<>+268(SB)/4, $0x3ab743ce
+DATA expConstants<>+272(SB)/4, $0x3ab743ce
+DATA expConstants<>+276(SB)/4, $0x3ab743ce
+DATA expConstants<>+280(SB)/4, $0x3ab743ce
+DATA expConstants<>+284(SB)/4, $0x3ab743ce
+DATA expConstants<>+288(SB)/4, $0x3c088908
+DATA expConstants<>+292(SB)/4, $0x3c088908
+DATA expConstants<>+296(SB)/4, $0x3c088908
+DATA expConstants<>+300(SB)/4, $0x3c088908
+DATA expConstants<>+304(SB)/4, $0x3c088908
+DATA expConstants<>+308(SB)/4, $0x3c088908
+DATA expConstants<>+312(SB)/4, $0x3c088908
+DATA expConstants<>+316(SB)/4, $0x3c088908
+DATA expConstants<>+320(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+324(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+328(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+332(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+336(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+340(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+344(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+348(SB)/4, $0x3d2aa9c1
+DATA expConstants<>+352(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+356(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+360(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+364(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+368(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+372(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+376(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+380(SB)/4, $0x3e2aaaaa
+DATA expConstants<>+384(SB)/4, $0x3f000000
+DATA expConstants<>+388(SB)/4, $0x3f000000
+DATA expConstants<>+392(SB)/4, $0x3f000000
+DATA expConstants<>+396(SB)/4, $0x3f000000
+DATA expConstants<>+400(SB)/4, $0x3f000000
+DATA expConstants<>+404(SB)/4, $0x3f000000
+DATA expConstants<>+408(SB)/4, $0x3f000000
+DATA expConstants<>+412(SB)/4, $0x3f000000
+DATA expConstants<>+416(SB)/4, $0x3f800000
+DATA expConstants<>+420(SB)/4, $0x3f800000
+DATA expConstants<>+424(SB)/4, $0x3f800000
+DATA expConstants<>+428(SB)/4, $0x3f800000
+DATA expConstants<>+432(SB)/4, $0x3f800000
+DATA expConstants<>+436(SB)/4, $0x3f800000
+DATA expConstants<>+440(SB)/4, $0x3f800000
+DATA expConstants<>+444(SB)/4, $0x3f800000
+GLOBL expConstants<>(SB), RODATA|NOPTR, $448
 
 // func expAVX2(dst *float32, src *float32, n int, scale float32, shift float32, lanes *[8]float32)
 // Requires: AVX, AVX2
@@ -124,48 +132,44 @@ TEXT ·expAVX2(SB), NOSPLIT, $0-40
 	XORQ         SI, SI
 
 loop:
-	VMULPS    (CX)(SI*1), Y0, Y3
-	VSUBPS    Y1, Y3, Y3
-	VMOVUPS   expConstants<>+0(SB), Y5
-	VMINPS    Y3, Y5, Y3
-	VMOVUPS   expConstants<>+32(SB), Y5
-	VMAXPS    Y3, Y5, Y3
-	VMULPS    expConstants<>+64(SB), Y3, Y4
-	VROUNDPS  $0x00, Y4, Y4
-	VMULPS    expConstants<>+96(SB), Y4, Y5
-	VSUBPS    Y5, Y3, Y3
-	VMULPS    expConstants<>+128(SB), Y4, Y5
-	VSUBPS    Y5, Y3, Y3
-	VMOVUPS   expConstants<>+160(SB), Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    expConstants<>+192(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    expConstants<>+224(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    expConstants<>+256(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    expConstants<>+288(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    expConstants<>+320(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    Y3, Y5, Y5
-	VADDPS    expConstants<>+352(SB), Y5, Y5
-	VCVTPS2DQ Y4, Y3
-	VPSRAD    $0x01, Y3, Y4
-	VPSUBD    Y4, Y3, Y3
-	VPADDD    expConstants<>+384(SB), Y4, Y4
-	VPSLLD    $0x17, Y4, Y4
-	VMULPS    Y4, Y5, Y5
-	VPADDD    expConstants<>+384(SB), Y3, Y3
-	VPSLLD    $0x17, Y3, Y3
-	VMULPS    Y3, Y5, Y5
-	VMOVUPS   Y5, (AX)(SI*1)
-	VADDPS    Y5, Y2, Y2
-	ADDQ      $0x20, SI
-	CMPQ      SI, BX
-	JL        loop
-	VMOVUPS   Y2, (DX)
+	VMULPS  (CX)(SI*1), Y0, Y3
+	VSUBPS  Y1, Y3, Y3
+	VMOVUPS expConstants<>+0(SB), Y7
+	VMINPS  Y3, Y7, Y3
+	VMOVUPS expConstants<>+32(SB), Y7
+	VMAXPS  Y3, Y7, Y3
+	VMULPS  expConstants<>+96(SB), Y3, Y4
+	VADDPS  expConstants<>+128(SB), Y4, Y4
+	VSUBPS  expConstants<>+128(SB), Y4, Y5
+	VMULPS  expConstants<>+160(SB), Y5, Y7
+	VSUBPS  Y7, Y3, Y6
+	VMULPS  expConstants<>+192(SB), Y5, Y7
+	VSUBPS  Y7, Y6, Y6
+	VMULPS  Y6, Y6, Y7
+	VMULPS  expConstants<>+224(SB), Y6, Y5
+	VADDPS  expConstants<>+256(SB), Y5, Y5
+	VMULPS  expConstants<>+288(SB), Y6, Y8
+	VADDPS  expConstants<>+320(SB), Y8, Y8
+	VMULPS  expConstants<>+352(SB), Y6, Y9
+	VADDPS  expConstants<>+384(SB), Y9, Y9
+	VMULPS  Y7, Y5, Y5
+	VADDPS  Y8, Y5, Y5
+	VMULPS  Y7, Y5, Y5
+	VADDPS  Y9, Y5, Y5
+	VMULPS  Y7, Y5, Y5
+	VADDPS  Y6, Y5, Y5
+	VADDPS  expConstants<>+416(SB), Y5, Y5
+	VPSLLD  $0x17, Y4, Y4
+	VPADDD  expConstants<>+416(SB), Y4, Y4
+	VMULPS  Y4, Y5, Y5
+	VCMPPS  $0x05, expConstants<>+64(SB), Y3, Y7
+	VANDPS  Y7, Y5, Y5
+	VMOVUPS Y5, (AX)(SI*1)
+	VADDPS  Y5, Y2, Y2
+	ADDQ    $0x20, SI
+	CMPQ    SI, BX
+	JL      loop
+	VMOVUPS Y2, (DX)
 	VZEROUPPER
 	RET
 
@@ -233,18 +237,39 @@ loop:
 // Requires: AVX
 TEXT ·largestAVX2(SB), NOSPLIT, $0-24
 	MOVQ    x+0(FP), AX
-	MOVQ    lanes+16(FP), CX
-	VMOVUPS (CX), Y0
-	MOVQ    n+8(FP), DX
-	SHLQ    $0x02, DX
-	XORQ    BX, BX
+	MOVQ    n+8(FP), CX
+	MOVQ    lanes+16(FP), DX
+	VMOVUPS (DX), Y0
+	VMOVUPS (DX), Y1
+	VMOVUPS (DX), Y2
+	VMOVUPS (DX), Y3
+	SUBQ    $0x20, CX
+	JL      rest
 
 loop:
-	VMAXPS  (AX)(BX*1), Y0, Y0
-	ADDQ    $0x20, BX
-	CMPQ    BX, DX
-	JL      loop
-	VMOVUPS Y0, (CX)
+	VMAXPS (AX), Y0, Y0
+	VMAXPS 32(AX), Y1, Y1
+	VMAXPS 64(AX), Y2, Y2
+	VMAXPS 96(AX), Y3, Y3
+	ADDQ   $0x80, AX
+	SUBQ   $0x20, CX
+	JGE    loop
+
+rest:
+	ADDQ $0x20, CX
+	JZ   finish
+
+eight:
+	VMAXPS (AX), Y0, Y0
+	ADDQ   $0x20, AX
+	SUBQ   $0x08, CX
+	JNZ    eight
+
+finish:
+	VMAXPS  Y1, Y0, Y0
+	VMAXPS  Y3, Y2, Y2
+	VMAXPS  Y2, Y0, Y0
+	VMOVUPS Y0, (DX)
 	VZEROUPPER
 	RET
 

@@ -60,10 +60,10 @@ func constants(name string, bits ...uint32) []Mem {
 
 func exp() {
 	f := math.Float32bits
-	c := constants("expConstants", f(100), f(-104), f(1.44269504), f(0.693359375), f(-2.12194440e-4),
+	c := constants("expConstants", f(89), f(-88), f(-87), f(1.44269504), f(12582912), f(0.693359375), f(-2.12194440e-4),
 		f(1.9875691500e-4), f(1.3981999507e-3), f(8.3334519073e-3), f(4.1665795894e-2), f(1.6666665459e-1), f(5.0000001201e-1),
-		f(1), 127)
-	most, least, log2e, ln2Hi, ln2Lo, poly, one, bias := c[0], c[1], c[2], c[3], c[4], c[5:11], c[11], c[12]
+		f(1))
+	most, floor, least, log2e, round, ln2Hi, ln2Lo, poly, one := c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7:13], c[13]
 
 	TEXT("expAVX2", NOSPLIT, "func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)")
 	Pragma("noescape")
@@ -73,39 +73,44 @@ func exp() {
 	factor, shift, sum := broadcast("scale"), broadcast("shift"), YMM()
 	VMOVUPS(Mem{Base: lanes}, sum)
 	eightsThen(func(at reg.GPVirtual) {
-		x, n, r, y, t := YMM(), YMM(), YMM(), YMM(), YMM()
+		x, t, n, r, r2, y, v := YMM(), YMM(), YMM(), YMM(), YMM(), YMM(), YMM()
 		VMULPS(index(src, at), factor, x)
 		VSUBPS(shift, x, x)
-		VMOVUPS(most, t)
-		VMINPS(x, t, x) // the last source, x, is the result if x is NaN
-		VMOVUPS(least, t)
-		VMAXPS(x, t, x)
+		VMOVUPS(most, v)
+		VMINPS(x, v, x) // the last source, x, is the result if x is NaN
+		VMOVUPS(floor, v)
+		VMAXPS(x, v, x)
 
-		VMULPS(log2e, x, n)
-		VROUNDPS(Imm(0), n, n)
-		VMULPS(ln2Hi, n, t)
-		VSUBPS(t, x, r)
-		VMULPS(ln2Lo, n, t)
-		VSUBPS(t, r, r)
-		VMOVUPS(poly[0], y)
-		for _, p := range poly[1:] {
-			VMULPS(r, y, y)
-			VADDPS(p, y, y)
+		VMULPS(log2e, x, t)
+		VADDPS(round, t, t)
+		VSUBPS(round, t, n)
+		VMULPS(ln2Hi, n, v)
+		VSUBPS(v, x, r)
+		VMULPS(ln2Lo, n, v)
+		VSUBPS(v, r, r)
+
+		VMULPS(r, r, r2)
+		pair := func(k int) reg.VecVirtual {
+			p := YMM()
+			VMULPS(poly[k], r, p)
+			VADDPS(poly[k+1], p, p)
+			return p
 		}
-		VMULPS(r, y, y)
-		VMULPS(r, y, y)
+		y, b, c := pair(0), pair(2), pair(4)
+		VMULPS(r2, y, y)
+		VADDPS(b, y, y)
+		VMULPS(r2, y, y)
+		VADDPS(c, y, y)
+		VMULPS(r2, y, y)
 		VADDPS(r, y, y)
 		VADDPS(one, y, y)
 
-		whole, half := YMM(), YMM()
-		VCVTPS2DQ(n, whole)
-		VPSRAD(Imm(1), whole, half)
-		VPSUBD(half, whole, whole)
-		for _, e := range []reg.VecVirtual{half, whole} {
-			VPADDD(bias, e, e)
-			VPSLLD(Imm(23), e, e)
-			VMULPS(e, y, y)
-		}
+		VPSLLD(Imm(23), t, t)
+		VPADDD(one, t, t)
+		VMULPS(t, y, y)
+		const notLess = 5
+		VCMPPS(Imm(notLess), least, x, v)
+		VANDPS(v, y, y)
 		VMOVUPS(y, index(dst, at))
 		VADDPS(y, sum, sum)
 	}, func() { VMOVUPS(sum, Mem{Base: lanes}) })
@@ -154,17 +159,41 @@ func scale() {
 	})
 }
 
+// largest keeps four maxima, which do not wait for each other, while it can.
 func largest() {
 	TEXT("largestAVX2", NOSPLIT, "func(x *float32, n int, lanes *[8]float32)")
 	Pragma("noescape")
 	Doc("largestAVX2 raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.")
-	x := Load(Param("x"), GP64())
+	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())
 	lanes := Load(Param("lanes"), GP64())
-	most := YMM()
-	VMOVUPS(Mem{Base: lanes}, most)
-	eightsThen(func(at reg.GPVirtual) {
-		VMAXPS(index(x, at), most, most)
-	}, func() { VMOVUPS(most, Mem{Base: lanes}) })
+	most := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
+	for _, m := range most {
+		VMOVUPS(Mem{Base: lanes}, m)
+	}
+	SUBQ(Imm(32), n)
+	JL(LabelRef("rest"))
+	Label("loop")
+	for i, m := range most {
+		VMAXPS(Mem{Base: x, Disp: 32 * i}, m, m)
+	}
+	ADDQ(Imm(128), x)
+	SUBQ(Imm(32), n)
+	JGE(LabelRef("loop"))
+	Label("rest")
+	ADDQ(Imm(32), n)
+	JZ(LabelRef("finish"))
+	Label("eight")
+	VMAXPS(Mem{Base: x}, most[0], most[0])
+	ADDQ(Imm(32), x)
+	SUBQ(Imm(8), n)
+	JNZ(LabelRef("eight"))
+	Label("finish")
+	VMAXPS(most[1], most[0], most[0])
+	VMAXPS(most[3], most[2], most[2])
+	VMAXPS(most[2], most[0], most[0])
+	VMOVUPS(most[0], Mem{Base: lanes})
+	VZEROUPPER()
+	RET()
 }
 
 func add() {
