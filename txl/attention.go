@@ -6,17 +6,20 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// queryBlock is how many queries of a head are at work together. Their scores,
-// against every key they may see, are all that is ever stored of the attention
-// matrix, one block a thread; backward computes them again from the rows' log-sum-exp.
-// So with klen = m+n keys attention takes
+// queryBlock is how many queries of a head are at work together. With klen = m+n keys
+// attention takes
 //
 //	forward  6 H d n klen   additions and multiplications (scores, positions, values)
-//	backward 16 H d n klen  (10 for the gradients, 4 for the scores once more, 2 for dP)
+//	backward 12 H d n klen
 //
 // a layer, less the part that no query may see, and 8 queryBlock (klen + queryBlock)
-// bytes a thread: 2 MB for 3,800 rows of memory.
-const queryBlock = 64
+// bytes a thread: 2 MB for 3,800 rows of memory. Backward needs the probabilities of
+// forward. They are kept where a whole segment's fit keptBytes; where they do not,
+// backward computes them again, to the same bits, for 4 H d n klen operations more.
+const (
+	queryBlock = 64
+	keptBytes  = 64 << 20
+)
 
 // attention is the parallel task of one layer, forward or backward. Like
 // rowPass it lives in the segment.
@@ -54,40 +57,53 @@ type block struct {
 	dqv    kernel.Matrix // backward: gradient of qv
 }
 
-// scores is a (queries, keys) matrix in a buffer that gives every row as many further
-// elements as there are rows. So the same memory, read with a stride one longer from
-// rows-1 elements before its beginning, is the matrix by distance: query i meets key j
-// in column j + rows-1-i. What that view sees where there is no key lies in the gaps.
-type scores struct{ kernel.Matrix }
-
-// scoresRoom is the memory of a scores matrix.
-func scoresRoom(rows, keys int) int { return rows + rows*(keys+rows) }
-
-func newScores(room []float32, rows, keys int) scores {
-	return scores{kernel.Matrix{Data: room[:scoresRoom(rows, keys)], Rows: rows, Cols: keys, Stride: keys + rows}}
+// scores is a (queries, keys) matrix in a buffer with a gap in front and behind every
+// row, as long as a block has rows. So the same memory, read with a stride one longer
+// from rows-1 elements before its beginning, is the matrix by distance: query i meets
+// key j in column j + rows-1-i. What that view sees where there is no key lies in the
+// gaps.
+type scores struct {
+	kernel.Matrix // Data begins with the gap
+	gap           int
 }
 
 // byKey is the matrix with a column a key.
 func (s scores) byKey() kernel.Matrix {
 	m := s.Matrix
-	m.Data = m.Data[s.Rows:]
+	m.Data = m.Data[s.gap:]
 	return m
 }
 
 // byDistance is the matrix with a column a distance, the farthest first.
 func (s scores) byDistance() kernel.Matrix {
 	m := s.Matrix
-	m.Data, m.Stride = m.Data[1:], s.Stride+1
+	m.Data, m.Stride = m.Data[s.gap-(s.Rows-1):], s.Stride+1
 	return m
 }
 
-// room is how many float32 a thread needs for a block.
-func (s *Segment) room() int {
-	rows := min(queryBlock, s.T)
-	return 2*scoresRoom(rows, s.cfg.maxKeys(s.T)) + 3*rows*s.cfg.DHead
+func (s *Segment) gap() int { return min(queryBlock, s.T) }
+
+// scoresSize is the memory of the scores of some queries.
+func (s *Segment) scoresSize(rows int) int { return s.gap() + rows*(s.cfg.maxKeys(s.T)+s.gap()) }
+
+func (s *Segment) scoresIn(buf []float32, rows, keys int) scores {
+	return scores{kernel.Matrix{Data: buf[:s.scoresSize(rows)], Rows: rows, Cols: keys, Stride: s.cfg.maxKeys(s.T) + s.gap()}, s.gap()}
 }
 
-// block sets out the block of queries i0..i1 in the thread's room.
+// keptSize is the memory of all probabilities of a layer, 0 if they are not kept.
+func (s *Segment) keptSize() int {
+	size := s.B * s.cfg.NHead * s.scoresSize(s.T)
+	if 4*size*s.cfg.NLayer > keptBytes {
+		return 0
+	}
+	return size
+}
+
+// room is how many float32 a thread needs for a block.
+func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.DHead }
+
+// block sets out the block of queries i0..i1 in the thread's room, the scores where the
+// layer keeps them.
 func (s *Segment) block(w *kernel.Exec, l *layer, b, h, i0, i1 int) block {
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
 	take := func(n int) []float32 {
@@ -96,8 +112,12 @@ func (s *Segment) block(w *kernel.Exec, l *layer, b, h, i0, i1 int) block {
 		return p
 	}
 	k := block{b: b, h: h, i0: i0, i1: i1, klen: s.mlen + i1}
-	k.scores = newScores(take(scoresRoom(rows, k.klen)), rows, k.klen)
-	k.d = newScores(take(scoresRoom(rows, k.klen)), rows, k.klen)
+	k.d = s.scoresIn(take(s.scoresSize(rows)), rows, k.klen)
+	if len(l.prob) > 0 {
+		k.scores = s.scoresIn(l.prob[(b*s.cfg.NHead+h)*s.scoresSize(s.T)+i0*k.d.Stride:], rows, k.klen)
+	} else {
+		k.scores = s.scoresIn(take(s.scoresSize(rows)), rows, k.klen)
+	}
 	k.qu, k.qv, k.dqv = kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d)
 	q, lay := s.queries(l.q, b, h, i0, i1), s.model.Layout
 	rw, rr := s.vec[lay.rwBias][h*d:(h+1)*d], s.vec[lay.rrBias][h*d:(h+1)*d]
@@ -182,21 +202,19 @@ func attendBlock(s *Segment, w *kernel.Exec, a *attention, i int) {
 	head, i0 := i/per, a.n0+i%per*queryBlock
 	k := s.block(w, a.l, head/s.cfg.NHead, head%s.cfg.NHead, i0, min(i0+queryBlock, a.n1))
 	s.score(w, a.l, &k)
-	var sums [queryBlock]float32
-	prob, lse := k.scores.byKey(), s.lse(a.l, &k)
+	prob, norms := k.scores.byKey(), s.norms(a.l, &k)
 	for i := range prob.Rows {
 		lo, hi := s.window(k.i0 + i)
-		sums[i], lse[i] = kernel.SoftmaxUnscaled(row(prob, i)[lo:hi], s.scale())
-		clearOutside(row(prob, i), lo, hi)
+		norms[i].most, norms[i].sum = kernel.Softmax(row(prob, i)[lo:hi], s.scale())
+		// Backward reads the columns of keys that come later, too: the segment before
+		// has left its own there.
+		clearOutside(prob.Data[i*prob.Stride:][:s.mlen+s.T], lo, hi)
 	}
 	if s.drop.Attention > 0 {
-		s.dropAttention(a.index, &k, prob, prob)
+		s.dropAttention(a.index, &k, k.d.byKey(), prob)
+		prob = k.d.byKey()
 	}
-	av := s.queries(a.l.av, k.b, k.h, k.i0, k.i1)
-	w.MulNN(av, prob, s.keys(a.l.kv, 1, k.b, k.h, k.klen), false)
-	for i := range av.Rows {
-		kernel.Scale(row(av, i), 1/sums[i])
-	}
+	w.MulNN(s.queries(a.l.av, k.b, k.h, k.i0, k.i1), prob, s.keys(a.l.kv, 1, k.b, k.h, k.klen), false)
 }
 
 // score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d)
@@ -208,9 +226,12 @@ func (s *Segment) score(w *kernel.Exec, l *layer, k *block) {
 
 func (s *Segment) scale() float32 { return float32(1 / math.Sqrt(float64(s.cfg.DHead))) }
 
-// lse is where the rows' log-sum-exp of the scaled scores are kept for backward.
-func (s *Segment) lse(l *layer, k *block) []float32 {
-	return l.lse[(k.b*s.cfg.NHead+k.h)*s.T+k.i0:][:k.i1-k.i0]
+// softmaxNorm is what computes a row's softmax again.
+type softmaxNorm struct{ most, sum float32 }
+
+// norms are those of a block's rows.
+func (s *Segment) norms(l *layer, k *block) []softmaxNorm {
+	return l.norms[(k.b*s.cfg.NHead+k.h)*s.T+k.i0:][:k.i1-k.i0]
 }
 
 func clearOutside(row []float32, lo, hi int) {
@@ -297,19 +318,16 @@ func attendHeadBackward(s *Segment, w *kernel.Exec, a *attention, h int) {
 	}
 }
 
-// scoreBackward computes the block's probabilities again, adds its part of dL/dv (or
-// sets it, if not acc), and leaves dL/d(unscaled scores) in k.d:
+// scoreBackward adds the block's part of dL/dv (or sets it, if not acc), and leaves
+// dL/d(unscaled scores) in k.d:
 //
 //	dP = dav vᵀ,  dscore = P (dP - dav·av) / sqrt(d)
 //
 // dav·av is the sum over keys of P dP; with dropout dP and the P in it are dropped ones.
 func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool) {
-	s.score(w, a.l, k)
-	prob, d, lse := k.scores.byKey(), k.d.byKey(), s.lse(a.l, k)
-	for i := range prob.Rows {
-		lo, hi := s.window(k.i0 + i)
-		kernel.ExpShifted(row(prob, i)[lo:hi], s.scale(), lse[i])
-		clearOutside(row(prob, i), lo, hi)
+	prob, d := k.scores.byKey(), k.d.byKey()
+	if len(a.l.prob) == 0 {
+		s.scoreAgain(w, a.l, k)
 	}
 	kept := prob
 	if s.drop.Attention > 0 {
@@ -327,6 +345,17 @@ func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool
 		lo, hi := s.window(k.i0 + i)
 		kernel.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], kernel.Dot(row(dav, i), row(av, i)), s.scale())
 		clearOutside(d.Data[i*d.Stride:(i+1)*d.Stride], lo, hi)
+	}
+}
+
+// scoreAgain computes the block's probabilities as forward did.
+func (s *Segment) scoreAgain(w *kernel.Exec, l *layer, k *block) {
+	s.score(w, l, k)
+	prob := k.scores.byKey()
+	for i, norm := range s.norms(l, k) {
+		lo, hi := s.window(k.i0 + i)
+		kernel.SoftmaxAgain(row(prob, i)[lo:hi], s.scale(), norm.most, norm.sum)
+		clearOutside(row(prob, i), lo, hi)
 	}
 }
 

@@ -66,20 +66,21 @@ type Grads = [][]float32
 
 // layer holds the activations of one layer.
 type layer struct {
-	in    []float32 // c = [memory; input] [(MemLen+T)*B,D]
-	norm1 norm      // post-norm: over y1, rows of the segment; pre-norm: over c
-	q     []float32 // [T*B,H*d]
-	kv    []float32 // keys, then values [(MemLen+T)*B,2*H*d]
-	r     []float32 // r_net(R), distances from far to near [MemLen+T,H*d]
-	lse   []float32 // ln of the softmax's denominators [B,H,T]
-	av    []float32 // attention vectors, heads side by side [T*B,H*d]
-	y1    []float32 // h + o [T*B,D]
-	x     []float32 // input of the feed-forward, LN(y1) [T*B,D]
-	norm2 norm      // post-norm: over y2; pre-norm: over y1
-	pre   []float32 // W1 x + b1 [T*B,rows of CoreNet.0]
-	act   []float32 // activation, after dropout [T*B,F]
-	y2    []float32 // post-norm only: x + ff [T*B,D]
-	cn    []float32 // pre-norm only: LN(c) [(MemLen+T)*B,D]
+	in    []float32     // c = [memory; input] [(MemLen+T)*B,D]
+	norm1 norm          // post-norm: over y1, rows of the segment; pre-norm: over c
+	q     []float32     // [T*B,H*d]
+	kv    []float32     // keys, then values [(MemLen+T)*B,2*H*d]
+	r     []float32     // r_net(R), distances from far to near [MemLen+T,H*d]
+	prob  []float32     // where they are kept: scores, then their softmax [B,H] of [T,MemLen+T], see scores
+	norms []softmaxNorm // [B,H,T]
+	av    []float32     // attention vectors, heads side by side [T*B,H*d]
+	y1    []float32     // h + o [T*B,D]
+	x     []float32     // input of the feed-forward, LN(y1) [T*B,D]
+	norm2 norm          // post-norm: over y2; pre-norm: over y1
+	pre   []float32     // W1 x + b1 [T*B,rows of CoreNet.0]
+	act   []float32     // activation, after dropout [T*B,F]
+	y2    []float32     // post-norm only: x + ff [T*B,D]
+	cn    []float32     // pre-norm only: LN(c) [(MemLen+T)*B,D]
 }
 
 // NewSegment allocates a segment for batch streams of at most maxLen rows.
@@ -96,6 +97,9 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 	s.carve(a)
 	s.toks = make([]int32, maxLen*batch)
 	s.vec = make(Fast, len(NewLayout(c).Tensors))
+	for i := range s.layers {
+		s.layers[i].norms = make([]softmaxNorm, batch*c.NHead*maxLen)
+	}
 	s.fillPositions()
 	return s
 }
@@ -134,7 +138,7 @@ func (s *Segment) carve(a *arena) {
 		l.q = a.take(rows * hd)
 		l.kv = a.take(keys * s.B * 2 * hd)
 		l.r = a.take(keys * hd)
-		l.lse = a.take(s.B * c.NHead * s.T)
+		l.prob = a.take(s.keptSize())
 		l.av = a.take(rows * hd)
 		l.y1 = a.take(rows * D)
 		l.x = a.take(rows * D)

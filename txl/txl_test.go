@@ -211,6 +211,49 @@ func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	}
 }
 
+// Probabilities computed again have the bits of those kept, with dropout and without.
+func TestKeptProbabilitiesAreOnlyAMatterOfMemory(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			m, fast := randomModel(t, c, 19)
+			x := newExec(t, 2)
+			ids := randomTokens(2*(c.SegLen+1), c.Vocab, 9)
+			for _, drop := range []Dropout{{}, {Attention: 0.3, Key: 5}} {
+				var results []Grads
+				for _, kept := range []bool{true, false} {
+					seg, mem := NewSegment(c, 2, c.SegLen), NewMemory(c, 2)
+					for i := range seg.layers {
+						require.NotEmpty(t, seg.layers[i].prob)
+						if !kept {
+							seg.layers[i].prob = nil
+						}
+					}
+					grads := m.Layout.Slices(make([]float32, m.Layout.Size))
+					seg.SetDropout(drop)
+					for range 2 { // the second from a memory
+						seg.Begin(x, m, fast, mem)
+						seg.Extend(x, ids[:2])
+						seg.Extend(x, ids[2:2*c.SegLen])
+						seg.Backward(x, ids[2:], grads)
+						seg.Remember(mem)
+					}
+					results = append(results, grads)
+				}
+				require.Equal(t, results[0], results[1])
+			}
+		})
+	}
+}
+
+func TestProbabilitiesOfLongMemoriesAreNotKept(t *testing.T) {
+	c, err := Named("enwik8-12l")
+	require.NoError(t, err)
+	size := func(c Config, rows int) int { return (&Segment{cfg: c, B: 1, T: rows}).keptSize() * c.NLayer * 4 }
+	require.InDelta(t, 35e6, size(c, 128), 1e6)
+	c.MemLen = 3800
+	require.Zero(t, size(c, 128))
+}
+
 // Going on at the same weights gives the bits of beginning anew from the memory.
 func TestContinueIsRememberAndBegin(t *testing.T) {
 	for name, c := range shapes {

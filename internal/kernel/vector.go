@@ -67,38 +67,31 @@ func exp(x float32) float32 {
 
 // Softmax replaces row by softmax(scale*row), scale >= 0, the maximum subtracted
 // first. The order of its sum depends on the row's length only. An entry may be
-// -Inf, but not all of them.
-func Softmax(row []float32, scale float32) {
+// -Inf, but not all of them. SoftmaxAgain does it again, given what Softmax returned.
+func Softmax(row []float32, scale float32) (most, sum float32) {
 	checkScale(scale)
 	if len(row) == 0 {
-		return
+		return 0, 1
 	}
-	sum, _ := SoftmaxUnscaled(row, scale)
-	scaleRow(row, 1/sum)
-}
-
-// SoftmaxUnscaled is the first half of Softmax: it replaces row, which is not empty,
-// by e^(scale*row - max), and returns the sum by which the entries are still to be
-// divided and lse = ln(sum of e^(scale*row)): e^(scale*row - lse) is the softmax.
-func SoftmaxUnscaled(row []float32, scale float32) (sum, lse float32) {
-	checkScale(scale)
-	most := float32(scale * largest(row))
+	most = float32(scale * largest(row))
 	var lanes [8]float32
 	expSum(row, row, scale, most, &lanes)
 	sum = fold(&lanes)
-	return sum, most + float32(math.Log(float64(sum)))
+	scaleRow(row, 1/sum)
+	return most, sum
+}
+
+// SoftmaxAgain gives the bits of Softmax on the same row.
+func SoftmaxAgain(row []float32, scale, most, sum float32) {
+	var lanes [8]float32
+	expSum(row, row, scale, most, &lanes)
+	scaleRow(row, 1/sum)
 }
 
 func checkScale(scale float32) {
 	if !(scale >= 0) {
 		panic(fmt.Sprintf("kernel: Softmax: scale %g, must be >= 0", scale))
 	}
-}
-
-// ExpShifted replaces row by e^(scale*row - shift).
-func ExpShifted(row []float32, scale, shift float32) {
-	var lanes [8]float32
-	expSum(row, row, scale, shift, &lanes)
 }
 
 // SoftmaxBackward replaces d, the derivatives of a loss by the probabilities
