@@ -109,9 +109,10 @@ type Row struct {
 
 // Units of speed.
 const (
-	gflops    = "GFLOP/s"
-	gbytes    = "GB/s"
-	charsUnit = "char/s"
+	gflops = "GFLOP/s"
+	gbytes = "GB/s"
+	chars  = "char/s"
+	tokens = "token/s"
 )
 
 // bench is a run under way.
@@ -175,13 +176,4 @@ func (b *bench) threadCounts() []int {
 func (b *bench) segment() segment {
 	c := b.model.LM.Config
 	return segment{Config: c, batch: 1, rows: b.Chunk, memory: c.MemLen}
-}
-
-// letters is a text of n letters, always the same.
-func letters(n int) []byte {
-	text := make([]byte, n)
-	for i := range text {
-		text[i] = byte('a' + kernel.Bits(1, uint64(i))%26)
-	}
-	return text
 }

@@ -17,14 +17,16 @@ type rates struct {
 }
 
 const (
-	rateSamples   = 5
-	peakSeconds   = 1e-3     // of a sample
-	peakPieces    = 8        // of a sample, for each thread
-	streamBlock   = 1 << 15  // elements of each array in one piece of work
-	streamPieces  = 64       // of a sample: 16 MiB of both arrays
-	streamLeast   = 64 << 20 // bytes of each array
-	streamMost    = 1 << 30
-	cachesOfArray = 2 // an array is twice as large as the largest cache
+	rateSamples = 5
+
+	peakSeconds = 1e-3 // of a sample
+	peakPieces  = 8    // of a sample, for each thread
+
+	streamBlock  = 1 << 15          // elements of each array in one piece of work
+	streamWindow = 64 * streamBlock // and in one sample: 16 MiB of both together
+	arrayLeast   = 64 << 20         // bytes of an array
+	arrayMost    = 1 << 30
+	cachesLarge  = 2 // an array is so many times as large as the last cache
 )
 
 // memory is two arrays far larger than any cache. A sample takes the next part of
@@ -36,11 +38,10 @@ type memory struct {
 }
 
 func newMemory() memory {
-	bytes := min(max(streamLeast, cachesOfArray*cpuid.CPU.Cache.L3), streamMost)
-	const window = streamBlock * streamPieces
-	n := (bytes/4 + window - 1) / window * window
+	bytes := min(max(arrayLeast, cachesLarge*cpuid.CPU.Cache.L3), arrayMost)
+	n := (bytes/4 + streamWindow - 1) / streamWindow * streamWindow
 	m := memory{y: make([]float32, n), x: make([]float32, n)}
-	for i := range m.y { // untouched pages would all be the same one
+	for i := range m.y { // pages never written would share one page of zeros
 		m.y[i], m.x[i] = 1, 1
 	}
 	return m
@@ -62,24 +63,23 @@ func (b *bench) peak(threads int) float64 {
 		once := seconds(func() { kernel.PeakRounds(rounds) })
 		m.rounds = max(1, int(rounds*peakSeconds/peakPieces/once))
 	}
-	flops := 0
+	pieces := peakPieces * threads
+	flops := float64(kernel.PeakRounds(1)) * float64(m.rounds) * float64(pieces)
 	return b.rate(func() float64 {
-		p := peakTask(m.rounds)
-		b.x.Parallel(peakPieces*threads, &p)
-		flops = kernel.PeakRounds(1) * m.rounds * peakPieces * threads
-		return float64(flops)
+		t := peakTask(m.rounds)
+		b.x.Parallel(pieces, &t)
+		return flops
 	})
 }
 
-// stream is the bytes a second of a pass over so many elements for each of the arrays' length.
+// stream is the bytes a second of a pass over the arrays that moves so many elements at each place.
 func (b *bench) stream(elements int, pass func(y, x []float32)) float64 {
 	m := &b.memory
 	return b.rate(func() float64 {
-		const window = streamBlock * streamPieces
-		t := streamTask{m.y[m.at : m.at+window], m.x[m.at : m.at+window], pass}
-		b.x.Parallel(streamPieces, &t)
-		m.at = (m.at + window) % len(m.y)
-		return float64(4 * elements * window)
+		t := streamTask{m.y[m.at : m.at+streamWindow], m.x[m.at : m.at+streamWindow], pass}
+		b.x.Parallel(streamWindow/streamBlock, &t)
+		m.at = (m.at + streamWindow) % len(m.y)
+		return float64(4 * elements * streamWindow)
 	})
 }
 
@@ -88,8 +88,8 @@ func (b *bench) rate(f func() float64) float64 {
 	var samples [rateSamples]float64
 	for i := range samples {
 		var amount float64
-		samples[i] = 1 / seconds(func() { amount = f() })
-		samples[i] *= amount
+		time := seconds(func() { amount = f() })
+		samples[i] = amount / time
 	}
 	return median(samples[:])
 }
@@ -124,7 +124,7 @@ func (b *bench) limits() {
 			b.sample(func() { b.rates(threads) })
 		})
 		for _, l := range limitNames {
-			speed := l.of(b.typical(threads)) / 1e9
+			speed := median(b.all(threads, l.of)) / 1e9
 			b.report.Rows = append(b.report.Rows, Row{Section: Limits, What: l.what, Shape: l.shape, Threads: threads,
 				Seconds: 1 / speed, Achieved: speed, Limit: speed, Unit: l.unit, OfLimit: 1})
 		}
@@ -146,14 +146,6 @@ func (b *bench) all(threads int, of func(rates) float64) (values []float64) {
 		values = append(values, of(r))
 	}
 	return values
-}
-
-// typical is the median of each limit so far.
-func (b *bench) typical(threads int) (r rates) {
-	r.flops = median(b.all(threads, limitNames[0].of))
-	r.streams = median(b.all(threads, limitNames[1].of))
-	r.reads = median(b.all(threads, limitNames[2].of))
-	return r
 }
 
 // noteRange notes with each limit how far it moved during the run.
