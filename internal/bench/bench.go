@@ -121,9 +121,12 @@ type bench struct {
 	ctx    context.Context
 	model  *model.Model
 	x      *kernel.Exec
-	memory memory // what the stream rates are measured on
-	seen   map[int][]rates
 	report Report
+
+	memory memory          // what the rates of streams are measured on
+	pieces int             // of it passed over so far
+	rounds int             // of the peak's chains in a piece; 0: not known yet
+	seen   map[int][]rates // by threads
 }
 
 // Run measures the model and its machine.

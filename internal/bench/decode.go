@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/klauspost/cpuid/v2"
+
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/txl"
 )
@@ -27,6 +29,9 @@ func (b *bench) decodeBytes() float64 {
 func (b *bench) decode() {
 	bytes := b.decodeBytes()
 	t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: tokens}
+	if bytes < float64(cpuid.CPU.Cache.L3) {
+		t.note = "fits the cache"
+	}
 	for _, threads := range b.threadCounts() {
 		var times []float64
 		r := b.beside(threads, "decoded token", func() { times = b.generate(threads) })
