@@ -99,7 +99,7 @@ type Row struct {
 	What     string  `json:"what"`
 	Shape    string  `json:"shape,omitempty"`
 	Threads  int     `json:"threads"`
-	Seconds  float64 `json:"seconds"` // median
+	Seconds  float64 `json:"seconds"` // median; of a limit: for 10^9 operations or bytes; of sessions: from one chunk of any to the next
 	Achieved float64 `json:"achieved"`
 	Limit    float64 `json:"limit"`
 	Unit     string  `json:"unit"`
