@@ -33,13 +33,16 @@ change their clocks. What is in the caches may be faster than memory.`,
 		Example: "  lmserve bench\n  lmserve bench --config enwik8-12l --only limits,chunks",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			m, err := benchModel(&flags, config)
-			if err != nil {
+			if err := flags.check(); err != nil {
 				return err
 			}
 			o.Threads = flags.threads
 			if err := o.Validate(); err != nil {
 				return usageError{err}
+			}
+			m, err := benchModel(flags, config)
+			if err != nil {
+				return err
 			}
 			line := newStatusLine(c.ErrOrStderr())
 			o.Progress = line.set
@@ -65,53 +68,54 @@ change their clocks. What is in the caches may be faster than memory.`,
 	return c
 }
 
-func benchModel(flags *modelFlags, config string) (*model.Model, error) {
-	if config != "" && flags.path != "" {
-		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
-	}
+// benchModel is the model of a file, the embedded one, or one of a named configuration.
+func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	if config == "" {
 		return flags.load()
+	}
+	if flags.path != "" {
+		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
 	}
 	m, err := bench.RandomModel(config)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--config: %w", err)}
 	}
-	return m, flags.check()
+	return m, nil
 }
 
 // printBench prints a table a section.
 func printBench(w io.Writer, r bench.Report) error {
-	fmt.Fprintf(w, "%s, %d cores; %s, %s; peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
-	fmt.Fprintf(w, "%s: %d weights, %d fast weights in %d banks, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	what, shape := 0, 0
+	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
+	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
+	what, shape := 0, 0 // widths: these columns are aligned to the left
 	for _, row := range r.Rows {
 		what, shape = max(what, utf8.RuneCountInString(row.What)), max(shape, utf8.RuneCountInString(row.Shape))
 	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	section := ""
 	for _, row := range r.Rows {
 		if row.Section != section {
 			section = row.Section
-			fmt.Fprintf(t, "\n%-*s\t%-*s\tthreads\ttime\tachieved\tlimit\t%-7s\tof limit\t\n", what, section, shape, "", "")
+			fmt.Fprintf(t, "\n%-*s\t%-*s\tthreads\ttime\tachieved\tlimit\t%-7s\tof limit\tx limit\t\n", what, section, shape, "", "")
 		}
 		fmt.Fprintf(t, "%-*s\t%-*s\t%d\t", what, row.What, shape, row.Shape, row.Threads)
 		if section == bench.Limits {
-			fmt.Fprintf(t, "\t%s\t\t%-7s\t\t  %s\n", digits(row.Achieved), row.Unit, row.Note)
-		} else {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%-7s\t%.0f %%\t  %s\n", short(row.Seconds), digits(row.Achieved), digits(row.Limit), row.Unit, 100*row.OfLimit, row.Note)
+			fmt.Fprintf(t, "\t%s\t\t%-7s\t\t\t  %s\n", digits(row.Achieved), row.Unit, row.Note)
+			continue
 		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%-7s\t%.0f %%\t%.2f\t  %s\n", short(row.Seconds), digits(row.Achieved), digits(row.Limit), row.Unit,
+			100*row.OfLimit, 1/row.OfLimit, row.Note)
 	}
 	return t.Flush()
 }
 
 // short is a time with three digits.
 func short(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	unit := time.Nanosecond
+	d, unit := time.Duration(seconds*float64(time.Second)), time.Nanosecond
 	for d >= 1000*unit {
 		unit *= 10
 	}
-	return d.Round(max(unit, 1)).String()
+	return d.Round(unit).String()
 }
 
 // digits is a speed with about three digits.

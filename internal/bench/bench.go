@@ -99,7 +99,7 @@ type Row struct {
 	What     string  `json:"what"`
 	Shape    string  `json:"shape,omitempty"`
 	Threads  int     `json:"threads"`
-	Seconds  float64 `json:"seconds"` // median
+	Seconds  float64 `json:"seconds"` // median; of a limit: for 10^9 operations or bytes; of sessions: from one chunk of any to the next
 	Achieved float64 `json:"achieved"`
 	Limit    float64 `json:"limit"`
 	Unit     string  `json:"unit"`
@@ -109,9 +109,10 @@ type Row struct {
 
 // Units of speed.
 const (
-	gflops    = "GFLOP/s"
-	gbytes    = "GB/s"
-	charsUnit = "char/s"
+	gflops = "GFLOP/s"
+	gbytes = "GB/s"
+	chars  = "char/s"
+	tokens = "token/s"
 )
 
 // bench is a run under way.
@@ -120,9 +121,12 @@ type bench struct {
 	ctx    context.Context
 	model  *model.Model
 	x      *kernel.Exec
-	memory memory // what the stream rates are measured on
-	seen   map[int][]rates
 	report Report
+
+	memory memory          // what the rates of streams are measured on
+	pieces int             // of it passed over so far
+	rounds int             // of the peak's chains in a piece; 0: not known yet
+	seen   map[int][]rates // by threads
 }
 
 // Run measures the model and its machine.
@@ -175,13 +179,4 @@ func (b *bench) threadCounts() []int {
 func (b *bench) segment() segment {
 	c := b.model.LM.Config
 	return segment{Config: c, batch: 1, rows: b.Chunk, memory: c.MemLen}
-}
-
-// letters is a text of n letters, always the same.
-func letters(n int) []byte {
-	text := make([]byte, n)
-	for i := range text {
-		text[i] = byte('a' + kernel.Bits(1, uint64(i))%26)
-	}
-	return text
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/klauspost/cpuid/v2"
+
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/txl"
 )
@@ -25,30 +27,30 @@ func (b *bench) decodeBytes() float64 {
 // decode measures sampling after an adapted stream, whole chunks of it: the median
 // token, and the mean, which has its part of what a new chunk costs.
 func (b *bench) decode() {
+	bytes := b.decodeBytes()
+	t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: tokens}
+	if bytes < float64(cpuid.CPU.Cache.L3) {
+		t.note = "fits the cache"
+	}
 	for _, threads := range b.threadCounts() {
-		if b.ctx.Err() != nil {
-			return
-		}
-		var tokens []float64
-		r := b.beside(threads, "decoded token", func() { tokens = b.generate(threads) })
+		var times []float64
+		r := b.beside(threads, "decoded token", func() { times = b.generate(threads) })
 		if b.ctx.Err() != nil {
 			return
 		}
 		mean := 0.0
-		for _, s := range tokens {
-			mean += s / float64(len(tokens))
+		for _, s := range times {
+			mean += s / float64(len(times))
 		}
-		bytes := b.decodeBytes()
-		t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: "token/s"}
 		t.what = "decoded token"
-		b.report.Rows = append(b.report.Rows, t.row(threads, median(tokens), r))
+		b.add(t, threads, median(times), r)
 		t.what = "decoded token, mean"
-		b.report.Rows = append(b.report.Rows, t.row(threads, mean, r))
+		b.add(t, threads, mean, r)
 	}
 }
 
 // generate samples chunks of tokens and returns the time of each token.
-func (b *bench) generate(threads int) (tokens []float64) {
+func (b *bench) generate(threads int) (times []float64) {
 	w := stream.NewWorker(b.model, threads)
 	defer w.Close()
 	s := b.startedStream(w, 1)
@@ -57,14 +59,14 @@ func (b *bench) generate(threads int) (tokens []float64) {
 	last, left := start, b.Chunk
 	w.Generate(s.Frozen(), sampler, func(int32, float32) bool {
 		now := time.Now()
-		tokens = append(tokens, max(now.Sub(last), 1).Seconds())
+		times = append(times, max(now.Sub(last), 1).Seconds())
 		last = now
 		if left--; left == 0 && now.Sub(start).Seconds() < b.Seconds {
 			left = b.Chunk
 		}
 		return left > 0 && b.ctx.Err() == nil
 	})
-	return tokens
+	return times
 }
 
 // startedStream is a stream with a full memory, that adapts if the model can.

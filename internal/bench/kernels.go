@@ -120,14 +120,19 @@ func (b *bench) update(threads int) {
 	for i := range g {
 		g[i] = float32(math.Exp(rng.NormFloat64()*2-9) * (2*float64(rng.IntN(2)) - 1))
 	}
-	b.measure(threads, updateTask(Kernels, "update", l), func() {
+	t := updateTask(l)
+	t.section, t.what = Kernels, "update"
+	b.measure(threads, t, func() {
 		state.Update(b.x, b.model.Tables, l.Settings, l.Scale, g)
 	})
 }
 
-func updateTask(section, what string, l *sparsemeta.Learner) task {
-	t := task{section: section, what: what, shape: fmt.Sprintf("%d, banks %d", l.Size(), len(l.Settings.Gammas))}
-	return t.ofStream(updateBytes(l))
+func updateTask(l *sparsemeta.Learner) task {
+	banks := "1 bank"
+	if n := len(l.Settings.Gammas); n > 1 {
+		banks = fmt.Sprintf("%d banks", n)
+	}
+	return task{shape: fmt.Sprintf("%d, %s", l.Size(), banks)}.ofStream(updateBytes(l))
 }
 
 func zeros(rows, cols int) kernel.Matrix { return kernel.Mat(make([]float32, rows*cols), rows, cols) }

@@ -2,7 +2,10 @@ package bench
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/klauspost/cpuid/v2"
 
@@ -17,95 +20,102 @@ type rates struct {
 }
 
 const (
-	rateSamples   = 5
-	peakSeconds   = 1e-3     // of a sample
-	peakPieces    = 8        // of a sample, for each thread
-	streamBlock   = 1 << 15  // elements of each array in one piece of work
-	streamPieces  = 64       // of a sample: 16 MiB of both arrays
-	streamLeast   = 64 << 20 // bytes of each array
-	streamMost    = 1 << 30
-	cachesOfArray = 2 // an array is twice as large as the largest cache
+	rateSamples = 5
+	ratePieces  = 32      // of a sample, for each thread
+	peakSeconds = 1e-3    // of a sample
+	streamPiece = 1 << 15 // elements of each array that a piece passes over
+
+	arrayLeast  = 64 << 20 // bytes of an array
+	arrayMost   = 1 << 30
+	cachesLarge = 2 // an array is at least so many times as large as the last cache
 )
 
-// memory is two arrays far larger than any cache. A sample takes the next part of
-// them, so that none finds its part in a cache.
-type memory struct {
-	y, x   []float32
-	at     int // of the next sample
-	rounds int // of the peak's chains in a piece; 0: not known yet
-}
+// memory is two arrays far larger than any cache.
+type memory struct{ y, x []float32 }
 
 func newMemory() memory {
-	bytes := min(max(streamLeast, cachesOfArray*cpuid.CPU.Cache.L3), streamMost)
-	const window = streamBlock * streamPieces
-	n := (bytes/4 + window - 1) / window * window
+	n := min(max(arrayLeast, cachesLarge*cpuid.CPU.Cache.L3), arrayMost) / 4
 	m := memory{y: make([]float32, n), x: make([]float32, n)}
-	for i := range m.y { // untouched pages would all be the same one
+	for i := range m.y { // pages never written would share one page of zeros
 		m.y[i], m.x[i] = 1, 1
 	}
 	return m
 }
 
+// piece is the i'th piece of both arrays, which begin anew where they end.
+func (m memory) piece(i int) (y, x []float32) {
+	at := i % (len(m.y) / streamPiece) * streamPiece
+	return m.y[at : at+streamPiece], m.x[at : at+streamPiece]
+}
+
 // rates measures the limits.
 func (b *bench) rates(threads int) rates {
 	b.x.SetThreads(threads)
-	r := rates{flops: b.peak(threads), streams: b.stream(3, add), reads: b.stream(2, read)}
+	r := rates{flops: b.peak(threads), streams: b.stream(threads, 3, add), reads: b.stream(threads, 2, read)}
 	b.seen[threads] = append(b.seen[threads], r)
 	return r
 }
 
 // peak is the operations a second of all threads together.
 func (b *bench) peak(threads int) float64 {
-	m := &b.memory
-	if m.rounds == 0 {
+	if b.rounds == 0 {
 		const rounds = 1 << 12
 		once := seconds(func() { kernel.PeakRounds(rounds) })
-		m.rounds = max(1, int(rounds*peakSeconds/peakPieces/once))
+		b.rounds = max(1, int(rounds*peakSeconds/ratePieces/once))
 	}
-	flops := 0
-	return b.rate(func() float64 {
-		p := peakTask(m.rounds)
-		b.x.Parallel(peakPieces*threads, &p)
-		flops = kernel.PeakRounds(1) * m.rounds * peakPieces * threads
-		return float64(flops)
-	})
+	return b.rate(threads, float64(kernel.PeakRounds(1))*float64(b.rounds), func(int) { kernel.PeakRounds(b.rounds) })
 }
 
-// stream is the bytes a second of a pass over so many elements for each of the arrays' length.
-func (b *bench) stream(elements int, pass func(y, x []float32)) float64 {
-	m := &b.memory
-	return b.rate(func() float64 {
-		const window = streamBlock * streamPieces
-		t := streamTask{m.y[m.at : m.at+window], m.x[m.at : m.at+window], pass}
-		b.x.Parallel(streamPieces, &t)
-		m.at = (m.at + window) % len(m.y)
-		return float64(4 * elements * window)
-	})
+// stream is the bytes a second of passes over the arrays that move so many elements at
+// each place. A pass goes on where the last one ended, so that it finds nothing in a cache.
+func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64 {
+	first := b.pieces
+	b.pieces += rateSamples * ratePieces * threads
+	return b.rate(threads, float64(4*elements*streamPiece), func(i int) { pass(b.memory.piece(first + i)) })
 }
 
-// rate is the median of what f does a second; f says how much it did.
-func (b *bench) rate(f func() float64) float64 {
+// rate is what so many threads together do a second, the median of a few samples: do
+// does the i'th piece, of the given amount.
+func (b *bench) rate(threads int, amount float64, do func(i int)) float64 {
 	var samples [rateSamples]float64
-	for i := range samples {
-		var amount float64
-		samples[i] = 1 / seconds(func() { amount = f() })
-		samples[i] *= amount
+	pieces := ratePieces * threads
+	for k := range samples {
+		r := race{n: pieces, do: func(i int) { do(k*pieces + i) }, ends: make([]time.Time, threads)}
+		r.missing.Store(int64(threads))
+		b.x.Parallel(threads, &r)
+		samples[k] = amount * float64(pieces) / r.seconds()
 	}
 	return median(samples[:])
 }
 
-type peakTask int
-
-func (t *peakTask) Do(*kernel.Exec, int) { kernel.PeakRounds(int(*t)) }
-
-type streamTask struct {
-	y, x []float32
-	pass func(y, x []float32)
+// race is a number of pieces of work for threads that begin together, for waking a
+// thread takes a good part of a sample. As a kernel.Task it has an index a thread.
+type race struct {
+	n       int
+	do      func(i int)
+	missing atomic.Int64 // threads not there yet
+	next    atomic.Int64 // piece
+	begin   time.Time
+	ends    []time.Time // of each thread
 }
 
-func (t *streamTask) Do(_ *kernel.Exec, i int) {
-	lo, hi := i*streamBlock, (i+1)*streamBlock
-	t.pass(t.y[lo:hi], t.x[lo:hi])
+// Do waits for the other threads and takes pieces as long as there are any.
+func (r *race) Do(_ *kernel.Exec, thread int) {
+	if r.missing.Add(-1) == 0 {
+		r.begin = time.Now()
+	}
+	for r.missing.Load() > 0 {
+		runtime.Gosched()
+	}
+	for i := int(r.next.Add(1)) - 1; i < r.n; i = int(r.next.Add(1)) - 1 {
+		r.do(i)
+	}
+	r.ends[thread] = time.Now()
+}
+
+// seconds is the time from the beginning to the last end.
+func (r *race) seconds() float64 {
+	return max(slices.MaxFunc(r.ends, time.Time.Compare).Sub(r.begin), 1).Seconds()
 }
 
 func add(y, x []float32) { kernel.Axpy(y, 1e-9, x) }
@@ -124,7 +134,7 @@ func (b *bench) limits() {
 			b.sample(func() { b.rates(threads) })
 		})
 		for _, l := range limitNames {
-			speed := l.of(b.typical(threads)) / 1e9
+			speed := median(b.all(threads, l.of)) / 1e9
 			b.report.Rows = append(b.report.Rows, Row{Section: Limits, What: l.what, Shape: l.shape, Threads: threads,
 				Seconds: 1 / speed, Achieved: speed, Limit: speed, Unit: l.unit, OfLimit: 1})
 		}
@@ -146,14 +156,6 @@ func (b *bench) all(threads int, of func(rates) float64) (values []float64) {
 		values = append(values, of(r))
 	}
 	return values
-}
-
-// typical is the median of each limit so far.
-func (b *bench) typical(threads int) (r rates) {
-	r.flops = median(b.all(threads, limitNames[0].of))
-	r.streams = median(b.all(threads, limitNames[1].of))
-	r.reads = median(b.all(threads, limitNames[2].of))
-	return r
 }
 
 // noteRange notes with each limit how far it moved during the run.

@@ -31,30 +31,34 @@ type task struct {
 	note                 string
 }
 
+// ofFlops is the task with arithmetic for work.
 func (t task) ofFlops(n float64) task {
 	t.work, t.amount, t.unit = work{flops: n}, n/1e9, gflops
 	return t
 }
 
+// ofStream is the task with bytes, read and written in place, for work.
 func (t task) ofStream(bytes float64) task {
 	t.work, t.amount, t.unit = work{streams: bytes}, bytes/1e9, gbytes
 	return t
 }
 
-// row is the task's row, given its time and the limits beside it.
-func (t task) row(threads int, seconds float64, r rates) Row {
-	limit := t.work.seconds(r)
-	return Row{Section: t.section, What: t.what, Shape: t.shape, Threads: threads, Seconds: seconds,
-		Achieved: t.amount / seconds, Limit: t.amount / limit, Unit: t.unit, OfLimit: limit / seconds, Note: t.note}
-}
-
-// measure adds the row of a task that do carries out.
-func (b *bench) measure(threads int, t task, do func()) {
-	var seconds float64
+// measure adds the row of a task that do carries out, and returns its time.
+func (b *bench) measure(threads int, t task, do func()) (seconds float64) {
 	r := b.beside(threads, t.what, func() { seconds = b.time(do) })
 	if b.ctx.Err() == nil {
-		b.report.Rows = append(b.report.Rows, t.row(threads, seconds, r))
+		b.add(t, threads, seconds, r)
 	}
+	return seconds
+}
+
+// add adds the row of a task, given its time and the limits beside it.
+func (b *bench) add(t task, threads int, seconds float64, r rates) {
+	limit := t.work.seconds(r)
+	b.report.Rows = append(b.report.Rows, Row{
+		Section: t.section, What: t.what, Shape: t.shape, Threads: threads, Seconds: seconds,
+		Achieved: t.amount / seconds, Limit: t.amount / limit, Unit: t.unit, OfLimit: limit / seconds, Note: t.note,
+	})
 }
 
 // beside runs f on so many threads and returns the machine's limits before and after, on average.

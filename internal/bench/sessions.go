@@ -76,7 +76,7 @@ func (b *bench) sessions() {
 
 func (b *bench) addSessions(shape string, threads int, speed, limit, one float64) {
 	b.report.Rows = append(b.report.Rows, Row{Section: Sessions, What: "sessions", Shape: shape, Threads: threads,
-		Seconds: float64(b.Chunk) / speed, Achieved: speed, Limit: limit, Unit: charsUnit, OfLimit: speed / limit,
+		Seconds: float64(b.Chunk) / speed, Achieved: speed, Limit: limit, Unit: chars, OfLimit: speed / limit,
 		Note: fmt.Sprintf("%.2f x one on one thread", speed/one)})
 }
 

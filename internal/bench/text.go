@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// text is segments of text on their way through the model, one after the other: what a
+// stream's worker or a step of training does, phase by phase.
+type text struct {
+	x        *kernel.Exec
+	lm       *txl.Model
+	size     segment
+	seg      *txl.Segment
+	mem      *txl.Memory
+	at       uint64  // letters read
+	in, next []int32 // inputs and targets [rows,batch]
+	nll      []float32
+}
+
+// newText returns text with a full memory.
+func (b *bench) newText(size segment) *text {
+	n := size.batch * size.rows
+	lm := b.model.LM
+	t := &text{
+		x: b.x, lm: lm, size: size,
+		seg: txl.NewSegment(lm.Config, size.batch, size.rows), mem: txl.NewMemory(lm.Config, size.batch),
+		in: make([]int32, n), next: make([]int32, n), nll: make([]float32, n),
+	}
+	for t.mem.Len < size.memory && b.ctx.Err() == nil {
+		t.forward(nil)
+		t.seg.Remember(t.mem)
+	}
+	return t
+}
+
+// forward scores the next segment.
+func (t *text) forward(fast txl.Fast) {
+	for i := range t.next {
+		t.next[i] = letter(t.at)
+		t.at++
+	}
+	copy(t.in[t.size.batch:], t.next) // the first row's inputs do not matter
+	t.seg.Begin(t.x, t.lm, fast, t.mem)
+	t.seg.Extend(t.x, t.in)
+	t.seg.NLL(0, t.next, t.nll)
+}
+
+// task is a row whose speed is counted in characters.
+func (t *text) task(section, what string, w work) task {
+	s := t.size
+	shape := fmt.Sprintf("%d after %d", s.rows, s.memory)
+	if s.batch > 1 {
+		shape = fmt.Sprintf("%dx%s", s.batch, shape)
+	}
+	return task{section: section, what: what, shape: shape, work: w, amount: float64(s.batch * s.rows), unit: chars}
+}
+
+// letter is one of an endless text that is always the same.
+func letter(i uint64) int32 { return int32('a' + kernel.Bits(1, i)%26) }
+
+// letters is the text's beginning.
+func letters(n int) []byte {
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = byte(letter(uint64(i)))
+	}
+	return text
+}

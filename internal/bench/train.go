@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/train"
+)
+
+const (
+	trainBatch = 8    // streams in a step of pretraining, as `lmserve train` has it
+	trainMost  = 1e11 // operations of a step: for larger models the batch is halved, down to 1
+
+	// adamBytes is what Adam has to move for a weight: the gradient is read twice, first
+	// for its norm; the weight and both moments are read and written.
+	adamBytes = 32
+)
+
+// train measures a step of pretraining: forward, the gradients of all weights, Adam.
+func (b *bench) train() {
+	c := b.model.LM.Config
+	all := func(string) bool { return true }
+	size := segment{Config: c, batch: trainBatch, rows: c.SegLen, memory: c.MemLen}
+	for size.batch > 1 && size.forward()+size.backward(all) > trainMost {
+		size.batch /= 2
+	}
+	t := b.newText(size)
+	weights := slices.Clone(t.lm.W) // Adam's: the model's stay as they are
+	grads := make([]float32, len(weights))
+	views := t.lm.Layout.Slices(grads)
+	adam := train.NewAdam(len(weights), 0.9, 0.999, 1e-8, 0.25)
+	w := work{flops: size.forward() + size.backward(all), streams: adamBytes * float64(len(weights))}
+	for _, threads := range b.threadCounts() {
+		b.measure(threads, t.task(Train, "step of training", w), func() {
+			t.forward(nil)
+			t.seg.Backward(b.x, t.next, views)
+			t.seg.Remember(t.mem)
+			adam.Step(b.x, weights, grads, 1e-6)
+		})
+	}
+}

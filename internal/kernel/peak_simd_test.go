@@ -1,0 +1,44 @@
+//go:build amd64 && !noasm
+
+package kernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every lane of every chain makes the steps that are counted as its operations.
+func TestPeakAssemblyMakesEveryStep(t *testing.T) {
+	for _, kernel := range []struct {
+		name  string
+		have  bool
+		lanes int
+		run   func(rounds int, chains *float32)
+	}{
+		{"AVX2", haveSIMD, 8, peakAVX2},
+		{"AVX512", haveAVX512, 16, peakAVX512},
+	} {
+		t.Run(kernel.name, func(t *testing.T) {
+			if !kernel.have {
+				t.Skip("this machine cannot run it")
+			}
+			for _, rounds := range []int{1, 2, 7} {
+				chains := make([]float32, kernel.lanes*peakChains+1)
+				for i := range chains {
+					chains[i] = float32(i)
+				}
+				kernel.run(rounds, &chains[0])
+				for i, got := range chains[:kernel.lanes*peakChains] {
+					want := float32(i)
+					for range rounds * peakSteps {
+						want = float32(float64(peakFactor)*float64(want) + float64(peakShift))
+					}
+					// Through float64 a step is rounded twice: it may be off by a unit.
+					require.InEpsilon(t, want, got, 1e-6, "chain %d", i)
+				}
+				require.Equal(t, float32(kernel.lanes*peakChains), chains[kernel.lanes*peakChains], "nothing beyond is touched")
+			}
+		})
+	}
+}

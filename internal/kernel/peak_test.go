@@ -1,0 +1,31 @@
+package kernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPeakRoundsCountsTwoOperationsAMultiplyAdd(t *testing.T) {
+	one := PeakRounds(1)
+	require.Zero(t, one%(2*peakSteps*peakChains))
+	require.Equal(t, 5*one, PeakRounds(5))
+	if haveSIMD {
+		defer setSIMD(true)
+		setSIMD(false)
+		require.Equal(t, 2*peakSteps*peakChains, PeakRounds(1), "scalars")
+		require.Equal(t, peakNameGo, PeakName())
+	}
+}
+
+func TestPeakChainsMakeEveryStep(t *testing.T) {
+	var chains [peakChains]float32
+	peakGo(3, &chains)
+	want := float32(0)
+	for range 3 * peakSteps {
+		want = float32(peakFactor*want) + peakShift
+	}
+	for _, c := range chains {
+		require.Equal(t, want, c)
+	}
+}
