@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -60,7 +63,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&config, "config", "", "named configuration with random weights instead of a model: "+strings.Join(txl.Names(), ", "))
+	c.Flags().StringVar(&config, "config", "", "random weights instead of a model: a configuration ("+strings.Join(txl.Names(), ", ")+") or a JSON file of one")
 	c.Flags().IntVar(&o.Chunk, "chunk", 0, "tokens between two updates (default: the model's)")
 	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "time for each row; less is quicker and noisier")
 	c.Flags().StringSliceVar(&o.Only, "only", bench.Sections(), "sections to measure")
@@ -68,7 +71,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 	return c
 }
 
-// benchModel is the model of a file, the embedded one, or one of a named configuration.
+// benchModel is the model of a file, the embedded one, or one of a configuration.
 func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	if config == "" {
 		return flags.load()
@@ -76,11 +79,33 @@ func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	if flags.path != "" {
 		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
 	}
-	m, err := bench.RandomModel(config)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--config: %w", err)}
+	name, c, err := readConfig(config)
+	if err == nil {
+		var m *model.Model
+		if m, err = bench.RandomModel(name, c); err == nil {
+			return m, nil
+		}
 	}
-	return m, nil
+	return nil, usageError{fmt.Errorf("--config: %w", err)}
+}
+
+// readConfig is a configuration by its name, or of a file if the name ends in .json.
+func readConfig(name string) (string, txl.Config, error) {
+	if filepath.Ext(name) != ".json" {
+		c, err := txl.Named(name)
+		return name, c, err
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return "", txl.Config{}, err
+	}
+	var c txl.Config
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return "", txl.Config{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return strings.TrimSuffix(filepath.Base(name), ".json"), c, nil
 }
 
 // printBench prints a table a section.

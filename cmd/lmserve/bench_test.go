@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +39,20 @@ func TestBenchRefusesBadFlags(t *testing.T) {
 		require.Equal(t, exitUsage, code, stderr)
 		require.Contains(t, stderr, want)
 	}
+}
+
+func TestBenchReadsAConfigurationFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long.json")
+	write := func(text string) []string {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return []string{"bench", "--config", path, "--seconds", "0.0001", "--threads", "1", "--chunk", "8", "--only", "limits,chunks"}
+	}
+	table := must(t, "", write(`{"n_layer":1,"d_model":8,"n_head":1,"d_head":4,"d_inner":8,"vocab":256,"seg_len":8,"mem_len":300}`)...)
+	require.Contains(t, table, "long: ")
+	require.Contains(t, table, "8 after 300")
+	_, stderr, code := lmserve("", write(`{"layers":1}`)...)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, `long.json: json: unknown field "layers"`)
 }
 
 func TestShortTimesAndSpeeds(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/txl"
 )
 
 // BenchmarkAdaptiveChunk is a chunk of an adaptive stream on one thread, as a worker
@@ -14,7 +15,9 @@ import (
 func BenchmarkAdaptiveChunk(b *testing.B) {
 	embedded, err := model.Default()
 	require.NoError(b, err)
-	paper, err := RandomModel("enwik8-12l")
+	c, err := txl.Named("enwik8-12l")
+	require.NoError(b, err)
+	paper, err := RandomModel("enwik8-12l", c)
 	require.NoError(b, err)
 	for _, m := range []*model.Model{embedded, paper} {
 		b.Run(m.Name, func(b *testing.B) { benchmarkChunk(b, m) })

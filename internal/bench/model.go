@@ -9,14 +9,9 @@ import (
 // paperChunk is the paper's chunk for characters, in tokens.
 const paperChunk = 128
 
-// RandomModel is a model of a named configuration whose weights and meta-learners are
-// drawn at random, with the paper's branches and one bank: what its speed depends on
-// is there without a file.
-func RandomModel(config string) (*model.Model, error) {
-	c, err := txl.Named(config)
-	if err != nil {
-		return nil, err
-	}
+// RandomModel is a model whose weights and meta-learners are drawn at random, with the
+// paper's branches and one bank: what its speed depends on is there without a file.
+func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	lm, err := txl.NewModel(c)
 	if err != nil {
 		return nil, err
@@ -28,5 +23,5 @@ func RandomModel(config string) (*model.Model, error) {
 		return nil, err
 	}
 	l.Init(sparsemeta.InitHe(), 1)
-	return model.New(config, lm, l, paperChunk, nil)
+	return model.New(name, lm, l, paperChunk, nil)
 }
