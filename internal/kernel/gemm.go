@@ -6,6 +6,9 @@ const (
 	blockK    = 256 // k's in one chain of multiply-adds: a packed panel (256,16) is half of a 32 KiB L1
 	blockRows = 192 // rows of C in one piece of work: their part of A, 192 KiB, stays in L2. A multiple of micro.rows
 
+	leftGap   = 8  // between packed tiles of A: packLeft may write so far beyond one
+	leftChunk = 16 // k's packed of all tiles of A before the next: its cache lines hold several tiles'
+
 	// Below this many multiply-adds waking other threads costs more than it saves.
 	parallelWork = 200_000
 )
@@ -15,7 +18,7 @@ const (
 type scratch struct {
 	right [blockK * maxCols]float32  // a panel of B: [k][micro.cols]
 	tile  [maxRows * maxCols]float32 // a tile that does not lie wholly inside C
-	left  []float32                  // tiles of A: [blockRows/micro.rows][k][micro.rows], made by the first TN product
+	left  []float32                  // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
 }
 
 // product is one matrix product under way, and the pieces of C it is cut into.
@@ -24,7 +27,7 @@ type product struct {
 	m, n, k        int
 	transA, transB bool // a is (k,m), b is (n,k)
 	acc            bool
-	cols           int // columns of C in one piece of work
+	rows, cols     int // of C in one piece of work
 	colPieces      int
 }
 
@@ -61,6 +64,7 @@ func (x *Exec) multiply(name string, rightK int) {
 		return
 	}
 	rowPieces := (p.m + blockRows - 1) / blockRows
+	p.rows = (p.m + rowPieces - 1) / rowPieces
 	threads := x.threads
 	if p.m*p.n*p.k < parallelWork {
 		threads = 1
@@ -113,50 +117,88 @@ func (p *product) clear() {
 
 // Do computes piece i of C: its rows and columns over the blocks of k, in order.
 func (p *product) Do(w *Exec, i int) {
-	i0, j0 := i/p.colPieces*blockRows, i%p.colPieces*p.cols
-	i1, j1 := min(i0+blockRows, p.m), min(j0+p.cols, p.n)
+	i0, j0 := i/p.colPieces*p.rows, i%p.colPieces*p.cols
+	i1, j1 := min(i0+p.rows, p.m), min(j0+p.cols, p.n)
+	tiles := tilesOf(i1 - i0)
 	for k0 := 0; k0 < p.k; k0 += blockK {
 		k1 := min(k0+blockK, p.k)
-		left := p.left(w, i0, i1, k0, k1)
+		left := p.left(w, tiles, i0, i1, k0, k1)
 		for j := j0; j < j1; j += micro.cols {
 			cols := min(micro.cols, j1-j)
 			p.packRight(w.scratch.right[:], j, cols, k0, k1)
-			p.panel(w, left, i0, i1, j, cols, k1-k0, p.acc || k0 > 0)
+			p.panel(w, tiles, left, i0, j, cols, k1-k0, p.acc || k0 > 0)
 		}
 	}
 }
 
-// leftView is a piece of A as the tile kernel reads it: the tile that begins r rows
-// down begins at data[r*step], and there element (i,k) is at i*row + k*col.
+// leftView is a piece of A as the tile kernel reads it: element (i,k) of a tile is
+// at i*row + k*col of tile's.
 type leftView struct {
 	data           []float32
-	step, row, col int
+	step, row, col int // step: from tile to tile if they are packed, else 0
 }
 
-// left is rows i0 to i1-1 of op(A) over k0 to k1-1: in place if A is (m,k), packed
-// if A is (k,m), where neighbouring k's lie a whole row apart.
-func (p *product) left(w *Exec, i0, i1, k0, k1 int) leftView {
-	if !p.transA {
-		s := p.a.Stride
-		return leftView{data: p.a.Data[i0*s+k0:], step: s, row: s, col: 1}
+// tile is the elements of tile t, which begins i rows down.
+func (a *leftView) tile(t, i int) []float32 {
+	if a.step > 0 {
+		return a.data[t*a.step:]
+	}
+	return a.data[i*a.row:]
+}
+
+// left is rows i0 to i1-1 of op(A) over k0 to k1-1: packed if A is (k,m), where
+// neighbouring k's lie a whole row apart; else copied, if used often enough to pay
+// for it, so that rows at a stride of a power of two do not compete for the cache.
+func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1 int) leftView {
+	const often = 256 // columns of C
+	s, k := p.a.Stride, k1-k0
+	if !p.transA && p.cols < often {
+		return leftView{data: p.a.Data[i0*s+k0:], row: s, col: 1}
 	}
 	if w.scratch.left == nil {
-		w.scratch.left = make([]float32, blockRows*blockK)
+		w.scratch.left = make([]float32, blockRows*(blockK+leftGap))
 	}
-	k := k1 - k0
-	for i := i0; i < i1; i += micro.rows {
-		packLeft(w.scratch.left[(i-i0)*k:], p.a.Data[k0*p.a.Stride+i:], p.a.Stride, min(micro.rows, i1-i), k)
+	left := w.scratch.left
+	if !p.transA {
+		for i := range i1 - i0 {
+			copy(left[i*k:][:k], p.a.Data[(i0+i)*s+k0:])
+		}
+		return leftView{data: left, row: k, col: 1}
 	}
-	return leftView{data: w.scratch.left, step: k, row: 1, col: micro.rows}
+	step := micro.rows*k + leftGap
+	for from := k0; from < k1; from += leftChunk {
+		for t := range tiles.n {
+			i, rows := tiles.tile(t)
+			packLeft(left[t*step+(from-k0)*micro.rows:], p.a.Data[from*s+i0+i:], s, rows, min(leftChunk, k1-from))
+		}
+	}
+	return leftView{data: left, step: step, row: 1, col: micro.rows}
 }
 
-// panel multiplies rows i0 to i1-1 of A by the packed panel of B that holds columns
-// j to j+cols-1, tile by tile.
-func (p *product) panel(w *Exec, a leftView, i0, i1, j, cols, k int, acc bool) {
+// rowTiles cuts rows into n tiles as even as can be, since a tile of few rows takes as
+// long as one of more: the first tiles have one row more than the others.
+type rowTiles struct{ n, rows, larger int }
+
+func tilesOf(rows int) rowTiles {
+	n := (rows + micro.rows - 1) / micro.rows
+	return rowTiles{n: n, rows: rows / n, larger: rows % n}
+}
+
+// tile is the first row of tile t and the number of its rows.
+func (r rowTiles) tile(t int) (first, rows int) {
+	if t < r.larger {
+		return t * (r.rows + 1), r.rows + 1
+	}
+	return t*r.rows + r.larger, r.rows
+}
+
+// panel multiplies the rows of A from i0 on by the packed panel of B that holds
+// columns j to j+cols-1, tile by tile.
+func (p *product) panel(w *Exec, tiles rowTiles, a leftView, i0, j, cols, k int, acc bool) {
 	s := &w.scratch
-	for i := i0; i < i1; i += micro.rows {
-		rows := min(micro.rows, i1-i)
-		left, c := a.data[(i-i0)*a.step:], p.c.Data[i*p.c.Stride+j:]
+	for t := range tiles.n {
+		i, rows := tiles.tile(t)
+		left, c := a.tile(t, i), p.c.Data[(i0+i)*p.c.Stride+j:]
 		if cols == micro.cols {
 			micro.tile(rows, k, left, a.row, a.col, s.right[:], c, p.c.Stride, acc)
 			continue

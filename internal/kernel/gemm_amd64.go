@@ -34,22 +34,32 @@ func tile5AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stri
 //go:noescape
 func tile6AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
 
-// packRowsAVX2 is packRowsGo for 16 rows; k > 0 a multiple of 4.
+// packRowsAVX2 is packRowsGo for 8 rows; k > 0 a multiple of 4.
 //
 //go:noescape
-func packRowsAVX2(dst *float32, src *float32, stride int, k int)
+func packRowsAVX2(dst *float32, src *float32, stride int, width int, k int)
 
-// packRowsAddAVX2 is packRowsGo for 16 rows; k > 0 a multiple of 4.
+// packRowsAddAVX2 is packRowsGo for 8 rows; k > 0 a multiple of 4.
 //
 //go:noescape
-func packRowsAddAVX2(dst *float32, src *float32, add *float32, stride int, k int)
+func packRowsAddAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)
 
 // packColsAVX2 is packColsGo for 16 columns; k > 0.
 //
 //go:noescape
-func packColsAVX2(dst *float32, src *float32, stride int, k int)
+func packColsAVX2(dst *float32, src *float32, stride int, width int, k int)
 
 // packColsAddAVX2 is packColsGo for 16 columns; k > 0.
 //
 //go:noescape
-func packColsAddAVX2(dst *float32, src *float32, add *float32, stride int, k int)
+func packColsAddAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)
+
+// packLeftAVX2 is packLeftGo for up to 8 rows; it reads 8 elements and writes 8, of which the next k overwrites those beyond width; k > 0.
+//
+//go:noescape
+func packLeftAVX2(dst *float32, src *float32, stride int, width int, k int)
+
+// prefetchLines asks for the cache lines of src[i*stride], for i < 16, in L2.
+//
+//go:noescape
+func prefetchLines(src *float32, stride int)

@@ -5,19 +5,22 @@
 #include "textflag.h"
 
 // func tile1AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile1AVX2(SB), NOSPLIT, $0-57
-	MOVQ   k+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   row+16(FP), DX
-	SHLQ   $0x02, DX
-	MOVQ   col+24(FP), DX
-	MOVQ   b+32(FP), BX
-	SHLQ   $0x02, DX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	SUBQ   $0x04, AX
-	JL     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       row+16(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       col+24(FP), DX
+	MOVQ       b+32(FP), BX
+	SHLQ       $0x02, DX
+	MOVQ       c+40(FP), SI
+	MOVQ       stride+48(FP), DI
+	PREFETCHT0 (SI)
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	SUBQ       $0x04, AX
+	JL         rest
 
 loop:
 	VMOVUPS      (BX), Y2
@@ -83,21 +86,26 @@ store:
 	RET
 
 // func tile2AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile2AVX2(SB), NOSPLIT, $0-57
-	MOVQ   k+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   row+16(FP), DX
-	SHLQ   $0x02, DX
-	MOVQ   col+24(FP), BX
-	MOVQ   b+32(FP), SI
-	SHLQ   $0x02, BX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	SUBQ   $0x04, AX
-	JL     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       row+16(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       col+24(FP), BX
+	MOVQ       b+32(FP), SI
+	SHLQ       $0x02, BX
+	MOVQ       c+40(FP), DI
+	MOVQ       stride+48(FP), R8
+	PREFETCHT0 (DI)
+	LEAQ       (DI)(R8*4), DI
+	PREFETCHT0 (DI)
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	SUBQ       $0x04, AX
+	JL         rest
 
 loop:
 	VMOVUPS      (SI), Y4
@@ -184,23 +192,30 @@ store:
 	RET
 
 // func tile3AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile3AVX2(SB), NOSPLIT, $0-57
-	MOVQ   k+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   row+16(FP), DX
-	SHLQ   $0x02, DX
-	MOVQ   col+24(FP), BX
-	MOVQ   b+32(FP), SI
-	SHLQ   $0x02, BX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	SUBQ   $0x04, AX
-	JL     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       row+16(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       col+24(FP), BX
+	MOVQ       b+32(FP), SI
+	SHLQ       $0x02, BX
+	MOVQ       c+40(FP), DI
+	MOVQ       stride+48(FP), R8
+	PREFETCHT0 (DI)
+	LEAQ       (DI)(R8*4), DI
+	PREFETCHT0 (DI)
+	LEAQ       (DI)(R8*4), DI
+	PREFETCHT0 (DI)
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	SUBQ       $0x04, AX
+	JL         rest
 
 loop:
 	VMOVUPS      (SI), Y6
@@ -308,27 +323,36 @@ store:
 	RET
 
 // func tile4AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile4AVX2(SB), NOSPLIT, $0-57
-	MOVQ   k+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   row+16(FP), DX
-	SHLQ   $0x02, DX
-	LEAQ   (CX)(DX*2), BX
-	ADDQ   DX, BX
-	MOVQ   col+24(FP), SI
-	MOVQ   b+32(FP), DI
-	SHLQ   $0x02, SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	SUBQ   $0x04, AX
-	JL     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       row+16(FP), DX
+	SHLQ       $0x02, DX
+	LEAQ       (CX)(DX*2), BX
+	ADDQ       DX, BX
+	MOVQ       col+24(FP), SI
+	MOVQ       b+32(FP), DI
+	SHLQ       $0x02, SI
+	MOVQ       c+40(FP), R8
+	MOVQ       stride+48(FP), R9
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	SUBQ       $0x04, AX
+	JL         rest
 
 loop:
 	VMOVUPS      (DI), Y8
@@ -462,29 +486,40 @@ store:
 	RET
 
 // func tile5AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile5AVX2(SB), NOSPLIT, $0-57
-	MOVQ   k+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   row+16(FP), DX
-	SHLQ   $0x02, DX
-	LEAQ   (CX)(DX*2), BX
-	ADDQ   DX, BX
-	MOVQ   col+24(FP), SI
-	MOVQ   b+32(FP), DI
-	SHLQ   $0x02, SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	SUBQ   $0x04, AX
-	JL     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       row+16(FP), DX
+	SHLQ       $0x02, DX
+	LEAQ       (CX)(DX*2), BX
+	ADDQ       DX, BX
+	MOVQ       col+24(FP), SI
+	MOVQ       b+32(FP), DI
+	SHLQ       $0x02, SI
+	MOVQ       c+40(FP), R8
+	MOVQ       stride+48(FP), R9
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	SUBQ       $0x04, AX
+	JL         rest
 
 loop:
 	VMOVUPS      (DI), Y10
@@ -639,31 +674,44 @@ store:
 	RET
 
 // func tile6AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile6AVX2(SB), NOSPLIT, $0-57
-	MOVQ   k+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   row+16(FP), DX
-	SHLQ   $0x02, DX
-	LEAQ   (CX)(DX*2), BX
-	ADDQ   DX, BX
-	MOVQ   col+24(FP), SI
-	MOVQ   b+32(FP), DI
-	SHLQ   $0x02, SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	SUBQ   $0x04, AX
-	JL     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       row+16(FP), DX
+	SHLQ       $0x02, DX
+	LEAQ       (CX)(DX*2), BX
+	ADDQ       DX, BX
+	MOVQ       col+24(FP), SI
+	MOVQ       b+32(FP), DI
+	SHLQ       $0x02, SI
+	MOVQ       c+40(FP), R8
+	MOVQ       stride+48(FP), R9
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	SUBQ       $0x04, AX
+	JL         rest
 
 loop:
 	VMOVUPS      (DI), Y12
@@ -838,28 +886,31 @@ store:
 	VZEROUPPER
 	RET
 
-// func packRowsAVX2(dst *float32, src *float32, stride int, k int)
+// func packRowsAVX2(dst *float32, src *float32, stride int, width int, k int)
 // Requires: AVX
-TEXT ·packRowsAVX2(SB), NOSPLIT, $0-32
-	MOVQ stride+16(FP), AX
-	SHLQ $0x02, AX
-	LEAQ (AX)(AX*2), CX
-	MOVQ src+8(FP), DX
-	LEAQ (DX)(AX*4), BX
-	LEAQ (BX)(AX*4), SI
-	LEAQ (SI)(AX*4), DI
-	MOVQ dst+0(FP), R8
-	MOVQ k+24(FP), R9
+TEXT ·packRowsAVX2(SB), NOSPLIT, $0-40
+	MOVQ src+8(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ width+24(FP), BX
+	MOVQ k+32(FP), SI
+	SHLQ $0x02, DX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), DI
+	LEAQ (BX)(BX*2), R8
+	LEAQ (AX)(DX*4), R9
+	SUBQ $0x10, SI
+	JL   lines_rest
 
-loop:
-	VMOVUPS     (DX), X0
-	VINSERTF128 $0x01, (BX), Y0, Y0
-	VMOVUPS     (DX)(AX*1), X1
-	VINSERTF128 $0x01, (BX)(AX*1), Y1, Y1
-	VMOVUPS     (DX)(AX*2), X2
-	VINSERTF128 $0x01, (BX)(AX*2), Y2, Y2
-	VMOVUPS     (DX)(CX*1), X3
-	VINSERTF128 $0x01, (BX)(CX*1), Y3, Y3
+lines:
+	VMOVUPS     (AX), X0
+	VINSERTF128 $0x01, (R9), Y0, Y0
+	VMOVUPS     (AX)(DX*1), X1
+	VINSERTF128 $0x01, (R9)(DX*1), Y1, Y1
+	VMOVUPS     (AX)(DX*2), X2
+	VINSERTF128 $0x01, (R9)(DX*2), Y2, Y2
+	VMOVUPS     (AX)(DI*1), X3
+	VINSERTF128 $0x01, (R9)(DI*1), Y3, Y3
 	VUNPCKLPS   Y1, Y0, Y4
 	VUNPCKHPS   Y1, Y0, Y5
 	VUNPCKLPS   Y3, Y2, Y6
@@ -868,18 +919,19 @@ loop:
 	VUNPCKHPD   Y6, Y4, Y4
 	VUNPCKLPD   Y7, Y5, Y6
 	VUNPCKHPD   Y7, Y5, Y5
-	VMOVUPS     Y8, (R8)
-	VMOVUPS     Y4, 64(R8)
-	VMOVUPS     Y6, 128(R8)
-	VMOVUPS     Y5, 192(R8)
-	VMOVUPS     (SI), X0
-	VINSERTF128 $0x01, (DI), Y0, Y0
-	VMOVUPS     (SI)(AX*1), X1
-	VINSERTF128 $0x01, (DI)(AX*1), Y1, Y1
-	VMOVUPS     (SI)(AX*2), X2
-	VINSERTF128 $0x01, (DI)(AX*2), Y2, Y2
-	VMOVUPS     (SI)(CX*1), X3
-	VINSERTF128 $0x01, (DI)(CX*1), Y3, Y3
+	VMOVUPS     Y8, (CX)
+	VMOVUPS     Y4, (CX)(BX*1)
+	VMOVUPS     Y6, (CX)(BX*2)
+	VMOVUPS     Y5, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     16(AX), X0
+	VINSERTF128 $0x01, 16(R9), Y0, Y0
+	VMOVUPS     16(AX)(DX*1), X1
+	VINSERTF128 $0x01, 16(R9)(DX*1), Y1, Y1
+	VMOVUPS     16(AX)(DX*2), X2
+	VINSERTF128 $0x01, 16(R9)(DX*2), Y2, Y2
+	VMOVUPS     16(AX)(DI*1), X3
+	VINSERTF128 $0x01, 16(R9)(DI*1), Y3, Y3
 	VUNPCKLPS   Y1, Y0, Y4
 	VUNPCKHPS   Y1, Y0, Y5
 	VUNPCKLPS   Y3, Y2, Y6
@@ -888,89 +940,133 @@ loop:
 	VUNPCKHPD   Y6, Y4, Y4
 	VUNPCKLPD   Y7, Y5, Y6
 	VUNPCKHPD   Y7, Y5, Y5
-	VMOVUPS     Y8, 32(R8)
-	VMOVUPS     Y4, 96(R8)
-	VMOVUPS     Y6, 160(R8)
-	VMOVUPS     Y5, 224(R8)
-	ADDQ        $0x10, DX
-	ADDQ        $0x10, BX
-	ADDQ        $0x10, SI
-	ADDQ        $0x10, DI
-	ADDQ        $0x00000100, R8
-	SUBQ        $0x04, R9
-	JNZ         loop
+	VMOVUPS     Y8, (CX)
+	VMOVUPS     Y4, (CX)(BX*1)
+	VMOVUPS     Y6, (CX)(BX*2)
+	VMOVUPS     Y5, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     32(AX), X0
+	VINSERTF128 $0x01, 32(R9), Y0, Y0
+	VMOVUPS     32(AX)(DX*1), X1
+	VINSERTF128 $0x01, 32(R9)(DX*1), Y1, Y1
+	VMOVUPS     32(AX)(DX*2), X2
+	VINSERTF128 $0x01, 32(R9)(DX*2), Y2, Y2
+	VMOVUPS     32(AX)(DI*1), X3
+	VINSERTF128 $0x01, 32(R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y5
+	VUNPCKLPS   Y3, Y2, Y6
+	VUNPCKHPS   Y3, Y2, Y7
+	VUNPCKLPD   Y6, Y4, Y8
+	VUNPCKHPD   Y6, Y4, Y4
+	VUNPCKLPD   Y7, Y5, Y6
+	VUNPCKHPD   Y7, Y5, Y5
+	VMOVUPS     Y8, (CX)
+	VMOVUPS     Y4, (CX)(BX*1)
+	VMOVUPS     Y6, (CX)(BX*2)
+	VMOVUPS     Y5, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     48(AX), X0
+	VINSERTF128 $0x01, 48(R9), Y0, Y0
+	VMOVUPS     48(AX)(DX*1), X1
+	VINSERTF128 $0x01, 48(R9)(DX*1), Y1, Y1
+	VMOVUPS     48(AX)(DX*2), X2
+	VINSERTF128 $0x01, 48(R9)(DX*2), Y2, Y2
+	VMOVUPS     48(AX)(DI*1), X3
+	VINSERTF128 $0x01, 48(R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y5
+	VUNPCKLPS   Y3, Y2, Y6
+	VUNPCKHPS   Y3, Y2, Y7
+	VUNPCKLPD   Y6, Y4, Y8
+	VUNPCKHPD   Y6, Y4, Y4
+	VUNPCKLPD   Y7, Y5, Y6
+	VUNPCKHPD   Y7, Y5, Y5
+	VMOVUPS     Y8, (CX)
+	VMOVUPS     Y4, (CX)(BX*1)
+	VMOVUPS     Y6, (CX)(BX*2)
+	VMOVUPS     Y5, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, R9
+	SUBQ        $0x10, SI
+	JGE         lines
+
+lines_rest:
+	ADDQ $0x10, SI
+	SUBQ $0x04, SI
+	JL   blocks_rest
+
+blocks:
+	VMOVUPS     (AX), X0
+	VINSERTF128 $0x01, (R9), Y0, Y0
+	VMOVUPS     (AX)(DX*1), X1
+	VINSERTF128 $0x01, (R9)(DX*1), Y1, Y1
+	VMOVUPS     (AX)(DX*2), X2
+	VINSERTF128 $0x01, (R9)(DX*2), Y2, Y2
+	VMOVUPS     (AX)(DI*1), X3
+	VINSERTF128 $0x01, (R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y5
+	VUNPCKLPS   Y3, Y2, Y6
+	VUNPCKHPS   Y3, Y2, Y7
+	VUNPCKLPD   Y6, Y4, Y8
+	VUNPCKHPD   Y6, Y4, Y4
+	VUNPCKLPD   Y7, Y5, Y6
+	VUNPCKHPD   Y7, Y5, Y5
+	VMOVUPS     Y8, (CX)
+	VMOVUPS     Y4, (CX)(BX*1)
+	VMOVUPS     Y6, (CX)(BX*2)
+	VMOVUPS     Y5, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	ADDQ        $0x10, AX
+	ADDQ        $0x10, R9
+	SUBQ        $0x04, SI
+	JGE         blocks
+
+blocks_rest:
+	ADDQ $0x04, SI
 	VZEROUPPER
 	RET
 
-// func packRowsAddAVX2(dst *float32, src *float32, add *float32, stride int, k int)
+// func packRowsAddAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)
 // Requires: AVX
-TEXT ·packRowsAddAVX2(SB), NOSPLIT, $0-40
-	MOVQ stride+24(FP), AX
-	SHLQ $0x02, AX
-	LEAQ (AX)(AX*2), CX
-	MOVQ src+8(FP), DX
-	LEAQ (DX)(AX*4), BX
-	LEAQ (BX)(AX*4), SI
-	LEAQ (SI)(AX*4), DI
-	MOVQ add+16(FP), R8
-	LEAQ (R8)(AX*4), R9
-	LEAQ (R9)(AX*4), R10
-	LEAQ (R10)(AX*4), R11
-	MOVQ dst+0(FP), R12
-	MOVQ k+32(FP), R13
+TEXT ·packRowsAddAVX2(SB), NOSPLIT, $0-48
+	MOVQ src+8(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ stride+24(FP), DX
+	MOVQ width+32(FP), BX
+	MOVQ k+40(FP), SI
+	MOVQ add+16(FP), DI
+	SHLQ $0x02, DX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), R8
+	LEAQ (BX)(BX*2), R9
+	LEAQ (AX)(DX*4), R10
+	LEAQ (DI)(DX*4), R11
+	SUBQ $0x10, SI
+	JL   lines_rest
 
-loop:
-	VMOVUPS     (DX), X0
-	VINSERTF128 $0x01, (BX), Y0, Y0
-	VMOVUPS     (R8), X4
-	VINSERTF128 $0x01, (R9), Y4, Y4
-	VADDPS      Y4, Y0, Y0
-	VMOVUPS     (DX)(AX*1), X1
-	VINSERTF128 $0x01, (BX)(AX*1), Y1, Y1
-	VMOVUPS     (R8)(AX*1), X4
-	VINSERTF128 $0x01, (R9)(AX*1), Y4, Y4
-	VADDPS      Y4, Y1, Y1
-	VMOVUPS     (DX)(AX*2), X2
-	VINSERTF128 $0x01, (BX)(AX*2), Y2, Y2
-	VMOVUPS     (R8)(AX*2), X4
-	VINSERTF128 $0x01, (R9)(AX*2), Y4, Y4
-	VADDPS      Y4, Y2, Y2
-	VMOVUPS     (DX)(CX*1), X3
-	VINSERTF128 $0x01, (BX)(CX*1), Y3, Y3
-	VMOVUPS     (R8)(CX*1), X4
-	VINSERTF128 $0x01, (R9)(CX*1), Y4, Y4
-	VADDPS      Y4, Y3, Y3
-	VUNPCKLPS   Y1, Y0, Y5
-	VUNPCKHPS   Y1, Y0, Y6
-	VUNPCKLPS   Y3, Y2, Y7
-	VUNPCKHPS   Y3, Y2, Y8
-	VUNPCKLPD   Y7, Y5, Y9
-	VUNPCKHPD   Y7, Y5, Y5
-	VUNPCKLPD   Y8, Y6, Y7
-	VUNPCKHPD   Y8, Y6, Y6
-	VMOVUPS     Y9, (R12)
-	VMOVUPS     Y5, 64(R12)
-	VMOVUPS     Y7, 128(R12)
-	VMOVUPS     Y6, 192(R12)
-	VMOVUPS     (SI), X0
-	VINSERTF128 $0x01, (DI), Y0, Y0
-	VMOVUPS     (R10), X4
+lines:
+	VMOVUPS     (AX), X0
+	VINSERTF128 $0x01, (R10), Y0, Y0
+	VMOVUPS     (DI), X4
 	VINSERTF128 $0x01, (R11), Y4, Y4
 	VADDPS      Y4, Y0, Y0
-	VMOVUPS     (SI)(AX*1), X1
-	VINSERTF128 $0x01, (DI)(AX*1), Y1, Y1
-	VMOVUPS     (R10)(AX*1), X4
-	VINSERTF128 $0x01, (R11)(AX*1), Y4, Y4
+	VMOVUPS     (AX)(DX*1), X1
+	VINSERTF128 $0x01, (R10)(DX*1), Y1, Y1
+	VMOVUPS     (DI)(DX*1), X4
+	VINSERTF128 $0x01, (R11)(DX*1), Y4, Y4
 	VADDPS      Y4, Y1, Y1
-	VMOVUPS     (SI)(AX*2), X2
-	VINSERTF128 $0x01, (DI)(AX*2), Y2, Y2
-	VMOVUPS     (R10)(AX*2), X4
-	VINSERTF128 $0x01, (R11)(AX*2), Y4, Y4
+	VMOVUPS     (AX)(DX*2), X2
+	VINSERTF128 $0x01, (R10)(DX*2), Y2, Y2
+	VMOVUPS     (DI)(DX*2), X4
+	VINSERTF128 $0x01, (R11)(DX*2), Y4, Y4
 	VADDPS      Y4, Y2, Y2
-	VMOVUPS     (SI)(CX*1), X3
-	VINSERTF128 $0x01, (DI)(CX*1), Y3, Y3
-	VMOVUPS     (R10)(CX*1), X4
-	VINSERTF128 $0x01, (R11)(CX*1), Y4, Y4
+	VMOVUPS     (AX)(R8*1), X3
+	VINSERTF128 $0x01, (R10)(R8*1), Y3, Y3
+	VMOVUPS     (DI)(R8*1), X4
+	VINSERTF128 $0x01, (R11)(R8*1), Y4, Y4
 	VADDPS      Y4, Y3, Y3
 	VUNPCKLPS   Y1, Y0, Y5
 	VUNPCKHPS   Y1, Y0, Y6
@@ -980,66 +1076,275 @@ loop:
 	VUNPCKHPD   Y7, Y5, Y5
 	VUNPCKLPD   Y8, Y6, Y7
 	VUNPCKHPD   Y8, Y6, Y6
-	VMOVUPS     Y9, 32(R12)
-	VMOVUPS     Y5, 96(R12)
-	VMOVUPS     Y7, 160(R12)
-	VMOVUPS     Y6, 224(R12)
-	ADDQ        $0x10, DX
-	ADDQ        $0x10, BX
-	ADDQ        $0x10, SI
-	ADDQ        $0x10, DI
-	ADDQ        $0x10, R8
-	ADDQ        $0x10, R9
+	VMOVUPS     Y9, (CX)
+	VMOVUPS     Y5, (CX)(BX*1)
+	VMOVUPS     Y7, (CX)(BX*2)
+	VMOVUPS     Y6, (CX)(R9*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     16(AX), X0
+	VINSERTF128 $0x01, 16(R10), Y0, Y0
+	VMOVUPS     16(DI), X4
+	VINSERTF128 $0x01, 16(R11), Y4, Y4
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     16(AX)(DX*1), X1
+	VINSERTF128 $0x01, 16(R10)(DX*1), Y1, Y1
+	VMOVUPS     16(DI)(DX*1), X4
+	VINSERTF128 $0x01, 16(R11)(DX*1), Y4, Y4
+	VADDPS      Y4, Y1, Y1
+	VMOVUPS     16(AX)(DX*2), X2
+	VINSERTF128 $0x01, 16(R10)(DX*2), Y2, Y2
+	VMOVUPS     16(DI)(DX*2), X4
+	VINSERTF128 $0x01, 16(R11)(DX*2), Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VMOVUPS     16(AX)(R8*1), X3
+	VINSERTF128 $0x01, 16(R10)(R8*1), Y3, Y3
+	VMOVUPS     16(DI)(R8*1), X4
+	VINSERTF128 $0x01, 16(R11)(R8*1), Y4, Y4
+	VADDPS      Y4, Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y5
+	VUNPCKHPS   Y1, Y0, Y6
+	VUNPCKLPS   Y3, Y2, Y7
+	VUNPCKHPS   Y3, Y2, Y8
+	VUNPCKLPD   Y7, Y5, Y9
+	VUNPCKHPD   Y7, Y5, Y5
+	VUNPCKLPD   Y8, Y6, Y7
+	VUNPCKHPD   Y8, Y6, Y6
+	VMOVUPS     Y9, (CX)
+	VMOVUPS     Y5, (CX)(BX*1)
+	VMOVUPS     Y7, (CX)(BX*2)
+	VMOVUPS     Y6, (CX)(R9*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     32(AX), X0
+	VINSERTF128 $0x01, 32(R10), Y0, Y0
+	VMOVUPS     32(DI), X4
+	VINSERTF128 $0x01, 32(R11), Y4, Y4
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     32(AX)(DX*1), X1
+	VINSERTF128 $0x01, 32(R10)(DX*1), Y1, Y1
+	VMOVUPS     32(DI)(DX*1), X4
+	VINSERTF128 $0x01, 32(R11)(DX*1), Y4, Y4
+	VADDPS      Y4, Y1, Y1
+	VMOVUPS     32(AX)(DX*2), X2
+	VINSERTF128 $0x01, 32(R10)(DX*2), Y2, Y2
+	VMOVUPS     32(DI)(DX*2), X4
+	VINSERTF128 $0x01, 32(R11)(DX*2), Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VMOVUPS     32(AX)(R8*1), X3
+	VINSERTF128 $0x01, 32(R10)(R8*1), Y3, Y3
+	VMOVUPS     32(DI)(R8*1), X4
+	VINSERTF128 $0x01, 32(R11)(R8*1), Y4, Y4
+	VADDPS      Y4, Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y5
+	VUNPCKHPS   Y1, Y0, Y6
+	VUNPCKLPS   Y3, Y2, Y7
+	VUNPCKHPS   Y3, Y2, Y8
+	VUNPCKLPD   Y7, Y5, Y9
+	VUNPCKHPD   Y7, Y5, Y5
+	VUNPCKLPD   Y8, Y6, Y7
+	VUNPCKHPD   Y8, Y6, Y6
+	VMOVUPS     Y9, (CX)
+	VMOVUPS     Y5, (CX)(BX*1)
+	VMOVUPS     Y7, (CX)(BX*2)
+	VMOVUPS     Y6, (CX)(R9*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     48(AX), X0
+	VINSERTF128 $0x01, 48(R10), Y0, Y0
+	VMOVUPS     48(DI), X4
+	VINSERTF128 $0x01, 48(R11), Y4, Y4
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     48(AX)(DX*1), X1
+	VINSERTF128 $0x01, 48(R10)(DX*1), Y1, Y1
+	VMOVUPS     48(DI)(DX*1), X4
+	VINSERTF128 $0x01, 48(R11)(DX*1), Y4, Y4
+	VADDPS      Y4, Y1, Y1
+	VMOVUPS     48(AX)(DX*2), X2
+	VINSERTF128 $0x01, 48(R10)(DX*2), Y2, Y2
+	VMOVUPS     48(DI)(DX*2), X4
+	VINSERTF128 $0x01, 48(R11)(DX*2), Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VMOVUPS     48(AX)(R8*1), X3
+	VINSERTF128 $0x01, 48(R10)(R8*1), Y3, Y3
+	VMOVUPS     48(DI)(R8*1), X4
+	VINSERTF128 $0x01, 48(R11)(R8*1), Y4, Y4
+	VADDPS      Y4, Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y5
+	VUNPCKHPS   Y1, Y0, Y6
+	VUNPCKLPS   Y3, Y2, Y7
+	VUNPCKHPS   Y3, Y2, Y8
+	VUNPCKLPD   Y7, Y5, Y9
+	VUNPCKHPD   Y7, Y5, Y5
+	VUNPCKLPD   Y8, Y6, Y7
+	VUNPCKHPD   Y8, Y6, Y6
+	VMOVUPS     Y9, (CX)
+	VMOVUPS     Y5, (CX)(BX*1)
+	VMOVUPS     Y7, (CX)(BX*2)
+	VMOVUPS     Y6, (CX)(R9*1)
+	LEAQ        (CX)(BX*4), CX
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, DI
+	ADDQ        $0x40, R11
+	SUBQ        $0x10, SI
+	JGE         lines
+
+lines_rest:
+	ADDQ $0x10, SI
+	SUBQ $0x04, SI
+	JL   blocks_rest
+
+blocks:
+	VMOVUPS     (AX), X0
+	VINSERTF128 $0x01, (R10), Y0, Y0
+	VMOVUPS     (DI), X4
+	VINSERTF128 $0x01, (R11), Y4, Y4
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     (AX)(DX*1), X1
+	VINSERTF128 $0x01, (R10)(DX*1), Y1, Y1
+	VMOVUPS     (DI)(DX*1), X4
+	VINSERTF128 $0x01, (R11)(DX*1), Y4, Y4
+	VADDPS      Y4, Y1, Y1
+	VMOVUPS     (AX)(DX*2), X2
+	VINSERTF128 $0x01, (R10)(DX*2), Y2, Y2
+	VMOVUPS     (DI)(DX*2), X4
+	VINSERTF128 $0x01, (R11)(DX*2), Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VMOVUPS     (AX)(R8*1), X3
+	VINSERTF128 $0x01, (R10)(R8*1), Y3, Y3
+	VMOVUPS     (DI)(R8*1), X4
+	VINSERTF128 $0x01, (R11)(R8*1), Y4, Y4
+	VADDPS      Y4, Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y5
+	VUNPCKHPS   Y1, Y0, Y6
+	VUNPCKLPS   Y3, Y2, Y7
+	VUNPCKHPS   Y3, Y2, Y8
+	VUNPCKLPD   Y7, Y5, Y9
+	VUNPCKHPD   Y7, Y5, Y5
+	VUNPCKLPD   Y8, Y6, Y7
+	VUNPCKHPD   Y8, Y6, Y6
+	VMOVUPS     Y9, (CX)
+	VMOVUPS     Y5, (CX)(BX*1)
+	VMOVUPS     Y7, (CX)(BX*2)
+	VMOVUPS     Y6, (CX)(R9*1)
+	LEAQ        (CX)(BX*4), CX
+	ADDQ        $0x10, AX
 	ADDQ        $0x10, R10
+	ADDQ        $0x10, DI
 	ADDQ        $0x10, R11
-	ADDQ        $0x00000100, R12
-	SUBQ        $0x04, R13
-	JNZ         loop
+	SUBQ        $0x04, SI
+	JGE         blocks
+
+blocks_rest:
+	ADDQ $0x04, SI
 	VZEROUPPER
 	RET
 
-// func packColsAVX2(dst *float32, src *float32, stride int, k int)
+// func packColsAVX2(dst *float32, src *float32, stride int, width int, k int)
 // Requires: AVX
-TEXT ·packColsAVX2(SB), NOSPLIT, $0-32
-	MOVQ stride+16(FP), AX
-	SHLQ $0x02, AX
-	MOVQ src+8(FP), CX
-	MOVQ dst+0(FP), DX
-	MOVQ k+24(FP), BX
-
-loop:
-	VMOVUPS (CX), Y0
-	VMOVUPS Y0, (DX)
-	VMOVUPS 32(CX), Y0
-	VMOVUPS Y0, 32(DX)
-	ADDQ    AX, CX
-	ADDQ    $0x40, DX
-	DECQ    BX
-	JNZ     loop
-	VZEROUPPER
-	RET
-
-// func packColsAddAVX2(dst *float32, src *float32, add *float32, stride int, k int)
-// Requires: AVX
-TEXT ·packColsAddAVX2(SB), NOSPLIT, $0-40
-	MOVQ stride+24(FP), AX
-	SHLQ $0x02, AX
-	MOVQ src+8(FP), CX
-	MOVQ add+16(FP), DX
-	MOVQ dst+0(FP), BX
+TEXT ·packColsAVX2(SB), NOSPLIT, $0-40
+	MOVQ src+8(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ width+24(FP), BX
 	MOVQ k+32(FP), SI
+	SHLQ $0x02, DX
+	SHLQ $0x02, BX
 
 loop:
-	VMOVUPS (CX), Y0
-	VADDPS  (DX), Y0, Y0
-	VMOVUPS Y0, (BX)
-	VMOVUPS 32(CX), Y0
-	VADDPS  32(DX), Y0, Y0
-	VMOVUPS Y0, 32(BX)
-	ADDQ    AX, CX
-	ADDQ    AX, DX
-	ADDQ    $0x40, BX
+	VMOVUPS (AX), Y0
+	VMOVUPS Y0, (CX)
+	VMOVUPS 32(AX), Y0
+	VMOVUPS Y0, 32(CX)
+	ADDQ    DX, AX
+	ADDQ    BX, CX
 	DECQ    SI
 	JNZ     loop
 	VZEROUPPER
+	RET
+
+// func packColsAddAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)
+// Requires: AVX
+TEXT ·packColsAddAVX2(SB), NOSPLIT, $0-48
+	MOVQ src+8(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ stride+24(FP), DX
+	MOVQ width+32(FP), BX
+	MOVQ k+40(FP), SI
+	MOVQ add+16(FP), DI
+	SHLQ $0x02, DX
+	SHLQ $0x02, BX
+
+loop:
+	VMOVUPS (AX), Y0
+	VADDPS  (DI), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VMOVUPS 32(AX), Y0
+	VADDPS  32(DI), Y0, Y0
+	VMOVUPS Y0, 32(CX)
+	ADDQ    DX, AX
+	ADDQ    DX, DI
+	ADDQ    BX, CX
+	DECQ    SI
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func packLeftAVX2(dst *float32, src *float32, stride int, width int, k int)
+// Requires: AVX
+TEXT ·packLeftAVX2(SB), NOSPLIT, $0-40
+	MOVQ src+8(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ width+24(FP), BX
+	MOVQ k+32(FP), SI
+	SHLQ $0x02, DX
+	SHLQ $0x02, BX
+
+loop:
+	VMOVUPS (AX), Y0
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, AX
+	ADDQ    BX, CX
+	DECQ    SI
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func prefetchLines(src *float32, stride int)
+// Requires: MMX+
+TEXT ·prefetchLines(SB), NOSPLIT, $0-16
+	MOVQ       src+0(FP), AX
+	MOVQ       stride+8(FP), CX
+	SHLQ       $0x02, CX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
 	RET

@@ -51,18 +51,10 @@ func packColsGo(dst, src, add []float32, stride, n, k int) {
 	}
 }
 
-// packLeft copies rows i < rows of a tile of Aᵀ: dst[p][i] = src[p][i], for p < k,
+// packLeftGo copies rows i < rows of a tile of Aᵀ: dst[p][i] = src[p][i], for p < k,
 // with micro.rows elements to a row of dst.
-func packLeft(dst, src []float32, stride, rows, k int) {
-	const usual = 6 // a copy of fixed size compiles to a few moves
-	height := micro.rows
-	if rows == usual && height == usual {
-		for p := range k {
-			*(*[usual]float32)(dst[p*usual:]) = [usual]float32(src[p*stride:])
-		}
-		return
-	}
+func packLeftGo(dst, src []float32, stride, rows, k int) {
 	for p := range k {
-		copy(dst[p*height:][:rows], src[p*stride:])
+		copy(dst[p*micro.rows:][:rows], src[p*stride:])
 	}
 }

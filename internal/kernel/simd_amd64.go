@@ -42,34 +42,79 @@ func tileAVX2(rows, k int, a []float32, row, col int, b, c []float32, stride int
 	}
 }
 
-// packRows transposes a panel; what the assembly does not cover is left to Go.
+// packRows transposes a panel eight rows and four k's at a time; the last ones
+// overlap those before them, and less is left to Go.
 func packRows(dst, src, add []float32, stride, n, k int) {
-	done := 0
-	if simd && n == micro.cols && k >= 4 {
-		done = k &^ 3
-		if add == nil {
-			packRowsAVX2(&dst[0], &src[0], stride, done)
-		} else {
-			packRowsAddAVX2(&dst[0], &src[0], &add[0], stride, done)
-		}
-	}
-	if done == k {
+	if !simd || n < 8 || k < 4 {
+		packRowsGo(dst, src, add, stride, n, k)
 		return
 	}
-	if add != nil {
-		add = add[done:]
+	for j := 0; j < n; j += 8 {
+		j = min(j, n-8)
+		packEightRows(dst[j:], src, add, j*stride, stride, k&^3)
+		if k%4 != 0 {
+			packEightRows(dst[(k-4)*micro.cols+j:], src, add, j*stride+k-4, stride, 4)
+		}
 	}
-	packRowsGo(dst[done*micro.cols:], src[done:], add, stride, n, k-done)
 }
 
-// packCols copies a panel.
+func packEightRows(dst, src, add []float32, at, stride, k int) {
+	if add == nil {
+		packRowsAVX2(&dst[0], &src[at], stride, micro.cols, k)
+	} else {
+		packRowsAddAVX2(&dst[0], &src[at], &add[at], stride, micro.cols, k)
+	}
+}
+
+// packCols copies a panel sixteen columns at a time, also those beyond n that lie
+// inside the operand's memory.
 func packCols(dst, src, add []float32, stride, n, k int) {
-	switch {
-	case !simd || n < micro.cols:
+	if !simd {
 		packColsGo(dst, src, add, stride, n, k)
-	case add == nil:
-		packColsAVX2(&dst[0], &src[0], stride, k)
-	default:
-		packColsAddAVX2(&dst[0], &src[0], &add[0], stride, k)
+		return
+	}
+	const width = 16
+	for j := 0; j < n; j += width {
+		size := len(src) - j
+		if add != nil {
+			size = min(size, len(add)-j)
+		}
+		whole := 0 // rows that have so many columns
+		if size >= width {
+			whole = min(k, (size-width)/stride+1)
+		}
+		switch {
+		case whole == 0:
+		case add == nil:
+			packColsAVX2(&dst[j], &src[j], stride, micro.cols, whole)
+		default:
+			packColsAddAVX2(&dst[j], &src[j], &add[j], stride, micro.cols, whole)
+		}
+		if at := whole*stride + j; whole < k {
+			if add != nil {
+				packColsGo(dst[whole*micro.cols+j:], src[at:], add[at:], stride, min(width, n-j), k-whole)
+			} else {
+				packColsGo(dst[whole*micro.cols+j:], src[at:], nil, stride, min(width, n-j), k-whole)
+			}
+		}
+	}
+}
+
+// packLeft packs rows of a tile of Aᵀ; it copies eight columns where they exist.
+func packLeft(dst, src []float32, stride, rows, k int) {
+	whole := 0
+	if simd && len(src) >= 8 && micro.rows <= 8 {
+		whole = min(k, (len(src)-8)/stride+1)
+		packLeftAVX2(&dst[0], &src[0], stride, micro.rows, whole)
+	}
+	if whole < k {
+		packLeftGo(dst[whole*micro.rows:], src[whole*stride:], stride, rows, k-whole)
+	}
+}
+
+// prefetch asks for the beginning of 16 rows of an operand that will be packed soon.
+func prefetch(src []float32, stride int) {
+	if simd {
+		prefetchLines(&src[0], stride)
 	}
 }

@@ -38,6 +38,8 @@ func gemm() {
 	packRows(true)
 	packCols(false)
 	packCols(true)
+	packLeft()
+	prefetch()
 }
 
 func vector() {

@@ -6,34 +6,45 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const packSignature = "func(dst, src *float32, stride, k int)"
-const packAddSignature = "func(dst, src, add *float32, stride, k int)"
-
-func signature(add bool) string {
-	if add {
-		return packAddSignature
-	}
-	return packSignature
+// packer is what the functions that pack a panel have in common. Strides and the
+// width of the panel come in elements and are held in bytes.
+type packer struct {
+	src, add, dst, stride, width, k reg.GPVirtual
 }
 
-// sixteenRows addresses 16 rows at a stride by four pointers, four rows each.
-type sixteenRows struct {
-	base                   [4]reg.GPVirtual
+// beginPack opens a function on src, or with add on src and add.
+func beginPack(name, doc string, add bool) packer {
+	params := "src"
+	if add {
+		params = "src, add"
+	}
+	TEXT(name, NOSPLIT, "func(dst, "+params+" *float32, stride, width, k int)")
+	Pragma("noescape")
+	Doc(name + " " + doc)
+	load := func(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
+	p := packer{src: load("src"), dst: load("dst"), stride: load("stride"), width: load("width"), k: load("k")}
+	if add {
+		p.add = load("add")
+	}
+	SHLQ(Imm(2), p.stride)
+	SHLQ(Imm(2), p.width)
+	return p
+}
+
+// eightRows addresses 8 rows at a stride by two pointers, four rows each.
+type eightRows struct {
+	base                   [2]reg.GPVirtual
 	stride, threeTimesThat reg.GPVirtual
 }
 
-func rowsOf(param string, stride, three reg.GPVirtual) sixteenRows {
-	r := sixteenRows{stride: stride, threeTimesThat: three}
-	r.base[0] = Load(Param(param), GP64()).(reg.GPVirtual)
-	for i := 1; i < 4; i++ {
-		r.base[i] = GP64()
-		LEAQ(Mem{Base: r.base[i-1], Index: stride, Scale: 4}, r.base[i])
-	}
+func rowsFrom(base, stride, three reg.GPVirtual) eightRows {
+	r := eightRows{base: [2]reg.GPVirtual{base, GP64()}, stride: stride, threeTimesThat: three}
+	LEAQ(Mem{Base: base, Index: stride, Scale: 4}, r.base[1])
 	return r
 }
 
-func (r sixteenRows) row(i int) Mem {
-	m := Mem{Base: r.base[i/4]}
+func (r eightRows) row(i, disp int) Mem {
+	m := Mem{Base: r.base[i/4], Disp: disp}
 	switch i % 4 {
 	case 1, 2:
 		m.Index, m.Scale = r.stride, uint8(i%4)
@@ -45,58 +56,68 @@ func (r sixteenRows) row(i int) Mem {
 
 // pair loads four elements of rows i and i+4 into the halves of v. (The caller reuses
 // v: avo takes the load of the lower half for a partial write and keeps v alive.)
-func (r sixteenRows) pair(i int, v reg.VecVirtual) {
-	VMOVUPS(r.row(i), v.AsX())
-	VINSERTF128(Imm(1), r.row(i+4), v, v)
+func (r eightRows) pair(i, disp int, v reg.VecVirtual) {
+	VMOVUPS(r.row(i, disp), v.AsX())
+	VINSERTF128(Imm(1), r.row(i+4, disp), v, v)
 }
 
-func (r sixteenRows) advance(bytes int) {
+func (r eightRows) advance(bytes int) {
 	for _, b := range r.base {
 		ADDQ(Imm(uint64(bytes)), b)
 	}
 }
 
-// packRows is packRowsGo for 16 rows: transposes of (8,4) blocks in registers.
+// packRows is packRowsGo for 8 rows: transposes of (8,4) blocks in registers, four
+// of them at a time, that is whole cache lines: rows at a stride of a power of two
+// compete for the same few places of the cache.
 func packRows(add bool) {
 	name := "packRowsAVX2"
 	if add {
 		name = "packRowsAddAVX2"
 	}
-	TEXT(name, NOSPLIT, signature(add))
-	Pragma("noescape")
-	Doc(name + " is packRowsGo for 16 rows; k > 0 a multiple of 4.")
-	stride := Load(Param("stride"), GP64()).(reg.GPVirtual)
-	SHLQ(Imm(2), stride)
-	three := GP64()
-	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, three)
-	src, more := rowsOf("src", stride, three), sixteenRows{}
+	p := beginPack(name, "is packRowsGo for 8 rows; k > 0 a multiple of 4.", add)
+	three, threeWidths := GP64(), GP64()
+	LEAQ(Mem{Base: p.stride, Index: p.stride, Scale: 2}, three)
+	LEAQ(Mem{Base: p.width, Index: p.width, Scale: 2}, threeWidths)
+	src, more := rowsFrom(p.src, p.stride, three), eightRows{}
 	if add {
-		more = rowsOf("add", stride, three)
+		more = rowsFrom(p.add, p.stride, three)
 	}
-	dst := Load(Param("dst"), GP64())
-	k := Load(Param("k"), GP64())
-
 	r, sum := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}, YMM()
-	Label("loop")
-	for half := range 2 {
+	block := func(disp int) {
 		for i := range r {
-			src.pair(8*half+i, r[i])
+			src.pair(i, disp, r[i])
 			if add {
-				more.pair(8*half+i, sum)
+				more.pair(i, disp, sum)
 				VADDPS(sum, r[i], r[i])
 			}
 		}
-		for p, v := range transpose(r) {
-			VMOVUPS(v, Mem{Base: dst, Disp: p*tileBytes + 32*half})
+		t := transpose(r)
+		VMOVUPS(t[0], Mem{Base: p.dst})
+		VMOVUPS(t[1], Mem{Base: p.dst, Index: p.width, Scale: 1})
+		VMOVUPS(t[2], Mem{Base: p.dst, Index: p.width, Scale: 2})
+		VMOVUPS(t[3], Mem{Base: p.dst, Index: threeWidths, Scale: 1})
+		LEAQ(Mem{Base: p.dst, Index: p.width, Scale: 4}, p.dst)
+	}
+	loop := func(label string, k int) {
+		rest := label + "_rest"
+		SUBQ(Imm(uint64(k)), p.k)
+		JL(LabelRef(rest))
+		Label(label)
+		for at := 0; at < k; at += 4 {
+			block(4 * at)
 		}
+		src.advance(4 * k)
+		if add {
+			more.advance(4 * k)
+		}
+		SUBQ(Imm(uint64(k)), p.k)
+		JGE(LabelRef(label))
+		Label(rest)
+		ADDQ(Imm(uint64(k)), p.k)
 	}
-	src.advance(16)
-	if add {
-		more.advance(16)
-	}
-	ADDQ(U32(4*tileBytes), dst)
-	SUBQ(Imm(4), k)
-	JNZ(LabelRef("loop"))
+	loop("lines", 16)
+	loop("blocks", 4)
 	VZEROUPPER()
 	RET()
 }
@@ -124,34 +145,53 @@ func packCols(add bool) {
 	if add {
 		name = "packColsAddAVX2"
 	}
-	TEXT(name, NOSPLIT, signature(add))
-	Pragma("noescape")
-	Doc(name + " is packColsGo for 16 columns; k > 0.")
-	stride := Load(Param("stride"), GP64())
-	SHLQ(Imm(2), stride)
-	src, more := Load(Param("src"), GP64()), GP64()
-	if add {
-		Load(Param("add"), more)
-	}
-	dst := Load(Param("dst"), GP64())
-	k := Load(Param("k"), GP64())
-
+	p := beginPack(name, "is packColsGo for 16 columns; k > 0.", add)
 	Label("loop")
 	for half := range 2 {
 		v := YMM()
-		VMOVUPS(Mem{Base: src, Disp: 32 * half}, v)
+		VMOVUPS(Mem{Base: p.src, Disp: 32 * half}, v)
 		if add {
-			VADDPS(Mem{Base: more, Disp: 32 * half}, v, v)
+			VADDPS(Mem{Base: p.add, Disp: 32 * half}, v, v)
 		}
-		VMOVUPS(v, Mem{Base: dst, Disp: 32 * half})
+		VMOVUPS(v, Mem{Base: p.dst, Disp: 32 * half})
 	}
-	ADDQ(stride, src)
+	ADDQ(p.stride, p.src)
 	if add {
-		ADDQ(stride, more)
+		ADDQ(p.stride, p.add)
 	}
-	ADDQ(Imm(tileBytes), dst)
-	DECQ(k)
+	ADDQ(p.width, p.dst)
+	DECQ(p.k)
 	JNZ(LabelRef("loop"))
 	VZEROUPPER()
+	RET()
+}
+
+// packLeft copies 8 elements a k at distances of less than that: the next k's
+// overwrite what was too much.
+func packLeft() {
+	p := beginPack("packLeftAVX2", "is packLeftGo for up to 8 rows; it reads 8 elements and writes 8, of which the next k overwrites those beyond width; k > 0.", false)
+	Label("loop")
+	v := YMM()
+	VMOVUPS(Mem{Base: p.src}, v)
+	VMOVUPS(v, Mem{Base: p.dst})
+	ADDQ(p.stride, p.src)
+	ADDQ(p.width, p.dst)
+	DECQ(p.k)
+	JNZ(LabelRef("loop"))
+	VZEROUPPER()
+	RET()
+}
+
+// prefetch asks for a line of each of 16 rows.
+func prefetch() {
+	TEXT("prefetchLines", NOSPLIT, "func(src *float32, stride int)")
+	Pragma("noescape")
+	Doc("prefetchLines asks for the cache lines of src[i*stride], for i < 16, in L2.")
+	src, stride := Load(Param("src"), GP64()), Load(Param("stride"), GP64())
+	SHLQ(Imm(2), stride)
+	for range 16 {
+		PREFETCHT0(Mem{Base: src})
+		ADDQ(stride, src)
+	}
 	RET()
 }

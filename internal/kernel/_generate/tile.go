@@ -26,6 +26,7 @@ func tile(rows int) {
 	col := Load(Param("col"), GP64())
 	b := Load(Param("b"), GP64())
 	SHLQ(Imm(2), col)
+	prefetchTile(rows)
 
 	acc := make([][2]reg.VecVirtual, rows)
 	for i := range acc {
@@ -65,6 +66,18 @@ func tile(rows int) {
 	JNZ(LabelRef("one"))
 	Label("finish")
 	storeTile(acc)
+}
+
+// prefetchTile asks for the tile's place in C, so that storeTile need not wait for it.
+func prefetchTile(rows int) {
+	c := Load(Param("c"), GP64())
+	stride := Load(Param("stride"), GP64())
+	for i := range rows {
+		PREFETCHT0(Mem{Base: c})
+		if i < rows-1 {
+			LEAQ(Mem{Base: c, Index: stride, Scale: 4}, c)
+		}
+	}
 }
 
 // storeTile stores the accumulators in C, or adds them to it.
