@@ -4,6 +4,292 @@
 
 #include "textflag.h"
 
+// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, prior *float32, sum *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+// Requires: AVX, AVX2, CMOV, MMX+, POPCNT
+TEXT ·adaptAVX2(SB), $3104-116
+	MOVQ         avg+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	MOVQ         scale+24(FP), BX
+	MOVQ         x+32(FP), SI
+	MOVQ         prior+40(FP), DI
+	MOVQ         sum+48(FP), R8
+	MOVQ         grid+56(FP), R9
+	VBROADCASTSS gamma+72(FP), Y0
+	VBROADCASTSS beta1+76(FP), Y1
+	VBROADCASTSS beta2+80(FP), Y2
+	VBROADCASTSS out+84(FP), Y3
+	VPXOR        Y5, Y5, Y5
+	XORQ         R10, R10
+	MOVQ         last+96(FP), R11
+	VMOVQ        R11, X4
+	VPBROADCASTW X4, Y4
+	VMOVDQU      Y4, (SP)
+	MOVQ         state+88(FP), R11
+	VMOVQ        R11, X4
+	VPBROADCASTQ X4, Y4
+	VPADDQ       adaptFirst<>+0(SB), Y4, Y4
+	MOVQ         n+64(FP), R11
+	SHLQ         $0x02, R11
+
+strip:
+	MOVQ    $0x00000400, R12
+	CMPQ    R11, R12
+	CMOVQLT R11, R12
+	XORQ    R13, R13
+
+draw:
+	VPSRLQ       $0x1e, Y4, Y7
+	VPXOR        Y7, Y4, Y6
+	VPADDQ       adaptWords<>+0(SB), Y4, Y4
+	VPSRLQ       $0x20, Y6, Y7
+	VPMULUDQ     adaptWords<>+32(SB), Y7, Y7
+	VPMULUDQ     adaptWords<>+64(SB), Y6, Y10
+	VPADDQ       Y10, Y7, Y7
+	VPSLLQ       $0x20, Y7, Y7
+	VPMULUDQ     adaptWords<>+32(SB), Y6, Y6
+	VPADDQ       Y7, Y6, Y6
+	VPSRLQ       $0x1b, Y6, Y7
+	VPXOR        Y7, Y6, Y6
+	VPSRLQ       $0x20, Y6, Y7
+	VPMULUDQ     adaptWords<>+96(SB), Y7, Y7
+	VPMULUDQ     adaptWords<>+128(SB), Y6, Y10
+	VPADDQ       Y10, Y7, Y7
+	VPSLLQ       $0x20, Y7, Y7
+	VPMULUDQ     adaptWords<>+96(SB), Y6, Y6
+	VPADDQ       Y7, Y6, Y6
+	VPSRLQ       $0x1f, Y6, Y7
+	VPXOR        Y7, Y6, Y6
+	VPMINUW      (SP), Y6, Y7
+	VPCMPEQW     Y7, Y6, Y6
+	VPMOVMSKB    Y6, R14
+	POPCNTL      R14, R14
+	SHRL         $0x01, R14
+	ADDQ         R14, R10
+	VPMOVSXWD    X6, Y7
+	VMOVDQU      Y7, 32(SP)(R13*1)
+	VEXTRACTI128 $0x01, Y6, X6
+	VPMOVSXWD    X6, Y7
+	VMOVDQU      Y7, 64(SP)(R13*1)
+	ADDQ         $0x40, R13
+	CMPQ         R13, R12
+	JL           draw
+	XORQ         R13, R13
+
+input:
+	PREFETCHT0 1024(AX)(R13*1)
+	PREFETCHT0 1024(DX)(R13*1)
+	VMOVUPS    (DX)(R13*1), Y6
+	VMULPS     (AX)(R13*1), Y0, Y7
+	VMULPS     Y6, Y1, Y10
+	VADDPS     Y10, Y7, Y7
+	VMOVUPS    Y7, (AX)(R13*1)
+	VMULPS     Y6, Y2, Y10
+	VADDPS     Y10, Y7, Y7
+	TESTQ      BX, BX
+	JZ         unscaled0
+	VMULPS     (BX)(R13*1), Y7, Y7
+
+unscaled0:
+	VANDPS    adaptConstants<>+0(SB), Y7, Y6
+	VMULPS    adaptConstants<>+32(SB), Y6, Y6
+	VADDPS    adaptConstants<>+64(SB), Y6, Y6
+	VPSUBD    adaptConstants<>+64(SB), Y6, Y6
+	VPMAXUD   Y6, Y5, Y5
+	VPMINUD   adaptConstants<>+96(SB), Y6, Y6
+	VPSRAD    $0x1f, Y7, Y10
+	VPAND     adaptConstants<>+128(SB), Y10, Y10
+	VPSRLD    $0x0c, Y6, Y11
+	VPADDD    Y10, Y11, Y11
+	VPAND     32(SP)(R13*1), Y11, Y11
+	VMOVDQU   Y11, 1056(SP)(R13*1)
+	VPAND     adaptConstants<>+160(SB), Y6, Y6
+	VCVTDQ2PS Y6, Y6
+	VMULPS    adaptConstants<>+192(SB), Y6, Y6
+	VMOVUPS   Y6, 2080(SP)(R13*1)
+	TESTQ     SI, SI
+	JZ        untraced0
+	VCMPPS    $0x07, Y7, Y7, Y10
+	VANDPS    Y10, Y7, Y7
+	VMOVUPS   32(SP)(R13*1), Y6
+	VMOVUPS   (SI)(R13*1), Y10
+	VBLENDVPS Y6, Y7, Y10, Y7
+	VMOVUPS   Y7, (SI)(R13*1)
+
+untraced0:
+	VMOVUPS 32(DX)(R13*1), Y6
+	VMULPS  32(AX)(R13*1), Y0, Y7
+	VMULPS  Y6, Y1, Y10
+	VADDPS  Y10, Y7, Y7
+	VMOVUPS Y7, 32(AX)(R13*1)
+	VMULPS  Y6, Y2, Y10
+	VADDPS  Y10, Y7, Y7
+	TESTQ   BX, BX
+	JZ      unscaled1
+	VMULPS  32(BX)(R13*1), Y7, Y7
+
+unscaled1:
+	VANDPS    adaptConstants<>+0(SB), Y7, Y6
+	VMULPS    adaptConstants<>+32(SB), Y6, Y6
+	VADDPS    adaptConstants<>+64(SB), Y6, Y6
+	VPSUBD    adaptConstants<>+64(SB), Y6, Y6
+	VPMAXUD   Y6, Y5, Y5
+	VPMINUD   adaptConstants<>+96(SB), Y6, Y6
+	VPSRAD    $0x1f, Y7, Y10
+	VPAND     adaptConstants<>+128(SB), Y10, Y10
+	VPSRLD    $0x0c, Y6, Y11
+	VPADDD    Y10, Y11, Y11
+	VPAND     64(SP)(R13*1), Y11, Y11
+	VMOVDQU   Y11, 1088(SP)(R13*1)
+	VPAND     adaptConstants<>+160(SB), Y6, Y6
+	VCVTDQ2PS Y6, Y6
+	VMULPS    adaptConstants<>+192(SB), Y6, Y6
+	VMOVUPS   Y6, 2112(SP)(R13*1)
+	TESTQ     SI, SI
+	JZ        untraced1
+	VCMPPS    $0x07, Y7, Y7, Y10
+	VANDPS    Y10, Y7, Y7
+	VMOVUPS   64(SP)(R13*1), Y6
+	VMOVUPS   32(SI)(R13*1), Y10
+	VBLENDVPS Y6, Y7, Y10, Y7
+	VMOVUPS   Y7, 32(SI)(R13*1)
+
+untraced1:
+	ADDQ $0x40, R13
+	CMPQ R13, R12
+	JL   input
+	XORQ R13, R13
+
+write:
+	PREFETCHT0  1024(CX)(R13*1)
+	MOVL        1056(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X8
+	MOVL        1060(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X8, X8
+	MOVL        1064(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X9
+	MOVL        1068(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X9, X9
+	MOVL        1072(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X6
+	MOVL        1076(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X6, X6
+	MOVL        1080(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X7
+	MOVL        1084(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X7, X7
+	VINSERTF128 $0x01, X6, Y8, Y6
+	VINSERTF128 $0x01, X7, Y9, Y7
+	VSHUFPS     $0x88, Y7, Y6, Y10
+	VSHUFPS     $0xdd, Y7, Y6, Y6
+	VSUBPS      Y10, Y6, Y6
+	VMULPS      2080(SP)(R13*1), Y6, Y6
+	VADDPS      Y6, Y10, Y10
+	VMULPS      Y10, Y3, Y10
+	VMOVUPS     32(SP)(R13*1), Y6
+	VMOVUPS     (CX)(R13*1), Y7
+	VBLENDVPS   Y6, Y10, Y7, Y7
+	VMOVUPS     Y7, (CX)(R13*1)
+	TESTQ       R8, R8
+	JZ          alone0
+	VADDPS      (DI)(R13*1), Y7, Y7
+	VMOVUPS     Y7, (R8)(R13*1)
+
+alone0:
+	MOVL        1088(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X8
+	MOVL        1092(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X8, X8
+	MOVL        1096(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X9
+	MOVL        1100(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X9, X9
+	MOVL        1104(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X6
+	MOVL        1108(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X6, X6
+	MOVL        1112(SP)(R13*1), R14
+	VMOVSD      (R9)(R14*4), X7
+	MOVL        1116(SP)(R13*1), R14
+	VMOVHPS     (R9)(R14*4), X7, X7
+	VINSERTF128 $0x01, X6, Y8, Y6
+	VINSERTF128 $0x01, X7, Y9, Y7
+	VSHUFPS     $0x88, Y7, Y6, Y10
+	VSHUFPS     $0xdd, Y7, Y6, Y6
+	VSUBPS      Y10, Y6, Y6
+	VMULPS      2112(SP)(R13*1), Y6, Y6
+	VADDPS      Y6, Y10, Y10
+	VMULPS      Y10, Y3, Y10
+	VMOVUPS     64(SP)(R13*1), Y6
+	VMOVUPS     32(CX)(R13*1), Y7
+	VBLENDVPS   Y6, Y10, Y7, Y7
+	VMOVUPS     Y7, 32(CX)(R13*1)
+	TESTQ       R8, R8
+	JZ          alone1
+	VADDPS      32(DI)(R13*1), Y7, Y7
+	VMOVUPS     Y7, 32(R8)(R13*1)
+
+alone1:
+	ADDQ         $0x40, R13
+	CMPQ         R13, R12
+	JL           write
+	ADDQ         R12, AX
+	ADDQ         R12, CX
+	ADDQ         R12, DX
+	LEAQ         (BX)(R12*1), R13
+	TESTQ        BX, BX
+	CMOVQNE      R13, BX
+	LEAQ         (SI)(R12*1), R13
+	TESTQ        SI, SI
+	CMOVQNE      R13, SI
+	LEAQ         (DI)(R12*1), R13
+	TESTQ        DI, DI
+	CMOVQNE      R13, DI
+	LEAQ         (R8)(R12*1), R13
+	TESTQ        R8, R8
+	CMOVQNE      R13, R8
+	SUBQ         R12, R11
+	JNZ          strip
+	MOVQ         R10, written+104(FP)
+	VEXTRACTI128 $0x01, Y5, X0
+	VPMAXUD      X0, X5, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVD        X0, AX
+	MOVL         AX, most+112(FP)
+	VZEROUPPER
+	RET
+
+DATA adaptFirst<>+0(SB)/8, $0x0000000000000000
+DATA adaptFirst<>+8(SB)/8, $0x9e3779b97f4a7c15
+DATA adaptFirst<>+16(SB)/8, $0x3c6ef372fe94f82a
+DATA adaptFirst<>+24(SB)/8, $0xdaa66d2c7ddf743f
+GLOBL adaptFirst<>(SB), RODATA|NOPTR, $32
+
+DATA adaptWords<>+0(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+8(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+16(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+24(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+32(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+40(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+48(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+56(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+64(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+72(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+80(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+88(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+96(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+104(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+112(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+120(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+128(SB)/8, $0x0000000094d049bb
+DATA adaptWords<>+136(SB)/8, $0x0000000094d049bb
+DATA adaptWords<>+144(SB)/8, $0x0000000094d049bb
+DATA adaptWords<>+152(SB)/8, $0x0000000094d049bb
+GLOBL adaptWords<>(SB), RODATA|NOPTR, $160
+
 DATA adaptConstants<>+0(SB)/4, $0x7fffffff
 DATA adaptConstants<>+4(SB)/4, $0x7fffffff
 DATA adaptConstants<>+8(SB)/4, $0x7fffffff
@@ -61,243 +347,3 @@ DATA adaptConstants<>+212(SB)/4, $0x39800000
 DATA adaptConstants<>+216(SB)/4, $0x39800000
 DATA adaptConstants<>+220(SB)/4, $0x39800000
 GLOBL adaptConstants<>(SB), RODATA|NOPTR, $224
-
-DATA adaptWords<>+0(SB)/8, $0x0000000000000000
-DATA adaptWords<>+8(SB)/8, $0x9e3779b97f4a7c15
-DATA adaptWords<>+16(SB)/8, $0x3c6ef372fe94f82a
-DATA adaptWords<>+24(SB)/8, $0xdaa66d2c7ddf743f
-DATA adaptWords<>+32(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+40(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+48(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+56(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+64(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+72(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+80(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+88(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+96(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+104(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+112(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+120(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+128(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+136(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+144(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+152(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+160(SB)/8, $0x0000000094d049bb
-DATA adaptWords<>+168(SB)/8, $0x0000000094d049bb
-DATA adaptWords<>+176(SB)/8, $0x0000000094d049bb
-DATA adaptWords<>+184(SB)/8, $0x0000000094d049bb
-GLOBL adaptWords<>(SB), RODATA|NOPTR, $192
-
-// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, prior *float32, sum *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
-// Requires: AVX, AVX2, MMX+, POPCNT
-TEXT ·adaptAVX2(SB), NOSPLIT, $64-116
-	MOVQ         avg+0(FP), AX
-	MOVQ         m+8(FP), CX
-	MOVQ         grad+16(FP), DX
-	MOVQ         scale+24(FP), BX
-	MOVQ         x+32(FP), SI
-	MOVQ         prior+40(FP), DI
-	MOVQ         sum+48(FP), R8
-	MOVQ         grid+56(FP), R9
-	VBROADCASTSS gamma+72(FP), Y0
-	VBROADCASTSS beta1+76(FP), Y1
-	VBROADCASTSS beta2+80(FP), Y2
-	VBROADCASTSS out+84(FP), Y3
-	VPXOR        Y4, Y4, Y4
-	MOVQ         last+96(FP), R10
-	VMOVQ        R10, X5
-	VPBROADCASTW X5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPBROADCASTQ state+88(FP), Y5
-	VPADDQ       adaptWords<>+0(SB), Y5, Y5
-	XORQ         R10, R10
-	XORQ         R11, R11
-	MOVQ         n+64(FP), R12
-	SHLQ         $0x02, R12
-
-loop:
-	PREFETCHT0 1024(AX)(R11*1)
-	PREFETCHT0 1024(CX)(R11*1)
-	PREFETCHT0 1024(DX)(R11*1)
-	VPSRLQ     $0x1e, Y5, Y7
-	VPXOR      Y7, Y5, Y6
-	VPADDQ     adaptWords<>+32(SB), Y5, Y5
-	VPSRLQ     $0x20, Y6, Y7
-	VPMULUDQ   adaptWords<>+64(SB), Y7, Y7
-	VPMULUDQ   adaptWords<>+96(SB), Y6, Y10
-	VPADDQ     Y10, Y7, Y7
-	VPSLLQ     $0x20, Y7, Y7
-	VPMULUDQ   adaptWords<>+64(SB), Y6, Y6
-	VPADDQ     Y7, Y6, Y6
-	VPSRLQ     $0x1b, Y6, Y7
-	VPXOR      Y7, Y6, Y6
-	VPSRLQ     $0x20, Y6, Y7
-	VPMULUDQ   adaptWords<>+128(SB), Y7, Y7
-	VPMULUDQ   adaptWords<>+160(SB), Y6, Y10
-	VPADDQ     Y10, Y7, Y7
-	VPSLLQ     $0x20, Y7, Y7
-	VPMULUDQ   adaptWords<>+128(SB), Y6, Y6
-	VPADDQ     Y7, Y6, Y6
-	VPSRLQ     $0x1f, Y6, Y7
-	VPXOR      Y7, Y6, Y6
-	VPMINUW    32(SP), Y6, Y7
-	VPCMPEQW   Y7, Y6, Y6
-	VPMOVMSKB  Y6, R13
-	POPCNTL    R13, R13
-	ADDQ       R13, R10
-	VPMOVSXWD  X6, Y7
-	VMOVUPS    (DX)(R11*1), Y10
-	VMULPS     (AX)(R11*1), Y0, Y11
-	VMULPS     Y10, Y1, Y12
-	VADDPS     Y12, Y11, Y11
-	VMOVUPS    Y11, (AX)(R11*1)
-	VMULPS     Y10, Y2, Y12
-	VADDPS     Y12, Y11, Y11
-	TESTQ      BX, BX
-	JZ         unscaled0
-	VMULPS     (BX)(R11*1), Y11, Y11
-
-unscaled0:
-	VANDPS      adaptConstants<>+0(SB), Y11, Y10
-	VMULPS      adaptConstants<>+32(SB), Y10, Y10
-	VADDPS      adaptConstants<>+64(SB), Y10, Y10
-	VPSUBD      adaptConstants<>+64(SB), Y10, Y10
-	VPMAXUD     Y10, Y4, Y4
-	VPMINUD     adaptConstants<>+96(SB), Y10, Y10
-	VPSRAD      $0x1f, Y11, Y12
-	VPAND       adaptConstants<>+128(SB), Y12, Y12
-	VPSRLD      $0x0c, Y10, Y13
-	VPADDD      Y12, Y13, Y13
-	VMOVDQU     Y13, (SP)
-	VPAND       adaptConstants<>+160(SB), Y10, Y12
-	VCVTDQ2PS   Y12, Y12
-	VMULPS      adaptConstants<>+192(SB), Y12, Y12
-	MOVL        (SP), R13
-	MOVL        4(SP), R14
-	VMOVSD      (R9)(R13*4), X8
-	VMOVHPS     (R9)(R14*4), X8, X8
-	MOVL        8(SP), R13
-	MOVL        12(SP), R14
-	VMOVSD      (R9)(R13*4), X9
-	VMOVHPS     (R9)(R14*4), X9, X9
-	MOVL        16(SP), R13
-	MOVL        20(SP), R14
-	VMOVSD      (R9)(R13*4), X13
-	VMOVHPS     (R9)(R14*4), X13, X13
-	MOVL        24(SP), R13
-	MOVL        28(SP), R14
-	VMOVSD      (R9)(R13*4), X10
-	VMOVHPS     (R9)(R14*4), X10, X10
-	VINSERTF128 $0x01, X13, Y8, Y13
-	VINSERTF128 $0x01, X10, Y9, Y14
-	VSHUFPS     $0x88, Y14, Y13, Y10
-	VSHUFPS     $0xdd, Y14, Y13, Y13
-	VSUBPS      Y10, Y13, Y13
-	VMULPS      Y13, Y12, Y12
-	VADDPS      Y12, Y10, Y10
-	VMULPS      Y10, Y3, Y10
-	VMOVUPS     (CX)(R11*1), Y12
-	VBLENDVPS   Y7, Y10, Y12, Y10
-	VMOVUPS     Y10, (CX)(R11*1)
-	TESTQ       R8, R8
-	JZ          alone0
-	VMOVUPS     (DI)(R11*1), Y12
-	VADDPS      Y10, Y12, Y12
-	VMOVUPS     Y12, (R8)(R11*1)
-
-alone0:
-	TESTQ     SI, SI
-	JZ        untraced0
-	VCMPPS    $0x07, Y11, Y11, Y12
-	VANDPS    Y12, Y11, Y11
-	VMOVUPS   (SI)(R11*1), Y12
-	VBLENDVPS Y7, Y11, Y12, Y11
-	VMOVUPS   Y11, (SI)(R11*1)
-
-untraced0:
-	VEXTRACTI128 $0x01, Y6, X6
-	VPMOVSXWD    X6, Y7
-	VMOVUPS      32(DX)(R11*1), Y6
-	VMULPS       32(AX)(R11*1), Y0, Y10
-	VMULPS       Y6, Y1, Y11
-	VADDPS       Y11, Y10, Y10
-	VMOVUPS      Y10, 32(AX)(R11*1)
-	VMULPS       Y6, Y2, Y11
-	VADDPS       Y11, Y10, Y10
-	TESTQ        BX, BX
-	JZ           unscaled1
-	VMULPS       32(BX)(R11*1), Y10, Y10
-
-unscaled1:
-	VANDPS      adaptConstants<>+0(SB), Y10, Y6
-	VMULPS      adaptConstants<>+32(SB), Y6, Y6
-	VADDPS      adaptConstants<>+64(SB), Y6, Y6
-	VPSUBD      adaptConstants<>+64(SB), Y6, Y6
-	VPMAXUD     Y6, Y4, Y4
-	VPMINUD     adaptConstants<>+96(SB), Y6, Y6
-	VPSRAD      $0x1f, Y10, Y11
-	VPAND       adaptConstants<>+128(SB), Y11, Y11
-	VPSRLD      $0x0c, Y6, Y12
-	VPADDD      Y11, Y12, Y12
-	VMOVDQU     Y12, (SP)
-	VPAND       adaptConstants<>+160(SB), Y6, Y11
-	VCVTDQ2PS   Y11, Y11
-	VMULPS      adaptConstants<>+192(SB), Y11, Y11
-	MOVL        (SP), R13
-	MOVL        4(SP), R14
-	VMOVSD      (R9)(R13*4), X8
-	VMOVHPS     (R9)(R14*4), X8, X8
-	MOVL        8(SP), R13
-	MOVL        12(SP), R14
-	VMOVSD      (R9)(R13*4), X9
-	VMOVHPS     (R9)(R14*4), X9, X9
-	MOVL        16(SP), R13
-	MOVL        20(SP), R14
-	VMOVSD      (R9)(R13*4), X12
-	VMOVHPS     (R9)(R14*4), X12, X12
-	MOVL        24(SP), R13
-	MOVL        28(SP), R14
-	VMOVSD      (R9)(R13*4), X6
-	VMOVHPS     (R9)(R14*4), X6, X6
-	VINSERTF128 $0x01, X12, Y8, Y12
-	VINSERTF128 $0x01, X6, Y9, Y13
-	VSHUFPS     $0x88, Y13, Y12, Y6
-	VSHUFPS     $0xdd, Y13, Y12, Y12
-	VSUBPS      Y6, Y12, Y12
-	VMULPS      Y12, Y11, Y11
-	VADDPS      Y11, Y6, Y6
-	VMULPS      Y6, Y3, Y6
-	VMOVUPS     32(CX)(R11*1), Y11
-	VBLENDVPS   Y7, Y6, Y11, Y6
-	VMOVUPS     Y6, 32(CX)(R11*1)
-	TESTQ       R8, R8
-	JZ          alone1
-	VMOVUPS     32(DI)(R11*1), Y11
-	VADDPS      Y6, Y11, Y11
-	VMOVUPS     Y11, 32(R8)(R11*1)
-
-alone1:
-	TESTQ     SI, SI
-	JZ        untraced1
-	VCMPPS    $0x07, Y10, Y10, Y11
-	VANDPS    Y11, Y10, Y10
-	VMOVUPS   32(SI)(R11*1), Y11
-	VBLENDVPS Y7, Y10, Y11, Y10
-	VMOVUPS   Y10, 32(SI)(R11*1)
-
-untraced1:
-	ADDQ         $0x40, R11
-	CMPQ         R11, R12
-	JL           loop
-	SHRQ         $0x01, R10
-	MOVQ         R10, written+104(FP)
-	VEXTRACTI128 $0x01, Y4, X0
-	VPMAXUD      X0, X4, X0
-	VPSHUFD      $0x4e, X0, X1
-	VPMAXUD      X1, X0, X0
-	VPSHUFD      $0xb1, X0, X1
-	VPMAXUD      X1, X0, X0
-	VMOVD        X0, AX
-	MOVL         AX, most+112(FP)
-	VZEROUPPER
-	RET

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"os"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -21,92 +22,78 @@ const (
 	mix2   = 0x94D049BB133111EB
 )
 
-// adaptAhead is how far ahead of their use the arenas are fetched, in bytes: the
-// tables' loads leave the processor's own prefetching behind.
-const adaptAhead = 1024
+const (
+	// adaptStrip is how many elements go through the stages of adaptAVX2 together.
+	// One stage with everything would be twice as slow: so long a chain of
+	// instructions fills the processor's window with a single turn.
+	adaptStrip = 256
 
-// adaptation holds what one run of adaptAVX2 keeps in registers and constants.
+	// adaptAhead is how far ahead of their use the arenas are fetched, in bytes.
+	adaptAhead = 1024
+)
+
+// adaptation is what adaptAVX2 keeps in registers and on its stack.
 type adaptation struct {
 	i, m, g, scale, x, prior, sum, grid reg.Register
 	gamma, beta1, beta2, out            reg.VecVirtual
+	state                               reg.VecVirtual // of the generator, four words
 	most                                reg.VecVirtual // largest place in the grid so far
-	indices                             Mem
+	written                             reg.GPVirtual
+	last                                Mem // largest lane that is written
 
-	magnitude, toZ, one, last, cells, place, perCell Mem
+	on, cell, place Mem // of a strip: words, 0 or -1; its cell in the grid; the place in it
 }
 
-// adapt is 16 elements a turn: the masks of that many are four random words.
 func adapt() {
-	f := math.Float32bits
-	c := constants("adaptConstants", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift)))
-	words := words("adaptWords", [4]uint64{0, golden, golden * 2 & (1<<64 - 1), golden * 3 & (1<<64 - 1)}, every(golden*4&(1<<64-1)),
-		every(mix1), every(mix1>>32), every(mix2), every(mix2>>32))
-
-	TEXT("adaptAVX2", NOSPLIT, "func(avg, m, grad, scale, x, prior, sum, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, most uint32)")
+	TEXT("adaptAVX2", 0, "func(avg, m, grad, scale, x, prior, sum, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, most uint32)")
 	Pragma("noescape")
-	Doc("adaptAVX2 is the portable steps of Adaptation, but for what lies outside the grid; n > 0 a multiple",
-		"of 16, last the largest lane that is written, state that of the generator at the first",
-		"element. most is the largest place that was looked up: from the grid's length on it was wrong.")
+	Doc("adaptAVX2 is the portable stages of Adaptation, but for what lies outside of the grid.",
+		"n > 0 is a multiple of 16, state that of the generator at the first element, last the",
+		"largest lane that is written. most is the largest place that was looked up: the end of",
+		"the grid or more means that some were not in it.")
 	load := func(name string) reg.Register { return Load(Param(name), GP64()) }
 	a := &adaptation{
 		i: load("avg"), m: load("m"), g: load("grad"), scale: load("scale"), x: load("x"), prior: load("prior"), sum: load("sum"), grid: load("grid"),
 		gamma: broadcast("gamma"), beta1: broadcast("beta1"), beta2: broadcast("beta2"), out: broadcast("out"),
-		most: YMM(), indices: AllocLocal(32),
-		magnitude: c[0], toZ: c[1], one: c[2], last: c[3], cells: c[4], place: c[5], perCell: c[6],
+		state: YMM(), most: YMM(), written: GP64(),
+		last: AllocLocal(32), on: AllocLocal(4 * adaptStrip), cell: AllocLocal(4 * adaptStrip), place: AllocLocal(4 * adaptStrip),
 	}
 	VPXOR(a.most, a.most, a.most)
-	last, state := AllocLocal(32), YMM()
-	{
-		v, low := YMM(), XMM()
-		VMOVQ(Load(Param("last"), GP64()), low)
-		VPBROADCASTW(low, v)
-		VMOVDQU(v, last)
-		m, _ := Param("state").Resolve()
-		VPBROADCASTQ(m.Addr, state)
-		VPADDQ(words[0], state, state)
-	}
-	written := GP64()
-	XORQ(written, written)
-	at := GP64()
-	XORQ(at, at)
-	end := Load(Param("n"), GP64())
-	SHLQ(Imm(2), end)
-	Label("loop")
-	{
-		for _, p := range []reg.Register{a.i, a.m, a.g} {
-			PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead})
-		}
-		z, t := YMM(), YMM()
-		VPSRLQ(Imm(30), state, t)
-		VPXOR(t, state, z)
-		VPADDQ(words[1], state, state)
-		times(z, words[2], words[3])
-		VPSRLQ(Imm(27), z, t)
-		VPXOR(t, z, z)
-		times(z, words[4], words[5])
-		VPSRLQ(Imm(31), z, t)
-		VPXOR(t, z, z)
-		VPMINUW(last, z, t)
-		mask := YMM()
-		VPCMPEQW(t, z, mask)
-		bits := GP32()
-		VPMOVMSKB(mask, bits)
-		POPCNTL(bits, bits)
-		ADDQ(bits.As64(), written)
+	XORQ(a.written, a.written)
+	low := XMM()
+	VMOVQ(Load(Param("last"), GP64()), low)
+	all := YMM()
+	VPBROADCASTW(low, all)
+	VMOVDQU(all, a.last)
+	state := XMM()
+	VMOVQ(Load(Param("state"), GP64()), state)
+	VPBROADCASTQ(state, a.state)
+	c := words("adaptFirst", [4]uint64{0, golden, golden * 2 & (1<<64 - 1), golden * 3 & (1<<64 - 1)})
+	VPADDQ(c[0], a.state, a.state)
 
-		on := YMM()
-		VPMOVSXWD(mask.AsX(), on)
-		a.eight(at, 0, on)
-		VEXTRACTI128(Imm(1), mask, mask.AsX())
-		VPMOVSXWD(mask.AsX(), on)
-		a.eight(at, 32, on)
+	n := Load(Param("n"), GP64())
+	SHLQ(Imm(2), n)
+	Label("strip")
+	end := GP64()
+	MOVQ(U32(4*adaptStrip), end)
+	CMPQ(n, end)
+	CMOVQLT(n, end)
+	if os.Getenv("EXP")!="nodraw" { stage("draw", end, a.draw()) }
+	if os.Getenv("EXP")!="noinput" { stage("input", end, a.input()) }
+	if os.Getenv("EXP")!="nowrite" {stage("write", end, a.write())}
+	for _, p := range []reg.Register{a.i, a.m, a.g} {
+		ADDQ(end, p)
 	}
-	ADDQ(Imm(64), at)
-	CMPQ(at, end)
-	JL(LabelRef("loop"))
+	for _, p := range []reg.Register{a.scale, a.x, a.prior, a.sum} {
+		next := GP64()
+		LEAQ(Mem{Base: p, Index: end, Scale: 1}, next)
+		TESTQ(p, p)
+		CMOVQNE(next, p)
+	}
+	SUBQ(end, n)
+	JNZ(LabelRef("strip"))
 
-	SHRQ(Imm(1), written) // two bits each
-	Store(written, ReturnIndex(0))
+	Store(a.written, ReturnIndex(0))
 	x := XMM()
 	VEXTRACTI128(Imm(1), a.most, x)
 	VPMAXUD(x, a.most.AsX(), x)
@@ -122,89 +109,174 @@ func adapt() {
 	RET()
 }
 
-// eight adapts eight elements, disp bytes behind at, and writes those that are on.
-func (a *adaptation) eight(at reg.GPVirtual, disp int, on reg.VecVirtual) {
-	here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: disp} }
-	label := func(name string) string { return name + string(rune('0'+disp/32)) }
-
-	g, x, t := YMM(), YMM(), YMM()
-	VMOVUPS(here(a.g), g)
-	VMULPS(here(a.i), a.gamma, x)
-	VMULPS(g, a.beta1, t)
-	VADDPS(t, x, x)
-	VMOVUPS(x, here(a.i))
-	VMULPS(g, a.beta2, t)
-	VADDPS(t, x, x)
-	TESTQ(a.scale, a.scale)
-	JZ(LabelRef(label("unscaled")))
-	VMULPS(here(a.scale), x, x)
-	Label(label("unscaled"))
-
-	z, i, w := YMM(), YMM(), YMM()
-	VANDPS(a.magnitude, x, z)
-	VMULPS(a.toZ, z, z)
-	VADDPS(a.one, z, z)
-	VPSUBD(a.one, z, z)
-	VPMAXUD(z, a.most, a.most)
-	VPMINUD(a.last, z, z)
-	VPSRAD(Imm(31), x, t)
-	VPAND(a.cells, t, t)
-	VPSRLD(Imm(cellShift), z, i)
-	VPADDD(t, i, i)
-	VMOVDQU(i, a.indices)
-	VPAND(a.place, z, w)
-	VCVTDQ2PS(w, w)
-	VMULPS(a.perCell, w, w)
-
-	v, next := a.lookUp()
-	VSUBPS(v, next, next)
-	VMULPS(next, w, w)
-	VADDPS(w, v, v)
-	VMULPS(v, a.out, v)
-	VMOVUPS(here(a.m), t)
-	VBLENDVPS(on, v, t, v)
-	VMOVUPS(v, here(a.m))
-
-	TESTQ(a.sum, a.sum)
-	JZ(LabelRef(label("alone")))
-	VMOVUPS(here(a.prior), t)
-	VADDPS(v, t, t)
-	VMOVUPS(t, here(a.sum))
-	Label(label("alone"))
-
-	TESTQ(a.x, a.x)
-	JZ(LabelRef(label("untraced")))
-	VCMPPS(Imm(7), x, x, t) // ordered: not NaN
-	VANDPS(t, x, x)
-	VMOVUPS(here(a.x), t)
-	VBLENDVPS(on, x, t, x)
-	VMOVUPS(x, here(a.x))
-	Label(label("untraced"))
+// stage emits a loop over end/64 groups of 16 elements.
+func stage(name string, end reg.GPVirtual, body func(at reg.GPVirtual)) {
+	at := GP64()
+	XORQ(at, at)
+	Label(name)
+	body(at)
+	ADDQ(Imm(64), at)
+	CMPQ(at, end)
+	JL(LabelRef(name))
 }
 
-// lookUp loads the neighbouring grid values of eight indices. They lie side by side,
-// so that one load fetches both; a gather instruction would take longer.
-func (a *adaptation) lookUp() (v, next reg.VecVirtual) {
-	var pairs [4]reg.VecVirtual
-	for k := range pairs {
-		pairs[k] = XMM()
-		lo, hi := GP32(), GP32()
-		MOVL(a.indices.Offset(8*k), lo)
-		MOVL(a.indices.Offset(8*k+4), hi)
-		VMOVSD(Mem{Base: a.grid, Index: lo.As64(), Scale: 4}, pairs[k])
-		VMOVHPS(Mem{Base: a.grid, Index: hi.As64(), Scale: 4}, pairs[k], pairs[k])
+// draw makes the masks of 16 elements from four random words.
+func (a *adaptation) draw() func(at reg.GPVirtual) {
+	c := words("adaptWords", every(golden*4&(1<<64-1)), every(mix1), every(mix1>>32), every(mix2), every(mix2>>32))
+	return func(at reg.GPVirtual) {
+		z, t, bits := YMM(), YMM(), GP32()
+		VPSRLQ(Imm(30), a.state, t)
+		VPXOR(t, a.state, z)
+		VPADDQ(c[0], a.state, a.state)
+		times(z, c[1], c[2])
+		VPSRLQ(Imm(27), z, t)
+		VPXOR(t, z, z)
+		times(z, c[3], c[4])
+		VPSRLQ(Imm(31), z, t)
+		VPXOR(t, z, z)
+		VPMINUW(a.last, z, t)
+		VPCMPEQW(t, z, z)
+		VPMOVMSKB(z, bits) // two bits an element
+		POPCNTL(bits, bits)
+		SHRL(Imm(1), bits)
+		ADDQ(bits.As64(), a.written)
+		VPMOVSXWD(z.AsX(), t)
+		VMOVDQU(t, a.on.Idx(at, 1))
+		VEXTRACTI128(Imm(1), z, z.AsX())
+		VPMOVSXWD(z.AsX(), t)
+		VMOVDQU(t, a.on.Idx(at, 1).Offset(32))
 	}
-	a0, a1 := YMM(), YMM()
-	VINSERTF128(Imm(1), pairs[2], pairs[0].AsY(), a0)
-	VINSERTF128(Imm(1), pairs[3], pairs[1].AsY(), a1)
+}
+
+// input moves I, computes x, keeps it where it is traced, and finds its place in the grid.
+func (a *adaptation) input() func(at reg.GPVirtual) {
+	f := math.Float32bits
+	c := constants("adaptConstants", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift)))
+	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
+	return func(at reg.GPVirtual) {
+		a.fetch(at, a.i, a.g)
+		for k := range 2 {
+			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
+			g, x, t := YMM(), YMM(), YMM()
+			VMOVUPS(here(a.g), g)
+			VMULPS(here(a.i), a.gamma, x)
+			VMULPS(g, a.beta1, t)
+			VADDPS(t, x, x)
+			VMOVUPS(x, here(a.i))
+			VMULPS(g, a.beta2, t)
+			VADDPS(t, x, x)
+			unless(a.scale, "unscaled", k, func() { VMULPS(here(a.scale), x, x) })
+
+			on := a.on.Idx(at, 1).Offset(32 * k)
+			z, i := YMM(), YMM()
+			VANDPS(magnitude, x, z)
+			VMULPS(toZ, z, z)
+			VADDPS(one, z, z)
+			VPSUBD(one, z, z)
+			VPMAXUD(z, a.most, a.most)
+			VPMINUD(last, z, z)
+			VPSRAD(Imm(31), x, t)
+			VPAND(below, t, t)
+			VPSRLD(Imm(cellShift), z, i)
+			VPADDD(t, i, i)
+			if os.Getenv("EXP") != "all" {
+			VPAND(on, i, i)
+			}
+			VMOVDQU(i, a.cell.Idx(at, 1).Offset(32*k))
+			VPAND(inCell, z, z)
+			VCVTDQ2PS(z, z)
+			VMULPS(perCell, z, z)
+			VMOVUPS(z, a.place.Idx(at, 1).Offset(32*k))
+
+			unless(a.x, "untraced", k, func() {
+				VCMPPS(Imm(7), x, x, t) // ordered: 0 for NaN
+				VANDPS(t, x, x)
+				VMOVUPS(on, z)
+				VMOVUPS(here(a.x), t)
+				VBLENDVPS(z, x, t, x)
+				VMOVUPS(x, here(a.x))
+			})
+		}
+	}
+}
+
+// write replaces M where the mask is on, and adds it up.
+func (a *adaptation) write() func(at reg.GPVirtual) {
+	return func(at reg.GPVirtual) {
+		a.fetch(at, a.m)
+		for k := range 2 {
+			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
+			v, next := a.lookUp(at, k)
+			VSUBPS(v, next, next)
+			VMULPS(a.place.Idx(at, 1).Offset(32*k), next, next)
+			VADDPS(next, v, v)
+			VMULPS(v, a.out, v)
+			on, m := YMM(), YMM()
+			VMOVUPS(a.on.Idx(at, 1).Offset(32*k), on)
+			VMOVUPS(here(a.m), m)
+			VBLENDVPS(on, v, m, m)
+			VMOVUPS(m, here(a.m))
+			unless(a.sum, "alone", k, func() {
+				VADDPS(here(a.prior), m, m)
+				VMOVUPS(m, here(a.sum))
+			})
+		}
+	}
+}
+
+// unless emits what is left out if the pointer is nil.
+func unless(p reg.Register, label string, k int, body func()) {
+	label += string(rune('0' + k))
+	TESTQ(p, p)
+	JZ(LabelRef(label))
+	body()
+	Label(label)
+}
+
+// fetch asks for a cache line ahead of each pointer.
+func (a *adaptation) fetch(at reg.GPVirtual, pointers ...reg.Register) {
+	for _, p := range pointers {
+		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead})
+	}
+}
+
+// lookUp loads the grid points on both sides of eight places. They lie side by side,
+// so that one load fetches two; a gather instruction would take longer.
+func (a *adaptation) lookUp(at reg.GPVirtual, k int) (v, next reg.VecVirtual) {
+	var pairs [4]reg.VecVirtual
+	for p := range pairs {
+		pairs[p] = XMM()
+		if os.Getenv("EXP") == "q" {
+			lo, hi := GP64(), GP64()
+			MOVQ(a.cell.Idx(at, 1).Offset(32*k+8*p), hi)
+			MOVL(hi.As32(), lo.As32())
+			SHRQ(Imm(32), hi)
+			VMOVSD(Mem{Base: a.grid, Index: lo, Scale: 4}, pairs[p])
+			VMOVHPS(Mem{Base: a.grid, Index: hi, Scale: 4}, pairs[p], pairs[p])
+			continue
+		}
+		for h := range 2 {
+			i := GP32()
+			MOVL(a.cell.Idx(at, 1).Offset(32*k+8*p+4*h), i)
+			point := Mem{Base: a.grid, Index: i.As64(), Scale: 4}
+			if h == 0 {
+				VMOVSD(point, pairs[p])
+			} else {
+				VMOVHPS(point, pairs[p], pairs[p])
+			}
+		}
+	}
+	even, odd := YMM(), YMM()
+	VINSERTF128(Imm(1), pairs[2], pairs[0].AsY(), even)
+	VINSERTF128(Imm(1), pairs[3], pairs[1].AsY(), odd)
 	v, next = YMM(), YMM()
-	VSHUFPS(Imm(0x88), a1, a0, v)
-	VSHUFPS(Imm(0xDD), a1, a0, next)
+	VSHUFPS(Imm(0x88), odd, even, v)
+	VSHUFPS(Imm(0xDD), odd, even, next)
 	return v, next
 }
 
-// times multiplies the four words of z by a constant, of which lo and hi have the
-// low and high halves in the low ones.
+// times multiplies the four words of z by a constant, whose low and high halves are
+// the low halves of lo and hi.
 func times(z reg.VecVirtual, lo, hi Mem) {
 	upper, cross := YMM(), YMM()
 	VPSRLQ(Imm(32), z, upper)
