@@ -75,12 +75,27 @@ func (j *updateJob) drop() {
 func (j *updateJob) Do(_ *kernel.Exec, i int) {
 	sp := &j.s.spans[i]
 	written := 0
+	if sp.lo == 0 {
+		j.fetch(sp.branch)
+	}
 	for lo := sp.lo; lo < sp.hi; lo += stripSize {
 		for bank := range j.s.M {
 			written += j.bank(bank, sp.branch, lo, min(lo+stripSize, sp.hi))
 		}
 	}
 	j.written.Add(int64(written))
+}
+
+// fetch brings the tables of a branch into the cache if it looks up more places than
+// they have cache lines.
+func (j *updateJob) fetch(branch int) {
+	const lines = gridSize / 16
+	if j.s.branches[branch].Size*int(j.threshold)/kernel.MaskAll < lines {
+		return
+	}
+	for bank := range j.s.M {
+		j.tables[bank][branch].grid.Fetch()
+	}
 }
 
 // bank updates elements lo to hi of a branch in one bank, and adds them to Sum. It

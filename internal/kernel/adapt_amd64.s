@@ -39,6 +39,7 @@ strip:
 	XORQ    R13, R13
 
 draw:
+	PREFETCHT0   1024(AX)(R13*1)
 	VPSRLQ       $0x1e, Y4, Y7
 	VPXOR        Y7, Y4, Y6
 	VPADDQ       adaptWords<>+0(SB), Y4, Y4
@@ -77,7 +78,6 @@ draw:
 	XORQ         R13, R13
 
 input:
-	PREFETCHT0 1024(AX)(R13*1)
 	PREFETCHT0 1024(DX)(R13*1)
 	VMOVUPS    (DX)(R13*1), Y6
 	VMULPS     (AX)(R13*1), Y0, Y7
@@ -162,22 +162,26 @@ untraced1:
 
 write:
 	PREFETCHT0  1024(CX)(R13*1)
-	MOVL        1056(SP)(R13*1), R14
+	MOVQ        1056(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X8
-	MOVL        1060(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X8, X8
-	MOVL        1064(SP)(R13*1), R14
+	VMOVHPS     (R9)(R15*4), X8, X8
+	MOVQ        1064(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X9
-	MOVL        1068(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X9, X9
-	MOVL        1072(SP)(R13*1), R14
+	VMOVHPS     (R9)(R15*4), X9, X9
+	MOVQ        1072(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X6
-	MOVL        1076(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X6, X6
-	MOVL        1080(SP)(R13*1), R14
+	VMOVHPS     (R9)(R15*4), X6, X6
+	MOVQ        1080(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X7
-	MOVL        1084(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X7, X7
+	VMOVHPS     (R9)(R15*4), X7, X7
 	VINSERTF128 $0x01, X6, Y8, Y6
 	VINSERTF128 $0x01, X7, Y9, Y7
 	VSHUFPS     $0x88, Y7, Y6, Y10
@@ -196,22 +200,26 @@ write:
 	VMOVUPS     Y7, (R8)(R13*1)
 
 alone0:
-	MOVL        1088(SP)(R13*1), R14
+	MOVQ        1088(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X8
-	MOVL        1092(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X8, X8
-	MOVL        1096(SP)(R13*1), R14
+	VMOVHPS     (R9)(R15*4), X8, X8
+	MOVQ        1096(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X9
-	MOVL        1100(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X9, X9
-	MOVL        1104(SP)(R13*1), R14
+	VMOVHPS     (R9)(R15*4), X9, X9
+	MOVQ        1104(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X6
-	MOVL        1108(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X6, X6
-	MOVL        1112(SP)(R13*1), R14
+	VMOVHPS     (R9)(R15*4), X6, X6
+	MOVQ        1112(SP)(R13*1), R15
+	MOVL        R15, R14
+	SHRQ        $0x20, R15
 	VMOVSD      (R9)(R14*4), X7
-	MOVL        1116(SP)(R13*1), R14
-	VMOVHPS     (R9)(R14*4), X7, X7
+	VMOVHPS     (R9)(R15*4), X7, X7
 	VINSERTF128 $0x01, X6, Y8, Y6
 	VINSERTF128 $0x01, X7, Y9, Y7
 	VSHUFPS     $0x88, Y7, Y6, Y10
@@ -347,3 +355,17 @@ DATA adaptConstants<>+212(SB)/4, $0x39800000
 DATA adaptConstants<>+216(SB)/4, $0x39800000
 DATA adaptConstants<>+220(SB)/4, $0x39800000
 GLOBL adaptConstants<>(SB), RODATA|NOPTR, $224
+
+// func fetchAVX2(grid *float32, n int)
+// Requires: MMX+
+TEXT ·fetchAVX2(SB), NOSPLIT, $0-16
+	MOVQ grid+0(FP), AX
+	MOVQ n+8(FP), CX
+	XORQ DX, DX
+
+line:
+	PREFETCHT1 (AX)(DX*1)
+	ADDQ       $0x40, DX
+	CMPQ       DX, CX
+	JL         line
+	RET

@@ -2,4 +2,6 @@
 
 package kernel
 
+func (g *Grid) fetch() {}
+
 func (a *Adaptation) vector() (n, written int) { return 0, 0 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"os"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -78,9 +77,9 @@ func adapt() {
 	MOVQ(U32(4*adaptStrip), end)
 	CMPQ(n, end)
 	CMOVQLT(n, end)
-	if os.Getenv("EXP")!="nodraw" { stage("draw", end, a.draw()) }
-	if os.Getenv("EXP")!="noinput" { stage("input", end, a.input()) }
-	if os.Getenv("EXP")!="nowrite" {stage("write", end, a.write())}
+	stage("draw", end, a.draw())
+	stage("input", end, a.input())
+	stage("write", end, a.write())
 	for _, p := range []reg.Register{a.i, a.m, a.g} {
 		ADDQ(end, p)
 	}
@@ -109,7 +108,17 @@ func adapt() {
 	RET()
 }
 
-// stage emits a loop over end/64 groups of 16 elements.
+// fetch asks for n bytes to come into the second-level cache.
+func fetch() {
+	TEXT("fetchAVX2", NOSPLIT, "func(grid *float32, n int)")
+	Pragma("noescape")
+	Doc("fetchAVX2 asks for n > 0 bytes to come near.")
+	p, n := Load(Param("grid"), GP64()), Load(Param("n"), GP64())
+	stage("line", n.(reg.GPVirtual), func(at reg.GPVirtual) { PREFETCHT1(Mem{Base: p, Index: at, Scale: 1}) })
+	RET()
+}
+
+// stage emits a loop over the groups of 16 elements, 64 bytes, up to end.
 func stage(name string, end reg.GPVirtual, body func(at reg.GPVirtual)) {
 	at := GP64()
 	XORQ(at, at)
@@ -124,6 +133,7 @@ func stage(name string, end reg.GPVirtual, body func(at reg.GPVirtual)) {
 func (a *adaptation) draw() func(at reg.GPVirtual) {
 	c := words("adaptWords", every(golden*4&(1<<64-1)), every(mix1), every(mix1>>32), every(mix2), every(mix2>>32))
 	return func(at reg.GPVirtual) {
+		a.ahead(at, a.i)
 		z, t, bits := YMM(), YMM(), GP32()
 		VPSRLQ(Imm(30), a.state, t)
 		VPXOR(t, a.state, z)
@@ -154,7 +164,7 @@ func (a *adaptation) input() func(at reg.GPVirtual) {
 	c := constants("adaptConstants", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift)))
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
 	return func(at reg.GPVirtual) {
-		a.fetch(at, a.i, a.g)
+		a.ahead(at, a.g)
 		for k := range 2 {
 			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
 			g, x, t := YMM(), YMM(), YMM()
@@ -179,9 +189,7 @@ func (a *adaptation) input() func(at reg.GPVirtual) {
 			VPAND(below, t, t)
 			VPSRLD(Imm(cellShift), z, i)
 			VPADDD(t, i, i)
-			if os.Getenv("EXP") != "all" {
-			VPAND(on, i, i)
-			}
+			VPAND(on, i, i) // what is not written looks up the first cell, which is in the cache
 			VMOVDQU(i, a.cell.Idx(at, 1).Offset(32*k))
 			VPAND(inCell, z, z)
 			VCVTDQ2PS(z, z)
@@ -203,7 +211,7 @@ func (a *adaptation) input() func(at reg.GPVirtual) {
 // write replaces M where the mask is on, and adds it up.
 func (a *adaptation) write() func(at reg.GPVirtual) {
 	return func(at reg.GPVirtual) {
-		a.fetch(at, a.m)
+		a.ahead(at, a.m)
 		for k := range 2 {
 			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
 			v, next := a.lookUp(at, k)
@@ -233,8 +241,8 @@ func unless(p reg.Register, label string, k int, body func()) {
 	Label(label)
 }
 
-// fetch asks for a cache line ahead of each pointer.
-func (a *adaptation) fetch(at reg.GPVirtual, pointers ...reg.Register) {
+// ahead asks for a cache line ahead of each pointer.
+func (a *adaptation) ahead(at reg.GPVirtual, pointers ...reg.Register) {
 	for _, p := range pointers {
 		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead})
 	}
@@ -245,26 +253,13 @@ func (a *adaptation) fetch(at reg.GPVirtual, pointers ...reg.Register) {
 func (a *adaptation) lookUp(at reg.GPVirtual, k int) (v, next reg.VecVirtual) {
 	var pairs [4]reg.VecVirtual
 	for p := range pairs {
+		lo, hi := GP64(), GP64()
+		MOVQ(a.cell.Idx(at, 1).Offset(32*k+8*p), hi)
+		MOVL(hi.As32(), lo.As32())
+		SHRQ(Imm(32), hi)
 		pairs[p] = XMM()
-		if os.Getenv("EXP") == "q" {
-			lo, hi := GP64(), GP64()
-			MOVQ(a.cell.Idx(at, 1).Offset(32*k+8*p), hi)
-			MOVL(hi.As32(), lo.As32())
-			SHRQ(Imm(32), hi)
-			VMOVSD(Mem{Base: a.grid, Index: lo, Scale: 4}, pairs[p])
-			VMOVHPS(Mem{Base: a.grid, Index: hi, Scale: 4}, pairs[p], pairs[p])
-			continue
-		}
-		for h := range 2 {
-			i := GP32()
-			MOVL(a.cell.Idx(at, 1).Offset(32*k+8*p+4*h), i)
-			point := Mem{Base: a.grid, Index: i.As64(), Scale: 4}
-			if h == 0 {
-				VMOVSD(point, pairs[p])
-			} else {
-				VMOVHPS(point, pairs[p], pairs[p])
-			}
-		}
+		VMOVSD(Mem{Base: a.grid, Index: lo, Scale: 4}, pairs[p])
+		VMOVHPS(Mem{Base: a.grid, Index: hi, Scale: 4}, pairs[p], pairs[p])
 	}
 	even, odd := YMM(), YMM()
 	VINSERTF128(Imm(1), pairs[2], pairs[0].AsY(), even)

@@ -12,7 +12,7 @@ import (
 
 // sets is what each file holds.
 var sets = map[string]func(){
-	"adapt":  adapt,
+	"adapt":  func() { adapt(); fetch() },
 	"gemm":   gemm,
 	"vector": vector,
 }
