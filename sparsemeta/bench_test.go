@@ -4,50 +4,127 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// BenchmarkUpdate is the update after a chunk; gradients are spread log-normally
-// about 1e-4, as a trained model's are.
+// BenchmarkUpdate is the update after a chunk, against what the memory gives: GB/s
+// counts the bytes that one pass over G, I, M and Sum moves, of-stream and of-cache
+// are its share of what y += a x reaches on as many threads, on arrays far larger than
+// the caches and on arrays of the state's size.
 func BenchmarkUpdate(b *testing.B) {
-	for _, banks := range []int{1, 2} {
-		for _, p := range []float64{0.05, 0.5, 1} {
-			for _, traced := range []bool{false, true} {
-				b.Run(fmt.Sprintf("banks=%d/p=%v/traced=%v", banks, p, traced), func(b *testing.B) {
-					benchmarkUpdate(b, banks, p, traced)
-				})
-			}
-		}
+	for _, c := range []struct {
+		name     string
+		branches []Branch
+		banks    int
+		p        float64
+		traced   bool
+		threads  int
+	}{
+		{"small,p=0.5", small(), 2, 0.5, false, 1},
+		{"small,p=0.05", small(), 2, 0.05, false, 1},
+		{"small,p=0.5,traced", small(), 2, 0.5, true, 1},
+		{"small,p=0.5,threads=2", small(), 2, 0.5, false, 2},
+		{"enwik8,p=0.5", enwik8(), 1, 0.5, false, 1},
+		{"enwik8,p=0.05", enwik8(), 1, 0.05, false, 1},
+		{"enwik8,p=0.5,traced", enwik8(), 1, 0.5, true, 1},
+		{"enwik8,p=0.5,threads=2", enwik8(), 1, 0.5, false, 2},
+		{"enwik8,p=0.5,banks=2", enwik8(), 2, 0.5, false, 1},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			benchmarkUpdate(b, c.branches, c.banks, c.p, c.traced, c.threads)
+		})
 	}
 }
 
-func benchmarkUpdate(b *testing.B, banks int, p float64, traced bool) {
-	l, g := benchLearner(banks)
+// small is the default model's size: 1.28 M in 30 branches.
+func small() (branches []Branch) {
+	for i := range 30 {
+		branches = append(branches, Branch{Name: fmt.Sprint(i), Size: 42_667})
+	}
+	return branches
+}
+
+// enwik8 are the branches of the paper's model for characters.
+func enwik8() []Branch {
+	branches := []Branch{{"emb", 204 * 512}}
+	for range 12 {
+		branches = append(branches, Branch{"qkv", 1536 * 512}, Branch{"r", 512 * 512}, Branch{"o", 512 * 512}, Branch{"ff", 2048 * 512})
+	}
+	return branches
+}
+
+// steps is how many gradients a benchmark has: the same array, begun at other places.
+const steps = 1024
+
+func benchmarkUpdate(b *testing.B, branches []Branch, banks int, p float64, traced bool, threads int) {
+	l := benchLearner(branches, banks)
 	l.Settings.P = p
-	tables := l.Compile()
-	s := NewState(l.Branches, banks, 1)
+	size := l.Size()
+	g := benchGradients(size + 16*steps)
+	tables, s := l.Compile(), NewState(l.Branches, banks, 1)
+	bytes := 4 + 16*banks
+	if banks > 1 {
+		bytes += 8
+	}
 	if traced {
 		s.Trace()
+		bytes += 8 * banks
 	}
-	x := kernel.NewExec(1)
-	defer x.Close()
+	x := exec(b, threads)
+	s.Update(x, tables, l.Settings, nil, g[:size]) // the first one pays for the pages of the state
+	step := 0
 	for b.Loop() {
-		s.Update(x, tables, l.Settings, nil, g)
+		from := 16 * (step % steps)
+		s.Update(x, tables, l.Settings, nil, g[from:from+size])
+		step++
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(g)), "ns/element")
+	ns := float64(b.Elapsed().Nanoseconds()) / float64(b.N) / float64(size)
+	rate := float64(bytes) / ns
+	b.ReportMetric(ns, "ns/element")
+	b.ReportMetric(rate, "GB/s")
+	b.ReportMetric(rate/streamRate(x, 64<<20), "of-stream")
+	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
+}
+
+// streamRate is the bytes per nanosecond of y += a x, x and y of n elements each: the
+// median of some passes.
+func streamRate(x *kernel.Exec, n int) float64 {
+	t := stream{make([]float32, n), make([]float32, n)}
+	fill(t.x, 1)
+	var passes []float64
+	for total := 0; total < 1<<29 || len(passes) < 7; total += 8 * n {
+		start := time.Now()
+		x.Parallel(n/streamBlock, &t)
+		passes = append(passes, float64(12*(n/streamBlock*streamBlock))/float64(time.Since(start).Nanoseconds()))
+	}
+	slices.Sort(passes)
+	return passes[len(passes)/2]
+}
+
+const streamBlock = 1 << 12
+
+type stream struct{ x, y []float32 }
+
+func (t *stream) Do(_ *kernel.Exec, i int) {
+	lo, hi := i*streamBlock, (i+1)*streamBlock
+	kernel.Axpy(t.y[lo:hi], 0.5, t.x[lo:hi])
 }
 
 // BenchmarkNodeGradient is the gradient's way to the nodes, all elements written.
 func BenchmarkNodeGradient(b *testing.B) {
-	l, g := benchLearner(1)
+	l := benchLearner(small(), 1)
 	l.Settings.P = 1
+	g := benchGradients(l.Size())
 	tables := l.Compile()
 	s := NewState(l.Branches, 1, 1)
 	s.Trace()
-	x := kernel.NewExec(1)
-	defer x.Close()
+	x := exec(b, 1)
 	s.Update(x, tables, l.Settings, nil, g)
 	dv := tables.Gradients(nil)
 	for b.Loop() {
@@ -57,24 +134,28 @@ func BenchmarkNodeGradient(b *testing.B) {
 }
 
 func BenchmarkCompile(b *testing.B) {
-	l, _ := benchLearner(1)
+	l := benchLearner(small(), 1)
 	t := new(Table)
 	for b.Loop() {
 		t.Compile(&l.Phi[0][0])
 	}
 }
 
-func benchLearner(banks int) (*Learner, []float32) {
-	l := &Learner{Settings: TwoBankSettings()}
+func benchLearner(branches []Branch, banks int) *Learner {
+	l := &Learner{Branches: branches, Settings: TwoBankSettings()}
 	l.Settings.Gammas = l.Settings.Gammas[:banks]
-	for i := range 17 {
-		l.Branches = append(l.Branches, Branch{Name: fmt.Sprint(i), Size: 36_000 + i})
-	}
 	l.Init(InitHe(), 1)
-	rng := rand.New(rand.NewPCG(1, 2))
-	g := make([]float32, l.Size())
-	for i := range g {
-		g[i] = float32(math.Exp(rng.NormFloat64()*2-9) * (2*float64(rng.IntN(2)) - 1))
-	}
-	return l, g
+	return l
 }
+
+// benchGradients are spread log-normally about 1e-4, as a trained model's are.
+func benchGradients(size int) []float32 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	g := make([]float32, size)
+	for i := range g {
+		g[i] = float32(math.Exp(rng.NormFloat64()*benchSigma-9) * (2*float64(rng.IntN(2)) - 1))
+	}
+	return g
+}
+
+var benchSigma = func() float64 { v, _ := strconv.ParseFloat(os.Getenv("SIGMA"), 64); return v }()

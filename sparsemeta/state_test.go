@@ -346,9 +346,9 @@ func TestMasksAreBernoulli(t *testing.T) {
 		on := written(t, []Branch{{"a", n}}, 1, 11, 0, p)[0]
 		sigma := math.Sqrt(p * (1 - p) / n)
 		require.InDelta(t, p, count(on)/n, 5*sigma+1./(1<<17))
-		for lane := range lanes {
+		for lane := range kernel.MaskLanes {
 			part := []bool{}
-			for e := lane; e < n; e += lanes {
+			for e := lane; e < n; e += kernel.MaskLanes {
 				part = append(part, on[e])
 			}
 			require.InDelta(t, p, count(part)/float64(len(part)), 5*2*sigma+1./(1<<17))

@@ -4,19 +4,15 @@ import (
 	"math"
 	"sort"
 	"sync"
+
+	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// The grid of a table: cells of equal length between powers of two of z = 1 + e^7|x|,
-// so that a cell, and the place in it, are bits of z. Up to |x| = e^-7 (z = 2) they
-// have the length 2^-cellBits in u, beyond it 2^-cellBits z/(z-1) or less.
+// The grid of a table is that of package kernel. Up to |x| = e^-7 (z = 2) its cells
+// have the length 2^-GridCellBits in u, beyond it 2^-GridCellBits z/(z-1) or less.
 const (
-	cellBits  = 11
-	octaves   = 12 // z < 2^12, |x| < 3.7; what is larger is rare and computed from the nodes
-	cellShift = 23 - cellBits
-	cells     = octaves << cellBits // of one sign
-	gridSize  = 2 * (cells + 1)     // grid points: of 0 and above, then of 0 and below
-	bitsOfOne = 0x3F800000
-	perCell   = 1. / (1 << cellShift)
+	cells    = kernel.GridCells // of one sign
+	gridSize = len(kernel.Grid{})
 
 	groupBits = 5 // grid points that share an entry of Table.start
 	groups    = gridSize>>groupBits + 1
@@ -26,8 +22,7 @@ const (
 var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
 	u := new([gridSize]float64)
 	for i := range cells + 1 {
-		z := math.Float32frombits(uint32(bitsOfOne + i<<cellShift))
-		u[i] = coordinate((float64(z) - 1) / expP)
+		u[i] = coordinate((float64(kernel.GridPoint(i)) - 1) / expP)
 		u[cells+1+i] = -u[i]
 	}
 	return u
@@ -39,7 +34,7 @@ var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
 type Table struct {
 	pieces []piece
 	values []float64 // g at the nodes: two to a piece, ascending in u
-	grid   [gridSize]float32
+	grid   kernel.Grid
 	u      *[gridSize]float64 // of the grid points
 	start  [groups]uint16     // by grid point: a piece not above those of its group's cells
 	ends   []float64          // of the pieces: scratch of Place
@@ -188,26 +183,16 @@ func (t *Table) ErrorBound() float64 {
 
 // At is g(x) as it runs.
 func (t *Table) At(x float32) float32 {
-	i, w, ok := locate(x)
+	i, w, ok := kernel.Locate(x)
 	if !ok {
-		return t.beyond(x)
+		return t.Beyond(x)
 	}
 	v := t.grid[i]
 	return v + float32(w*(t.grid[i+1]-v))
 }
 
-// locate finds the grid point below |x| on x's side and the place in the cell, 0 to
-// 1, between it and the next. Not ok: x is outside the grid, or NaN.
-func locate(x float32) (i uint32, w float32, ok bool) {
-	b := math.Float32bits(x)
-	z := 1 + float32(math.Float32frombits(b&^(1<<31))*float32(expP))
-	off := math.Float32bits(z) - bitsOfOne
-	i = off>>cellShift + b>>31*(cells+1)
-	return i, float32(off&(1<<cellShift-1)) * perCell, off < octaves<<23
-}
-
-// beyond is g(x) from the nodes.
-func (t *Table) beyond(x float32) float32 {
+// Beyond is g(x) from the nodes: what At is outside of the grid.
+func (t *Table) Beyond(x float32) float32 {
 	u := coordinate(float64(x))
 	a, b := t.affine(t.pieceOf(u))
 	return float32(a + b*u)
@@ -218,7 +203,7 @@ func (t *Table) beyond(x float32) float32 {
 // combination of those at the nodes, as long as g keeps its pieces. w may be a little
 // below 0 or above 1.
 func (t *Table) Locate(x float32) (node int, w float64) {
-	i, f, ok := locate(x)
+	i, f, ok := kernel.Locate(x)
 	if !ok {
 		u := coordinate(float64(x))
 		return t.place(t.pieceOf(u), u)

@@ -99,7 +99,7 @@ func TestTableIsContinuousAcrossCellsAndSigns(t *testing.T) {
 }
 
 // The nodes hold all of g: their values at the place that Locate names give g(x),
-// exactly but for the grid's rounding of the coordinate (2^-22, see locate).
+// exactly but for the grid's rounding of the coordinate (2^-22, see kernel.Locate).
 func TestNodesReproduceTheNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)

@@ -70,49 +70,64 @@ func (j *updateJob) drop() {
 	j.s, j.tables, j.set, j.scale, j.g, j.masks = nil, nil, Settings{}, nil, nil, nil
 }
 
-// Do updates span i.
+// Do updates span i, strip by strip, so that the second bank finds G and the first
+// bank's M in the first-level cache.
 func (j *updateJob) Do(_ *kernel.Exec, i int) {
-	sp := j.s.spans[i]
-	lo, hi := j.s.offsets[sp.branch]+sp.lo, j.s.offsets[sp.branch]+sp.hi
+	sp := &j.s.spans[i]
 	written := 0
-	for bank := range j.s.M {
-		r := run{
-			table: j.tables[bank][sp.branch],
-			i:     j.s.I[bank][lo:hi],
-			m:     j.s.M[bank][lo:hi],
-			g:     j.g[lo:hi],
-			gamma: j.set.Gammas[bank], beta1: j.set.Beta1, beta2: j.set.Beta2, out: j.set.Out,
-			key:       kernel.Key(j.s.Seed, uint64(bank), uint64(sp.branch), j.s.Step),
-			counter:   uint64(sp.lo) / lanes,
-			threshold: j.threshold,
-		}
-		if j.scale != nil {
-			r.scale = j.scale[lo:hi]
-		}
-		if j.s.X != nil {
-			r.x = j.s.X[bank][lo:hi]
-		}
-		if j.masks != nil {
-			r.mask = j.masks[bank][lo:hi]
-		}
-		written += r.update()
+	if sp.lo == 0 {
+		j.fetch(sp.branch)
 	}
-	if len(j.s.M) > 1 {
-		j.sum(lo, hi)
+	for lo := sp.lo; lo < sp.hi; lo += stripSize {
+		for bank := range j.s.M {
+			written += j.bank(bank, sp.branch, lo, min(lo+stripSize, sp.hi))
+		}
 	}
 	j.written.Add(int64(written))
 }
 
-// sum adds the banks' M up, in their order.
-func (j *updateJob) sum(lo, hi int) {
-	sum := j.s.Sum[lo:hi]
-	copy(sum, j.s.M[0][lo:hi])
-	for _, m := range j.s.M[1:] {
-		for e, v := range m[lo:hi] {
-			sum[e] += v
-		}
+// fetch brings the tables of a branch into the cache if it looks up more places than
+// they have cache lines.
+func (j *updateJob) fetch(branch int) {
+	const lines = gridSize / 16
+	if j.s.branches[branch].Size*int(j.threshold)/kernel.MaskAll < lines {
+		return
+	}
+	for bank := range j.s.M {
+		j.tables[bank][branch].grid.Fetch()
 	}
 }
 
+// bank updates elements lo to hi of a branch in one bank, and adds them to Sum. It
+// is called with the banks in their order.
+func (j *updateJob) bank(bank, branch, lo, hi int) int {
+	s, table := j.s, j.tables[bank][branch]
+	counter := uint64(lo) / kernel.MaskLanes
+	lo, hi = lo+s.offsets[branch], hi+s.offsets[branch]
+	a := kernel.Adaptation{
+		I: s.I[bank][lo:hi], M: s.M[bank][lo:hi], G: j.g[lo:hi],
+		Gamma: j.set.Gammas[bank], Beta1: j.set.Beta1, Beta2: j.set.Beta2, Out: j.set.Out,
+		Grid: &table.grid, Beyond: table,
+		Key: kernel.Key(s.Seed, uint64(bank), uint64(branch), s.Step), Counter: counter, Threshold: j.threshold,
+	}
+	if j.scale != nil {
+		a.Scale = j.scale[lo:hi]
+	}
+	if s.X != nil {
+		a.X = s.X[bank][lo:hi]
+	}
+	if j.masks != nil {
+		a.Mask = j.masks[bank][lo:hi]
+	}
+	if bank == 1 {
+		a.Prior, a.Sum = s.M[0][lo:hi], s.Sum[lo:hi]
+	}
+	written := a.Run()
+	if bank > 1 {
+		kernel.Axpy(s.Sum[lo:hi], 1, a.M)
+	}
+	return written
+}
+
 // maskThreshold is the number of the 65536 values of a mask lane that mean "write".
-func maskThreshold(p float64) uint32 { return uint32(math.Round(p * (1 << laneBits))) }
+func maskThreshold(p float64) uint32 { return uint32(math.Round(p * kernel.MaskAll)) }

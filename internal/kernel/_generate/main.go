@@ -12,6 +12,7 @@ import (
 
 // sets is what each file holds.
 var sets = map[string]func(){
+	"adapt":  func() { adapt(); fetch() },
 	"gemm":   gemm,
 	"peak":   peak,
 	"vector": vector,

@@ -1,0 +1,38 @@
+package kernel
+
+import "math"
+
+// The geometry of a Grid: cells of equal length between powers of two of
+// z = 1 + GridScale |x|, so that a cell, and the place in it, are bits of z.
+const (
+	GridScale    = 1096.6331584284585992637202382881214324422 // e^7
+	GridCellBits = 11
+	GridOctaves  = 12 // z < 2^12, |x| < 3.7
+	GridCells    = GridOctaves << GridCellBits
+
+	cellShift = 23 - GridCellBits
+	gridEnd   = GridOctaves << 23
+	bitsOfOne = 0x3F800000
+	perCell   = 1. / (1 << cellShift)
+)
+
+// Grid holds a function's values at the grid points: first those of 0 and above,
+// ascending, then those of 0 and below, descending.
+type Grid [2 * (GridCells + 1)]float32
+
+// GridPoint is z at point i of either side, 0 <= i <= GridCells.
+func GridPoint(i int) float32 { return math.Float32frombits(uint32(bitsOfOne + i<<cellShift)) }
+
+// Locate finds the grid point below |x| on x's side and the place in the cell, 0 to
+// 1, between it and the next. Not ok: x is outside the grid, or NaN.
+func Locate(x float32) (i uint32, w float32, ok bool) {
+	b := math.Float32bits(x)
+	z := 1 + float32(math.Float32frombits(b&^(1<<31))*float32(GridScale))
+	off := math.Float32bits(z) - bitsOfOne
+	i = off>>cellShift + b>>31*(GridCells+1)
+	return i, float32(off&(1<<cellShift-1)) * perCell, off < gridEnd
+}
+
+// Fetch asks for the grid to come into the caches, where the order of the inputs
+// would have it come in line by line, each time with something waiting for it.
+func (g *Grid) Fetch() { g.fetch() }
