@@ -6,8 +6,10 @@ const (
 	blockK    = 256 // k's in one chain of multiply-adds: a packed panel (256,16) is half of a 32 KiB L1
 	blockRows = 192 // rows of C in one piece of work: their part of A, 192 KiB, stays in L2. A multiple of micro.rows
 
-	leftGap   = 8  // between packed tiles of A: packLeft may write so far beyond one
-	leftChunk = 16 // k's packed of all tiles of A before the next: its cache lines hold several tiles'
+	sumK      = 2 * blockK // k's of B summed at once in a product of few rows
+	sumStride = sumK + 8   // not a power of two
+	leftGap   = 8          // between packed tiles of A: packLeft may write so far beyond one
+	leftChunk = 16         // k's packed of all tiles of A before the next: its cache lines hold several tiles'
 
 	// Below this many multiply-adds waking other threads costs more than it saves.
 	parallelWork = 200_000
@@ -16,9 +18,10 @@ const (
 // scratch is the packed operands of the tile under way, for the kernel with the
 // largest tiles.
 type scratch struct {
-	right [blockK * maxCols]float32  // a panel of B: [k][micro.cols]
-	tile  [maxRows * maxCols]float32 // a tile that does not lie wholly inside C
-	left  []float32                  // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
+	right [blockK * maxCols]float32    // a panel of B: [k][micro.cols]
+	tile  [maxRows * maxCols]float32   // a tile that does not lie wholly inside C
+	rows  [fewCols * sumStride]float32 // rows of B with Add, in a product of few rows
+	left  []float32                    // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
 }
 
 // product is one matrix product under way, and the pieces of C it is cut into.
@@ -119,14 +122,45 @@ func (p *product) clear() {
 func (p *product) Do(w *Exec, i int) {
 	i0, j0 := i/p.colPieces*p.rows, i%p.colPieces*p.cols
 	i1, j1 := min(i0+p.rows, p.m), min(j0+p.cols, p.n)
+	j0 = p.few(w, j0, j1)
 	tiles := tilesOf(i1 - i0)
-	for k0 := 0; k0 < p.k; k0 += blockK {
+	for k0 := 0; k0 < p.k && j0 < j1; k0 += blockK {
 		k1 := min(k0+blockK, p.k)
 		left := p.left(w, tiles, i0, i1, k0, k1)
 		for j := j0; j < j1; j += micro.cols {
 			cols := min(micro.cols, j1-j)
 			p.packRight(w.scratch.right[:], j, cols, k0, k1)
 			p.panel(w, tiles, left, i0, j, cols, k1-k0, p.acc || k0 > 0)
+		}
+	}
+}
+
+// few computes columns from j0 on of a product of so few rows that packing B would
+// take longer than multiplying, and returns the column up to which it came.
+func (p *product) few(w *Exec, j0, j1 int) int {
+	if !p.transB || p.m > fewRows || p.k%4 != 0 {
+		return j0
+	}
+	for ; j0+fewCols <= j1; j0 += fewCols {
+		for k0 := 0; k0 < p.k; k0 += sumK {
+			at, k1 := j0*p.b.Stride+k0, min(k0+sumK, p.k)
+			b, stride := p.b.Data[at:], p.b.Stride
+			if p.b.Add != nil {
+				sumRows(w.scratch.rows[:], b, p.b.Add[at:], stride, sumStride, k1-k0)
+				b, stride = w.scratch.rows[:], sumStride
+			}
+			p.fewRows(b, stride, j0, k0, k1)
+		}
+	}
+	return j0
+}
+
+// fewRows adds k0 to k1-1, in blocks, to columns j to j+fewCols-1; b is op(B) there.
+func (p *product) fewRows(b []float32, stride, j, k0, k1 int) {
+	for k := k0; k < k1; k += blockK {
+		for i := 0; i < p.m; {
+			a, c := p.a.Data[i*p.a.Stride+k:], p.c.Data[i*p.c.Stride+j:]
+			i += fewTile(p.m-i, min(blockK, k1-k), a, p.a.Stride, b[k-k0:], stride, c, p.c.Stride, p.acc || k > 0)
 		}
 	}
 }

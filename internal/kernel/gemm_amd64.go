@@ -59,7 +59,25 @@ func packColsAddAVX2(dst *float32, src *float32, add *float32, stride int, width
 //go:noescape
 func packLeftAVX2(dst *float32, src *float32, stride int, width int, k int)
 
-// prefetchLines asks for the cache lines of src[i*stride], for i < 16, in L2.
+// few1AVX2 sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],
+// for i < 1 and j < 16; k > 0 a multiple of 4.
 //
 //go:noescape
-func prefetchLines(src *float32, stride int)
+func few1AVX2(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)
+
+// few2AVX2 sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],
+// for i < 2 and j < 16; k > 0 a multiple of 4.
+//
+//go:noescape
+func few2AVX2(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)
+
+// few4AVX2 sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],
+// for i < 4 and j < 16; k > 0 a multiple of 4.
+//
+//go:noescape
+func few4AVX2(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)
+
+// sumRowsAVX2 sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j < 16, p < k; k > 0 a multiple of 4.
+//
+//go:noescape
+func sumRowsAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)

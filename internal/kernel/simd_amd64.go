@@ -9,16 +9,21 @@ import "golang.org/x/sys/cpu"
 // haveSIMD says whether this machine can run the assembly.
 var haveSIMD = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
-// simd says whether it is in use.
-var simd bool
+// simd says whether it is in use, and fewRows up to how many rows fewTile is.
+var (
+	simd    bool
+	fewRows int
+)
+
+const fewCols = 16
 
 func init() { setSIMD(haveSIMD) }
 
 // setSIMD switches the assembly on or off. Tests compare the two.
 func setSIMD(on bool) {
-	simd, micro = on, &portable
+	simd, micro, fewRows = on, &portable, 0
 	if on {
-		micro = &avx2
+		micro, fewRows = &avx2, 4
 	}
 }
 
@@ -112,9 +117,23 @@ func packLeft(dst, src []float32, stride, rows, k int) {
 	}
 }
 
-// prefetch asks for the beginning of 16 rows of an operand that will be packed soon.
-func prefetch(src []float32, stride int) {
-	if simd {
-		prefetchLines(&src[0], stride)
+// fewTile multiplies some of so many rows of A by fewCols rows of B, and returns how
+// many; k is a multiple of 4.
+func fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32, stride int, acc bool) int {
+	switch {
+	case rows >= 4:
+		few4AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+		return 4
+	case rows >= 2:
+		few2AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+		return 2
 	}
+	few1AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+	return 1
+}
+
+// sumRows sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p], j < fewCols and
+// p < k, a multiple of 4.
+func sumRows(dst, src, add []float32, stride, width, k int) {
+	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
 }

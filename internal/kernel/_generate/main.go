@@ -38,7 +38,10 @@ func gemm() {
 	packCols(false)
 	packCols(true)
 	packLeft()
-	prefetch()
+	for _, rows := range []int{1, 2, 4} {
+		fewRows(rows)
+	}
+	sumRows()
 }
 
 func vector() {

@@ -132,7 +132,7 @@ func (l left) row(i int) Mem {
 	return m
 }
 
-func (l left) advance(by reg.Register) {
+func (l left) advance(by Op) {
 	for _, b := range l.base {
 		ADDQ(by, b)
 	}
