@@ -3,7 +3,7 @@ package kernel
 import "fmt"
 
 const (
-	blockK    = 256 // k's in one chain of multiply-adds: a packed panel (256,16) is half of a 32 KiB L1
+	blockK    = 256 // k's in one chain of multiply-adds: a packed panel (256,16) is half of a 32 KiB L1, (256,32) fits one of 48 KiB
 	blockRows = 192 // rows of C in one piece of work: their part of A, 192 KiB, stays in L2. A multiple of micro.rows
 
 	sumK      = 2 * blockK // k's of B summed at once in a product of few rows

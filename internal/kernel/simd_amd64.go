@@ -6,8 +6,12 @@ import "golang.org/x/sys/cpu"
 
 //go:generate sh -c "cd _generate && go run . gemm -out ../gemm_amd64.s -stubs ../gemm_amd64.go -pkg kernel"
 
-// haveSIMD says whether this machine can run the assembly.
-var haveSIMD = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+// haveSIMD says whether this machine can run the assembly, and haveAVX512 whether
+// also the wider tiles.
+var (
+	haveSIMD   = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	haveAVX512 = haveSIMD && cpu.X86.HasAVX512F
+)
 
 // simd says whether it is in use, and fewRows up to how many rows fewTile is.
 var (
@@ -25,9 +29,16 @@ func setSIMD(on bool) {
 	if on {
 		micro, fewRows = &avx2, 4
 	}
+	if on && haveAVX512 {
+		micro = &avx512
+	}
 }
 
-var avx2 = microKernel{name: "float32-fma", rows: 6, cols: 16, tile: tileAVX2}
+// Both are the same arithmetic, hence the same bits.
+var (
+	avx2   = microKernel{name: "float32-fma", rows: 6, cols: 16, tile: tileAVX2}
+	avx512 = microKernel{name: "float32-fma", rows: 12, cols: 32, tile: tileAVX512}
+)
 
 // tileAVX2 picks the kernel for the number of rows.
 func tileAVX2(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
@@ -44,6 +55,36 @@ func tileAVX2(rows, k int, a []float32, row, col int, b, c []float32, stride int
 		tile5AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
 	case 6:
 		tile6AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	}
+}
+
+// tileAVX512 picks the kernel for the number of rows.
+func tileAVX512(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
+	switch rows {
+	case 1:
+		tile1AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 2:
+		tile2AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 3:
+		tile3AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 4:
+		tile4AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 5:
+		tile5AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 6:
+		tile6AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 7:
+		tile7AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 8:
+		tile8AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 9:
+		tile9AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 10:
+		tile10AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 11:
+		tile11AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 12:
+		tile12AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
 	}
 }
 
@@ -96,21 +137,25 @@ func packCols(dst, src, add []float32, stride, n, k int) {
 			packColsAddAVX2(&dst[j], &src[j], &add[j], stride, micro.cols, whole)
 		}
 		if at := whole*stride + j; whole < k {
-			if add != nil {
-				packColsGo(dst[whole*micro.cols+j:], src[at:], add[at:], stride, min(width, n-j), k-whole)
-			} else {
-				packColsGo(dst[whole*micro.cols+j:], src[at:], nil, stride, min(width, n-j), k-whole)
+			more := add
+			if more != nil {
+				more = more[at:]
 			}
+			packColsGo(dst[whole*micro.cols+j:], src[at:], more, stride, min(width, n-j), k-whole)
 		}
 	}
 }
 
-// packLeft packs rows of a tile of Aᵀ; it copies eight columns where they exist.
+// packLeft packs rows of a tile of Aᵀ; it copies 8 or 16 columns where they exist.
 func packLeft(dst, src []float32, stride, rows, k int) {
-	whole := 0
-	if simd && len(src) >= 8 && micro.rows <= 8 {
-		whole = min(k, (len(src)-8)/stride+1)
-		packLeftAVX2(&dst[0], &src[0], stride, micro.rows, whole)
+	wide, pack := 8, packLeft8AVX2
+	if micro.rows > 8 {
+		wide, pack = 16, packLeft16AVX2
+	}
+	whole := 0 // k's that have so many columns
+	if simd && len(src) >= wide {
+		whole = min(k, (len(src)-wide)/stride+1)
+		pack(&dst[0], &src[0], stride, micro.rows, whole)
 	}
 	if whole < k {
 		packLeftGo(dst[whole*micro.rows:], src[whole*stride:], stride, rows, k-whole)

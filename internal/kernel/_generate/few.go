@@ -25,12 +25,7 @@ func fewRows(rows int) {
 	LEAQ(Mem{Base: lower, Index: width, Scale: 8}, upper)
 	b := [2]eightRows{rowsFrom(lower, width, three), rowsFrom(upper, width, three)}
 	k := load("k")
-	acc := make([][2]reg.VecVirtual, rows)
-	for i := range acc {
-		acc[i] = [2]reg.VecVirtual{YMM(), YMM()}
-		VXORPS(acc[i][0], acc[i][0], acc[i][0])
-		VXORPS(acc[i][1], acc[i][1], acc[i][1])
-	}
+	acc := avx2.zero(rows)
 	r := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
 	block := func(half, bytes int) {
 		for i := range r {
@@ -56,7 +51,7 @@ func fewRows(rows int) {
 	}
 	inSteps(k, 16, "lines", step)
 	inSteps(k, 4, "blocks", step)
-	storeTile(acc)
+	storeTile(acc, avx2.bytes)
 }
 
 // sumRows adds rows of two matrices one after the other: read side by side, rows at a

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -156,14 +158,18 @@ func packCols(add bool) {
 	RET()
 }
 
-// packLeft copies 8 elements a k at distances of less than that: the next k's
+// packLeft copies whole vectors at distances of less than that: the next k's
 // overwrite what was too much.
-func packLeft() {
-	p := beginPack("packLeftAVX2", "is packLeftGo for up to 8 rows; it reads 8 elements and writes 8, of which the next k overwrites those beyond width; k > 0.", false)
+func packLeft(vectors int) {
+	n := 8 * vectors
+	name := fmt.Sprintf("packLeft%dAVX2", n)
+	p := beginPack(name, fmt.Sprintf("is packLeftGo for up to %d rows; it reads and writes %[1]d elements, of which the next k's overwrite those beyond width; k > 0.", n), false)
 	Label("loop")
-	v := YMM()
-	VMOVUPS(Mem{Base: p.src}, v)
-	VMOVUPS(v, Mem{Base: p.dst})
+	for i := range vectors {
+		v := YMM()
+		VMOVUPS(Mem{Base: p.src, Disp: 32 * i}, v)
+		VMOVUPS(v, Mem{Base: p.dst, Disp: 32 * i})
+	}
 	ADDQ(p.stride, p.src)
 	ADDQ(p.width, p.dst)
 	DECQ(p.k)
