@@ -26,12 +26,12 @@ type scratch struct {
 
 // product is one matrix product under way, and the pieces of C it is cut into.
 type product struct {
-	c, a, b        Matrix
-	m, n, k        int
-	transA, transB bool // a is (k,m), b is (n,k)
-	acc            bool
-	rows, cols     int // of C in one piece of work
-	colPieces      int
+	c, a, b           Matrix
+	m, n, k           int
+	transA, transB    bool // a is (k,m), b is (n,k)
+	acc               bool
+	rowPieces, rows   int // rows: of a piece
+	colPieces, panels int // panels: of the product
 }
 
 // MulNT sets C = A Bᵀ, or adds it to C if acc: c (m,n), a (m,k), b (n,k). C shares
@@ -66,14 +66,12 @@ func (x *Exec) multiply(name string, rightK int) {
 		p.clear()
 		return
 	}
-	rowPieces := (p.m + blockRows - 1) / blockRows
-	p.rows = (p.m + rowPieces - 1) / rowPieces
 	threads := x.threads
 	if p.m*p.n*p.k < parallelWork {
 		threads = 1
 	}
-	p.cut(rowPieces, threads)
-	if pieces := rowPieces * p.colPieces; threads > 1 {
+	p.cut(threads)
+	if pieces := p.rowPieces * p.colPieces; threads > 1 {
 		x.Parallel(pieces, p)
 	} else {
 		for i := range pieces {
@@ -83,16 +81,26 @@ func (x *Exec) multiply(name string, rightK int) {
 	x.product = product{} // keep no reference to the caller's memory
 }
 
-// cut chooses the columns of a piece: all of them on one thread (each piece packs
-// its part of A again), else so many that every thread finds a few pieces.
-func (p *product) cut(rowPieces, threads int) {
-	const piecesPerThread, panels = 3, 4 // at least
-	p.cols, p.colPieces = p.n, 1
+// cut sets the pieces: their rows are as even as can be, and so are their columns, in
+// panels. On one thread a piece has all columns (each piece packs its part of A
+// again); else there are so many that every thread finds a few pieces, if that
+// leaves them some panels.
+func (p *product) cut(threads int) {
+	const piecesPerThread, panelsPerPiece = 3, 4 // at least
+	p.rowPieces = (p.m + blockRows - 1) / blockRows
+	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
+	p.panels, p.colPieces = (p.n+micro.cols-1)/micro.cols, 1
 	if threads > 1 {
-		want := (threads*piecesPerThread + rowPieces - 1) / rowPieces
-		p.cols = micro.cols * max(panels, (p.n/want+micro.cols-1)/micro.cols)
-		p.colPieces = (p.n + p.cols - 1) / p.cols
+		want := (threads*piecesPerThread + p.rowPieces - 1) / p.rowPieces
+		p.colPieces = min(want, max(threads, p.panels/panelsPerPiece), p.panels)
 	}
+}
+
+// piece is rows i0 to i1-1 and columns j0 to j1-1 of C.
+func (p *product) piece(i int) (i0, i1, j0, j1 int) {
+	row, col := i/p.colPieces, i%p.colPieces
+	i0, j0 = row*p.rows, p.panels*col/p.colPieces*micro.cols
+	return i0, min(i0+p.rows, p.m), j0, min(p.panels*(col+1)/p.colPieces*micro.cols, p.n)
 }
 
 func (p *product) check(name string, rightK int) {
@@ -120,13 +128,12 @@ func (p *product) clear() {
 
 // Do computes piece i of C: its rows and columns over the blocks of k, in order.
 func (p *product) Do(w *Exec, i int) {
-	i0, j0 := i/p.colPieces*p.rows, i%p.colPieces*p.cols
-	i1, j1 := min(i0+p.rows, p.m), min(j0+p.cols, p.n)
+	i0, i1, j0, j1 := p.piece(i)
 	j0 = p.few(w, j0, j1)
 	tiles := tilesOf(i1 - i0)
 	for k0 := 0; k0 < p.k && j0 < j1; k0 += blockK {
 		k1 := min(k0+blockK, p.k)
-		left := p.left(w, tiles, i0, i1, k0, k1)
+		left := p.left(w, tiles, i0, i1, k0, k1, j1-j0)
 		for j := j0; j < j1; j += micro.cols {
 			cols := min(micro.cols, j1-j)
 			p.packRight(w.scratch.right[:], j, cols, k0, k1)
@@ -181,12 +188,12 @@ func (a *leftView) tile(t, i int) []float32 {
 }
 
 // left is rows i0 to i1-1 of op(A) over k0 to k1-1: packed if A is (k,m), where
-// neighbouring k's lie a whole row apart; else copied, if used often enough to pay
-// for it, so that rows at a stride of a power of two do not compete for the cache.
-func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1 int) leftView {
-	const often = 256 // columns of C
+// neighbouring k's lie a whole row apart; else copied, if used for columns enough to
+// pay for it, so that rows at a stride of a power of two do not compete for the cache.
+func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
+	const often = 256
 	s, k := p.a.Stride, k1-k0
-	if !p.transA && p.cols < often {
+	if !p.transA && cols < often {
 		return leftView{data: p.a.Data[i0*s+k0:], row: s, col: 1}
 	}
 	if w.scratch.left == nil {
