@@ -5,7 +5,7 @@ FUZZTIME ?= 30s
 FUZZ = $(shell grep -rho --include='*_test.go' 'func Fuzz[A-Za-z0-9]*' . | sort -u | sed 's/func //')
 RAPID = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n1 dirname | sort -u)
 
-.PHONY: help build demo test race test-long fuzz generate check clean
+.PHONY: help build demo bench test race test-long fuzz generate check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -15,6 +15,12 @@ build: ## bin/lmserve
 
 demo: build ## a server, a log streamed through a session, completions before and after
 	@$(GO) run ./internal/demo -lmserve bin/lmserve
+
+bench: build ## speed against this machine's limits, products also against OpenBLAS if libopenblas-dev is there
+	bin/lmserve bench
+	@if pkg-config --exists openblas; \
+	then cd internal/kernel/_openblas && CGO_ENABLED=1 $(GO) run .; \
+	else echo "products not compared with OpenBLAS: pkg-config finds no openblas (libopenblas-dev)"; fi
 
 test: ## all tests, a few minutes
 	$(GO) test ./...

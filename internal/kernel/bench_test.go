@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// BenchmarkGEMM runs the products of a chunk of 128 of enwik8-12l and of a smaller
+// BenchmarkGEMM runs the products of a chunk of 128 of enwik8-12l and of the embedded
 // model on one thread, in the three forms: C is (m,n) throughout. "Add" has fast
-// weights.
+// weights. (_openblas has more shapes, and something to compare with.)
 func BenchmarkGEMM(b *testing.B) {
-	shapes := [][3]int{{128, 1536, 512}, {128, 512, 512}, {128, 2048, 512}, {128, 512, 2048}, {128, 768, 256}, {128, 1024, 256}}
+	shapes := [][3]int{{128, 1536, 512}, {128, 512, 2048}, {128, 640, 160}, {1, 1536, 512}}
 	x := NewExec(1)
 	for _, form := range []string{"NT", "NTAdd", "NN", "NNAdd", "TN"} {
 		for _, s := range shapes {
@@ -18,12 +18,42 @@ func BenchmarkGEMM(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, m, n, k), func(b *testing.B) { benchProduct(b, x, form, m, n, k) })
 		}
 	}
-	for _, m := range []int{1, 4, 8} {
-		b.Run(fmt.Sprintf("NTAdd/%dx1536x512", m), func(b *testing.B) { benchProduct(b, x, "NTAdd", m, 1536, 512) })
-	}
 	b.Run("TN/1536x512x128", func(b *testing.B) { benchProduct(b, x, "TN", 1536, 512, 128) })
 	b.Run("NT/128x640x64", func(b *testing.B) { benchProduct(b, x, "NT", 128, 640, 64) })
 	b.Run("NN/128x64x640", func(b *testing.B) { benchProduct(b, x, "NN", 128, 64, 640) })
+	b.Run("TN/640x64x128", func(b *testing.B) { benchProduct(b, x, "TN", 640, 64, 128) })
+}
+
+// BenchmarkLayer runs the products with the weights of one layer in their order,
+// forward and backward, on one thread and on two.
+func BenchmarkLayer(b *testing.B) {
+	for _, d := range []int{512, 160} {
+		for _, threads := range []int{1, 2} {
+			b.Run(fmt.Sprintf("d%d/threads%d", d, threads), func(b *testing.B) { benchLayer(b, d, threads) })
+		}
+	}
+}
+
+func benchLayer(b *testing.B, d, threads int) {
+	const rows = 128
+	x := NewExec(threads)
+	defer x.Close()
+	flops := 0
+	var steps []func()
+	for _, s := range [][2]int{{3 * d, d}, {d, d}, {4 * d, d}, {d, 4 * d}} {
+		out, in := s[0], s[1]
+		w, a, y := Mat(normal(out*in), out, in), Mat(normal(rows*in), rows, in), Mat(normal(rows*out), rows, out)
+		dw, da := Mat(normal(out*in), out, in), Mat(normal(rows*in), rows, in)
+		w.Add = normal(out * in)
+		steps = append(steps, func() { x.MulNT(y, a, w, false) }, func() { x.MulNN(da, y, w, false) }, func() { x.MulTN(dw, y, a, false) })
+		flops += 3 * 2 * rows * out * in
+	}
+	for b.Loop() {
+		for _, step := range steps {
+			step()
+		}
+	}
+	b.ReportMetric(float64(flops)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
 }
 
 func benchProduct(b *testing.B, x *Exec, form string, m, n, k int) {

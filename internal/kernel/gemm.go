@@ -3,11 +3,13 @@ package kernel
 import "fmt"
 
 const (
-	blockK    = 256 // k's in one chain of multiply-adds: a packed panel (256,16) is half of a 32 KiB L1
+	blockK    = 256 // k's in one chain of multiply-adds: a packed panel (256,16) is half of a 32 KiB L1, (256,32) fits one of 48 KiB
 	blockRows = 192 // rows of C in one piece of work: their part of A, 192 KiB, stays in L2. A multiple of micro.rows
 
-	leftGap   = 8  // between packed tiles of A: packLeft may write so far beyond one
-	leftChunk = 16 // k's packed of all tiles of A before the next: its cache lines hold several tiles'
+	sumK      = 2 * blockK // k's of B summed at once in a product of few rows
+	sumStride = sumK + 8   // not a power of two
+	leftGap   = 8          // between packed tiles of A: packLeft may write so far beyond one
+	leftChunk = 16         // k's packed of all tiles of A before the next: its cache lines hold several tiles'
 
 	// Below this many multiply-adds waking other threads costs more than it saves.
 	parallelWork = 200_000
@@ -16,19 +18,20 @@ const (
 // scratch is the packed operands of the tile under way, for the kernel with the
 // largest tiles.
 type scratch struct {
-	right [blockK * maxCols]float32  // a panel of B: [k][micro.cols]
-	tile  [maxRows * maxCols]float32 // a tile that does not lie wholly inside C
-	left  []float32                  // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
+	right [blockK * maxCols]float32    // a panel of B: [k][micro.cols]
+	tile  [maxRows * maxCols]float32   // a tile that does not lie wholly inside C
+	rows  [fewCols * sumStride]float32 // rows of B with Add, in a product of few rows
+	left  []float32                    // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
 }
 
 // product is one matrix product under way, and the pieces of C it is cut into.
 type product struct {
-	c, a, b        Matrix
-	m, n, k        int
-	transA, transB bool // a is (k,m), b is (n,k)
-	acc            bool
-	rows, cols     int // of C in one piece of work
-	colPieces      int
+	c, a, b           Matrix
+	m, n, k           int
+	transA, transB    bool // a is (k,m), b is (n,k)
+	acc               bool
+	rowPieces, rows   int // rows: of a piece
+	colPieces, panels int // panels: of the product
 }
 
 // MulNT sets C = A Bᵀ, or adds it to C if acc: c (m,n), a (m,k), b (n,k). C shares
@@ -63,14 +66,12 @@ func (x *Exec) multiply(name string, rightK int) {
 		p.clear()
 		return
 	}
-	rowPieces := (p.m + blockRows - 1) / blockRows
-	p.rows = (p.m + rowPieces - 1) / rowPieces
 	threads := x.threads
 	if p.m*p.n*p.k < parallelWork {
 		threads = 1
 	}
-	p.cut(rowPieces, threads)
-	if pieces := rowPieces * p.colPieces; threads > 1 {
+	p.cut(threads)
+	if pieces := p.rowPieces * p.colPieces; threads > 1 {
 		x.Parallel(pieces, p)
 	} else {
 		for i := range pieces {
@@ -80,16 +81,26 @@ func (x *Exec) multiply(name string, rightK int) {
 	x.product = product{} // keep no reference to the caller's memory
 }
 
-// cut chooses the columns of a piece: all of them on one thread (each piece packs
-// its part of A again), else so many that every thread finds a few pieces.
-func (p *product) cut(rowPieces, threads int) {
-	const piecesPerThread, panels = 3, 4 // at least
-	p.cols, p.colPieces = p.n, 1
+// cut sets the pieces: their rows are as even as can be, and so are their columns, in
+// panels. On one thread a piece has all columns (each piece packs its part of A
+// again); else there are so many that every thread finds a few pieces, if that
+// leaves them some panels.
+func (p *product) cut(threads int) {
+	const piecesPerThread, panelsPerPiece = 3, 4 // at least
+	p.rowPieces = (p.m + blockRows - 1) / blockRows
+	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
+	p.panels, p.colPieces = (p.n+micro.cols-1)/micro.cols, 1
 	if threads > 1 {
-		want := (threads*piecesPerThread + rowPieces - 1) / rowPieces
-		p.cols = micro.cols * max(panels, (p.n/want+micro.cols-1)/micro.cols)
-		p.colPieces = (p.n + p.cols - 1) / p.cols
+		want := (threads*piecesPerThread + p.rowPieces - 1) / p.rowPieces
+		p.colPieces = min(want, max(threads, p.panels/panelsPerPiece), p.panels)
 	}
+}
+
+// piece is rows i0 to i1-1 and columns j0 to j1-1 of C.
+func (p *product) piece(i int) (i0, i1, j0, j1 int) {
+	row, col := i/p.colPieces, i%p.colPieces
+	i0, j0 = row*p.rows, p.panels*col/p.colPieces*micro.cols
+	return i0, min(i0+p.rows, p.m), j0, min(p.panels*(col+1)/p.colPieces*micro.cols, p.n)
 }
 
 func (p *product) check(name string, rightK int) {
@@ -117,16 +128,46 @@ func (p *product) clear() {
 
 // Do computes piece i of C: its rows and columns over the blocks of k, in order.
 func (p *product) Do(w *Exec, i int) {
-	i0, j0 := i/p.colPieces*p.rows, i%p.colPieces*p.cols
-	i1, j1 := min(i0+p.rows, p.m), min(j0+p.cols, p.n)
+	i0, i1, j0, j1 := p.piece(i)
+	j0 = p.few(w, j0, j1)
 	tiles := tilesOf(i1 - i0)
-	for k0 := 0; k0 < p.k; k0 += blockK {
+	for k0 := 0; k0 < p.k && j0 < j1; k0 += blockK {
 		k1 := min(k0+blockK, p.k)
-		left := p.left(w, tiles, i0, i1, k0, k1)
+		left := p.left(w, tiles, i0, i1, k0, k1, j1-j0)
 		for j := j0; j < j1; j += micro.cols {
 			cols := min(micro.cols, j1-j)
 			p.packRight(w.scratch.right[:], j, cols, k0, k1)
 			p.panel(w, tiles, left, i0, j, cols, k1-k0, p.acc || k0 > 0)
+		}
+	}
+}
+
+// few computes columns from j0 on of a product of so few rows that packing B would
+// take longer than multiplying, and returns the column up to which it came.
+func (p *product) few(w *Exec, j0, j1 int) int {
+	if !p.transB || p.m > fewRows || p.k%4 != 0 {
+		return j0
+	}
+	for ; j0+fewCols <= j1; j0 += fewCols {
+		for k0 := 0; k0 < p.k; k0 += sumK {
+			at, k1 := j0*p.b.Stride+k0, min(k0+sumK, p.k)
+			b, stride := p.b.Data[at:], p.b.Stride
+			if p.b.Add != nil {
+				sumRows(w.scratch.rows[:], b, p.b.Add[at:], stride, sumStride, k1-k0)
+				b, stride = w.scratch.rows[:], sumStride
+			}
+			p.fewRows(b, stride, j0, k0, k1)
+		}
+	}
+	return j0
+}
+
+// fewRows adds k0 to k1-1, in blocks, to columns j to j+fewCols-1; b is op(B) there.
+func (p *product) fewRows(b []float32, stride, j, k0, k1 int) {
+	for k := k0; k < k1; k += blockK {
+		for i := 0; i < p.m; {
+			a, c := p.a.Data[i*p.a.Stride+k:], p.c.Data[i*p.c.Stride+j:]
+			i += fewTile(p.m-i, min(blockK, k1-k), a, p.a.Stride, b[k-k0:], stride, c, p.c.Stride, p.acc || k > 0)
 		}
 	}
 }
@@ -147,12 +188,12 @@ func (a *leftView) tile(t, i int) []float32 {
 }
 
 // left is rows i0 to i1-1 of op(A) over k0 to k1-1: packed if A is (k,m), where
-// neighbouring k's lie a whole row apart; else copied, if used often enough to pay
-// for it, so that rows at a stride of a power of two do not compete for the cache.
-func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1 int) leftView {
-	const often = 256 // columns of C
+// neighbouring k's lie a whole row apart; else copied, if used for columns enough to
+// pay for it, so that rows at a stride of a power of two do not compete for the cache.
+func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
+	const often = 256
 	s, k := p.a.Stride, k1-k0
-	if !p.transA && p.cols < often {
+	if !p.transA && cols < often {
 		return leftView{data: p.a.Data[i0*s+k0:], row: s, col: 1}
 	}
 	if w.scratch.left == nil {

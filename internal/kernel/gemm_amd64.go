@@ -4,35 +4,95 @@
 
 package kernel
 
-// tile1AVX2 is tileGo at rows = 1, with fused multiply-adds; k > 0.
+// tile1AVX2 is tileGo at rows = 1 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
 func tile1AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
 
-// tile2AVX2 is tileGo at rows = 2, with fused multiply-adds; k > 0.
+// tile2AVX2 is tileGo at rows = 2 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
 func tile2AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
 
-// tile3AVX2 is tileGo at rows = 3, with fused multiply-adds; k > 0.
+// tile3AVX2 is tileGo at rows = 3 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
 func tile3AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
 
-// tile4AVX2 is tileGo at rows = 4, with fused multiply-adds; k > 0.
+// tile4AVX2 is tileGo at rows = 4 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
 func tile4AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
 
-// tile5AVX2 is tileGo at rows = 5, with fused multiply-adds; k > 0.
+// tile5AVX2 is tileGo at rows = 5 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
 func tile5AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
 
-// tile6AVX2 is tileGo at rows = 6, with fused multiply-adds; k > 0.
+// tile6AVX2 is tileGo at rows = 6 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
 func tile6AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile1AVX512 is tileGo at rows = 1 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile1AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile2AVX512 is tileGo at rows = 2 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile2AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile3AVX512 is tileGo at rows = 3 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile3AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile4AVX512 is tileGo at rows = 4 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile4AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile5AVX512 is tileGo at rows = 5 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile5AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile6AVX512 is tileGo at rows = 6 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile6AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile7AVX512 is tileGo at rows = 7 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile7AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile8AVX512 is tileGo at rows = 8 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile8AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile9AVX512 is tileGo at rows = 9 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile9AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile10AVX512 is tileGo at rows = 10 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile10AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile11AVX512 is tileGo at rows = 11 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile11AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+
+// tile12AVX512 is tileGo at rows = 12 and 32 columns, with fused multiply-adds; k > 0.
+//
+//go:noescape
+func tile12AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
 
 // packRowsAVX2 is packRowsGo for 8 rows; k > 0 a multiple of 4.
 //
@@ -54,12 +114,35 @@ func packColsAVX2(dst *float32, src *float32, stride int, width int, k int)
 //go:noescape
 func packColsAddAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)
 
-// packLeftAVX2 is packLeftGo for up to 8 rows; it reads 8 elements and writes 8, of which the next k overwrites those beyond width; k > 0.
+// packLeft8AVX2 is packLeftGo for up to 8 rows; it reads and writes 8 elements, of which the next k's overwrite those beyond width; k > 0.
 //
 //go:noescape
-func packLeftAVX2(dst *float32, src *float32, stride int, width int, k int)
+func packLeft8AVX2(dst *float32, src *float32, stride int, width int, k int)
 
-// prefetchLines asks for the cache lines of src[i*stride], for i < 16, in L2.
+// packLeft16AVX2 is packLeftGo for up to 16 rows; it reads and writes 16 elements, of which the next k's overwrite those beyond width; k > 0.
 //
 //go:noescape
-func prefetchLines(src *float32, stride int)
+func packLeft16AVX2(dst *float32, src *float32, stride int, width int, k int)
+
+// few1AVX2 sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],
+// for i < 1 and j < 16; k > 0 a multiple of 4.
+//
+//go:noescape
+func few1AVX2(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)
+
+// few2AVX2 sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],
+// for i < 2 and j < 16; k > 0 a multiple of 4.
+//
+//go:noescape
+func few2AVX2(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)
+
+// few4AVX2 sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],
+// for i < 4 and j < 16; k > 0 a multiple of 4.
+//
+//go:noescape
+func few4AVX2(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)
+
+// sumRowsAVX2 sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j < 16, p < k; k > 0 a multiple of 4.
+//
+//go:noescape
+func sumRowsAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)

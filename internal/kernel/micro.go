@@ -13,7 +13,7 @@ type microKernel struct {
 	tile       func(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool)
 }
 
-const maxRows, maxCols = 6, 16 // of any kernel
+const maxRows, maxCols = 12, 32 // of any kernel
 
 var portable = microKernel{name: "float32", rows: 6, cols: portableCols, tile: tileGo}
 

@@ -2,17 +2,13 @@
 
 package kernel
 
-import "golang.org/x/sys/cpu"
-
 //go:generate sh -c "cd _generate && go run . peak -out ../peak_amd64.s -stubs ../peak_amd64.go -pkg kernel"
-
-var haveAVX512 = cpu.X86.HasAVX512F
 
 // runPeak runs the rounds and returns the width of the vectors.
 func runPeak(rounds int) int {
 	var chains [16 * peakChains]float32
 	switch {
-	case simd && haveAVX512:
+	case micro == &avx512:
 		peakAVX512(rounds, &chains[0])
 		return 16
 	case simd:
@@ -25,7 +21,7 @@ func runPeak(rounds int) int {
 
 func peakName() string {
 	switch {
-	case simd && haveAVX512:
+	case micro == &avx512:
 		return "AVX-512 FMA"
 	case simd:
 		return "AVX2 FMA"

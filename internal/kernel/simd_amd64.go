@@ -6,23 +6,39 @@ import "golang.org/x/sys/cpu"
 
 //go:generate sh -c "cd _generate && go run . gemm -out ../gemm_amd64.s -stubs ../gemm_amd64.go -pkg kernel"
 
-// haveSIMD says whether this machine can run the assembly.
-var haveSIMD = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+// haveSIMD says whether this machine can run the assembly, and haveAVX512 whether
+// also the wider tiles.
+var (
+	haveSIMD   = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	haveAVX512 = haveSIMD && cpu.X86.HasAVX512F
+)
 
-// simd says whether it is in use.
-var simd bool
+// simd says whether it is in use, and fewRows up to how many rows fewTile is.
+var (
+	simd    bool
+	fewRows int
+)
+
+const fewCols = 16
 
 func init() { setSIMD(haveSIMD) }
 
 // setSIMD switches the assembly on or off. Tests compare the two.
 func setSIMD(on bool) {
-	simd, micro = on, &portable
+	simd, micro, fewRows = on, &portable, 0
 	if on {
-		micro = &avx2
+		micro, fewRows = &avx2, 4
+	}
+	if on && haveAVX512 {
+		micro = &avx512
 	}
 }
 
-var avx2 = microKernel{name: "float32-fma", rows: 6, cols: 16, tile: tileAVX2}
+// Both are the same arithmetic, hence the same bits.
+var (
+	avx2   = microKernel{name: "float32-fma", rows: 6, cols: 16, tile: tileAVX2}
+	avx512 = microKernel{name: "float32-fma", rows: 12, cols: 32, tile: tileAVX512}
+)
 
 // tileAVX2 picks the kernel for the number of rows.
 func tileAVX2(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
@@ -39,6 +55,36 @@ func tileAVX2(rows, k int, a []float32, row, col int, b, c []float32, stride int
 		tile5AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
 	case 6:
 		tile6AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	}
+}
+
+// tileAVX512 picks the kernel for the number of rows.
+func tileAVX512(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
+	switch rows {
+	case 1:
+		tile1AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 2:
+		tile2AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 3:
+		tile3AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 4:
+		tile4AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 5:
+		tile5AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 6:
+		tile6AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 7:
+		tile7AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 8:
+		tile8AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 9:
+		tile9AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 10:
+		tile10AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 11:
+		tile11AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+	case 12:
+		tile12AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
 	}
 }
 
@@ -91,30 +137,48 @@ func packCols(dst, src, add []float32, stride, n, k int) {
 			packColsAddAVX2(&dst[j], &src[j], &add[j], stride, micro.cols, whole)
 		}
 		if at := whole*stride + j; whole < k {
-			if add != nil {
-				packColsGo(dst[whole*micro.cols+j:], src[at:], add[at:], stride, min(width, n-j), k-whole)
-			} else {
-				packColsGo(dst[whole*micro.cols+j:], src[at:], nil, stride, min(width, n-j), k-whole)
+			more := add
+			if more != nil {
+				more = more[at:]
 			}
+			packColsGo(dst[whole*micro.cols+j:], src[at:], more, stride, min(width, n-j), k-whole)
 		}
 	}
 }
 
-// packLeft packs rows of a tile of Aᵀ; it copies eight columns where they exist.
+// packLeft packs rows of a tile of Aᵀ; it copies 8 or 16 columns where they exist.
 func packLeft(dst, src []float32, stride, rows, k int) {
-	whole := 0
-	if simd && len(src) >= 8 && micro.rows <= 8 {
-		whole = min(k, (len(src)-8)/stride+1)
-		packLeftAVX2(&dst[0], &src[0], stride, micro.rows, whole)
+	wide, pack := 8, packLeft8AVX2
+	if micro.rows > 8 {
+		wide, pack = 16, packLeft16AVX2
+	}
+	whole := 0 // k's that have so many columns
+	if simd && len(src) >= wide {
+		whole = min(k, (len(src)-wide)/stride+1)
+		pack(&dst[0], &src[0], stride, micro.rows, whole)
 	}
 	if whole < k {
 		packLeftGo(dst[whole*micro.rows:], src[whole*stride:], stride, rows, k-whole)
 	}
 }
 
-// prefetch asks for the beginning of 16 rows of an operand that will be packed soon.
-func prefetch(src []float32, stride int) {
-	if simd {
-		prefetchLines(&src[0], stride)
+// fewTile multiplies some of so many rows of A by fewCols rows of B, and returns how
+// many; k is a multiple of 4.
+func fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32, stride int, acc bool) int {
+	switch {
+	case rows >= 4:
+		few4AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+		return 4
+	case rows >= 2:
+		few2AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+		return 2
 	}
+	few1AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+	return 1
+}
+
+// sumRows sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p], j < fewCols and
+// p < k, a multiple of 4.
+func sumRows(dst, src, add []float32, stride, width, k int) {
+	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
 }

@@ -32,15 +32,21 @@ func main() {
 }
 
 func gemm() {
-	for rows := 1; rows <= tileRows; rows++ {
-		tile(rows)
+	for _, s := range []isa{avx2, avx512} {
+		for rows := 1; rows <= s.rows; rows++ {
+			s.tile(rows)
+		}
 	}
 	packRows(false)
 	packRows(true)
 	packCols(false)
 	packCols(true)
-	packLeft()
-	prefetch()
+	packLeft(1)
+	packLeft(2)
+	for _, rows := range []int{1, 2, 4} {
+		fewRows(rows)
+	}
+	sumRows()
 }
 
 func vector() {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -99,11 +101,7 @@ func packRows(add bool) {
 		VMOVUPS(t[3], Mem{Base: p.dst, Index: threeWidths, Scale: 1})
 		LEAQ(Mem{Base: p.dst, Index: p.width, Scale: 4}, p.dst)
 	}
-	loop := func(label string, k int) {
-		rest := label + "_rest"
-		SUBQ(Imm(uint64(k)), p.k)
-		JL(LabelRef(rest))
-		Label(label)
+	step := func(k int) {
 		for at := 0; at < k; at += 4 {
 			block(4 * at)
 		}
@@ -111,32 +109,26 @@ func packRows(add bool) {
 		if add {
 			more.advance(4 * k)
 		}
-		SUBQ(Imm(uint64(k)), p.k)
-		JGE(LabelRef(label))
-		Label(rest)
-		ADDQ(Imm(uint64(k)), p.k)
 	}
-	loop("lines", 16)
-	loop("blocks", 4)
+	inSteps(p.k, 16, "lines", step)
+	inSteps(p.k, 4, "blocks", step)
 	VZEROUPPER()
 	RET()
 }
 
-// transpose transposes both halves, (4,4) each, of four registers.
-func transpose(r [4]reg.VecVirtual) (t [4]reg.VecVirtual) {
-	lo01, hi01, lo23, hi23 := YMM(), YMM(), YMM(), YMM()
+// transpose transposes both halves, (4,4) each, of four registers, of which it makes
+// further use.
+func transpose(r [4]reg.VecVirtual) [4]reg.VecVirtual {
+	lo01, lo23 := YMM(), YMM()
 	VUNPCKLPS(r[1], r[0], lo01)
-	VUNPCKHPS(r[1], r[0], hi01)
+	VUNPCKHPS(r[1], r[0], r[0])
 	VUNPCKLPS(r[3], r[2], lo23)
-	VUNPCKHPS(r[3], r[2], hi23)
-	for i := range t {
-		t[i] = YMM()
-	}
-	VUNPCKLPD(lo23, lo01, t[0])
-	VUNPCKHPD(lo23, lo01, t[1])
-	VUNPCKLPD(hi23, hi01, t[2])
-	VUNPCKHPD(hi23, hi01, t[3])
-	return t
+	VUNPCKHPS(r[3], r[2], r[2])
+	VUNPCKLPD(lo23, lo01, r[1])
+	VUNPCKHPD(lo23, lo01, lo01)
+	VUNPCKLPD(r[2], r[0], r[3])
+	VUNPCKHPD(r[2], r[0], r[0])
+	return [4]reg.VecVirtual{r[1], lo01, r[3], r[0]}
 }
 
 // packCols is packColsGo for 16 columns.
@@ -166,32 +158,22 @@ func packCols(add bool) {
 	RET()
 }
 
-// packLeft copies 8 elements a k at distances of less than that: the next k's
+// packLeft copies whole vectors at distances of less than that: the next k's
 // overwrite what was too much.
-func packLeft() {
-	p := beginPack("packLeftAVX2", "is packLeftGo for up to 8 rows; it reads 8 elements and writes 8, of which the next k overwrites those beyond width; k > 0.", false)
+func packLeft(vectors int) {
+	n := 8 * vectors
+	name := fmt.Sprintf("packLeft%dAVX2", n)
+	p := beginPack(name, fmt.Sprintf("is packLeftGo for up to %d rows; it reads and writes %[1]d elements, of which the next k's overwrite those beyond width; k > 0.", n), false)
 	Label("loop")
-	v := YMM()
-	VMOVUPS(Mem{Base: p.src}, v)
-	VMOVUPS(v, Mem{Base: p.dst})
+	for i := range vectors {
+		v := YMM()
+		VMOVUPS(Mem{Base: p.src, Disp: 32 * i}, v)
+		VMOVUPS(v, Mem{Base: p.dst, Disp: 32 * i})
+	}
 	ADDQ(p.stride, p.src)
 	ADDQ(p.width, p.dst)
 	DECQ(p.k)
 	JNZ(LabelRef("loop"))
 	VZEROUPPER()
-	RET()
-}
-
-// prefetch asks for a line of each of 16 rows.
-func prefetch() {
-	TEXT("prefetchLines", NOSPLIT, "func(src *float32, stride int)")
-	Pragma("noescape")
-	Doc("prefetchLines asks for the cache lines of src[i*stride], for i < 16, in L2.")
-	src, stride := Load(Param("src"), GP64()), Load(Param("stride"), GP64())
-	SHLQ(Imm(2), stride)
-	for range 16 {
-		PREFETCHT0(Mem{Base: src})
-		ADDQ(stride, src)
-	}
 	RET()
 }

@@ -8,38 +8,63 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const (
-	tileRows  = 6  // 12 accumulators, 2 registers of B and 2 of A: all 16
-	tileBytes = 64 // a row of 16 columns
-	unroll    = 4
+// isa is the instruction set of a tile kernel: two vectors to a row of C.
+type isa struct {
+	name   string
+	rows   int // the most: their accumulators, two vectors of B and what is left of A take all registers
+	bytes  int // of a vector
+	vector func() reg.VecVirtual
+}
+
+var (
+	avx2   = isa{name: "AVX2", rows: 6, bytes: 32, vector: YMM}
+	avx512 = isa{name: "AVX512", rows: 12, bytes: 64, vector: ZMM}
 )
+
+const (
+	unroll    = 4
+	lineBytes = 64
+)
+
+// zero is two accumulators for each of so many rows.
+func (s isa) zero(rows int) [][2]reg.VecVirtual {
+	acc := make([][2]reg.VecVirtual, rows)
+	for i := range acc {
+		for j := range acc[i] {
+			v := s.vector()
+			if s.bytes == 64 {
+				VPXORD(v, v, v)
+			} else {
+				VXORPS(v, v, v)
+			}
+			acc[i][j] = v
+		}
+	}
+	return acc
+}
 
 // tile is the micro-kernel for a fixed number of rows: tileGo with fused
 // multiply-adds. Two accumulators a row; each k loads a row of the packed panel and
 // broadcasts one element of every row of A.
-func tile(rows int) {
-	TEXT(fmt.Sprintf("tile%dAVX2", rows), NOSPLIT, "func(k int, a *float32, row, col int, b, c *float32, stride int, acc bool)")
+func (s isa) tile(rows int) {
+	name := fmt.Sprintf("tile%d%s", rows, s.name)
+	TEXT(name, NOSPLIT, "func(k int, a *float32, row, col int, b, c *float32, stride int, acc bool)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("tile%dAVX2 is tileGo at rows = %d, with fused multiply-adds; k > 0.", rows, rows))
+	Doc(fmt.Sprintf("%s is tileGo at rows = %d and %d columns, with fused multiply-adds; k > 0.", name, rows, s.bytes/2))
 	k := Load(Param("k"), GP64())
 	a := leftRows(rows)
 	col := Load(Param("col"), GP64())
 	b := Load(Param("b"), GP64())
 	SHLQ(Imm(2), col)
-	prefetchTile(rows)
+	prefetchTile(rows, s.bytes)
 
-	acc := make([][2]reg.VecVirtual, rows)
-	for i := range acc {
-		acc[i] = [2]reg.VecVirtual{YMM(), YMM()}
-		VXORPS(acc[i][0], acc[i][0], acc[i][0])
-		VXORPS(acc[i][1], acc[i][1], acc[i][1])
-	}
+	acc := s.zero(rows)
 	step := func(u int) {
-		b0, b1 := YMM(), YMM()
-		VMOVUPS(Mem{Base: b, Disp: u * tileBytes}, b0)
-		VMOVUPS(Mem{Base: b, Disp: u*tileBytes + 32}, b1)
+		b0, b1 := s.vector(), s.vector()
+		VMOVUPS(Mem{Base: b, Disp: 2 * u * s.bytes}, b0)
+		VMOVUPS(Mem{Base: b, Disp: (2*u + 1) * s.bytes}, b1)
 		for i := range acc {
-			v := YMM()
+			v := s.vector()
 			VBROADCASTSS(a.row(i), v)
 			VFMADD231PS(b0, v, acc[i][0])
 			VFMADD231PS(b1, v, acc[i][1])
@@ -53,7 +78,7 @@ func tile(rows int) {
 	for u := range unroll {
 		step(u)
 	}
-	ADDQ(U32(unroll*tileBytes), b)
+	ADDQ(U32(2*unroll*s.bytes), b)
 	SUBQ(Imm(unroll), k)
 	JGE(LabelRef("loop"))
 	Label("rest")
@@ -61,19 +86,21 @@ func tile(rows int) {
 	JZ(LabelRef("finish"))
 	Label("one")
 	step(0)
-	ADDQ(Imm(tileBytes), b)
+	ADDQ(U32(2*s.bytes), b)
 	DECQ(k)
 	JNZ(LabelRef("one"))
 	Label("finish")
-	storeTile(acc)
+	storeTile(acc, s.bytes)
 }
 
 // prefetchTile asks for the tile's place in C, so that storeTile need not wait for it.
-func prefetchTile(rows int) {
+func prefetchTile(rows, bytes int) {
 	c := Load(Param("c"), GP64())
 	stride := Load(Param("stride"), GP64())
 	for i := range rows {
-		PREFETCHT0(Mem{Base: c})
+		for at := 0; at < 2*bytes; at += lineBytes {
+			PREFETCHT0(Mem{Base: c, Disp: at})
+		}
 		if i < rows-1 {
 			LEAQ(Mem{Base: c, Index: stride, Scale: 4}, c)
 		}
@@ -81,7 +108,7 @@ func prefetchTile(rows int) {
 }
 
 // storeTile stores the accumulators in C, or adds them to it.
-func storeTile(acc [][2]reg.VecVirtual) {
+func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	c := Load(Param("c"), GP64())
 	stride := Load(Param("stride"), GP64())
 	SHLQ(Imm(2), stride)
@@ -92,20 +119,20 @@ func storeTile(acc [][2]reg.VecVirtual) {
 	MOVQ(c, at)
 	for i := range acc {
 		VADDPS(Mem{Base: at}, acc[i][0], acc[i][0])
-		VADDPS(Mem{Base: at, Disp: 32}, acc[i][1], acc[i][1])
+		VADDPS(Mem{Base: at, Disp: bytes}, acc[i][1], acc[i][1])
 		ADDQ(stride, at)
 	}
 	Label("store")
 	for i := range acc {
 		VMOVUPS(acc[i][0], Mem{Base: c})
-		VMOVUPS(acc[i][1], Mem{Base: c, Disp: 32})
+		VMOVUPS(acc[i][1], Mem{Base: c, Disp: bytes})
 		ADDQ(stride, c)
 	}
 	VZEROUPPER()
 	RET()
 }
 
-// left addresses the rows of A: rows 0-2 from one pointer, 3-5 from a second.
+// left addresses the rows of A, three from each pointer.
 type left struct {
 	base   []reg.GPVirtual
 	stride reg.GPVirtual
@@ -115,11 +142,11 @@ func leftRows(rows int) left {
 	base := Load(Param("a"), GP64()).(reg.GPVirtual)
 	l := left{base: []reg.GPVirtual{base}, stride: Load(Param("row"), GP64()).(reg.GPVirtual)}
 	SHLQ(Imm(2), l.stride)
-	if rows > 3 {
-		second := GP64()
-		LEAQ(Mem{Base: base, Index: l.stride, Scale: 2}, second)
-		ADDQ(l.stride, second)
-		l.base = append(l.base, second)
+	for i := 3; i < rows; i += 3 {
+		next := GP64()
+		LEAQ(Mem{Base: base, Index: l.stride, Scale: 2}, next)
+		ADDQ(l.stride, next)
+		l.base, base = append(l.base, next), next
 	}
 	return l
 }
@@ -132,7 +159,7 @@ func (l left) row(i int) Mem {
 	return m
 }
 
-func (l left) advance(by reg.Register) {
+func (l left) advance(by Op) {
 	for _, b := range l.base {
 		ADDQ(by, b)
 	}

@@ -1,7 +1,7 @@
 package main
 
 /*
-#cgo LDFLAGS: -lopenblas
+#cgo pkg-config: openblas
 #include <cblas.h>
 
 // peak runs n rounds of 12 independent chains of fused multiply-adds, 8 wide.
