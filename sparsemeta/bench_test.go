@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -148,14 +146,13 @@ func benchLearner(branches []Branch, banks int) *Learner {
 	return l
 }
 
-// benchGradients are spread log-normally about 1e-4, as a trained model's are.
+// benchGradients are spread log-normally about 1e-4, so that I and x lie in the grid's
+// first octaves about as a trained model's do.
 func benchGradients(size int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	g := make([]float32, size)
 	for i := range g {
-		g[i] = float32(math.Exp(rng.NormFloat64()*benchSigma-9) * (2*float64(rng.IntN(2)) - 1))
+		g[i] = float32(math.Exp(rng.NormFloat64()-9) * (2*float64(rng.IntN(2)) - 1))
 	}
 	return g
 }
-
-var benchSigma = func() float64 { v, _ := strconv.ParseFloat(os.Getenv("SIGMA"), 64); return v }()

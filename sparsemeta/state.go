@@ -35,13 +35,9 @@ type State struct {
 // multiples of spanSize in their branch.
 type span struct{ branch, lo, hi int }
 
-// spanSize is a multiple of stripSize, and that of the mask lanes of a random word. The
-// slices of G, I, M and Sum that a strip touches take little of the first-level cache,
-// which the tables need.
-const (
-	spanSize  = 2048
-	stripSize = 512
-)
+// spanSize is a multiple of the mask lanes of a random word. The slices of G, I, M and
+// Sum that a span touches fit the second-level cache beside a table's used part.
+const spanSize = 2048
 
 // NewState is the state before the first chunk: I and M are zero.
 func NewState(branches []Branch, banks int, seed uint64) *State {

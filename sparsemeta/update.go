@@ -70,45 +70,25 @@ func (j *updateJob) drop() {
 	j.s, j.tables, j.set, j.scale, j.g, j.masks = nil, nil, Settings{}, nil, nil, nil
 }
 
-// Do updates span i, strip by strip, so that the second bank finds G and the first
-// bank's M in the first-level cache.
+// Do updates span i, bank after bank.
 func (j *updateJob) Do(_ *kernel.Exec, i int) {
-	sp := &j.s.spans[i]
 	written := 0
-	if sp.lo == 0 {
-		j.fetch(sp.branch)
-	}
-	for lo := sp.lo; lo < sp.hi; lo += stripSize {
-		for bank := range j.s.M {
-			written += j.bank(bank, sp.branch, lo, min(lo+stripSize, sp.hi))
-		}
+	for bank := range j.s.M {
+		written += j.bank(bank, j.s.spans[i])
 	}
 	j.written.Add(int64(written))
 }
 
-// fetch brings the tables of a branch into the cache if it looks up more places than
-// they have cache lines.
-func (j *updateJob) fetch(branch int) {
-	const lines = gridSize / 16
-	if j.s.branches[branch].Size*int(j.threshold)/kernel.MaskAll < lines {
-		return
-	}
-	for bank := range j.s.M {
-		j.tables[bank][branch].grid.Fetch()
-	}
-}
-
-// bank updates elements lo to hi of a branch in one bank, and adds them to Sum. It
-// is called with the banks in their order.
-func (j *updateJob) bank(bank, branch, lo, hi int) int {
-	s, table := j.s, j.tables[bank][branch]
-	counter := uint64(lo) / kernel.MaskLanes
-	lo, hi = lo+s.offsets[branch], hi+s.offsets[branch]
+// bank updates a span in one bank and adds its M to Sum.
+func (j *updateJob) bank(bank int, sp span) int {
+	s, table := j.s, j.tables[bank][sp.branch]
+	lo, hi := s.offsets[sp.branch]+sp.lo, s.offsets[sp.branch]+sp.hi
 	a := kernel.Adaptation{
 		I: s.I[bank][lo:hi], M: s.M[bank][lo:hi], G: j.g[lo:hi],
 		Gamma: j.set.Gammas[bank], Beta1: j.set.Beta1, Beta2: j.set.Beta2, Out: j.set.Out,
 		Grid: &table.grid, Beyond: table,
-		Key: kernel.Key(s.Seed, uint64(bank), uint64(branch), s.Step), Counter: counter, Threshold: j.threshold,
+		Key:     kernel.Key(s.Seed, uint64(bank), uint64(sp.branch), s.Step),
+		Counter: uint64(sp.lo) / kernel.MaskLanes, Threshold: j.threshold,
 	}
 	if j.scale != nil {
 		a.Scale = j.scale[lo:hi]

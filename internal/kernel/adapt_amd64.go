@@ -11,8 +11,3 @@ package kernel
 //
 //go:noescape
 func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, prior *float32, sum *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
-
-// fetchAVX2 asks for n > 0 bytes to come near.
-//
-//go:noescape
-func fetchAVX2(grid *float32, n int)

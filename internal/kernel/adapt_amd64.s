@@ -355,17 +355,3 @@ DATA adaptConstants<>+212(SB)/4, $0x39800000
 DATA adaptConstants<>+216(SB)/4, $0x39800000
 DATA adaptConstants<>+220(SB)/4, $0x39800000
 GLOBL adaptConstants<>(SB), RODATA|NOPTR, $224
-
-// func fetchAVX2(grid *float32, n int)
-// Requires: MMX+
-TEXT ·fetchAVX2(SB), NOSPLIT, $0-16
-	MOVQ grid+0(FP), AX
-	MOVQ n+8(FP), CX
-	XORQ DX, DX
-
-line:
-	PREFETCHT1 (AX)(DX*1)
-	ADDQ       $0x40, DX
-	CMPQ       DX, CX
-	JL         line
-	RET

@@ -2,6 +2,4 @@
 
 package kernel
 
-func (g *Grid) fetch() {}
-
 func (a *Adaptation) vector() (n, written int) { return 0, 0 }

@@ -6,12 +6,6 @@ import "unsafe"
 
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
-func (g *Grid) fetch() {
-	if simd {
-		fetchAVX2(&g[0], int(unsafe.Sizeof(*g)))
-	}
-}
-
 // vector does the first n elements, and counts the written ones.
 func (a *Adaptation) vector() (n, written int) {
 	n = len(a.G) &^ 15

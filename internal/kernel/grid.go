@@ -32,7 +32,3 @@ func Locate(x float32) (i uint32, w float32, ok bool) {
 	i = off>>cellShift + b>>31*(GridCells+1)
 	return i, float32(off&(1<<cellShift-1)) * perCell, off < gridEnd
 }
-
-// Fetch asks for the grid to come into the caches, where the order of the inputs
-// would have it come in line by line, each time with something waiting for it.
-func (g *Grid) Fetch() { g.fetch() }

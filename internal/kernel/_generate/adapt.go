@@ -108,16 +108,6 @@ func adapt() {
 	RET()
 }
 
-// fetch asks for n bytes to come into the second-level cache.
-func fetch() {
-	TEXT("fetchAVX2", NOSPLIT, "func(grid *float32, n int)")
-	Pragma("noescape")
-	Doc("fetchAVX2 asks for n > 0 bytes to come near.")
-	p, n := Load(Param("grid"), GP64()), Load(Param("n"), GP64())
-	stage("line", n.(reg.GPVirtual), func(at reg.GPVirtual) { PREFETCHT1(Mem{Base: p, Index: at, Scale: 1}) })
-	RET()
-}
-
 // stage emits a loop over the groups of 16 elements, 64 bytes, up to end.
 func stage(name string, end reg.GPVirtual, body func(at reg.GPVirtual)) {
 	at := GP64()
