@@ -24,8 +24,8 @@ const (
 
 const (
 	// adaptStrip is how many elements go through the stages of adaptAVX2 together.
-	// One stage with everything would be twice as slow: so long a chain of
-	// instructions fills the processor's window with a single turn.
+	// One stage with everything would be slower: so long a chain of instructions fills
+	// the processor's window with little more than one turn.
 	adaptStrip = 128
 
 	// adaptAhead is how far ahead of their use the arenas are fetched, in bytes.
@@ -42,7 +42,7 @@ type adaptation struct {
 	bits         Mem           // of a strip: its mask, a bit an element
 	dense        Mem           // of a strip: x, then out g(x), of what is written, without gaps
 	count        reg.GPVirtual // of those
-	cell         Mem           // of eight elements in the grid
+	cell         Mem           // of those in the grid
 	pack, unpack Mem           // by eight bits of the mask: where the dense elements come from, and go to
 }
 
