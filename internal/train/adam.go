@@ -50,13 +50,14 @@ func (a *Adam) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	}
 	a.Steps++
 	u := &a.update
-	*u = updateTask{w: w, g: g, m: a.M, v: a.V, scale: 1, beta1: float32(a.Beta1), beta2: float32(a.Beta2), eps: float32(a.Eps)}
+	*u = updateTask{w: w, m: a.M, v: a.V, g: g}
+	u.Adam = kernel.Adam{Scale: 1, Beta1: float32(a.Beta1), Beta2: float32(a.Beta2), Eps: float32(a.Eps)}
 	if a.Clip > 0 && norm > a.Clip {
-		u.scale = float32(a.Clip / norm)
+		u.Scale = float32(a.Clip / norm)
 	}
 	t := float64(a.Steps)
-	u.rate = float32(rate / (1 - math.Pow(a.Beta1, t)))
-	u.root = float32(1 / math.Sqrt(1-math.Pow(a.Beta2, t)))
+	u.Rate = float32(rate / (1 - math.Pow(a.Beta1, t)))
+	u.Root = float32(1 / math.Sqrt(1-math.Pow(a.Beta2, t)))
 	x.Parallel(len(a.squares), u)
 	return norm
 }
@@ -76,31 +77,14 @@ func (t *normTask) Do(_ *kernel.Exec, i int) {
 	t.squares[i] = sum
 }
 
-// updateTask makes one step of Adam block by block:
-//
-//	m <- beta1 m + (1-beta1) g;  v <- beta2 v + (1-beta2) g²;  w <- w - rate m / (root sqrt(v) + eps)
-//
-// with g already scaled by the clipping factor, and the corrections of both moments' bias inside rate and root.
+// updateTask makes one step of Adam block by block.
 type updateTask struct {
-	w, g, m, v   []float32
-	scale        float32
-	beta1, beta2 float32
-	rate, root   float32
-	eps          float32
+	kernel.Adam
+	w, m, v, g []float32
 }
 
-// Do updates block i. Every product is rounded by itself, so that the bits do not depend on whether the machine fuses multiply and add.
+// Do updates block i.
 func (t *updateTask) Do(_ *kernel.Exec, i int) {
 	lo, hi := i*adamBlock, min((i+1)*adamBlock, len(t.w))
-	w, g, m, v := t.w[lo:hi], t.g[lo:hi], t.m[lo:hi], t.v[lo:hi]
-	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
-	rest1, rest2 := 1-t.beta1, 1-t.beta2
-	for j := range w {
-		d := float32(t.scale * g[j])
-		mj := float32(t.beta1*m[j]) + float32(rest1*d)
-		vj := float32(t.beta2*v[j]) + float32(rest2*float32(d*d))
-		m[j], v[j] = mj, vj
-		root := float32(t.root * float32(math.Sqrt(float64(vj))))
-		w[j] -= float32(float32(t.rate*mj) / (root + t.eps))
-	}
+	t.Step(t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -23,9 +24,9 @@ const (
 
 const (
 	// adaptStrip is how many elements go through the stages of adaptAVX2 together.
-	// One stage with everything would be twice as slow: so long a chain of
-	// instructions fills the processor's window with a single turn.
-	adaptStrip = 256
+	// One stage with everything would be slower: so long a chain of instructions fills
+	// the processor's window with little more than one turn.
+	adaptStrip = 128
 
 	// adaptAhead is how far ahead of their use the arenas are fetched, in bytes.
 	adaptAhead = 1024
@@ -33,66 +34,68 @@ const (
 
 // adaptation is what adaptAVX2 keeps in registers and on its stack.
 type adaptation struct {
-	i, m, g, scale, x, prior, sum, grid reg.Register
-	gamma, beta1, beta2, out            reg.VecVirtual
-	state                               reg.VecVirtual // of the generator, four words
-	most                                reg.VecVirtual // largest place in the grid so far
-	written                             reg.GPVirtual
-	last                                Mem // largest lane that is written
+	gamma, beta1, beta2, out reg.VecVirtual
+	state                    reg.VecVirtual // of the generator, four words
+	most                     reg.VecVirtual // largest place in the grid so far
+	last                     Mem            // largest lane that is written
 
-	on, cell, place Mem // of a strip: words, 0 or -1; its cell in the grid; the place in it
+	bits         Mem           // of a strip: its mask, a bit an element
+	dense        Mem           // of a strip: x, then out g(x), of what is written, without gaps
+	count        reg.GPVirtual // of those
+	cell         Mem           // of those in the grid
+	pack, unpack Mem           // by eight bits of the mask: where the dense elements come from, and go to
 }
 
+// adapt looks up what is written only, so that what the mask leaves out costs no
+// arithmetic and no place of the grid in the cache.
 func adapt() {
+	pack, unpack := packings()
 	TEXT("adaptAVX2", 0, "func(avg, m, grad, scale, x, prior, sum, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, most uint32)")
 	Pragma("noescape")
 	Doc("adaptAVX2 is the portable stages of Adaptation, but for what lies outside of the grid.",
 		"n > 0 is a multiple of 16, state that of the generator at the first element, last the",
 		"largest lane that is written. most is the largest place that was looked up: the end of",
 		"the grid or more means that some were not in it.")
-	load := func(name string) reg.Register { return Load(Param(name), GP64()) }
 	a := &adaptation{
-		i: load("avg"), m: load("m"), g: load("grad"), scale: load("scale"), x: load("x"), prior: load("prior"), sum: load("sum"), grid: load("grid"),
 		gamma: broadcast("gamma"), beta1: broadcast("beta1"), beta2: broadcast("beta2"), out: broadcast("out"),
-		state: YMM(), most: YMM(), written: GP64(),
-		last: AllocLocal(32), on: AllocLocal(4 * adaptStrip), cell: AllocLocal(4 * adaptStrip), place: AllocLocal(4 * adaptStrip),
+		state: YMM(), most: YMM(), last: AllocLocal(32), count: GP64(),
+		bits: AllocLocal(adaptStrip / 8), dense: AllocLocal(4 * (adaptStrip + 8)), cell: AllocLocal(4 * (adaptStrip + 8)),
+		pack: pack, unpack: unpack,
 	}
+	a.seed()
 	VPXOR(a.most, a.most, a.most)
-	XORQ(a.written, a.written)
-	low := XMM()
-	VMOVQ(Load(Param("last"), GP64()), low)
-	all := YMM()
-	VPBROADCASTW(low, all)
-	VMOVDQU(all, a.last)
-	state := XMM()
-	VMOVQ(Load(Param("state"), GP64()), state)
-	VPBROADCASTQ(state, a.state)
-	c := words("adaptFirst", [4]uint64{0, golden, golden * 2 & (1<<64 - 1), golden * 3 & (1<<64 - 1)})
-	VPADDQ(c[0], a.state, a.state)
+	written := AllocLocal(8)
+	MOVQ(U32(0), written)
+	start := GP64()
+	XORQ(start, start)
 
+	Label("strip")
+	end := Load(Param("n"), GP64()).(reg.GPVirtual)
+	SHLQ(Imm(2), end)
+	limit := GP64()
+	LEAQ(Mem{Base: start, Disp: 4 * adaptStrip}, limit)
+	CMPQ(limit, end)
+	CMOVQLT(limit, end)
+	stage("draw", start, end, a.draw())
+	XORQ(a.count, a.count)
+	stage("input", start, end, a.input())
+	zero := YMM()
+	VPXOR(zero, zero, zero)
+	VMOVDQU(zero, a.dense.Idx(a.count, 4))
+	ADDQ(a.count, written)
+	a.locate()
+	a.lookUp()
+	XORQ(a.count, a.count)
+	stage("write", start, end, a.write())
+	MOVQ(end, start)
 	n := Load(Param("n"), GP64())
 	SHLQ(Imm(2), n)
-	Label("strip")
-	end := GP64()
-	MOVQ(U32(4*adaptStrip), end)
-	CMPQ(n, end)
-	CMOVQLT(n, end)
-	stage("draw", end, a.draw())
-	stage("input", end, a.input())
-	stage("write", end, a.write())
-	for _, p := range []reg.Register{a.i, a.m, a.g} {
-		ADDQ(end, p)
-	}
-	for _, p := range []reg.Register{a.scale, a.x, a.prior, a.sum} {
-		next := GP64()
-		LEAQ(Mem{Base: p, Index: end, Scale: 1}, next)
-		TESTQ(p, p)
-		CMOVQNE(next, p)
-	}
-	SUBQ(end, n)
-	JNZ(LabelRef("strip"))
+	CMPQ(start, n)
+	JL(LabelRef("strip"))
 
-	Store(a.written, ReturnIndex(0))
+	total := GP64()
+	MOVQ(written, total)
+	Store(total, ReturnIndex(0))
 	x := XMM()
 	VEXTRACTI128(Imm(1), a.most, x)
 	VPMAXUD(x, a.most.AsX(), x)
@@ -108,22 +111,39 @@ func adapt() {
 	RET()
 }
 
-// stage emits a loop over the groups of 16 elements, 64 bytes, up to end.
-func stage(name string, end reg.GPVirtual, body func(at reg.GPVirtual)) {
-	at := GP64()
-	XORQ(at, at)
+// seed spreads the generator's state over the next four words.
+func (a *adaptation) seed() {
+	x, all := XMM(), YMM()
+	VMOVQ(Load(Param("last"), GP64()), x)
+	VPBROADCASTW(x, all)
+	VMOVDQU(all, a.last)
+	x = XMM()
+	VMOVQ(Load(Param("state"), GP64()), x)
+	VPBROADCASTQ(x, a.state)
+	c := words("adaptFirst", [4]uint64{0, golden, golden * 2 & (1<<64 - 1), golden * 3 & (1<<64 - 1)})
+	VPADDQ(c[0], a.state, a.state)
+}
+
+// stage emits a loop over the groups of 16 elements, 64 bytes, from start to end. The
+// body also gets the offset in bytes of a group's mask.
+func stage(name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual)) {
+	at, mask := GP64(), GP64()
+	MOVQ(start, at)
+	XORQ(mask, mask)
 	Label(name)
-	body(at)
+	body(at, mask)
+	ADDQ(Imm(2), mask)
 	ADDQ(Imm(64), at)
 	CMPQ(at, end)
 	JL(LabelRef(name))
 }
 
 // draw makes the masks of 16 elements from four random words.
-func (a *adaptation) draw() func(at reg.GPVirtual) {
+func (a *adaptation) draw() func(at, mask reg.GPVirtual) {
 	c := words("adaptWords", every(golden*4&(1<<64-1)), every(mix1), every(mix1>>32), every(mix2), every(mix2>>32))
-	return func(at reg.GPVirtual) {
-		a.ahead(at, a.i)
+	avg := pointer("avg")
+	return func(at, mask reg.GPVirtual) {
+		ahead(at, avg)
 		z, t, bits := YMM(), YMM(), GP32()
 		VPSRLQ(Imm(30), a.state, t)
 		VPXOR(t, a.state, z)
@@ -136,91 +156,179 @@ func (a *adaptation) draw() func(at reg.GPVirtual) {
 		VPXOR(t, z, z)
 		VPMINUW(a.last, z, t)
 		VPCMPEQW(t, z, z)
-		VPMOVMSKB(z, bits) // two bits an element
-		POPCNTL(bits, bits)
-		SHRL(Imm(1), bits)
-		ADDQ(bits.As64(), a.written)
-		VPMOVSXWD(z.AsX(), t)
-		VMOVDQU(t, a.on.Idx(at, 1))
-		VEXTRACTI128(Imm(1), z, z.AsX())
-		VPMOVSXWD(z.AsX(), t)
-		VMOVDQU(t, a.on.Idx(at, 1).Offset(32))
+		VEXTRACTI128(Imm(1), z, t.AsX())
+		VPACKSSWB(t.AsX(), z.AsX(), z.AsX())
+		VPMOVMSKB(z.AsX(), bits)
+		MOVW(bits.As16(), a.bits.Idx(mask, 1))
 	}
 }
 
-// input moves I, computes x, keeps it where it is traced, and finds its place in the grid.
-func (a *adaptation) input() func(at reg.GPVirtual) {
-	f := math.Float32bits
-	c := constants("adaptConstants", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift)))
-	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
-	return func(at reg.GPVirtual) {
-		a.ahead(at, a.g)
+// input moves I, computes x, and keeps it where it is written.
+func (a *adaptation) input() func(at, mask reg.GPVirtual) {
+	packs := GP64()
+	LEAQ(a.pack, packs)
+	avg, grad, scale, trace := pointer("avg"), pointer("grad"), pointer("scale"), pointer("x")
+	return func(at, mask reg.GPVirtual) {
+		ahead(at, grad)
 		for k := range 2 {
 			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
 			g, x, t := YMM(), YMM(), YMM()
-			VMOVUPS(here(a.g), g)
-			VMULPS(here(a.i), a.gamma, x)
+			VMOVUPS(here(grad), g)
+			VMULPS(here(avg), a.gamma, x)
 			VMULPS(g, a.beta1, t)
 			VADDPS(t, x, x)
-			VMOVUPS(x, here(a.i))
+			VMOVUPS(x, here(avg))
 			VMULPS(g, a.beta2, t)
 			VADDPS(t, x, x)
-			unless(a.scale, "unscaled", k, func() { VMULPS(here(a.scale), x, x) })
+			unless(scale, "unscaled", k, func() { VMULPS(here(scale), x, x) })
 
-			on := a.on.Idx(at, 1).Offset(32 * k)
-			z, i := YMM(), YMM()
-			VANDPS(magnitude, x, z)
-			VMULPS(toZ, z, z)
-			VADDPS(one, z, z)
-			VPSUBD(one, z, z)
-			VPMAXUD(z, a.most, a.most)
-			VPMINUD(last, z, z)
-			VPSRAD(Imm(31), x, t)
-			VPAND(below, t, t)
-			VPSRLD(Imm(cellShift), z, i)
-			VPADDD(t, i, i)
-			VPAND(on, i, i) // what is not written looks up the first cell, which is in the cache
-			VMOVDQU(i, a.cell.Idx(at, 1).Offset(32*k))
-			VPAND(inCell, z, z)
-			VCVTDQ2PS(z, z)
-			VMULPS(perCell, z, z)
-			VMOVUPS(z, a.place.Idx(at, 1).Offset(32*k))
-
-			unless(a.x, "untraced", k, func() {
+			bits := GP64()
+			MOVBQZX(a.bits.Idx(mask, 1).Offset(k), bits)
+			VPMOVZXBD(Mem{Base: packs, Index: bits, Scale: 8}, t)
+			VPERMPS(x, t, t)
+			VMOVUPS(t, a.dense.Idx(a.count, 4))
+			unless(trace, "untraced", k, func() {
 				VCMPPS(Imm(7), x, x, t) // ordered: 0 for NaN
 				VANDPS(t, x, x)
-				VMOVUPS(on, z)
-				VMOVUPS(here(a.x), t)
-				VBLENDVPS(z, x, t, x)
-				VMOVUPS(x, here(a.x))
+				unpacks := GP64()
+				LEAQ(a.unpack, unpacks)
+				VPMOVSXBD(Mem{Base: unpacks, Index: bits, Scale: 8}, t)
+				VBLENDVPS(t, here(trace), x, x)
+				VMOVUPS(x, here(trace))
 			})
+			POPCNTQ(bits, bits)
+			ADDQ(bits, a.count)
 		}
 	}
+}
+
+// locate finds the cells of the dense x, and replaces x by the place in the cell. Where
+// the grid ends it stays in the last one.
+func (a *adaptation) locate() {
+	f := math.Float32bits
+	c := constants("adaptConstants", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift)))
+	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
+	a.eachDense("locate", func(at reg.GPVirtual) {
+		x, z, t := YMM(), YMM(), YMM()
+		VMOVUPS(a.dense.Idx(at, 4), x)
+		VANDPS(magnitude, x, z)
+		VMULPS(toZ, z, z)
+		VADDPS(one, z, z)
+		VPSUBD(one, z, z)
+		VPMAXUD(z, a.most, a.most)
+		VPMINUD(last, z, z)
+		VPSRAD(Imm(31), x, x)
+		VPAND(below, x, x)
+		VPSRLD(Imm(cellShift), z, t)
+		VPADDD(x, t, t)
+		VMOVDQU(t, a.cell.Idx(at, 4))
+		VPAND(inCell, z, z)
+		VCVTDQ2PS(z, z)
+		VMULPS(perCell, z, z)
+		VMOVUPS(z, a.dense.Idx(at, 4))
+	})
+}
+
+// lookUp replaces the places by out g(x).
+func (a *adaptation) lookUp() {
+	grid := pointer("grid")
+	a.eachDense("look", func(at reg.GPVirtual) {
+		v, next := a.points(grid, at)
+		VSUBPS(v, next, next)
+		VMULPS(a.dense.Idx(at, 4), next, next)
+		VADDPS(next, v, v)
+		VMULPS(v, a.out, v)
+		VMOVUPS(v, a.dense.Idx(at, 4))
+	})
+}
+
+// eachDense emits a loop over the dense elements, eight at a time.
+func (a *adaptation) eachDense(name string, body func(at reg.GPVirtual)) {
+	at := GP64()
+	XORQ(at, at)
+	Label(name)
+	body(at)
+	ADDQ(Imm(8), at)
+	CMPQ(at, a.count)
+	JL(LabelRef(name))
+}
+
+// points loads the grid points on both sides of eight cells. They lie side by side,
+// so that one load fetches two; a gather instruction would take longer.
+func (a *adaptation) points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual) {
+	var pairs [4]reg.VecVirtual
+	for p := range pairs {
+		lo, hi := GP64(), GP64()
+		MOVQ(a.cell.Idx(at, 4).Offset(8*p), hi)
+		MOVL(hi.As32(), lo.As32())
+		SHRQ(Imm(32), hi)
+		pairs[p] = XMM()
+		VMOVSD(Mem{Base: grid, Index: lo, Scale: 4}, pairs[p])
+		VMOVHPS(Mem{Base: grid, Index: hi, Scale: 4}, pairs[p], pairs[p])
+	}
+	even, odd := YMM(), YMM()
+	VINSERTF128(Imm(1), pairs[2], pairs[0].AsY(), even)
+	VINSERTF128(Imm(1), pairs[3], pairs[1].AsY(), odd)
+	v, next = YMM(), YMM()
+	VSHUFPS(Imm(0x88), odd, even, v)
+	VSHUFPS(Imm(0xDD), odd, even, next)
+	return v, next
 }
 
 // write replaces M where the mask is on, and adds it up.
-func (a *adaptation) write() func(at reg.GPVirtual) {
-	return func(at reg.GPVirtual) {
-		a.ahead(at, a.m)
+func (a *adaptation) write() func(at, mask reg.GPVirtual) {
+	unpacks := GP64()
+	LEAQ(a.unpack, unpacks)
+	fast, prior, sum := pointer("m"), pointer("prior"), pointer("sum")
+	return func(at, mask reg.GPVirtual) {
+		ahead(at, fast)
 		for k := range 2 {
 			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
-			v, next := a.lookUp(at, k)
-			VSUBPS(v, next, next)
-			VMULPS(a.place.Idx(at, 1).Offset(32*k), next, next)
-			VADDPS(next, v, v)
-			VMULPS(v, a.out, v)
-			on, m := YMM(), YMM()
-			VMOVUPS(a.on.Idx(at, 1).Offset(32*k), on)
-			VMOVUPS(here(a.m), m)
-			VBLENDVPS(on, v, m, m)
-			VMOVUPS(m, here(a.m))
-			unless(a.sum, "alone", k, func() {
-				VADDPS(here(a.prior), m, m)
-				VMOVUPS(m, here(a.sum))
+			from, m, bits := YMM(), YMM(), GP64()
+			MOVBQZX(a.bits.Idx(mask, 1).Offset(k), bits)
+			VPMOVSXBD(Mem{Base: unpacks, Index: bits, Scale: 8}, from)
+			VPERMPS(a.dense.Idx(a.count, 4), from, m)
+			VBLENDVPS(from, here(fast), m, m)
+			VMOVUPS(m, here(fast))
+			POPCNTQ(bits, bits)
+			ADDQ(bits, a.count)
+			unless(sum, "alone", k, func() {
+				VADDPS(here(prior), m, m)
+				VMOVUPS(m, here(sum))
 			})
 		}
 	}
 }
+
+// packings lays out, for every mask of eight elements, eight bytes each: the elements
+// that are on, one after the other; and for every element that is on its number among
+// them, for the others a negative one.
+func packings() (pack, unpack Mem) {
+	var tables [2]Mem
+	for t, name := range []string{"adaptPack", "adaptUnpack"} {
+		tables[t] = GLOBL(name, RODATA|NOPTR)
+		for mask := range 256 {
+			row := [8]uint8{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80}
+			count := uint8(0)
+			for e := range uint8(8) {
+				if mask>>e&1 == 0 {
+					continue
+				}
+				if t == 0 {
+					row[count] = e
+				} else {
+					row[e] = count
+				}
+				count++
+			}
+			DATA(8*mask, U64(binary.LittleEndian.Uint64(row[:])))
+		}
+	}
+	return tables[0], tables[1]
+}
+
+// pointer loads a pointer parameter.
+func pointer(name string) reg.Register { return Load(Param(name), GP64()) }
 
 // unless emits what is left out if the pointer is nil.
 func unless(p reg.Register, label string, k int, body func()) {
@@ -231,33 +339,9 @@ func unless(p reg.Register, label string, k int, body func()) {
 	Label(label)
 }
 
-// ahead asks for a cache line ahead of each pointer.
-func (a *adaptation) ahead(at reg.GPVirtual, pointers ...reg.Register) {
-	for _, p := range pointers {
-		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead})
-	}
-}
-
-// lookUp loads the grid points on both sides of eight places. They lie side by side,
-// so that one load fetches two; a gather instruction would take longer.
-func (a *adaptation) lookUp(at reg.GPVirtual, k int) (v, next reg.VecVirtual) {
-	var pairs [4]reg.VecVirtual
-	for p := range pairs {
-		lo, hi := GP64(), GP64()
-		MOVQ(a.cell.Idx(at, 1).Offset(32*k+8*p), hi)
-		MOVL(hi.As32(), lo.As32())
-		SHRQ(Imm(32), hi)
-		pairs[p] = XMM()
-		VMOVSD(Mem{Base: a.grid, Index: lo, Scale: 4}, pairs[p])
-		VMOVHPS(Mem{Base: a.grid, Index: hi, Scale: 4}, pairs[p], pairs[p])
-	}
-	even, odd := YMM(), YMM()
-	VINSERTF128(Imm(1), pairs[2], pairs[0].AsY(), even)
-	VINSERTF128(Imm(1), pairs[3], pairs[1].AsY(), odd)
-	v, next = YMM(), YMM()
-	VSHUFPS(Imm(0x88), odd, even, v)
-	VSHUFPS(Imm(0xDD), odd, even, next)
-	return v, next
+// ahead asks for a cache line ahead of a pointer.
+func ahead(at, p reg.Register) {
+	PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead})
 }
 
 // times multiplies the four words of z by a constant, whose low and high halves are

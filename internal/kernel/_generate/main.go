@@ -12,6 +12,7 @@ import (
 
 // sets is what each file holds.
 var sets = map[string]func(){
+	"adam":   adam,
 	"adapt":  adapt,
 	"gemm":   gemm,
 	"peak":   peak,

@@ -1,0 +1,34 @@
+package kernel
+
+import "math"
+
+// Adam are the numbers of one step of the optimiser of Kingma and Ba:
+//
+//	m <- Beta1 m + (1-Beta1) d;  v <- Beta2 v + (1-Beta2) d²;  w <- w - Rate m / (Root sqrt(v) + Eps)
+//
+// d the gradient times Scale, and the corrections of both moments' bias inside Rate
+// and Root.
+type Adam struct{ Scale, Beta1, Beta2, Rate, Root, Eps float32 }
+
+// Step makes the step for weights w with moments m and v and the gradient g. No
+// product is fused with a sum, so that the bits are the same on every machine.
+func (a *Adam) Step(w, m, v, g []float32) {
+	sameLength("Adam.Step", len(w), len(m))
+	sameLength("Adam.Step", len(w), len(v))
+	sameLength("Adam.Step", len(w), len(g))
+	n := a.vector(w, m, v, g)
+	a.portable(w[n:], m[n:], v[n:], g[n:])
+}
+
+func (a *Adam) portable(w, m, v, g []float32) {
+	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
+	rest1, rest2 := 1-a.Beta1, 1-a.Beta2
+	for j := range w {
+		d := float32(a.Scale * g[j])
+		mj := float32(a.Beta1*m[j]) + float32(rest1*d)
+		vj := float32(a.Beta2*v[j]) + float32(rest2*float32(d*d))
+		m[j], v[j] = mj, vj
+		root := float32(a.Root * float32(math.Sqrt(float64(vj))))
+		w[j] -= float32(float32(a.Rate*mj) / (root + a.Eps))
+	}
+}

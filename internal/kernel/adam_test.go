@@ -1,0 +1,55 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestAdamHasTheSameBitsEverywhere(t *testing.T) {
+	if !haveSIMD {
+		t.Skip("no assembly here")
+	}
+	defer setSIMD(true)
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 70).Draw(t, "n")
+		odd := rapid.SampledFrom([]int{0, 10, 1}).Draw(t, "odd")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		floats := func() []float32 {
+			s := make([]float32, n)
+			for i := range s {
+				s[i] = float32(rng.NormFloat64() * math.Exp(4*rng.NormFloat64()-7))
+				if odd > 0 && rng.IntN(odd) == 0 {
+					s[i] = awkward[rng.IntN(len(awkward))]
+				}
+			}
+			return s
+		}
+		a := Adam{Scale: rng.Float32(), Beta1: rng.Float32(), Beta2: rng.Float32(), Rate: rng.Float32(), Root: 1 + rng.Float32(), Eps: 1e-8}
+		before := [][]float32{floats(), floats(), floats(), floats()}
+		var after [2][]float32
+		for i, on := range []bool{false, true} {
+			setSIMD(on)
+			w, m, v := slices.Clone(before[0]), slices.Clone(before[1]), slices.Clone(before[2])
+			a.Step(w, m, v, before[3])
+			after[i] = slices.Concat(w, m, v)
+		}
+		requireSameBits(t, after[0], after[1])
+	})
+}
+
+func BenchmarkAdam(b *testing.B) {
+	const n = 1 << 14 // as the optimiser's blocks
+	w, m, v, g := normal(n), normal(n), normal(n), normal(n)
+	for i := range v {
+		v[i] *= v[i]
+	}
+	a := Adam{Scale: 1, Beta1: 0.9, Beta2: 0.999, Rate: 1e-3, Root: 1, Eps: 1e-8}
+	for b.Loop() {
+		a.Step(w, m, v, g)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/element")
+}
