@@ -24,6 +24,12 @@ type scratch struct {
 	left  []float32                    // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
 }
 
+func (s *scratch) makeLeft() {
+	if s.left == nil {
+		s.left = make([]float32, blockRows*(blockK+leftGap))
+	}
+}
+
 // product is one matrix product under way, and the pieces of C it is cut into.
 type product struct {
 	c, a, b           Matrix
@@ -200,9 +206,7 @@ func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1, cols int) leftVi
 	if !p.transA && cols < often {
 		return leftView{data: p.a.Data[i0*s+k0:], row: s, col: 1}
 	}
-	if w.scratch.left == nil {
-		w.scratch.left = make([]float32, blockRows*(blockK+leftGap))
-	}
+	w.scratch.makeLeft()
 	left := w.scratch.left
 	if !p.transA {
 		for i := range i1 - i0 {
