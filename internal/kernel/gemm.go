@@ -24,6 +24,12 @@ type scratch struct {
 	left  []float32                    // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
 }
 
+func (s *scratch) makeLeft() {
+	if s.left == nil {
+		s.left = make([]float32, blockRows*(blockK+leftGap))
+	}
+}
+
 // product is one matrix product under way, and the pieces of C it is cut into.
 type product struct {
 	c, a, b           Matrix
@@ -136,8 +142,8 @@ func (p *product) Do(w *Exec, i int) {
 		left := p.left(w, tiles, i0, i1, k0, k1, j1-j0)
 		for j := j0; j < j1; j += micro.cols {
 			cols := min(micro.cols, j1-j)
-			p.packRight(w.scratch.right[:], j, cols, k0, k1)
-			p.panel(w, tiles, left, i0, j, cols, k1-k0, p.acc || k0 > 0)
+			right := p.right(w, tiles, j, cols, k0, k1)
+			p.panel(w, tiles, left, right, i0, j, cols, k1-k0, p.acc || k0 > 0)
 		}
 	}
 }
@@ -145,7 +151,11 @@ func (p *product) Do(w *Exec, i int) {
 // few computes columns from j0 on of a product of so few rows that packing B would
 // take longer than multiplying, and returns the column up to which it came.
 func (p *product) few(w *Exec, j0, j1 int) int {
-	if !p.transB || p.m > fewRows || p.k%4 != 0 {
+	most := fewRows
+	if p.b.Add == nil {
+		most = min(most, 2)
+	}
+	if !p.transB || p.m > most || p.k%4 != 0 {
 		return j0
 	}
 	for ; j0+fewCols <= j1; j0 += fewCols {
@@ -196,9 +206,7 @@ func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1, cols int) leftVi
 	if !p.transA && cols < often {
 		return leftView{data: p.a.Data[i0*s+k0:], row: s, col: 1}
 	}
-	if w.scratch.left == nil {
-		w.scratch.left = make([]float32, blockRows*(blockK+leftGap))
-	}
+	w.scratch.makeLeft()
 	left := w.scratch.left
 	if !p.transA {
 		for i := range i1 - i0 {
@@ -214,6 +222,23 @@ func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1, cols int) leftVi
 		}
 	}
 	return leftView{data: left, step: step, row: 1, col: micro.rows}
+}
+
+// rightView is a panel of B as the tile kernel reads it: element (k,j) is at k*width + j.
+type rightView struct {
+	data  []float32
+	width int
+}
+
+// right is columns j to j+cols-1 of op(B) over k0 to k1-1: in place if nothing is to be
+// done but to copy a panel that so few tiles use, else packed.
+func (p *product) right(w *Exec, tiles rowTiles, j, cols, k0, k1 int) rightView {
+	const few = 2
+	if !p.transB && p.b.Add == nil && tiles.n <= few && cols == micro.cols {
+		return rightView{data: p.b.Data[k0*p.b.Stride+j:], width: p.b.Stride}
+	}
+	p.packRight(w.scratch.right[:], j, cols, k0, k1)
+	return rightView{data: w.scratch.right[:], width: micro.cols}
 }
 
 // rowTiles cuts rows into n tiles as even as can be, since a tile of few rows takes as
@@ -233,18 +258,18 @@ func (r rowTiles) tile(t int) (first, rows int) {
 	return t*r.rows + r.larger, r.rows
 }
 
-// panel multiplies the rows of A from i0 on by the packed panel of B that holds
-// columns j to j+cols-1, tile by tile.
-func (p *product) panel(w *Exec, tiles rowTiles, a leftView, i0, j, cols, k int, acc bool) {
+// panel multiplies the rows of A from i0 on by the panel of B that holds columns j to
+// j+cols-1, tile by tile.
+func (p *product) panel(w *Exec, tiles rowTiles, a leftView, b rightView, i0, j, cols, k int, acc bool) {
 	s := &w.scratch
 	for t := range tiles.n {
 		i, rows := tiles.tile(t)
 		left, c := a.tile(t, i), p.c.Data[(i0+i)*p.c.Stride+j:]
 		if cols == micro.cols {
-			micro.tile(rows, k, left, a.row, a.col, s.right[:], c, p.c.Stride, acc)
+			micro.tile(rows, k, left, a.row, a.col, b.data, b.width, c, p.c.Stride, acc)
 			continue
 		}
-		micro.tile(rows, k, left, a.row, a.col, s.right[:], s.tile[:], micro.cols, false)
+		micro.tile(rows, k, left, a.row, a.col, b.data, b.width, s.tile[:], micro.cols, false)
 		copyTile(c, p.c.Stride, s.tile[:], rows, cols, acc)
 	}
 }

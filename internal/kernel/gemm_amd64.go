@@ -7,92 +7,92 @@ package kernel
 // tile1AVX2 is tileGo at rows = 1 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile1AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile1AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile2AVX2 is tileGo at rows = 2 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile2AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile2AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile3AVX2 is tileGo at rows = 3 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile3AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile3AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile4AVX2 is tileGo at rows = 4 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile4AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile4AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile5AVX2 is tileGo at rows = 5 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile5AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile5AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile6AVX2 is tileGo at rows = 6 and 16 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile6AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile6AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile1AVX512 is tileGo at rows = 1 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile1AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile1AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile2AVX512 is tileGo at rows = 2 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile2AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile2AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile3AVX512 is tileGo at rows = 3 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile3AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile3AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile4AVX512 is tileGo at rows = 4 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile4AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile4AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile5AVX512 is tileGo at rows = 5 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile5AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile5AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile6AVX512 is tileGo at rows = 6 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile6AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile6AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile7AVX512 is tileGo at rows = 7 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile7AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile7AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile8AVX512 is tileGo at rows = 8 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile8AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile8AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile9AVX512 is tileGo at rows = 9 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile9AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile9AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile10AVX512 is tileGo at rows = 10 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile10AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile10AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile11AVX512 is tileGo at rows = 11 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile11AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile11AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // tile12AVX512 is tileGo at rows = 12 and 32 columns, with fused multiply-adds; k > 0.
 //
 //go:noescape
-func tile12AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+func tile12AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
 // packRowsAVX2 is packRowsGo for 8 rows; k > 0 a multiple of 4.
 //

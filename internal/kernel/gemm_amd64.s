@@ -4,19 +4,21 @@
 
 #include "textflag.h"
 
-// func tile1AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile1AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, FMA3, MMX+
-TEXT ·tile1AVX2(SB), NOSPLIT, $0-57
+TEXT ·tile1AVX2(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
 	SHLQ       $0x02, DX
 	MOVQ       col+24(FP), DX
 	MOVQ       b+32(FP), BX
+	MOVQ       width+40(FP), SI
 	SHLQ       $0x02, DX
-	MOVQ       c+40(FP), SI
-	MOVQ       stride+48(FP), DI
-	PREFETCHT0 (SI)
+	SHLQ       $0x02, SI
+	MOVQ       c+48(FP), DI
+	MOVQ       stride+56(FP), R8
+	PREFETCHT0 (DI)
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	SUBQ       $0x04, AX
@@ -29,25 +31,28 @@ loop:
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DX, CX
-	VMOVUPS      64(BX), Y2
-	VMOVUPS      96(BX), Y3
+	ADDQ         SI, BX
+	VMOVUPS      (BX), Y2
+	VMOVUPS      32(BX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DX, CX
-	VMOVUPS      128(BX), Y2
-	VMOVUPS      160(BX), Y3
+	ADDQ         SI, BX
+	VMOVUPS      (BX), Y2
+	VMOVUPS      32(BX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DX, CX
-	VMOVUPS      192(BX), Y2
-	VMOVUPS      224(BX), Y3
+	ADDQ         SI, BX
+	VMOVUPS      (BX), Y2
+	VMOVUPS      32(BX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DX, CX
-	ADDQ         $0x00000100, BX
+	ADDQ         SI, BX
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -62,15 +67,15 @@ one:
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DX, CX
-	ADDQ         $0x00000040, BX
+	ADDQ         SI, BX
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -85,21 +90,23 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile2AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile2AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, FMA3, MMX+
-TEXT ·tile2AVX2(SB), NOSPLIT, $0-57
+TEXT ·tile2AVX2(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
 	SHLQ       $0x02, DX
 	MOVQ       col+24(FP), BX
 	MOVQ       b+32(FP), SI
+	MOVQ       width+40(FP), DI
 	SHLQ       $0x02, BX
-	MOVQ       c+40(FP), DI
-	MOVQ       stride+48(FP), R8
-	PREFETCHT0 (DI)
-	LEAQ       (DI)(R8*4), DI
-	PREFETCHT0 (DI)
+	SHLQ       $0x02, DI
+	MOVQ       c+48(FP), R8
+	MOVQ       stride+56(FP), R9
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -117,8 +124,9 @@ loop:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         BX, CX
-	VMOVUPS      64(SI), Y4
-	VMOVUPS      96(SI), Y5
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y4
+	VMOVUPS      32(SI), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -126,8 +134,9 @@ loop:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         BX, CX
-	VMOVUPS      128(SI), Y4
-	VMOVUPS      160(SI), Y5
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y4
+	VMOVUPS      32(SI), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -135,8 +144,9 @@ loop:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         BX, CX
-	VMOVUPS      192(SI), Y4
-	VMOVUPS      224(SI), Y5
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y4
+	VMOVUPS      32(SI), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -144,7 +154,7 @@ loop:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         BX, CX
-	ADDQ         $0x00000100, SI
+	ADDQ         DI, SI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -162,15 +172,15 @@ one:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         BX, CX
-	ADDQ         $0x00000040, SI
+	ADDQ         DI, SI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -191,23 +201,25 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile3AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile3AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, FMA3, MMX+
-TEXT ·tile3AVX2(SB), NOSPLIT, $0-57
+TEXT ·tile3AVX2(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
 	SHLQ       $0x02, DX
 	MOVQ       col+24(FP), BX
 	MOVQ       b+32(FP), SI
+	MOVQ       width+40(FP), DI
 	SHLQ       $0x02, BX
-	MOVQ       c+40(FP), DI
-	MOVQ       stride+48(FP), R8
-	PREFETCHT0 (DI)
-	LEAQ       (DI)(R8*4), DI
-	PREFETCHT0 (DI)
-	LEAQ       (DI)(R8*4), DI
-	PREFETCHT0 (DI)
+	SHLQ       $0x02, DI
+	MOVQ       c+48(FP), R8
+	MOVQ       stride+56(FP), R9
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -230,8 +242,9 @@ loop:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         BX, CX
-	VMOVUPS      64(SI), Y6
-	VMOVUPS      96(SI), Y7
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y6
+	VMOVUPS      32(SI), Y7
 	VBROADCASTSS (CX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -242,8 +255,9 @@ loop:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         BX, CX
-	VMOVUPS      128(SI), Y6
-	VMOVUPS      160(SI), Y7
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y6
+	VMOVUPS      32(SI), Y7
 	VBROADCASTSS (CX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -254,8 +268,9 @@ loop:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         BX, CX
-	VMOVUPS      192(SI), Y6
-	VMOVUPS      224(SI), Y7
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y6
+	VMOVUPS      32(SI), Y7
 	VBROADCASTSS (CX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -266,7 +281,7 @@ loop:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         BX, CX
-	ADDQ         $0x00000100, SI
+	ADDQ         DI, SI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -287,15 +302,15 @@ one:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         BX, CX
-	ADDQ         $0x00000040, SI
+	ADDQ         DI, SI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -322,9 +337,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile4AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile4AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, FMA3, MMX+
-TEXT ·tile4AVX2(SB), NOSPLIT, $0-57
+TEXT ·tile4AVX2(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -333,16 +348,18 @@ TEXT ·tile4AVX2(SB), NOSPLIT, $0-57
 	ADDQ       DX, BX
 	MOVQ       col+24(FP), SI
 	MOVQ       b+32(FP), DI
+	MOVQ       width+40(FP), R8
 	SHLQ       $0x02, SI
-	MOVQ       c+40(FP), R8
-	MOVQ       stride+48(FP), R9
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
+	SHLQ       $0x02, R8
+	MOVQ       c+48(FP), R9
+	MOVQ       stride+56(FP), R10
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -371,8 +388,9 @@ loop:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      64(DI), Y8
-	VMOVUPS      96(DI), Y9
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y8
+	VMOVUPS      32(DI), Y9
 	VBROADCASTSS (CX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -387,8 +405,9 @@ loop:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      128(DI), Y8
-	VMOVUPS      160(DI), Y9
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y8
+	VMOVUPS      32(DI), Y9
 	VBROADCASTSS (CX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -403,8 +422,9 @@ loop:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      192(DI), Y8
-	VMOVUPS      224(DI), Y9
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y8
+	VMOVUPS      32(DI), Y9
 	VBROADCASTSS (CX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -419,7 +439,7 @@ loop:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000100, DI
+	ADDQ         R8, DI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -444,15 +464,15 @@ one:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000040, DI
+	ADDQ         R8, DI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -485,9 +505,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile5AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile5AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, FMA3, MMX+
-TEXT ·tile5AVX2(SB), NOSPLIT, $0-57
+TEXT ·tile5AVX2(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -496,18 +516,20 @@ TEXT ·tile5AVX2(SB), NOSPLIT, $0-57
 	ADDQ       DX, BX
 	MOVQ       col+24(FP), SI
 	MOVQ       b+32(FP), DI
+	MOVQ       width+40(FP), R8
 	SHLQ       $0x02, SI
-	MOVQ       c+40(FP), R8
-	MOVQ       stride+48(FP), R9
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
+	SHLQ       $0x02, R8
+	MOVQ       c+48(FP), R9
+	MOVQ       stride+56(FP), R10
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -541,8 +563,9 @@ loop:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      64(DI), Y10
-	VMOVUPS      96(DI), Y11
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y10
+	VMOVUPS      32(DI), Y11
 	VBROADCASTSS (CX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -560,8 +583,9 @@ loop:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      128(DI), Y10
-	VMOVUPS      160(DI), Y11
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y10
+	VMOVUPS      32(DI), Y11
 	VBROADCASTSS (CX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -579,8 +603,9 @@ loop:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      192(DI), Y10
-	VMOVUPS      224(DI), Y11
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y10
+	VMOVUPS      32(DI), Y11
 	VBROADCASTSS (CX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -598,7 +623,7 @@ loop:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000100, DI
+	ADDQ         R8, DI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -626,15 +651,15 @@ one:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000040, DI
+	ADDQ         R8, DI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -673,9 +698,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile6AVX2(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile6AVX2(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, FMA3, MMX+
-TEXT ·tile6AVX2(SB), NOSPLIT, $0-57
+TEXT ·tile6AVX2(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -684,20 +709,22 @@ TEXT ·tile6AVX2(SB), NOSPLIT, $0-57
 	ADDQ       DX, BX
 	MOVQ       col+24(FP), SI
 	MOVQ       b+32(FP), DI
+	MOVQ       width+40(FP), R8
 	SHLQ       $0x02, SI
-	MOVQ       c+40(FP), R8
-	MOVQ       stride+48(FP), R9
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
+	SHLQ       $0x02, R8
+	MOVQ       c+48(FP), R9
+	MOVQ       stride+56(FP), R10
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -736,8 +763,9 @@ loop:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      64(DI), Y12
-	VMOVUPS      96(DI), Y13
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
 	VBROADCASTSS (CX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -758,8 +786,9 @@ loop:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      128(DI), Y12
-	VMOVUPS      160(DI), Y13
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
 	VBROADCASTSS (CX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -780,8 +809,9 @@ loop:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      192(DI), Y12
-	VMOVUPS      224(DI), Y13
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
 	VBROADCASTSS (CX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -802,7 +832,7 @@ loop:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000100, DI
+	ADDQ         R8, DI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -833,15 +863,15 @@ one:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000040, DI
+	ADDQ         R8, DI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -886,20 +916,22 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile1AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile1AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile1AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile1AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
 	SHLQ       $0x02, DX
 	MOVQ       col+24(FP), DX
 	MOVQ       b+32(FP), BX
+	MOVQ       width+40(FP), SI
 	SHLQ       $0x02, DX
-	MOVQ       c+40(FP), SI
-	MOVQ       stride+48(FP), DI
-	PREFETCHT0 (SI)
-	PREFETCHT0 64(SI)
+	SHLQ       $0x02, SI
+	MOVQ       c+48(FP), DI
+	MOVQ       stride+56(FP), R8
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	SUBQ       $0x04, AX
@@ -912,25 +944,28 @@ loop:
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DX, CX
-	VMOVUPS      128(BX), Z2
-	VMOVUPS      192(BX), Z3
+	ADDQ         SI, BX
+	VMOVUPS      (BX), Z2
+	VMOVUPS      64(BX), Z3
 	VBROADCASTSS (CX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DX, CX
-	VMOVUPS      256(BX), Z2
-	VMOVUPS      320(BX), Z3
+	ADDQ         SI, BX
+	VMOVUPS      (BX), Z2
+	VMOVUPS      64(BX), Z3
 	VBROADCASTSS (CX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DX, CX
-	VMOVUPS      384(BX), Z2
-	VMOVUPS      448(BX), Z3
+	ADDQ         SI, BX
+	VMOVUPS      (BX), Z2
+	VMOVUPS      64(BX), Z3
 	VBROADCASTSS (CX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DX, CX
-	ADDQ         $0x00000200, BX
+	ADDQ         SI, BX
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -945,15 +980,15 @@ one:
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DX, CX
-	ADDQ         $0x00000080, BX
+	ADDQ         SI, BX
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -968,23 +1003,25 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile2AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile2AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile2AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile2AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
 	SHLQ       $0x02, DX
 	MOVQ       col+24(FP), BX
 	MOVQ       b+32(FP), SI
+	MOVQ       width+40(FP), DI
 	SHLQ       $0x02, BX
-	MOVQ       c+40(FP), DI
-	MOVQ       stride+48(FP), R8
-	PREFETCHT0 (DI)
-	PREFETCHT0 64(DI)
-	LEAQ       (DI)(R8*4), DI
-	PREFETCHT0 (DI)
-	PREFETCHT0 64(DI)
+	SHLQ       $0x02, DI
+	MOVQ       c+48(FP), R8
+	MOVQ       stride+56(FP), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1002,8 +1039,9 @@ loop:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         BX, CX
-	VMOVUPS      128(SI), Z4
-	VMOVUPS      192(SI), Z5
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z4
+	VMOVUPS      64(SI), Z5
 	VBROADCASTSS (CX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -1011,8 +1049,9 @@ loop:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         BX, CX
-	VMOVUPS      256(SI), Z4
-	VMOVUPS      320(SI), Z5
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z4
+	VMOVUPS      64(SI), Z5
 	VBROADCASTSS (CX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -1020,8 +1059,9 @@ loop:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         BX, CX
-	VMOVUPS      384(SI), Z4
-	VMOVUPS      448(SI), Z5
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z4
+	VMOVUPS      64(SI), Z5
 	VBROADCASTSS (CX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -1029,7 +1069,7 @@ loop:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         BX, CX
-	ADDQ         $0x00000200, SI
+	ADDQ         DI, SI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -1047,15 +1087,15 @@ one:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         BX, CX
-	ADDQ         $0x00000080, SI
+	ADDQ         DI, SI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -1076,26 +1116,28 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile3AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile3AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile3AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile3AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
 	SHLQ       $0x02, DX
 	MOVQ       col+24(FP), BX
 	MOVQ       b+32(FP), SI
+	MOVQ       width+40(FP), DI
 	SHLQ       $0x02, BX
-	MOVQ       c+40(FP), DI
-	MOVQ       stride+48(FP), R8
-	PREFETCHT0 (DI)
-	PREFETCHT0 64(DI)
-	LEAQ       (DI)(R8*4), DI
-	PREFETCHT0 (DI)
-	PREFETCHT0 64(DI)
-	LEAQ       (DI)(R8*4), DI
-	PREFETCHT0 (DI)
-	PREFETCHT0 64(DI)
+	SHLQ       $0x02, DI
+	MOVQ       c+48(FP), R8
+	MOVQ       stride+56(FP), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	LEAQ       (R8)(R9*4), R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1118,8 +1160,9 @@ loop:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         BX, CX
-	VMOVUPS      128(SI), Z6
-	VMOVUPS      192(SI), Z7
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z6
+	VMOVUPS      64(SI), Z7
 	VBROADCASTSS (CX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -1130,8 +1173,9 @@ loop:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         BX, CX
-	VMOVUPS      256(SI), Z6
-	VMOVUPS      320(SI), Z7
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z6
+	VMOVUPS      64(SI), Z7
 	VBROADCASTSS (CX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -1142,8 +1186,9 @@ loop:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         BX, CX
-	VMOVUPS      384(SI), Z6
-	VMOVUPS      448(SI), Z7
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z6
+	VMOVUPS      64(SI), Z7
 	VBROADCASTSS (CX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -1154,7 +1199,7 @@ loop:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         BX, CX
-	ADDQ         $0x00000200, SI
+	ADDQ         DI, SI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -1175,15 +1220,15 @@ one:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         BX, CX
-	ADDQ         $0x00000080, SI
+	ADDQ         DI, SI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -1210,9 +1255,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile4AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile4AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile4AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile4AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -1221,20 +1266,22 @@ TEXT ·tile4AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, BX
 	MOVQ       col+24(FP), SI
 	MOVQ       b+32(FP), DI
+	MOVQ       width+40(FP), R8
 	SHLQ       $0x02, SI
-	MOVQ       c+40(FP), R8
-	MOVQ       stride+48(FP), R9
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
+	SHLQ       $0x02, R8
+	MOVQ       c+48(FP), R9
+	MOVQ       stride+56(FP), R10
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1263,8 +1310,9 @@ loop:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      128(DI), Z8
-	VMOVUPS      192(DI), Z9
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z8
+	VMOVUPS      64(DI), Z9
 	VBROADCASTSS (CX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -1279,8 +1327,9 @@ loop:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      256(DI), Z8
-	VMOVUPS      320(DI), Z9
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z8
+	VMOVUPS      64(DI), Z9
 	VBROADCASTSS (CX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -1295,8 +1344,9 @@ loop:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      384(DI), Z8
-	VMOVUPS      448(DI), Z9
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z8
+	VMOVUPS      64(DI), Z9
 	VBROADCASTSS (CX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -1311,7 +1361,7 @@ loop:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000200, DI
+	ADDQ         R8, DI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -1336,15 +1386,15 @@ one:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000080, DI
+	ADDQ         R8, DI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -1377,9 +1427,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile5AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile5AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile5AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile5AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -1388,23 +1438,25 @@ TEXT ·tile5AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, BX
 	MOVQ       col+24(FP), SI
 	MOVQ       b+32(FP), DI
+	MOVQ       width+40(FP), R8
 	SHLQ       $0x02, SI
-	MOVQ       c+40(FP), R8
-	MOVQ       stride+48(FP), R9
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
+	SHLQ       $0x02, R8
+	MOVQ       c+48(FP), R9
+	MOVQ       stride+56(FP), R10
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1438,8 +1490,9 @@ loop:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      128(DI), Z10
-	VMOVUPS      192(DI), Z11
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z10
+	VMOVUPS      64(DI), Z11
 	VBROADCASTSS (CX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -1457,8 +1510,9 @@ loop:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      256(DI), Z10
-	VMOVUPS      320(DI), Z11
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z10
+	VMOVUPS      64(DI), Z11
 	VBROADCASTSS (CX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -1476,8 +1530,9 @@ loop:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      384(DI), Z10
-	VMOVUPS      448(DI), Z11
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z10
+	VMOVUPS      64(DI), Z11
 	VBROADCASTSS (CX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -1495,7 +1550,7 @@ loop:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000200, DI
+	ADDQ         R8, DI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -1523,15 +1578,15 @@ one:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000080, DI
+	ADDQ         R8, DI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -1570,9 +1625,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile6AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile6AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile6AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile6AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -1581,26 +1636,28 @@ TEXT ·tile6AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, BX
 	MOVQ       col+24(FP), SI
 	MOVQ       b+32(FP), DI
+	MOVQ       width+40(FP), R8
 	SHLQ       $0x02, SI
-	MOVQ       c+40(FP), R8
-	MOVQ       stride+48(FP), R9
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	LEAQ       (R8)(R9*4), R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
+	SHLQ       $0x02, R8
+	MOVQ       c+48(FP), R9
+	MOVQ       stride+56(FP), R10
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	LEAQ       (R9)(R10*4), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1639,8 +1696,9 @@ loop:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      128(DI), Z12
-	VMOVUPS      192(DI), Z13
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z12
+	VMOVUPS      64(DI), Z13
 	VBROADCASTSS (CX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -1661,8 +1719,9 @@ loop:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      256(DI), Z12
-	VMOVUPS      320(DI), Z13
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z12
+	VMOVUPS      64(DI), Z13
 	VBROADCASTSS (CX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -1683,8 +1742,9 @@ loop:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	VMOVUPS      384(DI), Z12
-	VMOVUPS      448(DI), Z13
+	ADDQ         R8, DI
+	VMOVUPS      (DI), Z12
+	VMOVUPS      64(DI), Z13
 	VBROADCASTSS (CX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -1705,7 +1765,7 @@ loop:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000200, DI
+	ADDQ         R8, DI
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -1736,15 +1796,15 @@ one:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         SI, CX
 	ADDQ         SI, BX
-	ADDQ         $0x00000080, DI
+	ADDQ         R8, DI
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -1789,9 +1849,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile7AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile7AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile7AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile7AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -1802,29 +1862,31 @@ TEXT ·tile7AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, SI
 	MOVQ       col+24(FP), DI
 	MOVQ       b+32(FP), R8
+	MOVQ       width+40(FP), R9
 	SHLQ       $0x02, DI
-	MOVQ       c+40(FP), R9
-	MOVQ       stride+48(FP), R10
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
+	SHLQ       $0x02, R9
+	MOVQ       c+48(FP), R10
+	MOVQ       stride+56(FP), R11
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1869,8 +1931,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      128(R8), Z14
-	VMOVUPS      192(R8), Z15
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z14
+	VMOVUPS      64(R8), Z15
 	VBROADCASTSS (CX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1895,8 +1958,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      256(R8), Z14
-	VMOVUPS      320(R8), Z15
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z14
+	VMOVUPS      64(R8), Z15
 	VBROADCASTSS (CX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1921,8 +1985,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      384(R8), Z14
-	VMOVUPS      448(R8), Z15
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z14
+	VMOVUPS      64(R8), Z15
 	VBROADCASTSS (CX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1947,7 +2012,7 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	ADDQ         $0x00000200, R8
+	ADDQ         R9, R8
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -1982,15 +2047,15 @@ one:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	ADDQ         $0x00000080, R8
+	ADDQ         R9, R8
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -2041,9 +2106,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile8AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile8AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile8AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile8AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -2054,32 +2119,34 @@ TEXT ·tile8AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, SI
 	MOVQ       col+24(FP), DI
 	MOVQ       b+32(FP), R8
+	MOVQ       width+40(FP), R9
 	SHLQ       $0x02, DI
-	MOVQ       c+40(FP), R9
-	MOVQ       stride+48(FP), R10
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
+	SHLQ       $0x02, R9
+	MOVQ       c+48(FP), R10
+	MOVQ       stride+56(FP), R11
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -2129,8 +2196,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      128(R8), Z16
-	VMOVUPS      192(R8), Z17
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z16
+	VMOVUPS      64(R8), Z17
 	VBROADCASTSS (CX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -2158,8 +2226,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      256(R8), Z16
-	VMOVUPS      320(R8), Z17
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z16
+	VMOVUPS      64(R8), Z17
 	VBROADCASTSS (CX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -2187,8 +2256,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      384(R8), Z16
-	VMOVUPS      448(R8), Z17
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z16
+	VMOVUPS      64(R8), Z17
 	VBROADCASTSS (CX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -2216,7 +2286,7 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	ADDQ         $0x00000200, R8
+	ADDQ         R9, R8
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -2254,15 +2324,15 @@ one:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	ADDQ         $0x00000080, R8
+	ADDQ         R9, R8
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -2319,9 +2389,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile9AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile9AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile9AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile9AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -2332,35 +2402,37 @@ TEXT ·tile9AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, SI
 	MOVQ       col+24(FP), DI
 	MOVQ       b+32(FP), R8
+	MOVQ       width+40(FP), R9
 	SHLQ       $0x02, DI
-	MOVQ       c+40(FP), R9
-	MOVQ       stride+48(FP), R10
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	LEAQ       (R9)(R10*4), R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
+	SHLQ       $0x02, R9
+	MOVQ       c+48(FP), R10
+	MOVQ       stride+56(FP), R11
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	LEAQ       (R10)(R11*4), R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -2415,8 +2487,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      128(R8), Z18
-	VMOVUPS      192(R8), Z19
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z18
+	VMOVUPS      64(R8), Z19
 	VBROADCASTSS (CX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -2447,8 +2520,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      256(R8), Z18
-	VMOVUPS      320(R8), Z19
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z18
+	VMOVUPS      64(R8), Z19
 	VBROADCASTSS (CX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -2479,8 +2553,9 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	VMOVUPS      384(R8), Z18
-	VMOVUPS      448(R8), Z19
+	ADDQ         R9, R8
+	VMOVUPS      (R8), Z18
+	VMOVUPS      64(R8), Z19
 	VBROADCASTSS (CX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -2511,7 +2586,7 @@ loop:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	ADDQ         $0x00000200, R8
+	ADDQ         R9, R8
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -2552,15 +2627,15 @@ one:
 	ADDQ         DI, CX
 	ADDQ         DI, BX
 	ADDQ         DI, SI
-	ADDQ         $0x00000080, R8
+	ADDQ         R9, R8
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -2623,9 +2698,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile10AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile10AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile10AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile10AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -2638,38 +2713,40 @@ TEXT ·tile10AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, DI
 	MOVQ       col+24(FP), R8
 	MOVQ       b+32(FP), R9
+	MOVQ       width+40(FP), R10
 	SHLQ       $0x02, R8
-	MOVQ       c+40(FP), R10
-	MOVQ       stride+48(FP), R11
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
+	SHLQ       $0x02, R10
+	MOVQ       c+48(FP), R11
+	MOVQ       stride+56(FP), R12
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -2730,8 +2807,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      128(R9), Z20
-	VMOVUPS      192(R9), Z21
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z20
+	VMOVUPS      64(R9), Z21
 	VBROADCASTSS (CX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2766,8 +2844,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      256(R9), Z20
-	VMOVUPS      320(R9), Z21
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z20
+	VMOVUPS      64(R9), Z21
 	VBROADCASTSS (CX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2802,8 +2881,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      384(R9), Z20
-	VMOVUPS      448(R9), Z21
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z20
+	VMOVUPS      64(R9), Z21
 	VBROADCASTSS (CX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2838,7 +2918,7 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	ADDQ         $0x00000200, R9
+	ADDQ         R10, R9
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -2883,15 +2963,15 @@ one:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	ADDQ         $0x00000080, R9
+	ADDQ         R10, R9
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -2960,9 +3040,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile11AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile11AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile11AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile11AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -2975,41 +3055,43 @@ TEXT ·tile11AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, DI
 	MOVQ       col+24(FP), R8
 	MOVQ       b+32(FP), R9
+	MOVQ       width+40(FP), R10
 	SHLQ       $0x02, R8
-	MOVQ       c+40(FP), R10
-	MOVQ       stride+48(FP), R11
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
+	SHLQ       $0x02, R10
+	MOVQ       c+48(FP), R11
+	MOVQ       stride+56(FP), R12
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -3075,8 +3157,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      128(R9), Z22
-	VMOVUPS      192(R9), Z23
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z22
+	VMOVUPS      64(R9), Z23
 	VBROADCASTSS (CX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -3114,8 +3197,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      256(R9), Z22
-	VMOVUPS      320(R9), Z23
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z22
+	VMOVUPS      64(R9), Z23
 	VBROADCASTSS (CX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -3153,8 +3237,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      384(R9), Z22
-	VMOVUPS      448(R9), Z23
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z22
+	VMOVUPS      64(R9), Z23
 	VBROADCASTSS (CX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -3192,7 +3277,7 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	ADDQ         $0x00000200, R9
+	ADDQ         R10, R9
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -3240,15 +3325,15 @@ one:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	ADDQ         $0x00000080, R9
+	ADDQ         R10, R9
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX
@@ -3323,9 +3408,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func tile12AVX512(k int, a *float32, row int, col int, b *float32, c *float32, stride int, acc bool)
+// func tile12AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·tile12AVX512(SB), NOSPLIT, $0-57
+TEXT ·tile12AVX512(SB), NOSPLIT, $0-65
 	MOVQ       k+0(FP), AX
 	MOVQ       a+8(FP), CX
 	MOVQ       row+16(FP), DX
@@ -3338,44 +3423,46 @@ TEXT ·tile12AVX512(SB), NOSPLIT, $0-57
 	ADDQ       DX, DI
 	MOVQ       col+24(FP), R8
 	MOVQ       b+32(FP), R9
+	MOVQ       width+40(FP), R10
 	SHLQ       $0x02, R8
-	MOVQ       c+40(FP), R10
-	MOVQ       stride+48(FP), R11
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
-	LEAQ       (R10)(R11*4), R10
-	PREFETCHT0 (R10)
-	PREFETCHT0 64(R10)
+	SHLQ       $0x02, R10
+	MOVQ       c+48(FP), R11
+	MOVQ       stride+56(FP), R12
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	LEAQ       (R11)(R12*4), R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -3446,8 +3533,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      128(R9), Z24
-	VMOVUPS      192(R9), Z25
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z24
+	VMOVUPS      64(R9), Z25
 	VBROADCASTSS (CX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -3488,8 +3576,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      256(R9), Z24
-	VMOVUPS      320(R9), Z25
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z24
+	VMOVUPS      64(R9), Z25
 	VBROADCASTSS (CX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -3530,8 +3619,9 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	VMOVUPS      384(R9), Z24
-	VMOVUPS      448(R9), Z25
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z24
+	VMOVUPS      64(R9), Z25
 	VBROADCASTSS (CX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -3572,7 +3662,7 @@ loop:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	ADDQ         $0x00000200, R9
+	ADDQ         R10, R9
 	SUBQ         $0x04, AX
 	JGE          loop
 
@@ -3623,15 +3713,15 @@ one:
 	ADDQ         R8, BX
 	ADDQ         R8, SI
 	ADDQ         R8, DI
-	ADDQ         $0x00000080, R9
+	ADDQ         R10, R9
 	DECQ         AX
 	JNZ          one
 
 finish:
-	MOVQ   c+40(FP), AX
-	MOVQ   stride+48(FP), CX
+	MOVQ   c+48(FP), AX
+	MOVQ   stride+56(FP), CX
 	SHLQ   $0x02, CX
-	MOVB   acc+56(FP), DL
+	MOVB   acc+64(FP), DL
 	TESTB  DL, DL
 	JZ     store
 	MOVQ   AX, DX

@@ -3,14 +3,14 @@ package kernel
 // microKernel computes tiles of C. tile sets, or with acc adds to, the first rows
 // (1 to microKernel.rows) rows and all columns of a tile:
 //
-//	c[i*stride+j] (+)= sum over p < k of a[i*row+p*col] * b[p*cols+j]
+//	c[i*stride+j] (+)= sum over p < k of a[i*row+p*col] * b[p*width+j]
 //
 // Every element is one chain of multiply-adds from p = 0 upwards, started at zero,
 // and then stored in c or added to it: the order that the package promises.
 type microKernel struct {
 	name       string // of its arithmetic, see Numerics
 	rows, cols int    // of a tile
-	tile       func(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool)
+	tile       func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool)
 }
 
 const maxRows, maxCols = 12, 32 // of any kernel
@@ -28,10 +28,10 @@ func Numerics() string { return micro.name }
 
 // tileGo is the portable kernel and the reference for the others: eight elements
 // at a time, in registers.
-func tileGo(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
+func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool) {
 	for i := range rows {
 		for j := 0; j < portableCols; j += 8 {
-			sum := chains(k, a[i*row:], col, b[j:])
+			sum := chains(k, a[i*row:], col, b[j:], width)
 			out := (*[8]float32)(c[i*stride+j:])
 			if !acc {
 				*out = sum
@@ -46,10 +46,10 @@ func tileGo(rows, k int, a []float32, row, col int, b, c []float32, stride int, 
 
 // chains is eight neighbouring elements of a tile. The conversions keep a compiler
 // from fusing multiply and add on machines where it could.
-func chains(k int, a []float32, col int, b []float32) [8]float32 {
+func chains(k int, a []float32, col int, b []float32, width int) [8]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for p := range k {
-		x, y := a[p*col], (*[8]float32)(b[p*portableCols:])
+		x, y := a[p*col], (*[8]float32)(b[p*width:])
 		s0 += float32(x * y[0])
 		s1 += float32(x * y[1])
 		s2 += float32(x * y[2])

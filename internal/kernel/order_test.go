@@ -76,7 +76,7 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	x := NewExec(4)
 	defer x.Close()
 	eachKernel(t, func(t *testing.T) {
-		for _, s := range [][3]int{{1, 1000, 260}, {70, 129, 257}, {401, 70, 20}} {
+		for _, s := range [][3]int{{1, 1000, 260}, {70, 129, 257}, {401, 70, 20}, {40, 300, 261}} {
 			a, b := Mat(normal(s[0]*s[2]), s[0], s[2]), Mat(normal(s[2]*s[1]), s[2], s[1])
 			for form := range forms {
 				x.SetThreads(1)

@@ -41,50 +41,50 @@ var (
 )
 
 // tileAVX2 picks the kernel for the number of rows.
-func tileAVX2(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
+func tileAVX2(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool) {
 	switch rows {
 	case 1:
-		tile1AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile1AVX2(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 2:
-		tile2AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile2AVX2(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 3:
-		tile3AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile3AVX2(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 4:
-		tile4AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile4AVX2(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 5:
-		tile5AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile5AVX2(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 6:
-		tile6AVX2(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile6AVX2(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	}
 }
 
 // tileAVX512 picks the kernel for the number of rows.
-func tileAVX512(rows, k int, a []float32, row, col int, b, c []float32, stride int, acc bool) {
+func tileAVX512(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool) {
 	switch rows {
 	case 1:
-		tile1AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile1AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 2:
-		tile2AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile2AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 3:
-		tile3AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile3AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 4:
-		tile4AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile4AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 5:
-		tile5AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile5AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 6:
-		tile6AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile6AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 7:
-		tile7AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile7AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 8:
-		tile8AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile8AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 9:
-		tile9AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile9AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 10:
-		tile10AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile10AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 11:
-		tile11AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile11AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	case 12:
-		tile12AVX512(k, &a[0], row, col, &b[0], &c[0], stride, acc)
+		tile12AVX512(k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	}
 }
 

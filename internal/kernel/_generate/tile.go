@@ -44,25 +44,27 @@ func (s isa) zero(rows int) [][2]reg.VecVirtual {
 }
 
 // tile is the micro-kernel for a fixed number of rows: tileGo with fused
-// multiply-adds. Two accumulators a row; each k loads a row of the packed panel and
-// broadcasts one element of every row of A.
+// multiply-adds. Two accumulators a row; each k loads a row of B and broadcasts one
+// element of every row of A.
 func (s isa) tile(rows int) {
 	name := fmt.Sprintf("tile%d%s", rows, s.name)
-	TEXT(name, NOSPLIT, "func(k int, a *float32, row, col int, b, c *float32, stride int, acc bool)")
+	TEXT(name, NOSPLIT, "func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, acc bool)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s is tileGo at rows = %d and %d columns, with fused multiply-adds; k > 0.", name, rows, s.bytes/2))
 	k := Load(Param("k"), GP64())
 	a := leftRows(rows)
 	col := Load(Param("col"), GP64())
 	b := Load(Param("b"), GP64())
+	width := Load(Param("width"), GP64())
 	SHLQ(Imm(2), col)
+	SHLQ(Imm(2), width)
 	prefetchTile(rows, s.bytes)
 
 	acc := s.zero(rows)
-	step := func(u int) {
+	step := func() {
 		b0, b1 := s.vector(), s.vector()
-		VMOVUPS(Mem{Base: b, Disp: 2 * u * s.bytes}, b0)
-		VMOVUPS(Mem{Base: b, Disp: (2*u + 1) * s.bytes}, b1)
+		VMOVUPS(Mem{Base: b}, b0)
+		VMOVUPS(Mem{Base: b, Disp: s.bytes}, b1)
 		for i := range acc {
 			v := s.vector()
 			VBROADCASTSS(a.row(i), v)
@@ -70,23 +72,22 @@ func (s isa) tile(rows int) {
 			VFMADD231PS(b1, v, acc[i][1])
 		}
 		a.advance(col)
+		ADDQ(width, b)
 	}
 
 	SUBQ(Imm(unroll), k)
 	JL(LabelRef("rest"))
 	Label("loop")
-	for u := range unroll {
-		step(u)
+	for range unroll {
+		step()
 	}
-	ADDQ(U32(2*unroll*s.bytes), b)
 	SUBQ(Imm(unroll), k)
 	JGE(LabelRef("loop"))
 	Label("rest")
 	ADDQ(Imm(unroll), k)
 	JZ(LabelRef("finish"))
 	Label("one")
-	step(0)
-	ADDQ(U32(2*s.bytes), b)
+	step()
 	DECQ(k)
 	JNZ(LabelRef("one"))
 	Label("finish")
