@@ -143,7 +143,7 @@ func (p *product) Do(w *Exec, i int) {
 		for j := j0; j < j1; j += micro.cols {
 			cols := min(micro.cols, j1-j)
 			right := p.right(w, tiles, j, cols, k0, k1)
-			p.panel(w, tiles, left, right, i0, j, cols, k1-k0, p.acc || k0 > 0)
+			p.panel(w, tiles, left, right, i0, j, cols, k0, k1-k0, p.acc || k0 > 0)
 		}
 	}
 }
@@ -241,6 +241,23 @@ func (p *product) right(w *Exec, tiles rowTiles, j, cols, k0, k1 int) rightView 
 	return rightView{data: w.scratch.right[:], width: micro.cols}
 }
 
+// fetchNext asks for part t of n of the panel that begins at column j, if op(B) is
+// packed from rows and too large to be near anyway: the weights of a model come from
+// far away, in pieces too short for the processor to notice where they lead.
+func (p *product) fetchNext(t, n, j, k0, k int) {
+	const line, near = 16, 1 << 14
+	if !p.transB || p.n*p.k < near {
+		return
+	}
+	for r := j + micro.cols*t/n; r < min(j+micro.cols*(t+1)/n, p.n); r++ {
+		at := r*p.b.Stride + k0
+		prefetch(p.b.Data[at:], (k+line-1)/line)
+		if p.b.Add != nil {
+			prefetch(p.b.Add[at:], (k+line-1)/line)
+		}
+	}
+}
+
 // rowTiles cuts rows into n tiles as even as can be, since a tile of few rows takes as
 // long as one of more: the first tiles have one row more than the others.
 type rowTiles struct{ n, rows, larger int }
@@ -259,11 +276,12 @@ func (r rowTiles) tile(t int) (first, rows int) {
 }
 
 // panel multiplies the rows of A from i0 on by the panel of B that holds columns j to
-// j+cols-1, tile by tile.
-func (p *product) panel(w *Exec, tiles rowTiles, a leftView, b rightView, i0, j, cols, k int, acc bool) {
+// j+cols-1, tile by tile, and fetches the next one meanwhile.
+func (p *product) panel(w *Exec, tiles rowTiles, a leftView, b rightView, i0, j, cols, k0, k int, acc bool) {
 	s := &w.scratch
 	for t := range tiles.n {
 		i, rows := tiles.tile(t)
+		p.fetchNext(t, tiles.n, j+cols, k0, k)
 		left, c := a.tile(t, i), p.c.Data[(i0+i)*p.c.Stride+j:]
 		if cols == micro.cols {
 			micro.tile(rows, k, left, a.row, a.col, b.data, b.width, c, p.c.Stride, acc)

@@ -94,6 +94,11 @@ func tile11AVX512(k int, a *float32, row int, col int, b *float32, width int, c 
 //go:noescape
 func tile12AVX512(k int, a *float32, row int, col int, b *float32, width int, c *float32, stride int, acc bool)
 
+// prefetchAVX2 asks for lines > 0 cache lines from src on.
+//
+//go:noescape
+func prefetchAVX2(src *float32, lines int)
+
 // packRowsAVX2 is packRowsGo for 8 rows; k > 0 a multiple of 4.
 //
 //go:noescape

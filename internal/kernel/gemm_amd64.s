@@ -3802,6 +3802,19 @@ store:
 	VZEROUPPER
 	RET
 
+// func prefetchAVX2(src *float32, lines int)
+// Requires: MMX+
+TEXT ·prefetchAVX2(SB), NOSPLIT, $0-16
+	MOVQ src+0(FP), AX
+	MOVQ lines+8(FP), CX
+
+loop:
+	PREFETCHT0 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        loop
+	RET
+
 // func packRowsAVX2(dst *float32, src *float32, stride int, width int, k int)
 // Requires: AVX
 TEXT ·packRowsAVX2(SB), NOSPLIT, $0-40

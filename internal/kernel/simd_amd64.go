@@ -182,3 +182,10 @@ func fewTile(rows, k int, a []float32, row int, b []float32, width int, c []floa
 func sumRows(dst, src, add []float32, stride, width, k int) {
 	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
 }
+
+// prefetch asks for cache lines from the beginning of data on.
+func prefetch(data []float32, lines int) {
+	if simd {
+		prefetchAVX2(&data[0], lines)
+	}
+}

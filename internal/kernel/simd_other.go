@@ -14,6 +14,7 @@ func setSIMD(bool) {}
 
 func packRows(dst, src, add []float32, stride, n, k int) { packRowsGo(dst, src, add, stride, n, k) }
 func packCols(dst, src, add []float32, stride, n, k int) { packColsGo(dst, src, add, stride, n, k) }
+func prefetch([]float32, int)                            {}
 func packLeft(dst, src []float32, stride, rows, k int)   { packLeftGo(dst, src, stride, rows, k) }
 
 func fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32, stride int, acc bool) int {

@@ -38,6 +38,7 @@ func gemm() {
 			s.tile(rows)
 		}
 	}
+	prefetch()
 	packRows(false)
 	packRows(true)
 	packCols(false)

@@ -177,3 +177,17 @@ func packLeft(vectors int) {
 	VZEROUPPER()
 	RET()
 }
+
+// prefetch asks for one cache line after the other.
+func prefetch() {
+	TEXT("prefetchAVX2", NOSPLIT, "func(src *float32, lines int)")
+	Pragma("noescape")
+	Doc("prefetchAVX2 asks for lines > 0 cache lines from src on.")
+	src, lines := Load(Param("src"), GP64()), Load(Param("lines"), GP64())
+	Label("loop")
+	PREFETCHT0(Mem{Base: src})
+	ADDQ(Imm(64), src)
+	DECQ(lines)
+	JNZ(LabelRef("loop"))
+	RET()
+}
