@@ -16,6 +16,7 @@ type scratch struct {
 	right [blockK * maxCols]float32  // a panel of B: [k][micro.cols]
 	tile  [maxRows * maxCols]float32 // a tile that does not lie wholly inside C
 	left  []float32                  // tiles of A: [blockRows/micro.rows][k][micro.rows], made by the first TN product
+	bf16  *bf16Scratch               // made by the first product in bf16
 }
 
 // product is one matrix product under way, and the pieces of C it is cut into.
@@ -115,6 +116,10 @@ func (p *product) clear() {
 func (p *product) Do(w *Exec, i int) {
 	i0, j0 := i/p.colPieces*blockRows, i%p.colPieces*p.cols
 	i1, j1 := min(i0+blockRows, p.m), min(j0+p.cols, p.n)
+	if precision == BF16 {
+		p.doBF16(w, i0, i1, j0, j1)
+		return
+	}
 	for k0 := 0; k0 < p.k; k0 += blockK {
 		k1 := min(k0+blockK, p.k)
 		left := p.left(w, i0, i1, k0, k1)

@@ -12,6 +12,7 @@ import (
 
 // sets is what each file holds.
 var sets = map[string]func(){
+	"bf16":   bf16,
 	"gemm":   gemm,
 	"peak":   peak,
 	"vector": vector,
