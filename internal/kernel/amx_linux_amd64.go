@@ -14,7 +14,7 @@ import (
 // Linux gives no process the 8 KiB that it must save for each thread unasked.
 func permitTiles() error {
 	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXBF16 {
-		return errors.New("this processor does not have both")
+		return errors.New("this processor lacks them")
 	}
 	const requestPermission, tileData = 0x1023, 18 // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
 	if _, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, requestPermission, tileData, 0); errno != 0 {

@@ -40,7 +40,7 @@ func SetPrecision(p Precision) error {
 	case Float32:
 	case BF16:
 		if err := permitTiles(); err != nil {
-			return fmt.Errorf("precision bf16 needs the instructions AMX-TILE and AMX-BF16 under Linux: %w", err)
+			return fmt.Errorf("bf16 needs the instructions AMX-TILE and AMX-BF16 under Linux; %w", err)
 		}
 	default:
 		return fmt.Errorf("precision is %q, expected %s or %s", string(p), Float32, BF16)

@@ -181,7 +181,7 @@ func TestSetPrecision(t *testing.T) {
 	require.NoError(t, SetPrecision(Float32))
 	require.Equal(t, plain, Numerics())
 	if missing := permitTiles(); missing != nil {
-		require.ErrorContains(t, SetPrecision(BF16), "AMX-BF16 under Linux: "+missing.Error())
+		require.ErrorContains(t, SetPrecision(BF16), "AMX-BF16 under Linux; "+missing.Error())
 		require.Equal(t, plain, Numerics())
 		return
 	}
