@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -208,7 +209,11 @@ func TestTilesSurviveInterruptions(t *testing.T) {
 	if permitTiles() != nil {
 		t.Skip("no tiles here")
 	}
-	const threads, calls, blocks, steps = 4, 30, leftPanels, bf16BlockK / tileK
+	const threads, blocks, steps = 4, leftPanels, bf16BlockK / tileK
+	calls := 3000
+	if testing.Short() {
+		calls = 30
+	}
 	var busy atomic.Int64
 	var wg sync.WaitGroup
 	busy.Store(threads)
@@ -343,4 +348,40 @@ func FuzzProductBF16(f *testing.F) {
 		product.mul(x, c, a, b, acc)
 		requireSameBits(t, want, c.Data)
 	})
+}
+
+// BenchmarkGEMMBF16 is some of BenchmarkGEMM in bf16, where there are tiles.
+func BenchmarkGEMMBF16(b *testing.B) {
+	if permitTiles() != nil {
+		b.Skip("no tiles here")
+	}
+	defer func() { precision = Float32 }()
+	precision = BF16
+	x := NewExec(1)
+	for _, form := range []string{"NT", "NTAdd", "NN", "TN"} {
+		for _, s := range [][3]int{{1, 1536, 512}, {128, 1536, 512}, {128, 512, 2048}, {1024, 2048, 512}} {
+			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, s[0], s[1], s[2]), func(b *testing.B) { benchProduct(b, x, form, s[0], s[1], s[2]) })
+		}
+	}
+}
+
+// BenchmarkPackBF16 packs 32 lines of 512 k's.
+func BenchmarkPackBF16(b *testing.B) {
+	const k = bf16BlockK
+	src, s := Mat(normal(k*k), k, k), new(bf16Scratch)
+	for _, add := range []bool{false, true} {
+		if add {
+			src.Add = normal(k * k)
+		}
+		for _, along := range []bool{false, true} {
+			for _, right := range []bool{false, true} {
+				b.Run(fmt.Sprintf("along=%t/right=%t/add=%t", along, right, add), func(b *testing.B) {
+					b.SetBytes(4 * panelLines * k)
+					for b.Loop() {
+						s.packPanel(s.right[:], linesOf(src, along, 0, 0), panelLines, k, right)
+					}
+				})
+			}
+		}
+	}
 }

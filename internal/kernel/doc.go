@@ -16,5 +16,6 @@
 // nothing.
 //
 // The assembly uses fused multiply-adds and the portable code does not, hence the
-// two differ by rounding; [Numerics] names the arithmetic in use.
+// two differ by rounding; [Numerics] names the arithmetic in use. Products in [BF16]
+// keep the promise in an order of their own.
 package kernel
