@@ -85,6 +85,7 @@ type modelFlags struct {
 func (f *modelFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.path, "model", "", "file of weights (default: the embedded model)")
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads; results do not depend on it")
+	precisionFlag(c)
 }
 
 func (f *modelFlags) load() (*model.Model, error) {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 // The log of the demo: real, structured, repetitive.
@@ -190,6 +192,29 @@ func TestServeAnswersAndDrains(t *testing.T) {
 	require.Zero(t, <-code)
 }
 
+// bf16 is offered by every command that computes, and refused in words where the
+// processor has none.
+func TestPrecision(t *testing.T) {
+	text, _ := beginning(t, 600)
+	defer func() { require.NoError(t, kernel.SetPrecision(kernel.Float32)) }()
+	if kernel.SetPrecision(kernel.BF16) != nil {
+		for _, args := range [][]string{{"train", "--data", ".", "--out", "x"}, {"score"}, {"eval", "--data", "."}, {"complete"}, {"serve"}, {"bench"}} {
+			_, stderr, code := lmserve(text, append(args, "--precision", "bf16")...)
+			require.Equal(t, exitUsage, code, "%v: %s", args, stderr)
+			require.Contains(t, stderr, "--precision: bf16 needs the instructions AMX-TILE and AMX-BF16", "%v", args)
+		}
+		return
+	}
+	total := func(args ...string) float64 {
+		lines := jsonLines(t, must(t, text, append([]string{"score", "--json", "--total"}, args...)...))
+		return lines[0].BPC
+	}
+	float32s, bf16 := total(), total("--precision", "bf16")
+	require.NotEqual(t, float32s, bf16)
+	require.InEpsilon(t, float32s, bf16, 0.05)
+	require.Equal(t, float32s, total(), "the default is float32 again")
+}
+
 func TestErrorsSayWhatWasWrong(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.safetensors")
 	require.NoError(t, os.WriteFile(broken, []byte("not weights"), 0o600))
@@ -211,6 +236,7 @@ func TestErrorsSayWhatWasWrong(t *testing.T) {
 		{[]string{"train", "--data", "."}, exitUsage, []string{"--out"}},
 		{[]string{"serve", "--log", "loud"}, exitUsage, []string{"loud", "console"}},
 		{[]string{"serve", "--threads", "0"}, exitUsage, []string{"--threads is 0"}},
+		{[]string{"score", "--precision", "half"}, exitUsage, []string{"--precision", `"half"`, "float32 or bf16"}},
 	} {
 		_, stderr, code := lmserve("", c.args...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)

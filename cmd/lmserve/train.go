@@ -71,6 +71,7 @@ bits as if it had not been.`,
 	f.StringVar(&o.Metrics, "metrics", "", "file to append metrics to, as JSON lines")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything random")
 	f.IntVar(&o.Threads, "threads", 0, "threads; the result does not depend on it (default all)")
+	precisionFlag(c)
 	f.IntVar(&o.LogEvery, "log-every", 0, "steps between two lines of metrics (default 10)")
 	f.IntVar(&o.CheckpointEvery, "checkpoint-every", 0, "steps between two checkpoints (default 500)")
 	f.IntVar(&o.Validation.Every, "valid-every", 0, "steps between two validations (default at the end of a phase)")

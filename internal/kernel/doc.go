@@ -18,7 +18,7 @@
 //
 // The assembly uses fused multiply-adds and the portable code does not, hence the
 // two differ by rounding; [Numerics] names the arithmetic in use. AVX2 and AVX-512 give
-// the same bits.
+// the same bits. Products in [BF16] keep the promise in an order of their own.
 //
 // # Products
 //

@@ -129,7 +129,7 @@ func newPool(threads int) *pool {
 	p.done.init()
 	for i := range p.workers {
 		p.workers[i].exec = &Exec{threads: 1}
-		p.workers[i].exec.scratch.makeLeft() // which of them meets the first product is chance
+		p.workers[i].exec.scratch.alloc() // which of them meets the first product is chance
 		p.workers[i].call.init()
 	}
 	for i := 1; i < threads; i++ {

@@ -21,11 +21,16 @@ type scratch struct {
 	right [blockK * maxCols]float32    // a panel of B: [k][micro.cols]
 	tile  [maxRows * maxCols]float32   // a tile that does not lie wholly inside C
 	rows  [fewCols * sumStride]float32 // rows of B with Add, in a product of few rows
-	left  []float32                    // a piece of A, copied or in tiles [k][micro.rows]; made by the first product that needs it
+	left  []float32                    // a piece of A, copied or in tiles [k][micro.rows]
+	bf16  *bf16Scratch                 // instead, for products in bf16
 }
 
-func (s *scratch) makeLeft() {
-	if s.left == nil {
+// alloc makes what the first product that needs it has not found.
+func (s *scratch) alloc() {
+	switch {
+	case precision == BF16 && s.bf16 == nil:
+		s.bf16 = new(bf16Scratch)
+	case precision == Float32 && s.left == nil:
 		s.left = make([]float32, blockRows*(blockK+leftGap))
 	}
 }
@@ -135,6 +140,10 @@ func (p *product) clear() {
 // Do computes piece i of C: its rows and columns over the blocks of k, in order.
 func (p *product) Do(w *Exec, i int) {
 	i0, i1, j0, j1 := p.piece(i)
+	if precision == BF16 {
+		p.doBF16(w, i0, i1, j0, j1)
+		return
+	}
 	j0 = p.few(w, j0, j1)
 	tiles := tilesOf(i1 - i0)
 	for k0 := 0; k0 < p.k && j0 < j1; k0 += blockK {
@@ -206,7 +215,7 @@ func (p *product) left(w *Exec, tiles rowTiles, i0, i1, k0, k1, cols int) leftVi
 	if !p.transA && cols < often {
 		return leftView{data: p.a.Data[i0*s+k0:], row: s, col: 1}
 	}
-	w.scratch.makeLeft()
+	w.scratch.alloc()
 	left := w.scratch.left
 	if !p.transA {
 		for i := range i1 - i0 {

@@ -24,7 +24,7 @@ var micro = &portable
 
 // Numerics names the arithmetic in use. Two machines of one architecture that give
 // the same name get the same bits from every function of the package.
-func Numerics() string { return micro.name }
+func Numerics() string { return precision.numerics(micro.name) }
 
 // tileGo is the portable kernel and the reference for the others: eight elements
 // at a time, in registers.

@@ -20,7 +20,7 @@ func multiply(x *Exec, form int, a, b Matrix) Matrix {
 
 func TestPartsOfAProductHaveTheBitsOfTheWhole(t *testing.T) {
 	x := NewExec(1)
-	eachKernel(t, func(t *testing.T) {
+	eachArithmetic(t, func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			m, n, k := dims(t)
 			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -42,7 +42,7 @@ func drawRange(t *rapid.T, n int) (lo, hi int) {
 
 func TestRowsOneAtATimeHaveTheBitsOfRowsTogether(t *testing.T) {
 	x := NewExec(1)
-	eachKernel(t, func(t *testing.T) {
+	eachArithmetic(t, func(t *testing.T) {
 		for form := range forms {
 			a, b := Mat(normal(13*300), 13, 300), Mat(normal(300*21), 300, 21)
 			together := multiply(x, form, a, b)
@@ -56,7 +56,7 @@ func TestRowsOneAtATimeHaveTheBitsOfRowsTogether(t *testing.T) {
 
 func TestFurtherZeroProductsChangeNothing(t *testing.T) {
 	x := NewExec(1)
-	eachKernel(t, func(t *testing.T) {
+	eachArithmetic(t, func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			m, n, k := dims(t)
 			more := rapid.IntRange(0, 300).Draw(t, "more")
@@ -75,7 +75,7 @@ func TestFurtherZeroProductsChangeNothing(t *testing.T) {
 func TestThreadsDoNotChangeBits(t *testing.T) {
 	x := NewExec(4)
 	defer x.Close()
-	eachKernel(t, func(t *testing.T) {
+	eachArithmetic(t, func(t *testing.T) {
 		for _, s := range [][3]int{{1, 1000, 260}, {70, 129, 257}, {401, 70, 20}, {40, 300, 261}} {
 			a, b := Mat(normal(s[0]*s[2]), s[0], s[2]), Mat(normal(s[2]*s[1]), s[2], s[1])
 			for form := range forms {

@@ -14,6 +14,7 @@ import (
 var sets = map[string]func(){
 	"adam":   adam,
 	"adapt":  adapt,
+	"bf16":   bf16,
 	"gemm":   gemm,
 	"peak":   peak,
 	"vector": vector,

@@ -1,0 +1,167 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const bf16Pairs = 16 // of a tile, and its lines
+
+func bf16() {
+	pairsAlong(false)
+	pairsAlong(true)
+	pairsAcross(false)
+	pairsAcross(true)
+	transposeTile()
+}
+
+// rounder rounds eight floats to bfloat16, which stays in the upper half of each lane.
+type rounder struct{ one, half, quiet reg.VecVirtual }
+
+func newRounder() rounder {
+	r := rounder{YMM(), YMM(), YMM()}
+	VPCMPEQD(r.one, r.one, r.one)
+	VPSRLD(Imm(17), r.one, r.half) // 0x7fff
+	VPSRLD(Imm(31), r.one, r.one)
+	VPSLLD(Imm(22), r.one, r.quiet)
+	return r
+}
+
+// load loads eight floats, adds others if there are any, and rounds.
+func (r rounder) load(at Mem, add *Mem) reg.VecVirtual {
+	x, even, nan := YMM(), YMM(), YMM()
+	VMOVUPS(at, x)
+	if add != nil {
+		VADDPS(*add, x, x)
+	}
+	VCMPPS(Imm(3), x, x, nan)
+	VPSRLD(Imm(16), x, even)
+	VPAND(r.one, even, even)
+	VPADDD(r.half, even, even)
+	VPADDD(x, even, even)
+	VPOR(r.quiet, x, x)
+	VBLENDVPS(nan, x, even, x)
+	return x
+}
+
+// operand is the addresses of what is packed.
+type operand struct {
+	src, add, stride reg.GPVirtual
+	adds             bool
+}
+
+func newOperand(add bool) operand {
+	o := operand{src: Load(Param("src"), GP64()).(reg.GPVirtual), adds: add}
+	if add {
+		o.add = Load(Param("add"), GP64()).(reg.GPVirtual)
+	}
+	o.stride = Load(Param("stride"), GP64()).(reg.GPVirtual)
+	SHLQ(Imm(2), o.stride)
+	return o
+}
+
+// load rounds eight floats some bytes from the current row's first, or the next row's.
+func (o operand) load(r rounder, bytes int, next bool) reg.VecVirtual {
+	at := func(base reg.Register) Mem {
+		m := Mem{Base: base, Disp: bytes}
+		if next {
+			m.Index, m.Scale = o.stride, 1
+		}
+		return m
+	}
+	if !o.adds {
+		return r.load(at(o.src), nil)
+	}
+	more := at(o.add)
+	return r.load(at(o.src), &more)
+}
+
+func (o operand) advance(rows uint8) {
+	LEAQ(Mem{Base: o.src, Index: o.stride, Scale: rows}, o.src)
+	if o.adds {
+		LEAQ(Mem{Base: o.add, Index: o.stride, Scale: rows}, o.add)
+	}
+}
+
+func pairsText(name string, add bool, further, doc string) {
+	params := "src *float32"
+	if add {
+		name, params = name+"Add", "src, add *float32"
+	}
+	TEXT(name+"AVX2", NOSPLIT, "func(dst *uint32, "+params+", stride"+further+" int)")
+	Pragma("noescape")
+	Doc(name + "AVX2 is " + doc)
+}
+
+// pairsAlong is pairsAlongGo for 32 k's.
+func pairsAlong(add bool) {
+	pairsText("pairsAlong", add, ", n", "pairsAlongGo for k = 32; n > 0.")
+	dst := Load(Param("dst"), GP64())
+	src := newOperand(add)
+	n := Load(Param("n"), GP64())
+	round := newRounder()
+
+	Label("loop")
+	for half := range 2 {
+		lo, hi := src.load(round, 64*half, false), src.load(round, 64*half+32, false)
+		VPSRLD(Imm(16), lo, lo)
+		VPSRLD(Imm(16), hi, hi)
+		VPACKUSDW(hi, lo, lo) // k's 0-3, 8-11, 4-7, 12-15
+		VPERMQ(Imm(0b11_01_10_00), lo, lo)
+		VMOVDQU(lo, Mem{Base: dst, Disp: 32 * half})
+	}
+	src.advance(1)
+	ADDQ(Imm(4*bf16Pairs), dst)
+	DECQ(n)
+	JNZ(LabelRef("loop"))
+	VZEROUPPER()
+	RET()
+}
+
+// pairsAcross is pairsAcrossGo for 32 k's and 16 lines.
+func pairsAcross(add bool) {
+	pairsText("pairsAcross", add, "", "pairsAcrossGo for n = 16 and k = 32.")
+	dst := Load(Param("dst"), GP64())
+	src := newOperand(add)
+	p := GP64()
+	MOVQ(U32(bf16Pairs), p)
+	round := newRounder()
+
+	Label("loop")
+	for half := range 2 {
+		even, odd := src.load(round, 32*half, false), src.load(round, 32*half, true)
+		VPSRLD(Imm(16), even, even)
+		VPBLENDW(Imm(0b10101010), odd, even, even)
+		VMOVDQU(even, Mem{Base: dst, Disp: 32 * half})
+	}
+	src.advance(2)
+	ADDQ(Imm(4*bf16Pairs), dst)
+	DECQ(p)
+	JNZ(LabelRef("loop"))
+	VZEROUPPER()
+	RET()
+}
+
+// transposeTile is transposeTileGo: eight rows at a time, four columns of them.
+func transposeTile() {
+	const row = 4 * bf16Pairs
+	TEXT("transposeTileAVX2", NOSPLIT, "func(dst, src *uint32)")
+	Pragma("noescape")
+	Doc("transposeTileAVX2 is transposeTileGo.")
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	r := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
+	for from := 0; from < bf16Pairs; from += 8 {
+		for col := 0; col < bf16Pairs; col += 4 {
+			for i := range r {
+				VMOVUPS(Mem{Base: src, Disp: (from+i)*row + 4*col}, r[i].AsX())
+				VINSERTF128(Imm(1), Mem{Base: src, Disp: (from+i+4)*row + 4*col}, r[i], r[i])
+			}
+			for i, v := range transpose(r) {
+				VMOVUPS(v, Mem{Base: dst, Disp: (col+i)*row + 4*from})
+			}
+		}
+	}
+	VZEROUPPER()
+	RET()
+}

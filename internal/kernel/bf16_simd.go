@@ -1,0 +1,37 @@
+//go:build amd64 && !noasm
+
+package kernel
+
+//go:generate sh -c "cd _generate && go run . bf16 -out ../bf16_amd64.s -stubs ../bf16_amd64.go -pkg kernel"
+
+// pairsAlong packs a tile; what the assembly does not cover is left to Go.
+func pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
+	switch {
+	case !simd || k < tileK:
+		pairsAlongGo(dst, src, add, stride, n, k)
+	case add == nil:
+		pairsAlongAVX2(&dst[0], &src[0], stride, n)
+	default:
+		pairsAlongAddAVX2(&dst[0], &src[0], &add[0], stride, n)
+	}
+}
+
+// pairsAcross packs a tile.
+func pairsAcross(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
+	switch {
+	case !simd || k < tileK || n < tileLines:
+		pairsAcrossGo(dst, src, add, stride, n, k)
+	case add == nil:
+		pairsAcrossAVX2(&dst[0], &src[0], stride)
+	default:
+		pairsAcrossAddAVX2(&dst[0], &src[0], &add[0], stride)
+	}
+}
+
+func transposeTile(dst, src *[tileWords]uint32) {
+	if simd {
+		transposeTileAVX2(&dst[0], &src[0])
+	} else {
+		transposeTileGo(dst, src)
+	}
+}

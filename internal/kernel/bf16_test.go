@@ -1,0 +1,387 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// eachBF16 runs a test in bf16 with the portable code, with the assembly that packs
+// and, where there are any, with the processor's tiles.
+func eachBF16(t *testing.T, test func(t *testing.T)) {
+	before := tilesBF16
+	defer func() { precision, tilesBF16 = Float32, before }()
+	precision, tilesBF16 = BF16, tilesGo
+	eachKernel(t, test)
+	if permitTiles() == nil {
+		tilesBF16 = tilesAMX
+		t.Run("amx", test)
+	}
+}
+
+// eachArithmetic runs a test in both precisions.
+func eachArithmetic(t *testing.T, test func(t *testing.T)) {
+	eachKernel(t, test)
+	t.Run("bf16", func(t *testing.T) { eachBF16(t, test) })
+}
+
+func TestBF16ProductsAgreeWithFloat64(t *testing.T) {
+	x := NewExec(1)
+	eachBF16(t, func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			m, n, k := dims(t)
+			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+			acc, add := rapid.Bool().Draw(t, "acc"), rapid.Bool().Draw(t, "add")
+			c := drawMatrix(t, rng, m, n, false)
+			before := append([]float32(nil), c.Data...)
+			var a, b Matrix
+			switch rapid.IntRange(0, 2).Draw(t, "form") {
+			case 0:
+				a, b = drawMatrix(t, rng, m, k, false), drawMatrix(t, rng, k, n, add)
+				x.MulNN(c, a, b, acc)
+			case 1:
+				a, b = drawMatrix(t, rng, m, k, false), drawMatrix(t, rng, n, k, add)
+				x.MulNT(c, a, b, acc)
+				b = b.transposed()
+			case 2:
+				a, b = drawMatrix(t, rng, k, m, false), drawMatrix(t, rng, k, n, add)
+				x.MulTN(c, a, b, acc)
+				a = a.transposed()
+			}
+			requireProduct(t, c, rounded(a), rounded(b), before, acc)
+		})
+	})
+}
+
+// rounded is a dense copy of m in bf16.
+func rounded(m Matrix) Matrix {
+	r := Mat(m.dense(), m.Rows, m.Cols)
+	for i, v := range r.Data {
+		r.Data[i] = math.Float32frombits(roundBF16(v) << 16)
+	}
+	return r
+}
+
+// The documented order, spelt out for single elements.
+func TestBF16SumsAreInTheOrderOfTheInstruction(t *testing.T) {
+	const k = 2*bf16BlockK + 37
+	x := NewExec(1)
+	eachBF16(t, func(t *testing.T) {
+		a, b, c := normal(k), normal(k), []float32{0.75}
+		l, r := rounded(Mat(a, 1, k)).Data, rounded(Mat(b, 1, k)).Data
+		want := c[0]
+		for from := 0; from < k; from += 32 {
+			var even, odd float32
+			for p := from; p < min(from+32, k); p += 2 {
+				even = fused(l[p], r[p], even)
+				if p+1 < k {
+					odd = fused(l[p+1], r[p+1], odd)
+				}
+			}
+			want += even + odd
+		}
+		x.MulNN(Mat(c, 1, 1), Mat(a, 1, k), Mat(b, k, 1), true)
+		require.Equal(t, want, c[0])
+	})
+}
+
+func TestBF16ProductsCutAtMultiplesOf32HaveTheBitsOfTheWhole(t *testing.T) {
+	x := NewExec(1)
+	eachBF16(t, func(t *testing.T) {
+		a, b := Mat(normal(5*700), 5, 700), Mat(normal(700*40), 700, 40)
+		whole := multiply(x, 0, a, b)
+		for _, k := range []int{32, 256, 544} {
+			parts := multiply(x, 0, a.ColRange(0, k), b.RowRange(0, k))
+			x.MulNN(parts, a.ColRange(k, 700), b.RowRange(k, 700), true)
+			requireSameBits(t, whole.Data, parts.Data)
+		}
+	})
+}
+
+func TestRoundingToBF16(t *testing.T) {
+	for in, want := range map[uint32]uint32{
+		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82, 0xbf818000: 0xbf82,
+		0x7f7f7fff: 0x7f7f, 0x7f7f8000: 0x7f80, 0x7f800000: 0x7f80, 0xff800000: 0xff80, 0x80000000: 0x8000,
+		0x7f800001: 0x7fc0, 0xffffffff: 0xffff, 0x00008001: 0x0001,
+	} {
+		require.Equal(t, want, roundBF16(math.Float32frombits(in)), "%#x", in)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.Float32().Draw(t, "v")
+		if v == flush(v) && !math.IsInf(float64(v), 0) && v == v {
+			want, _ := new(big.Float).SetPrec(8).SetFloat64(float64(v)).Float32()
+			require.Equal(t, math.Float32bits(want)>>16, roundBF16(v), "%g", v)
+		}
+	})
+}
+
+// fmaFlushed against the exact sum, rounded as if exponents had no end, and zero if it
+// is then below the smallest normal number.
+func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		float := func(name string, significand int) float32 {
+			bits := rapid.Uint32Range(0, 1<<24-1).Draw(t, name) &^ (1<<(24-significand) - 1)
+			v := math.Ldexp(float64(bits|1<<23), rapid.SampledFrom([]int{0, 1, 20, 60, 63, 64}).Draw(t, name+" exponent")-23)
+			if rapid.Bool().Draw(t, name+" negative") {
+				v = -v
+			}
+			return float32(v)
+		}
+		a, b, c := float("a", 8), float("b", 8), float("c", 24)
+		if rapid.Bool().Draw(t, "small") { // products and sums around the smallest normal number
+			a, b, c = a*0x1p-126, b*0x1p-64, c*0x1p-126
+		}
+		exact := func(v float32) *big.Float { return new(big.Float).SetPrec(600).SetFloat64(float64(v)) }
+		sum := exact(0).Mul(exact(a), exact(b))
+		sum.Add(sum, exact(c))
+		sum.SetPrec(24)
+		want, _ := sum.Float32()
+		if new(big.Float).Abs(sum).Cmp(big.NewFloat(0x1p-126)) < 0 {
+			want = 0
+		}
+		require.Equal(t, want, fmaFlushed(a, b, c)+0, "%g * %g + %g", a, b, c)
+	})
+}
+
+func TestSmallNumbersAreZeroInBF16(t *testing.T) {
+	x := NewExec(1)
+	const least = 0x1p-126
+	eachBF16(t, func(t *testing.T) {
+		for _, s := range []struct{ a, b, c, want float32 }{
+			{least / 2, 4, 0, 0},          // an operand
+			{least, 0.5, 0, 0},            // a product
+			{least, 1, 0, least},          //
+			{least, 0.5, least, least},    // flushed before it is added
+			{least, -1, least * 1.5, 0},   // a sum
+			{least, 1, least / 2, least},  // an element of C
+			{0x1p100, 0x1p100, 0, inf(1)}, //
+			{0x1p100, -0x1p100, 0, inf(-1)},
+		} {
+			c := []float32{s.c}
+			x.MulNN(Mat(c, 1, 1), Mat([]float32{s.a}, 1, 1), Mat([]float32{s.b}, 1, 1), true)
+			require.Equal(t, s.want, c[0], "%g * %g + %g", s.a, s.b, s.c)
+		}
+	})
+}
+
+func inf(sign int) float32 { return float32(math.Inf(sign)) }
+
+func TestSetPrecision(t *testing.T) {
+	defer func() { precision = Float32 }()
+	plain := Numerics()
+	require.EqualError(t, SetPrecision("float16"), `precision is "float16", expected float32 or bf16`)
+	require.NoError(t, SetPrecision(Float32))
+	require.Equal(t, plain, Numerics())
+	if missing := permitTiles(); missing != nil {
+		require.ErrorContains(t, SetPrecision(BF16), "AMX-BF16 under Linux; "+missing.Error())
+		require.Equal(t, plain, Numerics())
+		return
+	}
+	require.NoError(t, SetPrecision(BF16))
+	require.Equal(t, plain+"+bf16", Numerics())
+	require.NoError(t, SetPrecision(Float32))
+	require.Equal(t, plain, Numerics())
+}
+
+func TestBF16ProductsDoNotAllocate(t *testing.T) {
+	x := NewExec(1)
+	eachBF16(t, func(t *testing.T) {
+		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40)
+		require.Zero(t, testing.AllocsPerRun(3, func() {
+			x.MulNN(c, a, b, false)
+			x.MulNT(c, a, b, false)
+			x.MulTN(c, a, b, true)
+		}))
+	})
+}
+
+// Signals and other threads interrupt the tiles' work; what is in them must survive it.
+func TestTilesSurviveInterruptions(t *testing.T) {
+	if permitTiles() != nil {
+		t.Skip("no tiles here")
+	}
+	const threads, blocks, steps = 4, leftPanels, bf16BlockK / tileK
+	calls := 3000
+	if testing.Short() {
+		calls = 30
+	}
+	var busy atomic.Int64
+	var wg sync.WaitGroup
+	busy.Store(threads)
+	results := make([][]float32, threads) // the first that is wrong
+	want := make([]float32, blocks*panelLines*panelLines)
+	fill := func(seed uint64) *bf16Scratch {
+		s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
+		for _, words := range [][]uint32{s.left[:], s.right[:]} {
+			for i := range words {
+				words[i] = roundBF16(float32(rng.NormFloat64()))<<16 | roundBF16(float32(rng.NormFloat64()))
+			}
+		}
+		return s
+	}
+	for i := range threads {
+		wg.Go(func() {
+			defer busy.Add(-1)
+			s, first, c := fill(uint64(i)), make([]float32, len(want)), make([]float32, len(want))
+			tilesAMX(s, blocks*panelLines, panelLines, steps, first, panelLines, false)
+			for range calls {
+				tilesAMX(s, blocks*panelLines, panelLines, steps, c, panelLines, false)
+				if !sameBits(first, c) {
+					results[i] = c
+					return
+				}
+			}
+			results[i] = first
+		})
+	}
+	for busy.Load() > 0 {
+		runtime.GC() // stops every thread by a signal
+	}
+	wg.Wait()
+	for i, got := range results {
+		tilesGo(fill(uint64(i)), blocks*panelLines, panelLines, steps, want, panelLines, false)
+		requireSameBits(t, want, got)
+	}
+}
+
+func sameBits(a, b []float32) bool {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// FuzzPackBF16 compares the assembly that packs with the portable code on any floats.
+func FuzzPackBF16(f *testing.F) {
+	f.Add(uint64(1), uint8(16), uint8(32), uint8(0), true, []byte{})
+	f.Add(uint64(2), uint8(5), uint8(32), uint8(3), true, binary.LittleEndian.AppendUint32(nil, 0x7f800001))
+	f.Add(uint64(3), uint8(16), uint8(31), uint8(1), false, binary.LittleEndian.AppendUint32(nil, 0xffffffff))
+	f.Fuzz(func(t *testing.T, seed uint64, n, k, gap uint8, add bool, data []byte) {
+		if !haveSIMD {
+			t.Skip("no assembly here")
+		}
+		defer setSIMD(true)
+		lines, ks := 1+int(n-1)%tileLines, 1+int(k-1)%tileK
+		rng := rand.New(rand.NewPCG(seed, 0))
+		stride := tileK + int(gap%20)
+		src := anyFloats(rng, tileK*stride, data)
+		var more []float32
+		if add {
+			more = anyFloats(rng, tileK*stride, nil)
+		}
+		var packed [2][3][tileWords]uint32
+		for i, on := range []bool{false, true} {
+			setSIMD(on)
+			pairsAlong(&packed[i][0], src, more, stride, lines, ks)
+			pairsAcross(&packed[i][1], src, more, stride, lines, ks)
+			transposeTile(&packed[i][2], &packed[i][0])
+		}
+		require.Equal(t, packed[0], packed[1])
+	})
+}
+
+// anyFloats is random bits, beginning with those of data.
+func anyFloats(rng *rand.Rand, n int, data []byte) []float32 {
+	s := make([]float32, n)
+	for i := range s {
+		bits := rng.Uint32()
+		if len(data) >= 4 {
+			bits, data = binary.LittleEndian.Uint32(data), data[4:]
+		}
+		s[i] = math.Float32frombits(bits)
+	}
+	return s
+}
+
+// FuzzProductBF16 compares the processor's tiles with the portable code, bit by bit.
+func FuzzProductBF16(f *testing.F) {
+	f.Add(uint8(32), uint8(32), uint16(64), uint8(0), uint8(0), uint64(1), uint8(0), true, true)
+	f.Add(uint8(33), uint8(70), uint16(65), uint8(3), uint8(1), uint64(2), uint8(1), false, true)
+	f.Add(uint8(70), uint8(33), uint16(7), uint8(1), uint8(2), uint64(3), uint8(2), true, false)
+	f.Add(uint8(1), uint8(1), uint16(1), uint8(0), uint8(1), uint64(4), uint8(1), false, false)
+	f.Add(uint8(40), uint8(40), uint16(550), uint8(0), uint8(1), uint64(5), uint8(3), true, false)
+	f.Fuzz(func(t *testing.T, m, n uint8, k uint16, gap, form uint8, seed uint64, kind uint8, acc, add bool) {
+		if permitTiles() != nil {
+			t.Skip("no tiles here")
+		}
+		defer func() { precision, tilesBF16 = Float32, tilesAMX }()
+		precision = BF16
+		rng := rand.New(rand.NewPCG(seed, 0))
+		value := []func() float32{
+			func() float32 { return float32(rng.NormFloat64()) },
+			func() float32 { return math.Float32frombits(rng.Uint32()) },
+			func() float32 { return float32(rng.NormFloat64() * 0x1p-64) },
+			func() float32 { return float32(math.Ldexp(rng.NormFloat64(), -rng.IntN(150))) },
+		}[kind%4]
+		view := func(rows, cols int, add bool) Matrix {
+			v := Matrix{Rows: rows, Cols: cols, Stride: cols + int(gap%20)}
+			v.Data = make([]float32, rows*v.Stride)
+			if add {
+				v.Add = make([]float32, rows*v.Stride)
+			}
+			for _, s := range [][]float32{v.Data, v.Add} {
+				for i := range s {
+					s[i] = value()
+				}
+			}
+			return v
+		}
+		a, b, c := view(int(m), int(k%1100), false), view(int(k%1100), int(n), add), view(int(m), int(n), false)
+		x, product := NewExec(1), forms[form%3]
+		before, want := append([]float32(nil), c.Data...), []float32(nil)
+		tilesBF16 = tilesGo
+		product.mul(x, c, a, b, acc)
+		want = append(want, c.Data...)
+		copy(c.Data, before)
+		tilesBF16 = tilesAMX
+		product.mul(x, c, a, b, acc)
+		requireSameBits(t, want, c.Data)
+	})
+}
+
+// BenchmarkGEMMBF16 is some of BenchmarkGEMM in bf16, where there are tiles.
+func BenchmarkGEMMBF16(b *testing.B) {
+	if permitTiles() != nil {
+		b.Skip("no tiles here")
+	}
+	defer func() { precision = Float32 }()
+	precision = BF16
+	x := NewExec(1)
+	for _, form := range []string{"NT", "NTAdd", "NN", "TN"} {
+		for _, s := range [][3]int{{1, 1536, 512}, {128, 1536, 512}, {128, 512, 2048}, {1024, 2048, 512}} {
+			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, s[0], s[1], s[2]), func(b *testing.B) { benchProduct(b, x, form, s[0], s[1], s[2]) })
+		}
+	}
+}
+
+// BenchmarkPackBF16 packs 32 lines of 512 k's.
+func BenchmarkPackBF16(b *testing.B) {
+	const k = bf16BlockK
+	src, s := Mat(normal(k*k), k, k), new(bf16Scratch)
+	for _, add := range []bool{false, true} {
+		if add {
+			src.Add = normal(k * k)
+		}
+		for _, along := range []bool{false, true} {
+			for _, right := range []bool{false, true} {
+				b.Run(fmt.Sprintf("along=%t/right=%t/add=%t", along, right, add), func(b *testing.B) {
+					b.SetBytes(4 * panelLines * k)
+					for b.Loop() {
+						s.packPanel(s.right[:], linesOf(src, along, 0, 0), panelLines, k, right)
+					}
+				})
+			}
+		}
+	}
+}
