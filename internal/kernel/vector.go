@@ -21,9 +21,8 @@ const (
 // polynomial on |r| <= ln(2)/2.
 var expPoly = [...]float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
 
-// Exp sets dst[i] = e^src[i] with a relative error below 1.2e-7; 0 below e^-87, since
-// numbers that are not normal cost a hundred times as much to compute with, +Inf above
-// e^88.37, NaN for NaN. dst may be src.
+// Exp sets dst[i] = e^src[i] with a relative error below 1.2e-7; 0 for src[i] < -87, since
+// subnormal numbers are slow to compute with, +Inf above 88.37, NaN for NaN. dst may be src.
 func Exp(dst, src []float32) {
 	sameLength("Exp", len(dst), len(src))
 	var lanes [8]float32
