@@ -24,9 +24,13 @@ type Task interface {
 	Do(w *Exec, i int)
 }
 
-// spinTime is how long a thread looks for work before it parks. Operations of one
-// chunk follow each other within this time; waking a parked thread takes longer.
-const spinTime = 20 * time.Microsecond
+// How long a thread looks for work before it parks: at first without a pause, then
+// offering its core to whoever wants it between two looks. Operations of one chunk
+// follow each other within this time; waking a parked thread takes about as long.
+const (
+	spinTime  = 20 * time.Microsecond
+	yieldTime = 200 * time.Microsecond
+)
 
 // NewExec starts an Exec of up to maxThreads threads, the caller among them: it
 // parks maxThreads-1 goroutines, which Close ends.
@@ -236,7 +240,7 @@ func (g *gate) wait() {
 	g.state.Store(gateShut)
 }
 
-// spin looks at the gate for spinTime and says whether it opened.
+// spin looks at the gate for some time and says whether it opened.
 func (g *gate) spin() bool {
 	const looksPerClock = 64 // reading the clock costs as much as some fifty looks
 	start := time.Now()
@@ -246,8 +250,11 @@ func (g *gate) spin() bool {
 				return true
 			}
 		}
-		if time.Since(start) > spinTime {
+		switch waited := time.Since(start); {
+		case waited > yieldTime:
 			return false
+		case waited > spinTime:
+			yield()
 		}
 	}
 }

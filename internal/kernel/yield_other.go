@@ -1,0 +1,8 @@
+//go:build !linux
+
+package kernel
+
+import "runtime"
+
+// yield lets another goroutine have this processor, if one wants it.
+func yield() { runtime.Gosched() }
