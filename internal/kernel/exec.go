@@ -215,6 +215,7 @@ func (p *pool) close() {
 type gate struct {
 	state atomic.Uint32
 	wake  chan struct{}
+	waker int // core of the thread that woke the waiter
 }
 
 const (
@@ -228,6 +229,7 @@ func (g *gate) init() { g.wake = make(chan struct{}, 1) }
 // open lets the waiter through once; opening an open gate does nothing.
 func (g *gate) open() {
 	if g.state.Swap(gateOpen) == gateParked {
+		g.waker = core()
 		g.wake <- struct{}{}
 	}
 }
@@ -236,6 +238,9 @@ func (g *gate) open() {
 func (g *gate) wait() {
 	if !g.spin() && g.state.CompareAndSwap(gateShut, gateParked) {
 		<-g.wake
+		if core() == g.waker {
+			leave(g.waker)
+		}
 	}
 	g.state.Store(gateShut)
 }
