@@ -81,6 +81,7 @@ bits as if it had not been.`,
 	f.IntVar(&o.Pretrain.Steps, "steps", 0, "pretraining: optimiser steps (default 2000)")
 	f.IntVar(&o.Pretrain.Batch, "batch", 0, "pretraining: streams read side by side (default 8)")
 	f.IntVar(&o.Pretrain.Segment, "segment", 0, "pretraining: tokens a stream and step (default the configuration's)")
+	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: adam or muon (default adam)")
 	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.001)")
 	f.IntVar(&o.Pretrain.Warmup, "warmup", 0, "pretraining: warm-up steps (default a twentieth of the steps; -1: none)")
 	f.Float64Var(&o.Pretrain.Clip, "clip", 0, "pretraining: largest gradient norm (default 0.25; -1: none)")

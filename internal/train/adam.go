@@ -38,13 +38,7 @@ func adamBlocks(size int) int { return (size + adamBlock - 1) / adamBlock }
 // Step moves the weights w against the gradient g with the given learning rate and returns the gradient's norm before clipping. If the norm
 // is not a finite number, nothing is changed and the caller must give up.
 func (a *Adam) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64) {
-	a.norms = normTask{g: g, squares: a.squares}
-	x.Parallel(len(a.squares), &a.norms)
-	sum := 0.0
-	for _, s := range a.squares {
-		sum += s
-	}
-	norm = math.Sqrt(sum)
+	norm = gradientNorm(x, &a.norms, a.squares, g)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return norm
 	}
@@ -60,6 +54,17 @@ func (a *Adam) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	u.Root = float32(1 / math.Sqrt(1-math.Pow(a.Beta2, t)))
 	x.Parallel(len(a.squares), u)
 	return norm
+}
+
+// gradientNorm is the norm of g, summed block by block: squares has an element a block.
+func gradientNorm(x *kernel.Exec, t *normTask, squares []float64, g []float32) float64 {
+	*t = normTask{g: g, squares: squares}
+	x.Parallel(len(squares), t)
+	sum := 0.0
+	for _, s := range squares {
+		sum += s
+	}
+	return math.Sqrt(sum)
 }
 
 // normTask sums the squares of a gradient block by block.
@@ -88,3 +93,6 @@ func (t *updateTask) Do(_ *kernel.Exec, i int) {
 	lo, hi := i*adamBlock, min((i+1)*adamBlock, len(t.w))
 	t.Step(t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])
 }
+
+func (a *Adam) moments() []array { return []array{{"adam.m", a.M}, {"adam.v", a.V}} }
+func (a *Adam) setSteps(n int)   { a.Steps = n }

@@ -66,8 +66,15 @@ type Options struct {
 	CheckpointEvery int // steps between two checkpoints; 0: 500
 }
 
-// SlowOptions are the settings of the optimiser of the slow weights: Adam with a warm-up, a cosine and clipping.
+// Optimizers of the slow weights: values of SlowOptions.Optimizer.
+const (
+	OptimizerAdam = "adam" // of Kingma and Ba
+	OptimizerMuon = "muon" // for the layers' matrices, see Muon; Adam for the rest
+)
+
+// SlowOptions are the settings of the optimiser of the slow weights, with a warm-up, a cosine and clipping.
 type SlowOptions struct {
+	Optimizer        string  `json:"optimizer"`         // OptimizerAdam (also "") or OptimizerMuon
 	Rate             float64 `json:"rate"`              // largest learning rate; 0: .001
 	Final            float64 `json:"final"`             // fraction of Rate at the last step; 0: .05
 	Warmup           int     `json:"warmup"`            // steps; 0: a twentieth of all; below 0: none
@@ -154,6 +161,9 @@ func (o Options) withDefaults() Options {
 }
 
 func (s *SlowOptions) fill(rate float64, steps int) {
+	if s.Optimizer == "" {
+		s.Optimizer = OptimizerAdam
+	}
 	orFloat(&s.Rate, rate)
 	orInt(&s.Warmup, steps/20) // without one, a model with post-norm may never leave the frequencies of single bytes
 	orFloat(&s.Final, 0.05)
@@ -222,6 +232,9 @@ func (o Options) validate() error {
 }
 
 func (s SlowOptions) validate(prefix string, steps int) error {
+	if s.Optimizer != OptimizerAdam && s.Optimizer != OptimizerMuon {
+		return &OptionError{prefix + ".Optimizer", fmt.Sprintf("%q", s.Optimizer), "adam or muon"}
+	}
 	return first([]error{
 		between(prefix+".Rate", s.Rate, 0, 10),
 		between(prefix+".Final", s.Final, 0, 1),

@@ -27,13 +27,28 @@ const (
 	slowEps   = 1e-8
 )
 
+// optimizer moves all slow weights at once.
+type optimizer interface {
+	// Step moves the weights w against the gradient g and returns the gradient's norm, moving nothing if that is not finite.
+	Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
+	moments() []array // all it remembers but the number of steps
+	setSteps(n int)
+}
+
+func newOptimizer(l *txl.Layout, o SlowOptions) optimizer {
+	if o.Optimizer == OptimizerMuon {
+		return NewMuon(l, o.Clip)
+	}
+	return NewAdam(l.Size, slowBeta1, slowBeta2, slowEps, o.Clip)
+}
+
 // slow is the optimiser of the slow weights and what it works on.
 type slow struct {
 	options  SlowOptions
 	schedule Schedule
 	seed     uint64
 	lm       *txl.Model
-	adam     *Adam
+	opt      optimizer
 	grads    []float32 // of all slow weights, in the layout of lm.W
 	views    txl.Grads // of grads
 }
@@ -41,7 +56,7 @@ type slow struct {
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
 	s := &slow{options: o, lm: lm, seed: kernel.Key(seed, useDropout)}
 	s.schedule = Schedule{Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps}
-	s.adam = NewAdam(len(lm.W), slowBeta1, slowBeta2, slowEps, o.Clip)
+	s.opt = newOptimizer(lm.Layout, o)
 	s.grads = make([]float32, len(lm.W))
 	s.views = lm.Layout.Slices(s.grads)
 	return s
@@ -58,18 +73,16 @@ func (s *slow) dropout(t, i int) txl.Dropout {
 // step moves the slow weights against grads.
 func (s *slow) step(x *kernel.Exec, t int) (rate, norm float64) {
 	rate = s.schedule.Rate(t)
-	return rate, s.adam.Step(x, s.lm.W, s.grads, rate)
+	return rate, s.opt.Step(x, s.lm.W, s.grads, rate)
 }
 
 func (s *slow) save(to *snapshot) {
-	to.put("adam.m", s.adam.M)
-	to.put("adam.v", s.adam.V)
+	putAll(to, s.opt.moments())
 }
 
 func (s *slow) load(from *snapshot, steps int) {
-	from.get("adam.m", s.adam.M)
-	from.get("adam.v", s.adam.V)
-	s.adam.Steps = steps
+	getAll(from, s.opt.moments())
+	s.opt.setSteps(steps)
 }
 
 // segment is one segment of text of a batch, with its working space and the memory before it.
