@@ -245,30 +245,34 @@ def orthogonal(x):
 
 
 class Muon:
-    """As internal/train/muon.go: Muon for the layers' matrices, Adam for the rest, one rate."""
+    """As internal/train/muon.go: Muon for the layers' matrices, Adam for the rest, one rate. Maps of one shape step together."""
 
     def __init__(self, named, decay):
-        self.decay, self.t, self.state = decay, 0, {}
-        self.named = named
+        self.decay, self.groups, rest = decay, {}, []
+        for name, w in named.items():
+            if w.dim() == 2 and name.endswith(".weight") and not name.startswith("word_emb"):
+                parts = 3 if "qkv_net" in name else 1  # queries, keys and values are three maps
+                self.groups.setdefault((w.shape[0] // parts, w.shape[1]), []).append((w, parts))
+            else:
+                rest.append(w)
+        self.adam = torch.optim.Adam(rest, betas=(0.9, 0.999), eps=1e-8, foreach=True)
+        self.momentum = {}
 
     @torch.no_grad()
     def step(self, rate):
-        self.t += 1
-        for name, w in self.named.items():
-            g = w.grad.float()
-            if g.dim() == 2 and name.endswith(".weight") and not name.startswith("word_emb"):
-                m = self.state.setdefault(name, torch.zeros_like(g))
-                m.mul_(0.95).add_(g, alpha=0.05)
-                u = (0.95 * m + 0.05 * g).view(3 if "qkv_net" in name else 1, -1, g.shape[1])
-                step = 0.2 * math.sqrt(max(u.shape[1:]))
-                u = orthogonal(u.bfloat16() if g.is_cuda else u).float().view_as(g)
-                w.mul_(1 - rate * self.decay).add_(u, alpha=-rate * step)
-            else:
-                m, v = self.state.setdefault(name, (torch.zeros_like(g), torch.zeros_like(g)))
-                m.mul_(0.9).add_(g, alpha=0.1)
-                v.mul_(0.999).addcmul_(g, g, value=0.001)
-                w.sub_(rate * (m / (1 - 0.9**self.t)) / ((v / (1 - 0.999**self.t)).sqrt() + 1e-8))
-            w.grad = None
+        for shape, members in self.groups.items():
+            g = torch.cat([w.grad.float().view(parts, *shape) for w, parts in members])
+            m = self.momentum.setdefault(shape, torch.zeros_like(g))
+            m.mul_(0.95).add_(g, alpha=0.05)
+            u = 0.95 * m + 0.05 * g
+            u = orthogonal(u.bfloat16() if g.is_cuda else u).float() * (0.2 * math.sqrt(max(shape)))
+            for (w, parts), part in zip(members, u.split([parts for _, parts in members])):
+                w.mul_(1 - rate * self.decay).add_(part.reshape(w.shape), alpha=-rate)
+                w.grad = None
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
 
 
 # ---- the run -----------------------------------------------------------------------------------------------------------------------
