@@ -21,8 +21,11 @@ type CacheSettings struct {
 // DefaultCacheSettings are good ones.
 func DefaultCacheSettings() CacheSettings { return CacheSettings{Size: 2000, Theta: 0.3, Lambda: 0.1} }
 
-// CacheSizeMax bounds the positions of a cache: each token costs a product with all.
-const CacheSizeMax = 1 << 16
+// Limits of a cache: each token costs a product with all positions, and no score may overflow.
+const (
+	CacheSizeMax  = 1 << 16
+	CacheThetaMax = 1000
+)
 
 // Validate returns a *SettingError for the first field that is out of range.
 func (s CacheSettings) Validate() error {
@@ -32,8 +35,8 @@ func (s CacheSettings) Validate() error {
 	switch {
 	case s.Size < 1 || s.Size > CacheSizeMax:
 		return bad("size", s.Size, fmt.Sprintf("1 to %d", CacheSizeMax))
-	case !(s.Theta >= 0 && s.Theta <= math.MaxFloat32):
-		return bad("theta", s.Theta, "a finite number, 0 or more")
+	case !(s.Theta >= 0 && s.Theta <= CacheThetaMax):
+		return bad("theta", s.Theta, fmt.Sprintf("a number from 0 to %d", CacheThetaMax))
 	case !(s.Lambda >= 0 && s.Lambda < 1):
 		return bad("lambda", s.Lambda, "a number from 0 to less than 1")
 	}
