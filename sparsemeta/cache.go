@@ -18,8 +18,8 @@ type CacheSettings struct {
 	Lambda float32 `json:"lambda"` // the cache's share of the probability, 0 to less than 1
 }
 
-// DefaultCacheSettings are good ones.
-func DefaultCacheSettings() CacheSettings { return CacheSettings{Size: 2000, Theta: 0.3, Lambda: 0.1} }
+// DefaultCacheSettings were good ones for the embedded model.
+func DefaultCacheSettings() CacheSettings { return CacheSettings{Size: 2000, Theta: 4, Lambda: 0.4} }
 
 // Limits of a cache: each token costs a product with all positions, and no score may overflow.
 const (

@@ -18,9 +18,10 @@ type DynamicSettings struct {
 	Floor float32 `json:"floor"`
 }
 
-// SGDSettings and RMSSettings are good ones for both forms of dynamic evaluation.
-func SGDSettings() DynamicSettings { return DynamicSettings{Rate: 0.05, Decay: 0.003} }
-func RMSSettings() DynamicSettings { return DynamicSettings{Rate: 3.5e-4, Decay: 0.004, Floor: 0.3} }
+// SGDSettings and RMSSettings were good ones for the embedded model, well below the rates
+// at which it diverged on the text it knew least.
+func SGDSettings() DynamicSettings { return DynamicSettings{Rate: 0.1, Decay: 0.003} }
+func RMSSettings() DynamicSettings { return DynamicSettings{Rate: 5e-4, Decay: 0.004, Floor: 0.3} }
 
 // Validate returns a *SettingError for the first field that is out of range.
 func (s DynamicSettings) Validate() error {

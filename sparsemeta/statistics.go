@@ -11,10 +11,12 @@ import (
 //
 // Code 0 is 0: the weight never had a gradient. Code c > 0 stands for
 //
-//	scale 2^((c-255)/16)
+//	scale 2^((c-255)/4)
 //
-// scale being the largest root mean square of the branch: 16 octaves in steps of
-// 4.4 %, so that a value is off by 2.2 % at most. Smaller values take code 1.
+// scale being the largest root mean square of the branch: steps of 19 %, so that a
+// value is off by 9 % at most. Steps of 4 % scored no better (2.2247 bits a byte
+// against 2.2255) and cost two more bits a weight in a compressed file. Values 64
+// octaves below the scale take code 1.
 type Statistics struct {
 	Branches []Branch
 	Codes    []uint8   // an arena: the branches one after the other
@@ -23,7 +25,7 @@ type Statistics struct {
 
 const (
 	codeMost   = 255
-	codeOctave = 16 // codes an octave
+	codeOctave = 4 // codes an octave
 )
 
 // NewStatistics takes the root mean squares down to 8 bits: rms is an arena of the

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A value is off by half a step of 1/16 octave at most, 2.2 %, down to 16 octaves below the branch's largest; what is smaller is small,
+// A value is off by half a step of 1/4 octave at most, 9.1 %, down to 63 octaves below the branch's largest; what is smaller is small,
 // and 0 is 0.
 func TestCodesAreCloseToTheRootMeanSquares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -36,7 +36,7 @@ func TestCodesAreCloseToTheRootMeanSquares(t *testing.T) {
 				case want == 0:
 					require.Zero(t, found)
 				case want >= largest*math.Exp2(-254./codeOctave):
-					require.InEpsilon(t, want, found, 0.0219)
+					require.InEpsilon(t, want, found, 0.0906)
 				default:
 					require.Equal(t, uint8(1), s.Codes[at+k])
 				}
@@ -63,7 +63,7 @@ func TestStatisticsThatCannotBeAreRefused(t *testing.T) {
 		"b: scale":         func(s *Statistics) { s.Scales[1] = float32(math.NaN()) },
 		"a: scale":         func(s *Statistics) { s.Scales[0] = -1 },
 		"b: element 0":     func(s *Statistics) { s.Scales[1] = 0 },
-		"code 239, want 0": func(s *Statistics) { s.Scales[0] = 0 },
+		"code 251, want 0": func(s *Statistics) { s.Scales[0] = 0 },
 	} {
 		s, err := NewStatistics(branches, []float32{1, 2, 3})
 		require.NoError(t, err)
