@@ -724,7 +724,7 @@ type SettingsRequest struct {
 	// Decay Part of the fast weights that an update of the dynamic methods takes away, in `dynamic-rms` times the weight's r/R.
 	Decay *float32 `json:"decay,omitempty"`
 
-	// Floor What `dynamic-rms` adds to a weight's root mean square, in units of its matrix's mean. Near 0 it diverges.
+	// Floor What `dynamic-rms` adds to a weight's root mean square, in units of its matrix's mean. The smaller, the sooner it diverges.
 	Floor *float32 `json:"floor,omitempty"`
 
 	// Gammas Decay of the gradient average from chunk to chunk, one number for each bank of the model (`Model.banks`).
