@@ -1,0 +1,114 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Rivals are the settings under which the other methods of adaptation serve by default.
+type Rivals struct {
+	SGD   sparsemeta.DynamicSettings `json:"dynamic_sgd"`
+	RMS   sparsemeta.DynamicSettings `json:"dynamic_rms"`
+	Cache sparsemeta.CacheSettings   `json:"cache"`
+}
+
+// DefaultRivals are those of a model that was not tuned for them.
+func DefaultRivals() Rivals {
+	return Rivals{SGD: sparsemeta.SGDSettings(), RMS: sparsemeta.RMSSettings(), Cache: sparsemeta.DefaultCacheSettings()}
+}
+
+// Validate names the first method and setting that is out of range.
+func (r Rivals) Validate() error {
+	for _, c := range []struct {
+		name string
+		set  interface{ Validate() error }
+	}{{"dynamic_sgd", r.SGD}, {"dynamic_rms", r.RMS}, {"cache", r.Cache}} {
+		if err := c.set.Validate(); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// readRivals gives the settings of a file, and the defaults where it says nothing.
+func readRivals(f *weights.File) (Rivals, error) {
+	r := DefaultRivals()
+	if text, ok := f.Metadata[keyRivals]; ok {
+		if err := decode(text, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, r.Validate()
+}
+
+// WithRivals returns the model with other settings for the rivals: another model, of another hash.
+func (m *Model) WithRivals(r Rivals) (*Model, error) {
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("model: rivals: %w", err)
+	}
+	return m.with(func(c *Model) { c.Rivals = r }), nil
+}
+
+// WithStatistics returns the model with the root mean square of every weight's gradient, rms being an arena in the layout of LM.W: another
+// model, of another hash.
+func (m *Model) WithStatistics(rms []float32) (*Model, error) {
+	s, err := sparsemeta.NewStatistics(Weights(m.LM.Layout), rms)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return m.with(func(c *Model) { c.Statistics = s }), nil
+}
+
+// with returns a changed copy, which shares what both have.
+func (m *Model) with(change func(*Model)) *Model {
+	c := *m
+	change(&c)
+	c.setHash()
+	return &c
+}
+
+// Weights are all weights of a layout as branches: what dynamic evaluation moves.
+func Weights(l *txl.Layout) []sparsemeta.Branch {
+	branches := make([]sparsemeta.Branch, len(l.Tensors))
+	for i, t := range l.Tensors {
+		branches[i] = sparsemeta.Branch{Name: t.Name, Size: t.Size}
+	}
+	return branches
+}
+
+// Names of the statistics' tensors: these and a weight's name.
+const (
+	statisticsCodes = "gradient.rms."
+	statisticsScale = "gradient.scale."
+)
+
+// appendStatistics adds the statistics' tensors to a file.
+func (m *Model) appendStatistics(f *weights.File) {
+	if m.Statistics == nil {
+		return
+	}
+	for i, t := range m.LM.Layout.Tensors {
+		f.Tensors = append(f.Tensors,
+			weights.Tensor{Name: statisticsCodes + t.Name, DType: weights.U8, Shape: t.Shape, Data: m.Statistics.Codes[t.Off : t.Off+t.Size]},
+			weights.F32Tensor(statisticsScale+t.Name, nil, m.Statistics.Scales[i:i+1]))
+	}
+}
+
+// readStatistics reads them, of every weight if the file has them of the first; else there are none.
+func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
+	if _, ok := r.file.Tensor(statisticsCodes + l.Tensors[0].Name); !ok {
+		return nil, nil // those of other weights are then tensors too many
+	}
+	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size), Scales: make([]float32, len(l.Tensors))}
+	for i, t := range l.Tensors {
+		r.readBytes(statisticsCodes+t.Name, t.Shape, s.Codes[t.Off:t.Off+t.Size])
+		r.read(statisticsScale+t.Name, nil, s.Scales[i:i+1])
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return s, s.Validate()
+}
