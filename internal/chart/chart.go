@@ -141,6 +141,7 @@ func (c Chart) draw(canvas draw.Canvas) error {
 		return fmt.Errorf("nothing to draw: no line has a point")
 	}
 	p := plot.New()
+	p.BackgroundColor = nil
 	p.Title.Text = c.Title
 	p.Title.TextStyle.Font = sans(textSize + 1)
 	p.Title.Padding = vg.Points(2 * textSize) // the legend stands between title and lines
@@ -162,7 +163,7 @@ func (c Chart) draw(canvas draw.Canvas) error {
 	canvas.FillPolygon(color.White, []vg.Point{canvas.Min, {X: canvas.Max.X, Y: canvas.Min.Y}, canvas.Max, {X: canvas.Min.X, Y: canvas.Max.Y}})
 	inner := draw.Crop(canvas, margin, -margin, margin, -margin)
 	p.Draw(inner)
-	c.drawLegend(draw.Crop(inner, p.DataCanvas(inner).Min.X-inner.Min.X, 0, 0, -vg.Points(1.7*textSize)), lines)
+	c.drawLegend(draw.Crop(inner, 0, 0, 0, -vg.Points(1.7*textSize)), lines)
 	return nil
 }
 
@@ -171,7 +172,7 @@ func (c Chart) drawLegend(canvas draw.Canvas, lines []*plotter.Line) {
 	for i, l := range c.Lines {
 		legend := plot.NewLegend()
 		legend.Top, legend.Left = true, true
-		legend.ThumbnailWidth = vg.Points(30)
+		legend.ThumbnailWidth = vg.Points(28)
 		legend.TextStyle.Font = sans(textSize - 1)
 		legend.Add(l.Name, lines[i])
 		legend.Draw(canvas)
