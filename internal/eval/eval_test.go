@@ -77,6 +77,8 @@ func corpus(t *testing.T) (dir string) {
 		write(t, dir, doc.name, doc.text)
 	}
 	write(t, dir, "empty", "")
+	write(t, dir, ".hidden", "not a document")
+	write(t, dir, ".git/config", "nor this")
 	return dir
 }
 
