@@ -217,10 +217,12 @@ func (s *Segment) Begin(x *kernel.Exec, m *Model, fast Fast, mem *Memory) {
 	}
 }
 
-// Continue goes on behind the rows so far at the same weights: it is Remember and then
-// Begin with that memory, bit for bit, but keeps the keys, values and positions that
-// are there already.
+// Continue goes on behind the rows so far: it is Remember and then Begin with that
+// memory, bit for bit, but keeps the keys, values and positions that are there already.
+// The weights are those of Begin; fast weights may have changed their values, if keys do
+// not depend on them (KeysStand).
 func (s *Segment) Continue(x *kernel.Exec) {
+	s.addVectors()
 	total, before := s.mlen+s.n, s.mlen
 	s.mlen, s.n = min(s.cfg.MemLen, total), 0
 	drop := total - s.mlen
@@ -238,6 +240,20 @@ func (s *Segment) Continue(x *kernel.Exec) {
 			s.projectPositions(x, i)
 		}
 	}
+}
+
+// KeysStand tells whether keys, values and positions do not depend on which values the
+// fast weights have.
+func (m *Model) KeysStand(fast Fast) bool {
+	if len(fast) == 0 {
+		return true
+	}
+	for _, ix := range m.Layout.layers {
+		if fast[ix.qkv] != nil || fast[ix.r] != nil || m.Config.PreLNorm && (fast[ix.gain1] != nil || fast[ix.bias1] != nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // projectPositions sets layer i's r = r_net(R) for every distance the segment can meet.

@@ -35,13 +35,16 @@ func testModel(t testing.TB) *model.Model {
 	return m
 }
 
-var theModel = sync.OnceValues(func() (*model.Model, error) {
+var theModel = sync.OnceValues(func() (*model.Model, error) { return newModel(nil) })
+
+// newModel augments the weights of the given patterns.
+func newModel(patterns []string) (*model.Model, error) {
 	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk, MemLen: 20})
 	if err != nil {
 		return nil, err
 	}
 	lm.Init(7)
-	branches, err := model.Branches(lm.Layout, nil)
+	branches, err := model.Branches(lm.Layout, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ var theModel = sync.OnceValues(func() (*model.Model, error) {
 		RMS:   sparsemeta.DynamicSettings{Rate: 0.01, Decay: 0.05, Floor: 0.3},
 		Cache: sparsemeta.CacheSettings{Size: 24, Theta: 1, Lambda: 0.4}, // a window that slides, within chunks too
 	})
-})
+}
 
 // adapting are the methods that learn from the text.
 var adapting = []string{SparseMeta, DynamicSGD, DynamicRMS, Cache}
@@ -194,6 +197,28 @@ func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
 			require.Equal(t, alone[i].Hash(), together[i].Hash(), "stream %d", i)
 		}
 	})
+}
+
+// Where the branches leave keys and values as they are, a worker keeps them from chunk to chunk: the bits are those of workers that know
+// nothing of the chunk before.
+func TestKeysThatStandAreKept(t *testing.T) {
+	m, err := newModel([]string{"*.o_net.weight", "*.CoreNet.*", "word_emb.*", "crit.*"})
+	require.NoError(t, err)
+	set := Defaults(m)
+	s, again := New(m, set), New(m, set)
+	require.True(t, m.LM.KeysStand(s.views))
+	w := NewWorker(m, 2)
+	defer w.Close()
+	text := []byte(strings.Repeat("keys stand while values move; ", 20))[:20*testChunk]
+	for at := 0; at < len(text); at += testChunk {
+		var nll []float32
+		w.Feed(s, text[at:at+testChunk], func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+		fresh := NewWorker(m, 1)
+		fresh.Feed(again, text[at:at+testChunk], func(_ []byte, scores Scores) { require.Equal(t, nll, scores.NLL) })
+		fresh.Close()
+	}
+	require.NotZero(t, s.FastRMS())
+	require.Equal(t, again.Hash(), s.Hash())
 }
 
 func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {

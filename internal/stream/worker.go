@@ -223,13 +223,13 @@ func (w *Worker) adapt(s *Stream) {
 	}
 }
 
-// goOn takes those segments to the next chunk whose weights have not moved.
+// goOn takes those segments to the next chunk whose keys stand.
 func (w *Worker) goOn(s *Stream) {
 	w.hold(s, place{s.id, s.Step})
 	if s.Settings.Baseline {
 		w.base.Continue(w.Exec)
 	}
-	if s.fastWeights() == nil {
+	if s.model.LM.KeysStand(s.views) {
 		w.seg.Continue(w.Exec)
 	} else {
 		w.at = place{}
