@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/lmserve/lmserve/weights"
@@ -136,9 +133,6 @@ func (s *snapshot) write(path string) error {
 // readSnapshot reads a checkpoint and makes sure that it belongs to the run.
 func readSnapshot(path string, run runRecord) (*snapshot, error) {
 	f, err := weights.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s does not exist: there is nothing to resume", ErrCheckpoint, path)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
@@ -213,21 +207,4 @@ func showJSON(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(text)
-}
-
-// checkFolder makes the folder of a run's checkpoints. A folder that holds a run already is only used to resume it.
-func checkFolder(dir string, resume bool) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("%w folder %s: %w", ErrCheckpoint, dir, pathCause(err))
-	}
-	if resume {
-		return nil
-	}
-	last := filepath.Join(dir, lastName)
-	if _, err := os.Stat(last); err == nil {
-		return fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose another folder", ErrCheckpoint, dir, lastName)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w %s: %w", ErrCheckpoint, last, pathCause(err))
-	}
-	return nil
 }

@@ -15,6 +15,8 @@ const (
 	bitsPerNat = 1 / math.Ln2
 	// lossMemory is the weight of one step in the running mean of the training loss.
 	lossMemory = 0.02
+	// validationsDefault is the number of validations of a phase where no interval is given.
+	validationsDefault = 10
 )
 
 // position is where a run stands, with everything the loop has to remember.
@@ -24,6 +26,7 @@ type position struct {
 	Tokens    int64         `json:"tokens"`    // scored in the phase
 	Loss      float64       `json:"loss"`      // running mean, nats a token
 	Validated int           `json:"validated"` // step of the last validation; -1: none in the phase yet
+	Stale     int           `json:"stale"`     // validations since the best one
 	Best      *Validation   `json:"best,omitempty"`
 	Done      []PhaseReport `json:"done,omitempty"` // phases that ended
 }
@@ -67,12 +70,15 @@ func (r *run) loop(ctx context.Context, p phase) error {
 			show.note("%s step %d  %s", r.at.Phase, r.at.Step, describeValidation(v, best))
 			since.started = time.Now()
 		}
-		end := r.at.Step == p.length()
+		end := r.at.Step == p.length() || r.outOfPatience()
 		due := end || r.at.Step%r.o.CheckpointEvery == 0
 		if r.bestUnsaved() || due && r.at.Step != r.saved {
 			if err := r.checkpoint(p); err != nil {
 				return err
 			}
+		}
+		if end && r.at.Step < p.length() {
+			show.note("%s ends at step %d of %d: %d validations without a better one", r.at.Phase, r.at.Step, p.length(), r.at.Stale)
 		}
 		if end {
 			return r.metrics.write(r.line("end"))
@@ -116,7 +122,7 @@ func (r *run) stepOnce(p phase, since *interval, show *progress) error {
 	m := r.line("step")
 	m.Loss = since.loss / float64(since.steps)
 	m.BPC = m.Loss * bitsPerNat
-	m.Rate, m.GradNorm = out.rate, out.norm
+	m.Rate, m.SlowRate, m.GradNorm = out.rate, out.slowRate, out.norm
 	m.TokensPerSec = float64(since.tokens) / now.Sub(since.started).Seconds()
 	*since = interval{started: now}
 	return r.metrics.write(m)
@@ -131,7 +137,16 @@ func (r *run) validationDue(p phase) bool {
 		return false
 	}
 	every := r.o.Validation.Every
+	if every == 0 {
+		every = max(1, p.length()/validationsDefault)
+	}
 	return r.at.Step == p.length() || every > 0 && r.at.Step > 0 && r.at.Step%every == 0
+}
+
+// outOfPatience tells whether the phase has gone on for too long without a better validation.
+func (r *run) outOfPatience() bool {
+	patience := r.o.Validation.Patience
+	return patience > 0 && r.at.Stale >= patience
 }
 
 // validate measures the weights as they are and, if they are the best so far, keeps a copy.
@@ -146,8 +161,9 @@ func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validat
 	v.Step = r.at.Step
 	r.at.Validated = r.at.Step
 	best = r.at.Best == nil || v.score() < r.at.Best.score()
+	r.at.Stale++
 	if best {
-		r.at.Best = &v
+		r.at.Best, r.at.Stale = &v, 0
 		r.keepBest(p)
 	}
 	line := r.line("valid")
@@ -228,8 +244,8 @@ func (r *run) resume(p phase, last *snapshot) error {
 	if err := p.load(last); err != nil {
 		return err
 	}
-	if have := last.file.Metadata[keyNumerics]; have != kernel.Numerics() && r.o.Progress != nil {
-		fmt.Fprintf(r.o.Progress, "the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding\n", have, kernel.Numerics())
+	if have := last.file.Metadata[keyNumerics]; have != kernel.Numerics() {
+		r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding", have, kernel.Numerics())
 	}
 	if r.at.Best == nil {
 		return nil

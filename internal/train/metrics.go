@@ -17,8 +17,9 @@ type Metric struct {
 	Tokens       int64   `json:"tokens"`                   // scored for training in the phase so far
 	Loss         float64 `json:"loss,omitempty"`           // nats a token, mean over the steps since the last line
 	BPC          float64 `json:"bpc,omitempty"`            // the same in bits a character
-	Rate         float64 `json:"lr,omitempty"`             // learning rate of the last step
-	GradNorm     float64 `json:"grad_norm,omitempty"`      // of the last step, before clipping; online: of the gradient at the tables' nodes
+	Rate         float64 `json:"lr,omitempty"`             // learning rate of the last step; but in pretraining that of the meta-learners
+	SlowRate     float64 `json:"slow_lr,omitempty"`        // learning rate of the slow weights in the phase joint
+	GradNorm     float64 `json:"grad_norm,omitempty"`      // of the last step, before clipping; phase meta: of the gradient at the tables' nodes
 	TokensPerSec float64 `json:"tokens_per_s,omitempty"`   // since the last line
 	Static       float64 `json:"valid_static,omitempty"`   // validation, bits a character, without fast weights
 	Adaptive     float64 `json:"valid_adaptive,omitempty"` // the same with them

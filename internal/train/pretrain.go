@@ -18,6 +18,8 @@ const (
 	useMasks
 	useLearner
 	useValidation
+	useKeepBack
+	useJoint
 )
 
 // Adam's constants for the slow weights.
@@ -40,7 +42,7 @@ type slow struct {
 
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
 	s := &slow{options: o, lm: lm, seed: kernel.Key(seed, useDropout)}
-	s.schedule = Schedule{Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps}
+	s.schedule = Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps}
 	s.adam = NewAdam(len(lm.W), slowBeta1, slowBeta2, slowEps, o.Clip)
 	s.grads = make([]float32, len(lm.W))
 	s.views = lm.Layout.Slices(s.grads)
@@ -101,8 +103,10 @@ func (s *segment) forward(x *kernel.Exec, lm *txl.Model, fast txl.Fast, mem *txl
 type outcome struct {
 	loss   float64 // nats a token, mean
 	tokens int     // scored
-	rate   float64 // learning rate
+	rate   float64 // learning rate: of the slow weights in pretraining, of the meta-learners in the other phases
 	norm   float64 // of the gradient, before clipping; see Metric.GradNorm
+
+	slowRate float64 // learning rate of the slow weights in a joint phase
 }
 
 // pretrain is the static phase: the slow weights alone, on a batch of streams.

@@ -12,7 +12,7 @@ import (
 
 // PhaseReport is what one phase did.
 type PhaseReport struct {
-	Phase  string      `json:"phase"`           // PhasePretrain or PhaseMeta
+	Phase  string      `json:"phase"`           // PhasePretrain, PhaseMeta or PhaseJoint
 	Steps  int         `json:"steps"`           // optimiser steps made
 	Tokens int64       `json:"tokens"`          // scored for training; a token of a byte-level model is a byte
 	Loss   float64     `json:"loss"`            // nats a token, running mean at the end
@@ -63,16 +63,18 @@ func (c *Corpus) record() textRecord {
 
 // runRecord identifies a run: everything that its bits depend on. A checkpoint is resumed by a run with the same record only.
 type runRecord struct {
-	Phase      string             `json:"phase"`
+	Phases     []string           `json:"phases"`
 	Name       string             `json:"name"`
-	From       string             `json:"from,omitempty"` // hash of the model gone on from
+	Init       string             `json:"init,omitempty"` // hash of the model gone on from
 	Model      txl.Config         `json:"model"`
 	Data       textRecord         `json:"data"`
 	HoldOut    []string           `json:"hold_out,omitempty"`
 	Valid      *textRecord        `json:"valid,omitempty"`
+	KeptBack   bool               `json:"kept_back,omitempty"` // Valid is a part of the directory that Data is the rest of
 	Seed       uint64             `json:"seed"`
 	Pretrain   *PretrainOptions   `json:"pretrain,omitempty"` // nil if the phase is not part of the run
-	Meta       *MetaOptions       `json:"meta,omitempty"`     // nil if the phase is not part of the run
+	Meta       *MetaOptions       `json:"meta,omitempty"`     // nil if the run is pretraining alone
+	Joint      *JointOptions      `json:"joint,omitempty"`    // nil if the phase is not part of the run
 	Chunk      int                `json:"chunk"`
 	Validation *ValidationOptions `json:"validation,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,12 +28,15 @@ type run struct {
 	x       *kernel.Exec
 	base    *model.Model // slow weights and tokenizer; its LM is trained in place
 	text    *Corpus
-	seen    *Corpus // text without the domains that are held out
-	valid   *validator
+	seen    *Corpus    // text without the domains that are held out
+	valid   *validator // nil: no validation
 	record  runRecord
 	metrics metricsFile
 	at      position
 	best    []array // the trained arrays at position.Best
+
+	keptBack     bool   // the validation text is a part of Options.Data
+	foundLearner string // what becomes of the meta-learners of Options.Init
 
 	saved     int // step of the phase that the last checkpoint has
 	bestSaved int // step of the phase that the best checkpoint has; -1: none that this run wrote
@@ -43,10 +47,6 @@ type run struct {
 // training went wrong. No error leaves a file half written.
 func Run(ctx context.Context, o Options) (Report, error) {
 	started := time.Now()
-	o = o.withDefaults()
-	if err := o.validate(); err != nil {
-		return Report{}, err
-	}
 	r, last, err := open(o)
 	if err != nil {
 		return Report{}, err
@@ -62,32 +62,64 @@ func Run(ctx context.Context, o Options) (Report, error) {
 
 // open reads everything a run needs: text, model and, to resume, the last checkpoint.
 func open(o Options) (*run, *snapshot, error) {
-	r := &run{o: o}
+	r := &run{o: o.withDefaults()}
+	if err := r.o.validate(); err != nil {
+		return nil, nil, err
+	}
 	if err := r.loadText(); err != nil {
 		return nil, nil, err
 	}
 	if err := r.loadModel(); err != nil {
 		return nil, nil, err
 	}
+	if err := r.o.validate(); err != nil { // what depends on text and model, too
+		return nil, nil, err
+	}
+	if r.foundLearner != "" {
+		r.note("meta-learners of %s %s", o.Init, r.foundLearner)
+	}
 	r.setRecord()
-	var last *snapshot
-	if o.Dir != "" {
-		if err := checkFolder(o.Dir, o.Resume); err != nil {
-			return nil, nil, err
-		}
+	last, err := r.openFolder()
+	if err != nil {
+		return nil, nil, err
 	}
-	if o.Resume {
-		var err error
-		if last, err = readSnapshot(r.file(lastName), r.record); err != nil {
-			return nil, nil, err
-		}
-	}
-	var err error
 	if r.metrics, err = openMetrics(o.Metrics); err != nil {
 		return nil, nil, err
 	}
-	r.x = kernel.NewExec(o.Threads)
+	r.x = kernel.NewExec(r.o.Threads)
 	return r, last, nil
+}
+
+// openFolder makes the folder of the checkpoints and reads the last one, if the run is to go on from it. A folder that holds a run already
+// is only used to resume it.
+func (r *run) openFolder() (last *snapshot, err error) {
+	dir := r.o.Dir
+	if dir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("%w folder %s: %w", ErrCheckpoint, dir, pathCause(err))
+	}
+	_, err = os.Stat(r.file(lastName))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if r.o.Resume {
+			r.note("there is no checkpoint in %s yet: the run starts from its beginning", dir)
+		}
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), pathCause(err))
+	case !r.o.Resume:
+		return nil, fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose another folder", ErrCheckpoint, dir, lastName)
+	}
+	return readSnapshot(r.file(lastName), r.record)
+}
+
+// note tells a person something that is not about the phase under way.
+func (r *run) note(format string, args ...any) {
+	if r.o.Progress != nil {
+		fmt.Fprintf(r.o.Progress, format+"\n", args...)
+	}
 }
 
 func (r *run) file(name string) string { return filepath.Join(r.o.Dir, name) }
@@ -96,54 +128,95 @@ func (r *run) loadText() (err error) {
 	if r.text, err = LoadCorpus(r.o.Data, 0); err != nil {
 		return err
 	}
-	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil {
-		return err
+	valid := (*Corpus)(nil)
+	switch r.o.Valid {
+	case ValidNone:
+	case "":
+		r.text, valid = r.text.keepBack(kernel.Key(r.o.Seed, useKeepBack))
+		r.keptBack = valid != nil
+	default:
+		if valid, err = LoadCorpus(r.o.Valid, max(0, r.o.Validation.Bytes)); err != nil {
+			return err
+		}
 	}
-	r.valid, err = newValidator(r.o)
+	if valid != nil {
+		r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads}
+	}
+	r.seen, err = r.text.Without(r.o.HoldOut)
 	return err
 }
 
 // loadModel makes the model to start from and completes the options that depend on it.
 func (r *run) loadModel() error {
 	o := &r.o
-	if o.From != "" {
-		from, err := model.Load(o.From)
-		if err != nil {
+	if o.Init == "" {
+		if err := r.newModel(); err != nil {
 			return err
 		}
-		r.base = from
-		if o.Name == "" {
-			o.Name = from.Name
-		}
-		r.record.From = from.Hash()
-	} else if err := r.newModel(); err != nil {
+		o.complete(nil, r.base.LM.Config, r.text.Bytes())
+		return nil
+	}
+	m, err := model.Load(o.Init)
+	if err != nil {
+		return fmt.Errorf("train: the model to go on from: %w", err)
+	}
+	r.record.Init = m.Hash()
+	if o.Name == "" {
+		o.Name = m.Name
+	}
+	found := m
+	if r.foundLearner, err = r.keepLearner(m); err != nil {
 		return err
 	}
-	c := r.base.LM.Config
-	orInt(&o.Pretrain.Segment, c.SegLen)
+	if r.foundLearner != learnerKept {
+		m.Learner, found = nil, nil
+	}
+	o.complete(found, m.LM.Config, r.text.Bytes())
+	r.base = m
 	r.base.Name = o.Name
 	return nil
 }
 
+// What becomes of the meta-learners of Options.Init; "": it has none.
+const (
+	learnerKept    = "are trained further"
+	learnerDropped = "are dropped: pretraining makes a static model"
+	learnerRenewed = "are made anew: other branches or banks are asked for"
+)
+
+func (r *run) keepLearner(m *model.Model) (string, error) {
+	if m.Learner == nil {
+		return "", nil
+	}
+	if r.o.Phases[0] == PhasePretrain {
+		return learnerDropped, nil
+	}
+	ok, err := reusable(m, r.o.Meta)
+	if !ok {
+		return learnerRenewed, err
+	}
+	return learnerKept, nil
+}
+
 func (r *run) newModel() error {
 	o := &r.o
-	config, name := o.Model, "model"
-	if config.NLayer == 0 {
+	name := "model"
+	if o.Model.NLayer == 0 {
 		var err error
-		if config, err = txl.Named(o.Config); err != nil {
+		if o.Model, err = txl.Named(DefaultConfig); err != nil {
 			return err
 		}
-		name = o.Config
+		name = DefaultConfig
 	}
 	if o.Name == "" {
 		o.Name = name
 	}
-	lm, err := txl.NewModel(config)
+	lm, err := txl.NewModel(o.Model)
 	if err != nil {
 		return err
 	}
 	lm.Init(kernel.Key(o.Seed, useWeights))
-	r.base, err = model.New(o.Name, lm, nil, o.Meta.Chunk, nil)
+	r.base, err = model.New(o.Name, lm, nil, 1, nil)
 	return err
 }
 
@@ -151,26 +224,27 @@ func (r *run) newModel() error {
 func (r *run) setRecord() {
 	o := &r.o
 	rec := &r.record
-	rec.Phase, rec.Name, rec.Model, rec.HoldOut, rec.Seed, rec.Chunk = o.Phase, o.Name, r.base.LM.Config, o.HoldOut, o.Seed, o.Meta.Chunk
+	rec.Phases, rec.Name, rec.Model, rec.HoldOut, rec.Seed, rec.Chunk = o.Phases, o.Name, r.base.LM.Config, o.HoldOut, o.Seed, o.Meta.Chunk
 	rec.Data = r.text.record()
-	if o.Phase != PhaseMeta {
-		rec.Pretrain = &o.Pretrain
-	}
-	if o.Phase != PhasePretrain {
+	for _, phase := range o.Phases {
+		if phase == PhasePretrain {
+			rec.Pretrain = &o.Pretrain
+			continue
+		}
 		rec.Meta = &o.Meta
+		if phase == PhaseJoint {
+			rec.Joint = &o.Joint
+		}
 	}
 	if r.valid != nil {
 		text := r.valid.text.record()
-		rec.Valid, rec.Validation = &text, &o.Validation
+		rec.Valid, rec.KeptBack, rec.Validation = &text, r.keptBack, &o.Validation
 	}
 }
 
 // phases goes through the phases that are left, writes the model, and reports. last is nil for a run that starts.
 func (r *run) phases(ctx context.Context, last *snapshot) (Report, error) {
-	names := []string{PhasePretrain, PhaseMeta}
-	if r.o.Phase != PhaseBoth {
-		names = []string{r.o.Phase}
-	}
+	names := r.o.Phases
 	if last != nil {
 		last.getJSON(keyPosition, &r.at)
 		if last.err != nil {
@@ -182,39 +256,37 @@ func (r *run) phases(ctx context.Context, last *snapshot) (Report, error) {
 		}
 		names = names[at:]
 	}
-	var learner *sparsemeta.Learner
 	for _, name := range names {
-		var err error
-		if learner, err = r.phase(ctx, name, last); err != nil {
+		if err := r.phase(ctx, name, last); err != nil {
 			return r.report(), err
 		}
 		last = nil
 	}
-	return r.finish(learner)
+	return r.finish()
 }
 
-// phase makes the steps of one phase, from the checkpoint last if there is one, and returns the meta-learners it ends with.
-func (r *run) phase(ctx context.Context, name string, last *snapshot) (l *sparsemeta.Learner, err error) {
+// phase makes the steps of one phase, from the checkpoint last if there is one; base is the model it ends with.
+func (r *run) phase(ctx context.Context, name string, last *snapshot) (err error) {
 	p, err := r.newPhase(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if last != nil {
 		if err := r.resume(p, last); err != nil {
-			return nil, err
+			return err
 		}
 	} else {
 		r.at.Phase, r.at.Validated = name, -1
 	}
 	if err := r.loop(ctx, p); err != nil {
-		return nil, err
+		return err
 	}
 	r.endPhase(p)
-	return p.learner(), nil
+	return nil
 }
 
-// phase is what the loop knows of pretraining and of the schemes of the meta-phase.
+// phase is what the loop knows of pretraining and of the two schemes.
 type phase interface {
 	length() int            // steps in all
 	step() (outcome, error) // one optimiser step
@@ -234,15 +306,19 @@ type array struct {
 }
 
 func (r *run) newPhase(name string) (phase, error) {
-	first := r.base.Tokenizer.Start()
-	switch {
-	case name == PhasePretrain:
-		return newPretrain(r.x, r.base.LM, r.seen, first, r.o.Pretrain, r.o.Seed)
-	case r.o.Meta.Scheme == SchemeWindow:
-		return newWindow(r.x, r.base, r.text, r.o.Meta, r.o.Seed)
-	default:
-		return newOnline(r.x, r.base, r.text, r.o.HoldOut, r.o.Meta, r.o.Seed)
+	o := &r.o
+	seed := o.Seed
+	var joint *JointOptions
+	switch name {
+	case PhasePretrain:
+		return newPretrain(r.x, r.base.LM, r.seen, r.base.Tokenizer.Start(), o.Pretrain, seed)
+	case PhaseJoint:
+		joint, seed = &o.Joint, kernel.Key(seed, useJoint) // not the stream of PhaseMeta over again
 	}
+	if o.Meta.Scheme == SchemeWindow {
+		return newWindow(r.x, r.base, r.text, o.Meta, joint, seed)
+	}
+	return newOnline(r.x, r.base, r.text, o.HoldOut, o.Meta, joint, seed)
 }
 
 // endPhase takes the best weights as the phase's result.
@@ -252,6 +328,7 @@ func (r *run) endPhase(p phase) {
 			copy(a.data, r.best[i].data)
 		}
 	}
+	r.base.Learner = p.learner()
 	r.at = position{Done: append(r.at.Done, r.phaseReport())}
 }
 
@@ -269,9 +346,9 @@ func (r *run) report() Report {
 }
 
 // finish makes the model's file.
-func (r *run) finish(learner *sparsemeta.Learner) (Report, error) {
+func (r *run) finish() (Report, error) {
 	report := Report{Phases: r.at.Done}
-	m, err := r.model(learner, makeCard(r.record, r.at.Done))
+	m, err := r.model(r.base.Learner, makeCard(r.record, r.at.Done))
 	if err != nil {
 		return report, err
 	}

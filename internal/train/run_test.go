@@ -45,7 +45,7 @@ func writeText(t *testing.T, bytesPerFile int) string {
 // pretrainOptions trains the tiny model for a few steps.
 func pretrainOptions(t *testing.T) Options {
 	return Options{
-		Phase: PhasePretrain, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
+		Phases: []string{PhasePretrain}, Valid: ValidNone, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
 		Pretrain: PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3, Warmup: 3, Dropout: .1, AttentionDropout: .1}},
 		Meta:     MetaOptions{Chunk: 16},
 		LogEvery: 4, CheckpointEvery: 5,
@@ -121,23 +121,24 @@ func TestPretrainingLearns(t *testing.T) {
 	require.Equal(t, 8, c.Recipe.Data.Files)
 }
 
-// resumed runs the options with interruptions after the given steps of the (only) phase, and returns the folder of the last checkpoint.
+// resumed runs the options with interruptions after the given steps, counted over all phases.
 func resumed(t *testing.T, o Options, stops ...int) {
 	t.Helper()
 	for i, stop := range stops {
 		o.Resume = i > 0
 		ctx, cancel := context.WithCancel(context.Background())
-		r, last, err := open(o.withDefaults())
+		r, last, err := open(o)
 		require.NoError(t, err)
 		_, err = r.phases(&stopAt{Context: ctx, run: r, step: stop, cancel: cancel}, last)
 		r.x.Close()
 		var interrupted *InterruptedError
 		require.ErrorAs(t, err, &interrupted)
-		require.Equal(t, stop, interrupted.Step)
+		require.Equal(t, stop, r.steps())
+		require.Equal(t, r.at.Step, interrupted.Step)
 		require.ErrorIs(t, err, ErrInterrupted)
 		require.ErrorIs(t, err, context.Canceled)
 		require.FileExists(t, interrupted.Checkpoint)
-		require.ErrorContains(t, err, fmt.Sprintf("after step %d; resume from %s", stop, interrupted.Checkpoint))
+		require.ErrorContains(t, err, fmt.Sprintf("in phase %s after step %d; resume from %s", r.at.Phase, r.at.Step, interrupted.Checkpoint))
 	}
 	o.Resume = len(stops) > 0
 	_, err := Run(context.Background(), o)
@@ -153,10 +154,19 @@ type stopAt struct {
 }
 
 func (c *stopAt) Err() error {
-	if c.run.at.Step >= c.step {
+	if c.run.steps() >= c.step {
 		c.cancel()
 	}
 	return c.Context.Err()
+}
+
+// steps are those made in all phases.
+func (r *run) steps() int {
+	n := r.at.Step
+	for _, done := range r.at.Done {
+		n += done.Steps
+	}
+	return n
 }
 
 // requireSameResult runs the options uninterrupted and with interruptions, and compares the models and the last checkpoints byte for byte.
@@ -191,7 +201,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	for name, o := range map[string]Options{
 		"pretrain": pretrainOptions(t), "online": metaOptions(t, SchemeOnline), "window": metaOptions(t, SchemeWindow),
 	} {
-		o.Pretrain.Steps, o.Meta.Steps, o.Valid = 4, 3, ""
+		o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps, o.Valid = 4, 2, 2, ValidNone
 		var files [][]byte
 		for _, threads := range []int{1, 3} {
 			o.Threads, o.Out = threads, filepath.Join(t.TempDir(), "m")
@@ -225,15 +235,15 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 		"seed":           func(o *Options) { o.Seed = 1<<63 + 1 },
 		"data.bytes":     func(o *Options) { o.Data = other },
 		"hold_out":       func(o *Options) { o.HoldOut = []string{"domain1"} },
-		"phase":          func(o *Options) { o.Phase = PhaseBoth },
+		"phases":         func(o *Options) { o.Phases = nil },
 	} {
 		o := o
 		change(&o)
 		_, err := Run(context.Background(), o)
 		var mismatch *MismatchError
 		require.ErrorAs(t, err, &mismatch, field)
-		if field == "phase" { // the meta options differ, too, and come first
-			require.Contains(t, []string{"meta", "phase"}, mismatch.Field)
+		if field == "phases" { // the meta options differ, too, and come first
+			require.Equal(t, "meta", mismatch.Field)
 			continue
 		}
 		require.Equal(t, field, mismatch.Field)
@@ -273,9 +283,21 @@ func TestDamagedCheckpointsAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, last)
 		})
 	}
-	require.NoError(t, os.Remove(last))
-	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "there is nothing to resume")
+}
+
+// One command line serves every sitting: to resume where there is no checkpoint yet is to start, and it is said.
+func TestResumeWithoutACheckpointStarts(t *testing.T) {
+	o := pretrainOptions(t)
+	var log bytes.Buffer
+	o.Dir, o.Resume, o.Progress = filepath.Join(t.TempDir(), "run"), true, &log
+	fresh, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+" yet: the run starts from its beginning")
+	log.Reset()
+	again, err := Run(context.Background(), o) // of a run that has ended: its end once more
+	require.NoError(t, err)
+	require.NotContains(t, log.String(), "there is no checkpoint")
+	require.Equal(t, fresh.Model, again.Model)
 }
 
 // A checkpoint that cannot be written leaves the one before it as it was.
@@ -300,7 +322,7 @@ type diverging struct{ phase }
 func (diverging) step() (outcome, error) { return outcome{loss: 5, norm: math.Inf(1)}, nil }
 
 func TestDivergenceIsAnError(t *testing.T) {
-	r, _, err := open(pretrainOptions(t).withDefaults())
+	r, _, err := open(pretrainOptions(t))
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)
@@ -315,20 +337,23 @@ func TestDivergenceIsAnError(t *testing.T) {
 func TestOptionsAreValidated(t *testing.T) {
 	data := writeText(t, 100)
 	for field, change := range map[string]func(*Options){
-		"Phase":                     func(o *Options) { o.Phase = "posttrain" },
+		"Phases":                    func(o *Options) { o.Phases = []string{"posttrain"} },
 		"Data":                      func(o *Options) { o.Data = "" },
-		"From":                      func(o *Options) { o.Phase = PhaseMeta },
+		"Init":                      func(o *Options) { o.Phases = []string{PhaseMeta} },
 		"Dir":                       func(o *Options) { o.Resume = true },
 		"Threads":                   func(o *Options) { o.Threads = -1 },
 		"Pretrain.Batch":            func(o *Options) { o.Pretrain.Batch = -1 },
 		"Pretrain.Dropout":          func(o *Options) { o.Pretrain.Dropout = 1 },
-		"Pretrain.Warmup":           func(o *Options) { o.Pretrain.Warmup = 1 << 20 },
+		"Pretrain.Warmup":           func(o *Options) { o.Pretrain.Steps, o.Pretrain.Warmup = 10, 11 },
+		"Joint.Warmup":              func(o *Options) { o.Joint.Warmup = 1 << 20 },
+		"Pretrain.Schedule":         func(o *Options) { o.Pretrain.Schedule = "sine" },
+		"Meta.Schedule":             func(o *Options) { o.Meta.Schedule = "sine" },
 		"Meta.Scheme":               func(o *Options) { o.Meta.Scheme = "batch" },
 		"Meta.Online.PieceMin":      func(o *Options) { o.Meta.Online.PieceMin = 1 << 20 },
 		"Meta.Window.K":             func(o *Options) { o.Meta.Window.K = 1 },
 		"Meta.Window.P":             func(o *Options) { o.Meta.Window.P = 1.5 },
-		"Meta.Window.Final":         func(o *Options) { o.Meta.Window.Final = -1 },
-		"Validation.Every":          func(o *Options) { o.Validation.Every = -1 },
+		"Joint.Final":               func(o *Options) { o.Joint.Final = -1 },
+		"Validation.Patience":       func(o *Options) { o.Validation.Patience = -1 },
 		"CheckpointEvery":           func(o *Options) { o.CheckpointEvery = -3 },
 		"Meta.Online.Chunks":        func(o *Options) { o.Meta.Online.Chunks = -2 },
 		"Meta.Window.Batch":         func(o *Options) { o.Meta.Window.Batch = 1 << 20 },
@@ -348,6 +373,13 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	o := Options{Data: data, Meta: MetaOptions{Settings: sparsemeta.Settings{Gammas: []float32{2}, Out: 1}}}
 	require.ErrorContains(t, o.Validate(), "gammas[0]")
+
+	for want, phases := range map[string][]string{
+		"Phases is meta again, expected each phase at most once": {PhaseMeta, PhaseMeta},
+		"pretrain after joint, expected pretrain as the first":   {PhaseJoint, PhasePretrain},
+	} {
+		require.ErrorContains(t, Options{Data: data, Init: "m", Phases: phases}.Validate(), want)
+	}
 }
 
 func TestMissingThingsAreNamed(t *testing.T) {
@@ -356,7 +388,7 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"data":    func(o *Options) { o.Data = nowhere },
 		"valid":   func(o *Options) { o.Valid = nowhere },
-		"model":   func(o *Options) { o.From = nowhere },
+		"model":   func(o *Options) { o.Init = nowhere },
 		"metrics": func(o *Options) { o.Metrics = filepath.Join(nowhere, "m") },
 		"out":     func(o *Options) { o.Out = filepath.Join(nowhere, "m") },
 	} {
@@ -366,10 +398,6 @@ func TestMissingThingsAreNamed(t *testing.T) {
 		require.ErrorContains(t, err, nowhere, name)
 		require.ErrorIs(t, err, os.ErrNotExist, name)
 	}
-	o := base
-	o.Model, o.Config = txl.Config{}, "huge"
-	_, err := Run(context.Background(), o)
-	require.ErrorContains(t, err, `configuration "huge" is not known`)
 }
 
 // A resumed run ends with the weights that validated best, though they are neither the last ones nor in the last checkpoint.
@@ -389,9 +417,29 @@ func TestBestWeightsSurvive(t *testing.T) {
 	require.Less(t, best, 9)
 }
 
+// A phase ends when validation has not become better for a while, with the weights that did best; interrupted or not.
+func TestPatienceEndsAPhase(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1, []string{"r_w_bias"}
+	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
+	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 100, Patience: 3}
+	var log bytes.Buffer
+	o.Progress = &log
+	report, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	first := report.Phases[0]
+	require.Less(t, first.Steps, 40)
+	require.Equal(t, first.Best.Step+3*2, first.Steps)
+	require.Contains(t, log.String(), fmt.Sprintf("pretrain ends at step %d of 40: 3 validations without a better one", first.Steps))
+	require.Len(t, report.Phases, 2, "the next phase follows")
+	require.InDelta(t, first.Best.Static, report.Phases[1].Best.Static, 1e-12, "from the best weights")
+	o.Progress = nil
+	requireSameResult(t, o, first.Steps-1, first.Steps)
+}
+
 // A warm step allocates nothing.
 func TestPretrainingStepAllocatesNothing(t *testing.T) {
-	r, _, err := open(pretrainOptions(t).withDefaults())
+	r, _, err := open(pretrainOptions(t))
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)

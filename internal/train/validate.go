@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -29,21 +28,10 @@ func (v Validation) score() float64 {
 
 // validator measures models on the validation text as they would serve it.
 type validator struct {
-	text    *Corpus // each file cut to ValidationOptions.Bytes
+	text    *Corpus
 	options ValidationOptions
 	seed    uint64 // of the masks
 	threads int
-}
-
-func newValidator(o Options) (*validator, error) {
-	if o.Valid == "" {
-		return nil, nil
-	}
-	text, err := LoadCorpus(o.Valid, max(0, o.Validation.Bytes))
-	if err != nil {
-		return nil, err
-	}
-	return &validator{text, o.Validation, kernel.Key(o.Seed, useValidation), o.Threads}, nil
 }
 
 // measure scores the validation text, statically and (with meta-learners) adaptively. static, if not nil, is the static result where it
