@@ -72,6 +72,7 @@ that one command line serves every sitting.`,
 	f.SortFlags = false
 	f.StringVar(&o.Data, "data", "", "directory of text files, each a stream; its first folders are domains")
 	f.StringVar(&o.Out, "out", "", "file to write the model to; compressed if it ends in .zst")
+	f.StringVar(&o.Store, "store", train.StoreDefault, "slow weights in that file: bf16, f16 or float32")
 	f.StringVar(&o.Name, "name", "", "the model's name (default that of the configuration, or of --init's model)")
 	f.StringSliceVar(&o.Phases, "phase", []string{train.PhasePretrain, train.PhaseMeta}, "phases in order: pretrain, meta, joint")
 	f.StringVar(&config, "config", "", configUsage()+" (default \""+train.DefaultConfig+"\")")
@@ -119,7 +120,7 @@ that one command line serves every sitting.`,
 
 // trainFlags names the flags of the options.
 var trainFlags = map[string]string{
-	"Phases": "phase", "Init": "init", "Data": "data", "Dir": "checkpoints", "Threads": "threads",
+	"Phases": "phase", "Init": "init", "Data": "data", "Dir": "checkpoints", "Store": "store", "Threads": "threads",
 	"LogEvery": "log-every", "CheckpointEvery": "checkpoint-every", "Validation.Patience": "patience",
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Rate": "lr", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",

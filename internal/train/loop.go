@@ -67,7 +67,11 @@ func (r *run) loop(ctx context.Context, p phase) error {
 			if p.frozen() {
 				static = &v.Static
 			}
-			show.note("%s step %d  %s", r.at.Phase, r.at.Step, describeValidation(v, best))
+			mark := ""
+			if best {
+				mark = "  (best)"
+			}
+			show.note("%s step %d  %s%s", r.at.Phase, r.at.Step, v, mark)
 			since.started = time.Now()
 		}
 		end := r.at.Step == p.length() || r.outOfPatience()
@@ -151,7 +155,7 @@ func (r *run) outOfPatience() bool {
 
 // validate measures the weights as they are and, if they are the best so far, keeps a copy.
 func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validation, best bool, err error) {
-	m, err := r.model(p.learner(), nil)
+	m, err := r.model(p.learner())
 	if err != nil {
 		return v, false, err
 	}
@@ -172,17 +176,6 @@ func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validat
 		line.Adaptive = *v.Adaptive
 	}
 	return v, best, r.metrics.write(line)
-}
-
-func describeValidation(v Validation, best bool) string {
-	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
-	if v.Adaptive != nil {
-		text += fmt.Sprintf("  adaptive %.4f", *v.Adaptive)
-	}
-	if best {
-		text += "  (best)"
-	}
-	return text
 }
 
 func (r *run) keepBest(p phase) {
@@ -225,14 +218,23 @@ func (r *run) checkpoint(p phase) error {
 
 // interrupt saves the run and makes the error that says so.
 func (r *run) interrupt(ctx context.Context, p phase) error {
-	e := &InterruptedError{Phase: r.at.Phase, Step: r.at.Step, Cause: context.Cause(ctx)}
+	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
 	if r.o.Dir == "" {
 		return e
 	}
 	if err := r.checkpoint(p); err != nil {
+		e.Checkpoint = ""
 		return errors.Join(e, err)
 	}
-	e.Checkpoint = r.file(lastName)
+	return e
+}
+
+// interrupted is the error of a run that stopped after a step that is in the last checkpoint, if there are checkpoints.
+func (r *run) interrupted(ctx context.Context, phase string, step int) *InterruptedError {
+	e := &InterruptedError{Phase: phase, Step: step, Cause: context.Cause(ctx)}
+	if r.o.Dir != "" {
+		e.Checkpoint = r.file(lastName)
+	}
 	return e
 }
 

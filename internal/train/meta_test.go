@@ -110,7 +110,7 @@ func TestOnlineIsServing(t *testing.T) {
 	p := ph.(*online)
 	defer p.close()
 
-	m, err := r.model(p.learner(), nil)
+	m, err := r.model(p.learner())
 	require.NoError(t, err)
 	set := stream.Defaults(m)
 	set.Seed = kernel.Key(o.Seed, useMasks)

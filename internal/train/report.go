@@ -1,12 +1,10 @@
 package train
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -22,8 +20,9 @@ type PhaseReport struct {
 // Report is what a run did.
 type Report struct {
 	Phases  []PhaseReport
-	Model   string // id of the model: its name and the start of its hash
-	Out     string // where it was written; "" if nowhere
+	Stored  *Validation // of the model as it is in its file, rounded; nil without validation text
+	Model   string      // id of the model: its name and the start of its hash
+	Out     string      // where it was written; "" if nowhere
 	Elapsed time.Duration
 }
 
@@ -33,15 +32,14 @@ func (r Report) String() string {
 	for _, p := range r.Phases {
 		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training bpc %.4f", p.Phase, p.Steps, p.Tokens, p.Loss*bitsPerNat)
 		if p.Best != nil {
-			fmt.Fprintf(&b, ", valid bpc static %.4f", p.Best.Static)
-			if p.Best.Adaptive != nil {
-				fmt.Fprintf(&b, ", adaptive %.4f", *p.Best.Adaptive)
-			}
-			fmt.Fprintf(&b, " at step %d", p.Best.Step)
+			fmt.Fprintf(&b, ", %s at step %d", p.Best, p.Best.Step)
 		}
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "model %s", r.Model)
+	if r.Stored != nil {
+		fmt.Fprintf(&b, ", %s,", r.Stored)
+	}
 	if r.Out != "" {
 		fmt.Fprintf(&b, " written to %s", r.Out)
 	}
@@ -84,13 +82,7 @@ type runRecord struct {
 type card struct {
 	Recipe   runRecord     `json:"recipe"`
 	Results  []PhaseReport `json:"results"`
-	Numerics string        `json:"numerics"` // arithmetic of the machine, see kernel.Numerics
-}
-
-func makeCard(run runRecord, phases []PhaseReport) json.RawMessage {
-	text, err := json.Marshal(card{run, phases, kernel.Numerics()})
-	if err != nil {
-		panic(err) // plain structs of finite numbers and strings
-	}
-	return text
+	Store    string        `json:"store"`           // type of the slow weights in the file
+	Stored   *Validation   `json:"valid,omitempty"` // of the model as stored
+	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Numerics
 }

@@ -262,7 +262,7 @@ func (r *run) phases(ctx context.Context, last *snapshot) (Report, error) {
 		}
 		last = nil
 	}
-	return r.finish()
+	return r.finish(ctx)
 }
 
 // phase makes the steps of one phase, from the checkpoint last if there is one; base is the model it ends with.
@@ -345,12 +345,30 @@ func (r *run) report() Report {
 	return Report{Phases: phases}
 }
 
-// finish makes the model's file.
-func (r *run) finish() (Report, error) {
+// finish makes the model's file. The model that is measured and named in the report is the one in the file, rounded as it is there.
+func (r *run) finish(ctx context.Context) (Report, error) {
 	report := Report{Phases: r.at.Done}
-	m, err := r.model(r.base.Learner, makeCard(r.record, r.at.Done))
+	m, err := r.model(r.base.Learner)
+	if err == nil {
+		err = m.StoreAs(storeTypes[r.o.Store])
+	}
 	if err != nil {
-		return report, err
+		return report, fmt.Errorf("train: the model cannot be stored as %s: %w", r.o.Store, err)
+	}
+	last := r.at.Done[len(r.at.Done)-1]
+	if report.Stored = last.Best; r.valid != nil && m.Store != weights.F32 {
+		stored, err := r.valid.measure(ctx, m, nil)
+		if ctx.Err() != nil {
+			return report, r.interrupted(ctx, last.Phase, last.Steps)
+		}
+		if err != nil {
+			return report, err
+		}
+		stored.Step = last.Best.Step
+		report.Stored = &stored
+	}
+	if m.Card, err = json.Marshal(card{r.record, r.at.Done, r.o.Store, report.Stored, kernel.Numerics()}); err != nil {
+		return report, fmt.Errorf("train: the model's card: %w", err)
 	}
 	report.Model = m.ID()
 	if r.o.Out == "" {
@@ -368,8 +386,8 @@ func (r *run) finish() (Report, error) {
 }
 
 // model is the model as trained so far, sharing its weights.
-func (r *run) model(learner *sparsemeta.Learner, card json.RawMessage) (*model.Model, error) {
-	return model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, card)
+func (r *run) model(learner *sparsemeta.Learner) (*model.Model, error) {
+	return model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
 }
 
 // finite tells whether a step went well.

@@ -417,6 +417,37 @@ func TestBestWeightsSurvive(t *testing.T) {
 	require.Less(t, best, 9)
 }
 
+// The model that the report measures and names is the one in the file, rounded as it is there.
+func TestReportIsAboutTheStoredModel(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Phases, o.Init = []string{PhaseMeta}, pretrained(t)
+	for store, d := range storeTypes {
+		o.Store, o.Out = store, filepath.Join(t.TempDir(), "m")
+		report, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		m, err := model.Load(o.Out)
+		require.NoError(t, err)
+		require.Equal(t, report.Model, m.ID())
+		require.Equal(t, d, m.Store)
+		var c card
+		require.NoError(t, json.Unmarshal(m.Card, &c))
+		require.Equal(t, store, c.Store)
+		require.Equal(t, report.Stored, c.Stored)
+
+		r, _, err := open(o)
+		require.NoError(t, err)
+		defer r.x.Close()
+		v, err := r.valid.measure(context.Background(), m, nil)
+		require.NoError(t, err)
+		require.InDelta(t, v.Static, report.Stored.Static, 1e-12)
+		require.InDelta(t, *v.Adaptive, *report.Stored.Adaptive, 1e-12)
+		require.Contains(t, report.String(), fmt.Sprintf("model %s, %s, written to %s", m.ID(), report.Stored, o.Out))
+	}
+	o.Store = "int8"
+	_, err := Run(context.Background(), o)
+	require.ErrorContains(t, err, `option Store is "int8", expected float32, bf16 or f16`)
+}
+
 // A phase ends when validation has not become better for a while, with the weights that did best; interrupted or not.
 func TestPatienceEndsAPhase(t *testing.T) {
 	o := pretrainOptions(t)

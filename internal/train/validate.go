@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -16,6 +17,14 @@ type Validation struct {
 	Step     int      `json:"step"` // of the phase
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"` // nil for a model without meta-learners
+}
+
+func (v Validation) String() string {
+	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
+	if v.Adaptive != nil {
+		text += fmt.Sprintf(", adaptive %.4f", *v.Adaptive)
+	}
+	return text
 }
 
 // score is what the best checkpoint is chosen by: the adaptive measure if there is one.
