@@ -31,7 +31,8 @@ var rooms = map[string][]string{
 	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
 	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/kernel"},
 	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel"},
-	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream"},
+	"internal/chart":       {},
+	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart"},
 	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
 	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/kernel"},
@@ -48,7 +49,8 @@ var reserved = []struct {
 	rooms       []string
 }{
 	{"gorgonia.org/", "the engine of the meta-learner and an oracle in tests; never on the serving path", []string{"sparsemeta/metatrain"}},
-	{"gonum.org/", "the model's arithmetic is internal/kernel's", nil},
+	{"gonum.org/v1/gonum", "the model's arithmetic is internal/kernel's", nil},
+	{"gonum.org/v1/plot", "drawing is internal/chart's", []string{"internal/chart"}},
 	{"net/http", "only the server and clients speak HTTP", []string{"server", "api", "internal/demo", "cmd/lmserve"}},
 	{"github.com/go-chi/", "routing is the server's", []string{"server", "api"}},
 	{"github.com/spf13/", "the command line is cmd/lmserve's", []string{"cmd/lmserve"}},

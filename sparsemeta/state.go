@@ -39,18 +39,24 @@ type span struct{ branch, lo, hi int }
 // Sum that a span touches fit the second-level cache beside a table's used part.
 const spanSize = 2048
 
-// NewState is the state before the first chunk: I and M are zero.
-func NewState(branches []Branch, banks int, seed uint64) *State {
-	s := &State{Seed: seed, branches: branches, I: make([][]float32, banks), M: make([][]float32, banks)}
+// cut gives the offsets of the branches in an arena, its length after them, and the spans.
+func cut(branches []Branch) (offsets []int, spans []span) {
 	size := 0
 	for i, b := range branches {
-		s.offsets = append(s.offsets, size)
+		offsets = append(offsets, size)
 		for lo := 0; lo < b.Size; lo += spanSize {
-			s.spans = append(s.spans, span{i, lo, min(lo+spanSize, b.Size)})
+			spans = append(spans, span{i, lo, min(lo+spanSize, b.Size)})
 		}
 		size += b.Size
 	}
-	s.offsets = append(s.offsets, size)
+	return append(offsets, size), spans
+}
+
+// NewState is the state before the first chunk: I and M are zero.
+func NewState(branches []Branch, banks int, seed uint64) *State {
+	s := &State{Seed: seed, branches: branches, I: make([][]float32, banks), M: make([][]float32, banks)}
+	s.offsets, s.spans = cut(branches)
+	size := s.offsets[len(branches)]
 	for bank := range banks {
 		s.I[bank] = make([]float32, size)
 		s.M[bank] = make([]float32, size)

@@ -3,30 +3,46 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/chart"
 	"github.com/lmserve/lmserve/internal/eval"
 )
 
 func newEval() *cobra.Command {
 	var flags modelFlags
-	var data string
+	var data, picture string
 	var asJSON bool
+	var shuffle uint64
 	o := eval.Options{}
 	c := &cobra.Command{
-		Use:     "eval --data DIR",
-		Short:   "Score documents with several methods side by side",
-		Example: "  lmserve eval --data docs --methods static,sparse-meta",
-		Args:    cobra.NoArgs,
+		Use:   "eval --data DIR",
+		Short: "Score documents with several methods side by side",
+		Long: `Score every file below a directory with several methods on the same weights: bits
+per byte of each document, of each domain (its first folder) and in total, what
+each method gains over the first one and costs beside it, and the curve over the
+first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
+		Example: `  lmserve eval --data docs --methods static,sparse-meta
+  lmserve eval --data docs --reset never --shuffle 1 --json --chart stream.svg`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("shuffle") {
+				o.Shuffle = &shuffle
+			}
+			if picture != "" {
+				if err := chart.CheckFile(picture); err != nil {
+					return usageError{fmt.Errorf("--chart: %w", err)}
+				}
+			}
 			m, err := flags.load()
 			if err != nil {
 				return err
 			}
 			o.Threads = flags.threads
+			if err := o.Validate(m); err != nil {
+				return usageError{err}
+			}
 			bar := newByteBar(c.ErrOrStderr(), "eval")
 			o.Progress = bar.set
 			res, err := eval.Directory(c.Context(), m, data, o)
@@ -37,41 +53,25 @@ func newEval() *cobra.Command {
 			if asJSON {
 				enc := json.NewEncoder(c.OutOrStdout())
 				enc.SetIndent("", "  ")
-				return enc.Encode(res)
+				err = enc.Encode(res)
+			} else {
+				err = printEval(c.OutOrStdout(), res)
 			}
-			return printEval(c.OutOrStdout(), res)
+			if err != nil || picture == "" {
+				return err
+			}
+			return res.Chart().Write(picture)
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&data, "data", "", "directory of documents, each file a stream of its own")
-	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "static, sparse-meta (default: all the model has)")
+	c.Flags().StringVar(&data, "data", "", "directory of documents, one a file")
+	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "static, sparse-meta; gain and cost are against the first (default: all the model has)")
+	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "document: each is a stream of its own; never: all are one stream")
+	c.Flags().Uint64Var(&shuffle, "shuffle", 0, "deal the documents in an order drawn from this seed (default: path order)")
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document (0: all)")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&picture, "chart", "", "draw bits per byte against bytes seen to this .svg or .png file")
 	_ = c.MarkFlagRequired("data")
 	return c
-}
-
-func printEval(w io.Writer, res eval.Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "model %s, bits per character (of a byte-level model: per byte)\n", res.Model)
-	fmt.Fprint(t, "bytes\t")
-	for _, m := range res.Methods {
-		fmt.Fprintf(t, "%s\t", m)
-	}
-	if len(res.Methods) > 1 {
-		fmt.Fprint(t, "gain\t")
-	}
-	fmt.Fprintln(t, " document")
-	for _, d := range append(res.Documents, res.Total) {
-		fmt.Fprintf(t, "%d\t", d.Bytes)
-		for _, s := range d.Scores {
-			fmt.Fprintf(t, "%.4f\t", s.BPC)
-		}
-		if n := len(d.Scores); n > 1 {
-			fmt.Fprintf(t, "%+.4f\t", d.Scores[0].BPC-d.Scores[n-1].BPC)
-		}
-		fmt.Fprintf(t, " %s\n", d.Path)
-	}
-	return t.Flush()
 }

@@ -3,180 +3,261 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Options say what to score and how. The zero value scores every byte with
-// the methods static and, if the model has meta-learners, sparse-meta.
+// When the state of a stream is reset.
+const (
+	ResetDocument = "document" // every document is a stream of its own
+	ResetNever    = "never"    // all documents are one stream
+)
+
+// Options say what to score and how. The zero value scores every byte of each document as a stream of its own, with the methods static
+// and, if the model has meta-learners, sparse-meta.
 type Options struct {
-	Methods  []string
-	MaxBytes int64 // of each document, from its beginning; 0: all
-	Seed     uint64
-	Threads  int // 0: one
+	Methods  []string // the first is what gain and cost are measured against
+	Reset    string   // ResetDocument (also "") or ResetNever
+	Shuffle  *uint64  // seed of the documents' order; nil: path order
+	MaxBytes int64    // of each document, from its beginning; 0: all
+	Seed     uint64   // of the masks
+	Threads  int      // 0: one
 	// Progress, if set, is told after each chunk how many bytes of all
 	// documents and methods together have been scored.
 	Progress func(done, total int64)
 }
 
-// Result of an evaluation; documents in path order.
-type Result struct {
-	Model     string     `json:"model"`
-	Methods   []string   `json:"methods"`
-	Documents []Document `json:"documents"`
-	Total     Document   `json:"total"`
+// settings are what a stream runs a method under: the one place that knows.
+func settings(m *model.Model, method string, seed uint64) (stream.Settings, error) {
+	set := stream.Defaults(m)
+	set.Method, set.Seed = method, seed
+	return set, set.Validate(m)
 }
 
-// Document is what each method made of one document, in the order of Methods.
-type Document struct {
-	Path   string  `json:"path"`
-	Bytes  int64   `json:"bytes"`
-	Scores []Score `json:"scores"`
-}
-
-// Score is one method on one document.
-type Score struct {
-	Method  string  `json:"method"`
-	Bits    float64 `json:"bits"`
-	BPC     float64 `json:"bpc"` // bits per character; a byte-level model's characters are bytes
-	Seconds float64 `json:"seconds"`
-
-	tally tokenizer.Tally
-}
-
-// Directory evaluates every regular file below dir, each as a stream of its
-// own from a fresh state.
-func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Result, error) {
-	files, total, err := documents(dir, o.MaxBytes)
-	if err != nil {
-		return Result{}, err
-	}
+// complete puts defaults in place of zero values and reports the first option that is wrong.
+func (o Options) complete(m *model.Model) (Options, error) {
 	if len(o.Methods) == 0 {
 		o.Methods = []string{stream.Static}
 		if m.Learner != nil {
 			o.Methods = append(o.Methods, stream.SparseMeta)
 		}
 	}
-	e := evaluation{Options: o, model: m, total: total * int64(len(o.Methods))}
-	for _, method := range o.Methods {
-		set := stream.Defaults(m)
-		set.Method, set.Seed = method, o.Seed
-		if err := set.Validate(m); err != nil {
-			return Result{}, fmt.Errorf("eval: %w", err)
-		}
-		e.settings = append(e.settings, set)
+	if o.Reset == "" {
+		o.Reset = ResetDocument
 	}
-	e.worker = stream.NewWorker(m, max(1, o.Threads))
+	o.Threads = max(1, o.Threads)
+	for i, method := range o.Methods {
+		if slices.Contains(o.Methods[:i], method) {
+			return o, fmt.Errorf("eval: methods: %s stands twice, expected each method once", method)
+		}
+		if _, err := settings(m, method, o.Seed); err != nil {
+			return o, fmt.Errorf("eval: methods: %w", err)
+		}
+	}
+	switch {
+	case o.Reset != ResetDocument && o.Reset != ResetNever:
+		return o, fmt.Errorf("eval: reset is %q, expected %s or %s", o.Reset, ResetDocument, ResetNever)
+	case o.MaxBytes < 0:
+		return o, fmt.Errorf("eval: max-bytes is %d, expected 0 (all) or more", o.MaxBytes)
+	}
+	return o, nil
+}
+
+// Validate reports the first option that does not fit the model.
+func (o Options) Validate(m *model.Model) error {
+	_, err := o.complete(m)
+	return err
+}
+
+// Directory evaluates every file below dir.
+func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Result, error) {
+	o, err := o.complete(m)
+	if err != nil {
+		return Result{}, err
+	}
+	files, err := list(dir, o.MaxBytes)
+	if err != nil {
+		return Result{}, err
+	}
+	if o.Shuffle != nil {
+		deal(files, *o.Shuffle)
+	}
+	e, err := newEvaluation(m, files, o)
+	if err != nil {
+		return Result{}, err
+	}
 	defer e.worker.Close()
-	res := Result{Model: m.ID(), Methods: o.Methods, Total: Document{Path: "total", Scores: make([]Score, len(o.Methods))}}
-	for _, name := range files {
-		doc, err := e.document(ctx, dir, name)
+	for i, f := range files {
+		text, err := f.read()
 		if err != nil {
 			return Result{}, err
 		}
-		res.Documents = append(res.Documents, doc)
-		res.Total.Bytes += doc.Bytes
-		for k, s := range doc.Scores {
-			sum := &res.Total.Scores[k]
-			sum.add(s)
+		if i == 0 {
+			e.warm(text)
+		}
+		if err := e.document(ctx, f.name, text); err != nil {
+			return Result{}, err
 		}
 	}
+	res := e.result()
+	res.Data = dir
 	return res, nil
 }
 
-func (s *Score) add(o Score) {
-	s.Method = o.Method
-	s.tally.Add(o.tally)
-	s.Bits, s.BPC = s.tally.Bits, s.tally.BitsPerChar()
-	s.Seconds += o.Seconds
-}
-
+// evaluation is under way: the sums over the documents so far.
 type evaluation struct {
 	Options
 	model       *model.Model
-	settings    []stream.Settings
 	worker      *stream.Worker
-	done, total int64
+	tracks      []*track
+	done, total int64 // bytes, over all methods
+
+	marks     []int64 // of a document
+	documents []Part
+	curve     *average
+	windows   *average
+	diverged  []Divergence
 }
 
-func (e *evaluation) document(ctx context.Context, dir, name string) (Document, error) {
-	text, err := read(filepath.Join(dir, name), e.MaxBytes)
-	if err != nil {
-		return Document{}, fmt.Errorf("eval: %w", err)
+// track is one method's way through the documents.
+type track struct {
+	set    stream.Settings
+	stream *stream.Stream
+	whole  *meter // of the stream that is never reset, nil otherwise
+	broken bool   // the stream has diverged
+}
+
+func newEvaluation(m *model.Model, files []file, o Options) (*evaluation, error) {
+	n := len(o.Methods)
+	total := totalSize(files)
+	e := &evaluation{Options: o, model: m, total: total * int64(n), diverged: []Divergence{}}
+	longest := slices.MaxFunc(files, func(a, b file) int { return cmp.Compare(a.size, b.size) })
+	e.marks = octaves(longest.size)
+	e.curve = newAverage(firstSpans(), n)
+	streamMarks, window := running(total)
+	if o.Reset == ResetNever {
+		e.windows = newAverage(runningSpans(streamMarks, window), n)
+	} else {
+		e.windows = newAverage(octaveSpans(e.marks), n)
 	}
-	doc := Document{Path: name, Bytes: int64(len(text))}
-	for _, set := range e.settings {
-		s := stream.New(e.model, set)
+	for _, method := range o.Methods {
+		set, err := settings(m, method, o.Seed)
+		if err != nil {
+			return nil, fmt.Errorf("eval: %w", err)
+		}
+		t := &track{set: set}
+		if o.Reset == ResetNever {
+			t.whole = &meter{marks: streamMarks}
+		}
+		e.tracks = append(e.tracks, t)
+	}
+	e.worker = stream.NewWorker(m, o.Threads)
+	return e, nil
+}
+
+// warm runs each method once over two chunks that are not counted, so that the first one timed does not pay for all.
+func (e *evaluation) warm(text []byte) {
+	for _, t := range e.tracks {
+		e.worker.Feed(stream.New(e.model, t.set), text[:min(len(text), 2*t.set.Chunk)], nil)
+	}
+}
+
+// document scores one document with all methods, one after the other.
+func (e *evaluation) document(ctx context.Context, name string, text []byte) error {
+	doc := newPart(name, len(e.tracks))
+	doc.Domain, doc.Documents, doc.Bytes = domain(name), 1, int64(len(text))
+	var meters []*meter
+	for k, t := range e.tracks {
+		if t.stream == nil || e.Reset == ResetDocument {
+			t.stream, t.broken = stream.New(e.model, t.set), false
+		}
+		m := &meter{marks: e.marks}
+		meters = append(meters, m)
+		before := e.done
+		took, err := e.score(ctx, t, m, name, text)
+		if err != nil {
+			return err
+		}
+		e.progress(before + doc.Bytes - e.done) // what a method that diverged has left out
+		doc.Scores[k].Bits, doc.Scores[k].Seconds = m.bits, took.Seconds()
+		if t.broken {
+			doc.Scores[k] = nil
+		}
+	}
+	doc.derive()
+	e.documents = append(e.documents, doc)
+	e.curve.add(doc.Bytes, meters)
+	if e.Reset == ResetDocument {
+		e.windows.add(doc.Bytes, meters)
+	}
+	return nil
+}
+
+// score feeds the text to a track's stream until its end or until the method diverges. The time is that of feeding alone.
+func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string, text []byte) (took time.Duration, err error) {
+	guard := guard{meter: m}
+	for len(text) > 0 && !t.broken {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		n := min(len(text), t.stream.Room())
 		start := time.Now()
-		for rest := text; len(rest) > 0; {
-			if err := ctx.Err(); err != nil {
-				return Document{}, err
+		e.worker.Feed(t.stream, text[:n], func(_ []byte, scores stream.Scores) {
+			m.add(scores.NLL)
+			if t.whole != nil {
+				t.whole.add(scores.NLL)
 			}
-			n := min(len(rest), s.Room())
-			e.worker.Feed(s, rest[:n], nil)
-			rest = rest[n:]
-			e.done += int64(n)
-			if e.Progress != nil {
-				e.Progress(e.done, e.total)
-			}
+		})
+		took += time.Since(start)
+		text = text[n:]
+		e.progress(int64(n))
+		if why := guard.check(); why != "" {
+			t.broken = true
+			e.diverged = append(e.diverged, Divergence{t.set.Method, name, m.bytes, why})
 		}
-		doc.Scores = append(doc.Scores, Score{Method: set.Method, Bits: s.Tally.Bits, BPC: s.Tally.BitsPerChar(),
-			Seconds: time.Since(start).Seconds(), tally: s.Tally})
 	}
-	return doc, nil
+	return took, nil
 }
 
-// documents lists the non-empty regular files below dir in path order.
-func documents(dir string, maxBytes int64) (files []string, total int64, err error) {
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil || info.Size() == 0 {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		size := info.Size()
-		if maxBytes > 0 {
-			size = min(size, maxBytes)
-		}
-		files, total = append(files, name), total+size
-		return nil
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("eval: %w", err)
+func (e *evaluation) progress(bytes int64) {
+	e.done += bytes
+	if e.Progress != nil && bytes > 0 {
+		e.Progress(e.done, e.total)
 	}
-	if len(files) == 0 {
-		return nil, 0, fmt.Errorf("eval: %s: no documents found, expected files with text", dir)
-	}
-	return files, total, nil
 }
 
-func read(path string, maxBytes int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+func (e *evaluation) result() Result {
+	res := Result{Model: e.model.ID(), Methods: e.Methods, Reset: e.Reset, Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed,
+		Threads: e.Threads, Documents: e.documents, Total: newPart("total", len(e.tracks)), Curve: e.curve.points(), Divergence: e.diverged}
+	domains := map[string]int{} // where in res.Domains
+	for _, doc := range e.documents {
+		at, ok := domains[doc.Domain]
+		if !ok {
+			at = len(res.Domains)
+			domains[doc.Domain] = at
+			res.Domains = append(res.Domains, newPart(doc.Domain, len(e.tracks)))
+		}
+		res.Domains[at].add(doc)
+		res.Total.add(doc)
 	}
-	defer f.Close()
-	var r io.Reader = f
-	if maxBytes > 0 {
-		r = io.LimitReader(f, maxBytes)
+	slices.SortFunc(res.Domains, func(a, b Part) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range res.Domains {
+		res.Domains[i].derive()
 	}
-	return io.ReadAll(r)
+	res.Total.derive()
+	if e.Reset == ResetNever {
+		var whole []*meter
+		for _, t := range e.tracks {
+			whole = append(whole, t.whole)
+		}
+		e.windows.add(res.Total.Bytes, whole)
+	}
+	res.Windows = e.windows.points()
+	return res
 }

@@ -19,6 +19,7 @@ const (
 	keyConfig    = "lmserve.config"
 	keyTokenizer = "lmserve.tokenizer"
 	keyAdapt     = "lmserve.adapt"
+	keyRivals    = "lmserve.rivals"
 	keyCard      = "lmserve.card"
 )
 
@@ -50,8 +51,18 @@ func (m *Model) File() *weights.File {
 	for i, t := range m.LM.Layout.Tensors {
 		f.Tensors = append(f.Tensors, weights.FloatTensor(t.Name, store, t.Shape, m.LM.Tensor(i)))
 	}
+	if m.Rivals != DefaultRivals() {
+		f.Metadata[keyRivals] = mustJSON(m.Rivals)
+	}
+	m.appendLearner(f)
+	m.appendStatistics(f)
+	return f
+}
+
+// appendLearner adds the meta-learners' tensors to a file.
+func (m *Model) appendLearner(f *weights.File) {
 	if m.Learner == nil {
-		return f
+		return
 	}
 	for bank, networks := range m.Learner.Phi {
 		for k, branch := range m.Learner.Branches {
@@ -60,7 +71,6 @@ func (m *Model) File() *weights.File {
 			}
 		}
 	}
-	return f
 }
 
 func (m *Model) adapt() adapt {
@@ -96,6 +106,10 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err := decode(f.Metadata[keyAdapt], &a); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
 	}
+	rivals, err := readRivals(f)
+	if err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyRivals, err)
+	}
 	if _, err := tokenizer.Parse(f.Metadata[keyTokenizer]); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyTokenizer, err)
 	}
@@ -114,14 +128,18 @@ func FromFile(f *weights.File) (*Model, error) {
 			return nil, err
 		}
 	}
+	statistics, err := readStatistics(&r, lm.Layout)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
 	m, err := New(f.Metadata[keyName], lm, learner, a.Chunk, json.RawMessage(f.Metadata[keyCard]))
-	if err == nil {
-		m.Store = store
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	return m.with(func(m *Model) { m.Store, m.Rivals, m.Statistics = store, rivals, statistics }), nil
 }
 
 // decode is strict: a field this version does not know may change what the
@@ -166,17 +184,40 @@ type reader struct {
 	common weights.DType
 }
 
-func (r *reader) read(name string, shape []int, dst []float32) {
+// tensor gives a tensor of that shape, or nil after an error.
+func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	if r.err != nil {
-		return
+		return nil
 	}
 	t, ok := r.file.Tensor(name)
 	if !ok {
 		r.err = fmt.Errorf("tensor %q is missing, the configuration needs it with shape %v", name, shape)
-		return
+		return nil
 	}
 	if !slices.Equal(t.Shape, shape) {
 		r.err = fmt.Errorf("tensor %q has shape %v, the configuration needs %v", name, t.Shape, shape)
+		return nil
+	}
+	return t
+}
+
+// readBytes reads a tensor of U8.
+func (r *reader) readBytes(name string, shape []int, dst []uint8) {
+	t := r.tensor(name, shape)
+	if t == nil {
+		return
+	}
+	if t.DType != weights.U8 {
+		r.err = fmt.Errorf("tensor %q has dtype %s, expected %s", name, t.DType, weights.U8)
+		return
+	}
+	copy(dst, t.Data)
+	r.used++
+}
+
+func (r *reader) read(name string, shape []int, dst []float32) {
+	t := r.tensor(name, shape)
+	if t == nil {
 		return
 	}
 	values, err := t.Float32s()

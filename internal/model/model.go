@@ -30,24 +30,32 @@ type Model struct {
 	Chunk int
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
+	// Statistics are the root mean squares of the gradients of all weights,
+	// for dynamic evaluation in its RMS form; nil for a model without.
+	Statistics *sparsemeta.Statistics
+	// Rivals are the default settings of the other methods of adaptation.
+	Rivals Rivals
 	// Card tells how the model came about and what it measured: any JSON object.
 	Card json.RawMessage
 
 	hash func() string
 }
 
-// New returns a model ready to serve. learner may be nil.
+// New returns a model ready to serve, without statistics and with the default
+// settings for the rivals. learner may be nil.
 func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int, card json.RawMessage) (*Model, error) {
-	m := &Model{Name: name, LM: lm, Learner: learner, Chunk: chunk, Card: card}
+	m := &Model{Name: name, LM: lm, Learner: learner, Chunk: chunk, Rivals: DefaultRivals(), Card: card}
 	if err := m.check(); err != nil {
 		return nil, err
 	}
 	if learner != nil {
 		m.Tables = learner.Compile()
 	}
-	m.hash = sync.OnceValue(func() string { return m.File().Hash() })
+	m.setHash()
 	return m, nil
 }
+
+func (m *Model) setHash() { m.hash = sync.OnceValue(func() string { return m.File().Hash() }) }
 
 func (m *Model) check() error {
 	switch {
@@ -101,7 +109,8 @@ func (m *Model) StoreAs(d weights.DType) error {
 }
 
 // Hash is the content hash of the model's file: the slow weights, the
-// meta-learners, the configuration and the card, whatever the compression.
+// meta-learners, the statistics, the configuration, the default settings and
+// the card, whatever the compression.
 func (m *Model) Hash() string { return m.hash() }
 
 // ID names the model in answers: its name and the start of its hash.

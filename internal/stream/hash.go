@@ -25,8 +25,13 @@ func (s *Stream) Hash() string {
 	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
 		hashMemory(h, mem, s.model.LM.Config.DModel)
 	}
-	if s.Fast != nil {
+	switch {
+	case s.Fast != nil:
 		h.Write([]byte(s.Fast.Hash()))
+	case s.Dynamic != nil:
+		h.Write([]byte(s.Dynamic.Hash()))
+	case s.Cache != nil:
+		h.Write([]byte(s.Cache.Hash()))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -8,7 +8,6 @@
 package stream
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/lmserve/lmserve/internal/kernel"
@@ -17,49 +16,6 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
-
-// Methods of adaptation.
-const (
-	Static     = "static"
-	SparseMeta = "sparse-meta"
-)
-
-// MaxChunk is the largest number of tokens between two updates: a worker's
-// activations grow with it.
-const MaxChunk = 1024
-
-// Settings say how a stream adapts.
-type Settings struct {
-	Method   string // Static or SparseMeta
-	Chunk    int    // tokens between two updates
-	Adapt    sparsemeta.Settings
-	Baseline bool // also score with the static model
-	Seed     uint64
-}
-
-// Defaults are the settings the model's meta-learners were trained for.
-func Defaults(m *model.Model) Settings {
-	s := Settings{Method: Static, Chunk: m.Chunk}
-	if m.Learner != nil {
-		s.Method, s.Adapt = SparseMeta, m.Learner.Settings
-	}
-	return s
-}
-
-// Validate reports the first setting that does not fit the model.
-func (s Settings) Validate(m *model.Model) error {
-	switch {
-	case s.Method != Static && s.Method != SparseMeta:
-		return fmt.Errorf("method is %q, expected %s or %s", s.Method, SparseMeta, Static)
-	case s.Chunk < 1 || s.Chunk > MaxChunk:
-		return fmt.Errorf("chunk is %d, expected 1 to %d", s.Chunk, MaxChunk)
-	case s.Method == Static:
-		return nil
-	case m.Learner == nil:
-		return fmt.Errorf("method is %s, but model %s has no meta-learners, expected %s", SparseMeta, m.Name, Static)
-	}
-	return m.Learner.Accept(s.Adapt)
-}
 
 // Stream is the state a text has left behind: a function of the model, the
 // settings and the bytes fed, and of nothing else. It is plain data.
@@ -72,16 +28,20 @@ type Stream struct {
 	Tally    tokenizer.Tally // of everything accepted
 	Baseline tokenizer.Tally // the same under the static model, if Settings.Baseline
 	Step     uint64          // full chunks so far
-	Written  int             // fast-weight entries the last update wrote
+	Written  int             // fast weights the last update wrote
 	Pending  []int32         // targets of the chunk that is not full yet
 	Last     int32           // the token before the pending ones
 
 	Memory         *txl.Memory
-	BaselineMemory *txl.Memory       // nil without a baseline
-	Fast           *sparsemeta.State // nil for the static method
+	BaselineMemory *txl.Memory // nil without a baseline
+
+	// What the method keeps: one of them, none for Static.
+	Fast    *sparsemeta.State   // SparseMeta
+	Dynamic *sparsemeta.Dynamic // DynamicSGD, DynamicRMS
+	Cache   *sparsemeta.Cache   // Cache
 
 	model *model.Model
-	views txl.Fast // of Fast.Sum
+	views txl.Fast // of the fast weights
 	id    uint64   // tells streams apart in workers
 }
 
@@ -93,43 +53,76 @@ func New(m *model.Model, set Settings) *Stream {
 	if set.Baseline {
 		s.BaselineMemory = txl.NewMemory(m.LM.Config, 1)
 	}
-	if set.Method == SparseMeta {
+	switch set.Method {
+	case SparseMeta:
 		s.Fast = sparsemeta.NewState(m.Learner.Branches, len(set.Adapt.Gammas), set.Seed)
 		s.views = m.Views(s.Fast.Sum)
+	case DynamicSGD:
+		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.SGD, nil)
+		s.views = m.LM.Layout.Slices(s.Dynamic.M)
+	case DynamicRMS:
+		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.RMS, m.Statistics)
+		s.views = m.LM.Layout.Slices(s.Dynamic.M)
+	case Cache:
+		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
 	}
 	return s
 }
 
-// Frozen returns a copy that reads on without adapting: it has s's fast weights,
+// Frozen returns a copy that reads on without learning: it has s's fast weights,
 // by reference, so s must not settle a chunk while the copy is in use, and a
-// memory and a pending chunk of its own. Nothing that happens to the copy
+// memory, a cache and a pending chunk of its own. Nothing that happens to the copy
 // changes s.
 func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id = nextID.Add(1)
-	f.Settings.Method, f.Settings.Baseline = Static, false
-	f.Fast, f.BaselineMemory = nil, nil // views go on adding the fast weights to the slow ones
+	f.Settings.Baseline, f.BaselineMemory = false, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
+	if s.Cache != nil { // as memory is, it is what was read, not what was learnt
+		f.Cache = s.Cache.Copy()
+		return &f
+	}
+	f.Settings.Method, f.Fast, f.Dynamic = Static, nil, nil // views go on adding the fast weights to the slow ones
 	return &f
 }
 
 // Room is how many more bytes the current chunk takes: at least 1.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
-// FastRMS is the root mean square of the fast weights, 0 for the static method.
+// fastWeights are those that the method adds to the slow ones, nil if it has none.
+func (s *Stream) fastWeights() []float32 {
+	switch {
+	case s.Fast != nil:
+		return s.Fast.Sum
+	case s.Dynamic != nil:
+		return s.Dynamic.M
+	}
+	return nil
+}
+
+// Updates is the number of updates of the fast weights so far: 0 for a method without.
+func (s *Stream) Updates() uint64 {
+	if s.fastWeights() == nil {
+		return 0
+	}
+	return s.Step
+}
+
+// FastRMS is the root mean square of the fast weights, 0 without any.
 func (s *Stream) FastRMS() float64 {
-	if s.Fast == nil || len(s.Fast.Sum) == 0 {
+	fast := s.fastWeights()
+	if len(fast) == 0 {
 		return 0
 	}
 	const block = 4096 // short enough for a sum in float32
 	var sum float64
-	for lo := 0; lo < len(s.Fast.Sum); lo += block {
-		m := s.Fast.Sum[lo:min(lo+block, len(s.Fast.Sum))]
+	for lo := 0; lo < len(fast); lo += block {
+		m := fast[lo:min(lo+block, len(fast))]
 		sum += float64(kernel.Dot(m, m))
 	}
-	return math.Sqrt(sum / float64(len(s.Fast.Sum)))
+	return math.Sqrt(sum / float64(len(fast)))
 }
 
 // MemoryBytes is what the stream occupies.
@@ -142,14 +135,14 @@ func (s *Stream) MemoryBytes() int64 {
 			}
 		}
 	}
-	if s.Fast != nil {
-		n += len(s.Fast.Sum)
-		for b := range s.Fast.I {
-			n += len(s.Fast.I[b])
-			if len(s.Fast.I) > 1 { // one bank's M is Sum itself
-				n += len(s.Fast.M[b])
-			}
-		}
+	bytes := 4 * int64(n)
+	switch {
+	case s.Fast != nil:
+		bytes += s.Fast.Bytes()
+	case s.Dynamic != nil:
+		bytes += s.Dynamic.Bytes()
+	case s.Cache != nil:
+		bytes += s.Cache.Bytes()
 	}
-	return 4 * int64(n)
+	return bytes
 }

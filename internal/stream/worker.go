@@ -13,8 +13,8 @@ import (
 
 var nextID atomic.Uint64
 
-// Worker is what advances streams of one model: threads, activations and a
-// gradient arena. It serves one stream at a time, any stream, and leaves
+// Worker is what advances streams of one model: threads, activations and
+// gradient arenas. It serves one stream at a time, any stream, and leaves
 // nothing of one in another. Once warm it allocates nothing.
 type Worker struct {
 	Exec *kernel.Exec
@@ -23,8 +23,8 @@ type Worker struct {
 	seg   *txl.Segment
 	base  *txl.Segment // the baseline's, made on first use
 	chunk int          // rows of the segments
-	grads []float32
-	views txl.Grads
+	fast  gradients    // of the branches
+	all   gradients    // of all weights, made on first use
 
 	// What the segments hold: scoring goes on from there instead of from the chunk's
 	// beginning. Same bits either way.
@@ -32,6 +32,7 @@ type Worker struct {
 
 	inputs  []int32 // fed to the segments last
 	tokens  []int32 // scored last
+	targets []int32 // the pending tokens and those
 	nll     []float32
 	baseNLL []float32
 }
@@ -40,27 +41,38 @@ type Worker struct {
 // none.
 type place struct{ stream, step uint64 }
 
+// gradients is an arena, and the form in which txl fills it.
+type gradients struct {
+	arena []float32
+	views txl.Grads
+}
+
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
 	w := &Worker{Exec: kernel.NewExec(threads), model: m}
-	w.grads = make([]float32, m.ArenaSize())
-	w.views = m.Views(w.grads)
+	w.fast.arena = make([]float32, m.ArenaSize())
+	w.fast.views = m.Views(w.fast.arena)
 	return w
 }
 
 // Close ends the worker's threads.
 func (w *Worker) Close() { w.Exec.Close() }
 
-// fit makes room for chunks of the given length.
-func (w *Worker) fit(chunk int, baseline bool) {
+// fit makes room for chunks of the stream.
+func (w *Worker) fit(s *Stream) {
+	chunk := s.Settings.Chunk
 	if w.chunk != chunk {
 		w.chunk, w.at = chunk, place{}
 		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
-		w.inputs, w.tokens = make([]int32, 0, chunk), make([]int32, 0, chunk)
+		w.inputs, w.tokens, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
 	}
-	if baseline && w.base == nil {
+	if s.Settings.Baseline && w.base == nil {
 		w.base, w.baseAt = txl.NewSegment(w.model.LM.Config, 1, chunk), place{}
+	}
+	if s.Dynamic != nil && w.all.arena == nil {
+		w.all.arena = make([]float32, w.model.LM.Layout.Size)
+		w.all.views = w.model.LM.Layout.Slices(w.all.arena)
 	}
 }
 
@@ -102,6 +114,10 @@ func (w *Worker) scores(s *Stream) Scores {
 	from, n := len(s.Pending), len(w.tokens)
 	scores := Scores{NLL: w.nll[:n]}
 	w.seg.NLL(from, w.tokens, scores.NLL)
+	if s.Cache != nil {
+		w.targets = append(append(w.targets[:0], s.Pending...), w.tokens...)
+		s.Cache.Mix(w.Exec, w.seg.Hidden(), w.targets, scores.NLL)
+	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:n]
 		w.base.NLL(from, w.tokens, scores.Baseline)
@@ -119,7 +135,7 @@ func (w *Worker) before(s *Stream) int32 {
 
 // resume makes the segments hold the inputs of exactly the pending tokens.
 func (w *Worker) resume(s *Stream) {
-	w.fit(s.Settings.Chunk, s.Settings.Baseline)
+	w.fit(s)
 	here := place{s.id, s.Step}
 	if w.at != here || w.seg.Len() != len(s.Pending) {
 		w.seg.Begin(w.Exec, s.model.LM, s.views, s.Memory)
@@ -173,18 +189,14 @@ func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
 	w.hold(s, place{s.id, s.Step})
 }
 
-// Settle ends the chunk if it is full: gradient of its mean loss at the
-// effective weights, update of the fast weights (eqs. 3-6), new memory. The
-// chunk was scored before: no token's score sees the update it causes.
+// Settle ends the chunk if it is full: adaptation, new memory. The chunk was
+// scored before: no token's score sees the update it causes.
 func (w *Worker) Settle(s *Stream) {
 	if s.Room() > 0 {
 		return
 	}
 	w.resume(s)
-	if s.Fast != nil {
-		w.seg.Backward(w.Exec, s.Pending, w.views)
-		s.Written = s.Fast.Update(w.Exec, s.model.Tables, s.Settings.Adapt, s.model.Learner.Scale, w.grads)
-	}
+	w.adapt(s)
 	w.seg.Remember(s.Memory)
 	if s.Settings.Baseline {
 		w.base.Remember(s.BaselineMemory)
@@ -195,13 +207,29 @@ func (w *Worker) Settle(s *Stream) {
 	w.goOn(s)
 }
 
+// adapt is what the method does after a chunk: from the gradient of its mean loss
+// at the effective weights, or from its hidden states.
+func (w *Worker) adapt(s *Stream) {
+	switch {
+	case s.Fast != nil:
+		w.seg.Backward(w.Exec, s.Pending, w.fast.views)
+		s.Written = s.Fast.Update(w.Exec, s.model.Tables, s.Settings.Adapt, s.model.Learner.Scale, w.fast.arena)
+	case s.Dynamic != nil:
+		w.seg.Backward(w.Exec, s.Pending, w.all.views)
+		s.Dynamic.Update(w.Exec, w.all.arena)
+		s.Written = len(w.all.arena)
+	case s.Cache != nil:
+		s.Cache.Append(w.seg.Hidden(), s.Pending)
+	}
+}
+
 // goOn takes those segments to the next chunk whose weights have not moved.
 func (w *Worker) goOn(s *Stream) {
 	w.hold(s, place{s.id, s.Step})
 	if s.Settings.Baseline {
 		w.base.Continue(w.Exec)
 	}
-	if s.Fast == nil {
+	if s.fastWeights() == nil {
 		w.seg.Continue(w.Exec)
 	} else {
 		w.at = place{}
@@ -239,6 +267,9 @@ func (w *Worker) Generate(s *Stream, sampler *txl.Sampler, yield func(id int32, 
 		last := len(s.Pending)
 		w.extend(s, w.before(s), unknown)
 		w.seg.LogProbs(last, 0, logProbs)
+		if s.Cache != nil {
+			s.Cache.MixAll(w.Exec, w.seg.Hidden(), s.Pending, logProbs)
+		}
 		id := sampler.Next(logProbs)
 		w.tokens = append(w.tokens[:0], id)
 		w.Commit(s, s.model.Tokenizer.Decode(text, w.tokens), w.scores(s))

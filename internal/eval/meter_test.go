@@ -1,0 +1,80 @@
+package eval
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// However the scores come in pieces, a meter knows the bits up to each of its marks.
+func TestAMeterKnowsTheBitsUpToItsMarks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nll := rapid.SliceOfN(rapid.Float32Range(0, 20), 0, 500).Draw(t, "nll")
+		m := &meter{marks: octaves(400)}
+		for rest := nll; len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
+			m.add(rest[:n])
+			rest = rest[n:]
+		}
+		var sum float64
+		for i, v := range nll {
+			sum += float64(v) / math.Ln2
+			for _, mark := range m.marks {
+				if mark == int64(i+1) {
+					require.Equal(t, sum, m.upTo(mark))
+				}
+			}
+		}
+		require.Equal(t, sum, m.bits)
+		require.EqualValues(t, len(nll), m.bytes)
+		for _, mark := range m.marks {
+			require.Equal(t, mark > int64(len(nll)), math.IsNaN(m.upTo(mark)), "no bits of bytes that were not scored")
+		}
+	})
+}
+
+func TestMarksHoldTheLengthsOfTheCurve(t *testing.T) {
+	marks := octaves(200 * kb)
+	for _, n := range firsts {
+		require.Contains(t, marks, n)
+	}
+	require.IsIncreasing(t, marks)
+	require.Empty(t, octaves(63))
+}
+
+func TestTheRunningWindowSuitsTheStream(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64Range(1, 1<<32).Draw(t, "bytes")
+		marks, window := running(n)
+		require.GreaterOrEqual(t, window, int64(kb))
+		if n >= 32*kb {
+			require.LessOrEqual(t, 16*window, n)
+			require.Greater(t, 32*window, n)
+		}
+		require.LessOrEqual(t, len(marks), 256)
+		for _, s := range runningSpans(marks, window) {
+			require.LessOrEqual(t, s.to, n)
+			require.True(t, s.from == 0 || s.to-s.from == window)
+		}
+	})
+}
+
+func TestTheGuardTellsDivergenceFromHardText(t *testing.T) {
+	feed := func(nats float32, n int) string {
+		m := &meter{}
+		g := guard{meter: m}
+		for range n {
+			m.add([]float32{nats})
+			if why := g.check(); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+	require.Empty(t, feed(16*math.Ln2, 5000), "binaries")
+	require.Contains(t, feed(100*math.Ln2, 5000), "100 bits a byte over 1024 bytes, expected at most 64")
+	require.Contains(t, feed(float32(math.NaN()), 1), "not a finite number")
+	require.Contains(t, feed(float32(math.Inf(1)), 1), "not a finite number")
+}

@@ -1,0 +1,97 @@
+package eval
+
+// Result of an evaluation. Its JSON has null where there is no number because a method diverged.
+type Result struct {
+	Model      string       `json:"model"`
+	Data       string       `json:"data"`    // the directory
+	Methods    []string     `json:"methods"` // the order of all scores; gain and cost are against the first
+	Reset      string       `json:"reset"`
+	Shuffle    *uint64      `json:"shuffle"`   // seed of the documents' order; null: path order
+	MaxBytes   int64        `json:"max_bytes"` // of each document; 0: all
+	Seed       uint64       `json:"seed"`
+	Threads    int          `json:"threads"`
+	Documents  []Part       `json:"documents"` // in the order in which they were scored
+	Domains    []Part       `json:"domains"`   // by name
+	Total      Part         `json:"total"`
+	Curve      []Point      `json:"curve"`   // over the first 2, 8, 32, 128 KB of a document, 1 KB = 1024 bytes, as far as any is that long
+	Windows    []Point      `json:"windows"` // of a document, or of the stream if it is never reset
+	Divergence []Divergence `json:"divergence"`
+}
+
+// Part of the text: a document, a domain or all.
+type Part struct {
+	Name      string   `json:"name"`             // path below the directory, or the domain
+	Domain    string   `json:"domain,omitempty"` // of a document: its first folder below the directory, "." for none
+	Documents int      `json:"documents"`
+	Bytes     int64    `json:"bytes"`
+	Scores    []*Score `json:"scores"` // one a method; null if it diverged here
+}
+
+// Score is one method on one part.
+type Score struct {
+	Bits          float64  `json:"bits"`
+	BitsPerByte   float64  `json:"bits_per_byte"`
+	Gain          *float64 `json:"gain"` // bits per byte that it needs less than the first method; null if that diverged
+	Seconds       float64  `json:"seconds"`
+	MicrosPerByte float64  `json:"us_per_byte"`
+	Cost          *float64 `json:"cost"` // time as a multiple of the first method's; null if that diverged
+}
+
+// Point is the mean over texts of the bits per byte in the stretch of bytes from From to To.
+type Point struct {
+	From        int64      `json:"from"`
+	To          int64      `json:"to"`
+	Texts       int        `json:"texts"`         // that are long enough: documents, or the one stream
+	BitsPerByte []*float64 `json:"bits_per_byte"` // one a method; null if it diverged in one of them
+}
+
+// Divergence says that a method's scores came to nothing from about byte Offset of a document on. In a stream that is never reset
+// the documents after it have no score either.
+type Divergence struct {
+	Method   string `json:"method"`
+	Document string `json:"document"`
+	Offset   int64  `json:"offset"`
+	Why      string `json:"why"`
+}
+
+// newPart has an empty score for each method.
+func newPart(name string, methods int) Part {
+	p := Part{Name: name, Scores: make([]*Score, methods)}
+	for k := range p.Scores {
+		p.Scores[k] = new(Score)
+	}
+	return p
+}
+
+// add adds a document's bits and seconds.
+func (p *Part) add(o Part) {
+	p.Documents += o.Documents
+	p.Bytes += o.Bytes
+	for k, s := range o.Scores {
+		if s == nil || p.Scores[k] == nil {
+			p.Scores[k] = nil
+			continue
+		}
+		p.Scores[k].Bits += s.Bits
+		p.Scores[k].Seconds += s.Seconds
+	}
+}
+
+// derive computes what follows from bits, seconds and bytes.
+func (p *Part) derive() {
+	n := float64(p.Bytes)
+	for _, s := range p.Scores {
+		if s == nil {
+			continue
+		}
+		s.BitsPerByte, s.MicrosPerByte = s.Bits/n, 1e6*s.Seconds/n
+		if first := p.Scores[0]; first != nil {
+			gain := first.BitsPerByte - s.BitsPerByte
+			s.Gain = &gain
+			if first.Seconds > 0 { // a coarse clock may see no time pass
+				cost := s.Seconds / first.Seconds
+				s.Cost = &cost
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Rivals are the settings under which the other methods of adaptation serve by default.
+type Rivals struct {
+	SGD   sparsemeta.DynamicSettings `json:"dynamic_sgd"`
+	RMS   sparsemeta.DynamicSettings `json:"dynamic_rms"`
+	Cache sparsemeta.CacheSettings   `json:"cache"`
+}
+
+// DefaultRivals are those of a model that was not tuned for them.
+func DefaultRivals() Rivals {
+	return Rivals{SGD: sparsemeta.SGDSettings(), RMS: sparsemeta.RMSSettings(), Cache: sparsemeta.DefaultCacheSettings()}
+}
+
+// Validate names the first method and setting that is out of range.
+func (r Rivals) Validate() error {
+	for _, c := range []struct {
+		name string
+		set  interface{ Validate() error }
+	}{{"dynamic_sgd", r.SGD}, {"dynamic_rms", r.RMS}, {"cache", r.Cache}} {
+		if err := c.set.Validate(); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// readRivals gives the settings of a file, and the defaults where it says nothing.
+func readRivals(f *weights.File) (Rivals, error) {
+	r := DefaultRivals()
+	if text, ok := f.Metadata[keyRivals]; ok {
+		if err := decode(text, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, r.Validate()
+}
+
+// WithRivals returns the model with other settings for the rivals: another model, of another hash.
+func (m *Model) WithRivals(r Rivals) (*Model, error) {
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("model: rivals: %w", err)
+	}
+	return m.with(func(c *Model) { c.Rivals = r }), nil
+}
+
+// WithStatistics returns the model with the root mean square of every weight's gradient, rms being an arena in the layout of LM.W: another
+// model, of another hash.
+func (m *Model) WithStatistics(rms []float32) (*Model, error) {
+	s, err := sparsemeta.NewStatistics(Weights(m.LM.Layout), rms)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return m.with(func(c *Model) { c.Statistics = s }), nil
+}
+
+// with returns a changed copy, which shares what both have.
+func (m *Model) with(change func(*Model)) *Model {
+	c := *m
+	change(&c)
+	c.setHash()
+	return &c
+}
+
+// Weights are all weights of a layout as branches: what dynamic evaluation moves.
+func Weights(l *txl.Layout) []sparsemeta.Branch {
+	branches := make([]sparsemeta.Branch, len(l.Tensors))
+	for i, t := range l.Tensors {
+		branches[i] = sparsemeta.Branch{Name: t.Name, Size: t.Size}
+	}
+	return branches
+}
+
+// Names of the statistics' tensors.
+const (
+	statisticsPrefix = "gradient.rms."  // and a weight's name: its codes
+	statisticsScales = "gradient.scale" // of all weights, in the order of the layout
+)
+
+// appendStatistics adds the statistics' tensors to a file.
+func (m *Model) appendStatistics(f *weights.File) {
+	if m.Statistics == nil {
+		return
+	}
+	for _, t := range m.LM.Layout.Tensors {
+		f.Tensors = append(f.Tensors, weights.Tensor{
+			Name: statisticsPrefix + t.Name, DType: weights.U8, Shape: t.Shape, Data: m.Statistics.Codes[t.Off : t.Off+t.Size],
+		})
+	}
+	f.Tensors = append(f.Tensors, weights.F32Tensor(statisticsScales, []int{len(m.Statistics.Scales)}, m.Statistics.Scales))
+}
+
+// readStatistics reads them, nil where the file has none. It has all of them or none.
+func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
+	if _, ok := r.file.Tensor(statisticsScales); !ok {
+		return nil, nil // codes without scales are then one tensor too many
+	}
+	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size), Scales: make([]float32, len(l.Tensors))}
+	r.read(statisticsScales, []int{len(l.Tensors)}, s.Scales)
+	for _, t := range l.Tensors {
+		r.readBytes(statisticsPrefix+t.Name, t.Shape, s.Codes[t.Off:t.Off+t.Size])
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return s, s.Validate()
+}

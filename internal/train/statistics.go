@@ -1,0 +1,108 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// GradientRMS returns the root mean square of every weight's gradient, an arena in the layout of m.LM.W, for model.WithStatistics. The
+// gradients are those that dynamic evaluation meets before it has moved: of the mean loss of one chunk of length tokens, the memory filled
+// with the text in front of it. The chunks are drawn from the corpus by the seed, each place as likely as any other; files shorter than a
+// chunk are left out.
+//
+// It wraps ErrData if no file is long enough, ErrDiverged if a gradient is not finite, and ends with the context between two chunks.
+func GradientRMS(ctx context.Context, x *kernel.Exec, m *model.Model, c *Corpus, chunks, length int, seed uint64) ([]float32, error) {
+	if chunks < 1 || length < 1 {
+		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least one of each", chunks, length)
+	}
+	places := 0
+	for _, d := range c.Documents {
+		places += max(0, len(d.Text)-length+1)
+	}
+	if places == 0 {
+		return nil, fmt.Errorf("%w: directory %s has no file of %d bytes or more (one chunk of the statistics)", ErrData, c.Dir, length)
+	}
+	g := newGatherer(x, m, length)
+	for i := range chunks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		g.add(c.place(below(kernel.Bits(kernel.Key(seed), uint64(i)), places), length))
+	}
+	return g.rms(chunks)
+}
+
+// place is the i'th of all places where length bytes begin: the document and the offset.
+func (c *Corpus) place(i, length int) (text []byte, at int) {
+	for _, d := range c.Documents {
+		n := max(0, len(d.Text)-length+1)
+		if i < n {
+			return d.Text, i
+		}
+		i -= n
+	}
+	panic("train: a place beyond the corpus")
+}
+
+// gatherer adds up squares of gradients.
+type gatherer struct {
+	x       *kernel.Exec
+	lm      *txl.Model
+	first   int32 // the token before a document's first
+	text    segment
+	mem     *txl.Memory
+	grads   []float32
+	views   txl.Grads
+	squares []float32
+}
+
+func newGatherer(x *kernel.Exec, m *model.Model, length int) *gatherer {
+	g := &gatherer{x: x, lm: m.LM, first: m.Tokenizer.Start(), text: newSegment(m.LM.Config, 1, length), mem: txl.NewMemory(m.LM.Config, 1)}
+	g.grads, g.squares = make([]float32, len(m.LM.W)), make([]float32, len(m.LM.W))
+	g.views = m.LM.Layout.Slices(g.grads)
+	return g
+}
+
+// add takes in the gradient of the chunk of text that begins at a byte.
+func (g *gatherer) add(text []byte, at int) {
+	length := len(g.text.targets)
+	g.mem.Reset()
+	for from := at - (g.lm.Config.MemLen+length-1)/length*length; from < at; from += length {
+		if from >= 0 { // less than a chunk at the beginning of a document is not read
+			g.forward(text, from)
+			g.text.seg.Remember(g.mem)
+		}
+	}
+	g.forward(text, at)
+	g.text.seg.Backward(g.x, g.text.targets, g.views)
+	for i, v := range g.grads {
+		g.squares[i] += float32(v * v)
+	}
+}
+
+func (g *gatherer) forward(text []byte, at int) {
+	for i := range g.text.targets {
+		g.text.inputs[i] = g.first
+		if at+i > 0 {
+			g.text.inputs[i] = int32(text[at+i-1])
+		}
+		g.text.targets[i] = int32(text[at+i])
+	}
+	g.text.forward(g.x, g.lm, nil, g.mem)
+}
+
+func (g *gatherer) rms(chunks int) ([]float32, error) {
+	for i, sum := range g.squares {
+		v := math.Sqrt(float64(sum) / float64(chunks))
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("%w: statistics: the gradients' mean square is %v at weight %d", ErrDiverged, v*v, i)
+		}
+		g.squares[i] = float32(v)
+	}
+	return g.squares, nil
+}

@@ -1,0 +1,113 @@
+package train
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/txl"
+)
+
+func statisticsModel(t *testing.T) *model.Model {
+	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 12})
+	require.NoError(t, err)
+	lm.Init(1)
+	m, err := model.New("small", lm, nil, 8, nil)
+	require.NoError(t, err)
+	return m
+}
+
+func textsOf(texts ...string) *Corpus {
+	c := &Corpus{Dir: "memory"}
+	for _, text := range texts {
+		c.Documents = append(c.Documents, newDocument("a", []byte(text)))
+	}
+	return c
+}
+
+// One chunk at the only place there is: the root mean square is the gradient's size, at every weight. The document's first 24 bytes fill
+// the memory, as chunks before it would.
+func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
+	m := statisticsModel(t)
+	x := kernel.NewExec(1)
+	defer x.Close()
+	const text = "the quick brown fox jumps over!!"
+	g := newGatherer(x, m, 8)
+	g.add([]byte(text), 24)
+	got, err := g.rms(1)
+	require.NoError(t, err)
+
+	seg, mem := txl.NewSegment(m.LM.Config, 1, 8), txl.NewMemory(m.LM.Config, 1)
+	want := make([]float32, len(m.LM.W))
+	for at := 8; at < 32; at += 8 { // a memory of 12 needs two chunks before the third
+		inputs, targets := make([]int32, 8), make([]int32, 8)
+		for i := range targets {
+			inputs[i], targets[i] = int32(text[at+i-1]), int32(text[at+i])
+		}
+		seg.Begin(x, m.LM, nil, mem)
+		seg.Extend(x, inputs)
+		seg.Backward(x, targets, m.LM.Layout.Slices(want))
+		seg.Remember(mem)
+	}
+	for i := range want {
+		require.InDelta(t, math.Abs(float64(want[i])), got[i], 1e-7*math.Abs(float64(want[i]))+1e-20, "weight %d", i)
+	}
+}
+
+// Against the definition over all places of a small corpus: with many chunks drawn, each place comes up about as often.
+func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
+	m := statisticsModel(t)
+	x := kernel.NewExec(2)
+	defer x.Close()
+	c := textsOf("abcabcab", "tiny", "0123456789") // places: 1 + 0 + 3
+	g := newGatherer(x, m, 8)
+	for i := range 4 {
+		g.add(c.place(i, 8))
+	}
+	want, err := g.rms(4)
+	require.NoError(t, err)
+	got, err := GradientRMS(t.Context(), x, m, c, 400, 8, 7)
+	require.NoError(t, err)
+	var dot, a, b float64
+	for i := range want {
+		dot, a, b = dot+float64(got[i])*float64(want[i]), a+float64(got[i])*float64(got[i]), b+float64(want[i])*float64(want[i])
+	}
+	require.Greater(t, dot/math.Sqrt(a*b), 0.995)
+	require.InEpsilon(t, math.Sqrt(b), math.Sqrt(a), 0.05)
+
+	again, err := GradientRMS(t.Context(), x, m, c, 400, 8, 7)
+	require.NoError(t, err)
+	require.Equal(t, got, again, "same seed, same places")
+	x.SetThreads(1)
+	again, err = GradientRMS(t.Context(), x, m, c, 400, 8, 7)
+	require.NoError(t, err)
+	require.Equal(t, got, again, "on one thread")
+	other, err := GradientRMS(t.Context(), x, m, c, 400, 8, 8)
+	require.NoError(t, err)
+	require.NotEqual(t, got, other)
+	_, err = m.WithStatistics(got)
+	require.NoError(t, err, "what a model takes")
+}
+
+func TestStatisticsSayWhatIsWrong(t *testing.T) {
+	m := statisticsModel(t)
+	x := kernel.NewExec(1)
+	defer x.Close()
+	_, err := GradientRMS(t.Context(), x, m, textsOf("1234567", "x"), 3, 8, 1)
+	require.ErrorIs(t, err, ErrData)
+	require.ErrorContains(t, err, "8 bytes")
+	_, err = GradientRMS(t.Context(), x, m, textsOf("12345678"), 0, 8, 1)
+	require.ErrorContains(t, err, "0 chunks")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = GradientRMS(ctx, x, m, textsOf(strings.Repeat("x", 99)), 3, 8, 1)
+	require.ErrorIs(t, err, context.Canceled)
+	m.LM.W[5] = float32(math.NaN())
+	_, err = GradientRMS(t.Context(), x, m, textsOf("12345678"), 1, 8, 1)
+	require.ErrorIs(t, err, ErrDiverged)
+}

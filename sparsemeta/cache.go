@@ -1,0 +1,232 @@
+package sparsemeta
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// CacheSettings are the numbers of a continuous cache.
+type CacheSettings struct {
+	Size   int     `json:"size"`   // positions remembered, 1 or more
+	Theta  float32 `json:"theta"`  // how sharply it prefers the like: 0 counts all positions alike
+	Lambda float32 `json:"lambda"` // the cache's share of the probability, 0 to less than 1
+}
+
+// DefaultCacheSettings are good ones.
+func DefaultCacheSettings() CacheSettings { return CacheSettings{Size: 2000, Theta: 0.3, Lambda: 0.1} }
+
+// Limits of a cache: each token costs a product with all positions, and no score may overflow.
+const (
+	CacheSizeMax  = 1 << 16
+	CacheThetaMax = 1000
+)
+
+// Validate returns a *SettingError for the first field that is out of range.
+func (s CacheSettings) Validate() error {
+	bad := func(field string, found any, want string) error {
+		return &SettingError{Field: field, Found: fmt.Sprint(found), Want: want}
+	}
+	switch {
+	case s.Size < 1 || s.Size > CacheSizeMax:
+		return bad("size", s.Size, fmt.Sprintf("1 to %d", CacheSizeMax))
+	case !(s.Theta >= 0 && s.Theta <= CacheThetaMax):
+		return bad("theta", s.Theta, fmt.Sprintf("a number from 0 to %d", CacheThetaMax))
+	case !(s.Lambda >= 0 && s.Lambda < 1):
+		return bad("lambda", s.Lambda, "a number from 0 to less than 1")
+	}
+	return nil
+}
+
+// Cache is a continuous cache (Grave, Joulin and Usunier, Improving Neural Language
+// Models with a Continuous Cache, 2016): it remembers the hidden state h_i of each of
+// the last size positions with the symbol x_(i+1) that followed, and says of the
+// symbol after position t
+//
+//	p = (1 - lambda) p_model + lambda p_cache
+//	p_cache(w) ∝ sum over i with x_(i+1) = w of exp(theta h_t·h_i / sqrt(D))
+//
+// over the last size positions i before t: those in the cache, and those of the chunk
+// under way, which the caller hands in. The sqrt(D), D being the states' width, is that
+// of attention; it keeps theta of order 1 (the authors have none). Before the first
+// position p is p_model.
+//
+// A row's result does not depend on which rows are asked for with it.
+type Cache struct {
+	Keys []float32 // [Size,D], the first Len rows in use, the oldest first
+	Next []int32   // [Size] the symbols that followed
+	Len  int
+
+	set   CacheSettings
+	width int // D
+	job   cacheJob
+	sums  []float64 // p_cache of each symbol, see MixAll
+}
+
+// NewCache is a cache without positions, for hidden states of the given width.
+func NewCache(set CacheSettings, width int) *Cache {
+	return &Cache{set: set, width: width, Keys: make([]float32, set.Size*width), Next: make([]int32, set.Size)}
+}
+
+// Append adds positions: their hidden states [n,D] and the symbols after them [n].
+func (c *Cache) Append(hidden []float32, next []int32) {
+	c.check("Append", hidden, len(next))
+	D, size := c.width, c.set.Size
+	if skip := len(next) - size; skip > 0 {
+		hidden, next = hidden[skip*D:], next[skip:]
+	}
+	drop := max(0, c.Len+len(next)-size)
+	copy(c.Keys, c.Keys[drop*D:c.Len*D])
+	copy(c.Next, c.Next[drop:c.Len])
+	c.Len -= drop
+	copy(c.Keys[c.Len*D:], hidden)
+	copy(c.Next[c.Len:], next)
+	c.Len += len(next)
+}
+
+// Copy returns a cache with the same positions.
+func (c *Cache) Copy() *Cache {
+	n := NewCache(c.set, c.width)
+	n.Len = c.Len
+	copy(n.Keys, c.Keys[:c.Len*c.width])
+	copy(n.Next, c.Next[:c.Len])
+	return n
+}
+
+// Mix takes the model's negative log-likelihoods (nats) to those of the mixture. hidden
+// [n,D] are the states of the n positions that follow those in the cache, next [n] the
+// symbols after them; nll[k] is that of next[n-len(nll)+k].
+func (c *Cache) Mix(x *kernel.Exec, hidden []float32, next []int32, nll []float32) {
+	c.check("Mix", hidden, len(next))
+	if len(nll) > len(next) {
+		panic(fmt.Sprintf("sparsemeta: Cache.Mix: %d likelihoods of %d positions", len(nll), len(next)))
+	}
+	c.run(x, cacheJob{hidden: hidden, next: next, from: len(next) - len(nll), nll: nll})
+}
+
+// MixAll takes the model's distribution after the last row of hidden [n,D] to that of
+// the mixture: log-probabilities (nats) of all symbols. next [n-1] are the symbols
+// after the rows before it.
+func (c *Cache) MixAll(x *kernel.Exec, hidden []float32, next []int32, logProbs []float32) {
+	c.check("MixAll", hidden, len(next)+1)
+	if len(c.sums) != len(logProbs) {
+		c.sums = make([]float64, len(logProbs))
+	}
+	c.run(x, cacheJob{hidden: hidden, next: next, from: len(next), all: logProbs})
+}
+
+func (c *Cache) check(who string, hidden []float32, rows int) {
+	if len(hidden) != rows*c.width {
+		panic(fmt.Sprintf("sparsemeta: Cache.%s: %d hidden numbers, want %d rows of %d", who, len(hidden), rows, c.width))
+	}
+}
+
+// cacheRows is how many positions a task computes.
+const cacheRows = 16
+
+func (c *Cache) run(x *kernel.Exec, j cacheJob) {
+	rows := len(j.hidden) / c.width
+	x.Reserve(cacheRows * (c.set.Size + 1<<bits.Len(uint(rows)))) // not more with every row of a chunk
+	c.job, c.job.c = j, c
+	x.Parallel((rows-j.from+cacheRows-1)/cacheRows, &c.job)
+	c.job = cacheJob{}
+}
+
+// cacheJob is a Mix or MixAll under way.
+type cacheJob struct {
+	c      *Cache
+	hidden []float32 // [n,D]
+	next   []int32
+	from   int // first row that is wanted
+	nll    []float32
+	all    []float32
+}
+
+// Do computes a block of rows: h_t·h_i for all positions before the last of them, and
+// row by row what follows from the positions in its window.
+func (j *cacheJob) Do(w *kernel.Exec, i int) {
+	c, D := j.c, j.c.width
+	lo := j.from + i*cacheRows
+	hi := min(lo+cacheRows, len(j.hidden)/D)
+	keys := c.Len + hi - 1 // the last row sees those before it
+	scores := kernel.Mat(w.Room()[:(hi-lo)*keys], hi-lo, keys)
+	rows := kernel.Mat(j.hidden, len(j.hidden)/D, D)
+	w.MulNT(scores.ColRange(0, c.Len), rows.RowRange(lo, hi), kernel.Mat(c.Keys[:c.Len*D], c.Len, D), false)
+	w.MulNT(scores.ColRange(c.Len, keys), rows.RowRange(lo, hi), rows.RowRange(0, hi-1), false)
+	for r := lo; r < hi; r++ {
+		end := c.Len + r
+		j.row(r, max(0, end-c.set.Size), scores.Data[(r-lo)*keys:][:end])
+	}
+}
+
+// row mixes the distribution after row r, given its scores up to its position; those
+// from begin on are in its window.
+func (j *cacheJob) row(r, begin int, scores []float32) {
+	window := scores[begin:]
+	if len(window) == 0 {
+		return
+	}
+	kernel.Softmax(window, j.c.set.Theta/float32(math.Sqrt(float64(j.c.width))))
+	if j.all == nil {
+		k := r - j.from
+		j.nll[k] = j.c.set.mix(j.nll[k], j.sum(begin, window, j.next[r]))
+		return
+	}
+	sums := j.c.sums
+	clear(sums)
+	for k, p := range window {
+		sums[j.symbol(begin+k)] += float64(p)
+	}
+	for w, p := range sums {
+		j.all[w] = -j.c.set.mix(-j.all[w], p)
+	}
+}
+
+// symbol is the one after position i of those in the cache and in the chunk.
+func (j *cacheJob) symbol(i int) int32 {
+	if i < j.c.Len {
+		return j.c.Next[i]
+	}
+	return j.next[i-j.c.Len]
+}
+
+// sum is p_cache(w).
+func (j *cacheJob) sum(begin int, window []float32, w int32) (sum float64) {
+	for k, p := range window {
+		if j.symbol(begin+k) == w {
+			sum += float64(p)
+		}
+	}
+	return sum
+}
+
+// mix is -ln((1 - lambda) e^-nll + lambda p).
+func (s CacheSettings) mix(nll float32, p float64) float32 {
+	a := math.Log1p(-float64(s.Lambda)) - float64(nll)
+	b := math.Log(float64(s.Lambda) * p)
+	if a < b {
+		a, b = b, a
+	}
+	if math.IsInf(b, -1) {
+		return float32(-a)
+	}
+	return float32(-(a + math.Log1p(math.Exp(b-a))))
+}
+
+// Bytes is the memory that the cache takes.
+func (c *Cache) Bytes() int64 { return 4 * int64(len(c.Keys)+len(c.Next)) }
+
+// Hash is the SHA-256 of the positions' bits, in hexadecimal: equal caches, equal hashes.
+func (c *Cache) Hash() string {
+	h := sha256.New()
+	hashFloats(h, c.Keys[:c.Len*c.width])
+	for _, id := range c.Next[:c.Len] {
+		h.Write(binary.LittleEndian.AppendUint32(nil, uint32(id)))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,174 @@
+package sparsemeta
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// DynamicSettings are the numbers of dynamic evaluation.
+type DynamicSettings struct {
+	Rate  float32 `json:"rate"`  // of the gradient, 0 or more
+	Decay float32 `json:"decay"` // part of M that an update takes away, 0 to 1; with statistics times the weight's relative RMS
+	// Floor keeps weights whose gradient is usually small from running away: it is added to a
+	// weight's RMS, in units of the mean RMS of its branch. 0 or more; only with statistics.
+	Floor float32 `json:"floor"`
+}
+
+// SGDSettings and RMSSettings are good ones for both forms of dynamic evaluation.
+func SGDSettings() DynamicSettings { return DynamicSettings{Rate: 0.05, Decay: 0.003} }
+func RMSSettings() DynamicSettings { return DynamicSettings{Rate: 3.5e-4, Decay: 0.004, Floor: 0.3} }
+
+// Validate returns a *SettingError for the first field that is out of range.
+func (s DynamicSettings) Validate() error {
+	bad := func(field string, found float32, want string) error {
+		return &SettingError{Field: field, Found: fmt.Sprint(found), Want: want}
+	}
+	switch {
+	case !(s.Rate >= 0 && s.Rate <= math.MaxFloat32):
+		return bad("rate", s.Rate, "a finite number, 0 or more")
+	case !(s.Decay >= 0 && s.Decay <= 1):
+		return bad("decay", s.Decay, "a number from 0 to 1")
+	case !(s.Floor >= 0 && s.Floor <= math.MaxFloat32):
+		return bad("floor", s.Floor, "a finite number, 0 or more")
+	}
+	return nil
+}
+
+// Dynamic is the state of dynamic evaluation (Krause et al., Dynamic Evaluation of
+// Neural Sequence Models, 2018; of Transformer Language Models, 2019): gradient
+// descent on the text as it goes by, and decay towards the weights it started from.
+// In terms of the fast weights M, after every chunk,
+//
+//	M <- (1 - decay) M - rate G
+//
+// and, given the root mean square r of every weight's gradient over training text,
+//
+//	M <- (1 - min(1, decay r/R)) M - rate G / (r + floor r̄)
+//
+// with r̄ the mean of r over the weight's branch and R the mean over all weights, as in
+// the authors' code: what learns faster is also held more firmly. (Their denominator
+// has a tiny constant instead of the floor, and diverges here.)
+//
+// No element of M leaves -4 to 4, and what is no number becomes 0. It never comes to
+// that at rates that are of use; at others it makes the scores bad instead of undefined.
+type Dynamic struct {
+	M []float32 // an arena: the branches one after the other
+
+	set     DynamicSettings
+	rms     *Statistics // nil: the plain form
+	paces   []pace      // one a branch, with statistics
+	offsets []int
+	spans   []span
+	job     dynamicJob
+}
+
+// dynamicMost bounds the elements of M: trained weights are far smaller.
+const dynamicMost = 4
+
+// pace is how a weight moves, by its code: M <- keep M - step G.
+type pace struct{ keep, step [codeMost + 1]float32 }
+
+// NewDynamic is the state before the first chunk: M is zero. rms is nil for the plain
+// form; else its branches are the given ones.
+func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynamic {
+	d := &Dynamic{set: set, rms: rms}
+	d.offsets, d.spans = cut(branches)
+	d.M = make([]float32, d.offsets[len(branches)])
+	if rms == nil {
+		return d
+	}
+	if len(rms.Codes) != len(d.M) || len(rms.Scales) != len(branches) {
+		panic(fmt.Sprintf("sparsemeta: NewDynamic: statistics of %d weights in %d branches, want %d in %d",
+			len(rms.Codes), len(rms.Scales), len(d.M), len(branches)))
+	}
+	sums, total := rms.sums(), 0.
+	for _, sum := range sums {
+		total += sum
+	}
+	d.paces = make([]pace, len(branches))
+	for i, b := range branches {
+		d.paces[i].fill(rms.values(i), set, sums[i]/float64(b.Size), total/float64(len(d.M)))
+	}
+	return d
+}
+
+// fill makes the tables of a branch. Where no weight of it ever had a gradient, they
+// stay as they are.
+func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMean, mean float64) {
+	for c, r := range values {
+		if r > 0 {
+			p.keep[c] = float32(1 - min(1, float64(set.Decay)*r/mean))
+		} else {
+			p.keep[c] = 1
+		}
+		if below := r + float64(float64(set.Floor)*branchMean); below > 0 {
+			p.step[c] = float32(float64(set.Rate) / below)
+		}
+	}
+}
+
+// Update takes in the gradient of a chunk: g is an arena, the gradient of the chunk's
+// mean loss with respect to W + M. It allocates nothing, and its result does not
+// depend on x's threads.
+func (d *Dynamic) Update(x *kernel.Exec, g []float32) {
+	if len(g) != len(d.M) {
+		panic(fmt.Sprintf("sparsemeta: Dynamic.Update: %d gradients, want %d", len(g), len(d.M)))
+	}
+	d.job = dynamicJob{d, g}
+	x.Parallel(len(d.spans), &d.job)
+	d.job = dynamicJob{}
+}
+
+// dynamicJob is an update under way; a task is a span.
+type dynamicJob struct {
+	d *Dynamic
+	g []float32
+}
+
+// Do updates span i.
+func (j *dynamicJob) Do(_ *kernel.Exec, i int) {
+	d, sp := j.d, j.d.spans[i]
+	lo, hi := d.offsets[sp.branch]+sp.lo, d.offsets[sp.branch]+sp.hi
+	m, g := d.M[lo:hi], j.g[lo:hi]
+	if d.rms == nil {
+		kernel.Scale(m, 1-d.set.Decay)
+		kernel.Axpy(m, -d.set.Rate, g)
+	} else {
+		d.paces[sp.branch].move(m, g, d.rms.Codes[lo:hi])
+	}
+	if !(kernel.Dot(m, m) <= dynamicMost*dynamicMost) { // else no element can be beyond
+		hold(m)
+	}
+}
+
+func (p *pace) move(m, g []float32, codes []uint8) {
+	m, g = m[:len(codes)], g[:len(codes)]
+	for i, c := range codes {
+		m[i] = float32(p.keep[c]*m[i]) - float32(p.step[c]*g[i])
+	}
+}
+
+func hold(m []float32) {
+	for i, v := range m {
+		if v != v {
+			v = 0
+		}
+		m[i] = min(max(v, -dynamicMost), dynamicMost)
+	}
+}
+
+// Bytes is the memory that the state takes; the statistics are not its own.
+func (d *Dynamic) Bytes() int64 {
+	return 4 * (int64(len(d.M)) + 2*(codeMost+1)*int64(len(d.paces)))
+}
+
+// Hash is the SHA-256 of the state's bits, in hexadecimal: equal states, equal hashes.
+func (d *Dynamic) Hash() string {
+	h := sha256.New()
+	hashFloats(h, d.M)
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,105 @@
+package sparsemeta
+
+import (
+	"fmt"
+	"math"
+)
+
+// Statistics say how large the gradient of each weight usually is: its root mean
+// square over chunks of training text, in 8 bits a weight. Dynamic evaluation in its
+// RMS form divides by it.
+//
+// Code 0 is 0: the weight never had a gradient. Code c > 0 stands for
+//
+//	scale 2^((c-255)/16)
+//
+// scale being the largest root mean square of the branch: 16 octaves in steps of
+// 4.4 %, so that a value is off by 2.2 % at most. Smaller values take code 1.
+type Statistics struct {
+	Branches []Branch
+	Codes    []uint8   // an arena: the branches one after the other
+	Scales   []float32 // one a branch; 0 where all its codes are
+}
+
+const (
+	codeMost   = 255
+	codeOctave = 16 // codes an octave
+)
+
+// NewStatistics takes the root mean squares down to 8 bits: rms is an arena of the
+// branches, of finite numbers, 0 or more.
+func NewStatistics(branches []Branch, rms []float32) (*Statistics, error) {
+	if size := arenaSize(branches); len(rms) != size {
+		return nil, fmt.Errorf("sparsemeta: statistics: found %d root mean squares, want %d", len(rms), size)
+	}
+	s := &Statistics{Branches: branches, Codes: make([]uint8, len(rms)), Scales: make([]float32, len(branches))}
+	lo := 0
+	for i, b := range branches {
+		values, codes := rms[lo:lo+b.Size], s.Codes[lo:lo+b.Size]
+		for k, v := range values {
+			if !(v >= 0 && v <= math.MaxFloat32) {
+				return nil, fmt.Errorf("sparsemeta: statistics: %s: element %d: found %v, want a finite number, 0 or more", b.Name, k, v)
+			}
+			s.Scales[i] = max(s.Scales[i], v)
+		}
+		for k, v := range values {
+			codes[k] = codeOf(v, s.Scales[i])
+		}
+		lo += b.Size
+	}
+	return s, nil
+}
+
+func codeOf(v, scale float32) uint8 {
+	if v == 0 {
+		return 0
+	}
+	c := codeMost + math.Round(codeOctave*math.Log2(float64(v)/float64(scale)))
+	return uint8(max(c, 1))
+}
+
+// Validate checks that there is a code for every element, and for every branch a
+// scale that is finite, and not 0 unless all codes are.
+func (s *Statistics) Validate() error {
+	if size := arenaSize(s.Branches); len(s.Codes) != size || len(s.Scales) != len(s.Branches) {
+		return fmt.Errorf("sparsemeta: statistics: found %d codes and %d scales, want %d and %d", len(s.Codes), len(s.Scales), size, len(s.Branches))
+	}
+	lo := 0
+	for i, b := range s.Branches {
+		scale := s.Scales[i]
+		if !(scale >= 0 && scale <= math.MaxFloat32) {
+			return fmt.Errorf("sparsemeta: statistics: %s: scale: found %v, want a finite number, 0 or more", b.Name, scale)
+		}
+		for k, c := range s.Codes[lo : lo+b.Size] {
+			if scale == 0 && c != 0 {
+				return fmt.Errorf("sparsemeta: statistics: %s: element %d: found code %d, want 0: the scale is 0", b.Name, k, c)
+			}
+		}
+		lo += b.Size
+	}
+	return nil
+}
+
+// values is what each code stands for in a branch.
+func (s *Statistics) values(branch int) (values [codeMost + 1]float64) {
+	for c := 1; c <= codeMost; c++ {
+		values[c] = float64(s.Scales[branch]) * math.Exp2(float64(c-codeMost)/codeOctave)
+	}
+	return values
+}
+
+// sums are the sums of the root mean squares, one a branch.
+func (s *Statistics) sums() []float64 {
+	sums, lo := make([]float64, len(s.Branches)), 0
+	for i, b := range s.Branches {
+		var counts [codeMost + 1]int
+		for _, c := range s.Codes[lo : lo+b.Size] {
+			counts[c]++
+		}
+		for c, v := range s.values(i) {
+			sums[i] += float64(float64(counts[c]) * v)
+		}
+		lo += b.Size
+	}
+	return sums
+}

@@ -1,0 +1,73 @@
+package sparsemeta
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A value is off by half a step of 1/16 octave at most, 2.2 %, down to 16 octaves below the branch's largest; what is smaller is small,
+// and 0 is 0.
+func TestCodesAreCloseToTheRootMeanSquares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		branches := []Branch{{"a", 7}, {"b", 1}, {"c", 40}}
+		rms := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) float32 {
+			if rapid.IntRange(0, 9).Draw(t, "zero") == 0 {
+				return 0
+			}
+			return float32(math.Exp2(rapid.Float64Range(-140, 127).Draw(t, "octave")))
+		}), 48, 48).Draw(t, "rms")
+		s, err := NewStatistics(branches, rms)
+		require.NoError(t, err)
+		require.NoError(t, s.Validate())
+		at := 0
+		for i, b := range branches {
+			values := s.values(i)
+			largest := 0.
+			for _, v := range rms[at : at+b.Size] {
+				largest = max(largest, float64(v))
+			}
+			require.Equal(t, largest, values[codeMost])
+			for k, v := range rms[at : at+b.Size] {
+				found, want := values[s.Codes[at+k]], float64(v)
+				switch {
+				case want == 0:
+					require.Zero(t, found)
+				case want >= largest*math.Exp2(-254./codeOctave):
+					require.InEpsilon(t, want, found, 0.0219)
+				default:
+					require.Equal(t, uint8(1), s.Codes[at+k])
+				}
+			}
+			at += b.Size
+		}
+	})
+}
+
+func TestStatisticsThatCannotBeAreRefused(t *testing.T) {
+	branches := []Branch{{"a", 2}, {"b", 1}}
+	for want, rms := range map[string][]float32{
+		"found 2 root":     {1, 2},
+		"a: element 1":     {1, -1, 1},
+		"b: element 0":     {1, 1, float32(math.NaN())},
+		"found +Inf, want": {1, 1, float32(math.Inf(1))},
+	} {
+		_, err := NewStatistics(branches, rms)
+		require.ErrorContains(t, err, want)
+	}
+	for want, spoil := range map[string]func(*Statistics){
+		"found 2 codes":    func(s *Statistics) { s.Codes = s.Codes[:2] },
+		"and 1 scales":     func(s *Statistics) { s.Scales = s.Scales[:1] },
+		"b: scale":         func(s *Statistics) { s.Scales[1] = float32(math.NaN()) },
+		"a: scale":         func(s *Statistics) { s.Scales[0] = -1 },
+		"b: element 0":     func(s *Statistics) { s.Scales[1] = 0 },
+		"code 239, want 0": func(s *Statistics) { s.Scales[0] = 0 },
+	} {
+		s, err := NewStatistics(branches, []float32{1, 2, 3})
+		require.NoError(t, err)
+		spoil(s)
+		require.ErrorContains(t, s.Validate(), want)
+	}
+}
