@@ -87,8 +87,10 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Dir, "checkpoints", "", "folder for checkpoints")
 	f.BoolVar(&o.Resume, "resume", false, "go on from the last checkpoint, if there is one")
 	f.IntVar(&o.CheckpointEvery, "checkpoint-every", 0, "steps between two checkpoints (default 500)")
-	f.StringVar(&o.Metrics, "metrics", "", "file to append metrics to, as JSON lines")
+	f.StringVar(&o.Metrics, "metrics", "", "file to append metrics to, as JSON lines (default metrics.jsonl in the folder of the checkpoints)")
 	f.IntVar(&o.LogEvery, "log-every", 0, "steps between two lines of metrics (default 10)")
+
+	f.StringVar(&o.Report, "report", "", "file of a page (HTML) with the recipe, the results and the curves")
 
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything random")
 	f.IntVar(&o.Threads, "threads", 0, "threads; the result does not depend on it (default all)")
@@ -128,7 +130,7 @@ var trainFlags = map[string]string{
 	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",
 }
 
-// trainError names the flag of an option that is wrong.
+// trainError names the flag of an option that is wrong, and says how an interrupted run goes on.
 func trainError(err error) error {
 	var option *train.OptionError
 	if errors.As(err, &option) {
@@ -136,6 +138,10 @@ func trainError(err error) error {
 			return usageError{fmt.Errorf("--%s is %s, expected %s", flag, option.Found, option.Want)}
 		}
 		return usageError{err}
+	}
+	var interrupted *train.InterruptedError
+	if errors.As(err, &interrupted) && interrupted.Checkpoint != "" {
+		return fmt.Errorf("%w (the same command with --resume goes on)", err)
 	}
 	return err
 }

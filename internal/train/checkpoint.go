@@ -140,10 +140,32 @@ func readSnapshot(path string, run runRecord) (*snapshot, error) {
 		return nil, fmt.Errorf("%w %s: metadata %s is %q, expected %q: is it a model?", ErrCheckpoint, path, checkpointKind, v, checkpointValue)
 	}
 	s := &snapshot{path: path, file: f}
-	if err := sameRun(path, f.Metadata[keyRun], run); err != nil {
+	var at position
+	if s.getJSON(keyPosition, &at); s.err != nil {
+		return nil, s.err
+	}
+	if err := sameRun(path, f.Metadata[keyRun], run.shortened(f.Metadata[keyRun], at)); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// shortened is the record with as many steps of pretraining as another has, if at this position it does not matter: under ScheduleWSD and
+// before either's decay. So a long run may be prolonged.
+func (run runRecord) shortened(have string, at position) runRecord {
+	var other runRecord
+	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || run.Pretrain == nil || other.Pretrain == nil {
+		return run
+	}
+	o := *run.Pretrain
+	a := Schedule{Kind: o.Schedule, Warmup: max(0, o.Warmup), Steps: o.Steps}
+	b := a
+	b.Steps = other.Pretrain.Steps
+	if o.Schedule == ScheduleWSD && at.Step <= min(a.decayStart(), b.decayStart()) {
+		o.Steps = b.Steps
+		run.Pretrain = &o
+	}
+	return run
 }
 
 // sameRun compares a checkpoint's record of its run with this run's and names the first field that differs.
@@ -179,7 +201,7 @@ func firstDifference(at string, a, b any) (field, have, want string) {
 	ma, aok := a.(map[string]any)
 	mb, bok := b.(map[string]any)
 	if aok && bok {
-		keys := slices.AppendSeq(slices.Collect(maps.Keys(ma)), maps.Keys(mb))
+		keys := append(sortedKeys(ma), sortedKeys(mb)...)
 		slices.Sort(keys)
 		for _, k := range slices.Compact(keys) {
 			path := k
@@ -197,6 +219,8 @@ func firstDifference(at string, a, b any) (field, have, want string) {
 	}
 	return "", "", ""
 }
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
 func showJSON(v any) string {
 	if v == nil {

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -44,11 +43,15 @@ type interval struct {
 func (r *run) loop(ctx context.Context, p phase) error {
 	show := newProgress(r.o.Progress, r.at.Phase, r.at.Step, p.length())
 	defer func() { show.end(r.at.Step) }()
-	event := "start"
+	event := eventStart
 	if r.at.Step > 0 {
-		event = "resume"
+		event = eventResume
 	}
-	show.note("%s: %s; %d steps, %d made", r.at.Phase, p.describe(), p.length(), r.at.Step)
+	if r.at.Step == 0 {
+		show.note("%s begins", r.at.Phase)
+	} else {
+		show.note("%s goes on after step %d", r.at.Phase, r.at.Step)
+	}
 	if err := r.metrics.write(r.line(event)); err != nil {
 		return err
 	}
@@ -57,6 +60,7 @@ func (r *run) loop(ctx context.Context, p phase) error {
 	since := interval{started: time.Now()}
 	for {
 		if r.validationDue(p) {
+			began := time.Now()
 			v, best, err := r.validate(ctx, p, static)
 			if ctx.Err() != nil {
 				return r.interrupt(ctx, p)
@@ -72,7 +76,7 @@ func (r *run) loop(ctx context.Context, p phase) error {
 				mark = "  (best)"
 			}
 			show.note("%s step %d  %s%s", r.at.Phase, r.at.Step, v, mark)
-			since.started = time.Now()
+			since.started = since.started.Add(time.Since(began)) // the speed is that of training
 		}
 		end := r.at.Step == p.length() || r.outOfPatience()
 		due := end || r.at.Step%r.o.CheckpointEvery == 0
@@ -85,7 +89,7 @@ func (r *run) loop(ctx context.Context, p phase) error {
 			show.note("%s ends at step %d of %d: %d validations without a better one", r.at.Phase, r.at.Step, p.length(), r.at.Stale)
 		}
 		if end {
-			return r.metrics.write(r.line("end"))
+			return r.metrics.write(r.line(eventEnd))
 		}
 		if ctx.Err() != nil {
 			return r.interrupt(ctx, p)
@@ -103,8 +107,8 @@ func (r *run) stepOnce(p phase, since *interval, show *progress) error {
 		return fmt.Errorf("train: phase %s, step %d: %w", r.at.Phase, r.at.Step, err)
 	}
 	if !out.finite() {
-		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v, learning rate %g: try a lower rate or a warm-up; checkpoints are intact",
-			ErrDiverged, r.at.Phase, r.at.Step, out.loss, out.norm, out.rate)
+		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v: try a lower learning rate, a longer warm-up or stronger clipping%s",
+			ErrDiverged, r.at.Phase, r.at.Step, out.loss, out.norm, r.lastCheckpoint())
 	}
 	if r.at.Step == 0 {
 		r.at.Loss = out.loss
@@ -123,13 +127,21 @@ func (r *run) stepOnce(p phase, since *interval, show *progress) error {
 	if r.at.Step%r.o.LogEvery != 0 {
 		return nil
 	}
-	m := r.line("step")
+	m := r.line(eventStep)
 	m.Loss = since.loss / float64(since.steps)
 	m.BPC = m.Loss * bitsPerNat
 	m.Rate, m.SlowRate, m.GradNorm = out.rate, out.slowRate, out.norm
 	m.TokensPerSec = float64(since.tokens) / now.Sub(since.started).Seconds()
 	*since = interval{started: now}
 	return r.metrics.write(m)
+}
+
+// lastCheckpoint tells what is left of a run that went wrong.
+func (r *run) lastCheckpoint() string {
+	if r.o.Dir == "" || r.saved == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s has step %d", r.file(lastName), r.saved)
 }
 
 func (r *run) line(event string) Metric {
@@ -140,11 +152,18 @@ func (r *run) validationDue(p phase) bool {
 	if r.valid == nil || r.at.Validated == r.at.Step {
 		return false
 	}
-	every := r.o.Validation.Every
-	if every == 0 {
-		every = max(1, p.length()/validationsDefault)
+	return r.at.Step == p.length() || r.at.Step > 0 && r.at.Step%r.validationEvery(p) == 0
+}
+
+// validationEvery is the number of steps of a phase between two validations.
+func (r *run) validationEvery(p phase) int {
+	switch every := r.o.Validation.Every; {
+	case every > 0:
+		return every
+	case every < 0:
+		return p.length()
 	}
-	return r.at.Step == p.length() || every > 0 && r.at.Step > 0 && r.at.Step%every == 0
+	return (p.length() + validationsDefault - 1) / validationsDefault
 }
 
 // outOfPatience tells whether the phase has gone on for too long without a better validation.
@@ -170,7 +189,7 @@ func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validat
 		r.at.Best, r.at.Stale = &v, 0
 		r.keepBest(p)
 	}
-	line := r.line("valid")
+	line := r.line(eventValid)
 	line.Static, line.Best = v.Static, best
 	if v.Adaptive != nil {
 		line.Adaptive = *v.Adaptive
@@ -219,12 +238,8 @@ func (r *run) checkpoint(p phase) error {
 // interrupt saves the run and makes the error that says so.
 func (r *run) interrupt(ctx context.Context, p phase) error {
 	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
-	if r.o.Dir == "" {
-		return e
-	}
 	if err := r.checkpoint(p); err != nil {
-		e.Checkpoint = ""
-		return errors.Join(e, err)
+		return fmt.Errorf("train: interrupted in phase %s after step %d, which could not be saved: %w", e.Phase, e.Step, err)
 	}
 	return e
 }

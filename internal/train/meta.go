@@ -106,8 +106,13 @@ func (m *metaLearner) step(t int) (rate float64, err error) {
 	return rate, m.trainer.Step(m.sums, rate)
 }
 
-func (m *metaLearner) describe() string {
-	return fmt.Sprintf("%d fast weights in %d branches and %d banks", m.learner.Size(), len(m.learner.Branches), len(m.learner.Phi))
+// describe says what there is to learn; s is nil while the slow weights stand still.
+func (m *metaLearner) describe(s *slow) string {
+	text := fmt.Sprintf("%s fast weights (branches: %d, banks: %d)", count(m.learner.Size()), len(m.learner.Branches), len(m.learner.Phi))
+	if s != nil {
+		text = fmt.Sprintf("%s slow and %s", count(len(s.grads)), text)
+	}
+	return text
 }
 
 // trainedArrays are views of the weights that a phase with meta-learners moves.

@@ -109,8 +109,7 @@ func (p *online) frozen() bool                 { return p.slow == nil }
 func (p *online) close() error                 { return p.meta.close() }
 
 func (p *online) describe() string {
-	return fmt.Sprintf("online, %s, %d chunks of %d tokens a step, %d files in %d domains",
-		p.meta.describe(), p.options.Online.Chunks, p.options.Chunk, len(p.stream.docs), len(p.stream.domains))
+	return fmt.Sprintf("online, %s; a step is %d chunks of %d tokens", p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
 }
 
 // onlineState is the part of the phase's state that is not arrays.

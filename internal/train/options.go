@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
 
@@ -69,7 +70,8 @@ type Options struct {
 	Name    string // the model's name in that file; "": that of Init, or "model"
 	Dir     string // folder of the checkpoints, made if it is missing; "": no checkpoints
 	Resume  bool   // go on from the last checkpoint in Dir, if there is one
-	Metrics string // file to which metrics are appended as JSON lines; "": none
+	Metrics string // file to which metrics are appended as JSON lines; "": metricsName in Dir, if there is one
+	Report  string // file of a page with the recipe, the results and the curves; "": none
 
 	Progress io.Writer // live bar if it is a terminal, else a line now and then; nil: silent
 
@@ -170,6 +172,9 @@ func (o Options) withDefaults() Options {
 	}
 	o.HoldOut = slices.Compact(slices.Sorted(slices.Values(o.HoldOut)))
 	orInt(&o.Threads, runtime.GOMAXPROCS(0))
+	if o.Metrics == "" && o.Dir != "" {
+		o.Metrics = filepath.Join(o.Dir, metricsName)
+	}
 	if o.Store == "" {
 		o.Store = StoreDefault
 	}

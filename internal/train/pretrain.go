@@ -152,8 +152,9 @@ func (p *pretrain) frozen() bool                 { return false }
 func (p *pretrain) close() error                 { return nil }
 
 func (p *pretrain) describe() string {
-	return fmt.Sprintf("%d weights, %d streams of %d tokens a step, %d bytes in %d files",
-		len(p.lm.W), p.options.Batch, p.options.Segment, p.reader.size(), len(p.reader.docs))
+	return fmt.Sprintf("%s weights; a step is %d streams of %d tokens, %.3g times through %s bytes in all",
+		count(len(p.lm.W)), p.options.Batch, p.options.Segment,
+		float64(p.options.Steps*p.options.Batch*p.options.Segment)/float64(p.reader.size()), count(p.reader.size()))
 }
 
 // pretrainState is the part of the phase's state that is not arrays.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -31,7 +29,7 @@ type run struct {
 	seen    *Corpus    // text without the domains that are held out
 	valid   *validator // nil: no validation
 	record  runRecord
-	metrics metricsFile
+	metrics *metrics
 	at      position
 	best    []array // the trained arrays at position.Best
 
@@ -53,194 +51,18 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	defer r.x.Close()
 	report, err := r.phases(ctx, last)
+	report.Elapsed = time.Since(started)
+	var interrupted *InterruptedError
+	if err == nil || errors.As(err, &interrupted) {
+		err = errors.Join(err, r.writePage(report, interrupted))
+	}
 	if closing := r.metrics.close(); err == nil {
 		err = closing
 	}
-	report.Elapsed = time.Since(started)
 	return report, err
 }
 
-// open reads everything a run needs: text, model and, to resume, the last checkpoint.
-func open(o Options) (*run, *snapshot, error) {
-	r := &run{o: o.withDefaults()}
-	if err := r.o.validate(); err != nil {
-		return nil, nil, err
-	}
-	if err := r.loadText(); err != nil {
-		return nil, nil, err
-	}
-	if err := r.loadModel(); err != nil {
-		return nil, nil, err
-	}
-	if err := r.o.validate(); err != nil { // what depends on text and model, too
-		return nil, nil, err
-	}
-	if r.foundLearner != "" {
-		r.note("meta-learners of %s %s", o.Init, r.foundLearner)
-	}
-	r.setRecord()
-	last, err := r.openFolder()
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.metrics, err = openMetrics(o.Metrics); err != nil {
-		return nil, nil, err
-	}
-	r.x = kernel.NewExec(r.o.Threads)
-	return r, last, nil
-}
-
-// openFolder makes the folder of the checkpoints and reads the last one, if the run is to go on from it. A folder that holds a run already
-// is only used to resume it.
-func (r *run) openFolder() (last *snapshot, err error) {
-	dir := r.o.Dir
-	if dir == "" {
-		return nil, nil
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("%w folder %s: %w", ErrCheckpoint, dir, pathCause(err))
-	}
-	_, err = os.Stat(r.file(lastName))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		if r.o.Resume {
-			r.note("there is no checkpoint in %s yet: the run starts from its beginning", dir)
-		}
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), pathCause(err))
-	case !r.o.Resume:
-		return nil, fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose another folder", ErrCheckpoint, dir, lastName)
-	}
-	return readSnapshot(r.file(lastName), r.record)
-}
-
-// note tells a person something that is not about the phase under way.
-func (r *run) note(format string, args ...any) {
-	if r.o.Progress != nil {
-		fmt.Fprintf(r.o.Progress, format+"\n", args...)
-	}
-}
-
 func (r *run) file(name string) string { return filepath.Join(r.o.Dir, name) }
-
-func (r *run) loadText() (err error) {
-	if r.text, err = LoadCorpus(r.o.Data, 0); err != nil {
-		return err
-	}
-	valid := (*Corpus)(nil)
-	switch r.o.Valid {
-	case ValidNone:
-	case "":
-		r.text, valid = r.text.keepBack(kernel.Key(r.o.Seed, useKeepBack))
-		r.keptBack = valid != nil
-	default:
-		if valid, err = LoadCorpus(r.o.Valid, max(0, r.o.Validation.Bytes)); err != nil {
-			return err
-		}
-	}
-	if valid != nil {
-		r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads}
-	}
-	r.seen, err = r.text.Without(r.o.HoldOut)
-	return err
-}
-
-// loadModel makes the model to start from and completes the options that depend on it.
-func (r *run) loadModel() error {
-	o := &r.o
-	if o.Init == "" {
-		if err := r.newModel(); err != nil {
-			return err
-		}
-		o.complete(nil, r.base.LM.Config, r.text.Bytes())
-		return nil
-	}
-	m, err := model.Load(o.Init)
-	if err != nil {
-		return fmt.Errorf("train: the model to go on from: %w", err)
-	}
-	r.record.Init = m.Hash()
-	if o.Name == "" {
-		o.Name = m.Name
-	}
-	found := m
-	if r.foundLearner, err = r.keepLearner(m); err != nil {
-		return err
-	}
-	if r.foundLearner != learnerKept {
-		m.Learner, found = nil, nil
-	}
-	o.complete(found, m.LM.Config, r.text.Bytes())
-	r.base = m
-	r.base.Name = o.Name
-	return nil
-}
-
-// What becomes of the meta-learners of Options.Init; "": it has none.
-const (
-	learnerKept    = "are trained further"
-	learnerDropped = "are dropped: pretraining makes a static model"
-	learnerRenewed = "are made anew: other branches or banks are asked for"
-)
-
-func (r *run) keepLearner(m *model.Model) (string, error) {
-	if m.Learner == nil {
-		return "", nil
-	}
-	if r.o.Phases[0] == PhasePretrain {
-		return learnerDropped, nil
-	}
-	ok, err := reusable(m, r.o.Meta)
-	if !ok {
-		return learnerRenewed, err
-	}
-	return learnerKept, nil
-}
-
-func (r *run) newModel() error {
-	o := &r.o
-	name := "model"
-	if o.Model.NLayer == 0 {
-		var err error
-		if o.Model, err = txl.Named(DefaultConfig); err != nil {
-			return err
-		}
-		name = DefaultConfig
-	}
-	if o.Name == "" {
-		o.Name = name
-	}
-	lm, err := txl.NewModel(o.Model)
-	if err != nil {
-		return err
-	}
-	lm.Init(kernel.Key(o.Seed, useWeights))
-	r.base, err = model.New(o.Name, lm, nil, 1, nil)
-	return err
-}
-
-// setRecord fills in what identifies the run.
-func (r *run) setRecord() {
-	o := &r.o
-	rec := &r.record
-	rec.Phases, rec.Name, rec.Model, rec.HoldOut, rec.Seed, rec.Chunk = o.Phases, o.Name, r.base.LM.Config, o.HoldOut, o.Seed, o.Meta.Chunk
-	rec.Data = r.text.record()
-	for _, phase := range o.Phases {
-		if phase == PhasePretrain {
-			rec.Pretrain = &o.Pretrain
-			continue
-		}
-		rec.Meta = &o.Meta
-		if phase == PhaseJoint {
-			rec.Joint = &o.Joint
-		}
-	}
-	if r.valid != nil {
-		text := r.valid.text.record()
-		rec.Valid, rec.KeptBack, rec.Validation = &text, r.keptBack, &o.Validation
-	}
-}
 
 // phases goes through the phases that are left, writes the model, and reports. last is nil for a run that starts.
 func (r *run) phases(ctx context.Context, last *snapshot) (Report, error) {
@@ -255,6 +77,9 @@ func (r *run) phases(ctx context.Context, last *snapshot) (Report, error) {
 			return Report{}, fmt.Errorf("%w %s: phase %q, expected one of %v", ErrCheckpoint, last.path, r.at.Phase, names)
 		}
 		names = names[at:]
+	}
+	if err := r.prepare(ctx, names); err != nil {
+		return Report{}, err
 	}
 	for _, name := range names {
 		if err := r.phase(ctx, name, last); err != nil {

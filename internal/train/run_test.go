@@ -251,6 +251,38 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
+// Under the schedule wsd a run may be prolonged before its learning rate comes down, and ends as if it had been as long from its start.
+func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
+	interrupted := func(step int) Options {
+		o := pretrainOptions(t)
+		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
+		o.Pretrain.Schedule, o.Pretrain.Steps = ScheduleWSD, 20 // down from step 16
+		ctx, cancel := context.WithCancel(context.Background())
+		r, last, err := open(o)
+		require.NoError(t, err)
+		_, err = r.phases(&stopAt{Context: ctx, run: r, step: step, cancel: cancel}, last)
+		require.ErrorIs(t, err, ErrInterrupted)
+		r.x.Close()
+		o.Resume, o.Pretrain.Steps = true, 30
+		return o
+	}
+	o := interrupted(16)
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	whole := o
+	whole.Dir, whole.Resume, whole.Out = "", false, o.Out+"2"
+	_, err = Run(context.Background(), whole)
+	require.NoError(t, err)
+	a, err := os.ReadFile(o.Out)
+	require.NoError(t, err)
+	b, err := os.ReadFile(whole.Out)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(a, b))
+
+	_, err = Run(context.Background(), interrupted(17))
+	require.ErrorContains(t, err, "pretrain.steps is 20 there and 30 here")
+}
+
 func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
 	o := pretrainOptions(t)
 	o.Dir, o.Seed, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1<<62, 1, -1
@@ -330,7 +362,7 @@ func TestDivergenceIsAnError(t *testing.T) {
 	r.at.Phase = PhasePretrain
 	err = r.loop(context.Background(), diverging{p})
 	require.ErrorIs(t, err, ErrDiverged)
-	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf")
+	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf: try a lower learning rate")
 	require.Zero(t, r.at.Step)
 }
 

@@ -120,8 +120,8 @@ func (p *window) close() error                 { return p.meta.close() }
 
 func (p *window) describe() string {
 	w := p.options.Window
-	return fmt.Sprintf("windows of %d x %d + %d tokens of %d streams, %s, %d bytes in %d files",
-		w.K-1, p.options.Chunk, w.GradientChunk, w.Batch, p.meta.describe(), p.reader.size(), len(p.reader.docs))
+	return fmt.Sprintf("windows, %s; a step is %d chunks of %d tokens and one of %d, of %d streams",
+		p.meta.describe(p.slow), w.K-1, p.options.Chunk, w.GradientChunk, w.Batch)
 }
 
 // windowState is the part of the phase's state that is not arrays. Between two steps M and I are zero.
