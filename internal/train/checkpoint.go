@@ -122,9 +122,9 @@ func (s *snapshot) fail(format string, args ...any) {
 	}
 }
 
-// write stores the snapshot in a file, all or nothing: after an error the file is what it was before.
-func (s *snapshot) write(path string) error {
-	if err := weights.WriteFile(path, s.file, weights.WriteOptions{}); err != nil {
+// writeSnapshot stores a snapshot in a file, all or nothing: after an error the file is what it was before.
+func (r *run) writeSnapshot(s *snapshot, path string) error {
+	if err := r.writeFile(path, s.file, weights.WriteOptions{}); err != nil {
 		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w", ErrCheckpoint, path, err)
 	}
 	return nil

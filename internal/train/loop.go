@@ -221,14 +221,14 @@ func (r *run) checkpoint(p phase) error {
 	s.putJSON(keyPosition, r.at)
 	s.file.Metadata[keyNumerics] = kernel.Numerics()
 	p.save(s)
-	if err := s.write(r.file(lastName)); err != nil {
+	if err := r.writeSnapshot(s, r.file(lastName)); err != nil {
 		return err
 	}
 	r.saved = r.at.Step
 	if !r.bestUnsaved() {
 		return nil
 	}
-	if err := s.write(r.file(bestName(r.at.Phase))); err != nil {
+	if err := r.writeSnapshot(s, r.file(bestName(r.at.Phase))); err != nil {
 		return err
 	}
 	r.bestSaved = r.at.Step

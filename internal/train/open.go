@@ -9,11 +9,12 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // open reads everything a run needs: text, model and, to resume, the last checkpoint.
 func open(o Options) (*run, *snapshot, error) {
-	r := &run{o: o.withDefaults()}
+	r := &run{o: o.withDefaults(), writeFile: weights.WriteFile}
 	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}

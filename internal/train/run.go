@@ -36,6 +36,8 @@ type run struct {
 	keptBack     bool   // the validation text is a part of Options.Data
 	foundLearner string // what becomes of the meta-learners of Options.Init
 
+	writeFile func(string, *weights.File, weights.WriteOptions) error // weights.WriteFile, or a disk with a fault
+
 	saved     int // step of the phase that the last checkpoint has
 	bestSaved int // step of the phase that the best checkpoint has; -1: none that this run wrote
 }
@@ -203,8 +205,8 @@ func (r *run) finish(ctx context.Context) (Report, error) {
 	if strings.HasSuffix(r.o.Out, ".zst") {
 		options.Zstd = outZstd
 	}
-	if err := weights.WriteFile(r.o.Out, m.File(), options); err != nil {
-		return report, fmt.Errorf("train: the model could not be written: %w", err)
+	if err := r.writeFile(r.o.Out, m.File(), options); err != nil {
+		return report, fmt.Errorf("train: the model could not be written: %w%s", err, r.lastCheckpoint())
 	}
 	report.Out = r.o.Out
 	return report, nil

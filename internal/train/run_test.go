@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -332,40 +331,6 @@ func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	require.Equal(t, fresh.Model, again.Model)
 }
 
-// A checkpoint that cannot be written leaves the one before it as it was.
-func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
-	o := pretrainOptions(t)
-	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), writeText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
-	// What stands where the best checkpoint must go is a folder: the write fails after the last one has been written.
-	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
-	_, err := Run(context.Background(), o)
-	require.ErrorIs(t, err, ErrCheckpoint)
-	require.ErrorContains(t, err, bestName(PhasePretrain))
-	require.ErrorContains(t, err, "the one before it is intact")
-	require.NoError(t, os.Remove(filepath.Join(o.Dir, bestName(PhasePretrain))))
-	o.Resume = true
-	_, err = Run(context.Background(), o)
-	require.NoError(t, err)
-}
-
-// diverging is a phase whose steps go wrong.
-type diverging struct{ phase }
-
-func (diverging) step() (outcome, error) { return outcome{loss: 5, norm: math.Inf(1)}, nil }
-
-func TestDivergenceIsAnError(t *testing.T) {
-	r, _, err := open(pretrainOptions(t))
-	require.NoError(t, err)
-	defer r.x.Close()
-	p, err := r.newPhase(PhasePretrain)
-	require.NoError(t, err)
-	r.at.Phase = PhasePretrain
-	err = r.loop(context.Background(), diverging{p})
-	require.ErrorIs(t, err, ErrDiverged)
-	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf: try a lower learning rate")
-	require.Zero(t, r.at.Step)
-}
-
 func TestOptionsAreValidated(t *testing.T) {
 	data := writeText(t, 100)
 	for field, change := range map[string]func(*Options){
@@ -411,24 +376,6 @@ func TestOptionsAreValidated(t *testing.T) {
 		"pretrain after joint, expected pretrain as the first":   {PhaseJoint, PhasePretrain},
 	} {
 		require.ErrorContains(t, Options{Data: data, Init: "m", Phases: phases}.Validate(), want)
-	}
-}
-
-func TestMissingThingsAreNamed(t *testing.T) {
-	base := pretrainOptions(t)
-	nowhere := filepath.Join(t.TempDir(), "nowhere")
-	for name, change := range map[string]func(*Options){
-		"data":    func(o *Options) { o.Data = nowhere },
-		"valid":   func(o *Options) { o.Valid = nowhere },
-		"model":   func(o *Options) { o.Init = nowhere },
-		"metrics": func(o *Options) { o.Metrics = filepath.Join(nowhere, "m") },
-		"out":     func(o *Options) { o.Out = filepath.Join(nowhere, "m") },
-	} {
-		o := base
-		change(&o)
-		_, err := Run(context.Background(), o)
-		require.ErrorContains(t, err, nowhere, name)
-		require.ErrorIs(t, err, os.ErrNotExist, name)
 	}
 }
 
