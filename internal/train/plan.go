@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// How long the rehearsal of a phase goes on, and how much text it validates on.
+// How often and how long a step of a phase is tried, and on how much text a validation.
 const (
-	rehearsalSteps = 3
+	rehearsals     = 4
 	rehearsalTime  = 500 * time.Millisecond
 	rehearsalBytes = 1024
 )
@@ -87,7 +87,7 @@ func (r *run) rehearse(ctx context.Context, name string, from int) (spent time.D
 		return 0, nil
 	}
 	r.note("%s: %s; %s steps, %s made", name, p.describe(), count(p.length()), count(from))
-	step, err := timeSteps(p)
+	step, err := timed(func() error { _, err := p.step(); return err })
 	if err != nil {
 		return 0, err
 	}
@@ -103,16 +103,14 @@ func (r *run) rehearse(ctx context.Context, name string, from int) (spent time.D
 	return spent, nil
 }
 
-// timeSteps is the time of one step: of the quickest of a few, after the first if that one did not take long.
-func timeSteps(p phase) (time.Duration, error) {
-	var best time.Duration
-	begin := time.Now()
-	for i := 0; i <= rehearsalSteps && (i == 0 || time.Since(begin) < rehearsalTime); i++ {
+// timed is the shortest of the times that a few calls take; there are fewer if they take long.
+func timed(call func() error) (best time.Duration, err error) {
+	for i, begin := 0, time.Now(); i < rehearsals && (i == 0 || time.Since(begin) < rehearsalTime); i++ {
 		start := time.Now()
-		if _, err := p.step(); err != nil {
+		if err := call(); err != nil {
 			return 0, err
 		}
-		if took := time.Since(start); i < 2 || took < best {
+		if took := time.Since(start); i == 0 || took < best {
 			best = took
 		}
 	}
@@ -129,11 +127,14 @@ func (r *run) timeValidation(ctx context.Context, p phase) (time.Duration, error
 	doc.Text = doc.Text[:min(len(doc.Text), rehearsalBytes)]
 	small := *r.valid
 	small.text = &Corpus{Documents: []Document{doc}}
-	start := time.Now()
-	if _, err := small.measure(ctx, m, nil); err != nil && ctx.Err() == nil {
+	took, err := timed(func() error {
+		_, err := small.measure(ctx, m, nil)
+		return err
+	})
+	if err != nil && ctx.Err() == nil { // the loop will see to an interruption
 		return 0, err
 	}
-	return time.Duration(float64(time.Since(start)) / float64(len(doc.Text)) * float64(r.valid.text.Bytes())), nil
+	return time.Duration(float64(took) / float64(len(doc.Text)) * float64(r.valid.text.Bytes())), nil
 }
 
 func count(n int) string { return grouped(strconv.Itoa(n)) }
