@@ -118,6 +118,9 @@ func (e FinishReason) Valid() bool {
 
 // Defines values for Method.
 const (
+	MethodCache      Method = "cache"
+	MethodDynamicRMS Method = "dynamic-rms"
+	MethodDynamicSGD Method = "dynamic-sgd"
 	MethodSparseMeta Method = "sparse-meta"
 	MethodStatic     Method = "static"
 )
@@ -125,6 +128,12 @@ const (
 // Valid indicates whether the value is a known member of the Method enum.
 func (e Method) Valid() bool {
 	switch e {
+	case MethodCache:
+		return true
+	case MethodDynamicRMS:
+		return true
+	case MethodDynamicSGD:
+		return true
 	case MethodSparseMeta:
 		return true
 	case MethodStatic:
@@ -471,7 +480,20 @@ type Measures struct {
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 }
 
-// Method How a session adapts: `sparse-meta`, fast weights written by the model's meta-learners after every full chunk; or `static`, not at all.
+// Method How a session adapts.
+//
+//   - `static`: not at all.
+//   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
+//   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
+//     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
+//   - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
+//     r̄ its mean over the weight's matrix and R its mean over all weights:
+//     M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
+//   - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+//     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
+//     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
+//
+// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 type Method string
 
 // Model defines model for Model.
@@ -597,7 +619,7 @@ type Session struct {
 	// Offset Bytes accepted so far; where the next byte goes on.
 	Offset int64 `json:"offset"`
 
-	// Step Updates of the fast weights made so far.
+	// Step Updates of the fast weights made so far; 0 for a method without.
 	Step uint64 `json:"step"`
 
 	// PendingTokens Tokens already scored of the chunk that is not full yet.
@@ -640,7 +662,8 @@ type SessionRequest struct {
 	// Drawn at random if left out.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Settings How the session is to adapt. What is left out is the model's default (`Model.defaults`).
+	// Settings How the session is to adapt. What is left out is the model's default (`Model.defaults`; `rate`, `decay` and `floor` have others for each of the
+	// dynamic methods).
 	Settings *SettingsRequest `json:"settings,omitempty"`
 
 	// TTLSeconds The session is deleted when it has not been used for so long. 0, or left out, is never.
@@ -649,17 +672,39 @@ type SessionRequest struct {
 
 // Settings The settings in force. Each field is described at `SettingsRequest`.
 type Settings struct {
-	// Method How a session adapts: `sparse-meta`, fast weights written by the model's meta-learners after every full chunk; or `static`, not at all.
-	Method   Method    `json:"method"`
-	Chunk    int       `json:"chunk"`
-	P        float64   `json:"p"`
-	Gammas   []float32 `json:"gammas"`
-	Beta1    float32   `json:"beta1"`
-	Beta2    float32   `json:"beta2"`
-	Baseline bool      `json:"baseline"`
+	// Method How a session adapts.
+	//
+	// - `static`: not at all.
+	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
+	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
+	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
+	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
+	//   r̄ its mean over the weight's matrix and R its mean over all weights:
+	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
+	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
+	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
+	//
+	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
+	Method Method    `json:"method"`
+	Chunk  int       `json:"chunk"`
+	P      float64   `json:"p"`
+	Gammas []float32 `json:"gammas"`
+	Beta1  float32   `json:"beta1"`
+	Beta2  float32   `json:"beta2"`
+
+	// Rate Of `dynamic-rms` in its sessions, else of `dynamic-sgd`; so are the next two.
+	Rate      float32 `json:"rate"`
+	Decay     float32 `json:"decay"`
+	Floor     float32 `json:"floor"`
+	CacheSize int     `json:"cache_size"`
+	Theta     float32 `json:"theta"`
+	Lambda    float32 `json:"lambda"`
+	Baseline  bool    `json:"baseline"`
 }
 
-// SettingsRequest How the session is to adapt. What is left out is the model's default (`Model.defaults`).
+// SettingsRequest How the session is to adapt. What is left out is the model's default (`Model.defaults`; `rate`, `decay` and `floor` have others for each of the
+// dynamic methods).
 type SettingsRequest struct {
 	// Baseline Whether to score every chunk with the static model too. Costs the time of one more scoring.
 	Baseline *bool `json:"baseline,omitempty"`
@@ -670,17 +715,48 @@ type SettingsRequest struct {
 	// Beta2 Weight of a chunk's gradient beside the average.
 	Beta2 *float32 `json:"beta2,omitempty"`
 
+	// CacheSize Tokens that a `cache` remembers. Memory and time grow with it.
+	CacheSize *int `json:"cache_size,omitempty"`
+
 	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
 	Chunk *int `json:"chunk,omitempty"`
+
+	// Decay Part of the fast weights that an update of the dynamic methods takes away, in `dynamic-rms` times the weight's r/R.
+	Decay *float32 `json:"decay,omitempty"`
+
+	// Floor What `dynamic-rms` adds to a weight's root mean square, in units of its matrix's mean. Near 0 it diverges.
+	Floor *float32 `json:"floor,omitempty"`
 
 	// Gammas Decay of the gradient average from chunk to chunk, one number for each bank of the model (`Model.banks`).
 	Gammas []float32 `json:"gammas,omitempty"`
 
-	// Method How a session adapts: `sparse-meta`, fast weights written by the model's meta-learners after every full chunk; or `static`, not at all.
+	// Lambda The share that a `cache` has in the probability. At 0 the session scores as the static model does.
+	Lambda *float32 `json:"lambda,omitempty"`
+
+	// Method How a session adapts.
+	//
+	// - `static`: not at all.
+	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
+	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
+	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
+	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
+	//   r̄ its mean over the weight's matrix and R its mean over all weights:
+	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
+	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
+	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
+	//
+	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Probability that an update writes one entry of the fast weights. At 0 the session scores as the static model does.
+	// P Probability that an update writes one entry of the fast weights. At 0 a `sparse-meta` session scores as the static model does.
 	P *float64 `json:"p,omitempty"`
+
+	// Rate Learning rate of the dynamic methods. At 0 the session scores as the static model does.
+	Rate *float32 `json:"rate,omitempty"`
+
+	// Theta How sharply a `cache` prefers states like the present one. At 0 all count alike.
+	Theta *float32 `json:"theta,omitempty"`
 }
 
 // StopString defines model for StopString.

@@ -45,6 +45,10 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"chunk_tokens_max":            ChunkTokensMax,
 		"gammas_max":                  GammasMax,
 		"beta_max":                    BetaMax,
+		"rate_max":                    RateMax,
+		"floor_max":                   FloorMax,
+		"cache_size_max":              CacheSizeMax,
+		"theta_max":                   ThetaMax,
 		"seed_max":                    SeedMax,
 		"offset_max":                  OffsetMax,
 		"labels_max":                  LabelsMax,
@@ -77,6 +81,10 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{GammasMax, *schema("SettingsRequest", "gammas").MaxItems},
 		{BetaMax, *schema("SettingsRequest", "beta1").Max},
 		{BetaMax, *schema("SettingsRequest", "beta2").Max},
+		{RateMax, *schema("SettingsRequest", "rate").Max},
+		{FloorMax, *schema("SettingsRequest", "floor").Max},
+		{CacheSizeMax, *schema("SettingsRequest", "cache_size").Max},
+		{ThetaMax, *schema("SettingsRequest", "theta").Max},
 		{SeedMax, *schema("SessionRequest", "seed").Max},
 		{SeedMax, *schema("CompletionRequest", "seed").Max},
 		{LabelsMax, *schema("SessionRequest", "labels").MaxProps},
@@ -132,7 +140,7 @@ func TestProblemsStandAtTheirAnswers(t *testing.T) {
 // The words that stand for choices are the same in the contract and in the session manager.
 func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 	for name, words := range map[string][]string{
-		"Method":       {session.MethodSparseMeta, session.MethodStatic},
+		"Method":       {session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache, session.MethodStatic},
 		"Commit":       {session.CommitNone, session.CommitPrompt, session.CommitAll},
 		"FinishReason": {session.FinishStop, session.FinishLength},
 	} {

@@ -42,13 +42,19 @@ func encodeSettings(s session.Settings) api.Settings {
 		gammas = []float32{} // of a model without banks
 	}
 	return api.Settings{
-		Method:   api.Method(s.Method),
-		Chunk:    s.Chunk,
-		P:        value(s.P),
-		Gammas:   gammas,
-		Beta1:    value(s.Beta1),
-		Beta2:    value(s.Beta2),
-		Baseline: s.Baseline,
+		Method:    api.Method(s.Method),
+		Chunk:     s.Chunk,
+		P:         value(s.P),
+		Gammas:    gammas,
+		Beta1:     value(s.Beta1),
+		Beta2:     value(s.Beta2),
+		Rate:      value(s.Rate),
+		Decay:     value(s.Decay),
+		Floor:     value(s.Floor),
+		CacheSize: s.CacheSize,
+		Theta:     value(s.Theta),
+		Lambda:    value(s.Lambda),
+		Baseline:  s.Baseline,
 	}
 }
 

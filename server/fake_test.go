@@ -28,6 +28,7 @@ type fakeSessions struct {
 	n        int
 	sessions map[string]*fakeSession
 	draining bool
+	asked    session.CreateRequest    // the last one
 	held     map[string]chan struct{} // sessions whose Score and Complete wait after every chunk or piece until the channel is closed
 	running  sync.WaitGroup
 }
@@ -48,6 +49,7 @@ func newFake() *fakeSessions {
 func (f *fakeSessions) Create(_ context.Context, r session.CreateRequest) (session.Info, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.asked = r
 	if f.draining {
 		return session.Info{}, session.ErrDraining
 	}

@@ -119,7 +119,11 @@ func describeRange(s *openapi3.Schema) string {
 	if s.ExclusiveMin.Bool != nil && *s.ExclusiveMin.Bool {
 		from = "above"
 	}
-	return fmt.Sprintf(" %s %s to %s", from, decimal(*s.Min), decimal(*s.Max))
+	to := "to"
+	if s.ExclusiveMax.Bool != nil && *s.ExclusiveMax.Bool {
+		to = "to less than"
+	}
+	return fmt.Sprintf(" %s %s %s %s", from, decimal(*s.Min), to, decimal(*s.Max))
 }
 
 func describeObject(s *openapi3.Schema) string {

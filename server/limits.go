@@ -22,6 +22,10 @@ const (
 	ChunkTokensMax     = session.ChunkTokensMax // tokens between two updates
 	GammasMax          = 8                      // banks
 	BetaMax            = session.BetaMax        // beta1 and beta2
+	RateMax            = session.RateMax        // rate
+	FloorMax           = session.FloorMax       // floor
+	CacheSizeMax       = session.CacheSizeMax   // tokens a cache remembers
+	ThetaMax           = session.ThetaMax       // theta
 	SeedMax            = session.SeedMax        // what every JSON reader keeps exactly
 	OffsetMax          = 1<<53 - 1
 	LabelsMax          = session.LabelsMax // on one session

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
 )
 
 func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
@@ -35,6 +37,23 @@ func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, g.do("DELETE", "/v1/sessions/"+info.ID, nil).StatusCode)
 	requireProblem(t, g.do("GET", "/v1/sessions/"+info.ID, nil), api.ProblemSessionNotFound)
 	requireProblem(t, g.do("DELETE", "/v1/sessions/"+info.ID, nil), api.ProblemSessionNotFound)
+}
+
+// Every setting reaches the manager, and every one of an Info is reported.
+func TestSettingsGoThroughBothWays(t *testing.T) {
+	g := newRig(t, Options{})
+	for _, method := range []string{session.MethodStatic, session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache} {
+		body := `"method":"` + method + `","chunk":9,"p":0.25,"gammas":[0.5],"beta1":0.125,"beta2":2,"rate":0.5,"decay":0.75,"floor":3,` +
+			`"cache_size":11,"theta":4,"lambda":0.375,"baseline":true`
+		g.create(`{"settings":{` + body + `}}`)
+		asked := g.fake.asked.Settings
+		text, err := json.Marshal(encodeSettings(asked))
+		require.NoError(t, err)
+		require.Equal(t, "{"+body+"}", string(text), "in the order in which one reads it")
+		require.Equal(t, method, asked.Method)
+	}
+	g.create(`{"settings":{}}`)
+	require.Equal(t, session.Settings{}, g.fake.asked.Settings, "what is left out is left to the manager")
 }
 
 func TestListPagesThroughAllSessionsOnce(t *testing.T) {

@@ -90,6 +90,39 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, p float64, trac
 	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
 }
 
+// BenchmarkDynamic is the update of dynamic evaluation after a chunk, in both forms.
+func BenchmarkDynamic(b *testing.B) {
+	branches := small()
+	g := benchGradients(arenaSize(branches))
+	rms, err := NewStatistics(branches, testRMS(branches))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, d := range map[string]*Dynamic{"SGD": NewDynamic(branches, SGDSettings(), nil), "RMS": NewDynamic(branches, RMSSettings(), rms)} {
+		b.Run(name, func(b *testing.B) {
+			x := exec(b, 1)
+			for b.Loop() {
+				d.Update(x, g)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(g)), "ns/element")
+		})
+	}
+}
+
+// BenchmarkCache is a chunk of 128 positions mixed with a full cache.
+func BenchmarkCache(b *testing.B) {
+	const n, width = 128, 160
+	c := NewCache(DefaultCacheSettings(), width)
+	hidden := benchGradients(c.set.Size * width)
+	c.Append(hidden, make([]int32, c.set.Size))
+	x, next, nll := exec(b, 1), make([]int32, n), make([]float32, n)
+	for b.Loop() {
+		c.Mix(x, hidden[:n*width], next, nll)
+		c.Append(hidden[:n*width], next)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/position")
+}
+
 // streamRate is the bytes per nanosecond of y += a x, x and y of n elements each: the
 // median of some passes.
 func streamRate(x *kernel.Exec, n int) float64 {

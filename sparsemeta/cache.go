@@ -171,38 +171,40 @@ func (j *cacheJob) row(r, begin int, scores []float32) {
 	if len(window) == 0 {
 		return
 	}
-	kernel.Softmax(window, j.c.set.Theta/float32(math.Sqrt(float64(j.c.width))))
+	c := j.c
+	kernel.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
+	cached := c.Next[min(begin, c.Len):c.Len] // the window's symbols: these and
+	chunk := j.next[max(0, begin-c.Len):r]
 	if j.all == nil {
-		k := r - j.from
-		j.nll[k] = j.c.set.mix(j.nll[k], j.sum(begin, window, j.next[r]))
+		w, k := j.next[r], r-j.from
+		p := sumOf(w, cached, window, 0)
+		p = sumOf(w, chunk, window[len(cached):], p)
+		j.nll[k] = c.set.mix(j.nll[k], p)
 		return
 	}
-	sums := j.c.sums
-	clear(sums)
-	for k, p := range window {
-		sums[j.symbol(begin+k)] += float64(p)
-	}
-	for w, p := range sums {
-		j.all[w] = -j.c.set.mix(-j.all[w], p)
+	clear(c.sums)
+	sumAll(c.sums, cached, window)
+	sumAll(c.sums, chunk, window[len(cached):])
+	for w, p := range c.sums {
+		j.all[w] = -c.set.mix(-j.all[w], p)
 	}
 }
 
-// symbol is the one after position i of those in the cache and in the chunk.
-func (j *cacheJob) symbol(i int) int32 {
-	if i < j.c.Len {
-		return j.c.Next[i]
-	}
-	return j.next[i-j.c.Len]
-}
-
-// sum is p_cache(w).
-func (j *cacheJob) sum(begin int, window []float32, w int32) (sum float64) {
-	for k, p := range window {
-		if j.symbol(begin+k) == w {
-			sum += float64(p)
+// sumOf adds to sum the weights of the positions with symbol w.
+func sumOf(w int32, symbols []int32, weights []float32, sum float64) float64 {
+	for i, v := range symbols {
+		if v == w {
+			sum += float64(weights[i])
 		}
 	}
 	return sum
+}
+
+// sumAll adds to sums, for every symbol, the weights of its positions.
+func sumAll(sums []float64, symbols []int32, weights []float32) {
+	for i, v := range symbols {
+		sums[v] += float64(weights[i])
+	}
 }
 
 // mix is -ln((1 - lambda) e^-nll + lambda p).

@@ -1,7 +1,8 @@
 // Package sparsemeta is Sparse-MetaNet without a language model: the fast
 // weights M that are added to a model's slow weights W (eq. 1), the averages I of
 // its gradients, the random masks, and the meta-learner g that turns the one into
-// the other.
+// the other. Beside it are its rivals: dynamic evaluation ([Dynamic]), plain or
+// scaled by [Statistics] of the gradients, and the continuous cache ([Cache]).
 //
 // Matrices are flat here. A caller names its branches (the matrices that have fast
 // weights), lays their elements one after the other in an arena of float32, and

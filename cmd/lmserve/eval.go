@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/chart"
 	"github.com/lmserve/lmserve/internal/eval"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 func newEval() *cobra.Command {
@@ -27,6 +30,9 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
   lmserve eval --data docs --reset never --shuffle 1 --json --chart stream.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if data == "" {
+				return usageError{errors.New("--data is missing: a directory of documents")}
+			}
 			if c.Flags().Changed("shuffle") {
 				o.Shuffle = &shuffle
 			}
@@ -65,13 +71,12 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&data, "data", "", "directory of documents, one a file")
-	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "static, sparse-meta; gain and cost are against the first (default: all the model has)")
+	c.Flags().StringSliceVar(&o.Methods, "methods", nil, strings.Join(stream.Methods(), ", ")+"; gain and cost are against the first (default: static and, if the model has meta-learners, sparse-meta)")
 	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "document: each is a stream of its own; never: all are one stream")
 	c.Flags().Uint64Var(&shuffle, "shuffle", 0, "deal the documents in an order drawn from this seed (default: path order)")
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document (0: all)")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&picture, "chart", "", "draw bits per byte against bytes seen to this .svg or .png file")
-	_ = c.MarkFlagRequired("data")
 	return c
 }

@@ -16,6 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/train"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // The log of the demo: real, structured, repetitive.
@@ -116,6 +120,82 @@ func TestNoWritesIsStatic(t *testing.T) {
 	require.NotEqual(t, static, must(t, text, "score", "--json"))
 }
 
+// learned is the embedded model with the statistics of a small text's gradients, as a file.
+func learned(t *testing.T) string {
+	m, err := model.Default()
+	require.NoError(t, err)
+	corpus, err := train.LoadCorpus("../../docs", 0)
+	require.NoError(t, err)
+	x := kernel.NewExec(2)
+	defer x.Close()
+	rms, err := train.GradientRMS(t.Context(), x, m, corpus, 30, m.Chunk, 1)
+	require.NoError(t, err)
+	m, err = m.WithStatistics(rms)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "m.safetensors")
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	return file
+}
+
+// Every method learns a repetitive text, from the command line and over HTTP to the same bit, and completes it there.
+func TestEveryMethodServes(t *testing.T) {
+	file := learned(t)
+	text, _ := beginning(t, 1600)
+	url, stop := serving(t, "--model", file)
+	defer stop()
+	post := func(path, contentType, body string, into any) {
+		res, err := http.Post(url+path, contentType, strings.NewReader(body))
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Less(t, res.StatusCode, 300)
+		require.NoError(t, json.NewDecoder(res.Body).Decode(into))
+	}
+	static := -1.
+	for _, method := range stream.Methods() {
+		lines := jsonLines(t, must(t, text, "score", "--model", file, "--json", "--total", "--method", method, "--seed", "3"))
+		bits := lines[0].Bits
+		if method == stream.Static {
+			static = bits
+		} else {
+			require.Less(t, bits, static, method)
+		}
+		var session struct {
+			ID       string
+			Settings struct{ Method string }
+		}
+		post("/v1/sessions", "application/json", `{"seed":3,"settings":{"method":"`+method+`"}}`, &session)
+		require.Equal(t, method, session.Settings.Method)
+		var summary struct{ Bits float64 }
+		post("/v1/sessions/"+session.ID+"/score", "text/plain", text, &summary)
+		require.Equal(t, math.Float64bits(bits), math.Float64bits(summary.Bits), "%s: HTTP and command line agree to the bit", method)
+		var completion struct {
+			Text   string
+			Offset int64
+		}
+		post("/v1/sessions/"+session.ID+"/complete", "application/json", `{"prompt":"2026","max_tokens":12,"temperature":0}`, &completion)
+		require.NotEmpty(t, completion.Text)
+		require.EqualValues(t, len(text), completion.Offset)
+	}
+	out := must(t, "", "eval", "--model", file, "--data", filepath.Dir(accessLog), "--max-bytes", "300", "--methods", strings.Join(stream.Methods(), ","))
+	for _, method := range stream.Methods() {
+		require.Contains(t, out, method)
+	}
+}
+
+func TestSettingsOfAMethodOnTheCommandLine(t *testing.T) {
+	text, _ := beginning(t, 600)
+	static := must(t, text, "score", "--static", "--json")
+	require.Equal(t, static, must(t, text, "score", "--method", "static", "--json"))
+	require.Equal(t, static, must(t, text, "score", "--method", "dynamic-sgd", "--rate", "0", "--json"))
+	require.Equal(t, static, must(t, text, "score", "--method", "cache", "--lambda", "0", "--json"))
+	for _, flags := range [][]string{{"--rate", "0.01"}, {"--decay", "0.5"}} {
+		require.NotEqual(t, must(t, text, "score", "--method", "dynamic-sgd"), must(t, text, append([]string{"score", "--method", "dynamic-sgd"}, flags...)...))
+	}
+	for _, flags := range [][]string{{"--cache-size", "10"}, {"--theta", "0"}, {"--lambda", "0.5"}} {
+		require.NotEqual(t, must(t, text, "score", "--method", "cache"), must(t, text, append([]string{"score", "--method", "cache"}, flags...)...))
+	}
+}
+
 func TestCompleteIsReproducible(t *testing.T) {
 	_, file := beginning(t, 1500)
 	args := []string{"complete", "--after", file, "--prompt", "2026-", "--max-tokens", "40", "--seed", "5"}
@@ -124,41 +204,24 @@ func TestCompleteIsReproducible(t *testing.T) {
 	require.Equal(t, first, must(t, "", args...))
 }
 
-func TestEvalPrintsEveryDocumentAndTheTotal(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), bytes.Repeat([]byte("one two three\n"), 40), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.txt"), []byte("something else"), 0o600))
-	out := must(t, "", "eval", "--data", dir, "--methods", "static,sparse-meta")
-	for _, want := range []string{"a.txt", "b.txt", "total", "static", "sparse-meta", "gain"} {
-		require.Contains(t, out, want)
-	}
-	var res struct {
-		Documents []struct {
-			Scores []struct{ Bits float64 }
-		}
-		Total struct {
-			Bytes  int64
-			Scores []struct{ Bits, BPC float64 }
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--data", dir, "--json")), &res))
-	require.EqualValues(t, 40*14+14, res.Total.Bytes)
-	for k, s := range res.Total.Scores {
-		require.InDelta(t, res.Documents[0].Scores[k].Bits+res.Documents[1].Scores[k].Bits, s.Bits, 1e-9)
-		require.InDelta(t, s.Bits/float64(res.Total.Bytes), s.BPC, 1e-12)
+// serving runs a server; stop drains it.
+func serving(t *testing.T, flags ...string) (url string, stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	out, outWriter := io.Pipe()
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none"}, flags...), nil, outWriter, io.Discard)
+	}()
+	first, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(first[strings.Index(first, "http://"):]), func() {
+		cancel()
+		require.Zero(t, <-code)
 	}
 }
 
 func TestServeAnswersAndDrains(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	out, outWriter := io.Pipe()
-	code := make(chan int)
-	go func() {
-		code <- run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--log", "none"}, nil, outWriter, io.Discard)
-	}()
-	first, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	url := strings.TrimSpace(first[strings.Index(first, "http://"):])
+	url, stop := serving(t)
 	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
 	require.NoError(t, err)
 	var created struct{ ID string }
@@ -174,7 +237,6 @@ func TestServeAnswersAndDrains(t *testing.T) {
 	lines := jsonLines(t, must(t, text, "score", "--json", "--seed", "3"))
 	require.Equal(t, math.Float64bits(lines[len(lines)-1].Bits), math.Float64bits(summary.Bits), "HTTP and command line agree to the bit")
 	stop()
-	require.Zero(t, <-code)
 }
 
 // bf16 is offered by every command that computes, and refused in words where the
@@ -213,10 +275,15 @@ func TestErrorsSayWhatWasWrong(t *testing.T) {
 		{[]string{"score", "--model", broken}, exitFailure, []string{broken}},
 		{[]string{"score", "--p", "1.5"}, exitUsage, []string{"p", "1.5"}},
 		{[]string{"score", "--chunk", "-3"}, exitUsage, []string{"chunk is -3"}},
+		{[]string{"score", "--method", "magic"}, exitUsage, []string{"magic", "dynamic-sgd", "cache"}},
+		{[]string{"score", "--method", "cache", "--static"}, exitUsage, []string{"method", "static"}},
+		{[]string{"score", "--method", "dynamic-rms"}, exitUsage, []string{"no gradient statistics"}},
+		{[]string{"score", "--method", "dynamic-sgd", "--rate", "-1"}, exitUsage, []string{"rate", "-1"}},
+		{[]string{"score", "--method", "cache", "--lambda", "1"}, exitUsage, []string{"lambda", "1"}},
 		{[]string{"complete", "--temperature", "-1"}, exitUsage, []string{"temperature is -1"}},
 		{[]string{"complete", "--max-tokens", "0"}, exitUsage, []string{"--max-tokens is 0"}},
 		{[]string{"eval", "--data", "no-such-dir"}, exitFailure, []string{"no-such-dir"}},
-		{[]string{"eval", "--data", ".", "--methods", "magic"}, exitFailure, []string{"magic"}},
+		{[]string{"eval", "--data", ".", "--methods", "magic"}, exitUsage, []string{"magic"}},
 		{[]string{"train", "--data", "no-such-dir", "--out", "x"}, exitFailure, []string{"no-such-dir"}},
 		{[]string{"train", "--data", "."}, exitUsage, []string{"--out"}},
 		{[]string{"serve", "--log", "loud"}, exitUsage, []string{"loud", "console"}},

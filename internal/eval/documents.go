@@ -17,7 +17,8 @@ type file struct {
 	size int64  // bytes to be scored
 }
 
-// list finds the non-empty files below dir, in path order. Links to files count as files, links to directories are not followed.
+// list finds the non-empty files below dir, in path order, except those whose name, or whose folder's name, begins with a dot. Links to
+// files count as files, links to directories are not followed.
 func list(dir string, maxBytes int64) (files []file, err error) {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -26,6 +27,12 @@ func list(dir string, maxBytes int64) (files []file, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if path != root && strings.HasPrefix(d.Name(), ".") {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		info, err := os.Stat(path)
 		if err != nil {

@@ -35,8 +35,8 @@ type Options struct {
 
 // settings are what a stream runs a method under: the one place that knows.
 func settings(m *model.Model, method string, seed uint64) (stream.Settings, error) {
-	set := stream.Defaults(m)
-	set.Method, set.Seed = method, seed
+	set := stream.DefaultsFor(m, method)
+	set.Seed = seed
 	return set, set.Validate(m)
 }
 
@@ -201,28 +201,20 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 
 // score feeds the text to a track's stream until its end or until the method diverges. The time is that of feeding alone.
 func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string, text []byte) (took time.Duration, err error) {
-	guard := guard{meter: m}
-	for len(text) > 0 && !t.broken {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		n := min(len(text), t.stream.Room())
-		start := time.Now()
-		e.worker.Feed(t.stream, text[:n], func(_ []byte, scores stream.Scores) {
-			m.add(scores.NLL)
-			if t.whole != nil {
-				t.whole.add(scores.NLL)
-			}
-		})
-		took += time.Since(start)
-		text = text[n:]
-		e.progress(int64(n))
-		if why := guard.check(); why != "" {
-			t.broken = true
-			e.diverged = append(e.diverged, Divergence{t.set.Method, name, m.bytes, why})
-		}
+	if t.broken {
+		return 0, nil
 	}
-	return took, nil
+	took, why, err := feed(ctx, e.worker, t.stream, text, m, func(nll []float32) {
+		if t.whole != nil {
+			t.whole.add(nll)
+		}
+		e.progress(int64(len(nll)))
+	})
+	if why != "" {
+		t.broken = true
+		e.diverged = append(e.diverged, Divergence{t.set.Method, name, m.bytes, why})
+	}
+	return took, err
 }
 
 func (e *evaluation) progress(bytes int64) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,8 @@ func small(t *testing.T, out float32) *model.Model {
 		l.Init(sparsemeta.InitSmall(), 1)
 	}
 	m, err := model.New("small", lm, l, 8, nil)
+	require.NoError(t, err)
+	m, err = m.WithStatistics(slices.Repeat([]float32{0.01}, len(lm.W)))
 	require.NoError(t, err)
 	return m
 }
@@ -77,6 +80,8 @@ func corpus(t *testing.T) (dir string) {
 		write(t, dir, doc.name, doc.text)
 	}
 	write(t, dir, "empty", "")
+	write(t, dir, ".hidden", "not a document")
+	write(t, dir, ".git/config", "nor this")
 	return dir
 }
 
@@ -84,23 +89,22 @@ func corpus(t *testing.T) (dir string) {
 func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	m := small(t, 1)
 	var last int64
-	res := evaluate(t, m, corpus(t), Options{Seed: 3, Progress: func(done, total int64) {
+	res := evaluate(t, m, corpus(t), Options{Methods: stream.Methods(), Seed: 3, Progress: func(done, total int64) {
 		require.Greater(t, done, last)
 		require.LessOrEqual(t, done, total)
 		last = done
 	}})
-	require.Equal(t, []string{stream.Static, stream.SparseMeta}, res.Methods, "all the model has")
 	require.Len(t, res.Documents, len(texts))
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
-	sum, domains := make([]float64, 2), map[string]float64{}
+	sum, domains := make([]float64, len(res.Methods)), map[string]float64{}
 	for i, doc := range texts {
 		d := res.Documents[i]
 		require.Equal(t, doc.name, d.Name)
 		require.EqualValues(t, len(doc.text), d.Bytes)
 		for k, method := range res.Methods {
-			set := stream.Defaults(m)
-			set.Method, set.Seed = method, 3
+			set := stream.DefaultsFor(m, method)
+			set.Seed = 3
 			s := stream.New(m, set)
 			w.Feed(s, []byte(doc.text), nil)
 			score := d.Scores[k]
@@ -119,7 +123,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 		require.InDelta(t, sum[k]/float64(res.Total.Bytes), res.Total.Scores[k].BitsPerByte, 1e-12)
 	}
 	require.Equal(t, len(texts), res.Total.Documents)
-	require.Equal(t, last, 2*res.Total.Bytes)
+	require.Equal(t, last, int64(len(res.Methods))*res.Total.Bytes)
 	var names []string
 	for _, d := range res.Domains {
 		names = append(names, d.Name)
@@ -132,7 +136,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 // Never reset, the documents are scored as the one text they make when put together.
 func TestNeverResetIsOneStream(t *testing.T) {
 	m := small(t, 1)
-	res := evaluate(t, m, corpus(t), Options{Reset: ResetNever, Seed: 3})
+	res := evaluate(t, m, corpus(t), Options{Methods: stream.Methods(), Reset: ResetNever, Seed: 3})
 	var whole string
 	for _, doc := range texts {
 		whole += doc.text
@@ -140,8 +144,8 @@ func TestNeverResetIsOneStream(t *testing.T) {
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	for k, method := range res.Methods {
-		set := stream.Defaults(m)
-		set.Method, set.Seed = method, 3
+		set := stream.DefaultsFor(m, method)
+		set.Seed = 3
 		s := stream.New(m, set)
 		var nll []float32
 		w.Feed(s, []byte(whole), func(_ []byte, scores stream.Scores) { nll = append(nll, scores.NLL...) })
@@ -197,7 +201,8 @@ func TestOnlyTheFirstBytesWhenAsked(t *testing.T) {
 	write(t, dir, "a", "0123456789")
 	res := evaluate(t, m, dir, Options{MaxBytes: 4})
 	require.EqualValues(t, 4, res.Total.Bytes)
-	require.Equal(t, []string{stream.Static}, res.Methods)
+	require.Equal(t, []string{stream.Static}, res.Methods, "the default without meta-learners")
+	require.Equal(t, []string{stream.Static, stream.SparseMeta}, evaluate(t, small(t, 1), dir, Options{}).Methods, "and with")
 }
 
 func TestAShuffleIsAPermutationDrawnFromItsSeed(t *testing.T) {
@@ -240,8 +245,8 @@ func TestAResultSurvivesJSON(t *testing.T) {
 func TestThreadsChangeNoScore(t *testing.T) {
 	m, dir := small(t, 1), corpus(t)
 	for _, reset := range []string{ResetDocument, ResetNever} {
-		one := evaluate(t, m, dir, Options{Reset: reset, Threads: 1})
-		three := evaluate(t, m, dir, Options{Reset: reset, Threads: 3})
+		one := evaluate(t, m, dir, Options{Methods: stream.Methods(), Reset: reset, Threads: 1})
+		three := evaluate(t, m, dir, Options{Methods: stream.Methods(), Reset: reset, Threads: 3})
 		require.Equal(t, untimed(one), untimed(three))
 	}
 }

@@ -79,10 +79,10 @@ func Weights(l *txl.Layout) []sparsemeta.Branch {
 	return branches
 }
 
-// Names of the statistics' tensors.
+// Names of the statistics' tensors: these and a weight's name.
 const (
-	statisticsPrefix = "gradient.rms."  // and a weight's name: its codes
-	statisticsScales = "gradient.scale" // of all weights, in the order of the layout
+	statisticsCodes = "gradient.rms."
+	statisticsScale = "gradient.scale."
 )
 
 // appendStatistics adds the statistics' tensors to a file.
@@ -90,23 +90,22 @@ func (m *Model) appendStatistics(f *weights.File) {
 	if m.Statistics == nil {
 		return
 	}
-	for _, t := range m.LM.Layout.Tensors {
-		f.Tensors = append(f.Tensors, weights.Tensor{
-			Name: statisticsPrefix + t.Name, DType: weights.U8, Shape: t.Shape, Data: m.Statistics.Codes[t.Off : t.Off+t.Size],
-		})
+	for i, t := range m.LM.Layout.Tensors {
+		f.Tensors = append(f.Tensors,
+			weights.Tensor{Name: statisticsCodes + t.Name, DType: weights.U8, Shape: t.Shape, Data: m.Statistics.Codes[t.Off : t.Off+t.Size]},
+			weights.F32Tensor(statisticsScale+t.Name, nil, m.Statistics.Scales[i:i+1]))
 	}
-	f.Tensors = append(f.Tensors, weights.F32Tensor(statisticsScales, []int{len(m.Statistics.Scales)}, m.Statistics.Scales))
 }
 
-// readStatistics reads them, nil where the file has none. It has all of them or none.
+// readStatistics reads them, of every weight if the file has them of the first; else there are none.
 func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
-	if _, ok := r.file.Tensor(statisticsScales); !ok {
-		return nil, nil // codes without scales are then one tensor too many
+	if _, ok := r.file.Tensor(statisticsCodes + l.Tensors[0].Name); !ok {
+		return nil, nil // those of other weights are then tensors too many
 	}
 	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size), Scales: make([]float32, len(l.Tensors))}
-	r.read(statisticsScales, []int{len(l.Tensors)}, s.Scales)
-	for _, t := range l.Tensors {
-		r.readBytes(statisticsPrefix+t.Name, t.Shape, s.Codes[t.Off:t.Off+t.Size])
+	for i, t := range l.Tensors {
+		r.readBytes(statisticsCodes+t.Name, t.Shape, s.Codes[t.Off:t.Off+t.Size])
+		r.read(statisticsScale+t.Name, nil, s.Scales[i:i+1])
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -132,7 +132,7 @@ func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 		Tokens:       len(scores.NLL),
 		Bits:         scores.Bits(),
 		BaselineBits: when(s.settings.Baseline, scores.BaselineBits()),
-		Updates:      s.updates(),
+		Updates:      s.stream.Updates(),
 		Written:      int64(s.stream.Written),
 		FastRMS:      s.rms,
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 const testChunk = 16
 
-// testModel is small and random: two banks, and fast weights large enough to be seen in every score.
+// testModel is small and random: two banks, statistics, and fast weights large enough to be seen in every score.
 func testModel(t testing.TB) *model.Model {
 	m, err := theModel()
 	require.NoError(t, err)
@@ -52,10 +52,18 @@ var theModel = sync.OnceValues(func() (*model.Model, error) {
 	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
 	learner.Settings.Out = 1
 	learner.Init(sparsemeta.InitHe(), 11)
-	return model.New("test", lm, learner, testChunk, []byte(`{"data":"none","bpc":7.5,"held_out":{"a":1}}`))
+	m, err := model.New("test", lm, learner, testChunk, []byte(`{"data":"none","bpc":7.5,"held_out":{"a":1}}`))
+	if err != nil {
+		return nil, err
+	}
+	rms := make([]float32, len(lm.W))
+	for i := range rms {
+		rms[i] = 1e-3 * float32(1+i%7)
+	}
+	return m.WithStatistics(rms)
 })
 
-// staticModel is the same without meta-learners.
+// staticModel is the same without meta-learners and statistics.
 func staticModel(t testing.TB) *model.Model {
 	m, err := model.New("static", testModel(t).LM, nil, testChunk, nil)
 	require.NoError(t, err)
@@ -198,7 +206,8 @@ func cut(t *rapid.T, text string, most int) (pieces []string) {
 // drawRequest draws a session.
 func drawRequest(t *rapid.T) CreateRequest {
 	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")), Settings: Settings{
-		Method:   rapid.SampledFrom([]string{MethodSparseMeta, MethodSparseMeta, MethodStatic}).Draw(t, "method"),
+		Method: rapid.SampledFrom([]string{MethodSparseMeta, MethodSparseMeta, MethodStatic, MethodDynamicSGD, MethodDynamicRMS, MethodCache}).
+			Draw(t, "method"),
 		Chunk:    rapid.SampledFrom([]int{testChunk, testChunk, 7, 1, 40}).Draw(t, "chunk"),
 		Baseline: rapid.Bool().Draw(t, "baseline"),
 	}}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/sparsemeta"
 )
 
 // Limits of a Manager whose Options do not say otherwise.
@@ -23,6 +24,10 @@ const (
 const (
 	ChunkTokensMax      = stream.MaxChunk
 	BetaMax             = 1000
+	RateMax             = 1000
+	FloorMax            = 1000
+	CacheSizeMax        = sparsemeta.CacheSizeMax
+	ThetaMax            = sparsemeta.CacheThetaMax
 	LabelsMax           = 16 // of one session
 	LabelKeyCharsMax    = 64
 	LabelValueCharsMax  = 256

@@ -11,22 +11,30 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model"
 )
 
 func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 	mg := newManager(t, Options{})
 	for field, r := range map[string]CreateRequest{
-		"settings.method":    {Settings: Settings{Method: "dynamic"}},
-		"settings.chunk":     {Settings: Settings{Chunk: ChunkTokensMax + 1}},
-		"settings.p":         {Settings: Settings{P: ptr(1.5)}},
-		"settings.gammas":    {Settings: Settings{Gammas: []float32{0.5}}},
-		"settings.gammas[1]": {Settings: Settings{Gammas: []float32{0.5, float32(math.NaN())}}},
-		"settings.beta1":     {Settings: Settings{Beta1: ptr(float32(-1))}},
-		"settings.beta2":     {Settings: Settings{Beta2: ptr(float32(math.Inf(1)))}},
-		"ttl_seconds":        {TTL: -time.Second},
-		"seed":               {Seed: ptr(uint64(SeedMax + 1))},
-		"labels":             {Labels: map[string]string{"": "x"}},
-		`labels["k"]`:        {Labels: map[string]string{"k": strings.Repeat("é", LabelValueCharsMax+1)}},
+		"settings.method":     {Settings: Settings{Method: "dynamic"}},
+		"settings.chunk":      {Settings: Settings{Chunk: ChunkTokensMax + 1}},
+		"settings.p":          {Settings: Settings{P: ptr(1.5)}},
+		"settings.gammas":     {Settings: Settings{Gammas: []float32{0.5}}},
+		"settings.gammas[1]":  {Settings: Settings{Gammas: []float32{0.5, float32(math.NaN())}}},
+		"settings.beta1":      {Settings: Settings{Beta1: ptr(float32(-1))}},
+		"settings.beta2":      {Settings: Settings{Beta2: ptr(float32(math.Inf(1)))}},
+		"settings.rate":       {Settings: Settings{Rate: ptr(float32(math.NaN()))}},
+		"settings.decay":      {Settings: Settings{Method: MethodDynamicSGD, Decay: ptr(float32(1.5))}},
+		"settings.floor":      {Settings: Settings{Method: MethodDynamicRMS, Floor: ptr(float32(FloorMax + 1))}},
+		"settings.theta":      {Settings: Settings{Method: MethodCache, Theta: ptr(float32(-1))}},
+		"settings.lambda":     {Settings: Settings{Method: MethodCache, Lambda: ptr(float32(1))}},
+		"settings.cache_size": {Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax + 1}},
+		"ttl_seconds":         {TTL: -time.Second},
+		"seed":                {Seed: ptr(uint64(SeedMax + 1))},
+		"labels":              {Labels: map[string]string{"": "x"}},
+		`labels["k"]`:         {Labels: map[string]string{"k": strings.Repeat("é", LabelValueCharsMax+1)}},
 	} {
 		_, err := mg.Create(context.Background(), r)
 		var wrong *FieldError
@@ -47,6 +55,9 @@ func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 	static := newManagerOf(t, staticModel(t), Options{})
 	_, err = static.Create(context.Background(), CreateRequest{Settings: Settings{Method: MethodSparseMeta}})
 	require.ErrorContains(t, err, "no meta-learners")
+	_, err = static.Create(context.Background(), CreateRequest{Settings: Settings{Method: MethodDynamicRMS}})
+	require.ErrorContains(t, err, "settings.method")
+	require.ErrorContains(t, err, "no gradient statistics")
 	_, err = static.Create(context.Background(), CreateRequest{Settings: Settings{Gammas: []float32{1}}})
 	require.ErrorContains(t, err, "expected 0 values")
 	page, _ := mg.List("", 0)
@@ -57,7 +68,13 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	mg := newManager(t, Options{})
 	info, err := mg.Create(context.Background(), CreateRequest{})
 	require.NoError(t, err)
-	require.Equal(t, Settings{Method: MethodSparseMeta, Chunk: testChunk, P: ptr(.5), Gammas: []float32{.98, .9995}, Beta1: ptr(float32(.5)), Beta2: ptr(float32(.5))}, info.Settings)
+	rivals := model.DefaultRivals()
+	require.Equal(t, Settings{Method: MethodSparseMeta, Chunk: testChunk, P: ptr(.5), Gammas: []float32{.98, .9995}, Beta1: ptr(float32(.5)), Beta2: ptr(float32(.5)),
+		Rate: &rivals.SGD.Rate, Decay: &rivals.SGD.Decay, Floor: &rivals.SGD.Floor,
+		CacheSize: rivals.Cache.Size, Theta: &rivals.Cache.Theta, Lambda: &rivals.Cache.Lambda}, info.Settings)
+	rms, err := mg.Create(context.Background(), CreateRequest{Settings: Settings{Method: MethodDynamicRMS, Decay: ptr(float32(.5))}})
+	require.NoError(t, err)
+	require.Equal(t, []float32{rivals.RMS.Rate, .5, rivals.RMS.Floor}, []float32{*rms.Settings.Rate, *rms.Settings.Decay, *rms.Settings.Floor})
 	require.Equal(t, mg.Model().Defaults, info.Settings)
 	require.Equal(t, mg.Model().ID, info.Model)
 	require.NotEmpty(t, info.Numerics)
@@ -65,7 +82,8 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 
 	labels := map[string]string{"stream": "nginx"}
 	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour, Settings: Settings{Method: MethodStatic, Chunk: 5, P: ptr(.25),
-		Gammas: []float32{0, 1}, Beta1: ptr(float32(0)), Beta2: ptr(float32(2)), Baseline: true}}
+		Gammas: []float32{0, 1}, Beta1: ptr(float32(0)), Beta2: ptr(float32(2)), Rate: ptr(float32(.1)), Decay: ptr(float32(1)), Floor: ptr(float32(0)),
+		CacheSize: 7, Theta: ptr(float32(3)), Lambda: ptr(float32(.5)), Baseline: true}}
 	info, err = mg.Create(context.Background(), own)
 	require.NoError(t, err)
 	require.Equal(t, own.Settings, info.Settings)

@@ -65,15 +65,7 @@ func (s *session) job() job { return job{session: s.id, chunk: s.settings.Chunk}
 
 // progress needs the lock.
 func (s *session) progress() progress {
-	return progress{offset: s.log.Size(), updates: s.updates(), pending: len(s.stream.Pending), tally: s.stream.Tally, baseline: s.stream.Baseline}
-}
-
-// updates is the number of updates of the fast weights; it needs the lock.
-func (s *session) updates() uint64 {
-	if s.stream.Fast == nil {
-		return 0
-	}
-	return s.stream.Step
+	return progress{offset: s.log.Size(), updates: s.stream.Updates(), pending: len(s.stream.Pending), tally: s.stream.Tally, baseline: s.stream.Baseline}
 }
 
 // settle ends the chunk if it is full; it needs the lock.

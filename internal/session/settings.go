@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -18,12 +20,10 @@ import (
 // effective fills in the model's defaults and holds every field against its limits: a *FieldError names the first that is outside.
 func effective(m *model.Model, s Settings) (stream.Settings, error) {
 	set := stream.Defaults(m)
-	if m.Learner != nil {
-		set.Adapt = m.Learner.Settings // reported of static sessions too
-		set.Adapt.Gammas = slices.Clone(set.Adapt.Gammas)
-	}
 	set.Baseline = s.Baseline
-	for _, check := range []func(*model.Model, Settings, *stream.Settings) error{useMethod, useChunk, useP, useGammas, useBetas} {
+	for _, check := range []func(*model.Model, Settings, *stream.Settings) error{
+		useMethod, useChunk, useP, useGammas, useBetas, useDynamic, useCache,
+	} {
 		if err := check(m, s, &set); err != nil {
 			return set, err
 		}
@@ -35,17 +35,17 @@ func effective(m *model.Model, s Settings) (stream.Settings, error) {
 }
 
 func useMethod(m *model.Model, s Settings, set *stream.Settings) error {
-	switch {
-	case s.Method == "":
+	if s.Method == "" {
 		return nil
-	case s.Method == MethodStatic:
-		set.Method = stream.Static
-	case s.Method != MethodSparseMeta:
-		return &FieldError{"settings.method", strconv.Quote(s.Method), MethodSparseMeta + " or " + MethodStatic}
-	case m.Learner == nil:
-		return &FieldError{"settings.method", s.Method, MethodStatic + ": the model has no meta-learners"}
-	default:
-		set.Method = stream.SparseMeta
+	}
+	set.Method = s.Method
+	switch {
+	case !slices.Contains(stream.Methods(), s.Method):
+		return &FieldError{"settings.method", strconv.Quote(s.Method), strings.Join(stream.Methods(), ", ")}
+	case s.Method == MethodSparseMeta && m.Learner == nil:
+		return &FieldError{"settings.method", s.Method, "another: the model has no meta-learners"}
+	case s.Method == MethodDynamicRMS && m.Statistics == nil:
+		return &FieldError{"settings.method", s.Method, "another: the model has no gradient statistics"}
 	}
 	return nil
 }
@@ -83,32 +83,58 @@ func useGammas(_ *model.Model, s Settings, set *stream.Settings) error {
 }
 
 func useBetas(_ *model.Model, s Settings, set *stream.Settings) error {
-	for _, beta := range []struct {
-		field string
-		value *float32
-		use   *float32
-	}{{"settings.beta1", s.Beta1, &set.Adapt.Beta1}, {"settings.beta2", s.Beta2, &set.Adapt.Beta2}} {
-		if beta.value == nil {
-			continue
-		}
-		*beta.use = *beta.value
-		if err := checkRange(beta.field, *beta.value, 0, BetaMax); err != nil {
-			return err
-		}
+	return cmp.Or(
+		use(&set.Adapt.Beta1, "settings.beta1", s.Beta1, BetaMax),
+		use(&set.Adapt.Beta2, "settings.beta2", s.Beta2, BetaMax))
+}
+
+func useDynamic(_ *model.Model, s Settings, set *stream.Settings) error {
+	dynamic := set.Dynamic()
+	return cmp.Or(
+		use(&dynamic.Rate, "settings.rate", s.Rate, RateMax),
+		use(&dynamic.Decay, "settings.decay", s.Decay, 1),
+		use(&dynamic.Floor, "settings.floor", s.Floor, FloorMax))
+}
+
+func useCache(_ *model.Model, s Settings, set *stream.Settings) error {
+	if s.CacheSize != 0 {
+		set.Cache.Size = s.CacheSize
 	}
-	return nil
+	if s.Lambda != nil && *s.Lambda == 1 {
+		return &FieldError{"settings.lambda", "1", "0 to less than 1"}
+	}
+	return cmp.Or(
+		checkRange("settings.cache_size", set.Cache.Size, 1, CacheSizeMax),
+		use(&set.Cache.Theta, "settings.theta", s.Theta, ThetaMax),
+		use(&set.Cache.Lambda, "settings.lambda", s.Lambda, 1))
+}
+
+// use sets a number that was asked for, from 0 to most.
+func use(set *float32, field string, asked *float32, most float32) error {
+	if asked == nil {
+		return nil
+	}
+	*set = *asked
+	return checkRange(field, *asked, 0, most)
 }
 
 // reported is the form in which callers see settings in force.
 func reported(s stream.Settings) Settings {
+	dynamic := s.Dynamic()
 	return Settings{
-		Method:   s.Method,
-		Chunk:    s.Chunk,
-		P:        &s.Adapt.P,
-		Gammas:   slices.Clone(s.Adapt.Gammas),
-		Beta1:    &s.Adapt.Beta1,
-		Beta2:    &s.Adapt.Beta2,
-		Baseline: s.Baseline,
+		Method:    s.Method,
+		Chunk:     s.Chunk,
+		P:         &s.Adapt.P,
+		Gammas:    slices.Clone(s.Adapt.Gammas),
+		Beta1:     &s.Adapt.Beta1,
+		Beta2:     &s.Adapt.Beta2,
+		Rate:      &dynamic.Rate,
+		Decay:     &dynamic.Decay,
+		Floor:     &dynamic.Floor,
+		CacheSize: s.Cache.Size,
+		Theta:     &s.Cache.Theta,
+		Lambda:    &s.Cache.Lambda,
+		Baseline:  s.Baseline,
 	}
 }
 

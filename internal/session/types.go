@@ -14,6 +14,9 @@ import (
 // Methods of adaptation: values of Settings.Method.
 const (
 	MethodSparseMeta = "sparse-meta" // fast weights written by the model's meta-learners after every full chunk
+	MethodDynamicSGD = "dynamic-sgd" // dynamic evaluation: all weights descend the gradient of every full chunk, and decay
+	MethodDynamicRMS = "dynamic-rms" // the same, each weight at its own pace, by the model's gradient statistics
+	MethodCache      = "cache"       // the slow weights, mixed with a continuous cache of what was read
 	MethodStatic     = "static"      // the slow weights alone; nothing is ever written
 )
 
@@ -33,15 +36,29 @@ const (
 // SeedMax is the largest seed a session or a completion has. Seeds end below 2^53 so that every JSON reader keeps them exactly.
 const SeedMax = 1<<53 - 1
 
-// Settings say how a session adapts. A nil (or empty, or zero) field stands for the model's default; in an Info every field is set.
+// Settings say how a session adapts. A nil (or empty, or zero) field stands for the model's default for the method; in an Info every field is
+// set. Those of another method than the session's are held against their limits and have no effect.
 type Settings struct {
-	Method   string    // MethodSparseMeta or MethodStatic; "" is the model's default
-	Chunk    int       // tokens between two updates of the fast weights, >= 1; 0 is the model's default
-	P        *float64  // probability that an update writes one entry (eq. 4), 0..1
-	Gammas   []float32 // decay of the gradient average (eq. 3), one for each bank of the model, each in [0, 1]
-	Beta1    *float32  // weight of the chunk's gradient in the average (eq. 3)
-	Beta2    *float32  // weight of the chunk's gradient beside the average (eq. 5)
-	Baseline bool      // also score every chunk with the static model
+	Method string // one of the methods above; "" is the model's default
+	Chunk  int    // tokens between two updates of the fast weights, >= 1; 0 is the model's default
+
+	// Of MethodSparseMeta.
+	P      *float64  // probability that an update writes one entry (eq. 4), 0..1
+	Gammas []float32 // decay of the gradient average (eq. 3), one for each bank of the model, each in [0, 1]
+	Beta1  *float32  // weight of the chunk's gradient in the average (eq. 3)
+	Beta2  *float32  // weight of the chunk's gradient beside the average (eq. 5)
+
+	// Of MethodDynamicSGD and MethodDynamicRMS; reported of a session that is neither: the former's defaults.
+	Rate  *float32 // of the gradient, 0..RateMax
+	Decay *float32 // part of the fast weights that an update takes away, 0..1
+	Floor *float32 // MethodDynamicRMS: added to a weight's RMS, in units of its matrix's mean, 0..FloorMax
+
+	// Of MethodCache.
+	CacheSize int      // tokens remembered, 1..CacheSizeMax; 0 is the model's default
+	Theta     *float32 // how sharply like states are preferred, 0..ThetaMax
+	Lambda    *float32 // the cache's share of the probability, 0 to less than 1
+
+	Baseline bool // also score every chunk with the static model
 }
 
 // CreateRequest describes a session to be made. The zero value is a session with the model's defaults, a random seed and no expiry.

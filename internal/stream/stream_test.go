@@ -442,6 +442,23 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	require.NoError(t, other.Validate(m), "of other methods, without effect")
 }
 
+// What a stream says it occupies is what making it takes, but for some tables of its own.
+func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
+	m, err := model.Default()
+	require.NoError(t, err)
+	m, err = m.WithStatistics(make([]float32, len(m.LM.W)))
+	require.NoError(t, err)
+	for _, method := range Methods() {
+		var before, after runtime.MemStats
+		set := DefaultsFor(m, method)
+		set.Baseline = true
+		runtime.ReadMemStats(&before)
+		s := New(m, set)
+		runtime.ReadMemStats(&after)
+		require.InEpsilon(t, after.TotalAlloc-before.TotalAlloc, s.MemoryBytes(), 0.05, method)
+	}
+}
+
 // A worker must never take the rows of a frozen stream for its origin's, or
 // those of two copies for one another.
 func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/eval"
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/train"
+	"github.com/lmserve/lmserve/internal/tune"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Of the gradient statistics: chunks read, and where they are drawn.
+const (
+	statisticsChunks = 2000
+	statisticsSeed   = 1
+)
+
+func newTune() *cobra.Command {
+	var flags modelFlags
+	var t tuning
+	c := &cobra.Command{
+		Use:   "tune --data DIR --out FILE",
+		Short: "Tune dynamic evaluation and the cache for a model",
+		Long: `Find the settings under which dynamic evaluation and the continuous cache score
+the documents of a directory best, each a stream of its own, and write the model
+with them as its defaults. Rate, decay and floor of dynamic evaluation and
+sharpness, share and size of the cache are searched for on a logarithmic grid,
+from the model's own settings on and as far as it gets better.
+
+dynamic-rms needs statistics of the gradients over training text: --statistics
+gathers them first, for a model that has none.`,
+		Example: `  lmserve tune --data valid --statistics train --out tuned.safetensors.zst
+  lmserve tune --data valid --methods cache --model mine.safetensors.zst --out tuned.safetensors.zst`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := t.check(); err != nil {
+				return usageError{err}
+			}
+			m, err := flags.load()
+			if err != nil {
+				return err
+			}
+			t.file, t.threads = flags.path, flags.threads
+			t.w, t.status = c.OutOrStdout(), newStatusLine(c.ErrOrStderr())
+			defer t.status.clear()
+			return t.run(c.Context(), m)
+		},
+	}
+	flags.register(c)
+	c.Flags().StringVar(&t.data, "data", "", "directory of validation documents, one a file")
+	c.Flags().StringVar(&t.out, "out", "", "file to write the model to, after every method; compressed if it ends in .zst")
+	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "what to tune")
+	c.Flags().StringVar(&t.statistics, "statistics", "", "directory of training text to gather the statistics of gradients over")
+	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192, "score only the first bytes of each document (0: all)")
+	return c
+}
+
+// tuning is what tune was asked for.
+type tuning struct {
+	data, statistics string
+	file, out        string // of the model; "" is the embedded one
+	methods          []string
+	maxBytes         int64
+	threads          int
+	w                io.Writer
+	status           statusLine
+}
+
+// check finds before the first hour what would be an error after it.
+func (t *tuning) check() error {
+	if t.data == "" || t.out == "" {
+		return errors.New("--data or --out is missing: a directory of documents, and a file for the model")
+	}
+	for _, method := range t.methods {
+		if !slices.Contains(tune.Methods(), method) {
+			return fmt.Errorf("--methods: %q, expected %s", method, strings.Join(tune.Methods(), ", "))
+		}
+	}
+	if t.maxBytes < 0 {
+		return fmt.Errorf("--max-bytes is %d, expected 0 (all) or more", t.maxBytes)
+	}
+	if _, err := os.Stat(filepath.Dir(t.out)); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return nil
+}
+
+func (t *tuning) run(ctx context.Context, m *model.Model) error {
+	texts, err := eval.Texts(t.data, t.maxBytes)
+	if err != nil {
+		return err
+	}
+	if t.statistics != "" {
+		if m, err = t.gather(ctx, m); err != nil {
+			return err
+		}
+	}
+	for _, method := range t.methods {
+		if err := stream.Supports(m, method); err != nil {
+			return fmt.Errorf("%w (--statistics gathers them)", err)
+		}
+	}
+	for _, method := range t.methods {
+		if m, err = t.tune(ctx, m, method, texts); err != nil {
+			return err
+		}
+		if err := t.write(m); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(t.w, "model %s written to %s\n", m.ID(), t.out)
+	return err
+}
+
+// tune prints a line whenever a trial is better than all before.
+func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts [][]byte) (*model.Model, error) {
+	params, err := tune.Parameters(m, method)
+	if err != nil {
+		return nil, err
+	}
+	describe := func(trial tune.Trial) string {
+		var s strings.Builder
+		for i, v := range trial.Values {
+			fmt.Fprintf(&s, "%s %-9v ", params[i].Name, v)
+		}
+		return s.String()
+	}
+	trials := 0
+	m, best, err := tune.Method(ctx, m, method, texts, t.threads, func(trial tune.Trial) {
+		trials++
+		t.status.clear()
+		if trial.Best {
+			fmt.Fprintf(t.w, "%-12s %3d  %s %.4f\n", method, trials, describe(trial), trial.Score)
+		}
+		t.status.set(fmt.Sprintf("%s, trial %d: %s %.4f", method, trials, describe(trial), trial.Score))
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.status.clear()
+	_, err = fmt.Fprintf(t.w, "%s: %s%.4f bits per byte, the best of %d trials\n", method, describe(best), best.Score, trials)
+	return m, err
+}
+
+func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, error) {
+	corpus, err := train.LoadCorpus(t.statistics, 0)
+	if err != nil {
+		return nil, err
+	}
+	t.status.set("gathering the statistics of gradients")
+	x := kernel.NewExec(t.threads)
+	defer x.Close()
+	rms, err := train.GradientRMS(ctx, x, m, corpus, statisticsChunks, m.Chunk, statisticsSeed)
+	if err != nil {
+		return nil, err
+	}
+	t.status.clear()
+	return m.WithStatistics(rms)
+}
+
+// write keeps the weights as they were stored: tuning changes none.
+func (t *tuning) write(m *model.Model) error {
+	stored, err := weights.Default()
+	if t.file != "" {
+		stored, err = weights.ReadFile(t.file)
+	}
+	if err != nil {
+		return err
+	}
+	f := m.File()
+	for i, tensor := range f.Tensors {
+		if original, ok := stored.Tensor(tensor.Name); ok && !strings.HasPrefix(tensor.Name, "gradient.") {
+			f.Tensors[i] = *original
+		}
+	}
+	o := weights.WriteOptions{}
+	if strings.HasSuffix(t.out, ".zst") {
+		o.Zstd = 19
+	}
+	return weights.WriteFile(t.out, f, o)
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/eval"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// The tuned model scores better by the tuned method, says so itself, and is the same otherwise.
+func TestTuneWritesABetterModel(t *testing.T) {
+	dir := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20), "b": strings.Repeat("GET /index 200\n", 20)})
+	out := filepath.Join(t.TempDir(), "tuned.safetensors.zst")
+	text := must(t, "", "tune", "--data", dir, "--methods", "cache", "--max-bytes", "200", "--out", out)
+	require.Contains(t, text, "cache: theta")
+	require.Contains(t, text, "written to "+out)
+
+	bits := func(args ...string) (s eval.Score) {
+		var res eval.Result
+		require.NoError(t, json.Unmarshal([]byte(must(t, "", append([]string{"eval", "--data", dir, "--max-bytes", "200", "--json"}, args...)...)), &res))
+		return *res.Total.Scores[0]
+	}
+	before, after := bits("--methods", "cache"), bits("--methods", "cache", "--model", out)
+	require.Less(t, after.Bits, before.Bits)
+	require.Contains(t, text, fmt.Sprintf("%.4f bits per byte", after.BitsPerByte))
+	require.Equal(t, bits("--methods", "sparse-meta").Bits, bits("--methods", "sparse-meta", "--model", out).Bits)
+
+	tuned, err := model.Load(out)
+	require.NoError(t, err)
+	require.Contains(t, text, "model "+tuned.ID())
+	stored, err := weights.Default()
+	require.NoError(t, err)
+	written, err := weights.ReadFile(out)
+	require.NoError(t, err)
+	require.Equal(t, stored.Tensors, written.Tensors, "the weights as they were stored")
+}
+
+func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
+	dir := t.TempDir()
+	small := filepath.Join(dir, "small.safetensors")
+	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 256, SegLen: 8, MemLen: 8})
+	require.NoError(t, err)
+	lm.Init(1)
+	m, err := model.New("small", lm, nil, 8, nil)
+	require.NoError(t, err)
+	require.NoError(t, weights.WriteFile(small, m.File(), weights.WriteOptions{}))
+	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20)})
+	out := filepath.Join(dir, "tuned.safetensors")
+	text := must(t, "", "tune", "--model", small, "--data", data, "--statistics", data, "--methods", "dynamic-rms", "--out", out)
+	require.Contains(t, text, "dynamic-rms: rate")
+	must(t, "", "eval", "--model", out, "--data", data, "--methods", "static,dynamic-rms")
+}
+
+func TestTuneSaysWhatWasWrong(t *testing.T) {
+	dir := documentsOf(t, map[string]string{"a": "text"})
+	out := filepath.Join(dir, "out.safetensors")
+	for _, c := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"--data", dir}, exitUsage, []string{"out"}},
+		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage, []string{"--methods", "static", "cache"}},
+		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage, []string{"--max-bytes is -1"}},
+		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage, []string{"--out", "no"}},
+		{[]string{"--data", dir, "--out", out}, exitFailure, []string{"no gradient statistics", "--statistics"}},
+		{[]string{"--data", dir, "--out", out, "--statistics", dir}, exitFailure, []string{dir, "chunk"}},
+		{[]string{"--data", filepath.Join(dir, "no"), "--out", out}, exitFailure, []string{filepath.Join(dir, "no")}},
+	} {
+		_, stderr, code := lmserve("", append([]string{"tune"}, c.args...)...)
+		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)
+		for _, want := range c.want {
+			require.Contains(t, stderr, want, "%v", c.args)
+		}
+		require.NoFileExists(t, out)
+	}
+}

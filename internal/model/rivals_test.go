@@ -1,0 +1,125 @@
+package model
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/weights"
+)
+
+func measured(t *testing.T) *Model {
+	m := small(t)
+	rms := make([]float32, len(m.LM.W))
+	for i := range rms {
+		rms[i] = float32(i%100) * 1e-4
+	}
+	m, err := m.WithStatistics(rms)
+	require.NoError(t, err)
+	m, err = m.WithRivals(Rivals{
+		SGD:   sparsemeta.DynamicSettings{Rate: 0.5, Decay: 0.25},
+		RMS:   sparsemeta.DynamicSettings{Rate: 0.125, Decay: 0, Floor: 2},
+		Cache: sparsemeta.CacheSettings{Size: 9, Theta: 3, Lambda: 0.75},
+	})
+	require.NoError(t, err)
+	return m
+}
+
+func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
+	plain, m := small(t), measured(t)
+	require.Nil(t, plain.Statistics, "the model they were added to is as it was")
+	require.Equal(t, DefaultRivals(), plain.Rivals)
+	require.NotEqual(t, plain.Hash(), m.Hash(), "another model")
+	path := filepath.Join(t.TempDir(), "m.safetensors")
+	require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{Zstd: 3}))
+	back, err := Load(path)
+	require.NoError(t, err)
+	require.Equal(t, m.Statistics, back.Statistics)
+	require.Equal(t, m.Rivals, back.Rivals)
+	require.Equal(t, m.ID(), back.ID())
+	require.Equal(t, m.Learner, back.Learner)
+}
+
+// Files without them are what they were, to the hash: nothing is written that was not chosen.
+func TestAModelWithoutStatisticsHasNone(t *testing.T) {
+	f := small(t).File()
+	for _, tensor := range f.Tensors {
+		require.False(t, strings.HasPrefix(tensor.Name, "gradient."), tensor.Name)
+	}
+	require.NotContains(t, f.Metadata, keyRivals)
+	m, err := FromFile(f)
+	require.NoError(t, err)
+	require.Nil(t, m.Statistics)
+	require.Equal(t, DefaultRivals(), m.Rivals)
+}
+
+func TestWhatAFileDoesNotSayOfTheRivalsIsTheDefault(t *testing.T) {
+	f := small(t).File()
+	f.Metadata[keyRivals] = `{"dynamic_rms":{"rate":0.25},"cache":{"lambda":0.5}}`
+	m, err := FromFile(f)
+	require.NoError(t, err)
+	want := DefaultRivals()
+	want.RMS.Rate, want.Cache.Lambda = 0.25, 0.5
+	require.Equal(t, want, m.Rivals)
+}
+
+func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
+	index := func(f *weights.File, name string) int {
+		i := slices.IndexFunc(f.Tensors, func(t weights.Tensor) bool { return t.Name == name })
+		require.GreaterOrEqual(t, i, 0, name)
+		return i
+	}
+	for want, spoil := range map[string]func(*weights.File){
+		`"gradient.rms.r_w_bias" is missing`: func(f *weights.File) {
+			i := index(f, "gradient.rms.r_w_bias")
+			f.Tensors = slices.Delete(f.Tensors, i, i+1)
+		},
+		"tensors, the configuration": func(f *weights.File) { // of the first weight none, of the others some
+			i := index(f, "gradient.rms.word_emb.emb_layers.0.weight")
+			f.Tensors = slices.Delete(f.Tensors, i, i+1)
+		},
+		`"gradient.scale.r_w_bias" is missing`: func(f *weights.File) {
+			i := index(f, "gradient.scale.r_w_bias")
+			f.Tensors = slices.Delete(f.Tensors, i, i+1)
+		},
+		"has dtype BF16, expected U8": func(f *weights.File) {
+			i := index(f, "gradient.rms.r_w_bias")
+			f.Tensors[i] = weights.BF16Tensor(f.Tensors[i].Name, f.Tensors[i].Shape, make([]float32, f.Tensors[i].Elements()))
+		},
+		`"gradient.rms.crit.out_layers.0.bias" has shape`: func(f *weights.File) {
+			f.Tensors[index(f, "gradient.rms.crit.out_layers.0.bias")].Shape = []int{16, 16}
+		},
+		`"gradient.scale.r_w_bias" has shape [2]`: func(f *weights.File) {
+			f.Tensors[index(f, "gradient.scale.r_w_bias")] = weights.F32Tensor("gradient.scale.r_w_bias", []int{2}, []float32{1, 1})
+		},
+		`"gradient.scale.r_w_bias", element 0 is NaN`: func(f *weights.File) {
+			copy(f.Tensors[index(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0xc0, 0x7f})
+		},
+		"r_w_bias: scale: found -1": func(f *weights.File) {
+			copy(f.Tensors[index(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0x80, 0xbf})
+		},
+		"want 0: the scale is 0": func(f *weights.File) {
+			copy(f.Tensors[index(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0, 0})
+		},
+		"lmserve.rivals: json: unknown field":               func(f *weights.File) { f.Metadata[keyRivals] = `{"sgd":{}}` },
+		"lmserve.rivals: cache: sparsemeta: settings: size": func(f *weights.File) { f.Metadata[keyRivals] = `{"cache":{"size":0}}` },
+		"lmserve.rivals: unexpected EOF":                    func(f *weights.File) { f.Metadata[keyRivals] = `{` },
+		"dynamic_sgd: sparsemeta: settings: decay":          func(f *weights.File) { f.Metadata[keyRivals] = `{"dynamic_sgd":{"decay":2}}` },
+	} {
+		f := measured(t).File()
+		spoil(f)
+		_, err := FromFile(f)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := small(t).WithStatistics([]float32{1})
+	require.ErrorContains(t, err, "found 1 root mean squares")
+	bad := DefaultRivals()
+	bad.RMS.Floor = float32(math.NaN())
+	_, err = small(t).WithRivals(bad)
+	require.ErrorContains(t, err, "dynamic_rms")
+}

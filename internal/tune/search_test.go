@@ -1,0 +1,127 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// param has a step of 2 and no bounds worth the name.
+func param(name string, start float64) Parameter {
+	return Parameter{Name: name, Start: start, Step: 2, Min: 1e-9, Max: 1e9}
+}
+
+// octavesApart is the distance of two numbers in steps.
+func octavesApart(a, b float64) float64 { return math.Abs(math.Log2(a / b)) }
+
+// However far away the start, the search walks to the bottom of a bowl, to half a fine step in each parameter.
+func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 3).Draw(t, "parameters")
+		var params []Parameter
+		var bottom, weight []float64
+		for i := range n {
+			exponent := rapid.Float64Range(-8, 8)
+			params = append(params, param(fmt.Sprint(i), math.Exp2(exponent.Draw(t, "start"))))
+			bottom = append(bottom, math.Exp2(exponent.Draw(t, "bottom")))
+			weight = append(weight, rapid.Float64Range(0.1, 10).Draw(t, "weight"))
+		}
+		tried := map[string]bool{}
+		f := func(v []float64) (float64, error) {
+			require.False(t, tried[fmt.Sprint(v)], "a point is tried once")
+			tried[fmt.Sprint(v)] = true
+			var sum float64
+			for i := range v {
+				d := octavesApart(v[i], bottom[i])
+				sum += weight[i] * d * d
+			}
+			return sum, nil
+		}
+		best, err := Search{Refine: 1}.Minimise(params, f)
+		require.NoError(t, err)
+		for i, v := range best.Values {
+			// Half a fine step is a quarter of an octave; values are rounded to three digits.
+			require.LessOrEqual(t, octavesApart(v, bottom[i]), 0.26)
+		}
+	})
+}
+
+// Where two parameters go together, as rate and decay do, steps along one alone would stop on the slope of the valley.
+func TestTheSearchFollowsADiagonalValley(t *testing.T) {
+	f := func(v []float64) (float64, error) {
+		x, y := math.Log2(v[0]), math.Log2(v[1])
+		return 100*(x+y)*(x+y) + (x-y-12)*(x-y-12), nil
+	}
+	best, err := Search{Refine: 1}.Minimise([]Parameter{param("rate", 1), param("decay", 1)}, f)
+	require.NoError(t, err)
+	require.InEpsilon(t, 64, best.Values[0], 0.01)
+	require.InEpsilon(t, 1./64, best.Values[1], 0.01)
+}
+
+func TestTheSearchKeepsToBoundsAndWholeNumbers(t *testing.T) {
+	size := Parameter{Name: "size", Start: 10, Step: 2, Min: 1, Max: 100, Whole: true}
+	share := Parameter{Name: "share", Start: 0.1, Step: 2, Min: 0.01, Max: 0.99}
+	f := func(v []float64) (float64, error) {
+		require.Equal(t, math.Round(v[0]), v[0])
+		require.True(t, v[0] >= 1 && v[0] <= 100 && v[1] >= 0.01 && v[1] <= 0.99, v)
+		return -v[0] + v[1], nil
+	}
+	best, err := Search{Refine: 1}.Minimise([]Parameter{size, share}, f)
+	require.NoError(t, err)
+	require.Equal(t, 80., best.Values[0], "the last of the grid")
+	require.InEpsilon(t, 0.0125, best.Values[1], 1e-9)
+}
+
+func TestTheSearchLeavesWhatDiverges(t *testing.T) {
+	cliff := func(v []float64) (float64, error) {
+		if v[0] > 2.5 {
+			return math.NaN(), nil
+		}
+		return 1 / v[0], nil
+	}
+	for _, start := range []float64{0.01, 4} {
+		best, err := Search{}.Minimise([]Parameter{param("rate", start)}, cliff)
+		require.NoError(t, err)
+		require.LessOrEqual(t, best.Values[0], 2.5)
+		require.Greater(t, 2*best.Values[0], 2.5, "one step from the cliff, starting at %v", start)
+	}
+	_, err := Search{}.Minimise([]Parameter{param("rate", 1000)}, cliff)
+	require.ErrorIs(t, err, ErrNoScore)
+	require.ErrorContains(t, err, "1000")
+}
+
+func TestAFlatObjectiveIsNotFollowed(t *testing.T) {
+	n := 0
+	best, err := Search{Tolerance: 1e-3}.Minimise([]Parameter{param("a", 1), param("b", 1)}, func(v []float64) (float64, error) {
+		n++
+		return 1 - 1e-6*math.Log2(v[0]), nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []float64{1, 1}, best.Values)
+	require.Equal(t, 9, n, "the start and its neighbours")
+}
+
+func TestTheSearchTellsWhatItTries(t *testing.T) {
+	var trials []Trial
+	best, err := Search{Visit: func(t Trial) { trials = append(trials, t) }}.Minimise([]Parameter{param("a", 8)},
+		func(v []float64) (float64, error) { return octavesApart(v[0], 2), nil })
+	require.NoError(t, err)
+	require.Equal(t, []Trial{{[]float64{8}, 2, true}, {[]float64{16}, 3, false}, {[]float64{4}, 1, true}, {[]float64{2}, 0, true}, {[]float64{1}, 1, false}}, trials)
+	require.Equal(t, trials[3], best)
+
+	broken := errors.New("broken")
+	_, err = Search{}.Minimise([]Parameter{param("a", 8)}, func([]float64) (float64, error) { return 0, broken })
+	require.ErrorIs(t, err, broken)
+	for says, p := range map[string]Parameter{
+		"a: step is 1":  {Name: "a", Start: 1, Step: 1, Min: 1, Max: 2},
+		"b: start is 3": {Name: "b", Start: 3, Step: 2, Min: 1, Max: 2},
+		"c: start is 0": {Name: "c", Step: 2, Max: 2},
+	} {
+		_, err := Search{}.Minimise([]Parameter{p}, nil)
+		require.ErrorContains(t, err, says)
+	}
+}
