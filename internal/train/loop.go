@@ -149,10 +149,15 @@ func (r *run) line(event string) Metric {
 }
 
 func (r *run) validationDue(p phase) bool {
-	if r.valid == nil || r.at.Validated == r.at.Step {
+	switch {
+	case r.valid == nil || r.at.Validated == r.at.Step:
 		return false
+	case r.at.Step == p.length():
+		return true
+	case r.at.Step == 0: // what is trained already may be the best that comes
+		return r.o.Validation.Every >= 0 && (r.o.Init != "" || len(r.at.Done) > 0)
 	}
-	return r.at.Step == p.length() || r.at.Step > 0 && r.at.Step%r.validationEvery(p) == 0
+	return r.at.Step%r.validationEvery(p) == 0
 }
 
 // validationEvery is the number of steps of a phase between two validations.

@@ -147,7 +147,7 @@ type JointOptions struct {
 
 // ValidationOptions say how a model is measured along the way. Every measurement is in bits a character.
 type ValidationOptions struct {
-	Every     int  `json:"every"`      // steps; 0: ten times a phase; below 0: only at the end of a phase
+	Every     int  `json:"every"`      // steps; 0: ten times a phase; below 0: only at the end of a phase. Else trained weights at step 0, too
 	Bytes     int  `json:"bytes"`      // of each file of Options.Valid; 0: 16384; below 0: all. What is kept back counts as a whole
 	Patience  int  `json:"patience"`   // a phase ends after so many validations in a row without a better one; 0: never
 	OneStream bool `json:"one_stream"` // all documents as one stream that is never reset; else each is a stream of its own

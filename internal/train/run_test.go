@@ -427,6 +427,25 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 	require.ErrorContains(t, err, `option Store is "int8", expected float32, bf16 or f16`)
 }
 
+// Training on can make a model worse. Then its phases end with what they began with.
+func TestTrainingOnNeverMakesWorse(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Init, o.Phases, o.HoldOut = pretrained(t), []string{PhasePretrain, PhaseJoint}, nil
+	o.Pretrain.SlowOptions = SlowOptions{Rate: 1, Final: 1, Warmup: -1, Clip: -1}
+	o.Joint.SlowOptions, o.Joint.Steps = o.Pretrain.SlowOptions, 2
+	o.Store, o.Out = "float32", filepath.Join(t.TempDir(), "m")
+	report, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	for _, p := range report.Phases {
+		require.Zero(t, p.Best.Step)
+	}
+	before, err := model.Load(o.Init)
+	require.NoError(t, err)
+	after, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, before.LM.W, after.LM.W)
+}
+
 // A phase ends when validation has not become better for a while, with the weights that did best; interrupted or not.
 func TestPatienceEndsAPhase(t *testing.T) {
 	o := pretrainOptions(t)
