@@ -67,7 +67,7 @@ type Options struct {
 
 	Out     string // where the model is written; "": nowhere
 	Store   string // type of the slow weights in that file: a key of storeTypes; "": StoreDefault. No training depends on it
-	Name    string // the model's name in that file; "": that of Init, or "model"
+	Name    string // the model's name in that file; "": that of Init, DefaultConfig's, or "model"
 	Dir     string // folder of the checkpoints, made if it is missing; "": no checkpoints
 	Resume  bool   // go on from the last checkpoint in Dir, if there is one
 	Metrics string // file to which metrics are appended as JSON lines; "": metricsName in Dir, if there is one
