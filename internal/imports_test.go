@@ -34,7 +34,7 @@ var rooms = map[string][]string{
 	"internal/chart":       {},
 	"internal/tune":        {"sparsemeta", "internal/model", "internal/stream", "internal/eval"},
 	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart"},
-	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel"},
+	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
 	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/kernel"},
 	"api":                  {},

@@ -28,6 +28,19 @@ func BF16Tensor(name string, shape []int, values []float32) Tensor {
 	return tensor16(name, BF16, shape, values, bfloat16Bits)
 }
 
+// FloatTensor makes a tensor of F32, F16 or BF16, as the constructors above.
+func FloatTensor(name string, d DType, shape []int, values []float32) Tensor {
+	switch d {
+	case F32:
+		return F32Tensor(name, shape, values)
+	case F16:
+		return F16Tensor(name, shape, values)
+	case BF16:
+		return BF16Tensor(name, shape, values)
+	}
+	panic("weights: FloatTensor of " + string(d)) // a constant of the caller's
+}
+
 func tensor16(name string, d DType, shape []int, values []float32, bits func(float32) uint16) Tensor {
 	data := make([]byte, 2*len(values))
 	for i, v := range values {

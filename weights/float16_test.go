@@ -82,3 +82,32 @@ func TestNaNNeverBecomesInfinity(t *testing.T) {
 		}
 	}
 }
+
+// Of all float32: no 16-bit value is nearer than the one chosen, and of two that are as near it is the even one.
+func FuzzRoundingTo16Bits(f *testing.F) {
+	for _, seed := range []float32{0, 1, -0.1, 65519.996, 65520, 0x1p-25, 0x1p-14, math.MaxFloat32, float32(math.Inf(-1))} {
+		f.Add(math.Float32bits(seed))
+	}
+	f.Fuzz(func(t *testing.T, bits uint32) {
+		v := math.Float32frombits(bits)
+		for _, h := range halves {
+			p := h.bits(v)
+			if v != v {
+				require.True(t, math.IsNaN(float64(h.value(p))))
+				continue
+			}
+			require.Equal(t, math.Signbit(float64(v)), p&0x8000 != 0)
+			if p&0x7fff == h.infinity { // from the middle to where the next power of two would be, see TestRoundingIsToNearestTiesToEven
+				continue
+			}
+			miss := math.Abs(float64(v) - float64(h.value(p)))
+			for _, q := range []uint16{p - 1, p + 1} {
+				if q&0x7fff >= h.infinity || q&0x8000 != p&0x8000 {
+					continue
+				}
+				other := math.Abs(float64(v) - float64(h.value(q)))
+				require.True(t, miss < other || miss == other && p&1 == 0, "%s: %v became %#04x, %#04x is as near or nearer", h.name, v, p, q)
+			}
+		}
+	})
+}

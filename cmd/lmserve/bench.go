@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -17,7 +13,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/bench"
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/txl"
 )
 
 func newBench() *cobra.Command {
@@ -63,7 +58,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&config, "config", "", "random weights instead of a model: a configuration ("+strings.Join(txl.Names(), ", ")+") or a JSON file of one")
+	c.Flags().StringVar(&config, "config", "", "random weights instead of a model: "+configUsage())
 	c.Flags().IntVar(&o.Chunk, "chunk", 0, "tokens between two updates (default: the model's)")
 	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "time for each row; less is quicker and noisier")
 	c.Flags().StringSliceVar(&o.Only, "only", bench.Sections(), "sections to measure")
@@ -80,32 +75,14 @@ func benchModel(flags modelFlags, config string) (*model.Model, error) {
 		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
 	}
 	name, c, err := readConfig(config)
-	if err == nil {
-		var m *model.Model
-		if m, err = bench.RandomModel(name, c); err == nil {
-			return m, nil
-		}
-	}
-	return nil, usageError{fmt.Errorf("--config: %w", err)}
-}
-
-// readConfig is a configuration by its name, or of a file if the name ends in .json.
-func readConfig(name string) (string, txl.Config, error) {
-	if filepath.Ext(name) != ".json" {
-		c, err := txl.Named(name)
-		return name, c, err
-	}
-	data, err := os.ReadFile(name)
 	if err != nil {
-		return "", txl.Config{}, err
+		return nil, err
 	}
-	var c txl.Config
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return "", txl.Config{}, fmt.Errorf("%s: %w", name, err)
+	m, err := bench.RandomModel(name, c)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--config %s: %w", config, err)}
 	}
-	return strings.TrimSuffix(filepath.Base(name), ".json"), c, nil
+	return m, nil
 }
 
 // printBench prints a table a section.

@@ -204,21 +204,6 @@ func TestCompleteIsReproducible(t *testing.T) {
 	require.Equal(t, first, must(t, "", args...))
 }
 
-func TestTrainMakesAModelThatScores(t *testing.T) {
-	dir := t.TempDir()
-	data := filepath.Join(dir, "data", "domain")
-	require.NoError(t, os.MkdirAll(data, 0o700))
-	for _, name := range []string{"a", "b"} {
-		require.NoError(t, os.WriteFile(filepath.Join(data, name), bytes.Repeat([]byte("the quick brown fox "+name+"\n"), 1000), 0o600))
-	}
-	out := filepath.Join(dir, "m.safetensors.zst")
-	text := must(t, "", "train", "--data", filepath.Join(dir, "data"), "--config", "tiny", "--out", out, "--name", "fox",
-		"--steps", "30", "--batch", "2", "--lr", "0.01", "--meta-steps", "3", "--meta-chunks", "2", "--chunk", "32")
-	require.Contains(t, text, "model fox-")
-	lines := jsonLines(t, must(t, "the quick brown fox a\n", "score", "--model", out, "--json"))
-	require.Less(t, lines[len(lines)-1].BPC, 7.0, "better than knowing nothing, which costs 8")
-}
-
 // serving runs a server; stop drains it.
 func serving(t *testing.T, flags ...string) (url string, stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,19 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/train"
-	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
 )
 
 func newTrain() *cobra.Command {
 	o := train.Options{}
-	gammas := []float32{}
-	p := -1.0
+	var config string
 	c := &cobra.Command{
 		Use:   "train --data DIR --out FILE",
 		Short: "Pretrain a model and meta-train its fast weights",
@@ -23,79 +19,130 @@ func newTrain() *cobra.Command {
 then, by what its fast weights gain on a changing stream, the meta-learners. The
 model that comes out is one file for --model.
 
-With --checkpoints a run can be interrupted and go on with --resume, to the same
-bits as if it had not been.`,
-		Example: `  lmserve train --data texts --out mine.safetensors.zst --checkpoints run --steps 5000
-  lmserve train --data texts --out better.safetensors.zst --phase meta --from mine.safetensors.zst`,
+Nothing but --data and --out is needed. A part of the text is kept back to measure
+the model on; pretraining reads the text three times (at least 1 MB, at most 20 MB),
+meta-training once (256 KB to 1 MB); each phase keeps the weights that did best.
+
+Phases, of which --phase lists those to run, in order:
+  pretrain  the slow weights alone
+  meta      the meta-learners alone, the slow weights stand still
+  joint     both together
+A phase goes on with what the one before it, or the model of --init, has. Meta and
+joint train the meta-learners they find further, unless --branches or --gammas ask
+for others than these; then, and after pretraining, they are made anew.
+
+With --checkpoints a run can be interrupted (Ctrl-C) and go on with --resume, to the
+same bits as if it had not been. --resume starts a run that has no checkpoint yet, so
+that one command line serves every sitting.`,
+		Example: `  lmserve train --data texts --out mine.safetensors.zst
+  lmserve train --data texts --out mine.safetensors.zst --checkpoints run --resume
+  lmserve train --data texts --out better.safetensors.zst --phase meta --init mine.safetensors.zst`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Out == "" && o.Dir == "" {
 				return usageError{errors.New("neither --out nor --checkpoints is given: the result would be lost")}
 			}
-			if len(gammas) > 0 || p >= 0 {
-				o.Meta.Settings = sparsemeta.TwoBankSettings()
-				if o.Meta.Scheme == train.SchemeWindow {
-					o.Meta.Settings = sparsemeta.PaperSettings()
+			if config != "" {
+				if o.Init != "" {
+					return usageError{errors.New("--init and --config are both given, expected one of them: a model file has its configuration")}
 				}
-				if len(gammas) > 0 {
-					o.Meta.Settings.Gammas = gammas
+				name, model, err := readConfig(config)
+				if err != nil {
+					return err
 				}
-				if p >= 0 {
-					o.Meta.Settings.P = p
+				o.Model = model
+				if o.Name == "" {
+					o.Name = name
 				}
 			}
+			o.Meta.Schedule = o.Pretrain.Schedule
+			joint := &o.Joint.SlowOptions
+			joint.Schedule, joint.Clip = o.Pretrain.Schedule, o.Pretrain.Clip
+			joint.Dropout, joint.AttentionDropout = o.Pretrain.Dropout, o.Pretrain.AttentionDropout
 			o.Progress = c.ErrOrStderr()
 			report, err := train.Run(c.Context(), o)
-			var option *train.OptionError
-			if errors.As(err, &option) {
-				return usageError{err}
-			}
 			if err != nil {
-				return err
+				return trainError(err)
 			}
 			_, err = fmt.Fprint(c.OutOrStdout(), report)
 			return err
 		},
 	}
 	f := c.Flags()
+	f.SortFlags = false
 	f.StringVar(&o.Data, "data", "", "directory of text files, each a stream; its first folders are domains")
-	f.StringVar(&o.Valid, "valid", "", "directory of text files for validation")
-	f.StringSliceVar(&o.HoldOut, "hold-out", nil, "domains kept out of pretraining, for the meta-phase alone")
 	f.StringVar(&o.Out, "out", "", "file to write the model to; compressed if it ends in .zst")
-	f.StringVar(&o.Name, "name", "", "the model's name (default: the configuration's)")
-	f.StringVar(&o.Phase, "phase", train.PhaseBoth, "both, pretrain or meta")
-	f.StringVar(&o.Config, "config", "", "named configuration: "+strings.Join(txl.Names(), ", ")+" (default \"default\")")
-	f.StringVar(&o.From, "from", "", "model file to go on from, instead of a configuration")
+	f.StringVar(&o.Store, "store", train.StoreDefault, "slow weights in that file: bf16, f16 or float32")
+	f.StringVar(&o.Name, "name", "", "the model's name (default that of the configuration, or of --init's model)")
+	f.StringSliceVar(&o.Phases, "phase", []string{train.PhasePretrain, train.PhaseMeta}, "phases in order: pretrain, meta, joint")
+	f.StringVar(&config, "config", "", configUsage()+" (default \""+train.DefaultConfig+"\")")
+	f.StringVar(&o.Init, "init", "", "model file to go on from, instead of a configuration")
+	f.StringSliceVar(&o.HoldOut, "hold-out", nil, "domains kept out of pretraining, for the other phases alone")
+	f.StringVar(&o.Valid, "valid", "", "directory of text files for validation, or none (default: a part of --data is kept back)")
+	f.IntVar(&o.Validation.Every, "valid-every", 0, "steps between two validations (default: ten a phase; -1: at its end)")
+	f.IntVar(&o.Validation.Bytes, "valid-bytes", 0, "bytes of each validation file (default 16384; -1: all)")
+	f.BoolVar(&o.Validation.OneStream, "valid-one-stream", false, "validate all files as one stream, never reset")
+	f.IntVar(&o.Validation.Patience, "patience", 0, "end a phase after so many validations without a better one (default: never)")
+
 	f.StringVar(&o.Dir, "checkpoints", "", "folder for checkpoints")
-	f.BoolVar(&o.Resume, "resume", false, "go on from the last checkpoint")
-	f.StringVar(&o.Metrics, "metrics", "", "file to append metrics to, as JSON lines")
+	f.BoolVar(&o.Resume, "resume", false, "go on from the last checkpoint, if there is one")
+	f.IntVar(&o.CheckpointEvery, "checkpoint-every", 0, "steps between two checkpoints (default 500)")
+	f.StringVar(&o.Metrics, "metrics", "", "file to append metrics to, as JSON lines (default metrics.jsonl in the folder of the checkpoints)")
+	f.IntVar(&o.LogEvery, "log-every", 0, "steps between two lines of metrics (default 10)")
+
+	f.StringVar(&o.Report, "report", "", "file of a page (HTML) with the recipe, the results and the curves")
+
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything random")
 	f.IntVar(&o.Threads, "threads", 0, "threads; the result does not depend on it (default all)")
 	precisionFlag(c)
-	f.IntVar(&o.LogEvery, "log-every", 0, "steps between two lines of metrics (default 10)")
-	f.IntVar(&o.CheckpointEvery, "checkpoint-every", 0, "steps between two checkpoints (default 500)")
-	f.IntVar(&o.Validation.Every, "valid-every", 0, "steps between two validations (default at the end of a phase)")
-	f.IntVar(&o.Validation.Bytes, "valid-bytes", 0, "bytes of each validation file (default 16384; -1: all)")
-	f.BoolVar(&o.Validation.OneStream, "valid-one-stream", false, "validate all files as one stream, never reset")
 
-	f.IntVar(&o.Pretrain.Steps, "steps", 0, "pretraining: optimiser steps (default 2000)")
-	f.IntVar(&o.Pretrain.Batch, "batch", 0, "pretraining: streams read side by side (default 8)")
+	f.IntVar(&o.Pretrain.Steps, "steps", 0, "pretraining: optimiser steps (default: three times through the text, 1 to 20 MB)")
+	f.IntVar(&o.Pretrain.Batch, "batch", 0, "pretraining: streams read side by side (default 16)")
 	f.IntVar(&o.Pretrain.Segment, "segment", 0, "pretraining: tokens a stream and step (default the configuration's)")
-	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: adam or muon (default adam)")
-	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.001)")
+	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: muon (the layers' matrices take orthogonal steps) or adam (default muon)")
+	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.003, adam 0.001)")
 	f.IntVar(&o.Pretrain.Warmup, "warmup", 0, "pretraining: warm-up steps (default a twentieth of the steps; -1: none)")
-	f.Float64Var(&o.Pretrain.Clip, "clip", 0, "pretraining: largest gradient norm (default 0.25; -1: none)")
-	f.Float64Var(&o.Pretrain.Dropout, "dropout", 0, "pretraining: dropout on hidden states")
-	f.Float64Var(&o.Pretrain.AttentionDropout, "attention-dropout", 0, "pretraining: dropout on attention")
+	f.StringVar(&o.Pretrain.Schedule, "schedule", train.ScheduleCosine, "learning rates after the warm-up: cosine, or wsd (stable, then down over the last fifth)")
+	f.Float64Var(&o.Pretrain.Clip, "clip", 0, "slow weights: largest gradient norm (default 0.25; -1: none)")
+	f.Float64Var(&o.Pretrain.Dropout, "dropout", 0, "slow weights: dropout on hidden states")
+	f.Float64Var(&o.Pretrain.AttentionDropout, "attention-dropout", 0, "slow weights: dropout on attention")
 
-	f.StringVar(&o.Meta.Scheme, "scheme", train.SchemeOnline, "meta: online, or window (the paper's Algorithm 1)")
-	f.IntVar(&o.Meta.Steps, "meta-steps", 0, "meta: optimiser steps (default 1000)")
-	f.IntVar(&o.Meta.Chunk, "chunk", 0, "meta: tokens between two updates of the fast weights (default 128)")
-	f.Float64Var(&o.Meta.Rate, "meta-lr", 0, "meta: largest learning rate (default 0.003 online, 0.00025 window)")
-	f.StringSliceVar(&o.Meta.Branches, "branches", nil, "meta: weights that get fast weights: paper, wide, or patterns")
-	f.Float32SliceVar(&gammas, "gammas", nil, "meta: decay of the gradient average, one a bank")
-	f.Float64Var(&p, "p", -1, "meta: probability that an update writes one fast weight")
-	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, online: chunks summed for one step (default 4)")
+	f.StringVar(&o.Meta.Scheme, "scheme", train.SchemeOnline, "meta, joint: online, or window (the paper's Algorithm 1)")
+	f.IntVar(&o.Meta.Steps, "meta-steps", 0, "meta: steps (default: once through the text, 256 KB to 1 MB; window: as --steps)")
+	f.IntVar(&o.Meta.Chunk, "chunk", 0, "meta, joint: tokens between two updates of the fast weights (default 128)")
+	f.Float64Var(&o.Meta.Rate, "meta-lr", 0, "meta, joint: largest learning rate of the meta-learners (default 0.003 online, 0.00025 window)")
+	f.StringSliceVar(&o.Meta.Branches, "branches", nil, "meta, joint: weights that get fast weights: paper, wide, or patterns")
+	f.Float32SliceVar(&o.Meta.Settings.Gammas, "gammas", nil, "meta, joint: decay of the gradient average, one a bank")
+	f.Float64Var(&o.Meta.Settings.P, "p", 0, "meta, joint: probability that an update writes one fast weight (default 0.5)")
+	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 4)")
+	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
+	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")
 	_ = c.MarkFlagRequired("data")
 	return c
+}
+
+// trainFlags names the flags of the options.
+var trainFlags = map[string]string{
+	"Phases": "phase", "Init": "init", "Data": "data", "Dir": "checkpoints", "Store": "store", "Threads": "threads",
+	"LogEvery": "log-every", "CheckpointEvery": "checkpoint-every", "Validation.Patience": "patience",
+	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
+	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",
+	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks",
+	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",
+}
+
+// trainError names the flag of an option that is wrong, and says how an interrupted run goes on.
+func trainError(err error) error {
+	var option *train.OptionError
+	if errors.As(err, &option) {
+		if flag, ok := trainFlags[option.Field]; ok {
+			return usageError{fmt.Errorf("--%s is %s, expected %s", flag, option.Found, option.Want)}
+		}
+		return usageError{err}
+	}
+	var interrupted *train.InterruptedError
+	if errors.As(err, &interrupted) && interrupted.Checkpoint != "" {
+		return fmt.Errorf("%w (the same command with --resume goes on)", err)
+	}
+	return err
 }

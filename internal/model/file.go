@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,7 +35,8 @@ func networkTensor(bank int, branch, part string) string {
 	return fmt.Sprintf("meta.%d.%s.%s", bank, branch, part)
 }
 
-// File is the model as a file of weights, all in float32.
+// File is the model as a file of weights: the slow ones as Store says, the
+// meta-learners in float32.
 func (m *Model) File() *weights.File {
 	f := &weights.File{Metadata: map[string]string{
 		keyName:      m.Name,
@@ -45,8 +47,9 @@ func (m *Model) File() *weights.File {
 	if len(m.Card) > 0 {
 		f.Metadata[keyCard] = string(m.Card)
 	}
+	store := cmp.Or(m.Store, weights.F32)
 	for i, t := range m.LM.Layout.Tensors {
-		f.Tensors = append(f.Tensors, weights.F32Tensor(t.Name, t.Shape, m.LM.Tensor(i)))
+		f.Tensors = append(f.Tensors, weights.FloatTensor(t.Name, store, t.Shape, m.LM.Tensor(i)))
 	}
 	if m.Rivals != DefaultRivals() {
 		f.Metadata[keyRivals] = mustJSON(m.Rivals)
@@ -118,6 +121,7 @@ func FromFile(f *weights.File) (*Model, error) {
 	for i, t := range lm.Layout.Tensors {
 		r.read(t.Name, t.Shape, lm.Tensor(i))
 	}
+	store := r.common
 	var learner *sparsemeta.Learner
 	if len(a.Branches) > 0 {
 		if learner, err = readLearner(&r, lm.Layout, a); err != nil {
@@ -135,7 +139,7 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.with(func(m *Model) { m.Rivals, m.Statistics = rivals, statistics }), nil
+	return m.with(func(m *Model) { m.Store, m.Rivals, m.Statistics = store, rivals, statistics }), nil
 }
 
 // decode is strict: a field this version does not know may change what the
@@ -175,6 +179,9 @@ type reader struct {
 	file *weights.File
 	used int
 	err  error
+	// common is the type of all tensors read so far, F32 if they differ or have
+	// another than F16 and BF16.
+	common weights.DType
 }
 
 // tensor gives a tensor of that shape, or nil after an error.
@@ -225,6 +232,11 @@ func (r *reader) read(name string, shape []int, dst []float32) {
 		}
 	}
 	copy(dst, values)
+	if r.used == 0 && (t.DType == weights.F16 || t.DType == weights.BF16) {
+		r.common = t.DType
+	} else if t.DType != r.common {
+		r.common = weights.F32
+	}
 	r.used++
 }
 

@@ -28,6 +28,8 @@ type Model struct {
 	// Chunk is the number of tokens between two updates of the fast weights
 	// that the meta-learners were trained for.
 	Chunk int
+	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
+	Store weights.DType
 	// Statistics are the root mean squares of the gradients of all weights,
 	// for dynamic evaluation in its RMS form; nil for a model without.
 	Statistics *sparsemeta.Statistics
@@ -80,6 +82,29 @@ func (m *Model) check() error {
 			return fmt.Errorf("model: branch %q has %d elements, the weight has %d", b.Name, b.Size, n)
 		}
 	}
+	return nil
+}
+
+// StoreAs makes the model's file hold the slow weights as F32, F16 or BF16, and rounds them, in place, to what the file will hold: the
+// model that runs is the one that is stored. It belongs before the model's first use. It fails, having changed nothing, if a weight is too
+// large for the type.
+func (m *Model) StoreAs(d weights.DType) error {
+	rounded := make([]float32, 0, len(m.LM.W))
+	for i, t := range m.LM.Layout.Tensors {
+		stored := weights.FloatTensor(t.Name, d, t.Shape, m.LM.Tensor(i))
+		values, err := stored.Float32s()
+		if err != nil {
+			return err
+		}
+		for k, v := range values {
+			if v-v != 0 {
+				return fmt.Errorf("model: tensor %q, element %d is %v, too large for %s", t.Name, k, m.LM.Tensor(i)[k], d)
+			}
+		}
+		rounded = append(rounded, values...)
+	}
+	copy(m.LM.W, rounded)
+	m.Store = d
 	return nil
 }
 

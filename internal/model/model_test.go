@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,55 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 		require.JSONEq(t, string(m.Card), string(back.Card))
 		require.Equal(t, m.ID(), back.ID())
 	}
+}
+
+// A model that is stored in 16 bits is, to the bit and by its hash, the one that is read back; storing it again changes nothing.
+func TestStoredModelIsTheOneThatRuns(t *testing.T) {
+	for _, d := range []weights.DType{weights.F32, weights.F16, weights.BF16} {
+		m := small(t)
+		before := slices.Clone(m.LM.W)
+		require.NoError(t, m.StoreAs(d))
+		require.Equal(t, d == weights.F32, slices.Equal(before, m.LM.W))
+		require.InEpsilonSlice(t, nonZero(before), nonZero(m.LM.W), 0x1p-8)
+		path := filepath.Join(t.TempDir(), "m")
+		require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{}))
+		f, err := weights.ReadFile(path)
+		require.NoError(t, err)
+		for i, tensor := range f.Tensors {
+			if i < len(m.LM.Layout.Tensors) {
+				require.Equal(t, d, tensor.DType)
+			} else {
+				require.Equal(t, weights.F32, tensor.DType, "meta-learners")
+			}
+		}
+		back, err := Load(path)
+		require.NoError(t, err)
+		require.Equal(t, m.LM.W, back.LM.W)
+		require.Equal(t, d, back.Store)
+		require.Equal(t, m.ID(), back.ID())
+		require.Equal(t, f.Hash(), back.Hash())
+		require.NoError(t, back.StoreAs(d))
+		require.Equal(t, m.LM.W, back.LM.W)
+	}
+}
+
+func nonZero(values []float32) (out []float32) {
+	for _, v := range values {
+		if v != 0 {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func TestWeightsTooLargeForTheirTypeAreNamed(t *testing.T) {
+	m := small(t)
+	m.LM.Tensor(1)[3] = 70000
+	before := slices.Clone(m.LM.W)
+	require.ErrorContains(t, m.StoreAs(weights.F16), `tensor "r_w_bias", element 3 is 70000, too large for F16`)
+	require.Equal(t, before, m.LM.W)
+	require.Equal(t, weights.DType(""), m.Store)
+	require.NoError(t, m.StoreAs(weights.BF16))
 }
 
 // Weights that do not fit the configuration are refused, naming the tensor.

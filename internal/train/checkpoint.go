@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/lmserve/lmserve/weights"
@@ -125,9 +122,9 @@ func (s *snapshot) fail(format string, args ...any) {
 	}
 }
 
-// write stores the snapshot in a file, all or nothing: after an error the file is what it was before.
-func (s *snapshot) write(path string) error {
-	if err := weights.WriteFile(path, s.file, weights.WriteOptions{}); err != nil {
+// writeSnapshot stores a snapshot in a file, all or nothing: after an error the file is what it was before.
+func (r *run) writeSnapshot(s *snapshot, path string) error {
+	if err := r.writeFile(path, s.file, weights.WriteOptions{}); err != nil {
 		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w", ErrCheckpoint, path, err)
 	}
 	return nil
@@ -136,9 +133,6 @@ func (s *snapshot) write(path string) error {
 // readSnapshot reads a checkpoint and makes sure that it belongs to the run.
 func readSnapshot(path string, run runRecord) (*snapshot, error) {
 	f, err := weights.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s does not exist: there is nothing to resume", ErrCheckpoint, path)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
@@ -146,10 +140,32 @@ func readSnapshot(path string, run runRecord) (*snapshot, error) {
 		return nil, fmt.Errorf("%w %s: metadata %s is %q, expected %q: is it a model?", ErrCheckpoint, path, checkpointKind, v, checkpointValue)
 	}
 	s := &snapshot{path: path, file: f}
-	if err := sameRun(path, f.Metadata[keyRun], run); err != nil {
+	var at position
+	if s.getJSON(keyPosition, &at); s.err != nil {
+		return nil, s.err
+	}
+	if err := sameRun(path, f.Metadata[keyRun], run.shortened(f.Metadata[keyRun], at)); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// shortened is the record with as many steps of pretraining as another has, if at this position it does not matter: under ScheduleWSD and
+// before either's decay. So a long run may be prolonged.
+func (run runRecord) shortened(have string, at position) runRecord {
+	var other runRecord
+	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || run.Pretrain == nil || other.Pretrain == nil {
+		return run
+	}
+	o := *run.Pretrain
+	a := Schedule{Kind: o.Schedule, Warmup: max(0, o.Warmup), Steps: o.Steps}
+	b := a
+	b.Steps = other.Pretrain.Steps
+	if o.Schedule == ScheduleWSD && at.Step <= min(a.decayStart(), b.decayStart()) {
+		o.Steps = b.Steps
+		run.Pretrain = &o
+	}
+	return run
 }
 
 // sameRun compares a checkpoint's record of its run with this run's and names the first field that differs.
@@ -185,7 +201,7 @@ func firstDifference(at string, a, b any) (field, have, want string) {
 	ma, aok := a.(map[string]any)
 	mb, bok := b.(map[string]any)
 	if aok && bok {
-		keys := slices.AppendSeq(slices.Collect(maps.Keys(ma)), maps.Keys(mb))
+		keys := append(sortedKeys(ma), sortedKeys(mb)...)
 		slices.Sort(keys)
 		for _, k := range slices.Compact(keys) {
 			path := k
@@ -204,6 +220,8 @@ func firstDifference(at string, a, b any) (field, have, want string) {
 	return "", "", ""
 }
 
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+
 func showJSON(v any) string {
 	if v == nil {
 		return "not set"
@@ -213,21 +231,4 @@ func showJSON(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(text)
-}
-
-// checkFolder makes the folder of a run's checkpoints. A folder that holds a run already is only used to resume it.
-func checkFolder(dir string, resume bool) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("%w folder %s: %w", ErrCheckpoint, dir, pathCause(err))
-	}
-	if resume {
-		return nil
-	}
-	last := filepath.Join(dir, lastName)
-	if _, err := os.Stat(last); err == nil {
-		return fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose another folder", ErrCheckpoint, dir, lastName)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w %s: %w", ErrCheckpoint, last, pathCause(err))
-	}
-	return nil
 }

@@ -3,10 +3,14 @@
 //
 // # Phases
 //
-// Pretraining reads the text as a batch of streams and moves the slow weights with Adam. The meta-phase has two schemes. Online: the slow
-// weights stand still, one stream of changing domains is scored and adapted to exactly as a session would be, and the meta-learners take a
-// step from every few chunks. Window, Algorithm 1 of the paper: k-1 chunks write fast weights, the k-th moves slow weights and
-// meta-learners, and the fast weights go back to zero.
+// Pretraining reads the text as a batch of streams and moves the slow weights with Adam. The phase meta moves the meta-learners while the
+// slow weights stand still, the phase joint moves both. These two have two schemes. Online: one stream of changing domains is scored and
+// adapted to exactly as a session would be, and the losses of every few chunks make a step. Window, Algorithm 1 of the paper: k-1 chunks
+// write fast weights, the loss of the k-th makes a step, and the fast weights go back to zero; the paper trains jointly.
+//
+// # Validation
+//
+// A phase ends with the weights that did best on text that is not trained on: by the adaptive measure once there are meta-learners.
 //
 // # Determinism
 //

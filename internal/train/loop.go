@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +14,8 @@ const (
 	bitsPerNat = 1 / math.Ln2
 	// lossMemory is the weight of one step in the running mean of the training loss.
 	lossMemory = 0.02
+	// validationsDefault is the number of validations of a phase where no interval is given.
+	validationsDefault = 10
 )
 
 // position is where a run stands, with everything the loop has to remember.
@@ -24,6 +25,7 @@ type position struct {
 	Tokens    int64         `json:"tokens"`    // scored in the phase
 	Loss      float64       `json:"loss"`      // running mean, nats a token
 	Validated int           `json:"validated"` // step of the last validation; -1: none in the phase yet
+	Stale     int           `json:"stale"`     // validations since the best one
 	Best      *Validation   `json:"best,omitempty"`
 	Done      []PhaseReport `json:"done,omitempty"` // phases that ended
 }
@@ -41,11 +43,15 @@ type interval struct {
 func (r *run) loop(ctx context.Context, p phase) error {
 	show := newProgress(r.o.Progress, r.at.Phase, r.at.Step, p.length())
 	defer func() { show.end(r.at.Step) }()
-	event := "start"
+	event := eventStart
 	if r.at.Step > 0 {
-		event = "resume"
+		event = eventResume
 	}
-	show.note("%s: %s; %d steps, %d made", r.at.Phase, p.describe(), p.length(), r.at.Step)
+	if r.at.Step == 0 {
+		show.note("%s begins", r.at.Phase)
+	} else {
+		show.note("%s goes on after step %d", r.at.Phase, r.at.Step)
+	}
 	if err := r.metrics.write(r.line(event)); err != nil {
 		return err
 	}
@@ -54,6 +60,7 @@ func (r *run) loop(ctx context.Context, p phase) error {
 	since := interval{started: time.Now()}
 	for {
 		if r.validationDue(p) {
+			began := time.Now()
 			v, best, err := r.validate(ctx, p, static)
 			if ctx.Err() != nil {
 				return r.interrupt(ctx, p)
@@ -64,18 +71,25 @@ func (r *run) loop(ctx context.Context, p phase) error {
 			if p.frozen() {
 				static = &v.Static
 			}
-			show.note("%s step %d  %s", r.at.Phase, r.at.Step, describeValidation(v, best))
-			since.started = time.Now()
+			mark := ""
+			if best {
+				mark = "  (best)"
+			}
+			show.note("%s step %d  %s%s", r.at.Phase, r.at.Step, v, mark)
+			since.started = since.started.Add(time.Since(began)) // the speed is that of training
 		}
-		end := r.at.Step == p.length()
+		end := r.at.Step == p.length() || r.outOfPatience()
 		due := end || r.at.Step%r.o.CheckpointEvery == 0
 		if r.bestUnsaved() || due && r.at.Step != r.saved {
 			if err := r.checkpoint(p); err != nil {
 				return err
 			}
 		}
+		if end && r.at.Step < p.length() {
+			show.note("%s ends at step %d of %d: %d validations without a better one", r.at.Phase, r.at.Step, p.length(), r.at.Stale)
+		}
 		if end {
-			return r.metrics.write(r.line("end"))
+			return r.metrics.write(r.line(eventEnd))
 		}
 		if ctx.Err() != nil {
 			return r.interrupt(ctx, p)
@@ -93,8 +107,8 @@ func (r *run) stepOnce(p phase, since *interval, show *progress) error {
 		return fmt.Errorf("train: phase %s, step %d: %w", r.at.Phase, r.at.Step, err)
 	}
 	if !out.finite() {
-		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v, learning rate %g: try a lower rate or a warm-up; checkpoints are intact",
-			ErrDiverged, r.at.Phase, r.at.Step, out.loss, out.norm, out.rate)
+		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v: try a lower learning rate, a longer warm-up or stronger clipping%s",
+			ErrDiverged, r.at.Phase, r.at.Step, out.loss, out.norm, r.lastCheckpoint())
 	}
 	if r.at.Step == 0 {
 		r.at.Loss = out.loss
@@ -113,13 +127,21 @@ func (r *run) stepOnce(p phase, since *interval, show *progress) error {
 	if r.at.Step%r.o.LogEvery != 0 {
 		return nil
 	}
-	m := r.line("step")
+	m := r.line(eventStep)
 	m.Loss = since.loss / float64(since.steps)
 	m.BPC = m.Loss * bitsPerNat
-	m.Rate, m.GradNorm = out.rate, out.norm
+	m.Rate, m.SlowRate, m.GradNorm = out.rate, out.slowRate, out.norm
 	m.TokensPerSec = float64(since.tokens) / now.Sub(since.started).Seconds()
 	*since = interval{started: now}
 	return r.metrics.write(m)
+}
+
+// lastCheckpoint tells what is left of a run that went wrong.
+func (r *run) lastCheckpoint() string {
+	if r.o.Dir == "" || r.saved == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s has step %d", r.file(lastName), r.saved)
 }
 
 func (r *run) line(event string) Metric {
@@ -127,16 +149,37 @@ func (r *run) line(event string) Metric {
 }
 
 func (r *run) validationDue(p phase) bool {
-	if r.valid == nil || r.at.Validated == r.at.Step {
+	switch {
+	case r.valid == nil || r.at.Validated == r.at.Step:
 		return false
+	case r.at.Step == p.length():
+		return true
+	case r.at.Step == 0: // what is trained already may be the best that comes
+		return r.o.Validation.Every >= 0 && (r.o.Init != "" || len(r.at.Done) > 0)
 	}
-	every := r.o.Validation.Every
-	return r.at.Step == p.length() || every > 0 && r.at.Step > 0 && r.at.Step%every == 0
+	return r.at.Step%r.validationEvery(p) == 0
+}
+
+// validationEvery is the number of steps of a phase between two validations.
+func (r *run) validationEvery(p phase) int {
+	switch every := r.o.Validation.Every; {
+	case every > 0:
+		return every
+	case every < 0:
+		return p.length()
+	}
+	return (p.length() + validationsDefault - 1) / validationsDefault
+}
+
+// outOfPatience tells whether the phase has gone on for too long without a better validation.
+func (r *run) outOfPatience() bool {
+	patience := r.o.Validation.Patience
+	return patience > 0 && r.at.Stale >= patience
 }
 
 // validate measures the weights as they are and, if they are the best so far, keeps a copy.
 func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validation, best bool, err error) {
-	m, err := r.model(p.learner(), nil)
+	m, err := r.model(p.learner())
 	if err != nil {
 		return v, false, err
 	}
@@ -146,27 +189,17 @@ func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validat
 	v.Step = r.at.Step
 	r.at.Validated = r.at.Step
 	best = r.at.Best == nil || v.score() < r.at.Best.score()
+	r.at.Stale++
 	if best {
-		r.at.Best = &v
+		r.at.Best, r.at.Stale = &v, 0
 		r.keepBest(p)
 	}
-	line := r.line("valid")
+	line := r.line(eventValid)
 	line.Static, line.Best = v.Static, best
 	if v.Adaptive != nil {
 		line.Adaptive = *v.Adaptive
 	}
 	return v, best, r.metrics.write(line)
-}
-
-func describeValidation(v Validation, best bool) string {
-	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
-	if v.Adaptive != nil {
-		text += fmt.Sprintf("  adaptive %.4f", *v.Adaptive)
-	}
-	if best {
-		text += "  (best)"
-	}
-	return text
 }
 
 func (r *run) keepBest(p phase) {
@@ -193,14 +226,14 @@ func (r *run) checkpoint(p phase) error {
 	s.putJSON(keyPosition, r.at)
 	s.file.Metadata[keyNumerics] = kernel.Numerics()
 	p.save(s)
-	if err := s.write(r.file(lastName)); err != nil {
+	if err := r.writeSnapshot(s, r.file(lastName)); err != nil {
 		return err
 	}
 	r.saved = r.at.Step
 	if !r.bestUnsaved() {
 		return nil
 	}
-	if err := s.write(r.file(bestName(r.at.Phase))); err != nil {
+	if err := r.writeSnapshot(s, r.file(bestName(r.at.Phase))); err != nil {
 		return err
 	}
 	r.bestSaved = r.at.Step
@@ -209,14 +242,19 @@ func (r *run) checkpoint(p phase) error {
 
 // interrupt saves the run and makes the error that says so.
 func (r *run) interrupt(ctx context.Context, p phase) error {
-	e := &InterruptedError{Phase: r.at.Phase, Step: r.at.Step, Cause: context.Cause(ctx)}
-	if r.o.Dir == "" {
-		return e
-	}
+	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
 	if err := r.checkpoint(p); err != nil {
-		return errors.Join(e, err)
+		return fmt.Errorf("train: interrupted in phase %s after step %d, which could not be saved: %w", e.Phase, e.Step, err)
 	}
-	e.Checkpoint = r.file(lastName)
+	return e
+}
+
+// interrupted is the error of a run that stopped after a step that is in the last checkpoint, if there are checkpoints.
+func (r *run) interrupted(ctx context.Context, phase string, step int) *InterruptedError {
+	e := &InterruptedError{Phase: phase, Step: step, Cause: context.Cause(ctx)}
+	if r.o.Dir != "" {
+		e.Checkpoint = r.file(lastName)
+	}
 	return e
 }
 
@@ -228,8 +266,8 @@ func (r *run) resume(p phase, last *snapshot) error {
 	if err := p.load(last); err != nil {
 		return err
 	}
-	if have := last.file.Metadata[keyNumerics]; have != kernel.Numerics() && r.o.Progress != nil {
-		fmt.Fprintf(r.o.Progress, "the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding\n", have, kernel.Numerics())
+	if have := last.file.Metadata[keyNumerics]; have != kernel.Numerics() {
+		r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding", have, kernel.Numerics())
 	}
 	if r.at.Best == nil {
 		return nil

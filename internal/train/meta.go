@@ -3,11 +3,13 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
+	"github.com/lmserve/lmserve/txl"
 )
 
 // metaLearner is the meta-weights phi with their optimiser: gradients of losses are summed at the nodes of the tables, and a step carries
@@ -20,22 +22,56 @@ type metaLearner struct {
 	sums     sparsemeta.NodeGradients
 }
 
-// newMetaLearner gives a model fresh meta-learners, drawn from init, and their optimiser of so many threads; the model's own, if it has
-// some, are left behind.
-func newMetaLearner(base *model.Model, o MetaOptions, init sparsemeta.Init, seed uint64, threads int) (*model.Model, *metaLearner, error) {
-	branches, err := model.Branches(base.LM.Layout, o.Branches)
-	if err != nil {
-		return nil, nil, fmt.Errorf("train: option Meta.Branches: %w", err)
+// newMetaLearner returns the model with meta-learners to train, and their optimiser of so many threads: those that base has, or fresh ones.
+// joint is nil in PhaseMeta. base keeps what it has.
+func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64, threads int) (*model.Model, *metaLearner, error) {
+	l := &sparsemeta.Learner{Settings: o.Settings}
+	if base.Learner != nil {
+		l.Branches = base.Learner.Branches
+		for _, networks := range base.Learner.Phi {
+			l.Phi = append(l.Phi, slices.Clone(networks))
+		}
+	} else {
+		var err error
+		if l.Branches, err = branches(base, o); err != nil {
+			return nil, nil, err
+		}
+		init := sparsemeta.InitHe()
+		if largeOutput(o.Settings) {
+			init = sparsemeta.InitSmall()
+		}
+		l.Init(init, kernel.Key(seed, useLearner))
 	}
-	l := &sparsemeta.Learner{Branches: branches, Settings: o.Settings}
-	l.Init(init, kernel.Key(seed, useLearner))
 	m := &model.Model{Name: base.Name, LM: base.LM, Learner: l, Chunk: o.Chunk} // without tables: those of training are the trainer's
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
-	meta.schedule = Schedule{Peak: o.Rate, Final: o.Final, Steps: o.Steps}
+	meta.schedule = Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Steps: o.Steps}
+	if joint != nil {
+		meta.schedule.Steps = joint.Steps
+	}
+	var err error
 	if meta.trainer, err = metatrain.New(l, meta.options); err != nil {
 		return nil, nil, err
 	}
 	return m, meta, nil
+}
+
+func branches(m *model.Model, o MetaOptions) ([]sparsemeta.Branch, error) {
+	b, err := model.Branches(m.LM.Layout, o.Branches)
+	if err != nil {
+		return nil, fmt.Errorf("train: option Meta.Branches: %w", err)
+	}
+	return b, nil
+}
+
+// reusable tells whether the options ask for the meta-learners that m has: the same branches and as many banks, or nothing.
+func reusable(m *model.Model, o MetaOptions) (bool, error) {
+	if len(o.Branches) > 0 {
+		asked, err := branches(m, o)
+		if err != nil || !slices.Equal(asked, m.Learner.Branches) {
+			return false, err
+		}
+	}
+	return o.Settings.Gammas == nil || len(o.Settings.Gammas) == len(m.Learner.Phi), nil
 }
 
 func (m *metaLearner) close() error { return m.trainer.Close() }
@@ -68,6 +104,23 @@ func (m *metaLearner) norm() float64 {
 func (m *metaLearner) step(t int) (rate float64, err error) {
 	rate = m.schedule.Rate(t)
 	return rate, m.trainer.Step(m.sums, rate)
+}
+
+// describe says what there is to learn; s is nil while the slow weights stand still.
+func (m *metaLearner) describe(s *slow) string {
+	text := fmt.Sprintf("%s fast weights (branches: %d, banks: %d)", count(m.learner.Size()), len(m.learner.Branches), len(m.learner.Phi))
+	if s != nil {
+		text = fmt.Sprintf("%s slow and %s", count(len(s.grads)), text)
+	}
+	return text
+}
+
+// trainedArrays are views of the weights that a phase with meta-learners moves.
+func trainedArrays(lm *txl.Model, s *slow, m *metaLearner) []array {
+	if s == nil {
+		return m.arrays()
+	}
+	return append([]array{{"slow", lm.W}}, m.arrays()...)
 }
 
 // arrays are the meta-weights, network by network.

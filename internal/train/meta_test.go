@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math"
@@ -19,33 +20,42 @@ import (
 // metaOptions meta-trains the tiny model, pretrained for a moment, for a few steps.
 func metaOptions(t *testing.T, scheme string) Options {
 	o := pretrainOptions(t)
-	o.Phase = PhaseBoth
+	o.Phases = []string{PhasePretrain, PhaseMeta, PhaseJoint}
 	o.HoldOut = []string{"domain3"}
 	o.Pretrain.Steps = 4
 	o.Meta = MetaOptions{
 		Scheme: scheme, Steps: 4, Chunk: 16, Branches: []string{"word_emb.*", "*.o_net.weight"}, // few: gorgonia is slow under the race detector
 		Online: OnlineOptions{Chunks: 2, Reset: .5, PieceMin: 40, PieceMax: 120},
-		Window: WindowOptions{K: 3, GradientChunk: 24, Batch: 2, P: .3, SlowOptions: SlowOptions{Dropout: .1}},
+		Window: WindowOptions{K: 3, GradientChunk: 24, Batch: 2, P: .3},
 	}
+	o.Joint = JointOptions{Steps: 4, SlowOptions: SlowOptions{Dropout: .1}}
 	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 60}
 	return o
 }
 
-func TestOnlineResumesToTheSameBits(t *testing.T) {
-	requireSameResult(t, metaOptions(t, SchemeOnline), 2, 4) // in pretraining, and between the phases
-
-	meta := metaOptions(t, SchemeOnline)
-	meta.Phase, meta.From = PhaseMeta, pretrained(t)
-	t.Run("meta-phase", func(t *testing.T) { requireSameResult(t, meta, 1, 3) })
-	one := meta
-	one.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.99}, Beta1: .5, Beta2: .5, P: 1, Out: .01}
-	one.Valid = ""
-	t.Run("one bank", func(t *testing.T) { requireSameResult(t, one, 2) })
+// In each of three phases, and between two.
+func TestPhasesResumeToTheSameBits(t *testing.T) {
+	for _, scheme := range []string{SchemeOnline, SchemeWindow} {
+		t.Run(scheme, func(t *testing.T) {
+			o := metaOptions(t, scheme)
+			requireSameResult(t, o, 2, 4, 7, 9, 11)
+			o.Pretrain.Schedule, o.Meta.Schedule, o.Joint.Schedule = ScheduleWSD, ScheduleWSD, ScheduleWSD
+			requireSameResult(t, o, 7, 10)
+		})
+	}
 }
 
-func TestWindowResumesToTheSameBits(t *testing.T) {
+func TestOneBankResumesToTheSameBits(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, pretrained(t), ValidNone
+	o.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.99}, Beta1: .5, Beta2: .5, P: 1, Out: .01}
+	requireSameResult(t, o, 2)
+}
+
+// The paper trains slow weights and meta-learners together, from scratch.
+func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 	o := metaOptions(t, SchemeWindow)
-	o.Phase = PhaseMeta // from scratch: the paper trains slow weights and meta-learners together
+	o.Phases = []string{PhaseJoint}
 	requireSameResult(t, o, 1, 3)
 }
 
@@ -64,7 +74,7 @@ func pretrained(t *testing.T) string {
 // bpc is below static. The slow weights stood still.
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := metaOptions(t, SchemeOnline)
-	o.Phase, o.From = PhaseMeta, pretrained(t)
+	o.Phases, o.Init = []string{PhaseMeta}, pretrained(t)
 	o.Meta.Steps, o.Meta.Online = 25, OnlineOptions{PieceMin: 400, PieceMax: 800}
 	o.Validation = ValidationOptions{Bytes: 300, OneStream: true}
 	o.Out = filepath.Join(t.TempDir(), "model.safetensors.zst")
@@ -73,7 +83,7 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 	best := report.Phases[0].Best
 	require.Less(t, *best.Adaptive, best.Static-.05, best)
 
-	before, err := model.Load(o.From)
+	before, err := model.Load(o.Init)
 	require.NoError(t, err)
 	after, err := model.Load(o.Out)
 	require.NoError(t, err)
@@ -83,14 +93,14 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 	require.Equal(t, "tiny", after.Name)
 	var c card
 	require.NoError(t, json.Unmarshal(after.Card, &c))
-	require.Equal(t, before.Hash(), c.Recipe.From)
+	require.Equal(t, before.Hash(), c.Recipe.Init)
 	require.Equal(t, report.Phases, c.Results)
 }
 
 // In the online phase a stream is scored and adapted to exactly as a session would be: with meta-learners that (almost) stand still, loss
 // and fast weights are those of a stream fed the same bytes.
 func TestOnlineIsServing(t *testing.T) {
-	o := metaOptions(t, SchemeOnline).withDefaults()
+	o := metaOptions(t, SchemeOnline)
 	o.Meta.Rate, o.Meta.Online.Reset = 1e-30, -1
 	r, _, err := open(o)
 	require.NoError(t, err)
@@ -100,7 +110,7 @@ func TestOnlineIsServing(t *testing.T) {
 	p := ph.(*online)
 	defer p.close()
 
-	m, err := r.model(p.learner(), nil)
+	m, err := r.model(p.learner())
 	require.NoError(t, err)
 	set := stream.Defaults(m)
 	set.Seed = kernel.Key(o.Seed, useMasks)
@@ -111,7 +121,7 @@ func TestOnlineIsServing(t *testing.T) {
 		var loss float64
 		p.meta.begin()
 		for range p.options.Online.Chunks {
-			loss += p.chunk() / float64(p.options.Online.Chunks)
+			loss += p.chunk(0) / float64(p.options.Online.Chunks)
 			if p.fast.state.Step == 1 { // its loss came before any write: it has no gradient for the meta-learners
 				require.Zero(t, p.meta.norm())
 			}
@@ -130,39 +140,41 @@ func TestOnlineIsServing(t *testing.T) {
 	}
 }
 
-// A window moves slow weights and meta-learners, leaves M and I at zero and keeps the memory.
+// newPhaseOf opens a run and makes one of its phases.
+func newPhaseOf(t *testing.T, o Options, name string) phase {
+	t.Helper()
+	r, _, err := open(o)
+	require.NoError(t, err)
+	t.Cleanup(r.x.Close)
+	p, err := r.newPhase(name)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.close()) })
+	return p
+}
+
+// A window moves the meta-learners, and in a joint phase the slow weights; it leaves M and I at zero and keeps the memory.
 func TestWindowStep(t *testing.T) {
-	r, _, err := open(metaOptions(t, SchemeWindow).withDefaults())
-	require.NoError(t, err)
-	defer r.x.Close()
-	ph, err := r.newPhase(PhaseMeta)
-	require.NoError(t, err)
-	p := ph.(*window)
-	defer p.close()
-	slow, phi := slices.Clone(p.lm.W), p.learner().Phi[0][0]
-	o, err := p.step()
-	require.NoError(t, err)
-	require.Equal(t, 2*(2*16+24), o.tokens)
-	require.InDelta(t, math.Log(256), o.loss, .5)
-	require.NotEqual(t, slow, p.lm.W)
-	require.NotEqual(t, phi, p.learner().Phi[0][0])
-	for _, arena := range [][]float32{p.fast.state.I[0], p.fast.state.M[0]} {
-		require.Equal(t, make([]float32, len(arena)), arena)
+	for _, name := range []string{PhaseMeta, PhaseJoint} {
+		p := newPhaseOf(t, metaOptions(t, SchemeWindow), name).(*window)
+		slow, phi := slices.Clone(p.lm.W), p.learner().Phi[0][0]
+		o, err := p.step()
+		require.NoError(t, err)
+		require.Equal(t, 2*(2*16+24), o.tokens)
+		require.InDelta(t, math.Log(256), o.loss, .5)
+		require.Equal(t, name == PhaseMeta, slices.Equal(slow, p.lm.W), name)
+		require.NotEqual(t, phi, p.learner().Phi[0][0])
+		for _, arena := range [][]float32{p.fast.state.I[0], p.fast.state.M[0]} {
+			require.Equal(t, make([]float32, len(arena)), arena)
+		}
+		require.EqualValues(t, 2, p.fast.state.Step)
+		require.Equal(t, tinyModel.MemLen, p.mem.Len)
 	}
-	require.EqualValues(t, 2, p.fast.state.Step)
-	require.Equal(t, tinyModel.MemLen, p.mem.Len)
 }
 
 // The gradient that the window hands to the meta-learners is taken at the weights before the slow step, from entries of the last writes:
 // it is what the branches' part of the slow gradient says of them.
 func TestWindowSharesOneBackward(t *testing.T) {
-	r, _, err := open(metaOptions(t, SchemeWindow).withDefaults())
-	require.NoError(t, err)
-	defer r.x.Close()
-	ph, err := r.newPhase(PhaseMeta)
-	require.NoError(t, err)
-	p := ph.(*window)
-	defer p.close()
+	p := newPhaseOf(t, metaOptions(t, SchemeWindow), PhaseJoint).(*window)
 	var o outcome
 	p.write(&o)
 	p.learn(&o)
@@ -187,11 +199,89 @@ func TestWindowSharesOneBackward(t *testing.T) {
 	require.InDelta(t, want, sum, 1e-9)
 }
 
-func TestWindowLearns(t *testing.T) {
+// A joint online step, by hand: chunk by chunk forward at W + M, backward by all weights, write; then Adam on the mean gradient, and the
+// meta-learners by the branches' part of the same gradients.
+func TestJointOnlineStep(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
+	p := newPhaseOf(t, o, PhaseJoint).(*online)
+	q := newPhaseOf(t, o, PhaseJoint).(*online) // its parts are used one by one
+	for i := range 3 {
+		out, err := p.step()
+		require.NoError(t, err)
+
+		q.meta.begin()
+		mean := make([]float64, len(q.lm.W))
+		loss, chunks := 0.0, q.options.Online.Chunks
+		for range chunks {
+			q.stream.Next(q.text.inputs, q.text.targets)
+			loss += q.text.forward(q.x, q.lm, q.fast.views, q.mem) / float64(chunks)
+			grads := make([]float32, len(q.lm.W))
+			views := q.lm.Layout.Slices(grads)
+			q.text.seg.Backward(q.x, q.text.targets, views)
+			q.text.seg.Remember(q.mem)
+			var arena []float32
+			for _, b := range q.learner().Branches {
+				arena = append(arena, views[q.lm.Layout.Index(b.Name)]...)
+			}
+			q.fast.state.NodeGradient(q.x, q.meta.tables(), q.options.Settings.Out, arena, q.meta.sums)
+			q.fast.state.Update(q.x, q.meta.tables(), q.options.Settings, nil, arena)
+			for k, g := range grads {
+				mean[k] += float64(g) / float64(chunks)
+			}
+		}
+		for k, g := range mean {
+			q.slow.grads[k] = float32(g)
+		}
+		rate, norm := q.slow.step(q.x, i)
+		_, err = q.meta.step(i)
+		require.NoError(t, err)
+
+		require.Equal(t, rate, out.slowRate)
+		require.InDelta(t, loss, out.loss, 1e-6)
+		require.InEpsilon(t, norm, out.norm, 1e-5)
+		require.InDeltaSlice(t, q.lm.W, p.lm.W, 2e-6) // Adam divides by the gradient's own size: its rounding shows
+		require.InDeltaSlice(t, q.fast.state.Sum, p.fast.state.Sum, 1e-6)
+		for b, n := range p.learner().Phi[1] {
+			require.InDeltaSlice(t, q.learner().Phi[1][b][:], n[:], 1e-4)
+		}
+	}
+}
+
+// The mean loss of one step's chunks falls along the slow gradient by as much as the gradient says: a central difference over all slow
+// weights at once, with fast weights that were written before.
+func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1
+	p := newPhaseOf(t, o, PhaseJoint).(*online)
+	for range 4 { // so that memory and fast weights are there
+		_, err := p.step()
+		require.NoError(t, err)
+	}
+	p.stream.Next(p.text.inputs, p.text.targets)
+	loss := func() float64 { return p.text.forward(p.x, p.lm, p.fast.views, p.mem) }
+	loss()
+	p.gradient.backward(p.x, &p.text)
+	squares := 0.0
+	for _, g := range p.gradient.all {
+		squares += float64(g) * float64(g)
+	}
+	norm := math.Sqrt(squares)
+	w, h := slices.Clone(p.lm.W), 1e-2
+	moved := func(sign float64) float64 {
+		for k, g := range p.gradient.all {
+			p.lm.W[k] = w[k] + float32(sign*h*float64(g)/norm)
+		}
+		return loss()
+	}
+	require.InEpsilon(t, norm, (moved(1)-moved(-1))/(2*h), 2e-3)
+}
+
+func TestJointWindowLearns(t *testing.T) {
 	o := metaOptions(t, SchemeWindow)
-	o.Phase, o.Valid = PhaseMeta, ""
-	o.Meta.Steps, o.LogEvery = 40, 8
-	o.Meta.Window.SlowOptions, o.Meta.Window.Batch = SlowOptions{Rate: 1e-2, Warmup: 5, Clip: 1}, 6
+	o.Phases, o.Valid = []string{PhaseJoint}, ValidNone
+	o.LogEvery, o.Meta.Window.Batch = 8, 6
+	o.Joint = JointOptions{Steps: 40, SlowOptions: SlowOptions{Rate: 1e-2, Warmup: 5, Clip: 1}}
 	o.Metrics = filepath.Join(t.TempDir(), "m")
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -202,35 +292,37 @@ func TestWindowLearns(t *testing.T) {
 	require.Less(t, last.Loss, first.Loss-1)
 }
 
-// Outside gorgonia, warm steps of the meta-phase allocate nothing.
+// Outside gorgonia, warm steps with meta-learners allocate nothing.
 func TestMetaStepsAllocateNothing(t *testing.T) {
-	newPhase := func(scheme string) phase {
-		r, _, err := open(metaOptions(t, scheme).withDefaults())
-		require.NoError(t, err)
-		t.Cleanup(r.x.Close)
-		p, err := r.newPhase(PhaseMeta)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, p.close()) })
+	warm := func(scheme, name string) phase {
+		p := newPhaseOf(t, metaOptions(t, scheme), name)
 		for range 3 {
 			_, err := p.step()
 			require.NoError(t, err)
 		}
 		return p
 	}
-	online := newPhase(SchemeOnline).(*online)
-	require.Zero(t, testing.AllocsPerRun(5, func() {
-		online.meta.begin()
-		online.chunk()
-		online.meta.norm()
-	}))
-	window := newPhase(SchemeWindow).(*window)
-	require.Zero(t, testing.AllocsPerRun(5, func() {
-		var o outcome
-		window.write(&o)
-		window.learn(&o)
-		window.slow.step(window.x, 0)
-		window.fast.state.Reset()
-	}))
+	for _, name := range []string{PhaseMeta, PhaseJoint} {
+		online := warm(SchemeOnline, name).(*online)
+		require.Zero(t, testing.AllocsPerRun(5, func() {
+			online.meta.begin()
+			online.chunk(0)
+			online.meta.norm()
+			if online.slow != nil {
+				online.slow.step(online.x, 0)
+			}
+		}), name)
+		window := warm(SchemeWindow, name).(*window)
+		require.Zero(t, testing.AllocsPerRun(5, func() {
+			var o outcome
+			window.write(&o)
+			window.learn(&o)
+			if window.slow != nil {
+				window.slow.step(window.x, 0)
+			}
+			window.fast.state.Reset()
+		}), name)
+	}
 }
 
 func TestUnknownBranchesAreNamed(t *testing.T) {
@@ -243,7 +335,7 @@ func TestUnknownBranchesAreNamed(t *testing.T) {
 
 // A text that is pretrained on and one that is not: held-out text has no part in pretraining.
 func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
-	o := metaOptions(t, SchemeOnline).withDefaults()
+	o := metaOptions(t, SchemeOnline)
 	r, _, err := open(o)
 	require.NoError(t, err)
 	defer r.x.Close()
@@ -251,5 +343,63 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.NoError(t, err)
 	for _, d := range p.(*pretrain).reader.docs {
 		require.NotEqual(t, "domain3", d.Domain)
+	}
+}
+
+// Meta-learners that a model has are trained further if nothing is asked or what is asked is theirs, and made anew otherwise.
+func TestMetaLearnersGoOn(t *testing.T) {
+	first := metaOptions(t, SchemeOnline)
+	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, pretrained(t), ValidNone
+	first.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.9, .99, .999}, P: .25}
+	first.Out = filepath.Join(t.TempDir(), "meta.safetensors")
+	_, err := Run(context.Background(), first)
+	require.NoError(t, err)
+	before, err := model.Load(first.Out)
+	require.NoError(t, err)
+
+	for name, c := range map[string]struct {
+		change func(*Options)
+		says   string
+		goesOn bool
+	}{
+		"nothing asked":  {func(o *Options) {}, learnerKept, true},
+		"its branches":   {func(o *Options) { o.Meta.Branches = []string{"*.o_net.weight", "word_emb.*"} }, learnerKept, true},
+		"as many banks":  {func(o *Options) { o.Meta.Settings.Gammas = []float32{.8, .98, .998} }, learnerKept, true},
+		"other p":        {func(o *Options) { o.Meta.Settings.P = .75 }, learnerKept, true},
+		"joint":          {func(o *Options) { o.Phases = []string{PhaseJoint} }, learnerKept, true},
+		"windows":        {func(o *Options) { o.Meta.Scheme = SchemeWindow }, learnerKept, true},
+		"other branches": {func(o *Options) { o.Meta.Branches = []string{"word_emb.*"} }, learnerRenewed, false},
+		"other banks":    {func(o *Options) { o.Meta.Settings.Gammas = []float32{.99} }, learnerRenewed, false},
+		"pretraining":    {func(o *Options) { o.Phases, o.Meta.Branches = nil, []string{"word_emb.*", "*.o_net.weight"} }, learnerDropped, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := metaOptions(t, SchemeOnline)
+			o.Phases, o.Init, o.Valid, o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps = []string{PhaseMeta}, first.Out, ValidNone, 1, 1, 1
+			o.Meta.Branches, o.Meta.Chunk, o.Meta.Rate, o.Name, o.Pretrain.Warmup = nil, 0, 1e-30, "", -1
+			var log bytes.Buffer
+			o.Progress, o.Out = &log, filepath.Join(t.TempDir(), "out")
+			c.change(&o)
+			_, err := Run(context.Background(), o)
+			require.NoError(t, err)
+			require.Contains(t, log.String(), "meta-learners of "+first.Out+" "+c.says)
+			after, err := model.Load(o.Out)
+			require.NoError(t, err)
+			same := len(after.Learner.Phi) == 3 && len(after.Learner.Branches) == 2 && after.Learner.Phi[2][1] == before.Learner.Phi[2][1]
+			require.Equal(t, c.goesOn, same)
+			if c.goesOn {
+				require.Equal(t, before.Chunk, after.Chunk)
+				require.Equal(t, before.Learner.Settings.Out, after.Learner.Settings.Out)
+			}
+			want := before.Learner.Settings
+			switch name {
+			case "as many banks":
+				want.Gammas = []float32{.8, .98, .998}
+			case "other p":
+				want.P = .75
+			}
+			if c.goesOn {
+				require.Equal(t, want, after.Learner.Settings)
+			}
+		})
 	}
 }

@@ -9,64 +9,66 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// online is the meta-phase on one stream: the slow weights stand still, I and M are carried under exactly the settings of serving, and
-// the meta-learners take a step from the losses of every few chunks.
+// online trains meta-learners on one stream: I and M are carried under exactly the settings of serving, and the meta-learners take a step
+// from the losses of every few chunks. The slow weights stand still or, in a joint phase, take a step from the same losses.
 type online struct {
-	options MetaOptions
-	x       *kernel.Exec
-	lm      *txl.Model
-	text    segment
-	stream  *pieceStream
-	mem     *txl.Memory
-	fast    fastWeights
-	meta    *metaLearner
-	resets  uint64 // key of the decisions to reset
-	steps   int    // made
+	options  MetaOptions
+	x        *kernel.Exec
+	lm       *txl.Model
+	text     segment
+	stream   *pieceStream
+	mem      *txl.Memory
+	fast     fastWeights
+	gradient gradient // of one chunk
+	meta     *metaLearner
+	slow     *slow // its gradient is the mean over the chunks of a step; nil while the slow weights stand still
+	sum      sumTask
+	resets   uint64 // key of the decisions to reset
+	steps    int    // made
 }
 
-// fastWeights is the state of the branches, as a stream has it, with its gradients.
-type fastWeights struct {
-	state *sparsemeta.State // traced
-	views txl.Fast          // of the state's fast weights
-	grads []float32         // dL/d(W+M), an arena of the branches
-	into  txl.Grads         // views of grads
-}
-
-func newFastWeights(m *model.Model, seed uint64) fastWeights {
-	f := fastWeights{state: sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Phi), seed)}
-	f.state.Trace()
-	f.views = m.Views(f.state.Sum)
-	f.grads = make([]float32, len(f.state.Sum))
-	f.into = m.Views(f.grads)
-	return f
-}
-
-// newOnline starts the scheme on a model whose slow weights are trained.
-func newOnline(x *kernel.Exec, base *model.Model, c *Corpus, heldOut []string, o MetaOptions, seed uint64) (*online, error) {
+// newOnline starts the scheme; joint is nil if the slow weights, which are trained already, stand still.
+func newOnline(x *kernel.Exec, base *model.Model, c *Corpus, heldOut []string, o MetaOptions, joint *JointOptions, seed uint64) (*online, error) {
 	if err := c.need(o.Chunk, "one chunk"); err != nil {
 		return nil, err
 	}
-	m, meta, err := newMetaLearner(base, o, sparsemeta.InitHe(), seed, x.Threads())
+	m, meta, err := newMetaLearner(base, o, joint, seed, x.Threads())
 	if err != nil {
 		return nil, err
 	}
-	return &online{
+	p := &online{
 		options: o, x: x, lm: m.LM, text: newSegment(m.LM.Config, 1, o.Chunk), mem: txl.NewMemory(m.LM.Config, 1),
 		stream: newPieceStream(c, heldOut, o.Online.PieceMin, o.Online.PieceMax, m.Tokenizer.Start(), kernel.Key(seed, usePieces)),
 		fast:   newFastWeights(m, kernel.Key(seed, useMasks)), meta: meta, resets: kernel.Key(seed, useReset),
-	}, nil
+	}
+	var all []float32
+	if joint != nil {
+		p.slow = newSlow(m.LM, joint.SlowOptions, joint.Steps, seed)
+		all = make([]float32, len(m.LM.W))
+		p.sum = sumTask{sum: p.slow.grads, g: all, factor: 1 / float32(o.Online.Chunks)}
+	}
+	p.gradient = newGradient(m, &p.fast, all)
+	return p, nil
 }
 
-// step runs the chunks of one meta-step and makes it.
+// step runs the chunks of one step of the optimisers and makes it.
 func (p *online) step() (outcome, error) {
 	var o outcome
 	p.meta.begin()
-	for range p.options.Online.Chunks {
-		o.loss += p.chunk() / float64(p.options.Online.Chunks)
+	if p.slow != nil {
+		clear(p.slow.grads)
+	}
+	for i := range p.options.Online.Chunks {
+		o.loss += p.chunk(i) / float64(p.options.Online.Chunks)
 		o.tokens += len(p.text.targets)
 	}
 	if o.norm = p.meta.norm(); !o.finite() {
 		return o, nil // the caller gives up
+	}
+	if p.slow != nil {
+		if o.slowRate, o.norm = p.slow.step(p.x, p.steps); !o.finite() {
+			return o, nil
+		}
 	}
 	var err error
 	o.rate, err = p.meta.step(p.steps)
@@ -74,16 +76,22 @@ func (p *online) step() (outcome, error) {
 	return o, err
 }
 
-// chunk scores one chunk, adds what its loss says of the meta-learners, and only then lets it write the fast weights (eqs. 3-6): as a
-// session would, so that no loss sees the write it causes. It returns the mean loss in nats.
-func (p *online) chunk() float64 {
+// chunk scores the i'th chunk of a step, adds what its loss says of the meta-learners (and of the slow weights), and only then lets it
+// write the fast weights (eqs. 3-6): as a session would, so that no loss sees the write it causes. It returns the mean loss in nats.
+func (p *online) chunk(i int) float64 {
 	if p.stream.Next(p.text.inputs, p.text.targets) && p.resetDue() {
 		p.fast.state.Reset()
 	}
+	if p.slow != nil {
+		p.text.seg.SetDropout(p.slow.dropout(p.steps, i))
+	}
 	loss := p.text.forward(p.x, p.lm, p.fast.views, p.mem)
-	p.text.seg.Backward(p.x, p.text.targets, p.fast.into)
+	p.gradient.backward(p.x, &p.text)
 	p.text.seg.Remember(p.mem)
 	p.meta.gather(p.x, &p.fast)
+	if p.slow != nil {
+		p.x.Parallel(adamBlocks(len(p.sum.g)), &p.sum)
+	}
 	p.fast.state.Update(p.x, p.meta.tables(), p.options.Settings, nil, p.fast.grads)
 	return loss
 }
@@ -94,16 +102,14 @@ func (p *online) resetDue() bool {
 	return float64(random>>11)/(1<<53) < p.options.Online.Reset
 }
 
-func (p *online) length() int                  { return p.options.Steps }
-func (p *online) trained() []array             { return p.meta.arrays() }
+func (p *online) length() int                  { return p.meta.schedule.Steps }
+func (p *online) trained() []array             { return trainedArrays(p.lm, p.slow, p.meta) }
 func (p *online) learner() *sparsemeta.Learner { return p.meta.learner }
-func (p *online) frozen() bool                 { return true }
+func (p *online) frozen() bool                 { return p.slow == nil }
 func (p *online) close() error                 { return p.meta.close() }
 
 func (p *online) describe() string {
-	return fmt.Sprintf("online, %d fast weights in %d branches and %d banks, %d chunks of %d tokens a step, %d files in %d domains",
-		len(p.fast.grads), len(p.meta.learner.Branches), len(p.meta.learner.Phi), p.options.Online.Chunks, p.options.Chunk,
-		len(p.stream.docs), len(p.stream.domains))
+	return fmt.Sprintf("online, %s; a step is %d chunks of %d tokens", p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
 }
 
 // onlineState is the part of the phase's state that is not arrays.
@@ -117,6 +123,9 @@ type onlineState struct {
 func (p *online) save(s *snapshot) {
 	s.putJSON(keyPhase, onlineState{p.steps, p.stream.state, p.mem.Len, p.fast.state.Step})
 	s.put("slow", p.lm.W)
+	if p.slow != nil {
+		p.slow.save(s)
+	}
 	p.meta.save(s)
 	putAll(s, p.fast.arrays())
 	saveMemory(s, p.mem, p.lm.Config.DModel)
@@ -126,6 +135,9 @@ func (p *online) load(s *snapshot) error {
 	var st onlineState
 	s.getJSON(keyPhase, &st)
 	s.get("slow", p.lm.W)
+	if p.slow != nil {
+		p.slow.load(s, st.Steps)
+	}
 	p.meta.load(s, st.Steps)
 	getAll(s, p.fast.arrays())
 	loadMemory(s, p.mem, st.Memory, p.lm.Config, 1)

@@ -4,26 +4,41 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
 )
 
-// Phases of a run: values of Options.Phase.
+// Phases of a run: values of Options.Phases.
 const (
-	PhaseBoth     = "both"     // pretraining, then the meta-phase
-	PhasePretrain = "pretrain" // the static model alone
-	PhaseMeta     = "meta"     // the meta-learners of a model that exists
+	PhasePretrain = "pretrain" // the slow weights alone; what comes out is a static model
+	PhaseMeta     = "meta"     // the meta-learners alone, on slow weights that are already trained
+	PhaseJoint    = "joint"    // slow weights and meta-learners together
 )
 
-// Schemes of the meta-phase: values of MetaOptions.Scheme.
+// Schemes of the phases that train meta-learners: values of MetaOptions.Scheme.
 const (
-	SchemeOnline = "online" // slow weights frozen, one stream, state carried under the serving settings
-	SchemeWindow = "window" // Algorithm 1 of the paper: windows of k chunks, slow weights trained along
+	SchemeOnline = "online" // one stream, state carried under the serving settings
+	SchemeWindow = "window" // Algorithm 1 of the paper: windows of k chunks
 )
+
+// ValidNone as Options.Valid: there is no validation.
+const ValidNone = "none"
+
+// DefaultConfig is the configuration of a run that names none.
+const DefaultConfig = "default"
+
+// StoreDefault is how the slow weights are stored where nothing is said: half of the bytes, and no bit a byte worse on any text measured.
+const StoreDefault = "bf16"
+
+// storeTypes are the values of Options.Store.
+var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weights.BF16, "f16": weights.F16}
 
 // Limits of options.
 const (
@@ -35,23 +50,28 @@ const (
 )
 
 // Options describe a run. Zero fields stand for the defaults given with them.
+//
+// A phase begins with the slow weights and meta-learners of the one before it; the first begins with those of Init. Pretraining drops
+// meta-learners: they were trained for other slow weights. The other phases train further what they find, if it has the branches and as
+// many banks as are asked for or nothing is asked, and otherwise make meta-learners anew.
 type Options struct {
-	Phase string // PhaseBoth (also ""), PhasePretrain or PhaseMeta
+	Phases []string // in order, each at most once, PhasePretrain only as the first; nil: PhasePretrain, PhaseMeta
 
-	// What is trained: a model file, a configuration, or a configuration's name; the first of these that is set.
-	From   string     // path of a model file whose slow weights to go on from; meta-learners are always made anew
-	Model  txl.Config // set if NLayer > 0
-	Config string     // for txl.Named; "": "default"
+	// What is trained: the model of a file, or random weights of a configuration.
+	Init  string     // path of a model file to go on from
+	Model txl.Config // without Init; if NLayer is 0: DefaultConfig
 
 	Data    string   // directory of text files: each file a stream, its first folder its domain
-	HoldOut []string // domains kept out of pretraining; the meta-phase sees them as text that is new to the slow weights
-	Valid   string   // directory of text files for validation; "": none
+	HoldOut []string // domains kept out of pretraining; the other phases see them as text that is new to the slow weights
+	Valid   string   // directory of text files for validation, or ValidNone; "": a part of Data is kept back for it
 
 	Out     string // where the model is written; "": nowhere
-	Name    string // the model's name in that file; "": the configuration's name, or that of From
+	Store   string // type of the slow weights in that file: a key of storeTypes; "": StoreDefault. No training depends on it
+	Name    string // the model's name in that file; "": that of Init, DefaultConfig's, or "model"
 	Dir     string // folder of the checkpoints, made if it is missing; "": no checkpoints
-	Resume  bool   // go on from the last checkpoint in Dir
-	Metrics string // file to which metrics are appended as JSON lines; "": none
+	Resume  bool   // go on from the last checkpoint in Dir, if there is one
+	Metrics string // file to which metrics are appended as JSON lines; "": metricsName in Dir, if there is one
+	Report  string // file of a page with the recipe, the results and the curves; "": none
 
 	Progress io.Writer // live bar if it is a terminal, else a line now and then; nil: silent
 
@@ -60,6 +80,7 @@ type Options struct {
 
 	Pretrain   PretrainOptions
 	Meta       MetaOptions
+	Joint      JointOptions
 	Validation ValidationOptions
 
 	LogEvery        int // steps between two lines of metrics; 0: 10
@@ -72,10 +93,11 @@ const (
 	OptimizerMuon = "muon" // for the layers' matrices, see Muon; Adam for the rest
 )
 
-// SlowOptions are the settings of the optimiser of the slow weights, with a warm-up, a cosine and clipping.
+// SlowOptions are the settings of the optimiser of the slow weights, with a warm-up, a schedule and clipping.
 type SlowOptions struct {
-	Optimizer        string  `json:"optimizer"`         // OptimizerAdam (also "") or OptimizerMuon
-	Rate             float64 `json:"rate"`              // largest learning rate; 0: .001
+	Optimizer        string  `json:"optimizer"`         // OptimizerMuon or OptimizerAdam; "": Muon in pretraining, else Adam
+	Schedule         string  `json:"schedule"`          // ScheduleCosine (also "") or ScheduleWSD
+	Rate             float64 `json:"rate"`              // largest learning rate; 0: in pretraining .003 (Muon) or .001 (Adam)
 	Final            float64 `json:"final"`             // fraction of Rate at the last step; 0: .05
 	Warmup           int     `json:"warmup"`            // steps; 0: a twentieth of all; below 0: none
 	Clip             float64 `json:"clip"`              // largest norm of the gradient; 0: .25; below 0: no clipping
@@ -85,28 +107,32 @@ type SlowOptions struct {
 
 // PretrainOptions are the settings of pretraining.
 type PretrainOptions struct {
-	Steps   int `json:"steps"`   // optimiser steps; 0: 2000
-	Batch   int `json:"batch"`   // streams read side by side; 0: 8
+	Steps   int `json:"steps"`   // optimiser steps; 0: those that read the text three times, but at least 1 MB and at most 20 MB
+	Batch   int `json:"batch"`   // streams read side by side; 0: 16
 	Segment int `json:"segment"` // tokens a stream and step; 0: the configuration's seg_len
 	SlowOptions
 }
 
-// MetaOptions are the settings of the meta-phase.
+// MetaOptions are the settings of the phases that train meta-learners.
 type MetaOptions struct {
-	Scheme   string              `json:"scheme"`   // SchemeOnline (also "") or SchemeWindow
-	Steps    int                 `json:"steps"`    // meta-steps; 0: 1000
-	Chunk    int                 `json:"chunk"`    // tokens between two writes of the fast weights; 0: 128
-	Rate     float64             `json:"rate"`     // largest learning rate of the meta-learners; 0: .003 (online), .00025 (window)
-	Final    float64             `json:"final"`    // fraction of Rate at the last step; 0: .05
-	Branches []string            `json:"branches"` // what gets fast weights, for model.Branches; nil: "wide" (online), "paper" (window)
-	Settings sparsemeta.Settings `json:"settings"` // of serving, and of the online scheme's training; without Gammas: two banks (online), the paper's (window)
+	Scheme string `json:"scheme"` // SchemeOnline (also "") or SchemeWindow
+	// Steps of PhaseMeta. 0: online, those that read the text once, but at least 256 KB and at most 1 MB; windows as in pretraining.
+	Steps    int      `json:"steps"`
+	Chunk    int      `json:"chunk"`    // tokens between two writes of the fast weights; 0: as the meta-learners found, or 128
+	Rate     float64  `json:"rate"`     // largest learning rate of the meta-learners; 0: .003, or .00025 where Settings.Out is of the order of 1
+	Final    float64  `json:"final"`    // fraction of Rate at the last step; 0: .05
+	Schedule string   `json:"schedule"` // as SlowOptions.Schedule
+	Branches []string `json:"branches"` // what gets fast weights, for model.Branches; nil: as the meta-learners found, or "wide" (online), "paper" (window)
+	// Settings of serving, and of the online scheme's training. Fields that are zero (both betas) are as with the meta-learners found, or
+	// two banks (online), the paper's (window).
+	Settings sparsemeta.Settings `json:"settings"`
 	Online   OnlineOptions       `json:"online"`
 	Window   WindowOptions       `json:"window"`
 }
 
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
-	Chunks   int     `json:"chunks"`    // whose node gradients are summed for one meta-step; 0: 4
+	Chunks   int     `json:"chunks"`    // whose gradients are summed for one step; 0: 4
 	Reset    float64 `json:"reset"`     // probability that M and I go back to zero where a piece of text begins; 0: .05; below 0: never
 	PieceMin int     `json:"piece_min"` // bytes of the shortest pieces of text; 0: 4096
 	PieceMax int     `json:"piece_max"` // bytes of the longest; 0: 32768
@@ -118,13 +144,19 @@ type WindowOptions struct {
 	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th; 0: 512
 	Batch         int     `json:"batch"`          // streams that share M; 0: 8
 	P             float64 `json:"p"`              // probability that a write sets an entry; 0: .05
-	SlowOptions           // Rate 0: .00025
+}
+
+// JointOptions are the settings of the slow weights in PhaseJoint; MetaOptions has the rest.
+type JointOptions struct {
+	Steps       int `json:"steps"` // 0: as MetaOptions.Steps
+	SlowOptions     // Rate 0: .0001 (online), .00025 (window)
 }
 
 // ValidationOptions say how a model is measured along the way. Every measurement is in bits a character.
 type ValidationOptions struct {
-	Every     int  `json:"every"`      // steps; 0: only at the end of a phase
-	Bytes     int  `json:"bytes"`      // of each file; 0: 16384; below 0: all
+	Every     int  `json:"every"`      // steps; 0: ten times a phase; below 0: only at the end of a phase. Else trained weights at step 0, too
+	Bytes     int  `json:"bytes"`      // of each file of Options.Valid; 0: 16384; below 0: all. What is kept back counts as a whole
+	Patience  int  `json:"patience"`   // a phase ends after so many validations in a row without a better one; 0: never
 	OneStream bool `json:"one_stream"` // all documents as one stream that is never reset; else each is a stream of its own
 }
 
@@ -140,32 +172,45 @@ func orFloat(v *float64, or float64) {
 	}
 }
 
-// withDefaults replaces zero fields by what they stand for, except those that depend on the model.
+// withDefaults replaces zero fields by what they stand for, except those that depend on the model or the text: see complete.
 func (o Options) withDefaults() Options {
-	if o.Phase == "" {
-		o.Phase = PhaseBoth
-	}
-	if o.From == "" && o.Model.NLayer == 0 && o.Config == "" {
-		o.Config = "default"
+	if len(o.Phases) == 0 {
+		o.Phases = []string{PhasePretrain, PhaseMeta}
 	}
 	o.HoldOut = slices.Compact(slices.Sorted(slices.Values(o.HoldOut)))
 	orInt(&o.Threads, runtime.GOMAXPROCS(0))
+	if o.Metrics == "" && o.Dir != "" {
+		o.Metrics = filepath.Join(o.Dir, metricsName)
+	}
+	if o.Store == "" {
+		o.Store = StoreDefault
+	}
 	orInt(&o.LogEvery, 10)
 	orInt(&o.CheckpointEvery, 500)
 	orInt(&o.Validation.Bytes, 16384)
-	orInt(&o.Pretrain.Steps, 2000)
-	orInt(&o.Pretrain.Batch, 8)
-	o.Pretrain.SlowOptions.fill(1e-3, o.Pretrain.Steps)
+	orInt(&o.Pretrain.Batch, 16)
+	pretrainRate := 3e-3
+	if o.Pretrain.Optimizer == OptimizerAdam {
+		pretrainRate = 1e-3
+	}
+	o.Pretrain.SlowOptions.fill(OptimizerMuon, pretrainRate)
 	o.Meta.fill()
+	rate := 1e-4
+	if o.Meta.Scheme == SchemeWindow {
+		rate = 2.5e-4
+	}
+	o.Joint.SlowOptions.fill(OptimizerAdam, rate)
 	return o
 }
 
-func (s *SlowOptions) fill(rate float64, steps int) {
+func (s *SlowOptions) fill(optimizer string, rate float64) {
 	if s.Optimizer == "" {
-		s.Optimizer = OptimizerAdam
+		s.Optimizer = optimizer
+	}
+	if s.Schedule == "" {
+		s.Schedule = ScheduleCosine
 	}
 	orFloat(&s.Rate, rate)
-	orInt(&s.Warmup, steps/20) // without one, a model with post-norm may never leave the frequencies of single bytes
 	orFloat(&s.Final, 0.05)
 	orFloat(&s.Clip, 0.25)
 }
@@ -174,8 +219,9 @@ func (m *MetaOptions) fill() {
 	if m.Scheme == "" {
 		m.Scheme = SchemeOnline
 	}
-	orInt(&m.Steps, 1000)
-	orInt(&m.Chunk, 128)
+	if m.Schedule == "" {
+		m.Schedule = ScheduleCosine
+	}
 	orFloat(&m.Final, 0.05)
 	orInt(&m.Online.Chunks, 4)
 	orFloat(&m.Online.Reset, 0.05)
@@ -185,19 +231,64 @@ func (m *MetaOptions) fill() {
 	orInt(&m.Window.GradientChunk, 512)
 	orInt(&m.Window.Batch, 8)
 	orFloat(&m.Window.P, 0.05)
-	m.Window.SlowOptions.fill(2.5e-4, m.Steps)
-	rate, branches, settings := 3e-3, "wide", sparsemeta.TwoBankSettings()
+}
+
+// complete replaces the zero fields that depend on the meta-learners found (nil: none that can be used), on the model's configuration and
+// on the bytes of text.
+func (o *Options) complete(found *model.Model, c txl.Config, bytes int) {
+	m := &o.Meta
+	settings, chunk := sparsemeta.TwoBankSettings(), 128
 	if m.Scheme == SchemeWindow {
-		rate, branches, settings = 2.5e-4, "paper", sparsemeta.PaperSettings()
+		settings = sparsemeta.PaperSettings()
+	}
+	switch {
+	case found != nil:
+		settings, chunk = found.Learner.Settings, found.Chunk
+	case len(m.Branches) == 0 && m.Scheme == SchemeWindow:
+		m.Branches = []string{"paper"}
+	case len(m.Branches) == 0:
+		m.Branches = []string{"wide"}
+	}
+	m.Settings = settingsOver(m.Settings, settings)
+	orInt(&m.Chunk, chunk)
+	rate := 3e-3
+	if largeOutput(m.Settings) {
+		rate = 2.5e-4
 	}
 	orFloat(&m.Rate, rate)
-	if len(m.Branches) == 0 {
-		m.Branches = []string{branches}
+
+	orInt(&o.Pretrain.Segment, c.SegLen)
+	long := max(min(3*bytes, 20<<20), 1<<20) // what pretraining reads by default
+	steps := func(read, perStep int) int { return (read + perStep - 1) / perStep }
+	orInt(&o.Pretrain.Steps, steps(long, o.Pretrain.Batch*o.Pretrain.Segment))
+	metaSteps := steps(max(min(bytes, 1<<20), 1<<18), m.Online.Chunks*m.Chunk)
+	if m.Scheme == SchemeWindow {
+		metaSteps = steps(long, m.Window.Batch*((m.Window.K-1)*m.Chunk+m.Window.GradientChunk))
 	}
-	if m.Settings.Gammas == nil {
-		m.Settings = settings
-	}
+	orInt(&m.Steps, metaSteps)
+	orInt(&o.Joint.Steps, m.Steps)
+	// Without a warm-up a model with post-norm may never leave the frequencies of single bytes.
+	orInt(&o.Pretrain.Warmup, o.Pretrain.Steps/20)
+	orInt(&o.Joint.Warmup, o.Joint.Steps/20)
 }
+
+// settingsOver are the asked settings, with what they leave open as in the others.
+func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
+	if asked.Gammas == nil {
+		asked.Gammas = others.Gammas
+	}
+	if asked.Beta1 == 0 && asked.Beta2 == 0 {
+		asked.Beta1, asked.Beta2 = others.Beta1, others.Beta2
+	}
+	orFloat(&asked.P, others.P)
+	if asked.Out == 0 {
+		asked.Out = others.Out
+	}
+	return asked
+}
+
+// largeOutput tells the paper's meta-learners, whose output is not scaled down, from ours: they begin with, and move by, small weights.
+func largeOutput(s sparsemeta.Settings) bool { return s.Out > 0.1 }
 
 // Validate reports the first field that cannot be used.
 func (o Options) Validate() error {
@@ -205,14 +296,17 @@ func (o Options) Validate() error {
 }
 
 func (o Options) validate() error {
-	if !slices.Contains([]string{PhaseBoth, PhasePretrain, PhaseMeta}, o.Phase) {
-		return &OptionError{"Phase", fmt.Sprintf("%q", o.Phase), "both, pretrain or meta"}
+	if err := o.validatePhases(); err != nil {
+		return err
 	}
 	if o.Data == "" {
 		return &OptionError{"Data", "empty", "a directory of text files"}
 	}
-	if o.Phase == PhaseMeta && o.From == "" && o.Meta.Scheme == SchemeOnline {
-		return &OptionError{"From", "empty", "a model file: the online meta-phase needs slow weights that are already trained"}
+	if o.Phases[0] == PhaseMeta && o.Init == "" {
+		return &OptionError{"Init", "empty", "a model file: the phase meta needs slow weights that are already trained"}
+	}
+	if _, ok := storeTypes[o.Store]; !ok {
+		return &OptionError{"Store", fmt.Sprintf("%q", o.Store), "float32, bf16 or f16"}
 	}
 	if o.Resume && o.Dir == "" {
 		return &OptionError{"Dir", "empty", "the folder of the checkpoint to resume from"}
@@ -221,24 +315,46 @@ func (o Options) validate() error {
 		within("Threads", o.Threads, 1, threadsMax),
 		within("LogEvery", o.LogEvery, 1, stepsMax),
 		within("CheckpointEvery", o.CheckpointEvery, 1, stepsMax),
-		within("Validation.Every", o.Validation.Every, 0, stepsMax),
-		within("Pretrain.Steps", o.Pretrain.Steps, 1, stepsMax),
+		within("Validation.Patience", o.Validation.Patience, 0, stepsMax),
+		within("Pretrain.Steps", o.Pretrain.Steps, 0, stepsMax),
 		within("Pretrain.Batch", o.Pretrain.Batch, 1, batchMax),
 		within("Pretrain.Segment", o.Pretrain.Segment, 0, lengthMax),
 		o.Pretrain.SlowOptions.validate("Pretrain", o.Pretrain.Steps),
 		o.Meta.validate(),
+		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),
+		o.Joint.SlowOptions.validate("Joint", o.Joint.Steps),
 	}
 	return first(checks)
 }
 
+func (o Options) validatePhases() error {
+	for i, phase := range o.Phases {
+		switch {
+		case phase != PhasePretrain && phase != PhaseMeta && phase != PhaseJoint:
+			return &OptionError{"Phases", fmt.Sprintf("%q", phase), "pretrain, meta or joint"}
+		case slices.Contains(o.Phases[:i], phase):
+			return &OptionError{"Phases", phase + " again", "each phase at most once"}
+		case phase == PhasePretrain && i > 0:
+			return &OptionError{"Phases", "pretrain after " + o.Phases[i-1], "pretrain as the first: it makes a static model"}
+		}
+	}
+	return nil
+}
+
+// validate checks the settings for so many steps; 0: not known yet.
 func (s SlowOptions) validate(prefix string, steps int) error {
+	most := steps
+	if steps == 0 {
+		most = stepsMax
+	}
 	if s.Optimizer != OptimizerAdam && s.Optimizer != OptimizerMuon {
 		return &OptionError{prefix + ".Optimizer", fmt.Sprintf("%q", s.Optimizer), "adam or muon"}
 	}
 	return first([]error{
+		schedule(prefix+".Schedule", s.Schedule),
 		between(prefix+".Rate", s.Rate, 0, 10),
 		between(prefix+".Final", s.Final, 0, 1),
-		within(prefix+".Warmup", s.Warmup, -1, steps),
+		within(prefix+".Warmup", s.Warmup, -1, most),
 		between(prefix+".Clip", s.Clip, math.Inf(-1), math.MaxFloat64),
 		between(prefix+".Dropout", s.Dropout, 0, .95),
 		between(prefix+".AttentionDropout", s.AttentionDropout, 0, .95),
@@ -249,12 +365,13 @@ func (m MetaOptions) validate() error {
 	if m.Scheme != SchemeOnline && m.Scheme != SchemeWindow {
 		return &OptionError{"Meta.Scheme", fmt.Sprintf("%q", m.Scheme), "online or window"}
 	}
-	if err := m.Settings.Validate(); err != nil {
+	if err := settingsOver(m.Settings, sparsemeta.TwoBankSettings()).Validate(); err != nil {
 		return fmt.Errorf("train: option Meta.Settings: %w", err)
 	}
 	return first([]error{
-		within("Meta.Steps", m.Steps, 1, stepsMax),
-		within("Meta.Chunk", m.Chunk, 1, stream.MaxChunk),
+		schedule("Meta.Schedule", m.Schedule),
+		within("Meta.Steps", m.Steps, 0, stepsMax),
+		within("Meta.Chunk", m.Chunk, 0, stream.MaxChunk),
 		between("Meta.Rate", m.Rate, 0, 10),
 		between("Meta.Final", m.Final, 0, 1),
 		within("Meta.Online.Chunks", m.Online.Chunks, 1, windowMax),
@@ -265,8 +382,14 @@ func (m MetaOptions) validate() error {
 		within("Meta.Window.GradientChunk", m.Window.GradientChunk, 1, lengthMax),
 		within("Meta.Window.Batch", m.Window.Batch, 1, batchMax),
 		between("Meta.Window.P", m.Window.P, 0, 1),
-		m.Window.SlowOptions.validate("Meta.Window", m.Steps),
 	})
+}
+
+func schedule(field, kind string) error {
+	if kind != ScheduleCosine && kind != ScheduleWSD {
+		return &OptionError{field, fmt.Sprintf("%q", kind), "cosine or wsd"}
+	}
+	return nil
 }
 
 func first(errs []error) error {

@@ -18,6 +18,8 @@ const (
 	useMasks
 	useLearner
 	useValidation
+	useKeepBack
+	useJoint
 )
 
 // Adam's constants for the slow weights.
@@ -55,7 +57,7 @@ type slow struct {
 
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
 	s := &slow{options: o, lm: lm, seed: kernel.Key(seed, useDropout)}
-	s.schedule = Schedule{Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps}
+	s.schedule = Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps}
 	s.opt = newOptimizer(lm.Layout, o)
 	s.grads = make([]float32, len(lm.W))
 	s.views = lm.Layout.Slices(s.grads)
@@ -114,8 +116,10 @@ func (s *segment) forward(x *kernel.Exec, lm *txl.Model, fast txl.Fast, mem *txl
 type outcome struct {
 	loss   float64 // nats a token, mean
 	tokens int     // scored
-	rate   float64 // learning rate
+	rate   float64 // learning rate: of the slow weights in pretraining, of the meta-learners in the other phases
 	norm   float64 // of the gradient, before clipping; see Metric.GradNorm
+
+	slowRate float64 // learning rate of the slow weights in a joint phase
 }
 
 // pretrain is the static phase: the slow weights alone, on a batch of streams.
@@ -161,8 +165,9 @@ func (p *pretrain) frozen() bool                 { return false }
 func (p *pretrain) close() error                 { return nil }
 
 func (p *pretrain) describe() string {
-	return fmt.Sprintf("%d weights, %d streams of %d tokens a step, %d bytes in %d files",
-		len(p.lm.W), p.options.Batch, p.options.Segment, p.reader.size(), len(p.reader.docs))
+	return fmt.Sprintf("%s weights; a step is %d streams of %d tokens, %.3g times through %s bytes in all",
+		count(len(p.lm.W)), p.options.Batch, p.options.Segment,
+		float64(p.options.Steps*p.options.Batch*p.options.Segment)/float64(p.reader.size()), count(p.reader.size()))
 }
 
 // pretrainState is the part of the phase's state that is not arrays.

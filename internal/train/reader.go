@@ -43,7 +43,7 @@ type batchReader struct {
 // newBatchReader returns a reader at its start. segment is the number of tokens a lane reads at a time: the corpus must hold at least one
 // segment for each lane.
 func newBatchReader(c *Corpus, batch, segment int, first int32, seed uint64) (*batchReader, error) {
-	if err := c.need(batch*segment, fmt.Sprintf("%d streams of %d bytes", batch, segment)); err != nil {
+	if err := c.need(batch*segment, fmt.Sprintf("%d streams of %d bytes; fewer or shorter ones need less", batch, segment)); err != nil {
 		return nil, err
 	}
 	r := &batchReader{docs: c.Documents, seed: seed, first: first}

@@ -1,18 +1,16 @@
 package train
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/txl"
 )
 
 // PhaseReport is what one phase did.
 type PhaseReport struct {
-	Phase  string      `json:"phase"`           // PhasePretrain or PhaseMeta
+	Phase  string      `json:"phase"`           // PhasePretrain, PhaseMeta or PhaseJoint
 	Steps  int         `json:"steps"`           // optimiser steps made
 	Tokens int64       `json:"tokens"`          // scored for training; a token of a byte-level model is a byte
 	Loss   float64     `json:"loss"`            // nats a token, running mean at the end
@@ -22,8 +20,9 @@ type PhaseReport struct {
 // Report is what a run did.
 type Report struct {
 	Phases  []PhaseReport
-	Model   string // id of the model: its name and the start of its hash
-	Out     string // where it was written; "" if nowhere
+	Stored  *Validation // of the model as it is in its file, rounded; nil without validation text
+	Model   string      // id of the model: its name and the start of its hash
+	Out     string      // where it was written; "" if nowhere
 	Elapsed time.Duration
 }
 
@@ -33,15 +32,14 @@ func (r Report) String() string {
 	for _, p := range r.Phases {
 		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training bpc %.4f", p.Phase, p.Steps, p.Tokens, p.Loss*bitsPerNat)
 		if p.Best != nil {
-			fmt.Fprintf(&b, ", valid bpc static %.4f", p.Best.Static)
-			if p.Best.Adaptive != nil {
-				fmt.Fprintf(&b, ", adaptive %.4f", *p.Best.Adaptive)
-			}
-			fmt.Fprintf(&b, " at step %d", p.Best.Step)
+			fmt.Fprintf(&b, ", %s at step %d", p.Best, p.Best.Step)
 		}
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "model %s", r.Model)
+	if r.Stored != nil {
+		fmt.Fprintf(&b, ", %s,", r.Stored)
+	}
 	if r.Out != "" {
 		fmt.Fprintf(&b, " written to %s", r.Out)
 	}
@@ -63,16 +61,18 @@ func (c *Corpus) record() textRecord {
 
 // runRecord identifies a run: everything that its bits depend on. A checkpoint is resumed by a run with the same record only.
 type runRecord struct {
-	Phase      string             `json:"phase"`
+	Phases     []string           `json:"phases"`
 	Name       string             `json:"name"`
-	From       string             `json:"from,omitempty"` // hash of the model gone on from
+	Init       string             `json:"init,omitempty"` // hash of the model gone on from
 	Model      txl.Config         `json:"model"`
 	Data       textRecord         `json:"data"`
 	HoldOut    []string           `json:"hold_out,omitempty"`
 	Valid      *textRecord        `json:"valid,omitempty"`
+	KeptBack   bool               `json:"kept_back,omitempty"` // Valid is a part of the directory that Data is the rest of
 	Seed       uint64             `json:"seed"`
 	Pretrain   *PretrainOptions   `json:"pretrain,omitempty"` // nil if the phase is not part of the run
-	Meta       *MetaOptions       `json:"meta,omitempty"`     // nil if the phase is not part of the run
+	Meta       *MetaOptions       `json:"meta,omitempty"`     // nil if the run is pretraining alone
+	Joint      *JointOptions      `json:"joint,omitempty"`    // nil if the phase is not part of the run
 	Chunk      int                `json:"chunk"`
 	Validation *ValidationOptions `json:"validation,omitempty"`
 }
@@ -82,13 +82,7 @@ type runRecord struct {
 type card struct {
 	Recipe   runRecord     `json:"recipe"`
 	Results  []PhaseReport `json:"results"`
-	Numerics string        `json:"numerics"` // arithmetic of the machine, see kernel.Numerics
-}
-
-func makeCard(run runRecord, phases []PhaseReport) json.RawMessage {
-	text, err := json.Marshal(card{run, phases, kernel.Numerics()})
-	if err != nil {
-		panic(err) // plain structs of finite numbers and strings
-	}
-	return text
+	Store    string        `json:"store"`           // type of the slow weights in the file
+	Stored   *Validation   `json:"valid,omitempty"` // of the model as stored
+	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Numerics
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -27,12 +26,17 @@ type run struct {
 	x       *kernel.Exec
 	base    *model.Model // slow weights and tokenizer; its LM is trained in place
 	text    *Corpus
-	seen    *Corpus // text without the domains that are held out
-	valid   *validator
+	seen    *Corpus    // text without the domains that are held out
+	valid   *validator // nil: no validation
 	record  runRecord
-	metrics metricsFile
+	metrics *metrics
 	at      position
 	best    []array // the trained arrays at position.Best
+
+	keptBack     bool   // the validation text is a part of Options.Data
+	foundLearner string // what becomes of the meta-learners of Options.Init
+
+	writeFile func(string, *weights.File, weights.WriteOptions) error // weights.WriteFile, or a disk with a fault
 
 	saved     int // step of the phase that the last checkpoint has
 	bestSaved int // step of the phase that the best checkpoint has; -1: none that this run wrote
@@ -43,134 +47,28 @@ type run struct {
 // training went wrong. No error leaves a file half written.
 func Run(ctx context.Context, o Options) (Report, error) {
 	started := time.Now()
-	o = o.withDefaults()
-	if err := o.validate(); err != nil {
-		return Report{}, err
-	}
 	r, last, err := open(o)
 	if err != nil {
 		return Report{}, err
 	}
 	defer r.x.Close()
 	report, err := r.phases(ctx, last)
+	report.Elapsed = time.Since(started)
+	var interrupted *InterruptedError
+	if err == nil || errors.As(err, &interrupted) {
+		err = errors.Join(err, r.writePage(report, interrupted))
+	}
 	if closing := r.metrics.close(); err == nil {
 		err = closing
 	}
-	report.Elapsed = time.Since(started)
 	return report, err
-}
-
-// open reads everything a run needs: text, model and, to resume, the last checkpoint.
-func open(o Options) (*run, *snapshot, error) {
-	r := &run{o: o}
-	if err := r.loadText(); err != nil {
-		return nil, nil, err
-	}
-	if err := r.loadModel(); err != nil {
-		return nil, nil, err
-	}
-	r.setRecord()
-	var last *snapshot
-	if o.Dir != "" {
-		if err := checkFolder(o.Dir, o.Resume); err != nil {
-			return nil, nil, err
-		}
-	}
-	if o.Resume {
-		var err error
-		if last, err = readSnapshot(r.file(lastName), r.record); err != nil {
-			return nil, nil, err
-		}
-	}
-	var err error
-	if r.metrics, err = openMetrics(o.Metrics); err != nil {
-		return nil, nil, err
-	}
-	r.x = kernel.NewExec(o.Threads)
-	return r, last, nil
 }
 
 func (r *run) file(name string) string { return filepath.Join(r.o.Dir, name) }
 
-func (r *run) loadText() (err error) {
-	if r.text, err = LoadCorpus(r.o.Data, 0); err != nil {
-		return err
-	}
-	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil {
-		return err
-	}
-	r.valid, err = newValidator(r.o)
-	return err
-}
-
-// loadModel makes the model to start from and completes the options that depend on it.
-func (r *run) loadModel() error {
-	o := &r.o
-	if o.From != "" {
-		from, err := model.Load(o.From)
-		if err != nil {
-			return err
-		}
-		r.base = from
-		if o.Name == "" {
-			o.Name = from.Name
-		}
-		r.record.From = from.Hash()
-	} else if err := r.newModel(); err != nil {
-		return err
-	}
-	c := r.base.LM.Config
-	orInt(&o.Pretrain.Segment, c.SegLen)
-	r.base.Name = o.Name
-	return nil
-}
-
-func (r *run) newModel() error {
-	o := &r.o
-	config, name := o.Model, "model"
-	if config.NLayer == 0 {
-		var err error
-		if config, err = txl.Named(o.Config); err != nil {
-			return err
-		}
-		name = o.Config
-	}
-	if o.Name == "" {
-		o.Name = name
-	}
-	lm, err := txl.NewModel(config)
-	if err != nil {
-		return err
-	}
-	lm.Init(kernel.Key(o.Seed, useWeights))
-	r.base, err = model.New(o.Name, lm, nil, o.Meta.Chunk, nil)
-	return err
-}
-
-// setRecord fills in what identifies the run.
-func (r *run) setRecord() {
-	o := &r.o
-	rec := &r.record
-	rec.Phase, rec.Name, rec.Model, rec.HoldOut, rec.Seed, rec.Chunk = o.Phase, o.Name, r.base.LM.Config, o.HoldOut, o.Seed, o.Meta.Chunk
-	rec.Data = r.text.record()
-	if o.Phase != PhaseMeta {
-		rec.Pretrain = &o.Pretrain
-	}
-	if o.Phase != PhasePretrain {
-		rec.Meta = &o.Meta
-	}
-	if r.valid != nil {
-		text := r.valid.text.record()
-		rec.Valid, rec.Validation = &text, &o.Validation
-	}
-}
-
 // phases goes through the phases that are left, writes the model, and reports. last is nil for a run that starts.
 func (r *run) phases(ctx context.Context, last *snapshot) (Report, error) {
-	names := []string{PhasePretrain, PhaseMeta}
-	if r.o.Phase != PhaseBoth {
-		names = []string{r.o.Phase}
-	}
+	names := r.o.Phases
 	if last != nil {
 		last.getJSON(keyPosition, &r.at)
 		if last.err != nil {
@@ -182,39 +80,40 @@ func (r *run) phases(ctx context.Context, last *snapshot) (Report, error) {
 		}
 		names = names[at:]
 	}
-	var learner *sparsemeta.Learner
+	if err := r.prepare(ctx, names); err != nil {
+		return Report{}, err
+	}
 	for _, name := range names {
-		var err error
-		if learner, err = r.phase(ctx, name, last); err != nil {
+		if err := r.phase(ctx, name, last); err != nil {
 			return r.report(), err
 		}
 		last = nil
 	}
-	return r.finish(learner)
+	return r.finish(ctx)
 }
 
-// phase makes the steps of one phase, from the checkpoint last if there is one, and returns the meta-learners it ends with.
-func (r *run) phase(ctx context.Context, name string, last *snapshot) (l *sparsemeta.Learner, err error) {
+// phase makes the steps of one phase, from the checkpoint last if there is one; base is the model it ends with.
+func (r *run) phase(ctx context.Context, name string, last *snapshot) (err error) {
 	p, err := r.newPhase(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if last != nil {
 		if err := r.resume(p, last); err != nil {
-			return nil, err
+			return err
 		}
 	} else {
 		r.at.Phase, r.at.Validated = name, -1
 	}
 	if err := r.loop(ctx, p); err != nil {
-		return nil, err
+		return err
 	}
 	r.endPhase(p)
-	return p.learner(), nil
+	return nil
 }
 
-// phase is what the loop knows of pretraining and of the schemes of the meta-phase.
+// phase is what the loop knows of pretraining and of the two schemes.
 type phase interface {
 	length() int            // steps in all
 	step() (outcome, error) // one optimiser step
@@ -234,15 +133,19 @@ type array struct {
 }
 
 func (r *run) newPhase(name string) (phase, error) {
-	first := r.base.Tokenizer.Start()
-	switch {
-	case name == PhasePretrain:
-		return newPretrain(r.x, r.base.LM, r.seen, first, r.o.Pretrain, r.o.Seed)
-	case r.o.Meta.Scheme == SchemeWindow:
-		return newWindow(r.x, r.base, r.text, r.o.Meta, r.o.Seed)
-	default:
-		return newOnline(r.x, r.base, r.text, r.o.HoldOut, r.o.Meta, r.o.Seed)
+	o := &r.o
+	seed := o.Seed
+	var joint *JointOptions
+	switch name {
+	case PhasePretrain:
+		return newPretrain(r.x, r.base.LM, r.seen, r.base.Tokenizer.Start(), o.Pretrain, seed)
+	case PhaseJoint:
+		joint, seed = &o.Joint, kernel.Key(seed, useJoint) // not the stream of PhaseMeta over again
 	}
+	if o.Meta.Scheme == SchemeWindow {
+		return newWindow(r.x, r.base, r.text, o.Meta, joint, seed)
+	}
+	return newOnline(r.x, r.base, r.text, o.HoldOut, o.Meta, joint, seed)
 }
 
 // endPhase takes the best weights as the phase's result.
@@ -252,6 +155,7 @@ func (r *run) endPhase(p phase) {
 			copy(a.data, r.best[i].data)
 		}
 	}
+	r.base.Learner = p.learner()
 	r.at = position{Done: append(r.at.Done, r.phaseReport())}
 }
 
@@ -268,12 +172,30 @@ func (r *run) report() Report {
 	return Report{Phases: phases}
 }
 
-// finish makes the model's file.
-func (r *run) finish(learner *sparsemeta.Learner) (Report, error) {
+// finish makes the model's file. The model that is measured and named in the report is the one in the file, rounded as it is there.
+func (r *run) finish(ctx context.Context) (Report, error) {
 	report := Report{Phases: r.at.Done}
-	m, err := r.model(learner, makeCard(r.record, r.at.Done))
+	m, err := r.model(r.base.Learner)
+	if err == nil {
+		err = m.StoreAs(storeTypes[r.o.Store])
+	}
 	if err != nil {
-		return report, err
+		return report, fmt.Errorf("train: the model cannot be stored as %s: %w", r.o.Store, err)
+	}
+	last := r.at.Done[len(r.at.Done)-1]
+	if report.Stored = last.Best; r.valid != nil && m.Store != weights.F32 {
+		stored, err := r.valid.measure(ctx, m, nil)
+		if ctx.Err() != nil {
+			return report, r.interrupted(ctx, last.Phase, last.Steps)
+		}
+		if err != nil {
+			return report, err
+		}
+		stored.Step = last.Best.Step
+		report.Stored = &stored
+	}
+	if m.Card, err = json.Marshal(card{r.record, r.at.Done, r.o.Store, report.Stored, kernel.Numerics()}); err != nil {
+		return report, fmt.Errorf("train: the model's card: %w", err)
 	}
 	report.Model = m.ID()
 	if r.o.Out == "" {
@@ -283,16 +205,16 @@ func (r *run) finish(learner *sparsemeta.Learner) (Report, error) {
 	if strings.HasSuffix(r.o.Out, ".zst") {
 		options.Zstd = outZstd
 	}
-	if err := weights.WriteFile(r.o.Out, m.File(), options); err != nil {
-		return report, fmt.Errorf("train: the model could not be written: %w", err)
+	if err := r.writeFile(r.o.Out, m.File(), options); err != nil {
+		return report, fmt.Errorf("train: the model could not be written: %w%s", err, r.lastCheckpoint())
 	}
 	report.Out = r.o.Out
 	return report, nil
 }
 
 // model is the model as trained so far, sharing its weights.
-func (r *run) model(learner *sparsemeta.Learner, card json.RawMessage) (*model.Model, error) {
-	return model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, card)
+func (r *run) model(learner *sparsemeta.Learner) (*model.Model, error) {
+	return model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
 }
 
 // finite tells whether a step went well.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ func writeText(t *testing.T, bytesPerFile int) string {
 // pretrainOptions trains the tiny model for a few steps.
 func pretrainOptions(t *testing.T) Options {
 	return Options{
-		Phase: PhasePretrain, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
+		Phases: []string{PhasePretrain}, Valid: ValidNone, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
 		Pretrain: PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3, Warmup: 3, Dropout: .1, AttentionDropout: .1}},
 		Meta:     MetaOptions{Chunk: 16},
 		LogEvery: 4, CheckpointEvery: 5,
@@ -121,23 +120,24 @@ func TestPretrainingLearns(t *testing.T) {
 	require.Equal(t, 8, c.Recipe.Data.Files)
 }
 
-// resumed runs the options with interruptions after the given steps of the (only) phase, and returns the folder of the last checkpoint.
+// resumed runs the options with interruptions after the given steps, counted over all phases.
 func resumed(t *testing.T, o Options, stops ...int) {
 	t.Helper()
 	for i, stop := range stops {
 		o.Resume = i > 0
 		ctx, cancel := context.WithCancel(context.Background())
-		r, last, err := open(o.withDefaults())
+		r, last, err := open(o)
 		require.NoError(t, err)
 		_, err = r.phases(&stopAt{Context: ctx, run: r, step: stop, cancel: cancel}, last)
 		r.x.Close()
 		var interrupted *InterruptedError
 		require.ErrorAs(t, err, &interrupted)
-		require.Equal(t, stop, interrupted.Step)
+		require.Equal(t, stop, r.steps())
+		require.Equal(t, r.at.Step, interrupted.Step)
 		require.ErrorIs(t, err, ErrInterrupted)
 		require.ErrorIs(t, err, context.Canceled)
 		require.FileExists(t, interrupted.Checkpoint)
-		require.ErrorContains(t, err, fmt.Sprintf("after step %d; resume from %s", stop, interrupted.Checkpoint))
+		require.ErrorContains(t, err, fmt.Sprintf("in phase %s after step %d; resume from %s", r.at.Phase, r.at.Step, interrupted.Checkpoint))
 	}
 	o.Resume = len(stops) > 0
 	_, err := Run(context.Background(), o)
@@ -153,10 +153,19 @@ type stopAt struct {
 }
 
 func (c *stopAt) Err() error {
-	if c.run.at.Step >= c.step {
+	if c.run.steps() >= c.step {
 		c.cancel()
 	}
 	return c.Context.Err()
+}
+
+// steps are those made in all phases.
+func (r *run) steps() int {
+	n := r.at.Step
+	for _, done := range r.at.Done {
+		n += done.Steps
+	}
+	return n
 }
 
 // requireSameResult runs the options uninterrupted and with interruptions, and compares the models and the last checkpoints byte for byte.
@@ -191,7 +200,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	for name, o := range map[string]Options{
 		"pretrain": pretrainOptions(t), "online": metaOptions(t, SchemeOnline), "window": metaOptions(t, SchemeWindow),
 	} {
-		o.Pretrain.Steps, o.Meta.Steps, o.Valid = 4, 3, ""
+		o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps, o.Valid = 4, 2, 2, ValidNone
 		var files [][]byte
 		for _, threads := range []int{1, 3} {
 			o.Threads, o.Out = threads, filepath.Join(t.TempDir(), "m")
@@ -225,20 +234,52 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 		"seed":           func(o *Options) { o.Seed = 1<<63 + 1 },
 		"data.bytes":     func(o *Options) { o.Data = other },
 		"hold_out":       func(o *Options) { o.HoldOut = []string{"domain1"} },
-		"phase":          func(o *Options) { o.Phase = PhaseBoth },
+		"phases":         func(o *Options) { o.Phases = nil },
 	} {
 		o := o
 		change(&o)
 		_, err := Run(context.Background(), o)
 		var mismatch *MismatchError
 		require.ErrorAs(t, err, &mismatch, field)
-		if field == "phase" { // the meta options differ, too, and come first
-			require.Contains(t, []string{"meta", "phase"}, mismatch.Field)
+		if field == "phases" { // the meta options differ, too, and come first
+			require.Equal(t, "meta", mismatch.Field)
 			continue
 		}
 		require.Equal(t, field, mismatch.Field)
 		require.Contains(t, err.Error(), o.Dir)
 	}
+}
+
+// Under the schedule wsd a run may be prolonged before its learning rate comes down, and ends as if it had been as long from its start.
+func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
+	interrupted := func(step int) Options {
+		o := pretrainOptions(t)
+		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
+		o.Pretrain.Schedule, o.Pretrain.Steps = ScheduleWSD, 20 // down from step 16
+		ctx, cancel := context.WithCancel(context.Background())
+		r, last, err := open(o)
+		require.NoError(t, err)
+		_, err = r.phases(&stopAt{Context: ctx, run: r, step: step, cancel: cancel}, last)
+		require.ErrorIs(t, err, ErrInterrupted)
+		r.x.Close()
+		o.Resume, o.Pretrain.Steps = true, 30
+		return o
+	}
+	o := interrupted(16)
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	whole := o
+	whole.Dir, whole.Resume, whole.Out = "", false, o.Out+"2"
+	_, err = Run(context.Background(), whole)
+	require.NoError(t, err)
+	a, err := os.ReadFile(o.Out)
+	require.NoError(t, err)
+	b, err := os.ReadFile(whole.Out)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(a, b))
+
+	_, err = Run(context.Background(), interrupted(17))
+	require.ErrorContains(t, err, "pretrain.steps is 20 there and 30 here")
 }
 
 func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
@@ -273,62 +314,43 @@ func TestDamagedCheckpointsAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, last)
 		})
 	}
-	require.NoError(t, os.Remove(last))
-	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "there is nothing to resume")
 }
 
-// A checkpoint that cannot be written leaves the one before it as it was.
-func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
+// One command line serves every sitting: to resume where there is no checkpoint yet is to start, and it is said.
+func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	o := pretrainOptions(t)
-	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), writeText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
-	// What stands where the best checkpoint must go is a folder: the write fails after the last one has been written.
-	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
-	_, err := Run(context.Background(), o)
-	require.ErrorIs(t, err, ErrCheckpoint)
-	require.ErrorContains(t, err, bestName(PhasePretrain))
-	require.ErrorContains(t, err, "the one before it is intact")
-	require.NoError(t, os.Remove(filepath.Join(o.Dir, bestName(PhasePretrain))))
-	o.Resume = true
-	_, err = Run(context.Background(), o)
+	var log bytes.Buffer
+	o.Dir, o.Resume, o.Progress = filepath.Join(t.TempDir(), "run"), true, &log
+	fresh, err := Run(context.Background(), o)
 	require.NoError(t, err)
-}
-
-// diverging is a phase whose steps go wrong.
-type diverging struct{ phase }
-
-func (diverging) step() (outcome, error) { return outcome{loss: 5, norm: math.Inf(1)}, nil }
-
-func TestDivergenceIsAnError(t *testing.T) {
-	r, _, err := open(pretrainOptions(t).withDefaults())
+	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+" yet: the run starts from its beginning")
+	log.Reset()
+	again, err := Run(context.Background(), o) // of a run that has ended: its end once more
 	require.NoError(t, err)
-	defer r.x.Close()
-	p, err := r.newPhase(PhasePretrain)
-	require.NoError(t, err)
-	r.at.Phase = PhasePretrain
-	err = r.loop(context.Background(), diverging{p})
-	require.ErrorIs(t, err, ErrDiverged)
-	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf")
-	require.Zero(t, r.at.Step)
+	require.NotContains(t, log.String(), "there is no checkpoint")
+	require.Equal(t, fresh.Model, again.Model)
 }
 
 func TestOptionsAreValidated(t *testing.T) {
 	data := writeText(t, 100)
 	for field, change := range map[string]func(*Options){
-		"Phase":                     func(o *Options) { o.Phase = "posttrain" },
+		"Phases":                    func(o *Options) { o.Phases = []string{"posttrain"} },
 		"Data":                      func(o *Options) { o.Data = "" },
-		"From":                      func(o *Options) { o.Phase = PhaseMeta },
+		"Init":                      func(o *Options) { o.Phases = []string{PhaseMeta} },
 		"Dir":                       func(o *Options) { o.Resume = true },
 		"Threads":                   func(o *Options) { o.Threads = -1 },
 		"Pretrain.Batch":            func(o *Options) { o.Pretrain.Batch = -1 },
 		"Pretrain.Dropout":          func(o *Options) { o.Pretrain.Dropout = 1 },
-		"Pretrain.Warmup":           func(o *Options) { o.Pretrain.Warmup = 1 << 20 },
+		"Pretrain.Warmup":           func(o *Options) { o.Pretrain.Steps, o.Pretrain.Warmup = 10, 11 },
+		"Joint.Warmup":              func(o *Options) { o.Joint.Warmup = 1 << 20 },
+		"Pretrain.Schedule":         func(o *Options) { o.Pretrain.Schedule = "sine" },
+		"Meta.Schedule":             func(o *Options) { o.Meta.Schedule = "sine" },
 		"Meta.Scheme":               func(o *Options) { o.Meta.Scheme = "batch" },
 		"Meta.Online.PieceMin":      func(o *Options) { o.Meta.Online.PieceMin = 1 << 20 },
 		"Meta.Window.K":             func(o *Options) { o.Meta.Window.K = 1 },
 		"Meta.Window.P":             func(o *Options) { o.Meta.Window.P = 1.5 },
-		"Meta.Window.Final":         func(o *Options) { o.Meta.Window.Final = -1 },
-		"Validation.Every":          func(o *Options) { o.Validation.Every = -1 },
+		"Joint.Final":               func(o *Options) { o.Joint.Final = -1 },
+		"Validation.Patience":       func(o *Options) { o.Validation.Patience = -1 },
 		"CheckpointEvery":           func(o *Options) { o.CheckpointEvery = -3 },
 		"Meta.Online.Chunks":        func(o *Options) { o.Meta.Online.Chunks = -2 },
 		"Meta.Window.Batch":         func(o *Options) { o.Meta.Window.Batch = 1 << 20 },
@@ -348,28 +370,13 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	o := Options{Data: data, Meta: MetaOptions{Settings: sparsemeta.Settings{Gammas: []float32{2}, Out: 1}}}
 	require.ErrorContains(t, o.Validate(), "gammas[0]")
-}
 
-func TestMissingThingsAreNamed(t *testing.T) {
-	base := pretrainOptions(t)
-	nowhere := filepath.Join(t.TempDir(), "nowhere")
-	for name, change := range map[string]func(*Options){
-		"data":    func(o *Options) { o.Data = nowhere },
-		"valid":   func(o *Options) { o.Valid = nowhere },
-		"model":   func(o *Options) { o.From = nowhere },
-		"metrics": func(o *Options) { o.Metrics = filepath.Join(nowhere, "m") },
-		"out":     func(o *Options) { o.Out = filepath.Join(nowhere, "m") },
+	for want, phases := range map[string][]string{
+		"Phases is meta again, expected each phase at most once": {PhaseMeta, PhaseMeta},
+		"pretrain after joint, expected pretrain as the first":   {PhaseJoint, PhasePretrain},
 	} {
-		o := base
-		change(&o)
-		_, err := Run(context.Background(), o)
-		require.ErrorContains(t, err, nowhere, name)
-		require.ErrorIs(t, err, os.ErrNotExist, name)
+		require.ErrorContains(t, Options{Data: data, Init: "m", Phases: phases}.Validate(), want)
 	}
-	o := base
-	o.Model, o.Config = txl.Config{}, "huge"
-	_, err := Run(context.Background(), o)
-	require.ErrorContains(t, err, `configuration "huge" is not known`)
 }
 
 // A resumed run ends with the weights that validated best, though they are neither the last ones nor in the last checkpoint.
@@ -389,9 +396,79 @@ func TestBestWeightsSurvive(t *testing.T) {
 	require.Less(t, best, 9)
 }
 
+// The model that the report measures and names is the one in the file, rounded as it is there.
+func TestReportIsAboutTheStoredModel(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Phases, o.Init = []string{PhaseMeta}, pretrained(t)
+	for store, d := range storeTypes {
+		o.Store, o.Out = store, filepath.Join(t.TempDir(), "m")
+		report, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		m, err := model.Load(o.Out)
+		require.NoError(t, err)
+		require.Equal(t, report.Model, m.ID())
+		require.Equal(t, d, m.Store)
+		var c card
+		require.NoError(t, json.Unmarshal(m.Card, &c))
+		require.Equal(t, store, c.Store)
+		require.Equal(t, report.Stored, c.Stored)
+
+		r, _, err := open(o)
+		require.NoError(t, err)
+		defer r.x.Close()
+		v, err := r.valid.measure(context.Background(), m, nil)
+		require.NoError(t, err)
+		require.InDelta(t, v.Static, report.Stored.Static, 1e-12)
+		require.InDelta(t, *v.Adaptive, *report.Stored.Adaptive, 1e-12)
+		require.Contains(t, report.String(), fmt.Sprintf("model %s, %s, written to %s", m.ID(), report.Stored, o.Out))
+	}
+	o.Store = "int8"
+	_, err := Run(context.Background(), o)
+	require.ErrorContains(t, err, `option Store is "int8", expected float32, bf16 or f16`)
+}
+
+// Training on can make a model worse. Then its phases end with what they began with.
+func TestTrainingOnNeverMakesWorse(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Init, o.Phases, o.HoldOut = pretrained(t), []string{PhasePretrain, PhaseJoint}, nil
+	o.Pretrain.SlowOptions = SlowOptions{Rate: 1, Final: 1, Warmup: -1, Clip: -1}
+	o.Joint.SlowOptions, o.Joint.Steps = o.Pretrain.SlowOptions, 2
+	o.Store, o.Out = "float32", filepath.Join(t.TempDir(), "m")
+	report, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	for _, p := range report.Phases {
+		require.Zero(t, p.Best.Step)
+	}
+	before, err := model.Load(o.Init)
+	require.NoError(t, err)
+	after, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, before.LM.W, after.LM.W)
+}
+
+// A phase ends when validation has not become better for a while, with the weights that did best; interrupted or not.
+func TestPatienceEndsAPhase(t *testing.T) {
+	o := pretrainOptions(t)
+	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1, []string{"r_w_bias"}
+	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
+	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 100, Patience: 3}
+	var log bytes.Buffer
+	o.Progress = &log
+	report, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	first := report.Phases[0]
+	require.Less(t, first.Steps, 40)
+	require.Equal(t, first.Best.Step+3*2, first.Steps)
+	require.Contains(t, log.String(), fmt.Sprintf("pretrain ends at step %d of 40: 3 validations without a better one", first.Steps))
+	require.Len(t, report.Phases, 2, "the next phase follows")
+	require.InDelta(t, first.Best.Static, report.Phases[1].Best.Static, 1e-12, "from the best weights")
+	o.Progress = nil
+	requireSameResult(t, o, first.Steps-1, first.Steps)
+}
+
 // A warm step allocates nothing.
 func TestPretrainingStepAllocatesNothing(t *testing.T) {
-	r, _, err := open(pretrainOptions(t).withDefaults())
+	r, _, err := open(pretrainOptions(t))
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)

@@ -2,9 +2,21 @@ package train
 
 import "math"
 
-// Schedule is the learning rate of every step of a phase: a linear warm-up to Peak, then a cosine down to Peak*Final at the last step. It
+// Schedules of the learning rate: values of Schedule.Kind.
+const (
+	ScheduleCosine = "cosine"
+	ScheduleWSD    = "wsd"
+)
+
+// decayPart is the part of a phase in which ScheduleWSD comes down.
+const decayPart = 0.2
+
+// Schedule is the learning rate of every step of a phase: a linear warm-up to Peak, then a way down to Peak*Final at the last step. It
 // depends on the number of the step alone, never on time, so that a resumed run follows it to the bit.
 type Schedule struct {
+	// Kind is ScheduleCosine (also ""): a cosine from the warm-up to the end; or ScheduleWSD (warm-up, stable, decay): Peak until the last
+	// fifth of the steps, then a straight line. Its steps before the decay do not depend on how many there are in all.
+	Kind   string
 	Peak   float64 // largest learning rate
 	Final  float64 // fraction of Peak left at the last step, 0..1
 	Warmup int     // steps of the warm-up; 0: none
@@ -16,10 +28,25 @@ func (s Schedule) Rate(t int) float64 {
 	if t < s.Warmup {
 		return s.Peak * float64(t+1) / float64(s.Warmup)
 	}
-	span := s.Steps - 1 - s.Warmup
+	from := s.decayStart()
+	if t < from {
+		return s.Peak
+	}
+	span := s.Steps - 1 - from
 	if span <= 0 {
 		return s.Peak
 	}
-	progress := math.Min(1, float64(t-s.Warmup)/float64(span))
+	progress := math.Min(1, float64(t-from)/float64(span))
+	if s.Kind == ScheduleWSD {
+		return s.Peak * (1 - (1-s.Final)*progress)
+	}
 	return s.Peak * (s.Final + (1-s.Final)*0.5*(1+math.Cos(math.Pi*progress)))
+}
+
+// decayStart is the step at which the way down begins.
+func (s Schedule) decayStart() int {
+	if s.Kind != ScheduleWSD {
+		return s.Warmup
+	}
+	return max(s.Warmup, s.Steps-int(math.Ceil(decayPart*float64(s.Steps))))
 }

@@ -2,8 +2,8 @@ package train
 
 import (
 	"context"
+	"fmt"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -19,6 +19,14 @@ type Validation struct {
 	Adaptive *float64 `json:"adaptive,omitempty"` // nil for a model without meta-learners
 }
 
+func (v Validation) String() string {
+	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
+	if v.Adaptive != nil {
+		text += fmt.Sprintf(", adaptive %.4f", *v.Adaptive)
+	}
+	return text
+}
+
 // score is what the best checkpoint is chosen by: the adaptive measure if there is one.
 func (v Validation) score() float64 {
 	if v.Adaptive != nil {
@@ -29,21 +37,10 @@ func (v Validation) score() float64 {
 
 // validator measures models on the validation text as they would serve it.
 type validator struct {
-	text    *Corpus // each file cut to ValidationOptions.Bytes
+	text    *Corpus
 	options ValidationOptions
 	seed    uint64 // of the masks
 	threads int
-}
-
-func newValidator(o Options) (*validator, error) {
-	if o.Valid == "" {
-		return nil, nil
-	}
-	text, err := LoadCorpus(o.Valid, max(0, o.Validation.Bytes))
-	if err != nil {
-		return nil, err
-	}
-	return &validator{text, o.Validation, kernel.Key(o.Seed, useValidation), o.Threads}, nil
 }
 
 // measure scores the validation text, statically and (with meta-learners) adaptively. static, if not nil, is the static result where it

@@ -9,9 +9,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// window is the meta-phase of Algorithm 1: in windows of k chunks of a batch of streams that share M, the first k-1 write M under gamma 0,
-// beta1 0, beta2 1 and a small p; from the loss of the k-th, slow weights and meta-learners take one step each. Then M and I go back to
-// zero; the memory of the streams stays.
+// window trains meta-learners by Algorithm 1: in windows of k chunks of a batch of streams that share M, the first k-1 write M under gamma
+// 0, beta1 0, beta2 1 and a small p; from the loss of the k-th the meta-learners, and in a joint phase the slow weights, take one step.
+// Then M and I go back to zero; the memory of the streams stays.
 type window struct {
 	options  MetaOptions
 	settings sparsemeta.Settings // of the writes
@@ -22,20 +22,21 @@ type window struct {
 	learning segment // of the k-th
 	mem      *txl.Memory
 	fast     fastWeights
-	slow     *slow
+	writes   gradient // of a chunk that writes
+	gradient gradient // of the k-th
+	slow     *slow    // nil while the slow weights stand still
 	meta     *metaLearner
-	branches [][]float32 // the branches' parts of the slow weights' gradient, in the order of the arena
-	steps    int         // made
+	steps    int // made
 }
 
-// newWindow starts the scheme; the slow weights may be trained already or not.
-func newWindow(x *kernel.Exec, base *model.Model, c *Corpus, o MetaOptions, seed uint64) (*window, error) {
+// newWindow starts the scheme; joint is nil if the slow weights, which are trained already, stand still.
+func newWindow(x *kernel.Exec, base *model.Model, c *Corpus, o MetaOptions, joint *JointOptions, seed uint64) (*window, error) {
 	w := o.Window
 	reader, err := newBatchReader(c, w.Batch, max(o.Chunk, w.GradientChunk), base.Tokenizer.Start(), kernel.Key(seed, useOrder))
 	if err != nil {
 		return nil, err
 	}
-	m, meta, err := newMetaLearner(base, o, sparsemeta.InitSmall(), seed, x.Threads())
+	m, meta, err := newMetaLearner(base, o, joint, seed, x.Threads())
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +44,14 @@ func newWindow(x *kernel.Exec, base *model.Model, c *Corpus, o MetaOptions, seed
 		options: o, x: x, lm: m.LM, reader: reader, settings: windowSettings(o),
 		writing: newSegment(m.LM.Config, w.Batch, o.Chunk), learning: newSegment(m.LM.Config, w.Batch, w.GradientChunk),
 		mem:  txl.NewMemory(m.LM.Config, w.Batch),
-		fast: newFastWeights(m, kernel.Key(seed, useMasks)), slow: newSlow(m.LM, w.SlowOptions, o.Steps, seed), meta: meta,
+		fast: newFastWeights(m, kernel.Key(seed, useMasks)), meta: meta,
 	}
-	for _, b := range m.Learner.Branches {
-		p.branches = append(p.branches, p.slow.views[m.LM.Layout.Index(b.Name)])
+	var all []float32
+	if joint != nil {
+		p.slow = newSlow(m.LM, joint.SlowOptions, joint.Steps, seed)
+		all = p.slow.grads
 	}
+	p.writes, p.gradient = newGradient(m, &p.fast, nil), newGradient(m, &p.fast, all)
 	return p, nil
 }
 
@@ -59,13 +63,18 @@ func windowSettings(o MetaOptions) sparsemeta.Settings {
 	return s
 }
 
-// step makes one window and its two optimiser steps. The loss it reports is that of the k-th chunk.
+// step makes one window and the step of the optimisers. The loss it reports is that of the k-th chunk.
 func (p *window) step() (outcome, error) {
 	var o outcome
 	p.write(&o)
 	p.learn(&o)
-	if _, o.norm = p.slow.step(p.x, p.steps); !o.finite() {
+	if o.norm = p.meta.norm(); !o.finite() {
 		return o, nil // the caller gives up
+	}
+	if p.slow != nil {
+		if o.slowRate, o.norm = p.slow.step(p.x, p.steps); !o.finite() {
+			return o, nil
+		}
 	}
 	var err error
 	o.rate, err = p.meta.step(p.steps)
@@ -78,21 +87,17 @@ func (p *window) step() (outcome, error) {
 func (p *window) write(o *outcome) {
 	for i := range p.options.Window.K - 1 {
 		p.read(&p.writing, i, o)
-		p.writing.seg.Backward(p.x, p.writing.targets, p.fast.into)
+		p.writes.backward(p.x, &p.writing)
 		p.writing.seg.Remember(p.mem)
 		p.fast.state.Update(p.x, p.meta.tables(), p.settings, nil, p.fast.grads)
 	}
 }
 
-// learn runs the k-th chunk and takes from its loss the gradients of slow weights and meta-learners.
+// learn runs the k-th chunk and takes from its loss the gradients of the meta-learners (and of the slow weights).
 func (p *window) learn(o *outcome) {
 	p.read(&p.learning, p.options.Window.K-1, o)
-	p.learning.seg.Backward(p.x, p.learning.targets, p.slow.views)
+	p.gradient.backward(p.x, &p.learning)
 	p.learning.seg.Remember(p.mem)
-	at := 0
-	for _, g := range p.branches { // dL/dM is dL/d(W+M)
-		at += copy(p.fast.grads[at:], g)
-	}
 	p.meta.begin()
 	p.meta.gather(p.x, &p.fast)
 }
@@ -100,21 +105,23 @@ func (p *window) learn(o *outcome) {
 // read runs the i'th chunk of the window.
 func (p *window) read(text *segment, i int, o *outcome) {
 	p.reader.Next(text.inputs, text.targets)
-	text.seg.SetDropout(p.slow.dropout(p.steps, i))
+	if p.slow != nil {
+		text.seg.SetDropout(p.slow.dropout(p.steps, i))
+	}
 	o.loss = text.forward(p.x, p.lm, p.fast.views, p.mem)
 	o.tokens += len(text.targets)
 }
 
-func (p *window) length() int                  { return p.options.Steps }
-func (p *window) trained() []array             { return append([]array{{"slow", p.lm.W}}, p.meta.arrays()...) }
+func (p *window) length() int                  { return p.meta.schedule.Steps }
+func (p *window) trained() []array             { return trainedArrays(p.lm, p.slow, p.meta) }
 func (p *window) learner() *sparsemeta.Learner { return p.meta.learner }
-func (p *window) frozen() bool                 { return false }
+func (p *window) frozen() bool                 { return p.slow == nil }
 func (p *window) close() error                 { return p.meta.close() }
 
 func (p *window) describe() string {
 	w := p.options.Window
-	return fmt.Sprintf("windows of %d x %d + %d tokens of %d streams, %d fast weights in %d branches, %d bytes in %d files",
-		w.K-1, p.options.Chunk, w.GradientChunk, w.Batch, len(p.fast.grads), len(p.meta.learner.Branches), p.reader.size(), len(p.reader.docs))
+	return fmt.Sprintf("windows, %s; a step is %d chunks of %d tokens and one of %d, of %d streams",
+		p.meta.describe(p.slow), w.K-1, p.options.Chunk, w.GradientChunk, w.Batch)
 }
 
 // windowState is the part of the phase's state that is not arrays. Between two steps M and I are zero.
@@ -128,7 +135,9 @@ type windowState struct {
 func (p *window) save(s *snapshot) {
 	s.putJSON(keyPhase, windowState{p.steps, p.reader.state, p.mem.Len, p.fast.state.Step})
 	s.put("slow", p.lm.W)
-	p.slow.save(s)
+	if p.slow != nil {
+		p.slow.save(s)
+	}
 	p.meta.save(s)
 	saveMemory(s, p.mem, p.options.Window.Batch*p.lm.Config.DModel)
 }
@@ -137,7 +146,9 @@ func (p *window) load(s *snapshot) error {
 	var st windowState
 	s.getJSON(keyPhase, &st)
 	s.get("slow", p.lm.W)
-	p.slow.load(s, st.Steps)
+	if p.slow != nil {
+		p.slow.load(s, st.Steps)
+	}
 	p.meta.load(s, st.Steps)
 	loadMemory(s, p.mem, st.Memory, p.lm.Config, p.options.Window.Batch)
 	if s.err != nil {

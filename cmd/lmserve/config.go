@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lmserve/lmserve/txl"
+)
+
+// configUsage tells what readConfig takes.
+func configUsage() string {
+	return "a configuration (" + strings.Join(txl.Names(), ", ") + ") or a JSON file of one (name.json)"
+}
+
+// readConfig is a valid configuration and its name: one that is known by name, or that of a file if the name ends in .json.
+func readConfig(name string) (string, txl.Config, error) {
+	c, short, err := txl.Config{}, name, error(nil)
+	if filepath.Ext(name) != ".json" {
+		c, err = txl.Named(name)
+	} else {
+		c, err = readConfigFile(name)
+		short = strings.TrimSuffix(filepath.Base(name), ".json")
+	}
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return "", txl.Config{}, usageError{fmt.Errorf("--config %s: %w", name, err)}
+	}
+	return short, c, nil
+}
+
+func readConfigFile(name string) (c txl.Config, err error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return c, err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, fmt.Errorf("%w (expected an object with n_layer, d_model, n_head, d_head, d_inner, vocab, seg_len, mem_len)", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/train"
+)
+
+// foxes is a directory of a little text.
+func foxes(t *testing.T) string {
+	dir := t.TempDir()
+	for _, name := range []string{"prose/a", "prose/b", "code/c"} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("the quick brown fox "+name+"\n"), 700), 0o600))
+	}
+	return dir
+}
+
+// smallConfig is a file of a configuration that trains in a moment.
+func smallConfig(t *testing.T) string {
+	file := filepath.Join(t.TempDir(), "fox.json")
+	text := `{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32,"mem_len":32}`
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func TestTrainMakesAModelThatScores(t *testing.T) {
+	dir := t.TempDir()
+	out, page := filepath.Join(dir, "m.safetensors.zst"), filepath.Join(dir, "report.html")
+	text := must(t, "", "train", "--data", foxes(t), "--config", smallConfig(t), "--out", out, "--report", page,
+		"--phase", "pretrain,meta,joint", "--steps", "60", "--batch", "2", "--lr", "0.01", "--schedule", "wsd",
+		"--meta-steps", "4", "--joint-steps", "2", "--meta-chunks", "2", "--chunk", "32")
+	require.Contains(t, text, "model fox-")
+	for _, phase := range []string{"pretrain: 60 steps", "meta: 4 steps", "joint: 2 steps"} {
+		require.Contains(t, text, phase)
+	}
+	lines := jsonLines(t, must(t, "the quick brown fox a\n", "score", "--model", out, "--json"))
+	require.Less(t, lines[len(lines)-1].BPC, 7.0, "better than knowing nothing, which costs 8")
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(html), "<h1>fox</h1>")
+
+	better := filepath.Join(dir, "better.safetensors")
+	text = must(t, "", "train", "--data", foxes(t), "--init", out, "--out", better, "--phase", "meta", "--meta-steps", "2", "--store", "float32")
+	require.Contains(t, text, "model fox-", "the name stays")
+}
+
+// One command line serves every sitting. An interrupted one says how to go on.
+func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"train", "--data", foxes(t), "--config", smallConfig(t), "--out", filepath.Join(dir, "m"), "--checkpoints", filepath.Join(dir, "run"),
+		"--resume", "--phase", "pretrain", "--steps", "30", "--batch", "2"}
+	ctx, interrupt := context.WithCancel(t.Context())
+	var out, log bytes.Buffer
+	code := run(ctx, args, nil, &out, &interruptAt{&log, "pretrain step 9  valid", interrupt})
+	require.Equal(t, exitInterrupted, code, log.String())
+	require.Contains(t, log.String(), "there is no checkpoint in")
+	require.Contains(t, log.String(), "interrupted in phase pretrain after step 9; resume from")
+	require.Contains(t, log.String(), "(the same command with --resume goes on)")
+	require.NoFileExists(t, filepath.Join(dir, "m"))
+
+	stdout, stderr, code := lmserve("", args...)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stderr, "pretrain goes on after step 9")
+	require.Contains(t, stdout, "pretrain: 30 steps")
+	require.FileExists(t, filepath.Join(dir, "m"))
+	require.FileExists(t, filepath.Join(dir, "run", "metrics.jsonl"))
+
+	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "is of another run: pretrain.rate is 0.001 there and 0.5 here")
+}
+
+// interruptAt is a log that interrupts when something is said.
+type interruptAt struct {
+	*bytes.Buffer
+	what      string
+	interrupt func()
+}
+
+func (w *interruptAt) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.what) {
+		w.interrupt()
+	}
+	return w.Buffer.Write(p)
+}
+
+func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
+	data := foxes(t)
+	broken := filepath.Join(t.TempDir(), "broken.json")
+	require.NoError(t, os.WriteFile(broken, []byte(`{"n_layer": 1, "width": 3}`), 0o600))
+	odd := filepath.Join(t.TempDir(), "odd.json")
+	require.NoError(t, os.WriteFile(odd, []byte(`{"n_layer":1,"d_model":31,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32}`), 0o600))
+	for want, args := range map[string][]string{
+		"--init is empty, expected a model file":                            {"--phase", "meta"},
+		`--phase is "posttrain", expected pretrain, meta or joint`:          {"--phase", "posttrain"},
+		"--phase is pretrain after meta":                                    {"--phase", "meta,pretrain", "--init", "m"},
+		`--store is "int8", expected float32, bf16 or f16`:                  {"--store", "int8"},
+		`--schedule is "sine", expected cosine or wsd`:                      {"--schedule", "sine"},
+		`--scheme is "batch", expected online or window`:                    {"--scheme", "batch"},
+		"--batch is -1, expected 1 to 4096":                                 {"--batch", "-1"},
+		"--patience is -1, expected 0 to ":                                  {"--patience", "-1"},
+		"--joint-lr is 11, expected 0 to 10":                                {"--joint-lr", "11"},
+		"--init and --config are both given":                                {"--init", "m", "--config", "tiny"},
+		`--config huge: txl: configuration "huge" is not known`:             {"--config", "huge"},
+		"--config " + broken + `: json: unknown field "width" (expected`:    {"--config", broken},
+		"--config " + odd + ": txl: d_model is 31, expected an even number": {"--config", odd},
+		"neither --out nor --checkpoints":                                   {"--out", ""},
+	} {
+		_, stderr, code := lmserve("", append([]string{"train", "--data", data, "--out", filepath.Join(t.TempDir(), "m")}, args...)...)
+		require.Equal(t, exitUsage, code, "%v: %s", args, stderr)
+		require.Contains(t, stderr, want)
+	}
+}
+
+// Every flag that an error can name exists.
+func TestOptionsAreNamedByFlags(t *testing.T) {
+	c := newTrain()
+	for option, flag := range trainFlags {
+		require.NotNil(t, c.Flags().Lookup(flag), option)
+	}
+	require.Equal(t, train.StoreDefault, c.Flags().Lookup("store").DefValue)
+}

@@ -1,0 +1,68 @@
+package train
+
+import (
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// fastWeights is the state of the branches, as a stream has it, with its gradients.
+type fastWeights struct {
+	state *sparsemeta.State // traced
+	views txl.Fast          // of the state's fast weights
+	grads []float32         // dL/d(W+M), an arena of the branches
+	into  txl.Grads         // views of grads
+}
+
+func newFastWeights(m *model.Model, seed uint64) fastWeights {
+	f := fastWeights{state: sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Phi), seed)}
+	f.state.Trace()
+	f.views = m.Views(f.state.Sum)
+	f.grads = make([]float32, len(f.state.Sum))
+	f.into = m.Views(f.grads)
+	return f
+}
+
+// gradient is where one backward pass of a phase that trains meta-learners puts what it finds: the branches' gradients alone while the
+// slow weights stand still, those of all weights in a joint phase.
+type gradient struct {
+	fast     *fastWeights
+	all      []float32   // dL/dW of all slow weights, in the layout of lm.W; nil while they stand still
+	into     txl.Grads   // of all, or of fast.grads
+	branches [][]float32 // the branches' parts of all, in the order of the arena
+}
+
+// newGradient returns a place for gradients; all has the size of lm.W, or is nil.
+func newGradient(m *model.Model, f *fastWeights, all []float32) gradient {
+	g := gradient{fast: f, all: all, into: f.into}
+	if all == nil {
+		return g
+	}
+	g.into = m.LM.Layout.Slices(all)
+	for _, b := range m.Learner.Branches {
+		g.branches = append(g.branches, g.into[m.LM.Layout.Index(b.Name)])
+	}
+	return g
+}
+
+// backward runs the segment's backward pass; fast.grads has the branches' gradients in any case: dL/dM is dL/d(W+M).
+func (g *gradient) backward(x *kernel.Exec, s *segment) {
+	s.seg.Backward(x, s.targets, g.into)
+	at := 0
+	for _, branch := range g.branches {
+		at += copy(g.fast.grads[at:], branch)
+	}
+}
+
+// sumTask adds a multiple of a gradient to another, block by block.
+type sumTask struct {
+	sum, g []float32
+	factor float32
+}
+
+// Do adds block i.
+func (t *sumTask) Do(_ *kernel.Exec, i int) {
+	lo, hi := i*adamBlock, min((i+1)*adamBlock, len(t.g))
+	kernel.Axpy(t.sum[lo:hi], t.factor, t.g[lo:hi])
+}
