@@ -76,7 +76,7 @@ func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
 
 	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "is of another run: pretrain.rate is 0.001 there and 0.5 here")
+	require.Contains(t, stderr, "is of another run: pretrain.rate is 0.003 there and 0.5 here")
 }
 
 // interruptAt is a log that interrupts when something is said.

@@ -106,10 +106,10 @@ func TestRunKeepsTextBack(t *testing.T) {
 
 // Steps that are not given follow from the text.
 func TestDefaultStepsFollowFromTheText(t *testing.T) {
-	for bytes, want := range map[int][3]int{ // pretraining of 8 x 128, online steps of 4 x 128, windows of 8 x (4 x 128 + 512)
-		1000:      {1024, 512, 128},
-		1 << 20:   {3072, 2048, 384},
-		100 << 20: {20480, 2048, 2560},
+	for bytes, want := range map[int][3]int{ // pretraining of 16 x 128, online steps of 4 x 128, windows of 8 x (4 x 128 + 512)
+		1000:      {512, 512, 128},
+		1 << 20:   {1536, 2048, 384},
+		100 << 20: {10240, 2048, 2560},
 	} {
 		for scheme, k := range map[string]int{SchemeOnline: 1, SchemeWindow: 2} {
 			o := Options{Meta: MetaOptions{Scheme: scheme}}.withDefaults()
