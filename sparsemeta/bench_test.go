@@ -159,7 +159,7 @@ func BenchmarkNodeGradient(b *testing.B) {
 	s.Update(x, tables, l.Settings, nil, g)
 	dv := tables.Gradients(nil)
 	for b.Loop() {
-		s.NodeGradient(x, tables, l.Settings.Out, g, dv)
+		s.NodeGradient(x, tables, l.Settings.Out, g, 1, dv)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(g)), "ns/element")
 }

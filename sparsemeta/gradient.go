@@ -42,9 +42,13 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 // values the gradient with respect to the meta-weights is
 // sum G d(out g(x))/dphi: first order, G and x constants.
 //
+// With every = n > 1 it estimates that sum: large branches hand in one of n runs of
+// elements, another after each update, n times over. The elements of a branch are many
+// more than the nodes, and chunks differ more than the runs of one.
+//
 // A thread does a whole branch, in the order of its elements: the result does not
 // depend on the number of threads.
-func (s *State) NodeGradient(x *kernel.Exec, t Tables, out float32, g []float32, dv NodeGradients) {
+func (s *State) NodeGradient(x *kernel.Exec, t Tables, out float32, g []float32, every int, dv NodeGradients) {
 	s.check("NodeGradient", t, g)
 	if s.X == nil {
 		panic("sparsemeta: NodeGradient: the state is not traced")
@@ -52,7 +56,7 @@ func (s *State) NodeGradient(x *kernel.Exec, t Tables, out float32, g []float32,
 	if err := t.CheckGradients(dv); err != nil {
 		panic(err.Error())
 	}
-	s.scatter = scatterJob{s: s, tables: t, out: float64(out), g: g, dv: dv}
+	s.scatter = scatterJob{s: s, tables: t, out: float64(out), g: g, every: every, dv: dv}
 	x.Parallel(len(s.M)*len(s.branches), &s.scatter)
 	s.scatter = scatterJob{}
 }
@@ -81,20 +85,40 @@ type scatterJob struct {
 	tables Tables
 	out    float64
 	g      []float32
+	every  int
 	dv     NodeGradients
 }
+
+// A branch is sampled in runs of sampleRun elements if it has sampleLeast or more.
+const (
+	sampleRun   = 64
+	sampleLeast = 1 << 14
+)
 
 // Do scatters one branch of one bank.
 func (j *scatterJob) Do(_ *kernel.Exec, i int) {
 	bank, branch := i/len(j.s.branches), i%len(j.s.branches)
 	table, dv := j.tables[bank][branch], j.dv[bank][branch]
-	g := j.s.Branch(j.g, branch)
-	for e, x := range j.s.Branch(j.s.X[bank], branch) {
+	xs, g := j.s.Branch(j.s.X[bank], branch), j.s.Branch(j.g, branch)
+	if j.every <= 1 || len(xs) < sampleLeast {
+		scatter(table, xs, g, j.out, dv)
+		return
+	}
+	from := int(j.s.Step % uint64(j.every))
+	for lo := from * sampleRun; lo < len(xs); lo += j.every * sampleRun {
+		hi := min(lo+sampleRun, len(xs))
+		scatter(table, xs[lo:hi], g[lo:hi], j.out*float64(j.every), dv)
+	}
+}
+
+// scatter hands G out of each element that was written to the nodes beside its x.
+func scatter(table *Table, xs, g []float32, out float64, dv []float64) {
+	for e, x := range xs {
 		if x != x {
 			continue // never written
 		}
 		node, w := table.Locate(x)
-		d := float64(g[e]) * j.out
+		d := float64(g[e]) * out
 		dv[node] += d * (1 - w)
 		dv[node+1] += d * w
 	}

@@ -43,7 +43,7 @@ func (s *State) loss(t Tables, out float64, g []float32) (sum float64) {
 func TestNodeGradientAgreesWithFiniteDifferences(t *testing.T) {
 	l, tables, s, g := traced(t, 2)
 	dv := tables.Gradients(nil)
-	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, g, dv)
+	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, g, 1, dv)
 	out := float64(l.Settings.Out)
 	base := s.loss(tables, out, g)
 	for bank := range dv {
@@ -69,7 +69,7 @@ func TestNodeGradientAgreesWithFiniteDifferences(t *testing.T) {
 func TestNodeGradientCarriesTheMetaGradient(t *testing.T) {
 	l, tables, s, g := traced(t, 2)
 	dv := tables.Gradients(nil)
-	s.NodeGradient(exec(t, 2), tables, l.Settings.Out, g, dv)
+	s.NodeGradient(exec(t, 2), tables, l.Settings.Out, g, 1, dv)
 	for bank := range dv {
 		for branch := range dv[bank] {
 			n, table := &l.Phi[bank][branch], tables[bank][branch]
@@ -99,12 +99,12 @@ func TestNodeGradientCarriesTheMetaGradient(t *testing.T) {
 func TestNodeGradientAddsUpAndDoesNotDependOnThreads(t *testing.T) {
 	l, tables, s, g := traced(t, 2)
 	one, twice, five := tables.Gradients(nil), tables.Gradients(nil), tables.Gradients(nil)
-	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, g, one)
-	s.NodeGradient(exec(t, 5), tables, l.Settings.Out, g, five)
+	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, g, 1, one)
+	s.NodeGradient(exec(t, 5), tables, l.Settings.Out, g, 1, five)
 	require.Equal(t, one, five)
 	x := exec(t, 2)
-	s.NodeGradient(x, tables, l.Settings.Out, g, twice)
-	s.NodeGradient(x, tables, l.Settings.Out, g, twice)
+	s.NodeGradient(x, tables, l.Settings.Out, g, 1, twice)
+	s.NodeGradient(x, tables, l.Settings.Out, g, 1, twice)
 	for bank := range one {
 		for branch := range one[bank] {
 			for node, d := range one[bank][branch] {
@@ -119,6 +119,43 @@ func TestNothingWrittenGivesNoGradient(t *testing.T) {
 	tables, s := l.Compile(), NewState(l.Branches, 2, 1)
 	s.Trace()
 	dv := tables.Gradients(nil)
-	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, gradients(l.Size(), 1), dv)
+	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, gradients(l.Size(), 1), 1, dv)
 	require.Equal(t, tables.Gradients(nil), dv)
+}
+
+// The estimates from one of n runs of elements, averaged over n updates, are the whole gradient; small branches are not sampled.
+func TestSampledNodeGradientsAreTheWholeOnAverage(t *testing.T) {
+	const every = 3
+	branches := []Branch{{"large", sampleLeast + 5*sampleRun + 7}, {"small", sampleLeast - 1}}
+	l := &Learner{Branches: branches, Settings: TwoBankSettings()}
+	l.Init(InitHe(), 1)
+	tables := l.Compile()
+	s := NewState(branches, 2, 1)
+	s.Trace()
+	x := exec(t, 2)
+	for seed := range uint64(2) {
+		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), seed))
+	}
+	g := gradients(l.Size(), 9)
+	whole, sum := tables.Gradients(nil), tables.Gradients(nil)
+	s.NodeGradient(x, tables, l.Settings.Out, g, 1, whole)
+	for range every {
+		s.Step++
+		one := tables.Gradients(nil)
+		s.NodeGradient(x, tables, l.Settings.Out, g, every, one)
+		require.Equal(t, whole[1][1], one[1][1])
+		require.NotEqual(t, whole[1][0], one[1][0])
+		for bank := range sum {
+			for branch := range sum[bank] {
+				for node, v := range one[bank][branch] {
+					sum[bank][branch][node] += v / every
+				}
+			}
+		}
+	}
+	for bank := range whole {
+		for branch := range whole[bank] {
+			require.InDeltaSlice(t, whole[bank][branch], sum[bank][branch], 1e-9)
+		}
+	}
 }

@@ -273,7 +273,7 @@ func TestWarmUpdatesAllocateNothing(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(20, func() {
 			s.Update(x, tables, l.Settings, nil, g)
 			s.UpdateMasked(x, tables, l.Settings, nil, g, masks)
-			s.NodeGradient(x, tables, l.Settings.Out, g, dv)
+			s.NodeGradient(x, tables, l.Settings.Out, g, 1, dv)
 			dv = tables.Gradients(dv)
 			s.Reset()
 		}))
@@ -292,7 +292,7 @@ func TestMismatchedShapesPanic(t *testing.T) {
 		"scale":    func() { s.Update(x, tables, l.Settings, g[1:], g) },
 		"masks":    func() { s.UpdateMasked(x, tables, l.Settings, nil, g, randomMasks(1, len(g), 1)) },
 		"mask":     func() { s.UpdateMasked(x, tables, l.Settings, nil, g, randomMasks(2, len(g)-1, 1)) },
-		"untraced": func() { s.NodeGradient(x, tables, 1, g, tables.Gradients(nil)) },
+		"untraced": func() { s.NodeGradient(x, tables, 1, g, 1, tables.Gradients(nil)) },
 		"other":    func() { s.CopyFrom(NewState(l.Branches, 1, 1)) },
 	} {
 		require.Panics(t, f, name)

@@ -146,7 +146,7 @@ func (r *replay) metaGradients(prefix string, a *adaptation) {
 	}
 	defer trainer.Close()
 	dv := a.tables.Gradients(nil)
-	a.state.NodeGradient(r.exec, a.tables, a.learner.Settings.Out, a.grads, dv)
+	a.state.NodeGradient(r.exec, a.tables, a.learner.Settings.Out, a.grads, 1, dv)
 	dphi, err := trainer.Gradient(dv)
 	if err != nil {
 		r.fail("%s: %w", prefix, err)

@@ -82,9 +82,9 @@ func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
 // begin starts the sums of a step at zero.
 func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
 
-// gather adds the gradient of a loss: f.grads is dL/d(W+M), and the writes it judges are those made so far.
-func (m *metaLearner) gather(x *kernel.Exec, f *fastWeights) {
-	f.state.NodeGradient(x, m.tables(), m.learner.Settings.Out, f.grads, m.sums)
+// gather adds the gradient of a loss: f.grads is dL/d(W+M), and the writes it judges are those made so far, or one of every few of them.
+func (m *metaLearner) gather(x *kernel.Exec, f *fastWeights, every int) {
+	f.state.NodeGradient(x, m.tables(), m.learner.Settings.Out, f.grads, every, m.sums)
 }
 
 // norm is that of the sums, all nodes of all meta-learners together.

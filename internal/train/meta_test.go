@@ -224,7 +224,7 @@ func TestJointOnlineStep(t *testing.T) {
 			for _, b := range q.learner().Branches {
 				arena = append(arena, views[q.lm.Layout.Index(b.Name)]...)
 			}
-			q.fast.state.NodeGradient(q.x, q.meta.tables(), q.options.Settings.Out, arena, q.meta.sums)
+			q.fast.state.NodeGradient(q.x, q.meta.tables(), q.options.Settings.Out, arena, 1, q.meta.sums)
 			q.fast.state.Update(q.x, q.meta.tables(), q.options.Settings, nil, arena)
 			for k, g := range grads {
 				mean[k] += float64(g) / float64(chunks)

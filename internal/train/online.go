@@ -88,7 +88,7 @@ func (p *online) chunk(i int) float64 {
 	loss := p.text.forward(p.x, p.lm, p.fast.views, p.mem)
 	p.gradient.backward(p.x, &p.text)
 	p.text.seg.Remember(p.mem)
-	p.meta.gather(p.x, &p.fast)
+	p.meta.gather(p.x, &p.fast, p.options.Online.Sample)
 	if p.slow != nil {
 		p.x.Parallel(adamBlocks(len(p.sum.g)), &p.sum)
 	}

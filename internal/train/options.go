@@ -133,6 +133,7 @@ type MetaOptions struct {
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
 	Chunks   int     `json:"chunks"`    // whose gradients are summed for one step; 0: 4
+	Sample   int     `json:"sample"`    // a step's gradient is estimated from one of so many fast weights; 0: 8
 	Reset    float64 `json:"reset"`     // probability that M and I go back to zero where a piece of text begins; 0: .05; below 0: never
 	PieceMin int     `json:"piece_min"` // bytes of the shortest pieces of text; 0: 4096
 	PieceMax int     `json:"piece_max"` // bytes of the longest; 0: 32768
@@ -224,6 +225,7 @@ func (m *MetaOptions) fill() {
 	}
 	orFloat(&m.Final, 0.05)
 	orInt(&m.Online.Chunks, 4)
+	orInt(&m.Online.Sample, 8)
 	orFloat(&m.Online.Reset, 0.05)
 	orInt(&m.Online.PieceMin, 4<<10)
 	orInt(&m.Online.PieceMax, 32<<10)
@@ -375,6 +377,7 @@ func (m MetaOptions) validate() error {
 		between("Meta.Rate", m.Rate, 0, 10),
 		between("Meta.Final", m.Final, 0, 1),
 		within("Meta.Online.Chunks", m.Online.Chunks, 1, windowMax),
+		within("Meta.Online.Sample", m.Online.Sample, 1, windowMax),
 		between("Meta.Online.Reset", m.Online.Reset, math.Inf(-1), 1),
 		within("Meta.Online.PieceMin", m.Online.PieceMin, 1, m.Online.PieceMax),
 		within("Meta.Online.PieceMax", m.Online.PieceMax, m.Online.PieceMin, math.MaxInt32),

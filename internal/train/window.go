@@ -99,7 +99,7 @@ func (p *window) learn(o *outcome) {
 	p.gradient.backward(p.x, &p.learning)
 	p.learning.seg.Remember(p.mem)
 	p.meta.begin()
-	p.meta.gather(p.x, &p.fast)
+	p.meta.gather(p.x, &p.fast, 1)
 }
 
 // read runs the i'th chunk of the window.

@@ -176,7 +176,7 @@ func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 		at := fmt.Sprintf("step%d.", step)
 		g := f.arena(l, at+"grad.")
 		dv := tables.Gradients(nil)
-		s.NodeGradient(x, tables, l.Settings.Out, g, dv)
+		s.NodeGradient(x, tables, l.Settings.Out, g, 1, dv)
 		grad, err := trainer.Gradient(dv)
 		require.NoError(t, err)
 		f.nearGradient(l, at+"grad.meta.", grad)
@@ -202,7 +202,7 @@ func TestWindowMetaGradientOfTheReference(t *testing.T) {
 		g = append(g, f.floats("grad."+b.Name+".weight")...)
 	}
 	dv := tables.Gradients(nil)
-	s.NodeGradient(x, tables, l.Settings.Out, g, dv)
+	s.NodeGradient(x, tables, l.Settings.Out, g, 1, dv)
 	grad, err := trainer.Gradient(dv)
 	require.NoError(t, err)
 	f.nearGradient(l, "grad.meta.", grad)
