@@ -202,25 +202,17 @@ func (s *Segment) fillPositions() {
 func (s *Segment) Begin(x *kernel.Exec, m *Model, fast Fast, mem *Memory) {
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
 	s.addVectors()
-	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
+	D := s.cfg.DModel
 	for i := range s.layers {
-		l, ix := &s.layers[i], m.Layout.layers[i]
-		copy(l.in, mem.Layers[i][:s.mlen*s.B*D])
-		if s.cfg.PreLNorm && s.mlen > 0 {
-			s.layerNorm(x, &l.norm1, l.cn, l.in, ix.gain1, ix.bias1, 0, s.mlen*s.B)
-		}
-		if s.mlen > 0 {
-			keys := s.mlen * s.B
-			x.MulNT(kernel.Mat(l.kv[:keys*2*hd], keys, 2*hd), kernel.Mat(s.keyInput(l), keys, D), s.weight(ix.qkv).RowRange(hd, 3*hd), false)
-		}
+		copy(s.layers[i].in, mem.Layers[i][:s.mlen*s.B*D])
+		s.projectMemory(x, i)
 		s.projectPositions(x, i)
 	}
 }
 
-// Continue goes on behind the rows so far: it is Remember and then Begin with that
-// memory, bit for bit, but keeps the keys, values and positions that are there already.
-// The weights are those of Begin; fast weights may have changed their values, if keys do
-// not depend on them (KeysStand).
+// Continue goes on behind the rows so far, at the weights of Begin: it is Remember and
+// then Begin with that memory, bit for bit. Fast weights may have changed their values.
+// A layer whose keys, values and positions have no fast weights keeps those it has.
 func (s *Segment) Continue(x *kernel.Exec) {
 	s.addVectors()
 	total, before := s.mlen+s.n, s.mlen
@@ -228,32 +220,35 @@ func (s *Segment) Continue(x *kernel.Exec) {
 	drop := total - s.mlen
 	keep := func(buf []float32, width int) { copy(buf, buf[drop*s.B*width:total*s.B*width]) }
 	for i := range s.layers {
-		l := &s.layers[i]
+		l, ix := &s.layers[i], s.model.Layout.layers[i]
 		keep(l.in, s.cfg.DModel)
-		keep(l.kv, 2*s.cfg.NHead*s.cfg.DHead)
-		if s.cfg.PreLNorm {
-			keep(l.cn, s.cfg.DModel)
-			keep(l.norm1.mean, 1)
-			keep(l.norm1.rstd, 1)
+		if s.fastOf(ix.qkv) != nil || s.cfg.PreLNorm && (s.fastOf(ix.gain1) != nil || s.fastOf(ix.bias1) != nil) {
+			s.projectMemory(x, i)
+		} else {
+			keep(l.kv, 2*s.cfg.NHead*s.cfg.DHead)
+			if s.cfg.PreLNorm {
+				keep(l.cn, s.cfg.DModel)
+				keep(l.norm1.mean, 1)
+				keep(l.norm1.rstd, 1)
+			}
 		}
-		if s.mlen != before {
+		if s.mlen != before || s.fastOf(ix.r) != nil {
 			s.projectPositions(x, i)
 		}
 	}
 }
 
-// KeysStand tells whether keys, values and positions do not depend on which values the
-// fast weights have.
-func (m *Model) KeysStand(fast Fast) bool {
-	if len(fast) == 0 {
-		return true
+// projectMemory sets layer i's keys and values for the rows of memory.
+func (s *Segment) projectMemory(x *kernel.Exec, i int) {
+	l, ix := &s.layers[i], s.model.Layout.layers[i]
+	if s.mlen == 0 {
+		return
 	}
-	for _, ix := range m.Layout.layers {
-		if fast[ix.qkv] != nil || fast[ix.r] != nil || m.Config.PreLNorm && (fast[ix.gain1] != nil || fast[ix.bias1] != nil) {
-			return false
-		}
+	D, hd, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.mlen*s.B
+	if s.cfg.PreLNorm {
+		s.layerNorm(x, &l.norm1, l.cn, l.in, ix.gain1, ix.bias1, 0, keys)
 	}
-	return true
+	x.MulNT(kernel.Mat(l.kv[:keys*2*hd], keys, 2*hd), kernel.Mat(s.keyInput(l), keys, D), s.weight(ix.qkv).RowRange(hd, 3*hd), false)
 }
 
 // projectPositions sets layer i's r = r_net(R) for every distance the segment can meet.

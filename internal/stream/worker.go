@@ -223,17 +223,13 @@ func (w *Worker) adapt(s *Stream) {
 	}
 }
 
-// goOn takes those segments to the next chunk whose keys stand.
+// goOn takes the segments to the next chunk.
 func (w *Worker) goOn(s *Stream) {
 	w.hold(s, place{s.id, s.Step})
 	if s.Settings.Baseline {
 		w.base.Continue(w.Exec)
 	}
-	if s.model.LM.KeysStand(s.views) {
-		w.seg.Continue(w.Exec)
-	} else {
-		w.at = place{}
-	}
+	w.seg.Continue(w.Exec)
 }
 
 // Feed scores, accepts and settles text of any length: the whole loop for
