@@ -9,13 +9,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// chunks measures a chunk of a static stream and one of an adaptive stream.
+// chunks measures a chunk of a static stream and one of an adaptive stream, each going
+// on from the one before it.
 func (b *bench) chunks() {
 	t := b.newText(b.segment())
+	still := func(string) bool { return false }
 	for _, threads := range b.threadCounts() {
-		static := b.measure(threads, t.task(Chunks, "static chunk", work{flops: t.size.forward()}), func() {
-			t.forward(nil)
+		t.seg.Begin(t.x, t.lm, nil, t.mem)
+		static := b.measure(threads, t.task(Chunks, "static chunk", work{flops: t.size.forwardAfter(still)}), func() {
+			t.score()
 			t.seg.Remember(t.mem)
+			t.seg.Continue(t.x)
 		})
 		if b.model.Learner != nil && b.ctx.Err() == nil {
 			b.adaptiveChunk(threads, t, static)
@@ -29,41 +33,47 @@ type adaptive struct {
 	model *model.Model
 	state *sparsemeta.State
 	grads []float32
-	fast  txl.Fast
 	views txl.Grads
 	laps  [len(phaseNames)][]float64 // seconds of each phase, a chunk each
 	whole []float64
 }
 
-// phaseNames are the phases of a chunk that have rows of their own. The rest, the new
-// memory, is a copy.
+// phaseNames are the phases of a chunk.
 var phaseNames = [...]string{"forward", "backward", "update"}
 
 func newAdaptive(t *text, m *model.Model) *adaptive {
 	a := &adaptive{text: t, model: m, state: sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Settings.Gammas), 1)}
 	a.grads = make([]float32, m.ArenaSize())
-	a.fast, a.views = m.Views(a.state.Sum), m.Views(a.grads)
+	a.views = m.Views(a.grads)
+	a.seg.Begin(a.x, a.lm, m.Views(a.state.Sum), a.mem)
 	return a
 }
 
-// step is a chunk: score, backward, update, as a stream's worker has it.
+// step is a chunk: score, backward, update, as a stream's worker has it, and what has to
+// be computed anew before the next one can be scored, which counts as forward.
 func (a *adaptive) step() {
 	l := a.model.Learner
 	start := time.Now()
 	last := start
-	lap := func(phase int) {
+	lap := func() float64 {
 		now := time.Now()
-		a.laps[phase] = append(a.laps[phase], max(now.Sub(last), 1).Seconds())
+		seconds := max(now.Sub(last), 1).Seconds()
 		last = now
+		return seconds
 	}
-	a.forward(a.fast)
-	lap(0)
+	a.score()
+	forward := lap()
 	a.seg.Backward(a.x, a.next, a.views)
-	lap(1)
+	backward := lap()
 	a.state.Update(a.x, a.model.Tables, l.Settings, l.Scale, a.grads)
-	lap(2)
+	update := lap()
 	a.seg.Remember(a.mem)
-	a.whole = append(a.whole, max(time.Since(start), 1).Seconds())
+	a.seg.Continue(a.x)
+	forward += lap()
+	for phase, seconds := range []float64{forward, backward, update} {
+		a.laps[phase] = append(a.laps[phase], seconds)
+	}
+	a.whole = append(a.whole, last.Sub(start).Seconds())
 }
 
 // forget drops the times so far.
@@ -87,7 +97,8 @@ func (b *bench) adaptiveChunk(threads int, t *text, static float64) {
 	for _, branch := range l.Branches {
 		branches[branch.Name] = true
 	}
-	forward, backward := t.size.forward(), t.size.backward(func(name string) bool { return branches[name] })
+	adapted := func(name string) bool { return branches[name] }
+	forward, backward := t.size.forwardAfter(adapted), t.size.backward(adapted)
 	total := median(a.whole)
 	whole := t.task(Chunks, "adaptive chunk", work{flops: forward + backward, streams: updateBytes(l)})
 	whole.note = fmt.Sprintf("%.2f x static", total/static)

@@ -58,12 +58,25 @@ func (s segment) pairs(first int) (n int) {
 //
 // and the softmax layer 2 nB V D. What is not a product (softmax, normalisation,
 // activation, bias) is not counted, nor is work that an implementation repeats.
-func (s segment) forward() float64 {
+func (s segment) forward() float64 { return s.forwardAfter(func(string) bool { return true }) }
+
+// forwardAfter is forward for a segment that goes on from the one before it: keys and
+// values of the memory, and r, are there already in layers whose weights have not moved
+// since.
+func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
-	layer := product(rows, 3*hd, D) + product(s.memory*s.batch, 2*hd, D) + product(s.memory+s.rows, hd, D) +
-		3*product(s.pairs(0)*s.batch, hd, 1) +
+	layer := product(rows, 3*hd, D) + 3*product(s.pairs(0)*s.batch, hd, 1) +
 		product(rows, D, hd) + product(rows, s.inner(), D) + product(rows, D, s.DInner)
-	return float64(s.NLayer)*layer + product(rows, s.Vocab, D)
+	flops := float64(s.NLayer)*layer + product(rows, s.Vocab, D)
+	for i := range s.NLayer {
+		if moved(fmt.Sprintf("layers.%d.dec_attn.qkv_net.weight", i)) {
+			flops += product(s.memory*s.batch, 2*hd, D)
+		}
+		if moved(fmt.Sprintf("layers.%d.dec_attn.r_net.weight", i)) {
+			flops += product(s.memory+s.rows, hd, D)
+		}
+	}
+	return flops
 }
 
 // wanted says of which weights, by name, the gradient is wanted.

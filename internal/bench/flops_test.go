@@ -145,6 +145,9 @@ func TestOperationsOfNamedModels(t *testing.T) {
 	macs := 12*(128*1536*512+512*1024*512+640*512*512+3*512*(128*512+128*129/2)+128*512*512+2*128*2048*512) + 128*256*512
 	require.EqualValues(t, 2*macs, s.forward())
 	require.Zero(t, s.backward(func(string) bool { return false }))
+	memory := 2. * (512*1024*512 + 640*512*512)
+	require.Equal(t, s.forward()-12*memory, s.forwardAfter(func(string) bool { return false }))
+	require.Equal(t, s.forward()-11*memory, s.forwardAfter(func(name string) bool { return strings.HasPrefix(name, "layers.3.") }))
 
 	branches, err := model.Branches(txl.NewLayout(c), []string{"paper"})
 	require.NoError(t, err)

@@ -36,14 +36,19 @@ func (b *bench) newText(size segment) *text {
 	return t
 }
 
-// forward scores the next segment.
+// forward scores the next segment, from the memory.
 func (t *text) forward(fast txl.Fast) {
+	t.seg.Begin(t.x, t.lm, fast, t.mem)
+	t.score()
+}
+
+// score scores the next segment, which has begun.
+func (t *text) score() {
 	for i := range t.next {
 		t.next[i] = letter(t.at)
 		t.at++
 	}
 	copy(t.in[t.size.batch:], t.next) // the first row's inputs do not matter
-	t.seg.Begin(t.x, t.lm, fast, t.mem)
 	t.seg.Extend(t.x, t.in)
 	t.seg.NLL(0, t.next, t.nll)
 }
