@@ -25,9 +25,10 @@ func PaperSettings() Settings {
 	return Settings{Gammas: []float32{0.999}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 1}
 }
 
-// TwoBankSettings are those of online meta-training: a fast and a slow bank.
+// TwoBankSettings are those of online meta-training, for chunks of 64 tokens: a fast
+// and a slow bank, of about 6 and 256 thousand tokens.
 func TwoBankSettings() Settings {
-	return Settings{Gammas: []float32{0.98, 0.9995}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 0.01}
+	return Settings{Gammas: []float32{0.99, 0.99975}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 0.01}
 }
 
 // WindowSettings are those of the paper in its own meta-training (Algorithm 1).

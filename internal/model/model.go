@@ -124,8 +124,24 @@ var branchSets = map[string][]string{
 	"wide": {"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*", "word_emb.emb_layers.0.weight", "crit.out_layers.0.bias"},
 }
 
-// Branches selects the weights to augment, in the order of the layout. Each
-// pattern is "paper", "wide", or a pattern over weight names (path.Match);
+// upper are the weights of the upper half of the layers (the larger half of an odd
+// number), and the softmax's bias. The backward pass ends where they begin, and the
+// layers below keep the keys and values they have: nearly the gain of "wide" at half
+// the cost.
+func upper(l *txl.Layout) []string {
+	n := 0
+	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
+		n++
+	}
+	patterns := []string{"crit.out_layers.0.bias"}
+	for i := n / 2; i < n; i++ {
+		patterns = append(patterns, fmt.Sprintf("layers.%d.*_net.weight", i), fmt.Sprintf("layers.%d.*.CoreNet.*", i))
+	}
+	return patterns
+}
+
+// Branches selects the weights to augment, in the order of the layout. Each pattern
+// is "paper", "wide", "upper", or a pattern over weight names (path.Match);
 // none at all stands for "wide".
 func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	if len(patterns) == 0 {
@@ -133,9 +149,13 @@ func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	}
 	var expanded []string
 	for _, p := range patterns {
-		if set, ok := branchSets[p]; ok {
+		set, ok := branchSets[p]
+		switch {
+		case ok:
 			expanded = append(expanded, set...)
-		} else {
+		case p == "upper":
+			expanded = append(expanded, upper(l)...)
+		default:
 			expanded = append(expanded, p)
 		}
 	}
@@ -157,7 +177,7 @@ func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	}
 	for k, p := range patterns {
 		if !used[k] {
-			return nil, fmt.Errorf("model: branches: %q matches no weight, expected paper, wide, or patterns of weight names", p)
+			return nil, fmt.Errorf("model: branches: %q matches no weight, expected paper, wide, upper, or patterns of weight names", p)
 		}
 	}
 	return branches, nil

@@ -69,7 +69,7 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	info, err := mg.Create(context.Background(), CreateRequest{})
 	require.NoError(t, err)
 	rivals := model.DefaultRivals()
-	require.Equal(t, Settings{Method: MethodSparseMeta, Chunk: testChunk, P: ptr(.5), Gammas: []float32{.98, .9995}, Beta1: ptr(float32(.5)), Beta2: ptr(float32(.5)),
+	require.Equal(t, Settings{Method: MethodSparseMeta, Chunk: testChunk, P: ptr(.5), Gammas: []float32{.99, .99975}, Beta1: ptr(float32(.5)), Beta2: ptr(float32(.5)),
 		Rate: &rivals.SGD.Rate, Decay: &rivals.SGD.Decay, Floor: &rivals.SGD.Floor,
 		CacheSize: rivals.Cache.Size, Theta: &rivals.Cache.Theta, Lambda: &rivals.Cache.Lambda}, info.Settings)
 	rms, err := mg.Create(context.Background(), CreateRequest{Settings: Settings{Method: MethodDynamicRMS, Decay: ptr(float32(.5))}})

@@ -49,7 +49,7 @@ func newModel(patterns []string) (*model.Model, error) {
 		return nil, err
 	}
 	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
-	learner.Settings.Out = 1
+	learner.Settings.Out, learner.Settings.Gammas = 1, []float32{0.98, 0.9995}
 	learner.Init(sparsemeta.InitHe(), 11)
 	m, err := model.New("test", lm, learner, testChunk, nil)
 	if err != nil {

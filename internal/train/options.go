@@ -118,11 +118,11 @@ type MetaOptions struct {
 	Scheme string `json:"scheme"` // SchemeOnline (also "") or SchemeWindow
 	// Steps of PhaseMeta. 0: online, those that read the text once, but at least 256 KB and at most 1 MB; windows as in pretraining.
 	Steps    int      `json:"steps"`
-	Chunk    int      `json:"chunk"`    // tokens between two writes of the fast weights; 0: as the meta-learners found, or 128
+	Chunk    int      `json:"chunk"`    // tokens between two writes of the fast weights; 0: as the meta-learners found, or 64 (online), 128 (window)
 	Rate     float64  `json:"rate"`     // largest learning rate of the meta-learners; 0: .003, or .00025 where Settings.Out is of the order of 1
 	Final    float64  `json:"final"`    // fraction of Rate at the last step; 0: .05
 	Schedule string   `json:"schedule"` // as SlowOptions.Schedule
-	Branches []string `json:"branches"` // what gets fast weights, for model.Branches; nil: as the meta-learners found, or "wide" (online), "paper" (window)
+	Branches []string `json:"branches"` // what gets fast weights, for model.Branches; nil: as the meta-learners found, or "upper" (online), "paper" (window)
 	// Settings of serving, and of the online scheme's training. Fields that are zero (both betas) are as with the meta-learners found, or
 	// two banks (online), the paper's (window).
 	Settings sparsemeta.Settings `json:"settings"`
@@ -132,11 +132,11 @@ type MetaOptions struct {
 
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
-	Chunks   int     `json:"chunks"`    // whose gradients are summed for one step; 0: 4
+	Chunks   int     `json:"chunks"`    // whose gradients are summed for one step; 0: 8
 	Sample   int     `json:"sample"`    // a step's gradient is estimated from one of so many fast weights; 0: 8
-	Reset    float64 `json:"reset"`     // probability that M and I go back to zero where a piece of text begins; 0: .05; below 0: never
+	Reset    float64 `json:"reset"`     // probability that M and I go back to zero where a piece of text begins; 0: .5; below 0: never
 	PieceMin int     `json:"piece_min"` // bytes of the shortest pieces of text; 0: 4096
-	PieceMax int     `json:"piece_max"` // bytes of the longest; 0: 32768
+	PieceMax int     `json:"piece_max"` // bytes of the longest; 0: 65536
 }
 
 // WindowOptions are the settings of the window scheme.
@@ -224,11 +224,11 @@ func (m *MetaOptions) fill() {
 		m.Schedule = ScheduleCosine
 	}
 	orFloat(&m.Final, 0.05)
-	orInt(&m.Online.Chunks, 4)
+	orInt(&m.Online.Chunks, 8)
 	orInt(&m.Online.Sample, 8)
-	orFloat(&m.Online.Reset, 0.05)
+	orFloat(&m.Online.Reset, 0.5)
 	orInt(&m.Online.PieceMin, 4<<10)
-	orInt(&m.Online.PieceMax, 32<<10)
+	orInt(&m.Online.PieceMax, 64<<10)
 	orInt(&m.Window.K, 5)
 	orInt(&m.Window.GradientChunk, 512)
 	orInt(&m.Window.Batch, 8)
@@ -239,9 +239,9 @@ func (m *MetaOptions) fill() {
 // on the bytes of text.
 func (o *Options) complete(found *model.Model, c txl.Config, bytes int) {
 	m := &o.Meta
-	settings, chunk := sparsemeta.TwoBankSettings(), 128
+	settings, chunk := sparsemeta.TwoBankSettings(), 64
 	if m.Scheme == SchemeWindow {
-		settings = sparsemeta.PaperSettings()
+		settings, chunk = sparsemeta.PaperSettings(), 128
 	}
 	switch {
 	case found != nil:
@@ -249,7 +249,7 @@ func (o *Options) complete(found *model.Model, c txl.Config, bytes int) {
 	case len(m.Branches) == 0 && m.Scheme == SchemeWindow:
 		m.Branches = []string{"paper"}
 	case len(m.Branches) == 0:
-		m.Branches = []string{"wide"}
+		m.Branches = []string{"upper"}
 	}
 	m.Settings = settingsOver(m.Settings, settings)
 	orInt(&m.Chunk, chunk)

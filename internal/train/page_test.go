@@ -37,7 +37,7 @@ func TestPageShowsTheWholeRun(t *testing.T) {
 		require.Contains(t, page, fmt.Sprintf("%.4f", p.Best.Static))
 	}
 	require.Equal(t, 9, strings.Count(page, "<svg"), "three charts a phase")
-	for _, field := range []string{"d_model", "online.piece_min", "fingerprint", "settings.gammas", "0.98, 0.9995", "attention_dropout"} {
+	for _, field := range []string{"d_model", "online.piece_min", "fingerprint", "settings.gammas", "0.99, 0.99975", "attention_dropout"} {
 		require.Contains(t, page, field)
 	}
 	require.NotRegexp(t, regexp.MustCompile(`(src|href)=`), strings.ReplaceAll(page, "xlink:href", ""))
