@@ -23,6 +23,7 @@ type online struct {
 	meta     *metaLearner
 	slow     *slow // its gradient is the mean over the chunks of a step; nil while the slow weights stand still
 	sum      sumTask
+	going    bool   // the segment holds the chunk before the next one
 	resets   uint64 // key of the decisions to reset
 	steps    int    // made
 }
@@ -85,7 +86,13 @@ func (p *online) chunk(i int) float64 {
 	if p.slow != nil {
 		p.text.seg.SetDropout(p.slow.dropout(p.steps, i))
 	}
-	loss := p.text.forward(p.x, p.lm, p.fast.views, p.mem)
+	if p.going {
+		p.text.seg.Continue(p.x)
+	} else {
+		p.text.seg.Begin(p.x, p.lm, p.fast.views, p.mem)
+	}
+	p.going = p.slow == nil // else the next chunk's weights may be others
+	loss := p.text.score(p.x)
 	p.gradient.backward(p.x, &p.text)
 	p.text.seg.Remember(p.mem)
 	p.meta.gather(p.x, &p.fast, p.options.Online.Sample)
@@ -144,7 +151,7 @@ func (p *online) load(s *snapshot) error {
 	if s.err != nil {
 		return s.err
 	}
-	p.steps, p.fast.state.Step = st.Steps, st.Writes
+	p.steps, p.fast.state.Step, p.going = st.Steps, st.Writes, false
 	return p.stream.restore(st.Stream)
 }
 

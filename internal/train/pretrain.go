@@ -103,6 +103,11 @@ func newSegment(c txl.Config, batch, length int) segment {
 // forward runs the segment's inputs at W + M and returns the mean loss in nats.
 func (s *segment) forward(x *kernel.Exec, lm *txl.Model, fast txl.Fast, mem *txl.Memory) float64 {
 	s.seg.Begin(x, lm, fast, mem)
+	return s.score(x)
+}
+
+// score is forward for a segment that has begun.
+func (s *segment) score(x *kernel.Exec) float64 {
 	s.seg.Extend(x, s.inputs)
 	s.seg.NLL(0, s.targets, s.nll)
 	sum := 0.0
