@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pretrain the slow weights of a byte-level Transformer-XL with PyTorch, for machines with a GPU.
 
-    python3 tools/pretrain.py --config weights/default.json --data DIR --valid DIR --out static.safetensors --minutes 25
+    python3 tools/pretrain.py --config CONFIG.json --data DIR --valid DIR --out static.safetensors --minutes 25
 
 The file it writes is a model without meta-learners: `lmserve train --phase meta --init static.safetensors` goes on from there, and
 `lmserve score`, `lmserve eval` read it. `lmserve train --phase pretrain` does the same work without PyTorch. Configuration and names of

@@ -22,6 +22,17 @@ type WriteOptions struct {
 	Zstd int
 }
 
+// zstdLevel is that of models: they are written once and read often.
+const zstdLevel = 19
+
+// OptionsFor are those of a model's file of that name: compressed if it ends in .zst.
+func OptionsFor(path string) WriteOptions {
+	if filepath.Ext(path) == ".zst" {
+		return WriteOptions{Zstd: zstdLevel}
+	}
+	return WriteOptions{}
+}
+
 // Validate reports a level out of range.
 func (o WriteOptions) Validate() error {
 	if o.Zstd < 0 || o.Zstd > 22 {

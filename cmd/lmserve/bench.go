@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,9 +49,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(c.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(report)
+				return printJSON(c.OutOrStdout(), report)
 			}
 			return printBench(c.OutOrStdout(), report)
 		},

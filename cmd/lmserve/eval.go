@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -57,9 +56,7 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(c.OutOrStdout())
-				enc.SetIndent("", "  ")
-				err = enc.Encode(res)
+				err = printJSON(c.OutOrStdout(), res)
 			} else {
 				err = printEval(c.OutOrStdout(), res)
 			}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,13 @@ Every command works with the embedded model; --model takes a file instead.`,
 	})
 	root.AddCommand(newServe(), newScore(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newVersion())
 	return root
+}
+
+// printJSON prints a value for people and programs.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // modelFlags are what every command that runs a model has.

@@ -52,7 +52,7 @@ gathers them first, for a model that has none.`,
 			if err != nil {
 				return err
 			}
-			t.file, t.threads = flags.path, flags.threads
+			t.threads = flags.threads
 			t.w, t.status = c.OutOrStdout(), newStatusLine(c.ErrOrStderr())
 			defer t.status.clear()
 			return t.run(c.Context(), m)
@@ -70,7 +70,7 @@ gathers them first, for a model that has none.`,
 // tuning is what tune was asked for.
 type tuning struct {
 	data, statistics string
-	file, out        string // of the model; "" is the embedded one
+	out              string
 	methods          []string
 	maxBytes         int64
 	threads          int
@@ -116,7 +116,7 @@ func (t *tuning) run(ctx context.Context, m *model.Model) error {
 		if m, err = t.tune(ctx, m, method, texts); err != nil {
 			return err
 		}
-		if err := t.write(m); err != nil {
+		if err := weights.WriteFile(t.out, m.File(), weights.OptionsFor(t.out)); err != nil {
 			return err
 		}
 	}
@@ -168,26 +168,4 @@ func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, erro
 	}
 	t.status.clear()
 	return m.WithStatistics(rms)
-}
-
-// write keeps the weights as they were stored: tuning changes none.
-func (t *tuning) write(m *model.Model) error {
-	stored, err := weights.Default()
-	if t.file != "" {
-		stored, err = weights.ReadFile(t.file)
-	}
-	if err != nil {
-		return err
-	}
-	f := m.File()
-	for i, tensor := range f.Tensors {
-		if original, ok := stored.Tensor(tensor.Name); ok && !strings.HasPrefix(tensor.Name, "gradient.") {
-			f.Tensors[i] = *original
-		}
-	}
-	o := weights.WriteOptions{}
-	if strings.HasSuffix(t.out, ".zst") {
-		o.Zstd = 19
-	}
-	return weights.WriteFile(t.out, f, o)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	trainBatch = 8    // streams in a step of pretraining, as `lmserve train` has it
+	trainBatch = 8    // streams in a step of training
 	trainMost  = 1e11 // operations of a step: for larger models the batch is halved, down to 1
 
 	// adamBytes is what Adam has to move for a weight: the gradient is read twice, first

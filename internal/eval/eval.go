@@ -34,10 +34,10 @@ type Options struct {
 }
 
 // settings are what a stream runs a method under: the one place that knows.
-func settings(m *model.Model, method string, seed uint64) (stream.Settings, error) {
+func settings(m *model.Model, method string, seed uint64) stream.Settings {
 	set := stream.DefaultsFor(m, method)
 	set.Seed = seed
-	return set, set.Validate(m)
+	return set
 }
 
 // complete puts defaults in place of zero values and reports the first option that is wrong.
@@ -56,7 +56,7 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		if slices.Contains(o.Methods[:i], method) {
 			return o, fmt.Errorf("eval: methods: %s stands twice, expected each method once", method)
 		}
-		if _, err := settings(m, method, o.Seed); err != nil {
+		if err := settings(m, method, o.Seed).Validate(m); err != nil {
 			return o, fmt.Errorf("eval: methods: %w", err)
 		}
 	}
@@ -88,10 +88,7 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	if o.Shuffle != nil {
 		deal(files, *o.Shuffle)
 	}
-	e, err := newEvaluation(m, files, o)
-	if err != nil {
-		return Result{}, err
-	}
+	e := newEvaluation(m, files, o)
 	defer e.worker.Close()
 	for i, f := range files {
 		text, err := f.read()
@@ -133,7 +130,7 @@ type track struct {
 	broken bool   // the stream has diverged
 }
 
-func newEvaluation(m *model.Model, files []file, o Options) (*evaluation, error) {
+func newEvaluation(m *model.Model, files []file, o Options) *evaluation {
 	n := len(o.Methods)
 	total := totalSize(files)
 	e := &evaluation{Options: o, model: m, total: total * int64(n), diverged: []Divergence{}}
@@ -147,18 +144,14 @@ func newEvaluation(m *model.Model, files []file, o Options) (*evaluation, error)
 		e.windows = newAverage(octaveSpans(e.marks), n)
 	}
 	for _, method := range o.Methods {
-		set, err := settings(m, method, o.Seed)
-		if err != nil {
-			return nil, fmt.Errorf("eval: %w", err)
-		}
-		t := &track{set: set}
+		t := &track{set: settings(m, method, o.Seed)}
 		if o.Reset == ResetNever {
 			t.whole = &meter{marks: streamMarks}
 		}
 		e.tracks = append(e.tracks, t)
 	}
 	e.worker = stream.NewWorker(m, o.Threads)
-	return e, nil
+	return e
 }
 
 // warm runs each method once over two chunks that are not counted, so that the first one timed does not pay for all.

@@ -121,7 +121,6 @@ func FromFile(f *weights.File) (*Model, error) {
 	for i, t := range lm.Layout.Tensors {
 		r.read(t.Name, t.Shape, lm.Tensor(i))
 	}
-	store := r.common
 	var learner *sparsemeta.Learner
 	if len(a.Branches) > 0 {
 		if learner, err = readLearner(&r, lm.Layout, a); err != nil {
@@ -139,7 +138,22 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.with(func(m *Model) { m.Store, m.Rivals, m.Statistics = store, rivals, statistics }), nil
+	return m.with(func(m *Model) { m.Store, m.Rivals, m.Statistics = storedAs(f, lm.Layout), rivals, statistics }), nil
+}
+
+// storedAs is the 16-bit type that all slow weights of a file have, else F32.
+func storedAs(f *weights.File, l *txl.Layout) weights.DType {
+	var common weights.DType
+	for i, t := range l.Tensors {
+		stored, _ := f.Tensor(t.Name)
+		if i == 0 {
+			common = stored.DType
+		}
+		if stored.DType != common || common != weights.F16 && common != weights.BF16 {
+			return weights.F32
+		}
+	}
+	return common
 }
 
 // decode is strict: a field this version does not know may change what the
@@ -179,9 +193,6 @@ type reader struct {
 	file *weights.File
 	used int
 	err  error
-	// common is the type of all tensors read so far, F32 if they differ or have
-	// another than F16 and BF16.
-	common weights.DType
 }
 
 // tensor gives a tensor of that shape, or nil after an error.
@@ -232,11 +243,6 @@ func (r *reader) read(name string, shape []int, dst []float32) {
 		}
 	}
 	copy(dst, values)
-	if r.used == 0 && (t.DType == weights.F16 || t.DType == weights.BF16) {
-		r.common = t.DType
-	} else if t.DType != r.common {
-		r.common = weights.F32
-	}
 	r.used++
 }
 

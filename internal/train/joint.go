@@ -7,6 +7,61 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
+// trainee is what both schemes train, and how far they have come. It is the part of a phase that does not depend on the scheme.
+type trainee struct {
+	x     *kernel.Exec
+	lm    *txl.Model
+	slow  *slow // nil while the slow weights stand still
+	meta  *metaLearner
+	steps int // made
+}
+
+// optimise makes the step of the optimisers from the gradients that the chunks have left, and completes what the step did. It moves nothing
+// if that is not finite: the caller of step gives up.
+func (t *trainee) optimise(o *outcome) (err error) {
+	if o.norm = t.meta.norm(); !o.finite() {
+		return nil
+	}
+	if t.slow != nil {
+		if o.slowRate, o.norm = t.slow.step(t.x, t.steps); !o.finite() {
+			return nil
+		}
+	}
+	o.rate, err = t.meta.step(t.steps)
+	t.steps++
+	return err
+}
+
+func (t *trainee) length() int                  { return t.meta.schedule.Steps }
+func (t *trainee) learner() *sparsemeta.Learner { return t.meta.learner }
+func (t *trainee) frozen() bool                 { return t.slow == nil }
+func (t *trainee) close() error                 { return t.meta.close() }
+
+func (t *trainee) trained() []array {
+	if t.slow == nil {
+		return t.meta.arrays()
+	}
+	return append([]array{{"slow", t.lm.W}}, t.meta.arrays()...)
+}
+
+func (t *trainee) saveWeights(s *snapshot) {
+	s.put("slow", t.lm.W)
+	if t.slow != nil {
+		t.slow.save(s)
+	}
+	t.meta.save(s)
+}
+
+// loadWeights restores them as they were after so many steps.
+func (t *trainee) loadWeights(s *snapshot, steps int) {
+	t.steps = steps
+	s.get("slow", t.lm.W)
+	if t.slow != nil {
+		t.slow.load(s, steps)
+	}
+	t.meta.load(s, steps)
+}
+
 // fastWeights is the state of the branches, as a stream has it, with its gradients.
 type fastWeights struct {
 	state *sparsemeta.State // traced

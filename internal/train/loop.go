@@ -36,22 +36,17 @@ type interval struct {
 	steps   int
 	tokens  int64
 	loss    float64 // sum over the steps
-	last    outcome
 }
 
 // loop makes the steps of a phase that are left. Between two steps, in this order: validation, checkpoint, interruption.
 func (r *run) loop(ctx context.Context, p phase) error {
 	show := newProgress(r.o.Progress, r.at.Phase, r.at.Step, p.length())
 	defer func() { show.end(r.at.Step) }()
-	event := eventStart
+	event, words := eventStart, r.at.Phase+" begins"
 	if r.at.Step > 0 {
-		event = eventResume
+		event, words = eventResume, fmt.Sprintf("%s goes on after step %d", r.at.Phase, r.at.Step)
 	}
-	if r.at.Step == 0 {
-		show.note("%s begins", r.at.Phase)
-	} else {
-		show.note("%s goes on after step %d", r.at.Phase, r.at.Step)
-	}
+	show.note("%s", words)
 	if err := r.metrics.write(r.line(event)); err != nil {
 		return err
 	}
@@ -119,7 +114,6 @@ func (r *run) stepOnce(p phase, since *interval, show *progress) error {
 	since.steps++
 	since.tokens += int64(out.tokens)
 	since.loss += out.loss
-	since.last = out
 	now := time.Now()
 	if show.due(now) {
 		show.show(now, r.at.Step, r.at.Loss, float64(since.tokens)/now.Sub(since.started).Seconds())

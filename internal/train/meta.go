@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
-	"github.com/lmserve/lmserve/txl"
 )
 
 // metaLearner is the meta-weights phi with their optimiser: gradients of losses are summed at the nodes of the tables, and a step carries
@@ -113,14 +112,6 @@ func (m *metaLearner) describe(s *slow) string {
 		text = fmt.Sprintf("%s slow and %s", count(len(s.grads)), text)
 	}
 	return text
-}
-
-// trainedArrays are views of the weights that a phase with meta-learners moves.
-func trainedArrays(lm *txl.Model, s *slow, m *metaLearner) []array {
-	if s == nil {
-		return m.arrays()
-	}
-	return append([]array{{"slow", lm.W}}, m.arrays()...)
 }
 
 // arrays are the meta-weights, network by network.

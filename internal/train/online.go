@@ -5,27 +5,22 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
 )
 
 // online trains meta-learners on one stream: I and M are carried under exactly the settings of serving, and the meta-learners take a step
 // from the losses of every few chunks. The slow weights stand still or, in a joint phase, take a step from the same losses.
 type online struct {
+	trainee  // the slow weights' gradient is the mean over the chunks of a step
 	options  MetaOptions
-	x        *kernel.Exec
-	lm       *txl.Model
 	text     segment
 	stream   *pieceStream
 	mem      *txl.Memory
 	fast     fastWeights
 	gradient gradient // of one chunk
-	meta     *metaLearner
-	slow     *slow // its gradient is the mean over the chunks of a step; nil while the slow weights stand still
 	sum      sumTask
 	going    bool   // the segment holds the chunk before the next one
 	resets   uint64 // key of the decisions to reset
-	steps    int    // made
 }
 
 // newOnline starts the scheme; joint is nil if the slow weights, which are trained already, stand still.
@@ -38,9 +33,10 @@ func newOnline(x *kernel.Exec, base *model.Model, c *Corpus, heldOut []string, o
 		return nil, err
 	}
 	p := &online{
-		options: o, x: x, lm: m.LM, text: newSegment(m.LM.Config, 1, o.Chunk), mem: txl.NewMemory(m.LM.Config, 1),
+		trainee: trainee{x: x, lm: m.LM, meta: meta},
+		options: o, text: newSegment(m.LM.Config, 1, o.Chunk), mem: txl.NewMemory(m.LM.Config, 1),
 		stream: newPieceStream(c, heldOut, o.Online.PieceMin, o.Online.PieceMax, m.Tokenizer.Start(), kernel.Key(seed, usePieces)),
-		fast:   newFastWeights(m, kernel.Key(seed, useMasks)), meta: meta, resets: kernel.Key(seed, useReset),
+		fast:   newFastWeights(m, kernel.Key(seed, useMasks)), resets: kernel.Key(seed, useReset),
 	}
 	var all []float32
 	if joint != nil {
@@ -63,18 +59,7 @@ func (p *online) step() (outcome, error) {
 		o.loss += p.chunk(i) / float64(p.options.Online.Chunks)
 		o.tokens += len(p.text.targets)
 	}
-	if o.norm = p.meta.norm(); !o.finite() {
-		return o, nil // the caller gives up
-	}
-	if p.slow != nil {
-		if o.slowRate, o.norm = p.slow.step(p.x, p.steps); !o.finite() {
-			return o, nil
-		}
-	}
-	var err error
-	o.rate, err = p.meta.step(p.steps)
-	p.steps++
-	return o, err
+	return o, p.optimise(&o)
 }
 
 // chunk scores the i'th chunk of a step, adds what its loss says of the meta-learners (and of the slow weights), and only then lets it
@@ -109,12 +94,6 @@ func (p *online) resetDue() bool {
 	return float64(random>>11)/(1<<53) < p.options.Online.Reset
 }
 
-func (p *online) length() int                  { return p.meta.schedule.Steps }
-func (p *online) trained() []array             { return trainedArrays(p.lm, p.slow, p.meta) }
-func (p *online) learner() *sparsemeta.Learner { return p.meta.learner }
-func (p *online) frozen() bool                 { return p.slow == nil }
-func (p *online) close() error                 { return p.meta.close() }
-
 func (p *online) describe() string {
 	return fmt.Sprintf("online, %s; a step is %d chunks of %d tokens", p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
 }
@@ -129,11 +108,7 @@ type onlineState struct {
 
 func (p *online) save(s *snapshot) {
 	s.putJSON(keyPhase, onlineState{p.steps, p.stream.state, p.mem.Len, p.fast.state.Step})
-	s.put("slow", p.lm.W)
-	if p.slow != nil {
-		p.slow.save(s)
-	}
-	p.meta.save(s)
+	p.saveWeights(s)
 	putAll(s, p.fast.arrays())
 	saveMemory(s, p.mem, p.lm.Config.DModel)
 }
@@ -141,17 +116,13 @@ func (p *online) save(s *snapshot) {
 func (p *online) load(s *snapshot) error {
 	var st onlineState
 	s.getJSON(keyPhase, &st)
-	s.get("slow", p.lm.W)
-	if p.slow != nil {
-		p.slow.load(s, st.Steps)
-	}
-	p.meta.load(s, st.Steps)
+	p.loadWeights(s, st.Steps)
 	getAll(s, p.fast.arrays())
 	loadMemory(s, p.mem, st.Memory, p.lm.Config, 1)
 	if s.err != nil {
 		return s.err
 	}
-	p.steps, p.fast.state.Step, p.going = st.Steps, st.Writes, false
+	p.fast.state.Step, p.going = st.Writes, false
 	return p.stream.restore(st.Stream)
 }
 

@@ -34,7 +34,7 @@ const ValidNone = "none"
 // DefaultConfig is the configuration of a run that names none.
 const DefaultConfig = "default"
 
-// StoreDefault is how the slow weights are stored where nothing is said: half of the bytes, and no bit a byte worse on any text measured.
+// StoreDefault is how the slow weights are stored where nothing is said: half of the bytes, for next to nothing in the scores.
 const StoreDefault = "bf16"
 
 // storeTypes are the values of Options.Store.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/kernel"
@@ -16,9 +15,6 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/weights"
 )
-
-// outZstd is the compression of a model file whose name ends in .zst.
-const outZstd = 19
 
 // run is a run under way.
 type run struct {
@@ -201,11 +197,7 @@ func (r *run) finish(ctx context.Context) (Report, error) {
 	if r.o.Out == "" {
 		return report, nil
 	}
-	options := weights.WriteOptions{}
-	if strings.HasSuffix(r.o.Out, ".zst") {
-		options.Zstd = outZstd
-	}
-	if err := r.writeFile(r.o.Out, m.File(), options); err != nil {
+	if err := r.writeFile(r.o.Out, m.File(), weights.OptionsFor(r.o.Out)); err != nil {
 		return report, fmt.Errorf("train: the model could not be written: %w%s", err, r.lastCheckpoint())
 	}
 	report.Out = r.o.Out

@@ -13,10 +13,9 @@ import (
 // 0, beta1 0, beta2 1 and a small p; from the loss of the k-th the meta-learners, and in a joint phase the slow weights, take one step.
 // Then M and I go back to zero; the memory of the streams stays.
 type window struct {
+	trainee
 	options  MetaOptions
 	settings sparsemeta.Settings // of the writes
-	x        *kernel.Exec
-	lm       *txl.Model
 	reader   *batchReader
 	writing  segment // of the first k-1 chunks
 	learning segment // of the k-th
@@ -24,9 +23,6 @@ type window struct {
 	fast     fastWeights
 	writes   gradient // of a chunk that writes
 	gradient gradient // of the k-th
-	slow     *slow    // nil while the slow weights stand still
-	meta     *metaLearner
-	steps    int // made
 }
 
 // newWindow starts the scheme; joint is nil if the slow weights, which are trained already, stand still.
@@ -41,10 +37,11 @@ func newWindow(x *kernel.Exec, base *model.Model, c *Corpus, o MetaOptions, join
 		return nil, err
 	}
 	p := &window{
-		options: o, x: x, lm: m.LM, reader: reader, settings: windowSettings(o),
+		trainee: trainee{x: x, lm: m.LM, meta: meta},
+		options: o, reader: reader, settings: windowSettings(o),
 		writing: newSegment(m.LM.Config, w.Batch, o.Chunk), learning: newSegment(m.LM.Config, w.Batch, w.GradientChunk),
 		mem:  txl.NewMemory(m.LM.Config, w.Batch),
-		fast: newFastWeights(m, kernel.Key(seed, useMasks)), meta: meta,
+		fast: newFastWeights(m, kernel.Key(seed, useMasks)),
 	}
 	var all []float32
 	if joint != nil {
@@ -68,18 +65,8 @@ func (p *window) step() (outcome, error) {
 	var o outcome
 	p.write(&o)
 	p.learn(&o)
-	if o.norm = p.meta.norm(); !o.finite() {
-		return o, nil // the caller gives up
-	}
-	if p.slow != nil {
-		if o.slowRate, o.norm = p.slow.step(p.x, p.steps); !o.finite() {
-			return o, nil
-		}
-	}
-	var err error
-	o.rate, err = p.meta.step(p.steps)
+	err := p.optimise(&o)
 	p.fast.state.Reset()
-	p.steps++
 	return o, err
 }
 
@@ -112,12 +99,6 @@ func (p *window) read(text *segment, i int, o *outcome) {
 	o.tokens += len(text.targets)
 }
 
-func (p *window) length() int                  { return p.meta.schedule.Steps }
-func (p *window) trained() []array             { return trainedArrays(p.lm, p.slow, p.meta) }
-func (p *window) learner() *sparsemeta.Learner { return p.meta.learner }
-func (p *window) frozen() bool                 { return p.slow == nil }
-func (p *window) close() error                 { return p.meta.close() }
-
 func (p *window) describe() string {
 	w := p.options.Window
 	return fmt.Sprintf("windows, %s; a step is %d chunks of %d tokens and one of %d, of %d streams",
@@ -134,27 +115,19 @@ type windowState struct {
 
 func (p *window) save(s *snapshot) {
 	s.putJSON(keyPhase, windowState{p.steps, p.reader.state, p.mem.Len, p.fast.state.Step})
-	s.put("slow", p.lm.W)
-	if p.slow != nil {
-		p.slow.save(s)
-	}
-	p.meta.save(s)
+	p.saveWeights(s)
 	saveMemory(s, p.mem, p.options.Window.Batch*p.lm.Config.DModel)
 }
 
 func (p *window) load(s *snapshot) error {
 	var st windowState
 	s.getJSON(keyPhase, &st)
-	s.get("slow", p.lm.W)
-	if p.slow != nil {
-		p.slow.load(s, st.Steps)
-	}
-	p.meta.load(s, st.Steps)
+	p.loadWeights(s, st.Steps)
 	loadMemory(s, p.mem, st.Memory, p.lm.Config, p.options.Window.Batch)
 	if s.err != nil {
 		return s.err
 	}
-	p.steps, p.fast.state.Step = st.Steps, st.Writes
+	p.fast.state.Step = st.Writes
 	p.fast.state.Reset()
 	return p.reader.restore(st.Reader)
 }
