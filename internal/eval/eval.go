@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/documents"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 )
@@ -91,14 +92,14 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	e := newEvaluation(m, files, o)
 	defer e.worker.Close()
 	for i, f := range files {
-		text, err := f.read()
+		text, err := read(f)
 		if err != nil {
 			return Result{}, err
 		}
 		if i == 0 {
 			e.warm(text)
 		}
-		if err := e.document(ctx, f.name, text); err != nil {
+		if err := e.document(ctx, f.Name, text); err != nil {
 			return Result{}, err
 		}
 	}
@@ -130,12 +131,12 @@ type track struct {
 	broken bool   // the stream has diverged
 }
 
-func newEvaluation(m *model.Model, files []file, o Options) *evaluation {
+func newEvaluation(m *model.Model, files []documents.File, o Options) *evaluation {
 	n := len(o.Methods)
 	total := totalSize(files)
 	e := &evaluation{Options: o, model: m, total: total * int64(n), diverged: []Divergence{}}
-	longest := slices.MaxFunc(files, func(a, b file) int { return cmp.Compare(a.size, b.size) })
-	e.marks = octaves(longest.size)
+	longest := slices.MaxFunc(files, func(a, b documents.File) int { return cmp.Compare(a.Size, b.Size) })
+	e.marks = octaves(longest.Size)
 	e.curve = newAverage(firstSpans(), n)
 	streamMarks, window := running(total)
 	if o.Reset == ResetNever {
@@ -164,7 +165,7 @@ func (e *evaluation) warm(text []byte) {
 // document scores one document with all methods, one after the other.
 func (e *evaluation) document(ctx context.Context, name string, text []byte) error {
 	doc := newPart(name, len(e.tracks))
-	doc.Domain, doc.Documents, doc.Bytes = domain(name), 1, int64(len(text))
+	doc.Domain, doc.Documents, doc.Bytes = documents.Domain(name), 1, int64(len(text))
 	var meters []*meter
 	for k, t := range e.tracks {
 		if t.stream == nil || e.Reset == ResetDocument {

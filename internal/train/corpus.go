@@ -6,12 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/lmserve/lmserve/internal/documents"
 )
 
 // corpusBytesMax bounds the text of one directory: it is held in memory as a whole.
@@ -30,86 +29,34 @@ type Corpus struct {
 	Documents []Document
 }
 
-// LoadCorpus reads every regular file below dir except those whose name (or whose folder's name) begins with a dot; empty files are left
-// out, and links to folders are not followed. Of each file at most limit bytes are taken; 0 takes all. Every error wraps ErrData and
+// LoadCorpus reads the files that documents.List finds below dir, of each at most limit bytes; 0 takes all. Every error wraps ErrData and
 // names the file or directory.
 func LoadCorpus(dir string, limit int) (*Corpus, error) {
-	root, err := filepath.EvalSymlinks(dir)
+	files, err := documents.List(dir, int64(limit))
 	if err != nil {
-		return nil, fmt.Errorf("%w: directory %s: %w", ErrData, dir, pathCause(err))
+		return nil, fmt.Errorf("%w: %w", ErrData, err)
 	}
-	if info, err := os.Stat(root); err != nil {
-		return nil, fmt.Errorf("%w: directory %s: %w", ErrData, dir, pathCause(err))
-	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%w: %s is a file, expected a directory of text files", ErrData, dir)
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%w: directory %s holds no text: expected at least one file that is not empty", ErrData, dir)
 	}
 	c := &Corpus{Dir: dir}
-	total := 0
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	total := int64(0)
+	for _, f := range files {
+		if total += f.Size; total > corpusBytesMax {
+			return nil, fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData, dir, int64(corpusBytesMax))
+		}
+		text, err := f.Read()
 		if err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
+			return nil, fmt.Errorf("%w: %w", ErrData, err)
 		}
-		if path != root && strings.HasPrefix(entry.Name(), ".") {
-			if entry.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		text, err := readText(path, limit)
-		if err != nil || len(text) == 0 {
-			return err
-		}
-		if total += len(text); total > corpusBytesMax {
-			return fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData, dir, int64(corpusBytesMax))
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrData, path, err)
-		}
-		c.Documents = append(c.Documents, newDocument(filepath.ToSlash(name), text))
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(c.Documents) == 0 {
-		return nil, fmt.Errorf("%w: directory %s holds no text: expected at least one file that is not empty", ErrData, dir)
+		c.Documents = append(c.Documents, newDocument(f.Name, text))
 	}
 	slices.SortFunc(c.Documents, func(a, b Document) int { return cmp.Compare(a.Name, b.Name) })
 	return c, nil
 }
 
 func newDocument(name string, text []byte) Document {
-	domain, _, nested := strings.Cut(name, "/")
-	if !nested {
-		domain = "."
-	}
-	return Document{Name: name, Domain: domain, Text: text}
-}
-
-// readText returns the first limit bytes of a regular file (all for limit 0), and nothing for anything that is not a regular file.
-func readText(path string, limit int) ([]byte, error) {
-	info, err := os.Stat(path) // follows a link to a file
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
-	}
-	defer file.Close()
-	size := info.Size()
-	if limit > 0 {
-		size = min(size, int64(limit))
-	}
-	text := make([]byte, size)
-	if _, err := io.ReadFull(file, text); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrData, path, pathCause(err))
-	}
-	return text, nil
+	return Document{Name: name, Domain: documents.Domain(name), Text: text}
 }
 
 // pathCause strips the operation and the path from a file-system error: the callers name the path themselves.

@@ -1,0 +1,82 @@
+// Package documents finds the texts of a directory: each file is a document, and its first folder is its domain.
+package documents
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// File is a document that can be read.
+type File struct {
+	Path string // on this machine
+	Name string // below the directory, with slashes
+	Size int64  // bytes that Read returns
+}
+
+// List finds the non-empty files below dir, in path order, except those whose name, or whose folder's name, begins with a dot. Links to
+// files count as files, links to directories are not followed. Of each file at most limit bytes are meant; 0: all. Errors name the file or
+// directory.
+func List(dir string, limit int64) (files []File, err error) {
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path != root && strings.HasPrefix(entry.Name(), ".") {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := os.Stat(path) // follows a link to a file
+		if err != nil {
+			return err
+		}
+		if path == root && !info.IsDir() {
+			return fmt.Errorf("%s is a file, expected a directory of text files", dir)
+		}
+		if !info.Mode().IsRegular() || info.Size() == 0 {
+			return nil
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		size := info.Size()
+		if limit > 0 {
+			size = min(size, limit)
+		}
+		files = append(files, File{path, filepath.ToSlash(name), size})
+		return nil
+	})
+	return files, err
+}
+
+// Read returns the first Size bytes of the file.
+func (f File) Read() ([]byte, error) {
+	r, err := os.Open(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	text := make([]byte, f.Size)
+	if n, err := io.ReadFull(r, text); err != nil {
+		return nil, fmt.Errorf("%s: read %d bytes of %d: %w", f.Path, n, f.Size, err)
+	}
+	return text, nil
+}
+
+// Domain is the first folder of a document's name, "." if it lies in none.
+func Domain(name string) string {
+	if folder, _, ok := strings.Cut(name, "/"); ok {
+		return folder
+	}
+	return "."
+}
