@@ -126,8 +126,8 @@ var branchSets = map[string][]string{
 
 // upper are the weights of the upper half of the layers (the larger half of an odd
 // number), and the softmax's bias. The backward pass ends where they begin, and the
-// layers below keep the keys and values they have: nearly the gain of "wide" at half
-// the cost.
+// layers below keep the keys and values they have: nearly the gain of "wide", and a
+// chunk of the embedded model's size takes .6 of the time.
 func upper(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
