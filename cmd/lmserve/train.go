@@ -43,15 +43,12 @@ that one command line serves every sitting.`,
 				return usageError{errors.New("neither --out nor --checkpoints is given: the result would be lost")}
 			}
 			if config != "" {
-				if o.Init != "" {
-					return usageError{errors.New("--init and --config are both given, expected one of them: a model file has its configuration")}
-				}
 				name, model, err := readConfig(config)
 				if err != nil {
 					return err
 				}
 				o.Model = model
-				if o.Name == "" {
+				if o.Name == "" && o.Init == "" {
 					o.Name = name
 				}
 			}
@@ -76,7 +73,7 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Name, "name", "", "the model's name (default that of the configuration, or of --init's model)")
 	f.StringSliceVar(&o.Phases, "phase", []string{train.PhasePretrain, train.PhaseMeta}, "phases in order: pretrain, meta, joint")
 	f.StringVar(&config, "config", "", configUsage()+" (default \""+train.DefaultConfig+"\")")
-	f.StringVar(&o.Init, "init", "", "model file to go on from, instead of a configuration")
+	f.StringVar(&o.Init, "init", "", "model file to go on from; a --config beside it may have other lengths (seg_len, mem_len, clamp_len, same_length)")
 	f.StringSliceVar(&o.HoldOut, "hold-out", nil, "domains kept out of pretraining, for the other phases alone")
 	f.StringVar(&o.Valid, "valid", "", "directory of text files for validation, or none (default: a part of --data is kept back)")
 	f.IntVar(&o.Validation.Every, "valid-every", 0, "steps between two validations (default: ten a phase; -1: at its end)")
@@ -123,7 +120,7 @@ that one command line serves every sitting.`,
 
 // trainFlags names the flags of the options.
 var trainFlags = map[string]string{
-	"Phases": "phase", "Init": "init", "Data": "data", "Dir": "checkpoints", "Store": "store", "Threads": "threads",
+	"Phases": "phase", "Model": "config", "Init": "init", "Data": "data", "Dir": "checkpoints", "Store": "store", "Threads": "threads",
 	"LogEvery": "log-every", "CheckpointEvery": "checkpoint-every", "Validation.Patience": "patience",
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",

@@ -49,6 +49,10 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 	require.Contains(t, string(html), "<h1>fox</h1>")
 
 	better := filepath.Join(dir, "better.safetensors")
+	_, stderr, code := lmserve("", "train", "--data", foxes(t), "--init", out, "--config", "default", "--out", better)
+	require.Equal(t, exitUsage, code)
+	require.Regexp(t, `--config is {"n_layer":\d+,.*, expected {"n_layer":\d+,.*only lengths can be others`, stderr)
+
 	text = must(t, "", "train", "--data", foxes(t), "--init", out, "--out", better, "--phase", "meta", "--meta-steps", "2", "--store", "float32")
 	require.Contains(t, text, "model fox-", "the name stays")
 }
@@ -109,7 +113,6 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		"--batch is -1, expected 1 to 4096":                                 {"--batch", "-1"},
 		"--patience is -1, expected 0 to ":                                  {"--patience", "-1"},
 		"--joint-lr is 11, expected 0 to 10":                                {"--joint-lr", "11"},
-		"--init and --config are both given":                                {"--init", "m", "--config", "tiny"},
 		`--config huge: txl: configuration "huge" is not known`:             {"--config", "huge"},
 		"--config " + broken + `: json: unknown field "width" (expected`:    {"--config", broken},
 		"--config " + odd + ": txl: d_model is 31, expected an even number": {"--config", odd},

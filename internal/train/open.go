@@ -134,6 +134,9 @@ func (r *run) loadModel() error {
 		return fmt.Errorf("train: the model to go on from: %w", err)
 	}
 	r.record.Init = m.Hash()
+	if err := setLengths(m.LM, o.Model); err != nil {
+		return err
+	}
 	if o.Name == "" {
 		o.Name = m.Name
 	}
@@ -147,6 +150,20 @@ func (r *run) loadModel() error {
 	o.complete(found, m.LM.Config, r.text.Bytes())
 	r.base = m
 	r.base.Name = o.Name
+	return nil
+}
+
+// setLengths gives a model the lengths of a configuration, on which no weight depends; the zero configuration asks for nothing.
+func setLengths(lm *txl.Model, to txl.Config) error {
+	if to.NLayer == 0 {
+		return nil
+	}
+	c := lm.Config
+	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
+	if have, want := showJSON(to), showJSON(c); have != want {
+		return &OptionError{"Model", have, want + ", which the weights of the model to go on from have (only lengths can be others)"}
+	}
+	lm.Config = c
 	return nil
 }
 

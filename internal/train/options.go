@@ -59,7 +59,7 @@ type Options struct {
 
 	// What is trained: the model of a file, or random weights of a configuration.
 	Init  string     // path of a model file to go on from
-	Model txl.Config // without Init; if NLayer is 0: DefaultConfig
+	Model txl.Config // without Init, if NLayer is 0: DefaultConfig; with Init: the model's own, or the same with other lengths (seg_len, mem_len, clamp_len, same_length)
 
 	Data    string   // directory of text files: each file a stream, its first folder its domain
 	HoldOut []string // domains kept out of pretraining; the other phases see them as text that is new to the slow weights

@@ -427,6 +427,27 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 	require.ErrorContains(t, err, `option Store is "int8", expected float32, bf16 or f16`)
 }
 
+// A model goes on with other lengths of segment and memory than it was trained with: no weight depends on them. Nothing else can change.
+func TestModelGoesOnWithOtherLengths(t *testing.T) {
+	o := metaOptions(t, SchemeOnline)
+	o.Init, o.Phases, o.Meta.Steps = pretrained(t), []string{PhaseMeta}, 1
+	o.Store, o.Out = "float32", filepath.Join(t.TempDir(), "m")
+	before, err := model.Load(o.Init)
+	require.NoError(t, err)
+	o.Model = before.LM.Config
+	o.Model.SegLen, o.Model.MemLen, o.Model.ClampLen, o.Model.SameLength = 24, 40, 30, true
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+	after, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, o.Model, after.LM.Config)
+	require.Equal(t, before.LM.W, after.LM.W)
+
+	o.Model.DInner++
+	_, err = Run(context.Background(), o)
+	require.ErrorContains(t, err, "which the weights of the model to go on from have (only lengths can be others)")
+}
+
 // Training on can make a model worse. Then its phases end with what they began with.
 func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	o := metaOptions(t, SchemeOnline)
