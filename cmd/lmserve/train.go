@@ -96,6 +96,7 @@ that one command line serves every sitting.`,
 	f.IntVar(&o.Pretrain.Steps, "steps", 0, "pretraining: optimiser steps (default: three times through the text, 1 to 20 MB)")
 	f.IntVar(&o.Pretrain.Batch, "batch", 0, "pretraining: streams read side by side (default 16)")
 	f.IntVar(&o.Pretrain.Segment, "segment", 0, "pretraining: tokens a stream and step (default the configuration's)")
+	f.Float64Var(&o.Pretrain.Balance, "balance", 0, "pretraining: from 0, all bytes are read alike, to 1, all domains are; between, small ones more often than by their size")
 	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: muon (the layers' matrices take orthogonal steps) or adam (default muon)")
 	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.003, adam 0.001)")
 	f.IntVar(&o.Pretrain.Warmup, "warmup", 0, "pretraining: warm-up steps (default a twentieth of the steps; -1: none)")
@@ -122,7 +123,7 @@ that one command line serves every sitting.`,
 var trainFlags = map[string]string{
 	"Phases": "phase", "Model": "config", "Init": "init", "Data": "data", "Dir": "checkpoints", "Store": "store", "Threads": "threads",
 	"LogEvery": "log-every", "CheckpointEvery": "checkpoint-every", "Validation.Patience": "patience",
-	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
+	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Balance": "balance", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",
 	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks",
 	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",

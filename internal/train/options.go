@@ -110,6 +110,9 @@ type PretrainOptions struct {
 	Steps   int `json:"steps"`   // optimiser steps; 0: those that read the text three times, but at least 1 MB and at most 20 MB
 	Batch   int `json:"batch"`   // streams read side by side; 0: 16
 	Segment int `json:"segment"` // tokens a stream and step; 0: the configuration's seg_len
+	// Balance says how much more often than its size asks for a small domain is read: a domain gets its part of the reading in proportion
+	// to bytes^(1-Balance). 0: all bytes are alike; 1: all domains are.
+	Balance float64 `json:"balance"`
 	SlowOptions
 }
 
@@ -321,6 +324,7 @@ func (o Options) validate() error {
 		within("Pretrain.Steps", o.Pretrain.Steps, 0, stepsMax),
 		within("Pretrain.Batch", o.Pretrain.Batch, 1, batchMax),
 		within("Pretrain.Segment", o.Pretrain.Segment, 0, lengthMax),
+		between("Pretrain.Balance", o.Pretrain.Balance, 0, 1),
 		o.Pretrain.SlowOptions.validate("Pretrain", o.Pretrain.Steps),
 		o.Meta.validate(),
 		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),

@@ -136,18 +136,19 @@ type pretrain struct {
 	reader  *batchReader
 	text    segment
 	mem     *txl.Memory
+	bytes   int // of the text
 	steps   int // made
 }
 
 // newPretrain starts the phase. The options' Segment is set.
 func newPretrain(x *kernel.Exec, lm *txl.Model, c *Corpus, first int32, o PretrainOptions, seed uint64) (*pretrain, error) {
-	reader, err := newBatchReader(c, o.Batch, o.Segment, first, kernel.Key(seed, useOrder))
+	reader, err := newBatchReader(c, o.Batch, o.Segment, first, o.Balance, kernel.Key(seed, useOrder))
 	if err != nil {
 		return nil, err
 	}
 	return &pretrain{
 		options: o, x: x, lm: lm, slow: newSlow(lm, o.SlowOptions, o.Steps, seed), reader: reader,
-		text: newSegment(lm.Config, o.Batch, o.Segment), mem: txl.NewMemory(lm.Config, o.Batch),
+		text: newSegment(lm.Config, o.Batch, o.Segment), mem: txl.NewMemory(lm.Config, o.Batch), bytes: c.Bytes(),
 	}, nil
 }
 
@@ -172,7 +173,7 @@ func (p *pretrain) close() error                 { return nil }
 func (p *pretrain) describe() string {
 	return fmt.Sprintf("%s weights; a step is %d streams of %d tokens, %.3g times through %s bytes in all",
 		count(len(p.lm.W)), p.options.Batch, p.options.Segment,
-		float64(p.options.Steps*p.options.Batch*p.options.Segment)/float64(p.reader.size()), count(p.reader.size()))
+		float64(p.options.Steps*p.options.Batch*p.options.Segment)/float64(p.bytes), count(p.bytes))
 }
 
 // pretrainState is the part of the phase's state that is not arrays.

@@ -35,7 +35,7 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 		if c.Bytes() < batch {
 			t.Skip("too small")
 		}
-		r, err := newBatchReader(c, batch, 1, startToken, rapid.Uint64().Draw(t, "seed"))
+		r, err := newBatchReader(c, batch, 1, startToken, 0, rapid.Uint64().Draw(t, "seed"))
 		require.NoError(t, err)
 		type place struct{ doc, pos int }
 		seen := map[place]int{}
@@ -70,19 +70,54 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 	})
 }
 
+// With balance, domains are read in proportion to bytes^(1-balance), and the spans of a domain take turns: in the midst of an
+// epoch none is two ahead of the rest.
+func TestReaderBalancesDomains(t *testing.T) {
+	c := corpusOf(6400, 64, 1600) // a domain each
+	read := func(balance float64, bytes int) (parts [3]float64, seen map[span]int) {
+		r, err := newBatchReader(c, 1, 1, startToken, balance, 3)
+		require.NoError(t, err)
+		in, out := make([]int32, 1), make([]int32, 1)
+		seen = map[span]int{}
+		for range bytes {
+			r.Next(in, out)
+			l := r.state.Lanes[0]
+			if s := r.spans[l.Span]; l.Pos == s.end {
+				seen[s]++
+			}
+			parts[r.spans[l.Span].doc] += 1 / float64(bytes)
+		}
+		return parts, seen
+	}
+	for balance, want := range map[float64][3]float64{0: {100. / 126, 1. / 126, 25. / 126}, .5: {10. / 16, 1. / 16, 5. / 16}, 1: {1. / 3, 1. / 3, 1. / 3}} {
+		parts, seen := read(balance, 80_640)
+		for d := range want {
+			require.InDelta(t, want[d], parts[d], .02, "balance %g, domain %d", balance, d)
+		}
+		least, most := [3]int{1e9, 1e9, 1e9}, [3]int{}
+		for s, n := range seen {
+			least[s.doc], most[s.doc] = min(least[s.doc], n), max(most[s.doc], n)
+		}
+		for d := range want {
+			require.LessOrEqual(t, most[d]-least[d], 2, "balance %g, domain %d", balance, d)
+		}
+	}
+}
+
 // A reader that is restored from its state, through JSON, goes on with the same tokens.
 func TestReaderResumes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := corpusOf(300, 20, 1, 77, 500)
 		seed := rapid.Uint64().Draw(t, "seed")
 		batch, segment := 3, rapid.IntRange(1, 40).Draw(t, "segment")
-		a, err := newBatchReader(c, batch, segment, startToken, seed)
+		balance := rapid.SampledFrom([]float64{0, .5, 1}).Draw(t, "balance")
+		a, err := newBatchReader(c, batch, segment, startToken, balance, seed)
 		require.NoError(t, err)
 		in, out := make([]int32, batch*segment), make([]int32, batch*segment)
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			a.Next(in, out)
 		}
-		b, err := newBatchReader(c, batch, segment, startToken, seed)
+		b, err := newBatchReader(c, batch, segment, startToken, balance, seed)
 		require.NoError(t, err)
 		text, err := json.Marshal(a.state)
 		require.NoError(t, err)
@@ -101,7 +136,7 @@ func TestReaderResumes(t *testing.T) {
 
 func TestReaderSeedDecidesTheOrder(t *testing.T) {
 	read := func(seed uint64) []int32 {
-		r, err := newBatchReader(corpusOf(50, 60, 70, 80, 90, 100), 2, 100, startToken, seed)
+		r, err := newBatchReader(corpusOf(50, 60, 70, 80, 90, 100), 2, 100, startToken, 0, seed)
 		require.NoError(t, err)
 		in, out := make([]int32, 200), make([]int32, 200)
 		r.Next(in, out)
@@ -112,13 +147,13 @@ func TestReaderSeedDecidesTheOrder(t *testing.T) {
 }
 
 func TestTooLittleDataSaysHowMuchIsNeeded(t *testing.T) {
-	_, err := newBatchReader(corpusOf(100, 27), 4, 32, startToken, 1)
+	_, err := newBatchReader(corpusOf(100, 27), 4, 32, startToken, 0, 1)
 	require.ErrorIs(t, err, ErrData)
 	require.ErrorContains(t, err, "holds 127 bytes of text in 2 files, expected at least 128 (4 streams of 32 bytes; fewer or shorter ones need less)")
 }
 
 func TestReaderRefusesForeignStates(t *testing.T) {
-	r, err := newBatchReader(corpusOf(100, 100), 2, 10, startToken, 1)
+	r, err := newBatchReader(corpusOf(100, 100), 2, 10, startToken, 0, 1)
 	require.NoError(t, err)
 	good := r.state
 	for name, s := range map[string]readerState{

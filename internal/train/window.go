@@ -28,7 +28,7 @@ type window struct {
 // newWindow starts the scheme; joint is nil if the slow weights, which are trained already, stand still.
 func newWindow(x *kernel.Exec, base *model.Model, c *Corpus, o MetaOptions, joint *JointOptions, seed uint64) (*window, error) {
 	w := o.Window
-	reader, err := newBatchReader(c, w.Batch, max(o.Chunk, w.GradientChunk), base.Tokenizer.Start(), kernel.Key(seed, useOrder))
+	reader, err := newBatchReader(c, w.Batch, max(o.Chunk, w.GradientChunk), base.Tokenizer.Start(), 0, kernel.Key(seed, useOrder))
 	if err != nil {
 		return nil, err
 	}
