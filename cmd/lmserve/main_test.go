@@ -210,7 +210,7 @@ func serving(t *testing.T, flags ...string) (url string, stop func()) {
 	out, outWriter := io.Pipe()
 	code := make(chan int)
 	go func() {
-		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none"}, flags...), nil, outWriter, io.Discard)
+		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", "none"}, flags...), nil, outWriter, io.Discard)
 	}()
 	first, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -104,16 +103,9 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 	}
 	reached, resume := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 3)
-	go func() { // begins, and goes on while the queue is full
-		_, err := mg.Complete(context.Background(), Caller{}, ids[0], CompleteRequest{MaxTokens: 4 * testChunk, Commit: CommitAll}, noPieces)
-		done <- err
-	}()
-	soon(t, "it has begun", func() bool { mg.mu.Lock(); defer mg.mu.Unlock(); return mg.sessions[ids[0]].users == 1 })
-	require.NoError(t, <-done)
-
 	go func() {
 		_, err := mg.Score(context.Background(), Caller{}, ids[0], strings.NewReader(logText(4*testChunk)), ScoreOptions{}, func(c Chunk) error {
-			if c.Step == 4 { // of the session: the first of this request
+			if c.Step == 0 {
 				close(reached)
 				<-resume
 			}
@@ -122,7 +114,7 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 		done <- err
 	}()
 	<-reached
-	held := mustAcquireWhenFree(t, mg)
+	held := mustAcquire(t, mg.scheduler, job{"another", testChunk}) // when the holder's client has been slow for long enough
 	for i := 1; i <= 2; i++ {
 		go func() {
 			_, err := mg.Score(context.Background(), Caller{}, ids[i], strings.NewReader("waits"), ScoreOptions{}, func(Chunk) error { return nil })
@@ -144,11 +136,4 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 	}
 	require.Zero(t, mg.waiting.waiting.Load())
 	score(t, mg, ids[3], "there is room again")
-}
-
-// mustAcquireWhenFree takes the one worker when its holder has been patient enough.
-func mustAcquireWhenFree(t *testing.T, mg *Manager) *slot {
-	s, err := mg.scheduler.acquire(context.Background(), job{fmt.Sprint(t.Name()), testChunk})
-	require.NoError(t, err)
-	return s
 }
