@@ -23,6 +23,7 @@ type fakeSessions struct {
 	max  int   // live sessions
 	fail error // what Score and Complete fail with, after the first chunk or piece
 	boom bool  // Get panics, and Score after the first chunk
+	full bool  // no request gets a place in the queue
 
 	mu       sync.Mutex
 	n        int
@@ -160,6 +161,9 @@ func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, lea
 	defer f.mu.Unlock()
 	if f.draining {
 		return nil, nil, session.ErrDraining
+	}
+	if f.full {
+		return nil, nil, session.ErrOverloaded
 	}
 	if !s.feeding.TryLock() {
 		return nil, nil, session.ErrBusy

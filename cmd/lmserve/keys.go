@@ -24,6 +24,12 @@ func newKeys() *cobra.Command {
 		Long: `Make, list and revoke the bearer keys of a server. They are in the file keys.json
 of the data folder, hashed; a running server follows it within a second. Once there
 is such a file, every request needs a key.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("found %q, expected add, list or revoke (see '%s --help')", args[0], c.CommandPath())}
+			}
+			return c.Help()
+		},
 	}
 	f.register(c, "file")
 	c.AddCommand(newKeysAdd(&f), newKeysList(&f), newKeysRevoke(&f))
@@ -55,6 +61,9 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 			path, err := f.mustPath()
 			if err != nil {
 				return err
+			}
+			if want := keys.CheckName(args[0]); want != "" {
+				return usageError{fmt.Errorf("NAME is %q, expected %s", args[0], want)}
 			}
 			made, token := keys.New(args[0], time.Now())
 			made.Admin, made.Limits = k.Admin, k.Limits

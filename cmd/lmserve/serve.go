@@ -86,6 +86,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.insecure {
+		log.Warn("--insecure: on other than loopback addresses, too, keys and TLS are not insisted on")
+	}
 	l, err := f.open(ring != nil && ring.Required(), secure)
 	if err != nil {
 		return err
@@ -111,7 +114,7 @@ func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
 	}
 	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
 	if err == nil && !ring.Required() {
-		log.Warn("there is no keys file: whoever reaches this server may do everything", zap.String("file", path))
+		log.Info("no keys file, no keys asked for", zap.String("file", path))
 	}
 	return ring, err
 }
