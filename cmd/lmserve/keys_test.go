@@ -22,7 +22,9 @@ import (
 
 func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
-	keys := func(args ...string) string { return must(t, "", append([]string{"keys", "--data-dir", dir}, args...)...) }
+	keys := func(args ...string) string {
+		return must(t, "", append([]string{"keys", "--data-dir", dir}, args...)...)
+	}
 	require.Contains(t, keys("list"), "asks for no keys")
 	require.JSONEq(t, "[]", keys("list", "--json"))
 	require.NoDirExists(t, dir)
@@ -99,7 +101,9 @@ func TestServeFollowsItsKeysAndItsCertificate(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	soon := func(what string, ok func() bool) { require.Eventually(t, ok, 10*time.Second, 50*time.Millisecond, what) }
+	soon := func(what string, ok func() bool) {
+		require.Eventually(t, ok, 10*time.Second, 50*time.Millisecond, what)
+	}
 
 	require.Equal(t, http.StatusOK, status(alice))
 	require.EqualValues(t, 1, serial)

@@ -214,7 +214,7 @@ func serving(t *testing.T, flags ...string) (url string, stop func()) {
 	}()
 	first, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	return strings.TrimSpace(first[strings.Index(first, "http://"):]), func() {
+	return strings.TrimSpace(first[strings.LastIndex(first, "http"):]), func() {
 		cancel()
 		require.Zero(t, <-code)
 	}
