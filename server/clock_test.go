@@ -194,18 +194,29 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 // A drain does not wait for what is only held back by its key's pace.
 func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 1}})
+		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})
 		g.key = ring.token["slow"]
-		path := g.create("{}")
-		time.Sleep(time.Minute)
-		drained := make(chan error, 1)
+		path, other := g.create("{}"), g.create("{}")
+		body, text := io.Pipe()
+		go func() { _, _ = io.WriteString(text, "x") }()
+		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON))
+		_, err := events.next()
+		require.NoError(t, err)
+		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of a quarter of an hour
+		_, err = io.WriteString(text, "y")
+		require.NoError(t, err)
+		synctest.Wait()
+
 		start := time.Now()
-		time.AfterFunc(90*time.Second, func() { drained <- g.server.Drain(t.Context()) })
-		p := requireProblem(t, g.text(path+"/score", strings.Repeat("x", 1000)), api.ProblemDraining)
-		requireSince(t, start, 90*time.Second)
-		require.InDelta(t, 90, *p.Offset, 2)
+		drained := make(chan error, 1)
+		go func() { drained <- g.server.Drain(t.Context()) }()
+		p := as[api.ErrorEvent](t, events.all(t)[0]).Problem
+		require.Equal(t, api.ProblemDraining, p.Type)
+		require.EqualValues(t, 1, *p.Offset)
 		require.NoError(t, <-drained)
+		require.Less(t, time.Since(start), 2*time.Second)
+		_ = body.Close()
 	})
 }
 

@@ -95,6 +95,23 @@ func TestAKeyHasSoManySessionsAndOthersAsManyOfTheirOwn(t *testing.T) {
 	require.NoError(t, err, "the expired make room")
 }
 
+func TestAFullQueueRefusesTheNewOnly(t *testing.T) {
+	q := &queue{most: 1}
+	ran := 0
+	work := func() error { ran++; return nil }
+	var first, second bool
+	require.NoError(t, q.wait(&first, func() error {
+		require.ErrorIs(t, q.wait(&second, work), ErrOverloaded)
+		require.False(t, second)
+		require.NoError(t, q.wait(&first, work), "it has begun before")
+		return nil
+	}))
+	require.Equal(t, 1, ran)
+	require.NoError(t, q.wait(&second, work))
+	require.True(t, second)
+	require.Zero(t, q.waiting.Load())
+}
+
 func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1, MaxQueue: 2})
 	ids := make([]string, 4)
