@@ -73,29 +73,29 @@ func requireSince(t *testing.T, start time.Time, want time.Duration) {
 
 func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 1000}}, keys.Key{Name: "other"})
+		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}}, keys.Key{Name: "other"})
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})
 		g.key = ring.token["slow"]
 		first, second := g.create("{}"), g.create("{}")
 		time.Sleep(time.Minute)
 
 		start := time.Now()
-		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 601_000)), http.StatusOK)
-		require.EqualValues(t, 601_000, sum.Bytes)
+		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)), http.StatusOK)
+		require.EqualValues(t, 60_100, sum.Bytes)
 		requireSince(t, start, 10*time.Minute) // longer than BodyIdleMax, after a second's worth at once
 
 		time.Sleep(time.Minute)
 		start = time.Now()
 		var all sync.WaitGroup
 		for _, path := range []string{first, second} {
-			all.Go(func() { g.text(path+"/score", strings.Repeat("x", 5_500)) })
+			all.Go(func() { g.text(path+"/score", strings.Repeat("x", 550)) })
 		}
 		all.Wait()
 		requireSince(t, start, 10*time.Second) // together, not each
 
 		time.Sleep(time.Minute)
 		start = time.Now()
-		all.Go(func() { g.text(first+"/score", strings.Repeat("x", 60_000)) })
+		all.Go(func() { g.text(first+"/score", strings.Repeat("x", 6_000)) })
 		time.Sleep(30 * time.Second)
 		between := time.Now()
 		g.json(second+"/score", `{"text":"a short one, while the long one comes in"}`)
@@ -105,7 +105,7 @@ func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 		g.key = ring.token["other"]
 		path := g.create("{}")
 		start = time.Now()
-		g.text(path+"/score", strings.Repeat("x", 500_000))
+		g.text(path+"/score", strings.Repeat("x", 50_000))
 		require.Zero(t, time.Since(start), "another key has bytes of its own")
 	})
 }
@@ -228,13 +228,13 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 		g.key = ring.token["bad"]
 		var paths []string
 		for range 10 {
-			paths = append(paths, g.create("{}"))
+			paths = append(paths, g.create(`{"settings":{"chunk":1024}}`))
 		}
 		var all sync.WaitGroup
 		statuses := make(chan int, 10)
 		for i, path := range paths {
 			all.Go(func() {
-				body := io.Reader(io.LimitReader(alphabet{}, 1<<20)) // huge for its pace
+				body := io.Reader(io.LimitReader(alphabet{}, 200_000)) // huge for its pace
 				if i%2 == 0 {
 					stalled, text := io.Pipe()
 					defer text.Close()
