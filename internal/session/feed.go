@@ -17,7 +17,8 @@ import (
 // One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with emit's error; between two chunks with the
 // context, when the session is deleted (ErrNotFound), and when the Manager drains (ErrDraining); with a *BodyError when the body cannot be
 // read; with a *LimitError when the session is full, and with ErrFull when the memory is. A call that fails with *OffsetError or ErrBusy has
-// read nothing of the body; one that fails with ErrOverloaded has read some, and accepted nothing. The Summary tells what was accepted, also beside an error.
+// read nothing of the body; one that fails with ErrOverloaded has read some, and accepted nothing. The Summary tells what was accepted, also
+// beside an error.
 func (mg *Manager) Score(ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error) (Summary, error) {
 	begun := time.Now()
 	s, err := mg.use(who, id)

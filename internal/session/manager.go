@@ -112,8 +112,8 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	return s.info(who, mg.about.ID, kernel.Numerics()), nil
 }
 
-// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the order of ids, which is that of creation. It starts after the id
-// given; next is where the next page starts after, "" on the last page.
+// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the order of ids, which is that of creation.
+// It starts after the id given; next is where the next page starts after, "" on the last page.
 func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next string) {
 	if limit < 1 {
 		limit = ListDefault
