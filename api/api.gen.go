@@ -197,15 +197,20 @@ const (
 	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
 	ProblemInvalidField         ProblemType = "urn:lmserve:problem:invalid-field"
 	ProblemInvalidParameter     ProblemType = "urn:lmserve:problem:invalid-parameter"
+	ProblemKeyRateLimit         ProblemType = "urn:lmserve:problem:key-rate-limit"
+	ProblemKeyRequestLimit      ProblemType = "urn:lmserve:problem:key-request-limit"
+	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
 	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
 	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
 	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
 	ProblemNotFound             ProblemType = "urn:lmserve:problem:not-found"
 	ProblemOffsetConflict       ProblemType = "urn:lmserve:problem:offset-conflict"
+	ProblemOverloaded           ProblemType = "urn:lmserve:problem:overloaded"
 	ProblemSessionBusy          ProblemType = "urn:lmserve:problem:session-busy"
 	ProblemSessionFull          ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit         ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound      ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemUnauthorized         ProblemType = "urn:lmserve:problem:unauthorized"
 	ProblemUnsupportedMediaType ProblemType = "urn:lmserve:problem:unsupported-media-type"
 )
 
@@ -226,6 +231,12 @@ func (e ProblemType) Valid() bool {
 		return true
 	case ProblemInvalidParameter:
 		return true
+	case ProblemKeyRateLimit:
+		return true
+	case ProblemKeyRequestLimit:
+		return true
+	case ProblemKeySessionLimit:
+		return true
 	case ProblemMalformedBody:
 		return true
 	case ProblemMethodNotAllowed:
@@ -236,6 +247,8 @@ func (e ProblemType) Valid() bool {
 		return true
 	case ProblemOffsetConflict:
 		return true
+	case ProblemOverloaded:
+		return true
 	case ProblemSessionBusy:
 		return true
 	case ProblemSessionFull:
@@ -243,6 +256,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionLimit:
 		return true
 	case ProblemSessionNotFound:
+		return true
+	case ProblemUnauthorized:
 		return true
 	case ProblemUnsupportedMediaType:
 		return true
@@ -263,6 +278,21 @@ func (e ServiceStatusStatus) Valid() bool {
 	case StatusOK:
 		return true
 	case StatusReady:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceStatusKeys.
+const (
+	KeysStale ServiceStatusKeys = "stale"
+)
+
+// Valid indicates whether the value is a known member of the ServiceStatusKeys enum.
+func (e ServiceStatusKeys) Valid() bool {
+	switch e {
+	case KeysStale:
 		return true
 	default:
 		return false
@@ -600,10 +630,16 @@ type ScoreText struct {
 // ServiceStatus defines model for ServiceStatus.
 type ServiceStatus struct {
 	Status ServiceStatusStatus `json:"status"`
+
+	// Keys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
+	Keys *ServiceStatusKeys `json:"keys,omitempty"`
 }
 
 // ServiceStatusStatus defines model for ServiceStatus.Status.
 type ServiceStatusStatus string
+
+// ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
+type ServiceStatusKeys string
 
 // Session defines model for Session.
 type Session struct {
@@ -643,6 +679,9 @@ type Session struct {
 
 	// TTLSeconds 0 is never.
 	TTLSeconds int64 `json:"ttl_seconds"`
+
+	// Owner Id of the key that made it. Told to admins only; absent for the anonymous owner.
+	Owner *string `json:"owner,omitempty"`
 }
 
 // SessionList defines model for SessionList.
@@ -834,6 +873,12 @@ type Timeout = Problem
 
 // TooLarge A problem document (RFC 9457).
 type TooLarge = Problem
+
+// TooManyRequests A problem document (RFC 9457).
+type TooManyRequests = Problem
+
+// Unauthorized A problem document (RFC 9457).
+type Unauthorized = Problem
 
 // Unavailable A problem document (RFC 9457).
 type Unavailable = Problem
@@ -1721,6 +1766,24 @@ type TimeoutApplicationProblemPlusJSONResponse Problem
 
 type TooLargeApplicationProblemPlusJSONResponse Problem
 
+type TooManyRequestsResponseHeaders struct {
+	RetryAfter int
+}
+type TooManyRequestsApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers TooManyRequestsResponseHeaders
+}
+
+type UnauthorizedResponseHeaders struct {
+	WWWAuthenticate string
+}
+type UnauthorizedApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers UnauthorizedResponseHeaders
+}
+
 type UnavailableResponseHeaders struct {
 	RetryAfter *int
 }
@@ -1841,6 +1904,23 @@ func (response ListModels200JSONResponse) VisitListModelsResponse(w http.Respons
 	return err
 }
 
+type ListModels401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response ListModels401ApplicationProblemPlusJSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListModels406ApplicationProblemPlusJSONResponse struct {
 	NotAcceptableApplicationProblemPlusJSONResponse
 }
@@ -1853,6 +1933,23 @@ func (response ListModels406ApplicationProblemPlusJSONResponse) VisitListModelsR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListModels429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ListModels429ApplicationProblemPlusJSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -1911,6 +2008,23 @@ func (response ListSessions400ApplicationProblemPlusJSONResponse) VisitListSessi
 	return err
 }
 
+type ListSessions401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response ListSessions401ApplicationProblemPlusJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSessions406ApplicationProblemPlusJSONResponse struct {
 	NotAcceptableApplicationProblemPlusJSONResponse
 }
@@ -1923,6 +2037,23 @@ func (response ListSessions406ApplicationProblemPlusJSONResponse) VisitListSessi
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSessions429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ListSessions429ApplicationProblemPlusJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -1985,6 +2116,23 @@ func (response CreateSession400ApplicationProblemPlusJSONResponse) VisitCreateSe
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateSession401ApplicationProblemPlusJSONResponse) VisitCreateSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2069,6 +2217,23 @@ func (response CreateSession422ApplicationProblemPlusJSONResponse) VisitCreateSe
 	return err
 }
 
+type CreateSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response CreateSession429ApplicationProblemPlusJSONResponse) VisitCreateSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateSession500ApplicationProblemPlusJSONResponse struct {
 	InternalApplicationProblemPlusJSONResponse
 }
@@ -2136,6 +2301,23 @@ func (response DeleteSession400ApplicationProblemPlusJSONResponse) VisitDeleteSe
 	return err
 }
 
+type DeleteSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteSession401ApplicationProblemPlusJSONResponse) VisitDeleteSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteSession404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -2148,6 +2330,23 @@ func (response DeleteSession404ApplicationProblemPlusJSONResponse) VisitDeleteSe
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteSession429ApplicationProblemPlusJSONResponse) VisitDeleteSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2206,6 +2405,23 @@ func (response GetSession400ApplicationProblemPlusJSONResponse) VisitGetSessionR
 	return err
 }
 
+type GetSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetSession401ApplicationProblemPlusJSONResponse) VisitGetSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSession404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -2234,6 +2450,23 @@ func (response GetSession406ApplicationProblemPlusJSONResponse) VisitGetSessionR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetSession429ApplicationProblemPlusJSONResponse) VisitGetSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2332,6 +2565,23 @@ func (response Complete400ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Complete401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Complete401ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2444,6 +2694,23 @@ func (response Complete422ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Complete429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Complete429ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2610,6 +2877,23 @@ func (response Score400ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 	return err
 }
 
+type Score401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Score401ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Score404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -2718,6 +3002,23 @@ func (response Score422ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Score429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Score429ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }

@@ -38,9 +38,11 @@ var rooms = map[string][]string{
 	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
 	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/kernel"},
+	"internal/reload":      {},
+	"internal/keys":        {"internal/reload"},
 	"api":                  {},
 	// The server decodes, calls one session method, encodes: no model code.
-	"server":        {"api", "internal/session"},
+	"server":        {"api", "internal/session", "internal/keys"},
 	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
 }

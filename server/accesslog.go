@@ -23,10 +23,14 @@ func (s *Server) accessLog(next http.Handler) http.Handler {
 		r.Body = in
 		defer func() {
 			route := chi.RouteContext(r.Context()).RoutePattern()
+			if route == "" {
+				route = rec.route
+			}
 			s.log.Check(accessLevel(route, rec.status), "request").Write(
 				zap.String("method", r.Method),
 				zap.String("route", route),
 				zap.String("session", chi.URLParam(r, "id")),
+				zap.String("key", rec.key),
 				zap.Int("status", rec.finalStatus(r)),
 				zap.Int64("bytes_in", in.n),
 				zap.Int64("bytes_out", rec.n),
@@ -50,8 +54,10 @@ func accessLevel(route string, status int) zapcore.Level {
 // recorder notes what is answered.
 type recorder struct {
 	http.ResponseWriter
-	status int   // 0: nothing yet
-	n      int64 // bytes of the answer's body
+	status int    // 0: nothing yet
+	n      int64  // bytes of the answer's body
+	key    string // id of the caller's; "" if none was asked for, or given
+	route  string // of a request that was refused before it was routed
 }
 
 // Unwrap lets http.ResponseController through.
@@ -85,16 +91,15 @@ func (w *recorder) finalStatus(r *http.Request) int {
 }
 
 // began reports whether an answer has begun.
-func began(w http.ResponseWriter) bool {
+func began(w http.ResponseWriter) bool { return recorderOf(w).status != 0 }
+
+// recorderOf finds the access log's recorder under the writers of other middleware.
+func recorderOf(w http.ResponseWriter) *recorder {
 	for {
 		if rec, ok := w.(*recorder); ok {
-			return rec.status != 0
+			return rec
 		}
-		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return false
-		}
-		w = wrapper.Unwrap()
+		w = w.(interface{ Unwrap() http.ResponseWriter }).Unwrap()
 	}
 }
 

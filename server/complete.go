@@ -20,7 +20,9 @@ func (h *handlers) Complete(ctx context.Context, r api.CompleteRequestObject) (a
 		return completionStream{server: h.Server, ctx: ctx, id: r.ID, request: request, start: start}, nil
 	}
 	var logprobs []float64
-	done, err := h.sessions.Complete(ctx, r.ID, request, func(p session.Piece) error {
+	who := callerOf(ctx)
+	done, err := h.sessions.Complete(ctx, who.Caller, r.ID, request, func(p session.Piece) error {
+		who.meter.charge(len(p.Text), time.Now())
 		logprobs = append(logprobs, p.LogProbs...)
 		return nil
 	})
@@ -91,7 +93,9 @@ var _ api.CompleteResponseObject = completionStream{}
 // VisitCompleteResponse implements api.CompleteResponseObject.
 func (s completionStream) VisitCompleteResponse(w http.ResponseWriter) error {
 	events := &eventStream{w: w, media: mediaEventStream}
-	done, err := s.server.sessions.Complete(s.ctx, s.id, s.request, func(p session.Piece) error {
+	who := callerOf(s.ctx)
+	done, err := s.server.sessions.Complete(s.ctx, who.Caller, s.id, s.request, func(p session.Piece) error {
+		who.meter.charge(len(p.Text), time.Now())
 		text, exact := encodeText(p.Text)
 		return events.send(string(api.EventPiece), -1, api.PieceEvent{Type: api.EventPiece, Text: text, TextBase64: exact, Logprobs: p.LogProbs})
 	})

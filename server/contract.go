@@ -31,6 +31,7 @@ type operation struct {
 	route   *routers.Route
 	offers  []string // media types of its success, the preferred first; none if success has no content
 	accepts []string // media types of its body; none if it takes no body
+	public  bool     // it needs no key
 }
 
 // loadContract reads the embedded contract.
@@ -42,10 +43,13 @@ func loadContract() (*contract, error) {
 	c := &contract{operations: map[string]*operation{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
+			public := op.Security != nil && len(*op.Security) == 0
+			op.Security = openapi3.NewSecurityRequirements() // keys are authenticate's: validation would read the body to check them
 			c.operations[method+" "+path] = &operation{
 				route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op},
 				offers:  offersOf(op),
 				accepts: acceptsOf(op),
+				public:  public,
 			}
 		}
 	}
@@ -92,11 +96,7 @@ func acceptsOf(op *openapi3.Operation) []string {
 
 // operation finds what a routed request asks for. A HEAD is its GET.
 func (c *contract) operation(r *http.Request) *operation {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	return c.operations[method+" "+chi.RouteContext(r.Context()).RoutePattern()]
+	return c.operations[getForHead(r.Method)+" "+chi.RouteContext(r.Context()).RoutePattern()]
 }
 
 // parameter finds a parameter of the operation by its name, or gives nil.

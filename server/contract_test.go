@@ -18,7 +18,7 @@ func TestRoutesAreThoseOfTheContract(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
 	var mounted, promised []string
-	require.NoError(t, chi.Walk(s.handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+	require.NoError(t, chi.Walk(s.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		mounted = append(mounted, method+" "+route)
 		return nil
 	}))
@@ -35,35 +35,39 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	doc := document(t)
 	limits := doc.Info.Extensions["x-limits"].(map[string]any)
 	want := map[string]int64{
-		"json_body_bytes_max":         JSONBodyBytesMax,
-		"score_body_bytes_max":        ScoreBodyBytesMax,
-		"body_idle_seconds_max":       int64(BodyIdleMax / time.Second),
-		"answer_idle_seconds_max":     int64(AnswerIdleMax / time.Second),
-		"header_bytes_max":            HeaderBytesMax,
-		"header_seconds_max":          int64(HeaderTimeMax / time.Second),
-		"connection_idle_seconds_max": int64(ConnIdleMax / time.Second),
-		"chunk_tokens_max":            ChunkTokensMax,
-		"gammas_max":                  GammasMax,
-		"beta_max":                    BetaMax,
-		"rate_max":                    RateMax,
-		"floor_max":                   FloorMax,
-		"cache_size_max":              CacheSizeMax,
-		"theta_max":                   ThetaMax,
-		"seed_max":                    SeedMax,
-		"offset_max":                  OffsetMax,
-		"labels_max":                  LabelsMax,
-		"label_key_chars_max":         LabelKeyCharsMax,
-		"label_value_chars_max":       LabelValueCharsMax,
-		"ttl_seconds_max":             TTLSecondsMax,
-		"list_limit_max":              ListLimitMax,
-		"list_limit_default":          ListLimitDefault,
-		"session_id_chars_max":        SessionIDCharsMax,
-		"completion_tokens_max":       CompletionTokensMax,
-		"completion_tokens_default":   CompletionTokensDefault,
-		"temperature_max":             TemperatureMax,
-		"top_k_max":                   TopKMax,
-		"stop_strings_max":            StopStringsMax,
-		"stop_chars_max":              StopCharsMax,
+		"json_body_bytes_max":          JSONBodyBytesMax,
+		"score_body_bytes_max":         ScoreBodyBytesMax,
+		"body_idle_seconds_max":        int64(BodyIdleMax / time.Second),
+		"answer_idle_seconds_max":      int64(AnswerIdleMax / time.Second),
+		"header_bytes_max":             HeaderBytesMax,
+		"header_seconds_max":           int64(HeaderTimeMax / time.Second),
+		"connection_idle_seconds_max":  int64(ConnIdleMax / time.Second),
+		"key_sessions_default":         KeySessionsDefault,
+		"key_requests_default":         KeyRequestsDefault,
+		"key_bytes_per_second_default": KeyBytesPerSecondDefault,
+		"queue_requests_max":           QueueRequestsMax,
+		"chunk_tokens_max":             ChunkTokensMax,
+		"gammas_max":                   GammasMax,
+		"beta_max":                     BetaMax,
+		"rate_max":                     RateMax,
+		"floor_max":                    FloorMax,
+		"cache_size_max":               CacheSizeMax,
+		"theta_max":                    ThetaMax,
+		"seed_max":                     SeedMax,
+		"offset_max":                   OffsetMax,
+		"labels_max":                   LabelsMax,
+		"label_key_chars_max":          LabelKeyCharsMax,
+		"label_value_chars_max":        LabelValueCharsMax,
+		"ttl_seconds_max":              TTLSecondsMax,
+		"list_limit_max":               ListLimitMax,
+		"list_limit_default":           ListLimitDefault,
+		"session_id_chars_max":         SessionIDCharsMax,
+		"completion_tokens_max":        CompletionTokensMax,
+		"completion_tokens_default":    CompletionTokensDefault,
+		"temperature_max":              TemperatureMax,
+		"top_k_max":                    TopKMax,
+		"stop_strings_max":             StopStringsMax,
+		"stop_chars_max":               StopCharsMax,
 	}
 	require.Len(t, limits, len(want))
 	for name, value := range want {

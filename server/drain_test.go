@@ -75,7 +75,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	_, err = fake.Create(t.Context(), session.CreateRequest{})
+	_, err = fake.Create(t.Context(), session.Caller{}, session.CreateRequest{})
 	require.NoError(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	failed := make(chan error, 1)

@@ -29,6 +29,9 @@ func encodeSession(i session.Info) api.Session {
 	if i.Numerics != "" {
 		s.Numerics = &i.Numerics
 	}
+	if i.Owner != "" {
+		s.Owner = &i.Owner
+	}
 	if len(i.Labels) > 0 {
 		labels := api.Labels(i.Labels)
 		s.Labels = &labels

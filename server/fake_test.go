@@ -23,6 +23,7 @@ type fakeSessions struct {
 	max  int   // live sessions
 	fail error // what Score and Complete fail with, after the first chunk or piece
 	boom bool  // Get panics, and Score after the first chunk
+	full bool  // no request gets a place in the queue
 
 	mu       sync.Mutex
 	n        int
@@ -46,12 +47,21 @@ func newFake() *fakeSessions {
 	return &fakeSessions{max: 100, sessions: map[string]*fakeSession{}, held: map[string]chan struct{}{}}
 }
 
-func (f *fakeSessions) Create(_ context.Context, r session.CreateRequest) (session.Info, error) {
+func (f *fakeSessions) Create(_ context.Context, who session.Caller, r session.CreateRequest) (session.Info, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = r
 	if f.draining {
 		return session.Info{}, session.ErrDraining
+	}
+	owned := 0
+	for _, s := range f.sessions {
+		if s.info.Owner == who.Key {
+			owned++
+		}
+	}
+	if who.MaxSessions > 0 && owned >= who.MaxSessions {
+		return session.Info{}, &session.QuotaError{Max: who.MaxSessions}
 	}
 	if len(f.sessions) >= f.max {
 		return session.Info{}, session.ErrFull
@@ -62,7 +72,7 @@ func (f *fakeSessions) Create(_ context.Context, r session.CreateRequest) (sessi
 	f.n++
 	s := &fakeSession{info: session.Info{
 		ID: fmt.Sprintf("s-%04d", f.n), Model: "fake-0", Created: time.Now().UTC(), LastUsed: time.Now().UTC(),
-		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, MemoryBytes: 2048, Numerics: "fake",
+		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, MemoryBytes: 2048, Numerics: "fake", Owner: who.Key,
 	}}
 	if r.Settings.Chunk > 0 {
 		s.info.Settings.Chunk = r.Settings.Chunk
@@ -77,37 +87,45 @@ func (f *fakeSessions) Create(_ context.Context, r session.CreateRequest) (sessi
 		s.info.Settings.Baseline, s.info.BaselineBits = true, new(float64)
 	}
 	f.sessions[s.info.ID] = s
-	return s.info, nil
+	return told(who, s.info), nil
 }
 
-func (f *fakeSessions) find(id string) (*fakeSession, error) {
+// told is what a caller may know of a session.
+func told(who session.Caller, i session.Info) session.Info {
+	if !who.Admin {
+		i.Owner = ""
+	}
+	return i
+}
+
+func (f *fakeSessions) find(who session.Caller, id string) (*fakeSession, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s := f.sessions[id]; s != nil {
+	if s := f.sessions[id]; s != nil && (who.Admin || s.info.Owner == who.Key) {
 		return s, nil
 	}
 	return nil, session.ErrNotFound
 }
 
-func (f *fakeSessions) Get(id string) (session.Info, error) {
+func (f *fakeSessions) Get(who session.Caller, id string) (session.Info, error) {
 	if f.boom {
 		panic("boom")
 	}
-	s, err := f.find(id)
+	s, err := f.find(who, id)
 	if err != nil {
 		return session.Info{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.info, nil
+	return told(who, s.info), nil
 }
 
-func (f *fakeSessions) List(after string, limit int) (page []session.Info, next string) {
+func (f *fakeSessions) List(who session.Caller, after string, limit int) (page []session.Info, next string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.sessions {
-		if s.info.ID > after {
-			page = append(page, s.info)
+		if s.info.ID > after && (who.Admin || s.info.Owner == who.Key) {
+			page = append(page, told(who, s.info))
 		}
 	}
 	sort.Slice(page, func(i, j int) bool { return page[i].ID < page[j].ID })
@@ -118,7 +136,10 @@ func (f *fakeSessions) List(after string, limit int) (page []session.Info, next 
 	return page, next
 }
 
-func (f *fakeSessions) Delete(id string) error {
+func (f *fakeSessions) Delete(who session.Caller, id string) error {
+	if _, err := f.find(who, id); err != nil {
+		return err
+	}
 	if err := f.wait(context.Background(), id); err != nil {
 		return err
 	}
@@ -132,14 +153,17 @@ func (f *fakeSessions) Delete(id string) error {
 }
 
 // enter begins work on a session, or says why not. leave must follow.
-func (f *fakeSessions) enter(id string) (s *fakeSession, leave func(), err error) {
-	if s, err = f.find(id); err != nil {
+func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, leave func(), err error) {
+	if s, err = f.find(who, id); err != nil {
 		return nil, nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.draining {
 		return nil, nil, session.ErrDraining
+	}
+	if f.full {
+		return nil, nil, session.ErrOverloaded
 	}
 	if !s.feeding.TryLock() {
 		return nil, nil, session.ErrBusy
@@ -149,8 +173,8 @@ func (f *fakeSessions) enter(id string) (s *fakeSession, leave func(), err error
 	return s, func() { s.busy.Store(false); s.feeding.Unlock(); f.running.Done() }, nil
 }
 
-func (f *fakeSessions) Score(ctx context.Context, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error) {
-	s, leave, err := f.enter(id)
+func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error) {
+	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return session.Summary{}, err
 	}
@@ -263,8 +287,8 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 }
 
 // Complete "samples" the prompt over and over.
-func (f *fakeSessions) Complete(ctx context.Context, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
-	s, leave, err := f.enter(id)
+func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
+	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return session.Completion{}, err
 	}

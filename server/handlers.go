@@ -25,7 +25,7 @@ func (h *handlers) CreateSession(ctx context.Context, r api.CreateSessionRequest
 			return nil, err
 		}
 	}
-	info, err := h.sessions.Create(ctx, request)
+	info, err := h.sessions.Create(ctx, callerOf(ctx).Caller, request)
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +69,12 @@ func decodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
 }
 
 // ListSessions implements GET /v1/sessions.
-func (h *handlers) ListSessions(_ context.Context, r api.ListSessionsRequestObject) (api.ListSessionsResponseObject, error) {
+func (h *handlers) ListSessions(ctx context.Context, r api.ListSessionsRequestObject) (api.ListSessionsResponseObject, error) {
 	limit := ListLimitDefault
 	if r.Params.Limit != nil {
 		limit = *r.Params.Limit
 	}
-	page, next := h.sessions.List(value(r.Params.After), limit)
+	page, next := h.sessions.List(callerOf(ctx).Caller, value(r.Params.After), limit)
 	list := api.ListSessions200JSONResponse{Sessions: mapped(page, encodeSession)}
 	if next != "" {
 		list.Next = &next
@@ -83,8 +83,8 @@ func (h *handlers) ListSessions(_ context.Context, r api.ListSessionsRequestObje
 }
 
 // GetSession implements GET /v1/sessions/{id}.
-func (h *handlers) GetSession(_ context.Context, r api.GetSessionRequestObject) (api.GetSessionResponseObject, error) {
-	info, err := h.sessions.Get(r.ID)
+func (h *handlers) GetSession(ctx context.Context, r api.GetSessionRequestObject) (api.GetSessionResponseObject, error) {
+	info, err := h.sessions.Get(callerOf(ctx).Caller, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (h *handlers) GetSession(_ context.Context, r api.GetSessionRequestObject) 
 }
 
 // DeleteSession implements DELETE /v1/sessions/{id}.
-func (h *handlers) DeleteSession(_ context.Context, r api.DeleteSessionRequestObject) (api.DeleteSessionResponseObject, error) {
-	if err := h.sessions.Delete(r.ID); err != nil {
+func (h *handlers) DeleteSession(ctx context.Context, r api.DeleteSessionRequestObject) (api.DeleteSessionResponseObject, error) {
+	if err := h.sessions.Delete(callerOf(ctx).Caller, r.ID); err != nil {
 		return nil, err
 	}
 	return api.DeleteSession204Response{}, nil
@@ -114,7 +114,12 @@ func (h *handlers) Ready(context.Context, api.ReadyRequestObject) (api.ReadyResp
 	if !h.ready.Load() {
 		return nil, session.ErrDraining
 	}
-	return api.Ready200JSONResponse{Status: api.StatusReady}, nil
+	status := api.ServiceStatus{Status: api.StatusReady}
+	if ring := h.options.Keys; ring != nil && ring.Stale() != nil {
+		stale := api.KeysStale
+		status.Keys = &stale
+	}
+	return api.Ready200JSONResponse(status), nil
 }
 
 // Contract implements GET /openapi.yaml.

@@ -29,10 +29,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a server on a loopback port, a fake behind it, and a client that holds every answer against the contract.
 type rig struct {
 	t      *testing.T
-	fake   *fakeSessions
+	fake   *fakeSessions // nil if something else is behind it
 	server *Server
 	addr   string
 	url    string
+	key    string // what requests show, unless they bring their own
+	small  string // another key, one that may do little
 	client *http.Client
 	plain  *http.Client // checks nothing and keeps nothing
 }
@@ -40,14 +42,24 @@ type rig struct {
 func newRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	fake := newFake()
-	s, err := New(fake, o)
-	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	g := newRigOn(t, fake, o, l, &http.Transport{})
+	g.fake = fake
+	return g
+}
+
+// newRigOn is a rig with sessions, a listener, and a client's transport that reaches it.
+func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener, transport *http.Transport) *rig {
+	t.Helper()
+	s, err := New(sessions, o)
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	transport := &http.Transport{}
-	g := &rig{t: t, fake: fake, server: s, addr: l.Addr().String(), url: "http://" + l.Addr().String()}
+	g := &rig{t: t, server: s, addr: l.Addr().String(), url: "http://" + l.Addr().String()}
+	if transport.TLSClientConfig != nil {
+		g.url = "https://" + l.Addr().String()
+	}
 	g.client = &http.Client{Transport: &checkedTransport{t: t, base: transport, doc: document(t), router: router(t)}}
 	g.plain = &http.Client{Transport: transport}
 	t.Cleanup(func() {
@@ -85,6 +97,9 @@ func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.R
 	require.NoError(g.t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
+	}
+	if g.key != "" && r.Header.Get("Authorization") == "" {
+		r.Header.Set("Authorization", "Bearer "+g.key)
 	}
 	resp, err := g.client.Do(r)
 	require.NoError(g.t, err)

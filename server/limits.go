@@ -18,6 +18,14 @@ const (
 	HeaderTimeMax     = 10 * time.Second // for a request's line and headers to arrive
 	ConnIdleMax       = 2 * time.Minute  // for a kept connection without a request
 
+	// Keys whose entry in the keys file does not say otherwise.
+	KeySessionsDefault       = 1000    // live
+	KeyRequestsDefault       = 64      // at work at the same time
+	KeyBytesPerSecondDefault = 1 << 20 // of bodies and of sampled text
+
+	// The queue in front of the workers, of all keys together.
+	QueueRequestsMax = session.QueueDefault
+
 	// Sessions: those of the session manager, and what only requests have.
 	ChunkTokensMax     = session.ChunkTokensMax // tokens between two updates
 	GammasMax          = 8                      // banks
@@ -46,8 +54,9 @@ const (
 )
 
 const (
-	requestIDCharsMax = 128         // of a request id that a client may choose
-	foundCharsMax     = 80          // of a value quoted in a problem
-	lingerMax         = time.Second // for the rest of a body nobody wants, before its connection is closed
-	retryAfterSeconds = 5           // advice to clients that find the server full or draining
+	requestIDCharsMax = 128             // of a request id that a client may choose
+	foundCharsMax     = 80              // of a value quoted in a problem
+	lingerMax         = time.Second     // for the rest of a body nobody wants, before its connection is closed
+	retryAfterDefault = 5 * time.Second // advice to clients that find the server full or draining
+	pacedParts        = 8               // of a second's worth of text: what is read at a time
 )

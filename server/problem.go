@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"go.uber.org/zap"
@@ -27,6 +29,7 @@ var problemKinds = map[api.ProblemType]struct {
 	api.ProblemInvalidParameter:     {http.StatusBadRequest, "A parameter of the path or query cannot be used"},
 	api.ProblemMalformedBody:        {http.StatusBadRequest, "The body is not what its Content-Type says"},
 	api.ProblemBodyIncomplete:       {http.StatusBadRequest, "The body was cut off; what was reported before stays"},
+	api.ProblemUnauthorized:         {http.StatusUnauthorized, "The request has no key that is good here; what was reported before stays"},
 	api.ProblemNotFound:             {http.StatusNotFound, "There is nothing at this path"},
 	api.ProblemSessionNotFound:      {http.StatusNotFound, "There is no such session"},
 	api.ProblemMethodNotAllowed:     {http.StatusMethodNotAllowed, "The path does not know this method"},
@@ -38,15 +41,20 @@ var problemKinds = map[api.ProblemType]struct {
 	api.ProblemBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large; what was reported before stays"},
 	api.ProblemUnsupportedMediaType: {http.StatusUnsupportedMediaType, "A body of this kind cannot be used here"},
 	api.ProblemInvalidField:         {http.StatusUnprocessableEntity, "A field of the body has a value that cannot be used"},
+	api.ProblemKeySessionLimit:      {http.StatusTooManyRequests, "The key has as many live sessions as it may have"},
+	api.ProblemKeyRequestLimit:      {http.StatusTooManyRequests, "The key has as many requests at work as it may have"},
+	api.ProblemKeyRateLimit:         {http.StatusTooManyRequests, "The key has used up its bytes a second"},
 	api.ProblemInternal:             {http.StatusInternalServerError, "The server failed; what was reported before stays"},
 	api.ProblemSessionLimit:         {http.StatusServiceUnavailable, "The limit on live sessions, or on their memory, is reached"},
+	api.ProblemOverloaded:           {http.StatusServiceUnavailable, "As many requests wait for a worker as may"},
 	api.ProblemDraining:             {http.StatusServiceUnavailable, "The server is shutting down; what was reported before stays"},
 }
 
 // problem is an error that is a problem document, less its request id.
 type problem struct {
 	api.Problem
-	cause error // what to log; never shown
+	cause      error         // what to log; never shown
+	retryAfter time.Duration // of 429 and 503; 0: retryAfterDefault
 }
 
 // Error is for logs: it has the cause.
@@ -92,6 +100,7 @@ func problemOf(err error) *problem {
 		offset *session.OffsetError
 		limit  *session.LimitError
 		field  *session.FieldError
+		quota  *session.QuotaError
 	)
 	switch {
 	case errors.As(err, &ready):
@@ -105,12 +114,16 @@ func problemOf(err error) *problem {
 		return newProblem(api.ProblemSessionFull, fmt.Sprintf("A session has at most %d bytes of text.", limit.Max)).at(limit.Offset)
 	case errors.As(err, &field):
 		return fieldProblem(api.ProblemInvalidField, field.Field, field.Found, field.Want)
+	case errors.As(err, &quota):
+		return newProblem(api.ProblemKeySessionLimit, fmt.Sprintf("The key has %d live sessions.", quota.Max))
 	case errors.Is(err, session.ErrNotFound):
 		return newProblem(api.ProblemSessionNotFound, "")
 	case errors.Is(err, session.ErrBusy):
 		return newProblem(api.ProblemSessionBusy, "")
 	case errors.Is(err, session.ErrFull):
 		return newProblem(api.ProblemSessionLimit, strings.TrimPrefix(err.Error(), "session: "))
+	case errors.Is(err, session.ErrOverloaded):
+		return newProblem(api.ProblemOverloaded, "")
 	case errors.Is(err, session.ErrDraining):
 		return newProblem(api.ProblemDraining, "")
 	}
@@ -122,6 +135,9 @@ func problemOf(err error) *problem {
 // bodyProblem says why a body could not be read to its end.
 func bodyProblem(err error) *problem {
 	var tooLarge *http.MaxBytesError
+	if p := unauthorized(err); p != nil {
+		return p
+	}
 	switch {
 	case errors.As(err, &tooLarge):
 		return newProblem(api.ProblemBodyTooLarge, fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit))
@@ -157,7 +173,8 @@ func (s *Server) respondError(w http.ResponseWriter, r *http.Request, err error)
 		s.log.Debug("answer abandoned", zap.String("request_id", requestIDOf(r.Context())), zap.Error(err))
 		panic(http.ErrAbortHandler)
 	}
-	doc := s.document(r.Context(), err)
+	p := problemOf(err)
+	doc := s.document(r.Context(), p)
 	body, err := json.Marshal(doc)
 	if err != nil { // strings and integers always can be
 		panic(err)
@@ -166,8 +183,15 @@ func (s *Server) respondError(w http.ResponseWriter, r *http.Request, err error)
 	h.Set("Content-Type", mediaProblem)
 	h.Set("Content-Length", strconv.Itoa(len(body)+1))
 	h.Set("Cache-Control", "no-store")
-	if doc.Status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+	switch doc.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", challenge(r))
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		after := p.retryAfter
+		if after == 0 {
+			after = retryAfterDefault
+		}
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 	}
 	w.WriteHeader(doc.Status)
 	_, _ = w.Write(append(body, '\n')) // if the client is gone there is nobody to tell

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 )
 
@@ -25,6 +26,32 @@ func TestEveryProblemIsReachable(t *testing.T) {
 		api.ProblemInvalidParameter: func(g *rig, path string) *http.Response { return g.text(path+"/score?offset=-1", "x") },
 		api.ProblemMalformedBody:    func(g *rig, path string) *http.Response { return g.json("/v1/sessions", `{"seed":`) },
 		api.ProblemBodyIncomplete:   func(g *rig, path string) *http.Response { return cutOff(g, path, mediaJSON) },
+		api.ProblemUnauthorized: func(g *rig, path string) *http.Response {
+			return g.do("GET", path, nil, "Authorization", "Bearer me")
+		},
+		api.ProblemKeySessionLimit: func(g *rig, path string) *http.Response {
+			g.key = g.small
+			g.create("{}")
+			return g.json("/v1/sessions", "{}")
+		},
+		api.ProblemKeyRequestLimit: func(g *rig, path string) *http.Response {
+			g.key = g.small
+			path = g.create("{}")
+			g.t.Cleanup(g.fake.hold("s-0002"))
+			go g.do("POST", path+"/complete", strings.NewReader("{}"), "Content-Type", mediaJSON)
+			require.Eventually(g.t, g.fake.sessions["s-0002"].busy.Load, 5*time.Second, time.Millisecond)
+			return g.do("GET", path, nil)
+		},
+		api.ProblemKeyRateLimit: func(g *rig, path string) *http.Response {
+			g.key = g.small
+			path = g.create("{}")
+			require.Equal(g.t, http.StatusOK, g.json(path+"/complete", `{"max_tokens":60000}`).StatusCode)
+			return g.text(path+"/score", "x")
+		},
+		api.ProblemOverloaded: func(g *rig, path string) *http.Response {
+			g.fake.full = true
+			return g.text(path+"/score", "x")
+		},
 		api.ProblemNotFound:         func(g *rig, path string) *http.Response { return g.do("GET", "/v2/sessions", nil) },
 		api.ProblemSessionNotFound:  func(g *rig, path string) *http.Response { return g.text("/v1/sessions/none/score", "x") },
 		api.ProblemMethodNotAllowed: func(g *rig, path string) *http.Response { return g.do("PUT", path, nil) },
@@ -65,11 +92,13 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(problemKinds)), slices.Collect(maps.Keys(reach)))
 	for kind, request := range reach {
 		t.Run(strings.TrimPrefix(string(kind), "urn:lmserve:problem:"), func(t *testing.T) {
-			g := newRig(t, Options{BodyIdleMax: 300 * time.Millisecond, ScoreBodyBytesMax: 1000})
+			ring := newTestKeys(t, keys.Key{Name: "tester"}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1, Requests: 1, BytesPerSecond: 1000}})
+			g := newRig(t, Options{BodyIdleMax: 300 * time.Millisecond, ScoreBodyBytesMax: 1000, Keys: ring.Ring})
+			g.key, g.small = ring.token["tester"], ring.token["small"]
 			resp := request(g, g.create("{}"))
 			p := requireProblem(t, resp, kind)
 			require.Equal(t, problemKinds[kind].title, p.Title)
-			if resp.StatusCode == http.StatusServiceUnavailable {
+			if resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests {
 				require.NotEmpty(t, resp.Header.Get("Retry-After"))
 			}
 			if kind == api.ProblemInternal {
@@ -89,6 +118,9 @@ func cutOff(g *rig, path, accept string) *http.Response {
 	r.ContentLength = 100
 	r.Header.Set("Content-Type", "text/plain")
 	r.Header.Set("Accept", accept)
+	if g.key != "" {
+		r.Header.Set("Authorization", "Bearer "+g.key)
+	}
 	resp, err := client.Do(r)
 	require.NoError(g.t, err)
 	g.t.Cleanup(func() { _ = resp.Body.Close() })

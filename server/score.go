@@ -63,7 +63,7 @@ type scoring struct {
 // run makes the call. An error after the first chunk carries the session's offset, whatever its type: what was reported stays.
 func (s *scoring) run(emit func(session.Chunk) error) (session.Summary, error) {
 	offset := int64(-1)
-	summary, err := s.server.sessions.Score(s.ctx, s.id, s.text, s.options, func(c session.Chunk) error {
+	summary, err := s.server.sessions.Score(s.ctx, callerOf(s.ctx).Caller, s.id, s.text, s.options, func(c session.Chunk) error {
 		offset = c.TotalBytes
 		return emit(c)
 	})

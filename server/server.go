@@ -18,25 +18,27 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 )
 
 // Sessions is what the server needs of a session manager. Its errors are those of package session. All methods may be called at once.
 type Sessions interface {
-	Create(ctx context.Context, r session.CreateRequest) (session.Info, error)
-	Get(id string) (session.Info, error)
-	List(after string, limit int) (page []session.Info, next string)
-	Delete(id string) error
-	Score(ctx context.Context, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error)
-	Complete(ctx context.Context, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error)
+	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
+	Get(who session.Caller, id string) (session.Info, error)
+	List(who session.Caller, after string, limit int) (page []session.Info, next string)
+	Delete(who session.Caller, id string) error
+	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error)
+	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error)
 	Model() session.ModelInfo
 	Drain(ctx context.Context) error
 }
 
 var _ Sessions = (*session.Manager)(nil)
 
-// Options of a Server. The zero value has the limits of the contract and writes no log.
+// Options of a Server. The zero value has the limits of the contract, asks for no keys and writes no log.
 type Options struct {
+	Keys              *keys.Ring    // nil: none are asked for
 	Log               *zap.Logger   // nil: none
 	ScoreBodyBytesMax int64         // 0: the constant of that name, which it cannot exceed
 	BodyIdleMax       time.Duration // 0: the constant
@@ -85,7 +87,8 @@ type Server struct {
 	options  Options
 	log      *zap.Logger
 	contract *contract
-	handler  http.Handler
+	router   *chi.Mux
+	meters   meters
 	http     *http.Server
 
 	ready     atomic.Bool
@@ -105,11 +108,11 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &Server{sessions: sessions, options: o, log: o.Log, contract: contract}
+	s := &Server{sessions: sessions, options: o, log: o.Log, contract: contract, meters: meters{byKey: map[string]*meter{}}}
 	s.draining, s.endBodies = context.WithCancel(context.Background())
-	s.handler = s.routes()
+	s.router = s.routes()
 	s.http = &http.Server{
-		Handler:           s.handler,
+		Handler:           s.router,
 		ReadHeaderTimeout: HeaderTimeMax,
 		IdleTimeout:       ConnIdleMax,
 		MaxHeaderBytes:    HeaderBytesMax,
@@ -120,24 +123,25 @@ func New(sessions Sessions, o Options) (*Server, error) {
 }
 
 // routes puts the generated router and the middleware together, the outermost first.
-func (s *Server) routes() http.Handler {
+func (s *Server) routes() *chi.Mux {
 	r := chi.NewRouter()
-	r.Use(requestID, s.accessLog, s.stallLimits, s.recoverPanics, middleware.GetHead)
+	r.Use(requestID, s.accessLog, s.stallLimits, s.recoverPanics, middleware.GetHead, s.authenticate, s.meterKey)
 	r.NotFound(s.routeNotFound)
 	r.MethodNotAllowed(s.methodNotAllowed)
 	strict := api.NewStrictHandlerWithOptions(&handlers{s}, nil, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc:  s.respondDecodeError,
 		ResponseErrorHandlerFunc: s.respondError,
 	})
-	return api.HandlerWithOptions(strict, api.ChiServerOptions{
+	api.HandlerWithOptions(strict, api.ChiServerOptions{
 		BaseRouter:       r,
 		Middlewares:      []api.MiddlewareFunc{s.negotiate, s.acceptBody, s.limitBody, s.validate},
 		ErrorHandlerFunc: s.respondParameterError,
 	})
+	return r
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
 // Serve answers requests from l until Drain, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {

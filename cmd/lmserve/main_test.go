@@ -210,11 +210,11 @@ func serving(t *testing.T, flags ...string) (url string, stop func()) {
 	out, outWriter := io.Pipe()
 	code := make(chan int)
 	go func() {
-		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none"}, flags...), nil, outWriter, io.Discard)
+		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", "none"}, flags...), nil, outWriter, io.Discard)
 	}()
 	first, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	return strings.TrimSpace(first[strings.Index(first, "http://"):]), func() {
+	return strings.TrimSpace(first[strings.LastIndex(first, "http"):]), func() {
 		cancel()
 		require.Zero(t, <-code)
 	}
@@ -287,6 +287,23 @@ func TestErrorsSayWhatWasWrong(t *testing.T) {
 		{[]string{"train", "--data", "no-such-dir", "--out", "x"}, exitFailure, []string{"no-such-dir"}},
 		{[]string{"train", "--data", "."}, exitUsage, []string{"--out"}},
 		{[]string{"serve", "--log", "loud"}, exitUsage, []string{"loud", "console"}},
+		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", ":0"}, exitUsage, []string{"--listen :0", "no keys", "lmserve keys add", "--insecure"}},
+		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", "nonsense"}, exitUsage, []string{"--listen nonsense", "missing port"}},
+		{[]string{"serve", "--keys", "no-such-file"}, exitFailure, []string{"--keys", "no-such-file", "lmserve keys add NAME --file no-such-file"}},
+		{[]string{"serve", "--data-dir", "none", "--tls-cert", "c.pem"}, exitUsage, []string{"--tls-key", "both or neither"}},
+		{[]string{"serve", "--data-dir", "none", "--tls-key", "k.pem"}, exitUsage, []string{"--tls-cert", "both or neither"}},
+		{[]string{"serve", "--data-dir", "none", "--tls-cert", "no-such-c", "--tls-key", "k.pem"}, exitFailure, []string{"no-such-c", "k.pem"}},
+		{[]string{"keys", "remove"}, exitUsage, []string{`"remove"`, "add, list or revoke"}},
+		{[]string{"keys", "add"}, exitUsage, []string{"0 arguments", "a name"}},
+		{[]string{"keys", "add", "a b", "--file", broken}, exitUsage, []string{`"a b"`, "1 to 64 letters"}},
+		{[]string{"keys", "add", "a", "--file", broken}, exitFailure, []string{broken + ":1: found invalid character 'o' in literal null"}},
+		{[]string{"keys", "list", "--file", broken}, exitFailure, []string{broken + ":1: found invalid character"}},
+		{[]string{"keys", "list", "--data-dir", "none"}, exitUsage, []string{"--data-dir is none", "--file"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--sessions", "0"}, exitUsage, []string{"--sessions is 0", "1 to 1048576"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--bytes-per-second", "-1"}, exitUsage, []string{"--bytes-per-second is -1"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--expires", "soon"}, exitUsage, []string{`--expires is "soon"`, "90d"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--expires", "2001-01-01"}, exitUsage, []string{"2001-01-01T00:00:00Z", "a time to come"}},
+		{[]string{"keys", "revoke", "a", "--file", "no-such-file"}, exitFailure, []string{"no-such-file"}},
 		{[]string{"serve", "--threads", "0"}, exitUsage, []string{"--threads is 0"}},
 		{[]string{"score", "--precision", "half"}, exitUsage, []string{"--precision", `"half"`, "float32 or bf16"}},
 	} {

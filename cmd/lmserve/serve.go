@@ -2,21 +2,28 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server"
 )
 
 type serveFlags struct {
 	model       modelFlags
+	keys        keysFlags
 	listen      string
+	tlsCert     string
+	tlsKey      string
+	insecure    bool
 	logFormat   string
 	maxSessions int
 	maxMemoryMB int64
@@ -31,11 +38,19 @@ func newServe() *cobra.Command {
 		Short: "Serve sessions over HTTP",
 		Long: `Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
 output says where it listens; the access log goes to standard error. SIGTERM and
-SIGINT drain: no new work, chunks under way are finished, then it ends.`,
+SIGINT drain: no new work, chunks under way are finished, then it ends.
+
+If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
+If not, whoever reaches the server may do everything, and it listens on a loopback
+address only. On other addresses keys and text want TLS.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
 	f.model.register(c)
+	f.keys.register(c, "keys")
+	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file with the certificate chain, PEM: serve HTTPS; read again when it changes")
+	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file with the certificate's key, PEM")
+	c.Flags().BoolVar(&f.insecure, "insecure", false, "listen on other than loopback addresses without keys, or without TLS")
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address; port 0 takes a free one")
 	c.Flags().StringVar(&f.logFormat, "log", "console", "access log: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, "most live sessions (0: the default)")
@@ -51,6 +66,14 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced
+	ring, err := f.openKeys(log)
+	if err != nil {
+		return err
+	}
+	secure, err := tlsConfig(f.tlsCert, f.tlsKey, reportReload(log, "certificate"))
+	if err != nil {
+		return err
+	}
 	m, err := f.model.load()
 	if err != nil {
 		return err
@@ -59,16 +82,75 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(sessions, server.Options{Log: log, DrainDelay: f.drainDelay})
+	srv, err := server.New(sessions, server.Options{Log: log, Keys: ring, DrainDelay: f.drainDelay})
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", f.listen)
+	if f.insecure {
+		log.Warn("--insecure: on other than loopback addresses, too, keys and TLS are not insisted on")
+	}
+	l, err := f.open(ring != nil && ring.Required(), secure)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on http://%s\n", m.ID(), l.Addr())
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\n", m.ID(), scheme, l.Addr())
 	return serveUntilDone(c.Context(), srv, l, log, f.drain)
+}
+
+// openKeys opens the keys file, if there is a place for one. One that is named must be there: a slip must not open the server.
+func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
+	path, err := f.keys.path()
+	if err != nil || path == "" {
+		return nil, err
+	}
+	if f.keys.file != "" {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("--keys: %w (make it with 'lmserve keys add NAME --file %s')", err, path)
+		}
+	}
+	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
+	if err == nil && !ring.Required() {
+		log.Info("no keys file, no keys asked for", zap.String("file", path))
+	}
+	return ring, err
+}
+
+// reportReload logs what became of files that have changed.
+func reportReload(log *zap.Logger, what string) func(error) {
+	return func(err error) {
+		if err != nil {
+			log.Error(what+" not reloaded, those before stay in force", zap.Error(err))
+			return
+		}
+		log.Info(what + " reloaded")
+	}
+}
+
+// open listens, unless strangers could do harm there.
+func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
+	addr, err := net.ResolveTCPAddr("tcp", f.listen)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--listen %s: %w", f.listen, err)}
+	}
+	if !addr.IP.IsLoopback() && !f.insecure {
+		switch {
+		case !keys:
+			return nil, usageError{fmt.Errorf("--listen %s can be reached from other machines, and there are no keys: anybody could read and change "+
+				"every session; make a key with 'lmserve keys add NAME', listen on 127.0.0.1, or say --insecure", f.listen)}
+		case secure == nil:
+			return nil, usageError{fmt.Errorf("--listen %s can be reached from other machines, and keys and text would go there in the clear; "+
+				"give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy that has TLS, or say --insecure", f.listen)}
+		}
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil || secure == nil {
+		return l, err
+	}
+	return tls.NewListener(l, secure), nil
 }
 
 // serveUntilDone serves until the context ends, then drains.

@@ -36,7 +36,7 @@ func BenchmarkScore(b *testing.B) {
 				var wait sync.WaitGroup
 				for _, id := range ids {
 					wait.Go(func() {
-						_, err := mg.Score(context.Background(), id, strings.NewReader(text), ScoreOptions{}, func(Chunk) error { return nil })
+						_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(text), ScoreOptions{}, func(Chunk) error { return nil })
 						require.NoError(b, err)
 					})
 				}

@@ -4,10 +4,10 @@ import "fmt"
 
 // This file is the Manager's bookkeeping: which sessions there are, who uses them, what they occupy.
 
-// find needs mu.
-func (mg *Manager) find(id string) (*session, error) {
+// find needs mu. Every request that names a session finds it here.
+func (mg *Manager) find(who Caller, id string) (*session, error) {
 	s := mg.sessions[id]
-	if s == nil {
+	if s == nil || !who.sees(s.owner) {
 		return nil, ErrNotFound
 	}
 	if mg.expired(s) {
@@ -20,6 +20,9 @@ func (mg *Manager) find(id string) (*session, error) {
 // remove needs mu.
 func (mg *Manager) remove(s *session) {
 	delete(mg.sessions, s.id)
+	if mg.owned[s.owner]--; mg.owned[s.owner] == 0 {
+		delete(mg.owned, s.owner)
+	}
 	mg.memory -= s.reserved
 	s.gone = true
 }
@@ -39,19 +42,22 @@ func (mg *Manager) expired(s *session) bool {
 	return s.ttl > 0 && s.users == 0 && mg.now().Sub(s.lastUsed) >= s.ttl
 }
 
-// admit says whether there may be room for one more session, however large.
-func (mg *Manager) admit() error {
+// admit says whether there may be room for one more session of the caller, however large.
+func (mg *Manager) admit(who Caller) error {
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
-	return mg.roomFor(0)
+	return mg.roomFor(who, 0)
 }
 
 // roomFor says whether there is room for one more session of a size. It needs mu.
-func (mg *Manager) roomFor(bytes int64) error {
+func (mg *Manager) roomFor(who Caller, bytes int64) error {
 	if mg.draining {
 		return ErrDraining
 	}
 	mg.expire()
+	if who.MaxSessions > 0 && mg.owned[who.Key] >= who.MaxSessions {
+		return &QuotaError{Max: who.MaxSessions}
+	}
 	if len(mg.sessions) >= mg.options.MaxSessions {
 		return fmt.Errorf("%w: %d sessions", ErrFull, mg.options.MaxSessions)
 	}
@@ -67,13 +73,13 @@ func (mg *Manager) memoryFor(bytes int64) error {
 }
 
 // use finds a session for a request that feeds or samples it.
-func (mg *Manager) use(id string) (*session, error) {
+func (mg *Manager) use(who Caller, id string) (*session, error) {
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
 	if mg.draining {
 		return nil, ErrDraining
 	}
-	s, err := mg.find(id)
+	s, err := mg.find(who, id)
 	if err == nil {
 		s.users++
 	}

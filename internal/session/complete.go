@@ -15,9 +15,9 @@ import (
 // was unless it is told to commit. emit is told of each piece of the text as it grows. While a completion samples, the session takes no
 // other text: a request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets ErrBusy beside another.
 //
-// It ends with emit's error, with the context, and with ErrNotFound when the session is deleted meanwhile.
-func (mg *Manager) Complete(ctx context.Context, id string, r CompleteRequest, emit func(Piece) error) (Completion, error) {
-	s, err := mg.use(id)
+// It ends with emit's error, with the context, with ErrNotFound when the session is deleted meanwhile, and at its beginning with ErrOverloaded.
+func (mg *Manager) Complete(ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error) (Completion, error) {
+	s, err := mg.use(who, id)
 	if err != nil {
 		return Completion{}, err
 	}
@@ -44,7 +44,10 @@ func (mg *Manager) Complete(ctx context.Context, id string, r CompleteRequest, e
 		}
 		prompt = nil
 	}
-	done, err := newGeneration(mg, s, prompt, r).run(ctx, emit)
+	g := newGeneration(mg, s, prompt, r)
+	g.admitted = f.admitted
+	done, err := g.run(ctx, emit)
+	f.admitted = true
 	if err == nil && r.Commit == CommitAll {
 		err = f.all(ctx, done.Text)
 	}
@@ -128,12 +131,13 @@ func (r CompleteRequest) sampling() txl.Sampling {
 // one does not keep short requests waiting; its frozen stream carries it from turn to turn, and the bits are those of one go. It runs on a
 // goroutine beside the caller's, which emits: the worker never waits for a client.
 type generation struct {
-	mg      *Manager
-	s       *session
-	prompt  []byte // not fed yet
-	sampler *txl.Sampler
-	most    int // tokens
-	cut     cutter
+	mg       *Manager
+	s        *session
+	prompt   []byte // not fed yet
+	sampler  *txl.Sampler
+	most     int // tokens
+	cut      cutter
+	admitted bool // it has waited before
 
 	frozen   *stream.Stream // where the completion is
 	tokens   int            // sampled
@@ -191,7 +195,7 @@ func (g *generation) generate(ctx context.Context) {
 }
 
 func (g *generation) turns(ctx context.Context) error {
-	if err := g.s.lock(ctx); err != nil {
+	if err := g.mg.waiting.wait(&g.admitted, func() error { return g.s.lock(ctx) }); err != nil {
 		return err
 	}
 	defer g.s.unlock()
@@ -217,7 +221,11 @@ func (g *generation) take(ctx context.Context, do func(*stream.Worker)) error {
 	if err := g.mg.alive(g.s); err != nil {
 		return err
 	}
-	l, err := g.mg.scheduler.lease(ctx, g.s.job())
+	var l *lease
+	err := g.mg.waiting.wait(&g.admitted, func() (err error) {
+		l, err = g.mg.scheduler.lease(ctx, g.s.job())
+		return err
+	})
 	if err != nil {
 		return err
 	}

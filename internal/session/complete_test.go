@@ -22,7 +22,7 @@ func noPieces(Piece) error { return nil }
 func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, []Piece) {
 	t.Helper()
 	var pieces []Piece
-	done, err := mg.Complete(context.Background(), id, r, func(p Piece) error { pieces = append(pieces, p); return nil })
+	done, err := mg.Complete(context.Background(), Caller{}, id, r, func(p Piece) error { pieces = append(pieces, p); return nil })
 	require.NoError(t, err)
 	return done, pieces
 }
@@ -72,8 +72,8 @@ func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
 			require.Equal(t, wantLogProbs, logProbs)
 			require.Equal(t, Completion{Text: want, FinishReason: FinishLength, PromptTokens: len(prompt), CompletionTokens: n, Seed: seed, Offset: int64(len(fed))}, done)
 			require.Equal(t, s.Hash(), hash(t, mg, id), "the session is as it was")
-			for page, _ := mg.List("", 0); len(page) > 0; page = page[1:] {
-				require.NoError(t, mg.Delete(page[0].ID))
+			for page, _ := mg.List(Caller{}, "", 0); len(page) > 0; page = page[1:] {
+				require.NoError(t, mg.Delete(Caller{}, page[0].ID))
 			}
 		})
 	}
@@ -150,13 +150,13 @@ func TestACommittingCompletionIsAFeeder(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
 		done <- err
 	}()
 	_, err := io.WriteString(client, "held")
 	require.NoError(t, err)
 	for _, commit := range []string{CommitPrompt, CommitAll} {
-		_, err := mg.Complete(context.Background(), id, CompleteRequest{Prompt: []byte("p"), MaxTokens: 1, Commit: commit}, noPieces)
+		_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("p"), MaxTokens: 1, Commit: commit}, noPieces)
 		require.ErrorIs(t, err, ErrBusy)
 	}
 	complete(t, mg, id, CompleteRequest{MaxTokens: 1})
@@ -215,11 +215,11 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	long := CompleteRequest{MaxTokens: CompletionTokensMax, Commit: CommitNone}
-	_, err := mg.Complete(ctx, id, long, func(Piece) error { return gone })
+	_, err := mg.Complete(ctx, Caller{}, id, long, func(Piece) error { return gone })
 	require.ErrorIs(t, err, gone)
-	require.Panics(t, func() { _, _ = mg.Complete(ctx, id, long, func(Piece) error { panic(gone) }) })
+	require.Panics(t, func() { _, _ = mg.Complete(ctx, Caller{}, id, long, func(Piece) error { panic(gone) }) })
 	pieces := 0
-	_, err = mg.Complete(ctx, id, long, func(Piece) error {
+	_, err = mg.Complete(ctx, Caller{}, id, long, func(Piece) error {
 		if pieces++; pieces == 3 {
 			cancel()
 		}
@@ -228,7 +228,7 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, before, hash(t, mg, id))
 
-	_, err = mg.Complete(context.Background(), id, CompleteRequest{Prompt: []byte("kept"), MaxTokens: 500, Commit: CommitAll}, func(Piece) error { return gone })
+	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("kept"), MaxTokens: 500, Commit: CommitAll}, func(Piece) error { return gone })
 	require.ErrorIs(t, err, gone)
 	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logText(20)+"kept")
 	require.Equal(t, want.Hash(), hash(t, mg, id), "the prompt was fed, the text was not")
@@ -237,8 +237,8 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 func TestACompletionOfADeletedSessionEnds(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
-	_, err := mg.Complete(context.Background(), id, CompleteRequest{MaxTokens: CompletionTokensMax}, func(Piece) error {
-		_ = mg.Delete(id)
+	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: CompletionTokensMax}, func(Piece) error {
+		_ = mg.Delete(Caller{}, id)
 		return nil
 	})
 	require.ErrorIs(t, err, ErrNotFound)
@@ -260,7 +260,7 @@ func TestCompletionFieldsOutOfRangeAreNamed(t *testing.T) {
 	} {
 		r := CompleteRequest{MaxTokens: 1, Prompt: []byte("p"), Commit: CommitAll}
 		change(&r)
-		_, err := mg.Complete(context.Background(), id, r, noPieces)
+		_, err := mg.Complete(context.Background(), Caller{}, id, r, noPieces)
 		var wrong *FieldError
 		require.ErrorAs(t, err, &wrong, field)
 		require.Equal(t, field, wrong.Field)

@@ -17,10 +17,11 @@ import (
 // One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with emit's error; between two chunks with the
 // context, when the session is deleted (ErrNotFound), and when the Manager drains (ErrDraining); with a *BodyError when the body cannot be
 // read; with a *LimitError when the session is full, and with ErrFull when the memory is. A call that fails with *OffsetError or ErrBusy has
-// read nothing of the body. The Summary tells what was accepted, also beside an error.
-func (mg *Manager) Score(ctx context.Context, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error) (Summary, error) {
+// read nothing of the body; one that fails with ErrOverloaded has read some, and accepted nothing. The Summary tells what was accepted, also
+// beside an error.
+func (mg *Manager) Score(ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error) (Summary, error) {
 	begun := time.Now()
-	s, err := mg.use(id)
+	s, err := mg.use(who, id)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -45,6 +46,7 @@ type feeder struct {
 	logProbs bool
 	emit     func(Chunk) error
 	sum      Summary
+	admitted bool // it has waited for a worker before
 }
 
 // body reads ahead of the scoring only what is there: a slow body is scored as it comes, of a fast one every chunk is full.
@@ -91,14 +93,11 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // nothing after that is left out, whether the report arrives or not. It returns the number of bytes taken.
 func (f *feeder) feed(ctx context.Context, text []byte) (n int, err error) {
 	begun, s := time.Now(), f.s
-	if err := s.lock(ctx); err != nil {
-		return 0, err
-	}
-	defer s.unlock()
-	l, err := f.mg.scheduler.lease(ctx, s.job())
+	l, err := f.turn(ctx)
 	if err != nil {
 		return 0, err
 	}
+	defer s.unlock()
 	defer l.release()
 	text, err = f.mg.reserve(s, text[:min(len(text), s.stream.Room())])
 	if err != nil {
@@ -119,6 +118,20 @@ func (f *feeder) feed(ctx context.Context, text []byte) (n int, err error) {
 	}()
 	c.Elapsed = time.Since(begun)
 	return len(text), l.lend(func() error { return f.emit(c) }, emitPatience)
+}
+
+// turn waits for the stream, which it locks, and for a worker.
+func (f *feeder) turn(ctx context.Context) (l *lease, err error) {
+	err = f.mg.waiting.wait(&f.admitted, func() error {
+		if err := f.s.lock(ctx); err != nil {
+			return err
+		}
+		if l, err = f.mg.scheduler.lease(ctx, f.s.job()); err != nil {
+			f.s.unlock()
+		}
+		return err
+	})
+	return l, err
 }
 
 // report tells of a text that is not accepted yet.

@@ -98,14 +98,14 @@ func create(t fatal, mg *Manager, r CreateRequest) string {
 	if r.Seed == nil {
 		r.Seed = ptr(uint64(3))
 	}
-	info, err := mg.Create(context.Background(), r)
+	info, err := mg.Create(context.Background(), Caller{}, r)
 	require.NoError(t, err)
 	return info.ID
 }
 
 func get(t fatal, mg *Manager, id string) Info {
 	t.Helper()
-	info, err := mg.Get(id)
+	info, err := mg.Get(Caller{}, id)
 	require.NoError(t, err)
 	return info
 }
@@ -118,7 +118,7 @@ func score(t fatal, mg *Manager, id, text string) ([]Chunk, Summary) {
 
 func scoreBody(t fatal, mg *Manager, id string, body io.Reader) (chunks []Chunk, sum Summary) {
 	t.Helper()
-	sum, err := mg.Score(context.Background(), id, body, ScoreOptions{LogProbs: true}, func(c Chunk) error {
+	sum, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{LogProbs: true}, func(c Chunk) error {
 		chunks = append(chunks, c)
 		return nil
 	})
@@ -137,7 +137,7 @@ func logProbs(chunks []Chunk) (all []float64) {
 func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	t.Helper()
 	mg.mu.Lock()
-	s, err := mg.find(id)
+	s, err := mg.find(Caller{}, id)
 	mg.mu.Unlock()
 	require.NoError(t, err)
 	require.NoError(t, s.lock(context.Background()))

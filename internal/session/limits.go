@@ -12,12 +12,14 @@ const (
 	SessionsDefault         = 64      // live sessions
 	MemoryBytesDefault      = 2 << 30 // state and text of all sessions; what the workers need is not in it
 	SessionTextBytesDefault = 1 << 30 // text of one session: its log is in memory
+	QueueDefault            = 256     // requests that wait for a worker
 )
 
 // Limits on Options.
 const (
 	SessionsMax = 1 << 20
 	ThreadsMax  = 1 << 10
+	QueueMax    = 1 << 16
 )
 
 // Limits on requests.

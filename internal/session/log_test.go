@@ -20,7 +20,7 @@ func TestAReplayedLogArrivesAtTheSameState(t *testing.T) {
 		for _, call := range cut(t, logText(rapid.IntRange(0, 120).Draw(t, "bytes")), 50) {
 			scoreBody(t, mg, id, (*reads)(ptr(cut(t, call, 30))))
 		}
-		_, err := mg.Complete(context.Background(), id, CompleteRequest{Prompt: []byte("committed"), MaxTokens: 9, Commit: CommitAll}, noPieces)
+		_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("committed"), MaxTokens: 9, Commit: CommitAll}, noPieces)
 		require.NoError(t, err)
 
 		replayed := create(t, mg, r)
@@ -32,8 +32,8 @@ func TestAReplayedLogArrivesAtTheSameState(t *testing.T) {
 		require.Equal(t, was.Bits, is.Bits)
 		was.ID, was.Created, was.LastUsed = is.ID, is.Created, is.LastUsed
 		require.Equal(t, was, is)
-		require.NoError(t, mg.Delete(id))
-		require.NoError(t, mg.Delete(replayed))
+		require.NoError(t, mg.Delete(Caller{}, id))
+		require.NoError(t, mg.Delete(Caller{}, replayed))
 	})
 }
 
@@ -106,7 +106,7 @@ func TestWhatTheLogDoesNotTakeNeverHappened(t *testing.T) {
 	score(t, mg, id, text[:testChunk+5])
 	before, info := hash(t, mg, id), get(t, mg, id)
 	log.err = errors.New("disk full")
-	sum, err := mg.Score(context.Background(), id, strings.NewReader("this will not be"), ScoreOptions{}, func(Chunk) error {
+	sum, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader("this will not be"), ScoreOptions{}, func(Chunk) error {
 		require.Fail(t, "reported")
 		return nil
 	})

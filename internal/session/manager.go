@@ -22,13 +22,15 @@ type Manager struct {
 	about     ModelInfo
 	options   Options
 	scheduler *scheduler
+	waiting   queue
 
 	now    func() time.Time
 	newLog func() Log
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	memory   int64 // reserved by all sessions
+	owned    map[string]int // live sessions by owner
+	memory   int64          // reserved by all sessions
 	draining bool
 	working  int           // operations under way that a drain waits for
 	drained  chan struct{} // closed when it drains and none is left
@@ -48,17 +50,20 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 		model:     m,
 		options:   o,
 		scheduler: newScheduler(m, o.Threads),
+		waiting:   queue{most: o.MaxQueue},
 		now:       time.Now,
 		newLog:    func() Log { return newMemoryLog() },
 		sessions:  map[string]*session{},
+		owned:     map[string]int{},
 		drained:   make(chan struct{}),
 	}
 	mg.about, err = describe(m, reported(defaults))
 	return mg, err
 }
 
-// Create makes a session. It returns a *FieldError for settings that cannot be used, and ErrFull when there is no room.
-func (mg *Manager) Create(ctx context.Context, r CreateRequest) (Info, error) {
+// Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings that cannot be used, a *QuotaError when the key
+// has as many as it may, and ErrFull when there is no room.
+func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
 	}
@@ -70,7 +75,7 @@ func (mg *Manager) Create(ctx context.Context, r CreateRequest) (Info, error) {
 		return Info{}, err
 	}
 	set.Seed = seedOr(r.Seed)
-	if err := mg.admit(); err != nil { // before the state is made: it is large
+	if err := mg.admit(who); err != nil { // before the state is made: it is large
 		return Info{}, err
 	}
 	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
@@ -78,37 +83,38 @@ func (mg *Manager) Create(ctx context.Context, r CreateRequest) (Info, error) {
 		return Info{}, fmt.Errorf("session: id: %w", err)
 	}
 	now := mg.now().UTC()
-	s := &session{id: id.String(), created: now, lastUsed: now, settings: set, labels: maps.Clone(r.Labels), ttl: r.TTL,
+	s := &session{id: id.String(), owner: who.Key, created: now, lastUsed: now, settings: set, labels: maps.Clone(r.Labels), ttl: r.TTL,
 		state: make(chan struct{}, 1), stream: stream.New(mg.model, set), log: mg.newLog()}
 	s.reserved = s.stream.MemoryBytes() + logBlockBytes
-	return mg.insert(s)
+	return mg.insert(who, s)
 }
 
-func (mg *Manager) insert(s *session) (Info, error) {
+func (mg *Manager) insert(who Caller, s *session) (Info, error) {
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
-	if err := mg.roomFor(s.reserved); err != nil {
+	if err := mg.roomFor(who, s.reserved); err != nil {
 		return Info{}, err
 	}
 	mg.sessions[s.id] = s
+	mg.owned[s.owner]++
 	mg.memory += s.reserved
-	return s.info(mg.about.ID, kernel.Numerics()), nil
+	return s.info(who, mg.about.ID, kernel.Numerics()), nil
 }
 
 // Get describes a session, without waiting for what is at work on it.
-func (mg *Manager) Get(id string) (Info, error) {
+func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
-	s, err := mg.find(id)
+	s, err := mg.find(who, id)
 	if err != nil {
 		return Info{}, err
 	}
-	return s.info(mg.about.ID, kernel.Numerics()), nil
+	return s.info(who, mg.about.ID, kernel.Numerics()), nil
 }
 
-// List describes up to limit sessions (0: ListDefault; at most ListMax), in the order of ids, which is that of creation. It starts after the id
-// given; next is where the next page starts after, "" on the last page.
-func (mg *Manager) List(after string, limit int) (page []Info, next string) {
+// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the order of ids, which is that of creation.
+// It starts after the id given; next is where the next page starts after, "" on the last page.
+func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next string) {
 	if limit < 1 {
 		limit = ListDefault
 	}
@@ -116,13 +122,19 @@ func (mg *Manager) List(after string, limit int) (page []Info, next string) {
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
 	mg.expire()
-	ids := slices.Sorted(maps.Keys(mg.sessions))
+	var ids []string
+	for id, s := range mg.sessions {
+		if who.sees(s.owner) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
 	first, found := slices.BinarySearch(ids, after)
 	if found {
 		first++
 	}
 	for _, id := range ids[first:min(len(ids), first+limit)] {
-		page = append(page, mg.sessions[id].info(mg.about.ID, kernel.Numerics()))
+		page = append(page, mg.sessions[id].info(who, mg.about.ID, kernel.Numerics()))
 	}
 	if first+limit < len(ids) {
 		next = ids[first+limit-1]
@@ -131,10 +143,10 @@ func (mg *Manager) List(after string, limit int) (page []Info, next string) {
 }
 
 // Delete forgets a session. A request that is at work on it ends with ErrNotFound after its chunk.
-func (mg *Manager) Delete(id string) error {
+func (mg *Manager) Delete(who Caller, id string) error {
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
-	s, err := mg.find(id)
+	s, err := mg.find(who, id)
 	if err != nil {
 		return err
 	}

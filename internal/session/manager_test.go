@@ -36,43 +36,43 @@ func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 		"labels":              {Labels: map[string]string{"": "x"}},
 		`labels["k"]`:         {Labels: map[string]string{"k": strings.Repeat("é", LabelValueCharsMax+1)}},
 	} {
-		_, err := mg.Create(context.Background(), r)
+		_, err := mg.Create(context.Background(), Caller{}, r)
 		var wrong *FieldError
 		require.ErrorAs(t, err, &wrong, field)
 		require.Equal(t, field, wrong.Field)
 		require.NotEmpty(t, wrong.Found)
 		require.NotEmpty(t, wrong.Want)
 	}
-	_, err := mg.Create(context.Background(), CreateRequest{Settings: Settings{Gammas: []float32{1}}})
+	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Gammas: []float32{1}}})
 	require.EqualError(t, err, "session: settings.gammas: found 1 value, expected 2 values, one for each bank of the model")
 	many := map[string]string{}
 	for i := range LabelsMax + 1 {
 		many[fmt.Sprint(i)] = ""
 	}
-	_, err = mg.Create(context.Background(), CreateRequest{Labels: many})
+	_, err = mg.Create(context.Background(), Caller{}, CreateRequest{Labels: many})
 	require.EqualError(t, err, "session: labels: found 17 labels, expected at most 16")
 
 	static := newManagerOf(t, staticModel(t), Options{})
-	_, err = static.Create(context.Background(), CreateRequest{Settings: Settings{Method: MethodSparseMeta}})
+	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Method: MethodSparseMeta}})
 	require.ErrorContains(t, err, "no meta-learners")
-	_, err = static.Create(context.Background(), CreateRequest{Settings: Settings{Method: MethodDynamicRMS}})
+	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Method: MethodDynamicRMS}})
 	require.ErrorContains(t, err, "settings.method")
 	require.ErrorContains(t, err, "no gradient statistics")
-	_, err = static.Create(context.Background(), CreateRequest{Settings: Settings{Gammas: []float32{1}}})
+	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Gammas: []float32{1}}})
 	require.ErrorContains(t, err, "expected 0 values")
-	page, _ := mg.List("", 0)
+	page, _ := mg.List(Caller{}, "", 0)
 	require.Empty(t, page, "nothing was made")
 }
 
 func TestEverySettingInForceIsReported(t *testing.T) {
 	mg := newManager(t, Options{})
-	info, err := mg.Create(context.Background(), CreateRequest{})
+	info, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.NoError(t, err)
 	rivals := model.DefaultRivals()
 	require.Equal(t, Settings{Method: MethodSparseMeta, Chunk: testChunk, P: ptr(.5), Gammas: []float32{.99, .99975}, Beta1: ptr(float32(.5)), Beta2: ptr(float32(.5)),
 		Rate: &rivals.SGD.Rate, Decay: &rivals.SGD.Decay, Floor: &rivals.SGD.Floor,
 		CacheSize: rivals.Cache.Size, Theta: &rivals.Cache.Theta, Lambda: &rivals.Cache.Lambda}, info.Settings)
-	rms, err := mg.Create(context.Background(), CreateRequest{Settings: Settings{Method: MethodDynamicRMS, Decay: ptr(float32(.5))}})
+	rms, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Method: MethodDynamicRMS, Decay: ptr(float32(.5))}})
 	require.NoError(t, err)
 	require.Equal(t, []float32{rivals.RMS.Rate, .5, rivals.RMS.Floor}, []float32{*rms.Settings.Rate, *rms.Settings.Decay, *rms.Settings.Floor})
 	require.Equal(t, mg.Model().Defaults, info.Settings)
@@ -84,7 +84,7 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour, Settings: Settings{Method: MethodStatic, Chunk: 5, P: ptr(.25),
 		Gammas: []float32{0, 1}, Beta1: ptr(float32(0)), Beta2: ptr(float32(2)), Rate: ptr(float32(.1)), Decay: ptr(float32(1)), Floor: ptr(float32(0)),
 		CacheSize: 7, Theta: ptr(float32(3)), Lambda: ptr(float32(.5)), Baseline: true}}
-	info, err = mg.Create(context.Background(), own)
+	info, err = mg.Create(context.Background(), Caller{}, own)
 	require.NoError(t, err)
 	require.Equal(t, own.Settings, info.Settings)
 	require.Equal(t, own, CreateRequest{Seed: &info.Seed, Labels: info.Labels, TTL: info.TTL, Settings: info.Settings})
@@ -96,9 +96,9 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 
 	a, b := create(t, mg, CreateRequest{Seed: nil}), create(t, mg, CreateRequest{Seed: nil})
 	require.NotEqual(t, a, b)
-	x, err := mg.Create(context.Background(), CreateRequest{})
+	x, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.NoError(t, err)
-	y, err := mg.Create(context.Background(), CreateRequest{})
+	y, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.NoError(t, err)
 	require.NotEqual(t, x.Seed, y.Seed, "drawn at random")
 }
@@ -145,7 +145,7 @@ func TestSessionsAreListedInTheOrderOfCreation(t *testing.T) {
 	for _, limit := range []int{1, 3, 6, 7, 8, 0, ListMax + 1} {
 		var got []string
 		for after := ""; ; {
-			page, next := mg.List(after, limit)
+			page, next := mg.List(Caller{}, after, limit)
 			for _, info := range page {
 				got = append(got, info.ID)
 			}
@@ -157,8 +157,8 @@ func TestSessionsAreListedInTheOrderOfCreation(t *testing.T) {
 		}
 		require.Equal(t, ids, got, "limit %d", limit)
 	}
-	require.NoError(t, mg.Delete(ids[2]))
-	page, next := mg.List(ids[2], 2)
+	require.NoError(t, mg.Delete(Caller{}, ids[2]))
+	page, next := mg.List(Caller{}, ids[2], 2)
 	require.Equal(t, ids[3], page[0].ID, "after one that is gone")
 	require.Equal(t, ids[4], next)
 }
@@ -166,14 +166,14 @@ func TestSessionsAreListedInTheOrderOfCreation(t *testing.T) {
 func TestUnknownAndDeletedSessionsAreNotFound(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
-	require.NoError(t, mg.Delete(id))
+	require.NoError(t, mg.Delete(Caller{}, id))
 	for _, id := range []string{id, "", "no such id"} {
-		_, err := mg.Get(id)
+		_, err := mg.Get(Caller{}, id)
 		require.ErrorIs(t, err, ErrNotFound)
-		require.ErrorIs(t, mg.Delete(id), ErrNotFound)
-		_, err = mg.Score(context.Background(), id, unread{t}, ScoreOptions{}, nil)
+		require.ErrorIs(t, mg.Delete(Caller{}, id), ErrNotFound)
+		_, err = mg.Score(context.Background(), Caller{}, id, unread{t}, ScoreOptions{}, nil)
 		require.ErrorIs(t, err, ErrNotFound)
-		_, err = mg.Complete(context.Background(), id, CompleteRequest{MaxTokens: 1}, nil)
+		_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
 		require.ErrorIs(t, err, ErrNotFound)
 	}
 	require.Zero(t, mg.memory)
@@ -183,9 +183,9 @@ func TestDeletingASessionEndsItsFeederAfterItsChunk(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	events := 0
-	sum, err := mg.Score(context.Background(), id, endless{}, ScoreOptions{}, func(Chunk) error {
+	sum, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{}, func(Chunk) error {
 		if events++; events == 2 {
-			return mg.Delete(id)
+			return mg.Delete(Caller{}, id)
 		}
 		return nil
 	})
@@ -201,13 +201,13 @@ func TestASecondFeederIsRefusedAtOnce(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
 		done <- err
 	}()
 	_, err := io.WriteString(client, "0123456789")
 	require.NoError(t, err)
 	soon(t, "it is fed", func() bool { return get(t, mg, id).Offset == 10 })
-	_, err = mg.Score(context.Background(), id, unread{t}, ScoreOptions{Offset: ptr(int64(10))}, nil)
+	_, err = mg.Score(context.Background(), Caller{}, id, unread{t}, ScoreOptions{Offset: ptr(int64(10))}, nil)
 	require.ErrorIs(t, err, ErrBusy)
 	client.Close()
 	require.NoError(t, <-done)
@@ -218,9 +218,9 @@ func TestTheNumberOfSessionsIsBounded(t *testing.T) {
 	mg := newManager(t, Options{MaxSessions: 2})
 	a := create(t, mg, CreateRequest{})
 	create(t, mg, CreateRequest{})
-	_, err := mg.Create(context.Background(), CreateRequest{})
+	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
-	require.NoError(t, mg.Delete(a))
+	require.NoError(t, mg.Delete(Caller{}, a))
 	create(t, mg, CreateRequest{})
 }
 
@@ -230,12 +230,12 @@ func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
 	mg := newManager(t, Options{MaxMemoryBytes: 2*one + 100})
 	id := create(t, mg, CreateRequest{})
 	create(t, mg, CreateRequest{})
-	_, err := mg.Create(context.Background(), CreateRequest{})
+	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
-	sum, err := mg.Score(context.Background(), id, endless{}, ScoreOptions{}, func(Chunk) error { return nil })
+	sum, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{}, func(Chunk) error { return nil })
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, int64(100/testChunk*testChunk), sum.Offset)
-	_, err = mg.Complete(context.Background(), id, CompleteRequest{Prompt: make([]byte, 50), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
+	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: make([]byte, 50), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, sum.Offset, get(t, mg, id).Offset)
 	require.LessOrEqual(t, mg.memory, mg.options.MaxMemoryBytes)
@@ -245,7 +245,7 @@ func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
 	mg := newManager(t, Options{MaxSessionBytes: 50})
 	for _, body := range []io.Reader{strings.NewReader(logText(60)), bytewiseBody(logText(60))} {
 		id := create(t, mg, CreateRequest{})
-		_, err := mg.Score(context.Background(), id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
 		var full *LimitError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, LimitError{Offset: 50, Max: 50}, *full)
@@ -255,7 +255,7 @@ func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(30))
 	before := hash(t, mg, id)
-	_, err := mg.Complete(context.Background(), id, CompleteRequest{Prompt: []byte("eleven byte"), MaxTokens: 10, Commit: CommitAll}, noPieces)
+	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("eleven byte"), MaxTokens: 10, Commit: CommitAll}, noPieces)
 	require.ErrorAs(t, err, new(*LimitError))
 	require.Equal(t, before, hash(t, mg, id), "a completion that might not fit changes nothing")
 	complete(t, mg, id, CompleteRequest{Prompt: []byte("ten bytes."), MaxTokens: 10, Commit: CommitAll})
@@ -276,16 +276,16 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	now = now.Add(59 * time.Second)
 	get(t, mg, id) // looking is not using
 	now = now.Add(time.Second)
-	_, err := mg.Get(id)
+	_, err := mg.Get(Caller{}, id)
 	require.ErrorIs(t, err, ErrNotFound)
 
 	create(t, mg, CreateRequest{TTL: time.Minute})
 	create(t, mg, CreateRequest{TTL: time.Minute})
-	_, err = mg.Create(context.Background(), CreateRequest{})
+	_, err = mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
 	now = now.Add(time.Hour)
 	create(t, mg, CreateRequest{}) // the expired make room
-	page, _ := mg.List("", 0)
+	page, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 2)
 	require.Equal(t, lasting, page[0].ID)
 	require.Equal(t, page[0].MemoryBytes+page[1].MemoryBytes, mg.memory)
@@ -301,7 +301,7 @@ func TestASessionInUseDoesNotExpire(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
 		done <- err
 	}()
 	_, err := io.WriteString(client, "slow")
@@ -320,7 +320,7 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	reached, resume := make(chan struct{}), make(chan struct{})
 	fed := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), id, endless{}, ScoreOptions{}, func(c Chunk) error {
+		_, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{}, func(c Chunk) error {
 			if c.Step == 1 {
 				close(reached)
 				<-resume
@@ -333,11 +333,11 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, mg.Drain(short), context.DeadlineExceeded)
-	_, err := mg.Create(context.Background(), CreateRequest{})
+	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrDraining)
-	_, err = mg.Score(context.Background(), other, unread{t}, ScoreOptions{}, nil)
+	_, err = mg.Score(context.Background(), Caller{}, other, unread{t}, ScoreOptions{}, nil)
 	require.ErrorIs(t, err, ErrDraining)
-	_, err = mg.Complete(context.Background(), other, CompleteRequest{MaxTokens: 1}, noPieces)
+	_, err = mg.Complete(context.Background(), Caller{}, other, CompleteRequest{MaxTokens: 1}, noPieces)
 	require.ErrorIs(t, err, ErrDraining)
 	get(t, mg, other) // can still be looked at
 
@@ -350,7 +350,7 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logOf(t, mg, id))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "settled")
 	require.Equal(t, int64(2*testChunk), get(t, mg, id).Offset)
-	require.NoError(t, mg.Delete(other))
+	require.NoError(t, mg.Delete(Caller{}, other))
 }
 
 func logOf(t *testing.T, mg *Manager, id string) (text string) {
@@ -368,7 +368,7 @@ func TestDrainDoesNotWaitForBodies(t *testing.T) {
 	body, client := io.Pipe()
 	fed := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
 		fed <- err
 	}()
 	_, err := io.WriteString(client, "kept")
@@ -386,10 +386,10 @@ func TestDrainLetsACompletionFinish(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	drained := make(chan error, 1)
 	first := true
-	done, err := mg.Complete(context.Background(), id, CompleteRequest{Prompt: []byte(logText(40)), MaxTokens: 50, Commit: CommitAll}, func(Piece) error {
+	done, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte(logText(40)), MaxTokens: 50, Commit: CommitAll}, func(Piece) error {
 		if first {
 			go func() { drained <- mg.Drain(context.Background()) }()
-			soon(t, "it drains", func() bool { _, err := mg.Create(context.Background(), CreateRequest{}); return err != nil })
+			soon(t, "it drains", func() bool { _, err := mg.Create(context.Background(), Caller{}, CreateRequest{}); return err != nil })
 		}
 		first = false
 		return nil

@@ -10,6 +10,7 @@ type Options struct {
 	MaxSessions     int   // live sessions; SessionsDefault
 	MaxMemoryBytes  int64 // state and text of all sessions together; MemoryBytesDefault
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
+	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault
 	Threads         int   // workers, and threads of each, see scheduler; the number of processors
 }
 
@@ -22,6 +23,7 @@ func (o Options) Validate() error {
 		{"max_sessions", int64(o.MaxSessions), SessionsMax},
 		{"max_memory_bytes", o.MaxMemoryBytes, 1 << 50},
 		{"max_session_bytes", o.MaxSessionBytes, 1 << 50},
+		{"max_queue", int64(o.MaxQueue), QueueMax},
 		{"threads", int64(o.Threads), ThreadsMax},
 	} {
 		if f.value < 0 || f.value > f.max {
@@ -35,6 +37,7 @@ func (o Options) withDefaults() Options {
 	o.MaxSessions = or(o.MaxSessions, SessionsDefault)
 	o.MaxMemoryBytes = or(o.MaxMemoryBytes, MemoryBytesDefault)
 	o.MaxSessionBytes = or(o.MaxSessionBytes, SessionTextBytesDefault)
+	o.MaxQueue = or(o.MaxQueue, QueueDefault)
 	o.Threads = or(o.Threads, runtime.GOMAXPROCS(0))
 	return o
 }

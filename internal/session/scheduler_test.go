@@ -141,13 +141,13 @@ func TestAShortRequestDoesNotWaitForTheEndOfALongUpload(t *testing.T) {
 	var uploaded atomic.Int64
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(ctx, long, endless{}, ScoreOptions{}, func(Chunk) error { uploaded.Add(1); return nil })
+		_, err := mg.Score(ctx, Caller{}, long, endless{}, ScoreOptions{}, func(Chunk) error { uploaded.Add(1); return nil })
 		done <- err
 	}()
 	soon(t, "the upload is under way", func() bool { return uploaded.Load() > 2 })
 	chunks, _ := score(t, mg, short, logText(4*testChunk))
 	require.Len(t, chunks, 4)
-	_, err := mg.Complete(context.Background(), short, CompleteRequest{MaxTokens: 3 * testChunk}, noPieces)
+	_, err := mg.Complete(context.Background(), Caller{}, short, CompleteRequest{MaxTokens: 3 * testChunk}, noPieces)
 	require.NoError(t, err)
 	seen := uploaded.Load()
 	soon(t, "the upload goes on", func() bool { return uploaded.Load() > seen })
@@ -162,7 +162,7 @@ func TestAClientThatStallsHoldsNoWorker(t *testing.T) {
 	reached, resume := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), stalled, strings.NewReader(text), ScoreOptions{}, func(c Chunk) error {
+		_, err := mg.Score(context.Background(), Caller{}, stalled, strings.NewReader(text), ScoreOptions{}, func(c Chunk) error {
 			if c.Step == 1 {
 				close(reached)
 				<-resume
@@ -187,7 +187,7 @@ func TestAStalledCompletionHoldsNoWorker(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		first := true
-		_, err := mg.Complete(context.Background(), stalled, CompleteRequest{MaxTokens: 2 * (pieceQueue + testChunk)}, func(Piece) error {
+		_, err := mg.Complete(context.Background(), Caller{}, stalled, CompleteRequest{MaxTokens: 2 * (pieceQueue + testChunk)}, func(Piece) error {
 			if first {
 				close(reached)
 				<-resume

@@ -57,7 +57,7 @@ func TestASessionIsAFunctionOfItsBytesAloneHoweverTheyCome(t *testing.T) {
 			require.Equal(t, wantLogProbs, logProbs(s.chunks))
 			require.Equal(t, want.Hash(), hash(t, mg, s.id))
 			checkTotals(t, s.request, s.chunks, want, get(t, mg, s.id))
-			require.NoError(t, mg.Delete(s.id))
+			require.NoError(t, mg.Delete(Caller{}, s.id))
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
 		got := logProbs(chunks)
 		require.Equal(t, want[:at], got[:at])
 		require.NotEqual(t, want[at:], got[at:])
-		require.NoError(t, mg.Delete(id))
+		require.NoError(t, mg.Delete(Caller{}, id))
 	})
 }
 
@@ -170,7 +170,7 @@ func TestAnEventIsEmittedAfterTheLogAndBeforeTheUpdateItCauses(t *testing.T) {
 	s := mg.sessions[id]
 	mg.mu.Unlock()
 	updates := uint64(0)
-	_, err := mg.Score(context.Background(), id, strings.NewReader(logText(5*testChunk)), ScoreOptions{}, func(c Chunk) error {
+	_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)), ScoreOptions{}, func(c Chunk) error {
 		// The feeder holds the stream and waits for this function.
 		require.Equal(t, c.TotalBytes, s.log.Size(), "the text is in the log")
 		require.Equal(t, c.TotalBytes, get(t, mg, id).Offset, "what was acknowledged is what a client finds")
@@ -192,7 +192,7 @@ func TestWhatTheBodyHasIsScoredAtOnce(t *testing.T) {
 	events := make(chan Chunk)
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), id, body, ScoreOptions{}, func(c Chunk) error { events <- c; return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(c Chunk) error { events <- c; return nil })
 		done <- err
 	}()
 	text := logText(40)
@@ -247,14 +247,14 @@ func TestAWrongOffsetChangesNothingAndReadsNothing(t *testing.T) {
 	before, info := hash(t, mg, id), get(t, mg, id)
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.Int64().Filter(func(v int64) bool { return v != 21 }).Draw(t, "offset")
-		_, err := mg.Score(context.Background(), id, unread{t}, ScoreOptions{Offset: &want}, nil)
+		_, err := mg.Score(context.Background(), Caller{}, id, unread{t}, ScoreOptions{Offset: &want}, nil)
 		var conflict *OffsetError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, OffsetError{Have: 21, Want: want}, *conflict)
 		require.Equal(t, info, get(t, mg, id))
 		require.Equal(t, before, hash(t, mg, id))
 	})
-	_, err := mg.Score(context.Background(), id, strings.NewReader("more"), ScoreOptions{Offset: ptr(int64(21))}, func(Chunk) error { return nil })
+	_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader("more"), ScoreOptions{Offset: ptr(int64(21))}, func(Chunk) error { return nil })
 	require.NoError(t, err)
 	require.Equal(t, int64(25), get(t, mg, id).Offset)
 }
@@ -279,7 +279,7 @@ func TestAClientThatWentAwayLeavesTheSessionSettled(t *testing.T) {
 						err = gone
 					}
 				}()
-				return mg.Score(ctx, id, strings.NewReader(text), ScoreOptions{}, func(Chunk) error {
+				return mg.Score(ctx, Caller{}, id, strings.NewReader(text), ScoreOptions{}, func(Chunk) error {
 					if events++; events == 3 {
 						return fail(cancel)
 					}
@@ -319,7 +319,7 @@ func TestABodyThatBreaksLeavesWhatArrived(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		id := create(t, mg, CreateRequest{})
 		text := logText(testChunk + 7)
-		sum, err := mg.Score(context.Background(), id, &cutOff{text, io.ErrUnexpectedEOF, with}, ScoreOptions{}, func(Chunk) error { return nil })
+		sum, err := mg.Score(context.Background(), Caller{}, id, &cutOff{text, io.ErrUnexpectedEOF, with}, ScoreOptions{}, func(Chunk) error { return nil })
 		var broken *BodyError
 		require.ErrorAs(t, err, &broken)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -329,7 +329,7 @@ func TestABodyThatBreaksLeavesWhatArrived(t *testing.T) {
 		require.Equal(t, want.Hash(), hash(t, mg, id))
 	}
 	id := create(t, mg, CreateRequest{})
-	_, err := mg.Score(context.Background(), id, &cutOff{err: nil}, ScoreOptions{}, nil)
+	_, err := mg.Score(context.Background(), Caller{}, id, &cutOff{err: nil}, ScoreOptions{}, nil)
 	require.ErrorIs(t, err, io.ErrNoProgress, "a reader that gives nothing for ever")
 }
 
@@ -348,7 +348,7 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 		return int64(stats.HeapAlloc)
 	}
 	var early int64
-	_, err = mg.Score(context.Background(), id, io.LimitReader(endless{}, fedBytes), ScoreOptions{}, func(c Chunk) error {
+	_, err = mg.Score(context.Background(), Caller{}, id, io.LimitReader(endless{}, fedBytes), ScoreOptions{}, func(c Chunk) error {
 		if early == 0 {
 			early = heap()
 		}

@@ -13,6 +13,7 @@ import (
 // session is one live session. Three things guard its parts, always taken in this order: feeding, state, Manager.mu.
 type session struct {
 	id       string
+	owner    string // Caller.Key of who made it
 	created  time.Time
 	settings stream.Settings // in force
 	labels   map[string]string
@@ -76,9 +77,9 @@ func (s *session) settle(w *stream.Worker) {
 	}
 }
 
-// info needs Manager.mu.
-func (s *session) info(model, numerics string) Info {
-	return Info{
+// info is what a caller is told; it needs Manager.mu.
+func (s *session) info(who Caller, model, numerics string) Info {
+	i := Info{
 		ID:           s.id,
 		Model:        model,
 		Created:      s.created,
@@ -97,6 +98,10 @@ func (s *session) info(model, numerics string) Info {
 		Labels:       maps.Clone(s.labels),
 		TTL:          s.ttl,
 	}
+	if who.Admin {
+		i.Owner = s.owner
+	}
+	return i
 }
 
 // when gives a pointer to v if a field is there at all.

@@ -61,6 +61,17 @@ type Settings struct {
 	Baseline bool // also score every chunk with the static model
 }
 
+// Caller is who asks. The zero value is the one anonymous owner of a server without keys. To a caller that may not see a session it does not
+// exist.
+type Caller struct {
+	Key         string // id of its key; what it makes belongs to it
+	Admin       bool   // sees the sessions of all
+	MaxSessions int    // live sessions of its key; 0: no limit but the Manager's
+}
+
+// sees says whether the sessions of an owner exist for the caller.
+func (c Caller) sees(owner string) bool { return c.Admin || c.Key == owner }
+
 // CreateRequest describes a session to be made. The zero value is a session with the model's defaults, a random seed and no expiry.
 type CreateRequest struct {
 	Settings Settings
@@ -88,6 +99,7 @@ type Info struct {
 	Seed         uint64    // in force
 	Labels       map[string]string
 	TTL          time.Duration // 0: none
+	Owner        string        // id of the key that made it; "" for the anonymous owner, and for callers that are no admins
 }
 
 // ScoreOptions are the options of one Score call. The zero value scores whatever comes, at whatever offset the session has.
@@ -194,6 +206,8 @@ var (
 	ErrBusy = errors.New("session: another request is feeding this session")
 	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
 	ErrFull = errors.New("session: the limit on live sessions is reached")
+	// ErrOverloaded says that as many requests wait for a worker as may; nothing of this one was accepted.
+	ErrOverloaded = errors.New("session: too many requests wait for a worker")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
 	ErrDraining = errors.New("session: draining, no new work is taken")
 )
@@ -227,6 +241,15 @@ type LimitError struct {
 
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at most %d bytes", e.Offset, e.Max)
+}
+
+// QuotaError says that a key has as many live sessions as it may have. Nothing was made.
+type QuotaError struct {
+	Max int // sessions of the key
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("session: the key has %d live sessions, the most it may have", e.Max)
 }
 
 // BodyError says that the text of a Score call ended with an error of its reader. What was reported before stays in the session; bytes

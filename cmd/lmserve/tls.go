@@ -1,0 +1,38 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/reload"
+)
+
+// tlsConfig serves the certificate of two files, and follows them when they change; while they do not fit each other, the one before stays.
+// Without files it is nil.
+func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
+	switch {
+	case cert == "" && key == "":
+		return nil, nil
+	case key == "":
+		return nil, usageError{fmt.Errorf("--tls-cert is given without --tls-key, expected both or neither")}
+	case cert == "":
+		return nil, usageError{fmt.Errorf("--tls-key is given without --tls-cert, expected both or neither")}
+	}
+	pair, err := reload.New(func() (*tls.Certificate, error) {
+		c, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", cert, key, err)
+		}
+		return &c, nil
+	}, report, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c, _ := pair.Get() // what is wrong with newer files is reported
+			return c, nil
+		},
+	}, nil
+}

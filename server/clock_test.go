@@ -1,0 +1,335 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+)
+
+// The tests of this file run in bubbles of testing/synctest: their clock stands still while anything is at work, and jumps to the next timer when
+// all wait. Real HTTP goes over pipes in memory, whose two ends have no buffer between them.
+
+// pipeListener listens to its own dial.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (l *pipeListener) dial() (net.Conn, error) {
+	server, client := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-l.closed:
+		return nil, errors.New("nobody listens")
+	}
+}
+
+// newClockRig is a rig in a bubble.
+func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
+	l, fake := newPipeListener(), newFake()
+	g := newRigOn(t, fake, o, l, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }})
+	g.fake = fake
+	return g, l
+}
+
+// since is the time that has passed, on the bubble's clock.
+func requireSince(t *testing.T, start time.Time, want time.Duration) {
+	t.Helper()
+	require.InDelta(t, want.Seconds(), time.Since(start).Seconds(), 0.01*want.Seconds()+0.001)
+}
+
+func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}}, keys.Key{Name: "other"})
+		g, _ := newClockRig(t, Options{Keys: ring.Ring})
+		g.key = ring.token["slow"]
+		first, second := g.create("{}"), g.create("{}")
+		time.Sleep(time.Minute)
+
+		start := time.Now()
+		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)), http.StatusOK)
+		require.EqualValues(t, 60_100, sum.Bytes)
+		requireSince(t, start, 10*time.Minute) // longer than BodyIdleMax, after a second's worth at once
+
+		time.Sleep(time.Minute)
+		start = time.Now()
+		var all sync.WaitGroup
+		for _, path := range []string{first, second} {
+			all.Go(func() { g.text(path+"/score", strings.Repeat("x", 550)) })
+		}
+		all.Wait()
+		requireSince(t, start, 10*time.Second) // together, not each
+
+		time.Sleep(time.Minute)
+		start = time.Now()
+		all.Go(func() { g.text(first+"/score", strings.Repeat("x", 6_000)) })
+		time.Sleep(30 * time.Second)
+		between := time.Now()
+		g.json(second+"/score", `{"text":"a short one, while the long one comes in"}`)
+		require.Less(t, time.Since(between), time.Second, "gets its turn")
+		all.Wait()
+
+		g.key = ring.token["other"]
+		path := g.create("{}")
+		start = time.Now()
+		g.text(path+"/score", strings.Repeat("x", 50_000))
+		require.Zero(t, time.Since(start), "another key has bytes of its own")
+	})
+}
+
+func TestAKeyInDebtIsRefusedAtTheStartAndToldWhenToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}})
+		g, _ := newClockRig(t, Options{Keys: ring.Ring})
+		g.key = ring.token["slow"]
+		path := g.create("{}")
+		time.Sleep(time.Minute)
+		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t) // 1000 bytes, and the 33 of this body
+		resp := g.text(path+"/score", "more")
+		p := requireProblem(t, resp, api.ProblemKeyRateLimit)
+		require.Equal(t, "The key may have 100 bytes a second, and is 9.3 seconds behind.", *p.Detail)
+		require.Equal(t, "10", resp.Header.Get("Retry-After"))
+		require.Equal(t, http.StatusOK, g.do("GET", path, nil).StatusCode, "without a body there is nothing to pay")
+		require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+		after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		require.NoError(t, err)
+		time.Sleep(time.Duration(after) * time.Second)
+		start := time.Now()
+		require.Equal(t, http.StatusOK, g.text(path+"/score", "more").StatusCode)
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// The limits of a key change while it is in use.
+func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 10, Sessions: 1}})
+		g, _ := newClockRig(t, Options{Keys: ring.Ring})
+		g.key = ring.token["k"]
+		path := g.create("{}")
+		requireProblem(t, g.json("/v1/sessions", "{}"), api.ProblemKeySessionLimit)
+		ring.update(t, func(list []keys.Key) ([]keys.Key, error) { list[0].Limits = keys.Limits{}; return list, nil })
+		time.Sleep(time.Second)
+		g.create("{}")
+		start := time.Now()
+		g.text(path+"/score", strings.Repeat("x", 10_000))
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// A key that is revoked, or expires, ends what it is feeding; what was reported stays.
+func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, ring *testKeys){
+		"revoked": func(t *testing.T, ring *testKeys) { ring.revoke(t, "k") },
+		"expired": func(*testing.T, *testKeys) {}, // the clock does it
+		"gone": func(t *testing.T, ring *testKeys) {
+			ring.update(t, func(list []keys.Key) ([]keys.Key, error) { return list[1:], nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ring := newTestKeys(t, keys.Key{Name: "k", Expires: time.Now().Add(6 * time.Second)}, keys.Key{Name: "admin", Admin: true})
+				g, _ := newClockRig(t, Options{Keys: ring.Ring})
+				g.key = ring.token["k"]
+				path := g.create(`{"settings":{"chunk":16}}`)
+				body, text := io.Pipe()
+				var writer sync.WaitGroup
+				defer writer.Wait()
+				writer.Go(func() {
+					for i := range 10_000 {
+						if _, err := io.WriteString(text, strings.Repeat("x", 16)); err != nil {
+							return
+						}
+						if i == 3 {
+							spoil(t, ring)
+						}
+						time.Sleep(time.Second)
+					}
+				})
+				events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON)).all(t)
+				_ = body.Close()
+				p := as[api.ErrorEvent](t, events[len(events)-1]).Problem
+				require.Equal(t, api.ProblemUnauthorized, p.Type)
+				require.Less(t, *p.Offset, int64(16*8))
+				g.key = ring.token["admin"]
+				require.Equal(t, *p.Offset, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+			})
+		})
+	}
+}
+
+// A drain does not wait for what is only held back by its key's pace.
+func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
+		g, _ := newClockRig(t, Options{Keys: ring.Ring})
+		g.key = ring.token["slow"]
+		path, other := g.create("{}"), g.create("{}")
+		body, text := io.Pipe()
+		go func() { _, _ = io.WriteString(text, "x") }()
+		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON))
+		_, err := events.next()
+		require.NoError(t, err)
+		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of a quarter of an hour
+		_, err = io.WriteString(text, "y")
+		require.NoError(t, err)
+		synctest.Wait()
+
+		start := time.Now()
+		drained := make(chan error, 1)
+		go func() { drained <- g.server.Drain(t.Context()) }()
+		p := as[api.ErrorEvent](t, events.all(t)[0]).Problem
+		require.Equal(t, api.ProblemDraining, p.Type)
+		require.EqualValues(t, 1, *p.Offset)
+		require.NoError(t, <-drained)
+		require.Less(t, time.Since(start), 2*time.Second)
+		_ = body.Close()
+	})
+}
+
+// One key's stalled uploads and huge bodies use up that key's requests and bytes, and nobody else's.
+func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := newTestKeys(t, keys.Key{Name: "bad", Limits: keys.Limits{Requests: 10, BytesPerSecond: 10_000}}, keys.Key{Name: "good"})
+		g, _ := newClockRig(t, Options{Keys: ring.Ring})
+		g.key = ring.token["bad"]
+		var paths []string
+		for range 10 {
+			paths = append(paths, g.create(`{"settings":{"chunk":1024}}`))
+		}
+		var all sync.WaitGroup
+		statuses := make(chan int, 10)
+		for i, path := range paths {
+			all.Go(func() {
+				body := io.Reader(io.LimitReader(alphabet{}, 200_000)) // huge for its pace
+				if i%2 == 0 {
+					stalled, text := io.Pipe()
+					defer text.Close()
+					go func() { _, _ = io.WriteString(text, "begun, and then nothing") }()
+					body = stalled
+				}
+				statuses <- g.do("POST", path+"/score", body, "Content-Type", "text/plain").StatusCode
+			})
+		}
+		time.Sleep(10 * time.Second)
+		requireProblem(t, g.do("GET", paths[0], nil), api.ProblemKeyRequestLimit)
+
+		g.key = ring.token["good"]
+		path := g.create("{}")
+		for range 20 {
+			start := time.Now()
+			require.Equal(t, http.StatusOK, g.text(path+"/score", strings.Repeat("y", 10_000)).StatusCode)
+			require.Zero(t, time.Since(start), "nothing to wait for")
+			time.Sleep(time.Second)
+		}
+		all.Wait()
+		close(statuses)
+		count := map[int]int{}
+		for status := range statuses {
+			count[status]++
+		}
+		require.Equal(t, map[int]int{http.StatusOK: 5, http.StatusRequestTimeout: 5}, count)
+		g.key = ring.token["bad"]
+		require.Equal(t, http.StatusOK, g.do("GET", paths[0], nil).StatusCode, "its requests have ended")
+	})
+}
+
+// Every wait for a client has an end: for its headers, the next request, its body, and its taking the answer.
+func TestEveryWaitForAClientEnds(t *testing.T) {
+	const request = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, c := range map[string]struct {
+		send string
+		most time.Duration
+		want string
+	}{
+		"nothing sent":          {"", HeaderTimeMax, ""},
+		"half a header":         {request[:30], HeaderTimeMax, ""},
+		"no second request":     {request, ConnIdleMax, "HTTP/1.1 200 OK"},
+		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", BodyIdleMax, "body-timeout"},
+		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", BodyIdleMax, "body-timeout"},
+		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", lingerMax, "HTTP/1.1 200 OK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, l := newClockRig(t, Options{})
+				conn, err := l.dial()
+				require.NoError(t, err)
+				defer conn.Close()
+				start := time.Now()
+				go func() { _, _ = io.WriteString(conn, c.send) }()
+				answer, _ := io.ReadAll(conn)
+				require.Contains(t, string(answer), c.want)
+				require.GreaterOrEqual(t, time.Since(start), c.most)
+				require.LessOrEqual(t, time.Since(start), c.most+2*lingerMax)
+			})
+		})
+	}
+	t.Run("an answer not taken", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := newClockRig(t, Options{})
+			path := g.create("{}")
+			conn, err := l.dial()
+			require.NoError(t, err)
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Length: 40\r\n\r\n%s", path, strings.Repeat("x", 40))
+			start := time.Now()
+			synctest.Wait()
+			require.True(t, g.fake.sessions["s-0001"].busy.Load())
+			g.fake.running.Wait()
+			requireSince(t, start, AnswerIdleMax)
+		})
+	})
+}
+
+func TestReadinessSaysThatTheKeysAreStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := newTestKeys(t, keys.Key{Name: "alice"})
+		g, _ := newClockRig(t, Options{Keys: ring.Ring})
+		requireReady := func(want *api.ServiceStatusKeys) {
+			time.Sleep(time.Second)
+			require.Equal(t, want, decode[api.ServiceStatus](t, g.do("GET", "/readyz", nil), http.StatusOK).Keys)
+		}
+		requireReady(nil)
+		good, err := os.ReadFile(ring.path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(ring.path, good[:20], 0o600))
+		stale := api.KeysStale
+		requireReady(&stale)
+		require.Equal(t, http.StatusOK, g.do("GET", "/v1/sessions", nil, "Authorization", "Bearer "+ring.token["alice"]).StatusCode, "the keys before stay")
+		require.NoError(t, os.WriteFile(ring.path, good, 0o600))
+		requireReady(nil)
+	})
+}
