@@ -16,7 +16,7 @@ import (
 type write struct {
 	do    func(tx *bbolt.Tx) error // an error refuses the call: then it must have changed nothing
 	undo  func()                   // if there is one: after a commit that did not happen
-	then  func()                   // if there is one: after the commit
+	then  func() error             // if there is one: after the commit
 	drops bool                     // records; do must not look for the end of a log
 	erase bool                     // free pages before the call returns
 	err   error
@@ -122,31 +122,35 @@ func (f *Folder) commitAll() {
 // commit carries out a batch and answers every call in it.
 func (f *Folder) commit(batch []*write) {
 	accepted, err := f.transact(batch)
+	var erasing []*write
 	for _, w := range accepted {
 		switch {
-		case err == nil && w.then != nil:
-			w.then()
 		case err != nil:
 			w.err = err
 			if w.undo != nil && f.Err() == nil { // else nobody knows, and opening the folder finds out
 				w.undo()
 			}
-		}
-	}
-	var last []*write
-	for _, w := range batch {
-		if w.erase && w.err == nil {
-			last = append(last, w)
 			continue
+		case w.then != nil:
+			w.err = w.then()
 		}
-		close(w.done)
+		if w.erase {
+			erasing = append(erasing, w)
+		}
 	}
-	if len(last) == 0 {
+	for _, w := range batch {
+		if !slices.Contains(erasing, w) {
+			close(w.done)
+		}
+	}
+	if len(erasing) == 0 {
 		return
 	}
 	err = f.eraseFree()
-	for _, w := range last {
-		w.err = err
+	for _, w := range erasing {
+		if err != nil {
+			w.err = err
+		}
 		close(w.done)
 	}
 }

@@ -140,7 +140,7 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 			drop(tx.Bucket([]byte(logBucket)), key)
 		}
 		drop(tx.Bucket([]byte(sessionBucket)), []byte(id))
-		w.then = func() { w.err = f.removeSnapshots(files) }
+		w.then = func() error { return f.removeSnapshots(files) }
 		return nil
 	}
 	return f.write(ctx, w)

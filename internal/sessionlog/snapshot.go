@@ -81,7 +81,7 @@ func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.
 	err = compress(counted, write)
 	if err == nil {
 		if err = out.Sync(); err != nil && !noSpace(err) {
-			err = f.fail(snapshotFailed(path, err))
+			f.fail(snapshotFailed(path, err))
 		}
 	}
 	if closing := out.Close(); err == nil {
@@ -89,6 +89,9 @@ func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.
 	}
 	if err != nil {
 		f.files.Remove(path)
+		if f.Err() != nil {
+			return 0, sum, f.Err()
+		}
 		return 0, sum, snapshotFailed(path, err)
 	}
 	return counted.n, [32]byte(hash.Sum(nil)), nil
@@ -157,7 +160,10 @@ func (f *Folder) enter(ctx context.Context, id string, epoch uint64, s Snapshot,
 		}
 		key := offsetKey(id, s.Offset)
 		put(index, key, encodeSnapshot(key, &s))
-		w.then = func() { f.removeSnapshots(old) } // what stays is removed when the folder is opened again
+		w.then = func() error {
+			f.removeSnapshots(old) // what stays is removed when the folder is opened again
+			return nil
+		}
 		return nil
 	}
 	w.undo = func() { f.files.Remove(f.path(snapshotsFolder + "/" + name)) }
@@ -301,7 +307,7 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 			return snapshotNotFound(id, at)
 		}
 		drop(index, key)
-		w.then = func() { f.removeSnapshots([]string{snapshotName(id, at)}) }
+		w.then = func() error { return f.removeSnapshots([]string{snapshotName(id, at)}) }
 		return nil
 	}
 	return f.write(ctx, w)
