@@ -63,15 +63,18 @@ func (c *checker) check(ctx context.Context) error {
 		_, err := inspectPages(r, size, c.value, c.visit)
 		return err
 	})
-	switch {
-	case err == nil && db != nil:
-		c.bolt(db)
-	case err != nil && !errors.Is(err, ErrCorrupt):
+	if err != nil && !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	c.crossCheck()
 	if err := c.files(ctx); err != nil {
 		return err
+	}
+	if err != nil { // keys are missing that damaged pages hold: what does not fit may be no more than that
+		return nil
+	}
+	c.crossCheck()
+	if db != nil {
+		c.bolt(db)
 	}
 	return c.strays()
 }

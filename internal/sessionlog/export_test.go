@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+
+	"go.etcd.io/bbolt"
 )
 
 // ScribbleFree writes into every free page of a folder's database what a commit that never ended may have left there.
@@ -30,4 +32,9 @@ func ScribbleFree(dir string, r *rand.Rand) error {
 		}
 	}
 	return nil
+}
+
+// putting writes past the store.
+func putting(bucket string, key, value []byte) func(tx *bbolt.Tx) error {
+	return func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucket)).Put(key, value) }
 }

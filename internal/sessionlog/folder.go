@@ -233,12 +233,15 @@ func (f *Folder) tidy(l layout) error {
 	if now.txid != l.meta.txid { // somebody else wrote between the two locks
 		return fmt.Errorf("sessionlog: %s: %w", f.path(databaseName), ErrInUse)
 	}
-	indexed := map[string]bool{}
+	indexed, readable := map[string]bool{}, true
 	err = f.view(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(snapshotBucket)).ForEach(func(key, _ []byte) error {
-			if id, at, err := splitKey(key); err == nil {
-				indexed[snapshotName(id, at)] = true
+		return tx.Bucket([]byte(snapshotBucket)).ForEach(func(key, value []byte) error {
+			id, at, err := splitKey(key)
+			if err == nil {
+				_, err = decodeSnapshot(key, value, at)
 			}
+			indexed[snapshotName(id, at)] = true
+			readable = readable && err == nil
 			return nil
 		})
 	})
@@ -251,7 +254,7 @@ func (f *Folder) tidy(l layout) error {
 			return fmt.Errorf("sessionlog: %w", err)
 		}
 		for _, n := range names {
-			if stray(dir, n.Name(), indexed) {
+			if stray(dir, n.Name(), indexed) && readable { // else it may be one whose entry is damaged
 				if err := f.files.Remove(f.path(dir + "/" + n.Name())); err != nil {
 					return fmt.Errorf("sessionlog: %w", err)
 				}
