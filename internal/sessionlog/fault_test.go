@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -250,7 +251,7 @@ func failing(t *testing.T, what string, n int, fault error, states []string) {
 		}
 		before = states[k]
 	}
-	require.False(t, armed, what)
+	require.True(t, !armed || n >= len(d.operations), what) // bbolt chooses pages at random, which makes a run a little shorter or longer
 	require.NoError(t, s.Close(), what)
 	reopened(t, what, d.root, before)
 }
@@ -292,6 +293,53 @@ func noLeftovers(t *testing.T, what, dir string) {
 		return err
 	}), what)
 	require.NoError(t, c.strays(), what)
+}
+
+func TestNothingAcknowledgedIsLostWhenTheStoreFailsUnderLoad(t *testing.T) {
+	for n := 20; n < 200; n += 17 {
+		d := newDisk(filepath.Join(t.TempDir(), "data"))
+		s, err := open(d.root, Options{}, d.environment())
+		require.NoError(t, err)
+		d.fault = func(o operation) error {
+			if o.n == n {
+				return errIO
+			}
+			return nil
+		}
+		const writers = 16
+		var accepted, offered [writers]int64
+		var wait sync.WaitGroup
+		for w := range writers {
+			wait.Go(func() {
+				id := fmt.Sprint("session-", w)
+				epoch, err := s.Create(background, id, nil, 0)
+				for ; err == nil; offered[w]++ {
+					accepted[w] = offered[w]
+					err = s.Append(background, id, epoch, offered[w], Record{Text: []byte{byte(offered[w])}})
+				}
+				if err != s.Err() {
+					t.Errorf("%v, expected %v", err, s.Err())
+				}
+			})
+		}
+		wait.Wait()
+		require.ErrorIs(t, s.Err(), errIO)
+		require.NoError(t, s.Close())
+
+		s, err = Open(d.root, Options{})
+		require.NoError(t, err)
+		for w := range writers {
+			if offered[w] == 0 {
+				continue // not even created, for all it was told
+			}
+			got, err := s.Get(background, fmt.Sprint("session-", w))
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, got.End, accepted[w])
+			require.LessOrEqual(t, got.End, offered[w])
+		}
+		mustDump(t, s)
+		require.NoError(t, s.Close())
+	}
 }
 
 func TestDeletedTextIsNowhere(t *testing.T) {
@@ -380,4 +428,18 @@ func TestAMissingDatabaseIsNotStartedAnew(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName), nil, 0o600))
 	_, err = Open(dir, Options{})
 	require.ErrorIs(t, err, ErrCorrupt)
+}
+
+func TestAMissingBucketIsDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, databaseName)
+	require.NoError(t, createDatabase(path))
+	db, err := bbolt.Open(path, 0, boltOptions(false))
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(logBucket)) }))
+	require.NoError(t, db.Close())
+	_, err = Open(dir, Options{})
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorContains(t, err, `buckets ["sessions" "snapshots" "store"]`)
 }

@@ -210,7 +210,7 @@ func createDatabase(path string) error {
 		return err
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{storeBucket, sessionBucket, logBucket, snapshotBucket} {
+		for _, name := range buckets {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
 			}

@@ -27,6 +27,9 @@ const (
 	epochValueBytes = 1 + 8
 )
 
+// buckets lists them in the order of their names, which is bbolt's.
+var buckets = []string{logBucket, sessionBucket, snapshotBucket, storeBucket}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(bucket string, key, body []byte) uint32 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 )
 
 // bbolt trusts its pages, which have no checksum: what a damaged one makes it do goes from a wrong answer to the end of the process. Here they are read
@@ -59,9 +60,11 @@ type inspector struct {
 	r      io.ReaderAt
 	layout layout
 	levels [treeHeightMax][]byte // a page of each level of the tree that is being walked
-	visit  func(bucket string, key, value []byte, at int64)
-	report func(*CorruptError)
-	clean  bool
+
+	buckets []string // that were found
+	visit   func(bucket string, key, value []byte, at int64)
+	report  func(*CorruptError)
+	clean   bool
 }
 
 // inspectPages walks through a file of size bytes. It visits every key outside the root bucket, in order, with the position of its value; visit may be
@@ -74,6 +77,9 @@ func inspectPages(r io.ReaderAt, size int64, visit func(bucket string, key, valu
 	i := &inspector{r: r, layout: layout{meta: m, size: size, used: make([]bool, m.pages)}, visit: visit, report: report, clean: ok}
 	i.layout.used[0], i.layout.used[1] = true, true
 	i.tree(m.root, 0, "", nil, nil)
+	if i.clean && !slices.Equal(i.buckets, buckets) {
+		i.damage(int64(m.root)*pageBytes, "", nil, fmt.Errorf("buckets %q, expected %q", i.buckets, buckets))
+	}
 	if !i.clean {
 		return i.layout, ErrCorrupt
 	}
@@ -189,6 +195,7 @@ func (i *inspector) tree(id uint64, level int, bucket string, first, limit []byt
 // bucket walks through one that is named in the root bucket.
 func (i *inspector) bucket(e element, level int) {
 	name := string(e.key)
+	i.buckets = append(i.buckets, name)
 	if e.flags != bucketElement || len(e.value) < bucketBytes {
 		i.damage(e.at, "", nil, fmt.Errorf("key %.80q has flags %#x and a value of %d bytes, expected a bucket", name, e.flags, len(e.value)))
 		return

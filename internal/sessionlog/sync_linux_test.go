@@ -117,3 +117,42 @@ func TestNoDescriptorIsLeftBehind(t *testing.T) {
 	}
 	require.Equal(t, before, count())
 }
+
+// TestDamageUnderAnOpenStoreEndsIt damages the file under the store: what bbolt answers with a panic, and the system with a fault, is an error.
+func TestDamageUnderAnOpenStoreEndsIt(t *testing.T) {
+	for name, damage := range map[string]func(path string, size int64) error{
+		"pages of zeros": func(path string, size int64) error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteAt(make([]byte, size-2*pageBytes), 2*pageBytes)
+				f.Close()
+			}
+			return err
+		},
+		"cut off": func(path string, _ int64) error { return os.Truncate(path, 2*pageBytes) },
+	} {
+		for call, do := range map[string]func(s Store) error{
+			"get":  func(s Store) error { _, err := s.Get(background, "b"); return err },
+			"list": func(s Store) error { _, err := s.List(background, "", 10); return err },
+			"read": func(s Store) error { return s.Read(background, "b", 0, nil) },
+			"append": func(s Store) error {
+				return s.Append(background, "b", 4, 5178, Record{Text: []byte("x")})
+			},
+		} {
+			t.Run(name+", "+call, func(t *testing.T) {
+				dir, _ := sample(t, 5)
+				s, err := Open(dir, Options{})
+				require.NoError(t, err)
+				info, err := os.Stat(s.path(databaseName))
+				require.NoError(t, err)
+				require.NoError(t, damage(s.path(databaseName), info.Size()))
+				err = do(s)
+				require.ErrorIs(t, err, ErrFailed)
+				require.Equal(t, err, s.Err())
+				require.NoError(t, s.Close())
+				_, err = Open(dir, Options{})
+				require.ErrorIs(t, err, ErrCorrupt)
+			})
+		}
+	}
+}
