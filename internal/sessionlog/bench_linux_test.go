@@ -78,7 +78,7 @@ func rush(b *testing.B, s Store, epochs []uint64, ends []int64, d time.Duration)
 	return int(total.Load())
 }
 
-// BenchmarkStart opens a folder of 10,000 sessions of 100 records each and lists them all.
+// BenchmarkStart opens a folder of 10,000 sessions of 100 records each, lists them all, deletes one, and checks the folder.
 func BenchmarkStart(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "data")
 	s, err := Open(dir, Options{})
@@ -107,8 +107,8 @@ func BenchmarkStart(b *testing.B) {
 	require.NoError(b, s.Close())
 	info, err := os.Stat(filepath.Join(dir, databaseName))
 	require.NoError(b, err)
-	var opening, listing, checking time.Duration
-	for b.Loop() {
+	var opening, listing, deleting, checking time.Duration
+	for n := 0; b.Loop(); n++ {
 		began := time.Now()
 		s, err := Open(dir, Options{})
 		require.NoError(b, err)
@@ -116,8 +116,11 @@ func BenchmarkStart(b *testing.B) {
 		began = time.Now()
 		listed, err := s.List(b.Context(), "", 1<<20)
 		require.NoError(b, err)
-		require.Len(b, listed, 10_000)
+		require.Len(b, listed, 10_000-n)
 		listing += time.Since(began)
+		began = time.Now()
+		require.NoError(b, s.Delete(b.Context(), listed[n*37].ID, 0))
+		deleting += time.Since(began)
 		require.NoError(b, s.Close())
 		began = time.Now()
 		require.NoError(b, Check(b.Context(), dir, func(d *CorruptError) { b.Error(d) }))
@@ -126,6 +129,7 @@ func BenchmarkStart(b *testing.B) {
 	n := float64(b.N)
 	b.ReportMetric(opening.Seconds()*1e3/n, "ms/open")
 	b.ReportMetric(listing.Seconds()*1e3/n, "ms/list")
+	b.ReportMetric(deleting.Seconds()*1e3/n, "ms/delete")
 	b.ReportMetric(checking.Seconds()*1e3/n, "ms/check")
 	b.ReportMetric(float64(info.Size())/(1<<20), "MiB")
 	b.ReportMetric(0, "ns/op")

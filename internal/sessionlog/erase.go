@@ -2,15 +2,15 @@ package sessionlog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 )
 
 // bbolt leaves what it has deleted, and every older state of a page, standing in free pages until it needs them for something else.
 
-const eraseBytes = 256 * pageBytes // at a time
-
-// eraseFree overwrites what free pages hold. It is the committer's: no commit may be under way. Failure is fatal.
+// eraseFree overwrites what free pages hold. It is the committer's: no commit may be under way. Failure is fatal, but for a full disk, which a file system
+// that never writes in place may have.
 func (f *Folder) eraseFree() error {
 	// Readers that began before the last commit may still be in pages that are free now; those that begin after it are not.
 	f.readers.Lock()
@@ -19,10 +19,10 @@ func (f *Folder) eraseFree() error {
 	if err == nil {
 		err = f.erase(l)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNoSpace) {
 		return f.fail(err)
 	}
-	return nil
+	return err
 }
 
 // erase overwrites with zeros every page that is not in use, and syncs the file if there was one to overwrite.
@@ -32,27 +32,23 @@ func (f *Folder) erase(l layout) error {
 		return fmt.Errorf("sessionlog: %w", err)
 	}
 	defer db.Close()
-	buffer, zeros, dirty := make([]byte, eraseBytes), make([]byte, eraseBytes), false
-	for begin := int64(0); begin < l.size; {
-		end := begin
-		for end < l.size && end-begin < eraseBytes && !l.uses(end/pageBytes) {
-			end += pageBytes
-		}
-		if end == begin {
-			begin += pageBytes
+	page, zeros, dirty := make([]byte, pageBytes), make([]byte, pageBytes), false
+	for at := int64(0); at < l.size; at += pageBytes {
+		if l.uses(at / pageBytes) {
 			continue
 		}
-		run := buffer[:end-begin]
-		if _, err := db.ReadAt(run, begin); err != nil {
+		if _, err := db.ReadAt(page, at); err != nil {
 			return fmt.Errorf("sessionlog: erasing free pages: %w", err)
 		}
-		if !bytes.Equal(run, zeros[:len(run)]) {
-			if _, err := db.WriteAt(zeros[:len(run)], begin); err != nil {
-				return fmt.Errorf("sessionlog: erasing free pages: %w", err)
-			}
-			dirty = true
+		if bytes.Equal(page, zeros) { // or there is no page yet, and writing it would take space
+			continue
 		}
-		begin = end
+		if _, err := db.WriteAt(zeros, at); noSpace(err) {
+			return fmt.Errorf("sessionlog: erasing free pages: %w: %w", ErrNoSpace, err)
+		} else if err != nil {
+			return fmt.Errorf("sessionlog: erasing free pages: %w", err)
+		}
+		dirty = true
 	}
 	if !dirty {
 		return nil

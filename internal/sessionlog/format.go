@@ -175,8 +175,7 @@ func splitKey(key []byte) (id string, at int64, err error) {
 
 // An id is part of a file's name, on file systems that take A for a as well.
 func checkID(id string) error {
-	const letters = "0123456789abcdefghijklmnopqrstuvwxyz-"
-	foreign := func(r rune) bool { return !strings.ContainsRune(letters, r) }
+	foreign := func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') && r != '-' }
 	if id == "" || len(id) > MaxIDBytes || id[0] == '-' || strings.ContainsFunc(id, foreign) {
 		return invalid("id %.80q, expected 1 to %d of 0-9 a-z -, the first not -", id, MaxIDBytes)
 	}

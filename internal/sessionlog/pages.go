@@ -59,12 +59,18 @@ type layout struct {
 type inspector struct {
 	r      io.ReaderAt
 	layout layout
-	levels [treeHeightMax][]byte // a page of each level of the tree that is being walked
+	levels [treeHeightMax]level // of the tree that is being walked
 
 	buckets []string // that were found
 	visit   func(bucket string, key, value []byte, at int64)
 	report  func(*CorruptError)
 	clean   bool
+}
+
+// level is the memory for a page and its elements.
+type level struct {
+	page     []byte
+	elements []element
 }
 
 // inspectPages walks through a file of size bytes. It visits every key outside the root bucket, in order, with the position of its value; visit may be
@@ -158,9 +164,9 @@ type element struct {
 }
 
 // tree walks through the pages under one of a bucket ("": the root bucket). Their first key must be first, unless that is nil, and all less than limit.
-func (i *inspector) tree(id uint64, level int, bucket string, first, limit []byte) {
+func (i *inspector) tree(id uint64, depth int, bucket string, first, limit []byte) {
 	at := int64(id) * pageBytes
-	elements, leaf, err := i.load(id, level)
+	elements, leaf, err := i.load(id, depth)
 	switch {
 	case err != nil:
 	case len(elements) == 0:
@@ -183,9 +189,9 @@ func (i *inspector) tree(id uint64, level int, bucket string, first, limit []byt
 			if n+1 < len(elements) {
 				next = elements[n+1].key
 			}
-			i.tree(e.child, level+1, bucket, e.key, next)
+			i.tree(e.child, depth+1, bucket, e.key, next)
 		case bucket == "":
-			i.bucket(e, level)
+			i.bucket(e, depth)
 		default:
 			i.leaf(bucket, e)
 		}
@@ -193,7 +199,7 @@ func (i *inspector) tree(id uint64, level int, bucket string, first, limit []byt
 }
 
 // bucket walks through one that is named in the root bucket.
-func (i *inspector) bucket(e element, level int) {
+func (i *inspector) bucket(e element, depth int) {
 	name := string(e.key)
 	i.buckets = append(i.buckets, name)
 	if e.flags != bucketElement || len(e.value) < bucketBytes {
@@ -209,10 +215,10 @@ func (i *inspector) bucket(e element, level int) {
 			i.damage(e.at, "", nil, fmt.Errorf("bucket %s has root page %d and %d bytes, expected one of the two", name, root, len(inline)))
 			return
 		}
-		i.tree(root, level+1, name, nil, nil)
+		i.tree(root, depth+1, name, nil, nil)
 		return
 	}
-	elements, leaf, size, err := parsePage(inline, 0, e.at+bucketBytes)
+	elements, leaf, size, err := parsePage(nil, inline, 0, e.at+bucketBytes)
 	if err == nil && (!leaf || size != len(inline)) {
 		err = fmt.Errorf("page of %d bytes within bucket %s, expected a leaf of %d", len(inline), name, size)
 	}
@@ -234,19 +240,22 @@ func (i *inspector) leaf(bucket string, e element) {
 }
 
 // load reads a page, with those it overflows into, and marks them as used.
-func (i *inspector) load(id uint64, level int) (elements []element, leaf bool, err error) {
+func (i *inspector) load(id uint64, depth int) (elements []element, leaf bool, err error) {
 	pages := i.layout.meta.pages
-	if level >= treeHeightMax {
-		return nil, false, fmt.Errorf("page %d is %d levels deep, expected less", id, level)
+	if depth >= treeHeightMax {
+		return nil, false, fmt.Errorf("page %d is %d levels deep, expected less", id, depth)
 	}
 	if id < 2 || id >= pages {
 		return nil, false, fmt.Errorf("page %d, expected 2 to %d", id, pages-1)
 	}
-	var header [pageHeaderBytes]byte
-	if _, err := i.r.ReadAt(header[:], int64(id)*pageBytes); err != nil {
+	l := &i.levels[depth]
+	if l.page == nil {
+		l.page = make([]byte, pageBytes)
+	}
+	if _, err := i.r.ReadAt(l.page[:pageBytes], int64(id)*pageBytes); err != nil {
 		return nil, false, err
 	}
-	n := uint64(native.Uint32(header[12:])) + 1
+	n := uint64(native.Uint32(l.page[12:])) + 1
 	if n > pages-id {
 		return nil, false, fmt.Errorf("page overflows into %d, expected at most %d", n-1, pages-id-1)
 	}
@@ -258,22 +267,22 @@ func (i *inspector) load(id uint64, level int) (elements []element, leaf bool, e
 	for k := id; k < id+n; k++ {
 		i.layout.used[k] = true
 	}
-	if b := i.levels[level]; cap(b) < int(n)*pageBytes {
-		i.levels[level] = make([]byte, n*pageBytes)
+	if n > 1 {
+		l.page = slices.Grow(l.page[:pageBytes], int(n-1)*pageBytes)[:n*pageBytes]
+		if _, err := i.r.ReadAt(l.page[pageBytes:], int64(id+1)*pageBytes); err != nil {
+			return nil, false, err
+		}
 	}
-	page := i.levels[level][:n*pageBytes]
-	if _, err := i.r.ReadAt(page, int64(id)*pageBytes); err != nil {
-		return nil, false, err
-	}
-	elements, leaf, size, err := parsePage(page, id, int64(id)*pageBytes)
+	elements, leaf, size, err := parsePage(l.elements, l.page[:n*pageBytes], id, int64(id)*pageBytes)
+	l.elements = elements
 	if want := uint64(size+pageBytes-1) / pageBytes; err == nil && n != want {
 		return nil, false, fmt.Errorf("page overflows into %d, expected %d for %d bytes", n-1, want-1, size)
 	}
 	return elements, leaf, err
 }
 
-// parsePage takes a page at a position of the file apart, and tells how many of its bytes mean something.
-func parsePage(page []byte, id uint64, at int64) (elements []element, leaf bool, size int, err error) {
+// parsePage takes a page at a position of the file apart, into memory that it may use again, and tells how many of its bytes mean something.
+func parsePage(memory []element, page []byte, id uint64, at int64) (elements []element, leaf bool, size int, err error) {
 	if len(page) < pageHeaderBytes {
 		return nil, false, 0, fmt.Errorf("page of %d bytes, expected at least %d", len(page), pageHeaderBytes)
 	}
@@ -289,7 +298,7 @@ func parsePage(page []byte, id uint64, at int64) (elements []element, leaf bool,
 	if size > len(page) {
 		return nil, false, 0, fmt.Errorf("%d elements in %d bytes, expected fewer", count, len(page))
 	}
-	elements = make([]element, count)
+	elements = slices.Grow(memory[:0], count)[:count]
 	for n := range elements {
 		begin := pageHeaderBytes + n*elementBytes
 		e, keySize, valueSize, position := parseElement(page[begin:], leaf)

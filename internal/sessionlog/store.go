@@ -24,7 +24,8 @@ type Store interface {
 	List(ctx context.Context, after string, limit int) ([]Session, error)
 	// SetHead replaces the head.
 	SetHead(ctx context.Context, id string, epoch uint64, head []byte) error
-	// Delete removes the session with everything that was ever kept for it. Epoch 0 is anyone's: so a damaged session can be deleted as well.
+	// Delete removes the session with everything that was ever kept for it. Epoch 0 is anyone's: so a damaged session can be deleted as well. If the
+	// session is gone after an error, something was left of it that nobody can read any more: it goes with the next Delete or Open.
 	Delete(ctx context.Context, id string, epoch uint64) error
 
 	// Append adds records, at least one, to a log that ends at an offset, and returns when they are durable: all of them or, with an error, none.
