@@ -45,6 +45,9 @@ var rooms = map[string][]string{
 	"server":        {"api", "internal/session", "internal/keys"},
 	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
+	// Sessions on the disk: bytes and their order, not what they mean.
+	"internal/sessionlog":           {},
+	"internal/sessionlog/storetest": {"internal/sessionlog"},
 }
 
 // reserved lists outside packages that only some rooms may import, and why.
@@ -57,6 +60,7 @@ var reserved = []struct {
 	{"gonum.org/v1/plot", "drawing is internal/chart's", []string{"internal/chart"}},
 	{"net/http", "only the server and clients speak HTTP", []string{"server", "api", "internal/demo", "cmd/lmserve"}},
 	{"github.com/go-chi/", "routing is the server's", []string{"server", "api"}},
+	{"go.etcd.io/bbolt", "files of sessions are internal/sessionlog's", []string{"internal/sessionlog"}},
 	{"github.com/spf13/", "the command line is cmd/lmserve's", []string{"cmd/lmserve"}},
 	{"go.uber.org/zap", "logs are the server's; packages return errors", []string{"server", "cmd/lmserve"}},
 	{"unsafe", "only where memory is reached that Go cannot name", []string{"internal/kernel", "sparsemeta/metatrain", "weights"}},

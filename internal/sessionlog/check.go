@@ -1,0 +1,270 @@
+package sessionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+)
+
+// Check looks at every byte of a data folder that means something, changes nothing, and visits what it finds wrong; each with the file and, where they can be
+// told, position, session and offset. An error says why not all could be checked: ErrInUse if another process writes there, or that the context ended. A
+// folder without a finding reads back exactly as it was written.
+func Check(ctx context.Context, dir string, visit func(*CorruptError)) error {
+	c := &checker{
+		f:        &Folder{dir: dir, readOnly: true, files: osFiles{}},
+		visit:    visit,
+		logs:     map[string]extent{},
+		sessions: map[string]*entry{},
+		indexed:  map[string]bool{},
+	}
+	return c.check(ctx)
+}
+
+type checker struct {
+	f     *Folder
+	visit func(*CorruptError)
+
+	logs      map[string]extent
+	sessions  map[string]*entry // nil: damaged
+	snapshots []indexEntry
+	indexed   map[string]bool // names of snapshot files
+	epoch     uint64
+	hasEpoch  bool
+}
+
+// extent is what a session's records cover. The end of a damaged record is not known: -1.
+type extent struct{ start, end int64 }
+
+type indexEntry struct {
+	id string
+	Snapshot
+}
+
+func (c *checker) check(ctx context.Context) error {
+	if _, err := os.Stat(c.f.path(databaseName)); err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	db, err := c.f.bolt(true)
+	var damage *CorruptError
+	switch {
+	case err == nil:
+		defer db.Close()
+	case !errors.As(err, &damage): // else bbolt cannot open it; then nobody has it open, and it can be looked at all the same
+		return err
+	}
+	err = c.f.withDatabase(func(r file, size int64) error {
+		_, err := inspectPages(r, size, c.value, c.visit)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	if err := c.files(ctx); err != nil {
+		return err
+	}
+	if err != nil { // keys are missing that damaged pages hold: what does not fit may be no more than that
+		return nil
+	}
+	c.crossCheck()
+	if db != nil {
+		c.bolt(db)
+	}
+	return c.strays()
+}
+
+func (c *checker) found(at int64, id string, offset int64, format string, args ...any) {
+	c.visit(&CorruptError{File: databaseName, Byte: at, Session: id, Offset: offset, What: fmt.Sprintf(format, args...)})
+}
+
+// bolt asks bbolt what it thinks of its file. It is asked last, and should have nothing to add.
+func (c *checker) bolt(db *bbolt.DB) {
+	err := safely(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			for err := range tx.Check() {
+				c.found(-1, "", -1, "bbolt: %v", err)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		c.found(-1, "", -1, "%v", err)
+	}
+}
+
+// value takes one of lmserve.db, in order.
+func (c *checker) value(bucket string, key, value []byte, at int64) {
+	switch bucket {
+	case storeBucket:
+		c.storeValue(key, value, at)
+	case sessionBucket:
+		id := string(key)
+		if err := checkID(id); err != nil {
+			c.found(at, "", -1, "session: %v", err)
+			return
+		}
+		e, err := decodeEntry(key, value)
+		if err != nil {
+			c.found(at, id, -1, "session: %v", err)
+			c.sessions[id] = nil
+			return
+		}
+		e.head = nil // it is gone when this returns
+		c.sessions[id] = &e
+	case logBucket:
+		id, offset, err := splitKey(key)
+		if err != nil {
+			c.found(at, "", -1, "record: %v", err)
+			return
+		}
+		c.record(id, offset, key, value, at)
+	case snapshotBucket:
+		id, offset, err := splitKey(key)
+		if err != nil {
+			c.found(at, "", -1, "entry of a snapshot: %v", err)
+			return
+		}
+		c.indexed[snapshotName(id, offset)] = true
+		s, err := decodeSnapshot(key, value, offset)
+		if err != nil {
+			c.found(at, id, offset, "entry of a snapshot: %v", err)
+			return
+		}
+		c.snapshots = append(c.snapshots, indexEntry{id: id, Snapshot: s})
+	}
+}
+
+func (c *checker) storeValue(key, value []byte, at int64) {
+	if string(key) != epochKey {
+		c.found(at, "", -1, "key %.80q in bucket %s, expected only %s", key, storeBucket, epochKey)
+		return
+	}
+	epoch, err := decodeEpoch(value)
+	if err != nil {
+		c.found(at, "", -1, "the last epoch given out: %v", err)
+	}
+	c.epoch, c.hasEpoch = epoch, true
+}
+
+func (c *checker) record(id string, offset int64, key, value []byte, at int64) {
+	x, known := c.logs[id]
+	if !known {
+		x.start, x.end = offset, offset
+	}
+	if x.end >= 0 && offset != x.end {
+		c.found(at, id, offset, "record follows one that ends at offset %d", x.end)
+	}
+	r, err := decodeRecord(key, value)
+	if err != nil {
+		c.found(at, id, offset, "record: %v", err)
+	}
+	x.end = offset + int64(len(r.Text))
+	if err != nil {
+		x.end = -1
+	}
+	c.logs[id] = x
+}
+
+// crossCheck compares the buckets with each other.
+func (c *checker) crossCheck() {
+	if !c.hasEpoch {
+		c.found(-1, "", -1, "the last epoch given out: missing")
+	}
+	for _, id := range sorted(c.sessions) {
+		e := c.sessions[id]
+		if e == nil {
+			continue
+		}
+		if c.hasEpoch && (e.epoch < 1 || e.epoch > c.epoch) {
+			c.found(-1, id, -1, "session: epoch %d, expected 1 to %d, the last given out", e.epoch, c.epoch)
+		}
+		if x, ok := c.logs[id]; ok && x.start != e.start {
+			c.found(-1, id, x.start, "the log's first record, expected it at offset %d", e.start)
+		}
+	}
+	for _, id := range sorted(c.logs) {
+		if _, ok := c.sessions[id]; !ok {
+			c.found(-1, id, c.logs[id].start, "records of a session that is not there")
+		}
+	}
+	count := map[string]int{}
+	for _, s := range c.snapshots {
+		e, ok := c.sessions[s.id]
+		switch {
+		case !ok:
+			c.found(-1, s.id, s.Offset, "snapshot of a session that is not there")
+			continue
+		case e == nil:
+			continue
+		}
+		end := e.start
+		if x, ok := c.logs[s.id]; ok {
+			end = x.end
+		}
+		if end >= 0 && s.Offset > end {
+			c.found(-1, s.id, s.Offset, "snapshot, expected none after offset %d, the end of the log", end)
+		}
+		if count[s.id]++; count[s.id] == KeptSnapshots+1 {
+			c.found(-1, s.id, s.Offset, "snapshot, expected at most %d", KeptSnapshots)
+		}
+	}
+}
+
+// files reads the snapshots.
+func (c *checker) files(ctx context.Context) error {
+	for _, s := range c.snapshots {
+		in, err := verify(ctx, c.f.files, c.f.dir, s.id, s.Snapshot)
+		var damage *CorruptError
+		switch {
+		case err == nil:
+			in.Close()
+		case errors.As(err, &damage):
+			c.visit(damage)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// strays finds files that are no part of the folder.
+func (c *checker) strays() error {
+	for _, dir := range []string{".", snapshotsFolder} {
+		names, err := c.f.files.ReadDir(c.f.path(dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			c.visit(&CorruptError{File: dir, Byte: -1, Offset: -1, What: "missing, expected a folder"})
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("sessionlog: %w", err)
+		}
+		for _, n := range names {
+			d := &CorruptError{File: filepath.ToSlash(filepath.Join(dir, n.Name())), Byte: -1, Offset: -1}
+			switch {
+			case stray(dir, n.Name(), c.indexed):
+				d.Stray, d.What = true, "left behind by a process that was stopped; it is removed when the folder is opened for writing"
+			case dir == snapshotsFolder && !c.indexed[n.Name()]:
+				d.What = "not a snapshot's name, expected only ID.OFFSET" + snapshotSuffix
+			default:
+				continue
+			}
+			c.visit(d)
+		}
+	}
+	return nil
+}
+
+func sorted[V any](m map[string]V) []string {
+	ids := make([]string, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, strings.Compare)
+	return ids
+}

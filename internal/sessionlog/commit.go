@@ -1,0 +1,216 @@
+package sessionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"syscall"
+
+	"go.etcd.io/bbolt"
+)
+
+// write is one call's part of a commit.
+type write struct {
+	do    func(tx *bbolt.Tx) error // an error refuses the call: then it must have changed nothing
+	undo  func()                   // if there is one: after a commit that did not happen
+	then  func() error             // if there is one: after the commit
+	drops bool                     // records; do must not look for the end of a log
+	erase bool                     // free pages before the call returns
+	err   error
+	done  chan struct{}
+}
+
+// queue holds the writes that wait for the next commit.
+type queue struct {
+	mu      sync.Mutex
+	waiting []*write
+	closed  bool
+	wake    chan struct{} // holds a token when there may be something to do
+}
+
+func (q *queue) add(w *write) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return ErrClosed
+	}
+	q.waiting = append(q.waiting, w)
+	q.signal()
+	return nil
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// withdraw takes a write back, unless it is under way.
+func (q *queue) withdraw(w *write) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.waiting {
+		if q.waiting[i] == w {
+			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// take gives everything that waits, and whether more may come.
+func (q *queue) take() (batch []*write, open bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	batch, q.waiting = q.waiting, nil
+	return batch, !q.closed
+}
+
+// close makes add refuse; false if it did already.
+func (q *queue) close() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	was := q.closed
+	q.closed = true
+	return !was
+}
+
+// write hands a write to the committer and waits for it. It may be given up only as long as the committer has not taken it.
+func (f *Folder) write(ctx context.Context, w *write) error {
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f.readOnly {
+		return fmt.Errorf("sessionlog: %s: %w", f.dir, ErrReadOnly)
+	}
+	w.done = make(chan struct{})
+	if err := f.queue.add(w); err != nil {
+		return err
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		if f.queue.withdraw(w) {
+			return ctx.Err()
+		}
+		<-w.done
+	}
+	return w.err
+}
+
+// commitAll is the committer: what arrives while it is at work makes the next commit.
+func (f *Folder) commitAll() {
+	defer close(f.stopped)
+	for range f.queue.wake {
+		batch, open := f.queue.take()
+		if len(batch) > 0 {
+			f.commit(batch)
+		}
+		if !open {
+			return
+		}
+	}
+}
+
+// commit carries out a batch and answers every call in it.
+func (f *Folder) commit(batch []*write) {
+	accepted, err := f.transact(batch)
+	var erasing []*write
+	for _, w := range accepted {
+		switch {
+		case err != nil:
+			w.err = err
+			if w.undo != nil && f.Err() == nil { // else nobody knows, and opening the folder finds out
+				w.undo()
+			}
+			continue
+		case w.then != nil:
+			w.err = w.then()
+		}
+		if w.erase {
+			erasing = append(erasing, w)
+		}
+	}
+	for _, w := range batch {
+		if !slices.Contains(erasing, w) {
+			close(w.done)
+		}
+	}
+	if len(erasing) == 0 {
+		return
+	}
+	err = f.eraseFree()
+	for _, w := range erasing {
+		if err != nil {
+			w.err = err
+		}
+		close(w.done)
+	}
+}
+
+// transact makes one transaction of a batch. The error is that of the accepted writes; those that were refused have their own.
+func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
+	if err := f.Err(); err != nil {
+		return batch, err
+	}
+	var base uint64
+	err = safely(func() error {
+		tx, err := f.db.Begin(true)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		base = uint64(tx.ID()) - 1
+		// Calls that wait at the same time have no order. Those that drop records go last: until the commit, they leave empty pages behind, at which
+		// bbolt's cursors stop on the way back.
+		slices.SortStableFunc(batch, func(a, b *write) int { return number(a.drops) - number(b.drops) })
+		for _, w := range batch {
+			if w.err = w.do(tx); w.err == nil {
+				accepted = append(accepted, w)
+			}
+			if err := f.Err(); err != nil {
+				return err
+			}
+		}
+		if len(accepted) == 0 {
+			return nil
+		}
+		return tx.Commit()
+	})
+	switch {
+	case err == nil:
+		return accepted, nil
+	case f.Err() != nil:
+		return batch, f.Err()
+	case f.untouched(err, base):
+		return accepted, fmt.Errorf("sessionlog: %s: %w: %w", f.dir, ErrNoSpace, err)
+	}
+	return batch, f.fail(err)
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// untouched tells whether a commit failed because the disk is full, and before anything was written that counts: both meta pages are those of
+// the commit before it.
+func (f *Folder) untouched(err error, base uint64) bool {
+	var path *fs.PathError
+	if !noSpace(err) || !errors.As(err, &path) || path.Op != "write" { // a write; a sync leaves unknown what was written
+		return false
+	}
+	m, err := f.inspectMeta()
+	return err == nil && m.txid == base
+}
+
+func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -1,0 +1,105 @@
+package sessionlog
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of a Store, for errors.Is.
+var (
+	ErrInvalid  = errors.New("invalid argument")
+	ErrNotFound = errors.New("not found")
+	ErrExists   = errors.New("exists already")
+	ErrSequence = errors.New("wrong sequence number") // a SequenceError
+	ErrRange    = errors.New("offset out of range")   // a RangeError
+	ErrFenced   = errors.New("fenced off")            // a FencedError
+	ErrCorrupt  = errors.New("corrupt")               // a CorruptError
+	ErrNoSpace  = errors.New("no space left")         // nothing was written
+	ErrInUse    = errors.New("in use by another process")
+	ErrReadOnly = errors.New("open for reading only")
+	ErrClosed   = errors.New("closed")
+	ErrFailed   = errors.New("the store has failed")
+)
+
+// SequenceError says that an append did not go to the end of the log. Nothing was changed.
+type SequenceError struct {
+	Session string
+	Have    int64 // where the log ends
+	Want    int64 // where the call took it to end
+}
+
+func (e *SequenceError) Error() string {
+	return fmt.Sprintf("sessionlog: session %s: append at offset %d, expected %d, the end of the log", e.Session, e.Want, e.Have)
+}
+
+// Is makes it ErrSequence.
+func (e *SequenceError) Is(target error) bool { return target == ErrSequence }
+
+// RangeError says that an offset is not where the session has something.
+type RangeError struct {
+	Session    string
+	Offset     int64
+	Start, End int64 // what would have been accepted
+}
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("sessionlog: session %s: offset %d, expected %d to %d", e.Session, e.Offset, e.Start, e.End)
+}
+
+// Is makes it ErrRange.
+func (e *RangeError) Is(target error) bool { return target == ErrRange }
+
+// FencedError says that a write was refused because the session has been claimed since. Nothing was changed.
+type FencedError struct {
+	Session string
+	Have    uint64 // the epoch in force
+	Want    uint64 // the epoch of the call
+}
+
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("sessionlog: session %s: write under epoch %d is fenced off by epoch %d", e.Session, e.Want, e.Have)
+}
+
+// Is makes it ErrFenced.
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+
+// CorruptError locates damage.
+type CorruptError struct {
+	File    string // path within the folder
+	Byte    int64  // position in the file; -1: not known
+	Session string // "": not known, or none
+	Offset  int64  // of the record or snapshot; -1: not known, or none
+	What    string // what was found, and what was expected
+	Stray   bool   // no damage, but a leftover that the next opening for writing removes
+}
+
+func (e *CorruptError) Error() string {
+	s := "sessionlog: " + e.File
+	if e.Byte >= 0 {
+		s += fmt.Sprintf(", byte %d", e.Byte)
+	}
+	if e.Session != "" {
+		s += ", session " + e.Session
+	}
+	if e.Offset >= 0 {
+		s += fmt.Sprintf(", offset %d", e.Offset)
+	}
+	return s + ": " + e.What
+}
+
+// Is makes it ErrCorrupt.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+func notFound(id string) error { return fmt.Errorf("sessionlog: session %.80q: %w", id, ErrNotFound) }
+
+func snapshotNotFound(id string, at int64) error {
+	return fmt.Errorf("sessionlog: session %.80q: snapshot at offset %d: %w", id, at, ErrNotFound)
+}
+
+func snapshotExists(id string, at int64) error {
+	return fmt.Errorf("sessionlog: session %.80q: snapshot at offset %d: %w", id, at, ErrExists)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("sessionlog: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}

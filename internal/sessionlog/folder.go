@@ -1,0 +1,353 @@
+package sessionlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	databaseName    = "lmserve.db"
+	snapshotsFolder = "snapshots"
+	temporarySuffix = ".tmp"
+)
+
+// Folder is the Store in a data folder: bbolt for what is small, files for snapshots.
+type Folder struct {
+	dir      string
+	readOnly bool
+	files    fileSystem
+	db       *bbolt.DB
+
+	queue   queue
+	stopped chan struct{} // closed when the committer has returned
+
+	// readers is held for reading by every read transaction; who has had it for writing knows that those that began before are over.
+	readers sync.RWMutex
+
+	failed   chan struct{}
+	failOnce sync.Once
+	err      error // set before failed is closed
+}
+
+// Options of Open.
+type Options struct {
+	ReadOnly bool // for tools: writes are refused, and several may read at the same time
+}
+
+// Open opens a data folder, or makes one if it may write. It checks the structure of all of lmserve.db, but not the checksums of what is in it: reads do that
+// as they go, and Check. ErrInUse if another process writes there (or, unless ReadOnly, reads).
+func Open(dir string, o Options) (*Folder, error) { return open(dir, o, environment{files: osFiles{}}) }
+
+// environment is what tests put themselves in between.
+type environment struct {
+	files  fileSystem
+	opened func(*bbolt.DB) // called before anything is done with it
+}
+
+func open(dir string, o Options, env environment) (_ *Folder, err error) {
+	f := &Folder{dir: dir, readOnly: o.ReadOnly, files: env.files, stopped: make(chan struct{}), failed: make(chan struct{})}
+	f.queue.wake = make(chan struct{}, 1)
+	if !o.ReadOnly {
+		if err := f.create(); err != nil {
+			return nil, fmt.Errorf("sessionlog: making %s: %w", dir, err)
+		}
+	}
+	// bbolt must not see a damaged page when it loads the file for writing: some of what it then does cannot be caught. So it gets the lock for
+	// reading first, which looks at the two meta pages only.
+	db, err := f.bolt(true)
+	if err != nil {
+		return nil, err
+	}
+	layout, err := f.inspect()
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	if o.ReadOnly {
+		f.db = db
+		return f, nil
+	}
+	if err := db.Close(); err != nil {
+		return nil, fmt.Errorf("sessionlog: %w", err)
+	}
+	if f.db, err = f.bolt(false); err != nil {
+		return nil, err
+	}
+	if env.opened != nil {
+		env.opened(f.db)
+	}
+	if err := f.tidy(layout); err != nil {
+		f.db.Close()
+		return nil, err
+	}
+	go f.commitAll()
+	return f, nil
+}
+
+// path is that of a file of the folder.
+func (f *Folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
+
+func boltOptions(readOnly bool) *bbolt.Options {
+	return &bbolt.Options{
+		ReadOnly:       readOnly,
+		Timeout:        1, // do not wait for the lock
+		PageSize:       pageBytes,
+		NoFreelistSync: true, // nothing that has to be believed, and less to write with every commit
+		FreelistType:   bbolt.FreelistMapType,
+		NoStatistics:   true,
+	}
+}
+
+// bolt opens and locks lmserve.db.
+func (f *Folder) bolt(readOnly bool) (db *bbolt.DB, err error) {
+	path := f.path(databaseName)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("sessionlog: %w", err) // bbolt would make one
+	}
+	err = safely(func() (err error) {
+		db, err = bbolt.Open(path, 0o600, boltOptions(readOnly))
+		return err
+	})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, fmt.Errorf("sessionlog: %s: %w", path, ErrInUse)
+	case err != nil:
+		if _, damage := f.inspect(); damage != nil {
+			return nil, damage // says more
+		}
+		return nil, fmt.Errorf("sessionlog: opening %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// inspect checks the structure of lmserve.db and returns the first thing that is wrong with it.
+func (f *Folder) inspect() (l layout, err error) {
+	err = f.withDatabase(func(db file, size int64) error {
+		var first error
+		l, _ = inspectPages(db, size, nil, func(damage *CorruptError) {
+			if first == nil {
+				first = damage
+			}
+		})
+		return first
+	})
+	return l, err
+}
+
+// inspectMeta does so for the meta pages only.
+func (f *Folder) inspectMeta() (m meta, err error) {
+	err = f.withDatabase(func(db file, size int64) (damage error) {
+		m, _ = readMeta(db, size, func(d *CorruptError) { damage = d })
+		return damage
+	})
+	return m, err
+}
+
+// withDatabase opens lmserve.db for reading beside bbolt.
+func (f *Folder) withDatabase(do func(db file, size int64) error) error {
+	db, err := f.files.OpenFile(f.path(databaseName), os.O_RDONLY, 0)
+	if err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	defer db.Close()
+	info, err := db.Stat()
+	if err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	return do(db, info.Size())
+}
+
+// create makes the folder, if it is not there, with a database that holds nothing.
+func (f *Folder) create() error {
+	for _, dir := range []string{f.dir, f.path(snapshotsFolder)} {
+		if err := f.files.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	switch _, err := os.Stat(f.path(databaseName)); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	names, err := f.files.ReadDir(f.path(snapshotsFolder))
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if strings.HasSuffix(n.Name(), snapshotSuffix) {
+			return &CorruptError{File: databaseName, Byte: -1, Offset: -1, What: "missing, though there is " + snapshotsFolder + "/" + n.Name()}
+		}
+	}
+	temporary := f.path(temporaryName(databaseName))
+	defer f.files.Remove(temporary)
+	if err := createDatabase(temporary); err != nil {
+		return err
+	}
+	// Not a rename: another process may have made its own in the meantime.
+	if err := f.files.Link(temporary, f.path(databaseName)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := f.files.SyncDir(f.dir); err != nil {
+		return err
+	}
+	return f.files.SyncDir(filepath.Dir(filepath.Clean(f.dir)))
+}
+
+func createDatabase(path string) error {
+	db, err := bbolt.Open(path, 0o600, boltOptions(false))
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range buckets {
+			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket([]byte(storeBucket)).Put([]byte(epochKey), encodeEpoch(0))
+	})
+	return errors.Join(err, db.Close())
+}
+
+func temporaryName(name string) string {
+	return fmt.Sprintf("%s.%016x%s", name, rand.Uint64(), temporarySuffix)
+}
+
+// tidy removes what a process that was killed may have left: files that were never finished or never entered, and text of deleted sessions.
+func (f *Folder) tidy(l layout) error {
+	now, err := f.inspectMeta()
+	if err != nil {
+		return err
+	}
+	if now.txid != l.meta.txid { // somebody else wrote between the two locks
+		return fmt.Errorf("sessionlog: %s: %w", f.path(databaseName), ErrInUse)
+	}
+	indexed, readable := map[string]bool{}, true
+	err = f.view(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(snapshotBucket)).ForEach(func(key, value []byte) error {
+			id, at, err := splitKey(key)
+			if err == nil {
+				_, err = decodeSnapshot(key, value, at)
+			}
+			indexed[snapshotName(id, at)] = true
+			readable = readable && err == nil
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{".", snapshotsFolder} {
+		names, err := f.files.ReadDir(f.path(dir))
+		if err != nil {
+			return fmt.Errorf("sessionlog: %w", err)
+		}
+		for _, n := range names {
+			if stray(dir, n.Name(), indexed) && readable { // else it may be one whose entry is damaged
+				if err := f.files.Remove(f.path(dir + "/" + n.Name())); err != nil {
+					return fmt.Errorf("sessionlog: %w", err)
+				}
+			}
+		}
+	}
+	return f.erase(l)
+}
+
+// stray tells whether a file is a leftover.
+func stray(dir, name string, indexed map[string]bool) bool {
+	if dir == "." {
+		return strings.HasPrefix(name, databaseName+".") && strings.HasSuffix(name, temporarySuffix)
+	}
+	return strings.HasSuffix(name, snapshotSuffix) && !indexed[name] ||
+		strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, temporarySuffix)
+}
+
+// Failed implements Store.
+func (f *Folder) Failed() <-chan struct{} { return f.failed }
+
+// Err implements Store.
+func (f *Folder) Err() error {
+	select {
+	case <-f.failed:
+		return f.err
+	default:
+		return nil
+	}
+}
+
+// fail ends the store, if it has not ended before, and returns the error that ended it.
+func (f *Folder) fail(cause error) error {
+	f.failOnce.Do(func() {
+		f.err = fmt.Errorf("sessionlog: %s: %w: %w", f.dir, ErrFailed, cause)
+		close(f.failed)
+	})
+	return f.err
+}
+
+// Close implements Store.
+func (f *Folder) Close() error {
+	if !f.queue.close() {
+		return ErrClosed
+	}
+	if f.readOnly {
+		return f.db.Close()
+	}
+	f.queue.signal()
+	<-f.stopped
+	if err := f.db.Close(); err != nil {
+		return fmt.Errorf("sessionlog: closing %s: %w", f.path(databaseName), err)
+	}
+	return nil
+}
+
+// view reads. What do gets from the transaction is gone when it returns.
+func (f *Folder) view(do func(tx *bbolt.Tx) error) error {
+	if err := f.Err(); err != nil {
+		return err
+	}
+	f.readers.RLock()
+	defer f.readers.RUnlock()
+	err := safely(func() error {
+		tx, err := f.db.Begin(false)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		return do(tx)
+	})
+	var broken *panicError
+	switch {
+	case errors.As(err, &broken):
+		return f.fail(&CorruptError{File: databaseName, Byte: -1, Offset: -1, What: broken.Error()})
+	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
+		return ErrClosed
+	}
+	return err
+}
+
+// panicError is a panic, bbolt's answer to a page that is not as it should be; or a fault, the system's to a page that cannot be read.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprint("bbolt: ", e.value) }
+
+// safely turns a panic into an error.
+func safely(do func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{value: p}
+		}
+	}()
+	return do()
+}

@@ -1,0 +1,336 @@
+package sessionlog
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// Memory is the Store that keeps nothing longer than the process runs. It does not fail.
+type Memory struct {
+	mu       sync.Mutex
+	sessions map[string]*memorySession
+	epoch    uint64
+	closed   bool
+	failed   chan struct{} // never closed
+}
+
+type memorySession struct {
+	entry
+	offsets   []int64  // of records
+	records   []Record // their text is never written again
+	snapshots []memorySnapshot
+}
+
+type memorySnapshot struct {
+	Snapshot
+	data []byte // compressed, as in a file
+}
+
+// NewMemory makes an empty one.
+func NewMemory() *Memory {
+	return &Memory{sessions: map[string]*memorySession{}, failed: make(chan struct{})}
+}
+
+func (s *memorySession) end() int64 {
+	if n := len(s.records); n > 0 {
+		return s.offsets[n-1] + int64(len(s.records[n-1].Text))
+	}
+	return s.start
+}
+
+func (s *memorySession) describe(id string) Session {
+	return Session{ID: id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end()}
+}
+
+// enter takes the lock for a call; the caller gives it back if there is no error.
+func (m *Memory) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return ErrClosed
+	}
+	return nil
+}
+
+// with calls do with a session, under the lock.
+func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) error) error {
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	if s == nil {
+		return notFound(id)
+	}
+	return do(s)
+}
+
+// owned is with for a write.
+func (m *Memory) owned(ctx context.Context, id string, epoch uint64, do func(s *memorySession) error) error {
+	return m.with(ctx, id, func(s *memorySession) error {
+		if s.epoch != epoch {
+			return &FencedError{Session: id, Have: s.epoch, Want: epoch}
+		}
+		return do(s)
+	})
+}
+
+// Create implements Store.
+func (m *Memory) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error) {
+	if err := checkCreate(id, head, start); err != nil {
+		return 0, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	if m.sessions[id] != nil {
+		return 0, fmt.Errorf("sessionlog: session %s: %w", id, ErrExists)
+	}
+	m.epoch++
+	m.sessions[id] = &memorySession{entry: entry{epoch: m.epoch, start: start, head: append([]byte{}, head...)}}
+	return m.epoch, nil
+}
+
+// Claim implements Store.
+func (m *Memory) Claim(ctx context.Context, id string) (found Session, err error) {
+	err = m.with(ctx, id, func(s *memorySession) error {
+		m.epoch++
+		s.epoch = m.epoch
+		found = s.describe(id)
+		return nil
+	})
+	return found, err
+}
+
+// Get implements Store.
+func (m *Memory) Get(ctx context.Context, id string) (found Session, err error) {
+	err = m.with(ctx, id, func(s *memorySession) error {
+		found = s.describe(id)
+		return nil
+	})
+	return found, err
+}
+
+// List implements Store.
+func (m *Memory) List(ctx context.Context, after string, limit int) (found []Session, err error) {
+	if limit < 1 {
+		return nil, invalid("limit %d, expected 1 or more", limit)
+	}
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var ids []string
+	for id := range m.sessions {
+		if id > after {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, strings.Compare)
+	for _, id := range ids[:min(limit, len(ids))] {
+		found = append(found, m.sessions[id].describe(id))
+	}
+	return found, nil
+}
+
+// SetHead implements Store.
+func (m *Memory) SetHead(ctx context.Context, id string, epoch uint64, head []byte) error {
+	if err := checkHead(head); err != nil {
+		return err
+	}
+	return m.owned(ctx, id, epoch, func(s *memorySession) error {
+		s.head = append([]byte{}, head...)
+		return nil
+	})
+}
+
+// Delete implements Store.
+func (m *Memory) Delete(ctx context.Context, id string, epoch uint64) error {
+	return m.with(ctx, id, func(s *memorySession) error {
+		if epoch != 0 && s.epoch != epoch {
+			return &FencedError{Session: id, Have: s.epoch, Want: epoch}
+		}
+		delete(m.sessions, id)
+		return nil
+	})
+}
+
+// Append implements Store.
+func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error {
+	if err := checkRecords(at, records); err != nil {
+		return err
+	}
+	return m.owned(ctx, id, epoch, func(s *memorySession) error {
+		if end := s.end(); end != at {
+			return &SequenceError{Session: id, Have: end, Want: at}
+		}
+		for _, r := range records {
+			r.Text = bytes.Clone(r.Text)
+			if !r.HasBaseline {
+				r.Baseline = 0
+			}
+			s.offsets, s.records = append(s.offsets, at), append(s.records, r)
+			at += int64(len(r.Text))
+		}
+		return nil
+	})
+}
+
+// Read implements Store.
+func (m *Memory) Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error {
+	var offsets []int64
+	var records []Record
+	err := m.with(ctx, id, func(s *memorySession) error {
+		if from < s.start || from > s.end() {
+			return &RangeError{Session: id, Offset: from, Start: s.start, End: s.end()}
+		}
+		if from == s.end() {
+			return nil
+		}
+		first := sort.Search(len(s.offsets), func(i int) bool { return s.offsets[i] > from }) - 1
+		offsets, records = slices.Clone(s.offsets[first:]), slices.Clone(s.records[first:])
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for n, r := range records {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := visit(offsets[n], r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Trim implements Store.
+func (m *Memory) Trim(ctx context.Context, id string, epoch uint64, before int64) error {
+	return m.owned(ctx, id, epoch, func(s *memorySession) error {
+		newest := s.start
+		if n := len(s.snapshots); n > 0 {
+			newest = s.snapshots[n-1].Offset
+		}
+		if before < 0 || before > newest {
+			return &RangeError{Session: id, Offset: before, Start: 0, End: newest}
+		}
+		n := 0
+		for n < len(s.records) && s.offsets[n]+int64(len(s.records[n].Text)) <= before {
+			s.start = s.offsets[n] + int64(len(s.records[n].Text))
+			n++
+		}
+		s.offsets, s.records = slices.Clone(s.offsets[n:]), slices.Clone(s.records[n:])
+		return nil
+	})
+}
+
+// WriteSnapshot implements Store.
+func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error {
+	admit := func(s *memorySession) error { return s.admit(id, at) }
+	if err := m.owned(ctx, id, epoch, admit); err != nil {
+		return err
+	}
+	var data bytes.Buffer
+	if err := compress(&counter{ctx: ctx, w: &data}, write); err != nil {
+		return fmt.Errorf("sessionlog: writing a snapshot of session %s at offset %d: %w", id, at, err)
+	}
+	return m.owned(ctx, id, epoch, func(s *memorySession) error {
+		if err := admit(s); err != nil {
+			return err
+		}
+		kept := append(s.snapshots, memorySnapshot{
+			Snapshot: Snapshot{Offset: at, Bytes: int64(data.Len()), SHA256: sha256.Sum256(data.Bytes())},
+			data:     data.Bytes(),
+		})
+		slices.SortFunc(kept, func(a, b memorySnapshot) int { return int(a.Offset - b.Offset) })
+		s.snapshots = slices.Clone(kept[max(0, len(kept)-KeptSnapshots):])
+		return nil
+	})
+}
+
+func (s *memorySession) admit(id string, at int64) error {
+	low := s.start
+	for _, kept := range s.snapshots {
+		if kept.Offset == at {
+			return snapshotExists(id, at)
+		}
+	}
+	if n := len(s.snapshots); n >= KeptSnapshots {
+		low = max(low, s.snapshots[n-KeptSnapshots].Offset)
+	}
+	if at < low || at > s.end() {
+		return &RangeError{Session: id, Offset: at, Start: low, End: s.end()}
+	}
+	return nil
+}
+
+// Snapshots implements Store.
+func (m *Memory) Snapshots(ctx context.Context, id string) (found []Snapshot, err error) {
+	err = m.with(ctx, id, func(s *memorySession) error {
+		for _, kept := range s.snapshots {
+			found = append(found, kept.Snapshot)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// ReadSnapshot implements Store.
+func (m *Memory) ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error {
+	var data []byte
+	err := m.with(ctx, id, func(s *memorySession) error {
+		for _, kept := range s.snapshots {
+			if kept.Offset == at {
+				data = kept.data
+				return nil
+			}
+		}
+		return snapshotNotFound(id, at)
+	})
+	if err != nil {
+		return err
+	}
+	return decompress(bytes.NewReader(data), read)
+}
+
+// DropSnapshot implements Store.
+func (m *Memory) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
+	return m.owned(ctx, id, epoch, func(s *memorySession) error {
+		n := slices.IndexFunc(s.snapshots, func(kept memorySnapshot) bool { return kept.Offset == at })
+		if n < 0 {
+			return snapshotNotFound(id, at)
+		}
+		s.snapshots = slices.Delete(slices.Clone(s.snapshots), n, n+1)
+		return nil
+	})
+}
+
+// Failed implements Store.
+func (m *Memory) Failed() <-chan struct{} { return m.failed }
+
+// Err implements Store.
+func (m *Memory) Err() error { return nil }
+
+// Close implements Store.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	m.closed = true
+	m.sessions = nil
+	return nil
+}

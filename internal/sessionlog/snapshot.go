@@ -1,0 +1,314 @@
+package sessionlog
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	// A state is rows of floats, which hardly get smaller by trying harder.
+	snapshotLevel  = zstd.SpeedFastest
+	snapshotWindow = 1 << 20
+)
+
+// WriteSnapshot implements Store.
+func (f *Folder) WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error {
+	if f.readOnly {
+		return fmt.Errorf("sessionlog: %s: %w", f.dir, ErrReadOnly)
+	}
+	// Before the work, and again when it is entered.
+	if err := f.view(func(tx *bbolt.Tx) error { return admit(tx, id, epoch, at) }); err != nil {
+		return err
+	}
+	temporary := f.path(snapshotsFolder + "/" + temporaryName(snapshotName(id, at)))
+	size, sum, err := f.writeTemporary(ctx, temporary, write)
+	if err != nil {
+		return err
+	}
+	err = f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, temporary)
+	if err != nil {
+		f.files.Remove(temporary) // if it still has that name
+	}
+	return err
+}
+
+// admit tells whether a snapshot may be written.
+func admit(tx *bbolt.Tx, id string, epoch uint64, at int64) error {
+	e, err := owned(tx, id, epoch)
+	if err != nil {
+		return err
+	}
+	low := e.start
+	end, err := logEnd(tx, id, e)
+	if err != nil {
+		return err
+	}
+	kept, err := snapshots(tx, id)
+	if err != nil {
+		return err
+	}
+	for _, s := range kept {
+		if s.Offset == at {
+			return snapshotExists(id, at)
+		}
+	}
+	if len(kept) >= KeptSnapshots { // an older one would be dropped at once
+		low = max(low, kept[len(kept)-KeptSnapshots].Offset)
+	}
+	if at < low || at > end {
+		return &RangeError{Session: id, Offset: at, Start: low, End: end}
+	}
+	return nil
+}
+
+// writeTemporary writes a file to the disk, whole or not at all, and tells its size and SHA-256.
+func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.Writer) error) (size int64, sum [32]byte, err error) {
+	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, sum, snapshotFailed(path, err)
+	}
+	hash := sha256.New()
+	counted := &counter{ctx: ctx, w: io.MultiWriter(out, hash)}
+	err = compress(counted, write)
+	if err == nil {
+		if err = out.Sync(); err != nil && !noSpace(err) {
+			f.fail(snapshotFailed(path, err))
+		}
+	}
+	if closing := out.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		f.files.Remove(path)
+		if f.Err() != nil {
+			return 0, sum, f.Err()
+		}
+		return 0, sum, snapshotFailed(path, err)
+	}
+	return counted.n, [32]byte(hash.Sum(nil)), nil
+}
+
+func snapshotFailed(path string, err error) error {
+	if noSpace(err) {
+		err = fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return fmt.Errorf("sessionlog: writing %s: %w", path, err)
+}
+
+// compress writes what write writes, as a zstd stream.
+func compress(to io.Writer, write func(io.Writer) error) error {
+	z, err := zstd.NewWriter(to, zstd.WithEncoderLevel(snapshotLevel), zstd.WithWindowSize(snapshotWindow), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	if err := write(z); err != nil {
+		z.Close()
+		return err
+	}
+	return z.Close()
+}
+
+// counter counts what is written, until its context ends.
+type counter struct {
+	ctx context.Context
+	w   io.Writer
+	n   int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// enter gives a finished file its name and its place in the index. The committer does both, so that nothing comes between.
+func (f *Folder) enter(ctx context.Context, id string, epoch uint64, s Snapshot, temporary string) error {
+	name := snapshotName(id, s.Offset)
+	w := new(write)
+	w.do = func(tx *bbolt.Tx) error {
+		if err := admit(tx, id, epoch, s.Offset); err != nil {
+			return err
+		}
+		kept, err := snapshots(tx, id)
+		if err != nil {
+			return err
+		}
+		if err := f.files.Rename(temporary, f.path(snapshotsFolder+"/"+name)); err != nil {
+			return fmt.Errorf("sessionlog: %w", err)
+		}
+		if err := f.files.SyncDir(f.path(snapshotsFolder)); err != nil {
+			return f.fail(err)
+		}
+		index := tx.Bucket([]byte(snapshotBucket))
+		var old []string
+		for len(kept) >= KeptSnapshots {
+			drop(index, offsetKey(id, kept[0].Offset))
+			old = append(old, snapshotName(id, kept[0].Offset))
+			kept = kept[1:]
+		}
+		key := offsetKey(id, s.Offset)
+		put(index, key, encodeSnapshot(key, &s))
+		w.then = func() error {
+			f.removeSnapshots(old) // what stays is removed when the folder is opened again
+			return nil
+		}
+		return nil
+	}
+	w.undo = func() { f.files.Remove(f.path(snapshotsFolder + "/" + name)) }
+	return f.write(ctx, w)
+}
+
+// removeSnapshots removes files that have left the index.
+func (f *Folder) removeSnapshots(names []string) error {
+	var errs []error
+	for _, name := range names {
+		if err := f.files.Remove(f.path(snapshotsFolder + "/" + name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("sessionlog: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Snapshots implements Store.
+func (f *Folder) Snapshots(ctx context.Context, id string) (found []Snapshot, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	err = f.view(func(tx *bbolt.Tx) error {
+		if _, err := find(tx, id); err != nil {
+			return err
+		}
+		found, err = snapshots(tx, id)
+		return err
+	})
+	return found, err
+}
+
+// snapshots reads the index, the oldest first.
+func snapshots(tx *bbolt.Tx, id string) (found []Snapshot, err error) {
+	index := tx.Bucket([]byte(snapshotBucket))
+	for _, key := range keys(tx, snapshotBucket, id) {
+		_, at, err := splitKey(key)
+		if err != nil {
+			return nil, corruptSnapshot(id, -1, err)
+		}
+		s, err := decodeSnapshot(key, index.Get(key), at)
+		if err != nil {
+			return nil, corruptSnapshot(id, at, err)
+		}
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// snapshot finds one in the index.
+func (f *Folder) snapshot(ctx context.Context, id string, at int64) (Snapshot, error) {
+	kept, err := f.Snapshots(ctx, id)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	for _, s := range kept {
+		if s.Offset == at {
+			return s, nil
+		}
+	}
+	return Snapshot{}, snapshotNotFound(id, at)
+}
+
+// ReadSnapshot implements Store.
+func (f *Folder) ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error {
+	s, err := f.snapshot(ctx, id, at)
+	if err != nil {
+		return err
+	}
+	err = f.readFile(ctx, id, s, read)
+	var damage *CorruptError
+	if errors.As(err, &damage) { // or was it removed in between, and is not in the index any more?
+		if _, err := f.snapshot(ctx, id, at); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (f *Folder) readFile(ctx context.Context, id string, s Snapshot, read func(io.Reader) error) error {
+	in, err := verify(ctx, f.files, f.dir, id, s)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return decompress(io.NewSectionReader(in, 0, s.Bytes), read)
+}
+
+// verify opens a snapshot's file, if it is just what was written. The caller closes it.
+func verify(ctx context.Context, files fileSystem, dir, id string, s Snapshot) (_ file, err error) {
+	name := snapshotsFolder + "/" + snapshotName(id, s.Offset)
+	damaged := func(format string, args ...any) error {
+		return &CorruptError{File: name, Byte: -1, Session: id, Offset: s.Offset, What: fmt.Sprintf(format, args...)}
+	}
+	in, err := files.OpenFile(filepath.Join(dir, filepath.FromSlash(name)), os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, damaged("missing, expected %d bytes", s.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sessionlog: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			in.Close()
+		}
+	}()
+	hash := sha256.New()
+	size, err := io.Copy(&counter{ctx: ctx, w: hash}, in)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		return nil, damaged("after %d bytes: %v", size, err)
+	case size != s.Bytes:
+		return nil, damaged("%d bytes, expected %d", size, s.Bytes)
+	case [32]byte(hash.Sum(nil)) != s.SHA256:
+		return nil, damaged("SHA-256 %x, expected %x", hash.Sum(nil), s.SHA256)
+	}
+	return in, nil
+}
+
+// decompress undoes compress.
+func decompress(from io.Reader, read func(io.Reader) error) error {
+	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(snapshotWindow))
+	if err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	defer z.Close()
+	return read(z)
+}
+
+// DropSnapshot implements Store.
+func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
+	w := new(write)
+	w.do = func(tx *bbolt.Tx) error {
+		if _, err := owned(tx, id, epoch); err != nil {
+			return err
+		}
+		index, key := tx.Bucket([]byte(snapshotBucket)), offsetKey(id, at)
+		if at < 0 || index.Get(key) == nil {
+			return snapshotNotFound(id, at)
+		}
+		drop(index, key)
+		w.then = func() error { return f.removeSnapshots([]string{snapshotName(id, at)}) }
+		return nil
+	}
+	return f.write(ctx, w)
+}
