@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash"
 	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 // State is the part of a session that lives in the branches: gradient averages and
@@ -104,6 +106,17 @@ func (s *State) CopyFrom(from *State) {
 	copy(s.Sum, from.Sum)
 	for bank := range s.X {
 		copy(s.X[bank], from.X[bank])
+	}
+}
+
+// AddUp makes Sum from M, to the bits that updates leave there.
+func (s *State) AddUp() {
+	if len(s.M) == 1 {
+		return // Sum is M
+	}
+	copy(s.Sum, s.M[0])
+	for _, m := range s.M[1:] {
+		kernel.Axpy(s.Sum, 1, m)
 	}
 }
 
