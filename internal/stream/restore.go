@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/model"
@@ -48,8 +50,7 @@ func restore(m *model.Model, set Settings, f *weights.File) (*Stream, string, er
 		return nil, "", surplus(f, parts)
 	}
 	if s.Fast != nil {
-		s.Fast.Step = s.Step
-		s.Fast.AddUp()
+		s.Fast.Step = s.Step // an update a chunk
 	}
 	return s, h.Numerics, nil
 }
@@ -159,25 +160,23 @@ func (p *part) read(f *weights.File, vocab int) (err error) {
 	if t.DType != want || !slices.Equal(t.Shape, p.shape) {
 		return fmt.Errorf("tensor %q is %s%v, expected %s%v", p.name, t.DType, t.Shape, want, p.shape)
 	}
-	if p.tokens == nil {
-		values, err := t.Float32s()
-		if err != nil {
-			return err
-		}
-		copy(p.floats, values)
-		return p.finite()
+	if len(t.Data) != want.Size()*t.Elements() {
+		return fmt.Errorf("tensor %q has %d bytes, expected %d", p.name, len(t.Data), want.Size()*t.Elements())
 	}
-	values, err := t.Int32s()
-	if err != nil {
-		return err
-	}
-	for i, id := range values {
+	for i := range p.tokens {
+		id := int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
 		if id < 0 || int(id) >= vocab {
 			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, vocab-1)
 		}
+		p.tokens[i] = id
 	}
-	copy(p.tokens, values)
-	return nil
+	for i := range p.floats.F32 {
+		p.floats.F32[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+	}
+	for i := range p.floats.BF16 {
+		p.floats.BF16[i] = binary.LittleEndian.Uint16(t.Data[2*i:])
+	}
+	return p.finite()
 }
 
 // surplus names a tensor that is none of the parts.

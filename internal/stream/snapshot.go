@@ -1,8 +1,11 @@
 package stream
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/lmserve/lmserve/internal/kernel"
@@ -42,6 +45,9 @@ type tally struct {
 // same bits. The file shares nothing with the stream. An error says which number is not
 // finite: such a stream Restore would refuse.
 func (s *Stream) Snapshot() (*weights.File, error) {
+	if s.frozen {
+		return nil, errors.New("stream: snapshot of a frozen stream: it would go on learning")
+	}
 	text, err := json.Marshal(header{
 		Version: snapshotVersion, Model: s.model.Hash(), Numerics: kernel.Numerics(), Settings: s.Settings,
 		Step: s.Step, Written: s.Written, Last: s.Last, Tally: tally(s.Tally), BaselineBits: s.Baseline.Bits,
@@ -59,12 +65,12 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 	return f, nil
 }
 
-// part is an array of the state and the tensor it is stored as: floats, or tokens.
+// part is an array of the state and the tensor it is stored as: tokens, or numbers.
 type part struct {
 	name   string
 	shape  []int
-	floats []float32
 	tokens []int32
+	floats kernel.Array
 	any    bool // floats that need not be finite
 }
 
@@ -73,27 +79,35 @@ func (s *Stream) parts() []part {
 	all := []part{{name: "pending", shape: []int{len(s.Pending)}, tokens: s.Pending}}
 	all = s.appendMemory(all, "memory.", s.Memory)
 	all = s.appendMemory(all, "baseline.memory.", s.BaselineMemory)
-	layout := s.model.LM.Layout
 	switch {
 	case s.Fast != nil:
 		for bank := range s.Fast.M {
-			prefix := "fast." + strconv.Itoa(bank)
-			for i, b := range s.model.Learner.Branches {
-				shape := layout.Tensors[layout.Index(b.Name)].Shape
-				all = append(all,
-					part{name: prefix + ".I." + b.Name, shape: shape, floats: s.Fast.Branch(s.Fast.I[bank], i), any: true},
-					part{name: prefix + ".M." + b.Name, shape: shape, floats: s.Fast.Branch(s.Fast.M[bank], i)})
-			}
+			all = s.appendBank(all, bank)
 		}
 	case s.Dynamic != nil:
-		for i, m := range layout.Slices(s.Dynamic.M) {
-			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name, shape: layout.Tensors[i].Shape, floats: m})
+		layout := s.model.LM.Layout
+		for i, m := range s.views {
+			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name, shape: layout.Tensors[i].Shape, floats: kernel.Array{F32: m}})
 		}
 	case s.Cache != nil:
 		n, width := s.Cache.Len, s.model.LM.Config.DModel
 		all = append(all,
-			part{name: "cache.keys", shape: []int{n, width}, floats: s.Cache.Keys[:n*width]},
+			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
 			part{name: "cache.next", shape: []int{n}, tokens: s.Cache.Next[:n]})
+	}
+	return all
+}
+
+// appendBank appends I and M of every branch.
+func (s *Stream) appendBank(all []part, bank int) []part {
+	layout, at := s.model.LM.Layout, 0
+	name := func(what, branch string) string { return fmt.Sprintf("fast.%d.%s.%s", bank, what, branch) }
+	for _, b := range s.model.Learner.Branches {
+		shape := layout.Tensors[layout.Index(b.Name)].Shape
+		all = append(all,
+			part{name: name("I", b.Name), shape: shape, floats: s.Fast.I[bank].Range(at, at+b.Size), any: true},
+			part{name: name("M", b.Name), shape: shape, floats: s.Fast.M[bank].Range(at, at+b.Size)})
+		at += b.Size
 	}
 	return all
 }
@@ -105,23 +119,34 @@ func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part
 	}
 	width := s.model.LM.Config.DModel
 	for l, rows := range mem.Layers {
-		all = append(all, part{name: prefix + strconv.Itoa(l), shape: []int{mem.Len, width}, floats: rows[:mem.Len*width]})
+		all = append(all, part{name: prefix + strconv.Itoa(l), shape: []int{mem.Len, width}, floats: kernel.Array{F32: rows[:mem.Len*width]}})
 	}
 	return all
 }
 
-func (p *part) tensor() weights.Tensor {
-	if p.tokens != nil {
-		return weights.I32Tensor(p.name, p.shape, p.tokens)
-	}
-	return weights.F32Tensor(p.name, p.shape, p.floats)
-}
-
 func (p *part) tensorType() weights.DType {
-	if p.tokens != nil {
+	switch {
+	case p.tokens != nil:
 		return weights.I32
+	case p.floats.BF16 != nil:
+		return weights.BF16
 	}
 	return weights.F32
+}
+
+func (p *part) tensor() weights.Tensor {
+	t := weights.Tensor{Name: p.name, DType: p.tensorType(), Shape: p.shape}
+	t.Data = make([]byte, 0, t.DType.Size()*t.Elements())
+	for _, id := range p.tokens {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, uint32(id))
+	}
+	for _, v := range p.floats.F32 {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+	}
+	for _, v := range p.floats.BF16 {
+		t.Data = binary.LittleEndian.AppendUint16(t.Data, v)
+	}
+	return t
 }
 
 // finite says which number is not, where all have to be.
@@ -129,8 +154,8 @@ func (p *part) finite() error {
 	if p.any {
 		return nil
 	}
-	for i, v := range p.floats {
-		if v-v != 0 { // NaN or infinite
+	for i := range p.floats.Len() {
+		if v := p.floats.At(i); v-v != 0 { // NaN or infinite
 			return fmt.Errorf("tensor %q, element %d is %v, expected a finite number", p.name, i, v)
 		}
 	}

@@ -227,15 +227,20 @@ func TestNumbersThatAreNotFinite(t *testing.T) {
 	w := testWorker(t, m, 1)
 	s := New(m, settings(m, nil))
 	w.Feed(s, []byte(text[:40]), nil)
-	s.Fast.I[1][0] = float32(math.Inf(-1))
+	s.Fast.I[1].BF16[0] = 0xff80 // -Inf
 	require.Equal(t, s.Hash(), restored(t, m, s.Settings, snapshotBytes(t, s)).Hash())
-	s.Fast.M[1][0] = float32(math.NaN())
+	s.Fast.M[1].BF16[0] = 0x7fc0 // NaN
 	_, err := s.Snapshot()
 	require.ErrorContains(t, err, "element 0 is NaN, expected a finite number")
-	s.Fast.M[1][0] = 0
+	s.Fast.M[1].BF16[0] = 0
 	s.Tally.Bits = math.Inf(1)
 	_, err = s.Snapshot()
 	require.ErrorContains(t, err, "+Inf")
+}
+
+func TestAFrozenStreamHasNoSnapshot(t *testing.T) {
+	_, err := New(testModel(t), settings(testModel(t), nil)).Frozen().Snapshot()
+	require.ErrorContains(t, err, "frozen")
 }
 
 // Another arithmetic is the caller's to judge.
