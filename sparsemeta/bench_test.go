@@ -89,6 +89,24 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
 }
 
+// BenchmarkSum is what a worker pays to take up another stream, and BenchmarkRMS what a chunk's report asks.
+func BenchmarkSum(b *testing.B) {
+	s := NewState(small(), 2, 1, kernel.BF16)
+	fast := make([]float32, s.Size())
+	for b.Loop() {
+		s.Sum(fast)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
+}
+
+func BenchmarkRMS(b *testing.B) {
+	s := NewState(small(), 2, 1, kernel.BF16)
+	for b.Loop() {
+		s.RMS()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
+}
+
 // BenchmarkDynamic is the update of dynamic evaluation after a chunk, in both forms.
 func BenchmarkDynamic(b *testing.B) {
 	branches := small()

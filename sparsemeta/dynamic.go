@@ -165,8 +165,8 @@ func hold(m []float32) {
 // RMS is the root mean square of the fast weights.
 func (d *Dynamic) RMS() float64 {
 	var sum float64
-	for lo := 0; lo < len(d.M); lo += rmsBlock {
-		block := d.M[lo:min(lo+rmsBlock, len(d.M))]
+	for lo := 0; lo < len(d.M); lo += sumBlock {
+		block := d.M[lo:min(lo+sumBlock, len(d.M))]
 		sum += float64(kernel.Dot(block, block))
 	}
 	return math.Sqrt(sum / float64(len(d.M)))

@@ -106,13 +106,19 @@ func (s *State) CopyFrom(from *State) {
 	}
 }
 
+// sumBlock is how many elements are added up at once: they stay in the first-level
+// cache, and are few enough for a sum of squares in float32.
+const sumBlock = 4096
+
 // Sum sets the arena fast to the fast weights, the banks' M added up: to the bits that
 // updates leave there.
 func (s *State) Sum(fast []float32) {
 	if len(fast) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
 	}
-	s.sum(fast, 0)
+	for lo := 0; lo < len(fast); lo += sumBlock {
+		s.sum(fast[lo:min(lo+sumBlock, len(fast))], lo)
+	}
 }
 
 // sum is the fast weights of the elements from lo on.
@@ -126,15 +132,12 @@ func (s *State) sum(fast []float32, lo int) {
 	}
 }
 
-// rmsBlock is short enough for a sum of squares in float32.
-const rmsBlock = 4096
-
 // RMS is the root mean square of the fast weights.
 func (s *State) RMS() float64 {
-	var fast [rmsBlock]float32
+	var fast [sumBlock]float32
 	var sum float64
-	for lo := 0; lo < s.Size(); lo += rmsBlock {
-		block := fast[:min(rmsBlock, s.Size()-lo)]
+	for lo := 0; lo < s.Size(); lo += sumBlock {
+		block := fast[:min(sumBlock, s.Size()-lo)]
 		s.sum(block, lo)
 		sum += float64(kernel.Dot(block, block))
 	}
