@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkUpdate is the update after a chunk, against what the memory gives: GB/s
-// counts the bytes that one pass over G, I, M and Sum moves, of-stream and of-cache
+// counts the bytes that one pass over G, I, M and their sum moves, of-stream and of-cache
 // are its share of what y += a x reaches on as many threads, on arrays far larger than
 // the caches and on arrays of the state's size.
 func BenchmarkUpdate(b *testing.B) {
@@ -34,9 +34,11 @@ func BenchmarkUpdate(b *testing.B) {
 		{"enwik8,p=0.5,threads=2", enwik8(), 1, 0.5, false, 2},
 		{"enwik8,p=0.5,banks=2", enwik8(), 2, 0.5, false, 1},
 	} {
-		b.Run(c.name, func(b *testing.B) {
-			benchmarkUpdate(b, c.branches, c.banks, c.p, c.traced, c.threads)
-		})
+		for _, held := range []kernel.Precision{kernel.Float32, kernel.BF16} {
+			b.Run(c.name+","+string(held), func(b *testing.B) {
+				benchmarkUpdate(b, c.branches, c.banks, held, c.p, c.traced, c.threads)
+			})
+		}
 	}
 }
 
@@ -60,26 +62,23 @@ func enwik8() []Branch {
 // steps is how many gradients a benchmark has: the same array, begun at other places.
 const steps = 1024
 
-func benchmarkUpdate(b *testing.B, branches []Branch, banks int, p float64, traced bool, threads int) {
+func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Precision, p float64, traced bool, threads int) {
 	l := benchLearner(branches, banks)
 	l.Settings.P = p
 	size := l.Size()
 	g := benchGradients(size + 16*steps)
-	tables, s := l.Compile(), NewState(l.Branches, banks, 1)
-	bytes := 4 + 16*banks
-	if banks > 1 {
-		bytes += 8
-	}
+	tables, s, fast := l.Compile(), NewState(l.Branches, banks, 1, held), make([]float32, size)
+	bytes := 4 + 2*int(s.Bytes())/size + 8
 	if traced {
 		s.Trace()
 		bytes += 8 * banks
 	}
 	x := exec(b, threads)
-	s.Update(x, tables, l.Settings, nil, g[:size]) // the first one pays for the pages of the state
+	s.Update(x, tables, l.Settings, nil, g[:size], fast) // the first one pays for the pages of the state
 	step := 0
 	for b.Loop() {
 		from := 16 * (step % steps)
-		s.Update(x, tables, l.Settings, nil, g[from:from+size])
+		s.Update(x, tables, l.Settings, nil, g[from:from+size], fast)
 		step++
 	}
 	ns := float64(b.Elapsed().Nanoseconds()) / float64(b.N) / float64(size)
@@ -88,6 +87,24 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, p float64, trac
 	b.ReportMetric(rate, "GB/s")
 	b.ReportMetric(rate/streamRate(x, 64<<20), "of-stream")
 	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
+}
+
+// BenchmarkSum is what a worker pays to take up another stream, and BenchmarkRMS what a chunk's report asks.
+func BenchmarkSum(b *testing.B) {
+	s := NewState(small(), 2, 1, kernel.BF16)
+	fast := make([]float32, s.Size())
+	for b.Loop() {
+		s.Sum(fast)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
+}
+
+func BenchmarkRMS(b *testing.B) {
+	s := NewState(small(), 2, 1, kernel.BF16)
+	for b.Loop() {
+		s.RMS()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
 }
 
 // BenchmarkDynamic is the update of dynamic evaluation after a chunk, in both forms.
@@ -153,10 +170,10 @@ func BenchmarkNodeGradient(b *testing.B) {
 	l.Settings.P = 1
 	g := benchGradients(l.Size())
 	tables := l.Compile()
-	s := NewState(l.Branches, 1, 1)
+	s := NewState(l.Branches, 1, 1, kernel.Float32)
 	s.Trace()
 	x := exec(b, 1)
-	s.Update(x, tables, l.Settings, nil, g)
+	s.Update(x, tables, l.Settings, nil, g, make([]float32, len(g)))
 	dv := tables.Gradients(nil)
 	for b.Loop() {
 		s.NodeGradient(x, tables, l.Settings.Out, g, 1, dv)

@@ -15,6 +15,7 @@
 //
 // A bank has its own gamma, I, masks and meta-learners; the fast weights of the
 // model are the sum of the banks' M. The paper has one bank, scale 1 and out 1.
+// A [State] holds I and M in float32 or, as sessions do, in bfloat16.
 //
 // # The meta-learner and its table
 //
@@ -38,6 +39,7 @@
 // # Determinism
 //
 // Results do not depend on the number of threads or on the order of work: every
-// element is computed by itself, its mask bit is a pure function of (seed, bank,
-// branch, step, element), and no product is fused with a sum.
+// element is computed by itself, its mask bit and what its average is rounded by are
+// pure functions of (seed, bank, branch, step, element), and no product is fused with
+// a sum.
 package sparsemeta

@@ -162,6 +162,16 @@ func hold(m []float32) {
 	}
 }
 
+// RMS is the root mean square of the fast weights.
+func (d *Dynamic) RMS() float64 {
+	var sum float64
+	for lo := 0; lo < len(d.M); lo += sumBlock {
+		block := d.M[lo:min(lo+sumBlock, len(d.M))]
+		sum += float64(kernel.Dot(block, block))
+	}
+	return math.Sqrt(sum / float64(len(d.M)))
+}
+
 // Bytes is the memory that the state takes; the statistics are not its own.
 func (d *Dynamic) Bytes() int64 {
 	return 4 * (int64(len(d.M)) + 2*(codeMost+1)*int64(len(d.paces)))

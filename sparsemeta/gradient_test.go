@@ -5,16 +5,18 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 // traced is a state after some updates, and the gradient of the next loss.
 func traced(t *testing.T, banks int) (*Learner, Tables, *State, []float32) {
 	l := testLearner(banks)
-	tables, s, x := l.Compile(), NewState(l.Branches, banks, 1), exec(t, 1)
+	tables, s, x := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32), exec(t, 1)
 	s.Trace()
 	l.Settings.P = 0.3
 	for k := range uint64(3) {
-		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k))
+		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k), make([]float32, l.Size()))
 	}
 	return l, tables, s, gradients(l.Size(), 17)
 }
@@ -116,7 +118,7 @@ func TestNodeGradientAddsUpAndDoesNotDependOnThreads(t *testing.T) {
 
 func TestNothingWrittenGivesNoGradient(t *testing.T) {
 	l := testLearner(2)
-	tables, s := l.Compile(), NewState(l.Branches, 2, 1)
+	tables, s := l.Compile(), NewState(l.Branches, 2, 1, kernel.Float32)
 	s.Trace()
 	dv := tables.Gradients(nil)
 	s.NodeGradient(exec(t, 1), tables, l.Settings.Out, gradients(l.Size(), 1), 1, dv)
@@ -130,11 +132,11 @@ func TestSampledNodeGradientsAreTheWholeOnAverage(t *testing.T) {
 	l := &Learner{Branches: branches, Settings: TwoBankSettings()}
 	l.Init(InitHe(), 1)
 	tables := l.Compile()
-	s := NewState(branches, 2, 1)
+	s := NewState(branches, 2, 1, kernel.Float32)
 	s.Trace()
 	x := exec(t, 2)
 	for seed := range uint64(2) {
-		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), seed))
+		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), seed), make([]float32, l.Size()))
 	}
 	g := gradients(l.Size(), 9)
 	whole, sum := tables.Gradients(nil), tables.Gradients(nil)

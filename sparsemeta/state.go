@@ -7,18 +7,19 @@ import (
 	"fmt"
 	"hash"
 	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 // State is the part of a session that lives in the branches: gradient averages and
 // fast weights. The exported fields are all of it; a state made by NewState with the
-// same branches and banks and filled with them goes on to the same bits. Arenas hold
-// the branches one after the other. One goroutine uses it at a time.
+// same branches, banks and precision and filled with them goes on to the same bits.
+// Arenas hold the branches one after the other. One goroutine uses it at a time.
 type State struct {
-	Seed uint64      // of the masks
-	Step uint64      // updates made: the masks' time
-	I    [][]float32 // [bank] arenas, eq. 3
-	M    [][]float32 // [bank] arenas, eq. 6
-	Sum  []float32   // the fast weights: the banks' M added up; M[0] itself if there is one bank
+	Seed uint64         // of the masks
+	Step uint64         // updates made: the masks' time
+	I    []kernel.Array // [bank] arenas, eq. 3
+	M    []kernel.Array // [bank] arenas, eq. 6
 
 	// X, if not nil (see Trace), is the input of g at each element's last write,
 	// [bank] arenas, NaN = never written since the last Reset.
@@ -36,7 +37,8 @@ type State struct {
 type span struct{ branch, lo, hi int }
 
 // spanSize is a multiple of the mask lanes of a random word. The slices of G, I, M and
-// Sum that a span touches fit the second-level cache beside a table's used part.
+// of the fast weights that a span touches fit the second-level cache beside a table's
+// used part.
 const spanSize = 2048
 
 // cut gives the offsets of the branches in an arena, its length after them, and the spans.
@@ -52,28 +54,27 @@ func cut(branches []Branch) (offsets []int, spans []span) {
 	return append(offsets, size), spans
 }
 
-// NewState is the state before the first chunk: I and M are zero.
-func NewState(branches []Branch, banks int, seed uint64) *State {
-	s := &State{Seed: seed, branches: branches, I: make([][]float32, banks), M: make([][]float32, banks)}
+// NewState is the state before the first chunk: I and M are zero. They are held in
+// kernel.Float32, or in half the memory in kernel.BF16.
+func NewState(branches []Branch, banks int, seed uint64, held kernel.Precision) *State {
+	s := &State{Seed: seed, branches: branches, I: make([]kernel.Array, banks), M: make([]kernel.Array, banks)}
 	s.offsets, s.spans = cut(branches)
-	size := s.offsets[len(branches)]
 	for bank := range banks {
-		s.I[bank] = make([]float32, size)
-		s.M[bank] = make([]float32, size)
-	}
-	s.Sum = s.M[0]
-	if banks > 1 {
-		s.Sum = make([]float32, size)
+		s.I[bank] = kernel.NewArray(s.Size(), held)
+		s.M[bank] = kernel.NewArray(s.Size(), held)
 	}
 	return s
 }
+
+// Size is the number of elements of an arena.
+func (s *State) Size() int { return s.offsets[len(s.branches)] }
 
 // Trace makes the following updates remember the inputs of g, which NodeGradient
 // needs. Elements written before count as never written.
 func (s *State) Trace() {
 	s.X = make([][]float32, len(s.M))
 	for bank := range s.X {
-		s.X[bank] = make([]float32, len(s.M[bank]))
+		s.X[bank] = make([]float32, s.Size())
 		fill(s.X[bank], float32(math.NaN()))
 	}
 }
@@ -81,30 +82,66 @@ func (s *State) Trace() {
 // Reset puts I and M back to zero. Seed and Step stay, so that masks do not repeat.
 func (s *State) Reset() {
 	for bank := range s.M {
-		clear(s.I[bank])
-		clear(s.M[bank])
+		s.I[bank].Clear()
+		s.M[bank].Clear()
 	}
-	clear(s.Sum)
 	for _, x := range s.X {
 		fill(x, float32(math.NaN()))
 	}
 }
 
-// CopyFrom makes s equal to from, which has the same branches, banks and tracing.
+// CopyFrom makes s equal to from, which has the same branches, banks, precision and tracing.
 func (s *State) CopyFrom(from *State) {
-	if len(s.M) != len(from.M) || len(s.Sum) != len(from.Sum) || len(s.X) != len(from.X) {
+	if len(s.M) != len(from.M) || s.Size() != from.Size() || len(s.X) != len(from.X) {
 		panic(fmt.Sprintf("sparsemeta: CopyFrom: %d banks (%d traced) of %d elements from %d (%d) of %d",
-			len(s.M), len(s.X), len(s.Sum), len(from.M), len(from.X), len(from.Sum)))
+			len(s.M), len(s.X), s.Size(), len(from.M), len(from.X), from.Size()))
 	}
 	s.Seed, s.Step = from.Seed, from.Step
 	for bank := range s.M {
-		copy(s.I[bank], from.I[bank])
-		copy(s.M[bank], from.M[bank])
+		s.I[bank].CopyFrom(from.I[bank])
+		s.M[bank].CopyFrom(from.M[bank])
 	}
-	copy(s.Sum, from.Sum)
 	for bank := range s.X {
 		copy(s.X[bank], from.X[bank])
 	}
+}
+
+// sumBlock is how many elements are added up at once: they stay in the first-level
+// cache, and are few enough for a sum of squares in float32.
+const sumBlock = 4096
+
+// Sum sets the arena fast to the fast weights, the banks' M added up: to the bits that
+// updates leave there.
+func (s *State) Sum(fast []float32) {
+	if len(fast) != s.Size() {
+		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
+	}
+	for lo := 0; lo < len(fast); lo += sumBlock {
+		s.sum(fast[lo:min(lo+sumBlock, len(fast))], lo)
+	}
+}
+
+// sum is the fast weights of the elements from lo on.
+func (s *State) sum(fast []float32, lo int) {
+	for bank, m := range s.M {
+		if m = m.Range(lo, lo+len(fast)); bank == 0 {
+			m.Load(fast)
+		} else {
+			m.AddTo(fast)
+		}
+	}
+}
+
+// RMS is the root mean square of the fast weights.
+func (s *State) RMS() float64 {
+	var fast [sumBlock]float32
+	var sum float64
+	for lo := 0; lo < s.Size(); lo += sumBlock {
+		block := fast[:min(sumBlock, s.Size()-lo)]
+		s.sum(block, lo)
+		sum += float64(kernel.Dot(block, block))
+	}
+	return math.Sqrt(sum / float64(s.Size()))
 }
 
 // Branch is the part of an arena that belongs to branch i.
@@ -113,12 +150,11 @@ func (s *State) Branch(arena []float32, i int) []float32 {
 }
 
 // Bytes is the memory that the arenas take.
-func (s *State) Bytes() int64 {
-	arenas := 2*len(s.M) + len(s.X)
-	if len(s.M) > 1 {
-		arenas++
+func (s *State) Bytes() (n int64) {
+	for bank := range s.M {
+		n += s.I[bank].Bytes() + s.M[bank].Bytes()
 	}
-	return 4 * int64(arenas) * int64(len(s.Sum))
+	return n + 4*int64(len(s.X)*s.Size())
 }
 
 // Hash is the SHA-256 of the state's bits, in hexadecimal: equal states, equal hashes.
@@ -126,14 +162,21 @@ func (s *State) Hash() string {
 	h := sha256.New()
 	h.Write(binary.LittleEndian.AppendUint64(nil, s.Seed))
 	h.Write(binary.LittleEndian.AppendUint64(nil, s.Step))
-	for _, arenas := range [][][]float32{s.I, s.M, {s.Sum}, s.X} {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(arenas))))
+	for _, arenas := range [][]kernel.Array{s.I, s.M} {
+		hashLength(h, len(arenas))
 		for _, arena := range arenas {
-			hashFloats(h, arena)
+			hashFloats(h, arena.F32)
+			hashHalves(h, arena.BF16)
 		}
+	}
+	hashLength(h, len(s.X))
+	for _, arena := range s.X {
+		hashFloats(h, arena)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
+
+func hashLength(h hash.Hash, n int) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
 
 func hashFloats(h hash.Hash, values []float32) {
 	const batch = 1024
@@ -144,6 +187,19 @@ func hashFloats(h hash.Hash, values []float32) {
 			binary.LittleEndian.PutUint32(bytes[4*i:], math.Float32bits(v))
 		}
 		h.Write(bytes[:4*n])
+		values = values[n:]
+	}
+}
+
+func hashHalves(h hash.Hash, values []uint16) {
+	const batch = 1024
+	var bytes [2 * batch]byte
+	for len(values) > 0 {
+		n := min(batch, len(values))
+		for i, v := range values[:n] {
+			binary.LittleEndian.PutUint16(bytes[2*i:], v)
+		}
+		h.Write(bytes[:2*n])
 		values = values[n:]
 	}
 }

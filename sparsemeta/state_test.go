@@ -60,7 +60,7 @@ func TestUpdateAgreesWithTheEquations(t *testing.T) {
 		for i := range scale {
 			scale[i] = float32(math.Exp(normal(5, uint64(i))))
 		}
-		tables, s, x := l.Compile(), NewState(l.Branches, banks, 1), exec(t, 2)
+		tables, s, x, fast := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32), exec(t, 2), make([]float32, size)
 		want := make([][]naive, banks)
 		for bank := range want {
 			want[bank] = make([]naive, size)
@@ -68,7 +68,7 @@ func TestUpdateAgreesWithTheEquations(t *testing.T) {
 		for step := range uint64(5) {
 			g := gradients(size, step)
 			masks := randomMasks(banks, size, step)
-			written := s.UpdateMasked(x, tables, l.Settings, scale, g, masks)
+			written := s.UpdateMasked(x, tables, l.Settings, scale, g, fast, masks)
 			ones := 0
 			for bank := range want {
 				e := 0
@@ -78,8 +78,8 @@ func TestUpdateAgreesWithTheEquations(t *testing.T) {
 						w := &want[bank][e]
 						w.step(&l.Phi[bank][b], l.Settings, bank, float64(scale[e]), float64(g[e]), masks[bank][e] != 0)
 						ones += int(masks[bank][e])
-						if math.Abs(w.i-float64(s.I[bank][e])) > 1e-6*math.Abs(w.i)+1e-9 || math.Abs(w.m-float64(s.M[bank][e])) > bound {
-							require.Failf(t, "off", "step %d bank %d element %d: I %v, want %v; M %v, want %v", step, bank, e, s.I[bank][e], w.i, s.M[bank][e], w.m)
+						if math.Abs(w.i-float64(s.I[bank].F32[e])) > 1e-6*math.Abs(w.i)+1e-9 || math.Abs(w.m-float64(s.M[bank].F32[e])) > bound {
+							require.Failf(t, "off", "step %d bank %d element %d: I %v, want %v; M %v, want %v", step, bank, e, s.I[bank].F32[e], w.i, s.M[bank].F32[e], w.m)
 						}
 						e++
 					}
@@ -88,7 +88,7 @@ func TestUpdateAgreesWithTheEquations(t *testing.T) {
 			require.Equal(t, ones, written)
 		}
 		require.Equal(t, uint64(5), s.Step)
-		requireSum(t, s)
+		requireSum(t, s, fast)
 	}
 }
 
@@ -103,14 +103,48 @@ func randomMasks(banks, size int, seed uint64) [][]uint8 {
 	return masks
 }
 
-func requireSum(t *testing.T, s *State) {
-	want := append([]float32(nil), s.M[0]...)
-	for _, m := range s.M[1:] {
-		for e, v := range m {
-			want[e] += v
+// requireSum holds what updates have left in fast, and what Sum says, against M.
+func requireSum(t *testing.T, s *State, fast []float32) {
+	want := make([]float32, s.Size())
+	var squares float64
+	for e := range want {
+		want[e] = s.M[0].At(e)
+		for _, m := range s.M[1:] {
+			want[e] += m.At(e)
 		}
+		squares += float64(want[e]) * float64(want[e])
 	}
-	require.Equal(t, want, s.Sum)
+	require.Equal(t, want, fast)
+	again := make([]float32, s.Size())
+	s.Sum(again)
+	require.Equal(t, want, again)
+	require.InEpsilon(t, math.Sqrt(squares/float64(len(want))), s.RMS(), 1e-6)
+}
+
+// In bfloat16 the state is that of float32 but for rounding: M, which is rounded once, to its last place; I at random, and on average not at all.
+func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
+	for banks := 1; banks <= 3; banks++ {
+		l := testLearner(banks)
+		l.Settings.Gammas = []float32{0.98, 0.9995, 0.9}[:banks]
+		tables, x, fast := l.Compile(), exec(t, 2), make([]float32, l.Size())
+		whole, half := NewState(l.Branches, banks, 1, kernel.Float32), NewState(l.Branches, banks, 1, kernel.BF16)
+		require.Equal(t, whole.Bytes(), 2*half.Bytes())
+		const steps = 100
+		var drift, size float64
+		for k := range uint64(steps) {
+			g := gradients(l.Size(), k%7)
+			require.Equal(t, whole.Update(x, tables, l.Settings, nil, g, fast), half.Update(x, tables, l.Settings, nil, g, fast), "the same masks")
+		}
+		requireSum(t, half, fast)
+		for bank := range half.M {
+			for e := range l.Size() {
+				drift += float64(half.I[bank].At(e) - whole.I[bank].At(e))
+				size += math.Abs(float64(whole.I[bank].At(e)))
+			}
+		}
+		// A step moves an element by 2^-8 of itself at most, one way or the other: sqrt(100)/2^8 of itself in all, averaged over thousands of elements.
+		require.InDelta(t, 0, drift/size, 5*10./256/math.Sqrt(float64(banks*l.Size())))
+	}
 }
 
 // The paper's training: with gamma 0, beta 0 and 1 and every element written, M is
@@ -118,38 +152,38 @@ func requireSum(t *testing.T, s *State) {
 func TestWithoutAveragingTheFastWeightsAreGOfTheGradient(t *testing.T) {
 	l := testLearner(1)
 	l.Settings = Settings{Gammas: []float32{0}, Beta2: 1, P: 1, Out: 1}
-	tables, s := l.Compile(), NewState(l.Branches, 1, 1)
+	tables, s, fast := l.Compile(), NewState(l.Branches, 1, 1, kernel.Float32), make([]float32, l.Size())
 	for step := range uint64(2) {
 		g := gradients(l.Size(), step)
-		require.Equal(t, l.Size(), s.Update(exec(t, 1), tables, l.Settings, nil, g))
+		require.Equal(t, l.Size(), s.Update(exec(t, 1), tables, l.Settings, nil, g, fast))
 		want := make([]float32, 0, l.Size())
 		for b := range l.Branches {
 			for _, v := range s.Branch(g, b) {
 				want = append(want, tables[0][b].At(v))
 			}
 		}
-		require.Equal(t, want, s.Sum)
-		require.Equal(t, make([]float32, l.Size()), s.I[0])
+		require.Equal(t, want, fast)
+		require.Equal(t, make([]float32, l.Size()), s.I[0].F32)
 	}
 }
 
 func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
 	for banks := 1; banks <= 2; banks++ {
 		l := testLearner(banks)
-		tables, s, x := l.Compile(), NewState(l.Branches, banks, 1), exec(t, 2)
+		tables, s, x, fast := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32), exec(t, 2), make([]float32, l.Size())
 		g := gradients(l.Size(), 1)
 		l.Settings.P = 0
 		for range 3 {
-			require.Zero(t, s.Update(x, tables, l.Settings, nil, g))
+			require.Zero(t, s.Update(x, tables, l.Settings, nil, g, fast))
 		}
-		require.Equal(t, make([]float32, l.Size()), s.Sum)
-		require.NotZero(t, s.I[0][0])
+		require.Equal(t, make([]float32, l.Size()), fast)
+		require.NotZero(t, s.I[0].F32[0])
 		l.Settings.P = 1
 		s.Trace()
-		require.Equal(t, banks*l.Size(), s.Update(x, tables, l.Settings, nil, g))
+		require.Equal(t, banks*l.Size(), s.Update(x, tables, l.Settings, nil, g, fast))
 		for bank := range s.X {
 			for e, v := range s.X[bank] {
-				if v != v || s.M[bank][e] == 0 {
+				if v != v || s.M[bank].F32[e] == 0 {
 					require.Failf(t, "not written", "bank %d element %d", bank, e)
 				}
 			}
@@ -160,10 +194,16 @@ func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
 // One hash for any number of threads, any order of the spans, and (on this
 // architecture, whose compiler fuses nothing) for all time.
 func TestBitsDoNotDependOnThreadsOrOrder(t *testing.T) {
+	for held, golden := range goldenHashes {
+		t.Run(string(held), func(t *testing.T) { checkBits(t, held, golden) })
+	}
+}
+
+func checkBits(t *testing.T, held kernel.Precision, golden string) {
 	l := testLearner(2)
-	tables := l.Compile()
+	tables, fast := l.Compile(), make([]float32, testLearner(2).Size())
 	update := func(step func(s *State, g []float32)) string {
-		s := NewState(l.Branches, 2, 99)
+		s := NewState(l.Branches, 2, 99, held)
 		s.Trace()
 		for k := range uint64(4) {
 			step(s, gradients(l.Size(), k))
@@ -172,29 +212,32 @@ func TestBitsDoNotDependOnThreadsOrOrder(t *testing.T) {
 	}
 	threads := func(n int) string {
 		x := exec(t, n)
-		return update(func(s *State, g []float32) { s.Update(x, tables, l.Settings, nil, g) })
+		return update(func(s *State, g []float32) { s.Update(x, tables, l.Settings, nil, g, fast) })
 	}
 	want := threads(1)
 	require.Equal(t, want, threads(2))
 	require.Equal(t, want, threads(5))
 	rng := rand.New(rand.NewPCG(1, 2))
 	require.Equal(t, want, update(func(s *State, g []float32) {
-		s.job = updateJob{s: s, tables: tables, set: l.Settings, threshold: maskThreshold(l.Settings.P), g: g}
+		s.job = updateJob{s: s, tables: tables, set: l.Settings, threshold: maskThreshold(l.Settings.P), g: g, fast: fast}
 		for _, i := range rng.Perm(len(s.spans)) {
 			s.job.Do(nil, i)
 		}
 		s.Step++
 	}))
 	if runtime.GOARCH == "amd64" {
-		require.Equal(t, goldenHash, want)
+		require.Equal(t, golden, want)
 	}
 }
 
-const goldenHash = "d6b6d8616249d6230f0d8a51ae1dadaa760287c7477bd0646accfdefb01f7d57"
+var goldenHashes = map[kernel.Precision]string{
+	kernel.Float32: "08f9a9726379ca5a3814e2f3108eed49c1c9e88de1bcf19842722d76d09bc884",
+	kernel.BF16:    "5cc186287891358c53b662c61536af3a6e0f1c20b96704a7232f4839799c3b5f",
+}
 
 func TestHashSeesEverything(t *testing.T) {
 	fresh := func() *State {
-		s := NewState([]Branch{{"a", 5}}, 2, 1)
+		s := NewState([]Branch{{"a", 5}}, 2, 1, kernel.Float32)
 		s.Trace()
 		return s
 	}
@@ -202,8 +245,8 @@ func TestHashSeesEverything(t *testing.T) {
 	require.Equal(t, want, fresh().Hash())
 	for name, change := range map[string]func(*State){
 		"seed": func(s *State) { s.Seed++ }, "step": func(s *State) { s.Step++ },
-		"I": func(s *State) { s.I[1][4] = 1 }, "M": func(s *State) { s.M[0][0] = 1 },
-		"Sum": func(s *State) { s.Sum[2] = float32(math.Copysign(0, -1)) }, "X": func(s *State) { s.X[1][3] = 0 },
+		"I": func(s *State) { s.I[1].F32[4] = 1 }, "M": func(s *State) { s.M[0].F32[0] = float32(math.Copysign(0, -1)) },
+		"I in 16 bits": func(s *State) { s.I[1] = kernel.NewArray(5, kernel.BF16) }, "X": func(s *State) { s.X[1][3] = 0 },
 	} {
 		s := fresh()
 		change(s)
@@ -213,14 +256,14 @@ func TestHashSeesEverything(t *testing.T) {
 
 func TestResetForgetsAllButTheMasksTime(t *testing.T) {
 	l := testLearner(2)
-	tables, x := l.Compile(), exec(t, 1)
-	s := NewState(l.Branches, 2, 5)
+	tables, x, fast := l.Compile(), exec(t, 1), make([]float32, l.Size())
+	s := NewState(l.Branches, 2, 5, kernel.BF16)
 	s.Trace()
 	for k := range uint64(3) {
-		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k))
+		s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k), fast)
 	}
 	s.Reset()
-	fresh := NewState(l.Branches, 2, 5)
+	fresh := NewState(l.Branches, 2, 5, kernel.BF16)
 	fresh.Trace()
 	fresh.Step = 3
 	require.Equal(t, fresh.Hash(), s.Hash())
@@ -230,19 +273,20 @@ func TestResetForgetsAllButTheMasksTime(t *testing.T) {
 func TestExportedFieldsAreTheWholeState(t *testing.T) {
 	for banks := 1; banks <= 2; banks++ {
 		l := testLearner(banks)
-		tables, x := l.Compile(), exec(t, 2)
-		s := NewState(l.Branches, banks, 5)
+		tables, x, fast := l.Compile(), exec(t, 2), make([]float32, l.Size())
+		held := []kernel.Precision{kernel.Float32, kernel.BF16}[banks-1]
+		s := NewState(l.Branches, banks, 5, held)
 		s.Trace()
 		for k := range uint64(3) {
-			s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k))
+			s.Update(x, tables, l.Settings, nil, gradients(l.Size(), k), fast)
 		}
-		other := NewState(l.Branches, banks, 0)
+		other := NewState(l.Branches, banks, 0, held)
 		other.Trace()
 		other.CopyFrom(s)
 		for k := range uint64(3) {
-			s.Update(x, tables, l.Settings, nil, gradients(l.Size(), 10+k))
+			s.Update(x, tables, l.Settings, nil, gradients(l.Size(), 10+k), fast)
 			require.NotEqual(t, s.Hash(), other.Hash())
-			other.Update(x, tables, l.Settings, nil, gradients(l.Size(), 10+k))
+			other.Update(x, tables, l.Settings, nil, gradients(l.Size(), 10+k), fast)
 			require.Equal(t, s.Hash(), other.Hash())
 		}
 	}
@@ -252,29 +296,31 @@ func TestExportedFieldsAreTheWholeState(t *testing.T) {
 func TestGradientsThatAreNoNumbers(t *testing.T) {
 	l := testLearner(1)
 	l.Settings.P = 1
-	s := NewState(l.Branches, 1, 1)
+	s := NewState(l.Branches, 1, 1, kernel.BF16)
 	s.Trace()
 	g := gradients(l.Size(), 1)
 	g[0], g[1], g[2] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
-	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, g)
+	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, g, make([]float32, l.Size()))
 	for e := range 3 {
-		require.False(t, math.IsNaN(float64(s.M[0][e])) || math.IsInf(float64(s.M[0][e]), 0))
+		require.False(t, math.IsNaN(float64(s.M[0].At(e))) || math.IsInf(float64(s.M[0].At(e)), 0))
 		require.Equal(t, s.X[0][e], s.X[0][e])
 	}
 }
 
 func TestWarmUpdatesAllocateNothing(t *testing.T) {
 	l := testLearner(2)
-	tables, s := l.Compile(), NewState(l.Branches, 2, 1)
+	tables, s := l.Compile(), NewState(l.Branches, 2, 1, kernel.BF16)
 	s.Trace()
-	g, masks, dv := gradients(l.Size(), 1), randomMasks(2, l.Size(), 1), tables.Gradients(nil)
+	g, masks, dv, fast := gradients(l.Size(), 1), randomMasks(2, l.Size(), 1), tables.Gradients(nil), make([]float32, l.Size())
 	for _, threads := range []int{1, 2} {
 		x := exec(t, threads)
 		require.Zero(t, testing.AllocsPerRun(20, func() {
-			s.Update(x, tables, l.Settings, nil, g)
-			s.UpdateMasked(x, tables, l.Settings, nil, g, masks)
+			s.Update(x, tables, l.Settings, nil, g, fast)
+			s.UpdateMasked(x, tables, l.Settings, nil, g, fast, masks)
 			s.NodeGradient(x, tables, l.Settings.Out, g, 1, dv)
 			dv = tables.Gradients(dv)
+			s.Sum(fast)
+			s.RMS()
 			s.Reset()
 		}))
 	}
@@ -282,18 +328,21 @@ func TestWarmUpdatesAllocateNothing(t *testing.T) {
 
 func TestMismatchedShapesPanic(t *testing.T) {
 	l := testLearner(2)
-	tables, s, x, g := l.Compile(), NewState(l.Branches, 2, 1), exec(t, 1), gradients(l.Size(), 1)
-	one := l.Settings
+	tables, s, x, g := l.Compile(), NewState(l.Branches, 2, 1, kernel.Float32), exec(t, 1), gradients(l.Size(), 1)
+	fast, one := make([]float32, l.Size()), l.Settings
 	one.Gammas = one.Gammas[:1]
 	for name, f := range map[string]func(){
-		"gradient": func() { s.Update(x, tables, l.Settings, nil, g[1:]) },
-		"tables":   func() { s.Update(x, tables[:1], l.Settings, nil, g) },
-		"gammas":   func() { s.Update(x, tables, one, nil, g) },
-		"scale":    func() { s.Update(x, tables, l.Settings, g[1:], g) },
-		"masks":    func() { s.UpdateMasked(x, tables, l.Settings, nil, g, randomMasks(1, len(g), 1)) },
-		"mask":     func() { s.UpdateMasked(x, tables, l.Settings, nil, g, randomMasks(2, len(g)-1, 1)) },
+		"gradient": func() { s.Update(x, tables, l.Settings, nil, g[1:], fast) },
+		"tables":   func() { s.Update(x, tables[:1], l.Settings, nil, g, fast) },
+		"gammas":   func() { s.Update(x, tables, one, nil, g, fast) },
+		"fast":     func() { s.Update(x, tables, l.Settings, nil, g, fast[1:]) },
+		"sum":      func() { s.Sum(fast[1:]) },
+		"half":     func() { s.CopyFrom(NewState(l.Branches, 2, 1, kernel.BF16)) },
+		"scale":    func() { s.Update(x, tables, l.Settings, g[1:], g, fast) },
+		"masks":    func() { s.UpdateMasked(x, tables, l.Settings, nil, g, fast, randomMasks(1, len(g), 1)) },
+		"mask":     func() { s.UpdateMasked(x, tables, l.Settings, nil, g, fast, randomMasks(2, len(g)-1, 1)) },
 		"untraced": func() { s.NodeGradient(x, tables, 1, g, 1, tables.Gradients(nil)) },
-		"other":    func() { s.CopyFrom(NewState(l.Branches, 1, 1)) },
+		"other":    func() { s.CopyFrom(NewState(l.Branches, 1, 1, kernel.Float32)) },
 	} {
 		require.Panics(t, f, name)
 	}
@@ -306,10 +355,10 @@ func written(t testing.TB, branches []Branch, banks int, seed, step uint64, p fl
 	for bank := range l.Phi {
 		l.Phi[bank] = make([]Network, len(branches))
 	}
-	s := NewState(branches, banks, seed)
+	s := NewState(branches, banks, seed, kernel.Float32)
 	s.Step = step
 	s.Trace()
-	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, make([]float32, l.Size()))
+	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, make([]float32, l.Size()), make([]float32, l.Size()))
 	on := make([][]bool, banks)
 	for bank := range on {
 		for _, v := range s.X[bank] {

@@ -9,35 +9,37 @@ import (
 )
 
 // Update takes in the gradient of a chunk (eqs. 3 to 6): g is an arena, the gradient
-// of the chunk's mean loss with respect to W + Sum. The masks are those of the
-// state's seed and step; the step then goes up by one. scale is nil or a factor for
-// every element. It returns the number of elements written, over all banks.
+// of the chunk's mean loss with respect to W + fast, and fast an arena that gets the
+// new fast weights (see Sum). The masks are those of the state's seed and step; the
+// step then goes up by one. scale is nil or a factor for every element. It returns the
+// number of elements written, over all banks.
 //
 // It allocates nothing, and its result does not depend on x's threads.
-func (s *State) Update(x *kernel.Exec, t Tables, set Settings, scale, g []float32) (written int) {
-	return s.update(x, t, set, scale, g, nil)
+func (s *State) Update(x *kernel.Exec, t Tables, set Settings, scale, g, fast []float32) (written int) {
+	return s.update(x, t, set, scale, g, fast, nil)
 }
 
 // UpdateMasked is Update with given masks, [bank] arenas, 0 = unchanged; the
 // settings' P has no part in it.
-func (s *State) UpdateMasked(x *kernel.Exec, t Tables, set Settings, scale, g []float32, masks [][]uint8) (written int) {
+func (s *State) UpdateMasked(x *kernel.Exec, t Tables, set Settings, scale, g, fast []float32, masks [][]uint8) (written int) {
 	if len(masks) != len(s.M) {
 		panic(fmt.Sprintf("sparsemeta: UpdateMasked: masks for %d banks, want %d", len(masks), len(s.M)))
 	}
 	for bank, mask := range masks {
-		if len(mask) != len(s.Sum) {
-			panic(fmt.Sprintf("sparsemeta: UpdateMasked: mask %d of %d elements, want %d", bank, len(mask), len(s.Sum)))
+		if len(mask) != s.Size() {
+			panic(fmt.Sprintf("sparsemeta: UpdateMasked: mask %d of %d elements, want %d", bank, len(mask), s.Size()))
 		}
 	}
-	return s.update(x, t, set, scale, g, masks)
+	return s.update(x, t, set, scale, g, fast, masks)
 }
 
-func (s *State) update(x *kernel.Exec, t Tables, set Settings, scale, g []float32, masks [][]uint8) int {
+func (s *State) update(x *kernel.Exec, t Tables, set Settings, scale, g, fast []float32, masks [][]uint8) int {
 	s.check("Update", t, g)
-	if len(set.Gammas) != len(s.M) || scale != nil && len(scale) != len(g) {
-		panic(fmt.Sprintf("sparsemeta: Update: %d gammas, want %d; %d scale factors, want 0 or %d", len(set.Gammas), len(s.M), len(scale), len(g)))
+	if len(set.Gammas) != len(s.M) || scale != nil && len(scale) != len(g) || len(fast) != len(g) {
+		panic(fmt.Sprintf("sparsemeta: Update: %d gammas, want %d; %d scale factors, want 0 or %d; %d fast weights, want %d",
+			len(set.Gammas), len(s.M), len(scale), len(g), len(fast), len(g)))
 	}
-	s.job = updateJob{s: s, tables: t, set: set, threshold: maskThreshold(set.P), scale: scale, g: g, masks: masks}
+	s.job = updateJob{s: s, tables: t, set: set, threshold: maskThreshold(set.P), scale: scale, g: g, fast: fast, masks: masks}
 	x.Parallel(len(s.spans), &s.job)
 	written := s.job.written.Load()
 	s.job.drop()
@@ -47,9 +49,9 @@ func (s *State) update(x *kernel.Exec, t Tables, set Settings, scale, g []float3
 
 // check panics unless the tables and the gradient fit the state.
 func (s *State) check(who string, t Tables, g []float32) {
-	if len(t) != len(s.M) || len(t[0]) != len(s.branches) || len(g) != len(s.Sum) {
+	if len(t) != len(s.M) || len(t[0]) != len(s.branches) || len(g) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: %s: tables for %d banks of %d branches and %d gradients, want %d, %d and %d",
-			who, len(t), len(t[0]), len(g), len(s.M), len(s.branches), len(s.Sum)))
+			who, len(t), len(t[0]), len(g), len(s.M), len(s.branches), s.Size()))
 	}
 }
 
@@ -61,30 +63,33 @@ type updateJob struct {
 	set       Settings
 	threshold uint32
 	scale, g  []float32
+	fast      []float32
 	masks     [][]uint8
 	written   atomic.Int64
 }
 
 // drop lets go of the caller's slices.
 func (j *updateJob) drop() {
-	j.s, j.tables, j.set, j.scale, j.g, j.masks = nil, nil, Settings{}, nil, nil, nil
+	j.s, j.tables, j.set, j.scale, j.g, j.fast, j.masks = nil, nil, Settings{}, nil, nil, nil, nil
 }
 
 // Do updates span i, bank after bank.
 func (j *updateJob) Do(_ *kernel.Exec, i int) {
-	written := 0
-	for bank := range j.s.M {
-		written += j.bank(bank, j.s.spans[i])
+	s, sp, written := j.s, j.s.spans[i], 0
+	for bank := range s.M {
+		written += j.bank(bank, sp)
 	}
+	lo, hi := s.offsets[sp.branch]+sp.lo, s.offsets[sp.branch]+sp.hi
+	s.sum(j.fast[lo:hi], lo)
 	j.written.Add(int64(written))
 }
 
-// bank updates a span in one bank and adds its M to Sum.
+// bank updates a span in one bank.
 func (j *updateJob) bank(bank int, sp span) int {
 	s, table := j.s, j.tables[bank][sp.branch]
 	lo, hi := s.offsets[sp.branch]+sp.lo, s.offsets[sp.branch]+sp.hi
 	a := kernel.Adaptation{
-		I: s.I[bank][lo:hi], M: s.M[bank][lo:hi], G: j.g[lo:hi],
+		I: s.I[bank].Range(lo, hi), M: s.M[bank].Range(lo, hi), G: j.g[lo:hi],
 		Gamma: j.set.Gammas[bank], Beta1: j.set.Beta1, Beta2: j.set.Beta2, Out: j.set.Out,
 		Grid: &table.grid, Beyond: table,
 		Key:     kernel.Key(s.Seed, uint64(bank), uint64(sp.branch), s.Step),
@@ -99,14 +104,7 @@ func (j *updateJob) bank(bank int, sp span) int {
 	if j.masks != nil {
 		a.Mask = j.masks[bank][lo:hi]
 	}
-	if bank == 1 {
-		a.Prior, a.Sum = s.M[0][lo:hi], s.Sum[lo:hi]
-	}
-	written := a.Run()
-	if bank > 1 {
-		kernel.Axpy(s.Sum[lo:hi], 1, a.M)
-	}
-	return written
+	return a.Run()
 }
 
 // maskThreshold is the number of the 65536 values of a mask lane that mean "write".

@@ -32,6 +32,7 @@ type adaptive struct {
 	*text
 	model *model.Model
 	state *sparsemeta.State
+	fast  []float32
 	grads []float32
 	views txl.Grads
 	laps  [len(phaseNames)][]float64 // seconds of each phase, a chunk each
@@ -42,10 +43,10 @@ type adaptive struct {
 var phaseNames = [...]string{"forward", "backward", "update"}
 
 func newAdaptive(t *text, m *model.Model) *adaptive {
-	a := &adaptive{text: t, model: m, state: sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Settings.Gammas), 1)}
-	a.grads = make([]float32, m.ArenaSize())
+	a := &adaptive{text: t, model: m, state: newState(m.Learner)}
+	a.fast, a.grads = make([]float32, m.ArenaSize()), make([]float32, m.ArenaSize())
 	a.views = m.Views(a.grads)
-	a.seg.Begin(a.x, a.lm, m.Views(a.state.Sum), a.mem)
+	a.seg.Begin(a.x, a.lm, m.Views(a.fast), a.mem)
 	return a
 }
 
@@ -65,7 +66,7 @@ func (a *adaptive) step() {
 	forward := lap()
 	a.seg.Backward(a.x, a.next, a.views)
 	backward := lap()
-	a.state.Update(a.x, a.model.Tables, l.Settings, l.Scale, a.grads)
+	a.state.Update(a.x, a.model.Tables, l.Settings, l.Scale, a.grads, a.fast)
 	update := lap()
 	a.seg.Remember(a.mem)
 	a.seg.Continue(a.x)

@@ -97,14 +97,16 @@ func (b *bench) attention() {
 	})
 }
 
+// newState is that of a session's fast weights.
+func newState(l *sparsemeta.Learner) *sparsemeta.State {
+	return sparsemeta.NewState(l.Branches, len(l.Settings.Gammas), 1, kernel.BF16)
+}
+
 // updateBytes is what the update of the fast weights has to move: G is read, I and M of
-// each bank are read and written, and so is their sum if there are several banks.
+// each bank, of two bytes, are read and written, and their sum is written, which takes
+// reading it too.
 func updateBytes(l *sparsemeta.Learner) float64 {
-	banks := len(l.Settings.Gammas)
-	element := 4 + 16*banks
-	if banks > 1 {
-		element += 8
-	}
+	element := 4 + 8*len(l.Settings.Gammas) + 8
 	if l.Scale != nil {
 		element += 4
 	}
@@ -114,8 +116,8 @@ func updateBytes(l *sparsemeta.Learner) float64 {
 // update measures the update on gradients spread as a trained model's are.
 func (b *bench) update(threads int) {
 	l := b.model.Learner
-	state := sparsemeta.NewState(l.Branches, len(l.Settings.Gammas), 1)
-	g := make([]float32, l.Size())
+	state := newState(l)
+	g, fast := make([]float32, l.Size()), make([]float32, l.Size())
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range g {
 		g[i] = float32(math.Exp(rng.NormFloat64()*2-9) * (2*float64(rng.IntN(2)) - 1))
@@ -123,7 +125,7 @@ func (b *bench) update(threads int) {
 	t := updateTask(l)
 	t.section, t.what = Kernels, "update"
 	b.measure(threads, t, func() {
-		state.Update(b.x, b.model.Tables, l.Settings, l.Scale, g)
+		state.Update(b.x, b.model.Tables, l.Settings, l.Scale, g, fast)
 	})
 }
 

@@ -140,9 +140,9 @@ func TestACancelledRunEndsEarly(t *testing.T) {
 // What an update has to move, by the arenas it touches.
 func TestUpdateBytes(t *testing.T) {
 	l := *tiny(t).Learner
-	require.EqualValues(t, 20*l.Size(), updateBytes(&l), "G; I and M twice")
+	require.EqualValues(t, 20*l.Size(), updateBytes(&l), "G; I and M, in 16 bits, and the sum twice")
 	l.Settings.Gammas = []float32{0.9, 0.99}
-	require.EqualValues(t, (4+2*16+8)*l.Size(), updateBytes(&l), "and the sum twice")
+	require.EqualValues(t, 28*l.Size(), updateBytes(&l), "and I and M of a second bank")
 }
 
 func TestMedian(t *testing.T) {

@@ -286,8 +286,9 @@ type adaptation struct {
 	learner *sparsemeta.Learner
 	tables  sparsemeta.Tables
 	state   *sparsemeta.State
+	sum     []float32 // the fast weights
 	grads   []float32
-	fast    txl.Fast
+	fast    txl.Fast // of sum
 	wanted  txl.Grads
 }
 
@@ -319,12 +320,12 @@ func (r *replay) adaptation() *adaptation {
 	}
 	l.Phi = [][]sparsemeta.Network{networks}
 	a.tables = l.Compile()
-	a.state = sparsemeta.NewState(l.Branches, 1, 0)
-	a.grads = make([]float32, len(a.state.Sum))
+	a.state = sparsemeta.NewState(l.Branches, 1, 0, kernel.Float32)
+	a.sum, a.grads = make([]float32, l.Size()), make([]float32, l.Size())
 	a.fast, a.wanted = make(txl.Fast, len(r.model.Layout.Tensors)), make(txl.Grads, len(r.model.Layout.Tensors))
 	a.eachBranch(func(name string, lo, hi int) {
 		i := r.model.Layout.Index(name + ".weight")
-		a.fast[i], a.wanted[i] = a.state.Sum[lo:hi], a.grads[lo:hi]
+		a.fast[i], a.wanted[i] = a.sum[lo:hi], a.grads[lo:hi]
 	})
 	return a
 }

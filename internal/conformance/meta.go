@@ -120,15 +120,16 @@ func (r *replay) write(prefix string, a *adaptation, withI bool) {
 	if r.err != nil {
 		return
 	}
-	a.state.UpdateMasked(r.exec, a.tables, a.learner.Settings, a.learner.Scale, a.grads, [][]uint8{masks})
+	a.state.UpdateMasked(r.exec, a.tables, a.learner.Settings, a.learner.Scale, a.grads, a.sum, [][]uint8{masks})
 	a.eachBranch(func(name string, lo, hi int) {
 		if withI {
-			r.close(prefix+".I."+name, a.state.I[0][lo:hi])
-			r.adopt(prefix+".I."+name, a.state.I[0][lo:hi])
+			r.close(prefix+".I."+name, a.state.I[0].F32[lo:hi])
+			r.adopt(prefix+".I."+name, a.state.I[0].F32[lo:hi])
 		}
-		r.close(prefix+".M."+name, a.state.M[0][lo:hi])
-		r.adopt(prefix+".M."+name, a.state.M[0][lo:hi])
+		r.close(prefix+".M."+name, a.state.M[0].F32[lo:hi])
+		r.adopt(prefix+".M."+name, a.state.M[0].F32[lo:hi])
 	})
+	a.state.Sum(a.sum)
 }
 
 func (r *replay) readScale(a *adaptation) {

@@ -11,16 +11,28 @@ const (
 	MaskAll = 1 << laneBits
 )
 
+// roundLane takes an element's lane to the random number that its average is rounded
+// by. An odd factor permutes the lanes, and the golden ratio scatters those below a
+// threshold, and those above, evenly: that an element is written says nothing of how its
+// average was rounded.
+const roundLane = golden >> (64 - laneBits)
+
 // Adaptation rewrites a run of weights M, sparsely, from their gradient G:
 //
 //	I <- Gamma I + Beta1 G
 //	x  = (I + Beta2 G) Scale
 //	M <- Out f(x) where the mask is on
 //
-// All slices have the length of G. The products are not fused with the sums, so that
+// All arrays have the length of G. The products are not fused with the sums, so that
 // the bits are the same on every machine.
+//
+// I and M are both in float32 or both in bfloat16. There M is rounded to nearest, ties to
+// even, and I, before x is computed, to one of its neighbours at random: with Gamma near
+// 1 a chunk moves most elements by less than half of the last place, to nearest they would
+// stand still.
 type Adaptation struct {
-	I, M, G                  []float32
+	I, M                     Array
+	G                        []float32
 	Scale                    []float32 // nil: 1
 	Gamma, Beta1, Beta2, Out float32
 
@@ -29,8 +41,7 @@ type Adaptation struct {
 		Beyond(x float32) float32 // f outside of the grid, and of NaN
 	}
 
-	X          []float32 // if not nil, gets x where the mask is on, 0 for NaN
-	Prior, Sum []float32 // if not nil, Sum <- Prior + M; never the same
+	X []float32 // if not nil, gets x where the mask is on, 0 for NaN
 
 	Mask         []uint8 // on where it is not 0; nil: drawn as follows
 	Key, Counter uint64  // element e is lane e%4, of 16 bits, of Bits(Key, Counter + e/4)
@@ -53,30 +64,56 @@ func (a *Adaptation) Run() (written int) {
 // portable does elements lo to hi, a strip or less.
 func (a *Adaptation) portable(lo, hi int) int {
 	var x [strip]float32
+	var lane [strip]uint16
 	var on [strip]uint8
-	a.average(lo, hi)
+	a.draw(&lane, lo, hi)
+	a.average(&x, &lane, lo, hi)
 	a.inputs(&x, lo, hi)
-	list := on[:a.draw(&on, lo, hi)]
-	a.write(&x, list, lo)
+	list := on[:a.choose(&on, &lane, lo, hi)]
 	a.trace(&x, list, lo)
-	a.sum(lo, hi)
+	a.write(&x, list, lo)
 	return len(list)
 }
 
-// average moves I. The conversions keep the compiler from fusing products with sums.
-func (a *Adaptation) average(lo, hi int) {
-	avg, g := a.I[lo:hi], a.G[lo:hi]
+// draw makes the lanes of elements lo to hi.
+func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
+	counter := a.Counter + uint64(lo)/lanes
+	for e := 0; e < hi-lo; e += lanes {
+		word := Bits(a.Key, counter)
+		counter++
+		for k := range lanes {
+			lane[e+k] = uint16(word >> (k * laneBits))
+		}
+	}
+}
+
+// average moves I; x has room for it. The conversions keep the compiler from fusing
+// products with sums.
+func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int) {
+	g, avg := a.G[lo:hi], a.I.F32
+	if avg != nil {
+		avg = avg[lo:hi]
+	} else {
+		avg = x[:hi-lo]
+		a.I.Range(lo, hi).Load(avg)
+	}
 	gamma, beta1 := a.Gamma, a.Beta1
 	for e := range g {
 		avg[e] = float32(gamma*avg[e]) + float32(beta1*g[e])
+	}
+	if half := a.I.BF16; half != nil {
+		half = half[lo:hi]
+		for e, v := range avg {
+			half[e] = drawBF16(v, roundLane*lane[e])
+		}
 	}
 }
 
 // inputs computes x of elements lo to hi.
 func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
-	avg, g := a.I[lo:hi], a.G[lo:hi]
-	for e := range g {
-		x[e] = avg[e] + float32(a.Beta2*g[e])
+	a.I.Range(lo, hi).Load(x[:hi-lo])
+	for e, g := range a.G[lo:hi] {
+		x[e] += float32(a.Beta2 * g)
 	}
 	if a.Scale != nil {
 		for e, f := range a.Scale[lo:hi] {
@@ -85,27 +122,21 @@ func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	}
 }
 
-// draw lists which of the elements lo to hi are on, counted from lo, and returns
+// choose lists which of the elements lo to hi are on, counted from lo, and returns
 // their number. It has no branch that could be mispredicted: every element is noted
 // down, and the place for the next moves on if it stays.
-func (a *Adaptation) draw(on *[strip]uint8, lo, hi int) (count int) {
+func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (count int) {
 	if a.Mask != nil {
 		return given(on, a.Mask[lo:hi])
 	}
-	counter, n := a.Counter+uint64(lo)/lanes, hi-lo
-	for e := 0; e < n; e += lanes {
-		word := Bits(a.Key, counter)
-		counter++
-		for k := range min(lanes, n-e) {
-			on[uint8(count)] = uint8(e + k)
-			count += int((uint32(word&(1<<laneBits-1)) - a.Threshold) >> 31)
-			word >>= laneBits
-		}
+	for e, l := range lane[:hi-lo] {
+		on[uint8(count)] = uint8(e)
+		count += int((uint32(l) - a.Threshold) >> 31)
 	}
 	return count
 }
 
-// given is draw with a given mask.
+// given is choose with a given mask.
 func given(on *[strip]uint8, mask []uint8) (count int) {
 	for e, b := range mask {
 		if b != 0 {
@@ -114,20 +145,6 @@ func given(on *[strip]uint8, mask []uint8) (count int) {
 		}
 	}
 	return count
-}
-
-// write replaces the listed elements of M, counted from lo.
-func (a *Adaptation) write(x *[strip]float32, on []uint8, lo int) {
-	m, grid := a.M[lo:], a.Grid
-	for _, e := range on {
-		i, w, ok := Locate(x[e])
-		if !ok {
-			m[e] = a.Out * a.Beyond.Beyond(x[e])
-			continue
-		}
-		v := grid[i]
-		m[e] = a.Out * (v + float32(w*(grid[i+1]-v)))
-	}
 }
 
 // trace keeps the listed elements' x.
@@ -145,12 +162,27 @@ func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	}
 }
 
-func (a *Adaptation) sum(lo, hi int) {
-	if a.Sum == nil {
+// write replaces the listed elements of M, counted from lo, and their x by Out f(x).
+func (a *Adaptation) write(x *[strip]float32, on []uint8, lo int) {
+	grid := a.Grid
+	for _, e := range on {
+		i, w, ok := Locate(x[e])
+		if !ok {
+			x[e] = a.Out * a.Beyond.Beyond(x[e])
+			continue
+		}
+		v := grid[i]
+		x[e] = a.Out * (v + float32(w*(grid[i+1]-v)))
+	}
+	if half := a.M.BF16; half != nil {
+		half = half[lo:]
+		for _, e := range on {
+			half[e] = uint16(roundBF16(x[e]))
+		}
 		return
 	}
-	sum, prior := a.Sum[lo:hi], a.Prior[lo:hi]
-	for e, m := range a.M[lo:hi] {
-		sum[e] = prior[e] + m
+	m := a.M.F32[lo:]
+	for _, e := range on {
+		m[e] = x[e]
 	}
 }

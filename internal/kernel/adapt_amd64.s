@@ -520,18 +520,130 @@ DATA adaptUnpack<>+2032(SB)/8, $0x0605040302010080
 DATA adaptUnpack<>+2040(SB)/8, $0x0706050403020100
 GLOBL adaptUnpack<>(SB), RODATA|NOPTR, $2048
 
-// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, prior *float32, sum *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+DATA adaptFirst<>+0(SB)/8, $0x0000000000000000
+DATA adaptFirst<>+8(SB)/8, $0x9e3779b97f4a7c15
+DATA adaptFirst<>+16(SB)/8, $0x3c6ef372fe94f82a
+DATA adaptFirst<>+24(SB)/8, $0xdaa66d2c7ddf743f
+GLOBL adaptFirst<>(SB), RODATA|NOPTR, $32
+
+DATA adaptWords<>+0(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+8(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+16(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+24(SB)/8, $0x78dde6e5fd29f054
+DATA adaptWords<>+32(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+40(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+48(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+56(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords<>+64(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+72(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+80(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+88(SB)/8, $0x00000000bf58476d
+DATA adaptWords<>+96(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+104(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+112(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+120(SB)/8, $0x94d049bb133111eb
+DATA adaptWords<>+128(SB)/8, $0x0000000094d049bb
+DATA adaptWords<>+136(SB)/8, $0x0000000094d049bb
+DATA adaptWords<>+144(SB)/8, $0x0000000094d049bb
+DATA adaptWords<>+152(SB)/8, $0x0000000094d049bb
+GLOBL adaptWords<>(SB), RODATA|NOPTR, $160
+
+DATA adaptConstants<>+0(SB)/4, $0x7fffffff
+DATA adaptConstants<>+4(SB)/4, $0x7fffffff
+DATA adaptConstants<>+8(SB)/4, $0x7fffffff
+DATA adaptConstants<>+12(SB)/4, $0x7fffffff
+DATA adaptConstants<>+16(SB)/4, $0x7fffffff
+DATA adaptConstants<>+20(SB)/4, $0x7fffffff
+DATA adaptConstants<>+24(SB)/4, $0x7fffffff
+DATA adaptConstants<>+28(SB)/4, $0x7fffffff
+DATA adaptConstants<>+32(SB)/4, $0x44891443
+DATA adaptConstants<>+36(SB)/4, $0x44891443
+DATA adaptConstants<>+40(SB)/4, $0x44891443
+DATA adaptConstants<>+44(SB)/4, $0x44891443
+DATA adaptConstants<>+48(SB)/4, $0x44891443
+DATA adaptConstants<>+52(SB)/4, $0x44891443
+DATA adaptConstants<>+56(SB)/4, $0x44891443
+DATA adaptConstants<>+60(SB)/4, $0x44891443
+DATA adaptConstants<>+64(SB)/4, $0x3f800000
+DATA adaptConstants<>+68(SB)/4, $0x3f800000
+DATA adaptConstants<>+72(SB)/4, $0x3f800000
+DATA adaptConstants<>+76(SB)/4, $0x3f800000
+DATA adaptConstants<>+80(SB)/4, $0x3f800000
+DATA adaptConstants<>+84(SB)/4, $0x3f800000
+DATA adaptConstants<>+88(SB)/4, $0x3f800000
+DATA adaptConstants<>+92(SB)/4, $0x3f800000
+DATA adaptConstants<>+96(SB)/4, $0x05ffffff
+DATA adaptConstants<>+100(SB)/4, $0x05ffffff
+DATA adaptConstants<>+104(SB)/4, $0x05ffffff
+DATA adaptConstants<>+108(SB)/4, $0x05ffffff
+DATA adaptConstants<>+112(SB)/4, $0x05ffffff
+DATA adaptConstants<>+116(SB)/4, $0x05ffffff
+DATA adaptConstants<>+120(SB)/4, $0x05ffffff
+DATA adaptConstants<>+124(SB)/4, $0x05ffffff
+DATA adaptConstants<>+128(SB)/4, $0x00006001
+DATA adaptConstants<>+132(SB)/4, $0x00006001
+DATA adaptConstants<>+136(SB)/4, $0x00006001
+DATA adaptConstants<>+140(SB)/4, $0x00006001
+DATA adaptConstants<>+144(SB)/4, $0x00006001
+DATA adaptConstants<>+148(SB)/4, $0x00006001
+DATA adaptConstants<>+152(SB)/4, $0x00006001
+DATA adaptConstants<>+156(SB)/4, $0x00006001
+DATA adaptConstants<>+160(SB)/4, $0x00000fff
+DATA adaptConstants<>+164(SB)/4, $0x00000fff
+DATA adaptConstants<>+168(SB)/4, $0x00000fff
+DATA adaptConstants<>+172(SB)/4, $0x00000fff
+DATA adaptConstants<>+176(SB)/4, $0x00000fff
+DATA adaptConstants<>+180(SB)/4, $0x00000fff
+DATA adaptConstants<>+184(SB)/4, $0x00000fff
+DATA adaptConstants<>+188(SB)/4, $0x00000fff
+DATA adaptConstants<>+192(SB)/4, $0x39800000
+DATA adaptConstants<>+196(SB)/4, $0x39800000
+DATA adaptConstants<>+200(SB)/4, $0x39800000
+DATA adaptConstants<>+204(SB)/4, $0x39800000
+DATA adaptConstants<>+208(SB)/4, $0x39800000
+DATA adaptConstants<>+212(SB)/4, $0x39800000
+DATA adaptConstants<>+216(SB)/4, $0x39800000
+DATA adaptConstants<>+220(SB)/4, $0x39800000
+GLOBL adaptConstants<>(SB), RODATA|NOPTR, $224
+
+DATA adaptRounding<>+0(SB)/4, $0x9e379e37
+DATA adaptRounding<>+4(SB)/4, $0x9e379e37
+DATA adaptRounding<>+8(SB)/4, $0x9e379e37
+DATA adaptRounding<>+12(SB)/4, $0x9e379e37
+DATA adaptRounding<>+16(SB)/4, $0x9e379e37
+DATA adaptRounding<>+20(SB)/4, $0x9e379e37
+DATA adaptRounding<>+24(SB)/4, $0x9e379e37
+DATA adaptRounding<>+28(SB)/4, $0x9e379e37
+DATA adaptRounding<>+32(SB)/4, $0x00000001
+DATA adaptRounding<>+36(SB)/4, $0x00000001
+DATA adaptRounding<>+40(SB)/4, $0x00000001
+DATA adaptRounding<>+44(SB)/4, $0x00000001
+DATA adaptRounding<>+48(SB)/4, $0x00000001
+DATA adaptRounding<>+52(SB)/4, $0x00000001
+DATA adaptRounding<>+56(SB)/4, $0x00000001
+DATA adaptRounding<>+60(SB)/4, $0x00000001
+DATA adaptRounding<>+64(SB)/4, $0x00007fff
+DATA adaptRounding<>+68(SB)/4, $0x00007fff
+DATA adaptRounding<>+72(SB)/4, $0x00007fff
+DATA adaptRounding<>+76(SB)/4, $0x00007fff
+DATA adaptRounding<>+80(SB)/4, $0x00007fff
+DATA adaptRounding<>+84(SB)/4, $0x00007fff
+DATA adaptRounding<>+88(SB)/4, $0x00007fff
+DATA adaptRounding<>+92(SB)/4, $0x00007fff
+GLOBL adaptRounding<>(SB), RODATA|NOPTR, $96
+
+// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
 // Requires: AVX, AVX2, CMOV, MMX+, POPCNT
-TEXT ·adaptAVX2(SB), $1144-116
-	VBROADCASTSS gamma+72(FP), Y0
-	VBROADCASTSS beta1+76(FP), Y1
-	VBROADCASTSS beta2+80(FP), Y2
-	VBROADCASTSS out+84(FP), Y3
-	MOVQ         last+96(FP), AX
+TEXT ·adaptAVX2(SB), $1144-100
+	VBROADCASTSS gamma+56(FP), Y0
+	VBROADCASTSS beta1+60(FP), Y1
+	VBROADCASTSS beta2+64(FP), Y2
+	VBROADCASTSS out+68(FP), Y3
+	MOVQ         last+80(FP), AX
 	VMOVQ        AX, X4
 	VPBROADCASTW X4, Y4
 	VMOVDQU      Y4, (SP)
-	MOVQ         state+88(FP), AX
+	MOVQ         state+72(FP), AX
 	VMOVQ        AX, X4
 	VPBROADCASTQ X4, Y4
 	VPADDQ       adaptFirst<>+0(SB), Y4, Y4
@@ -540,7 +652,7 @@ TEXT ·adaptAVX2(SB), $1144-116
 	XORQ         CX, CX
 
 strip:
-	MOVQ    n+64(FP), DX
+	MOVQ    n+48(FP), DX
 	SHLQ    $0x02, DX
 	LEAQ    512(CX), AX
 	CMPQ    AX, DX
@@ -678,7 +790,7 @@ locate:
 	ADDQ      $0x08, BX
 	CMPQ      BX, AX
 	JL        locate
-	MOVQ      grid+56(FP), BX
+	MOVQ      grid+40(FP), BX
 	XORQ      SI, SI
 
 look:
@@ -717,49 +829,35 @@ look:
 	XORQ        AX, AX
 	LEAQ        adaptUnpack<>+0(SB), BX
 	MOVQ        m+8(FP), SI
-	MOVQ        prior+40(FP), DI
-	MOVQ        sum+48(FP), R8
-	XORQ        R9, R9
+	XORQ        DI, DI
 
 write:
-	PREFETCHT0 1024(SI)(CX*1)
-	MOVBQZX    32(SP)(R9*1), R10
-	VPMOVSXBD  (BX)(R10*8), Y6
-	VPERMPS    48(SP)(AX*4), Y6, Y7
-	VBLENDVPS  Y6, (SI)(CX*1), Y7, Y7
-	VMOVUPS    Y7, (SI)(CX*1)
-	POPCNTQ    R10, R10
-	ADDQ       R10, AX
-	TESTQ      R8, R8
-	JZ         alone0
-	VADDPS     (DI)(CX*1), Y7, Y7
-	VMOVUPS    Y7, (R8)(CX*1)
-
-alone0:
-	MOVBQZX   33(SP)(R9*1), R10
-	VPMOVSXBD (BX)(R10*8), Y6
-	VPERMPS   48(SP)(AX*4), Y6, Y7
-	VBLENDVPS Y6, 32(SI)(CX*1), Y7, Y7
-	VMOVUPS   Y7, 32(SI)(CX*1)
-	POPCNTQ   R10, R10
-	ADDQ      R10, AX
-	TESTQ     R8, R8
-	JZ        alone1
-	VADDPS    32(DI)(CX*1), Y7, Y7
-	VMOVUPS   Y7, 32(R8)(CX*1)
-
-alone1:
-	ADDQ         $0x02, R9
+	PREFETCHT0   1024(SI)(CX*1)
+	MOVBQZX      32(SP)(DI*1), R8
+	VPMOVSXBD    (BX)(R8*8), Y6
+	VPERMPS      48(SP)(AX*4), Y6, Y7
+	VBLENDVPS    Y6, (SI)(CX*1), Y7, Y7
+	VMOVUPS      Y7, (SI)(CX*1)
+	POPCNTQ      R8, R8
+	ADDQ         R8, AX
+	MOVBQZX      33(SP)(DI*1), R8
+	VPMOVSXBD    (BX)(R8*8), Y6
+	VPERMPS      48(SP)(AX*4), Y6, Y7
+	VBLENDVPS    Y6, 32(SI)(CX*1), Y7, Y7
+	VMOVUPS      Y7, 32(SI)(CX*1)
+	POPCNTQ      R8, R8
+	ADDQ         R8, AX
+	ADDQ         $0x02, DI
 	ADDQ         $0x40, CX
 	CMPQ         CX, DX
 	JL           write
 	MOVQ         DX, CX
-	MOVQ         n+64(FP), AX
+	MOVQ         n+48(FP), AX
 	SHLQ         $0x02, AX
 	CMPQ         CX, AX
 	JL           strip
 	MOVQ         1136(SP), AX
-	MOVQ         AX, written+104(FP)
+	MOVQ         AX, written+88(FP)
 	VEXTRACTI128 $0x01, Y5, X0
 	VPMAXUD      X0, X5, X0
 	VPSHUFD      $0x4e, X0, X1
@@ -767,92 +865,282 @@ alone1:
 	VPSHUFD      $0xb1, X0, X1
 	VPMAXUD      X1, X0, X0
 	VMOVD        X0, AX
-	MOVL         AX, most+112(FP)
+	MOVL         AX, most+96(FP)
 	VZEROUPPER
 	RET
 
-DATA adaptFirst<>+0(SB)/8, $0x0000000000000000
-DATA adaptFirst<>+8(SB)/8, $0x9e3779b97f4a7c15
-DATA adaptFirst<>+16(SB)/8, $0x3c6ef372fe94f82a
-DATA adaptFirst<>+24(SB)/8, $0xdaa66d2c7ddf743f
-GLOBL adaptFirst<>(SB), RODATA|NOPTR, $32
+// func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+// Requires: AVX, AVX2, CMOV, MMX+, POPCNT
+TEXT ·adaptBF16AVX2(SB), $1400-100
+	VBROADCASTSS gamma+56(FP), Y0
+	VBROADCASTSS beta1+60(FP), Y1
+	VBROADCASTSS beta2+64(FP), Y2
+	VBROADCASTSS out+68(FP), Y3
+	MOVQ         last+80(FP), AX
+	VMOVQ        AX, X4
+	VPBROADCASTW X4, Y4
+	VMOVDQU      Y4, (SP)
+	MOVQ         state+72(FP), AX
+	VMOVQ        AX, X4
+	VPBROADCASTQ X4, Y4
+	VPADDQ       adaptFirst<>+0(SB), Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	MOVQ         $0x00000000, 1392(SP)
+	XORQ         CX, CX
 
-DATA adaptWords<>+0(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+8(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+16(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+24(SB)/8, $0x78dde6e5fd29f054
-DATA adaptWords<>+32(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+40(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+48(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+56(SB)/8, $0xbf58476d1ce4e5b9
-DATA adaptWords<>+64(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+72(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+80(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+88(SB)/8, $0x00000000bf58476d
-DATA adaptWords<>+96(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+104(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+112(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+120(SB)/8, $0x94d049bb133111eb
-DATA adaptWords<>+128(SB)/8, $0x0000000094d049bb
-DATA adaptWords<>+136(SB)/8, $0x0000000094d049bb
-DATA adaptWords<>+144(SB)/8, $0x0000000094d049bb
-DATA adaptWords<>+152(SB)/8, $0x0000000094d049bb
-GLOBL adaptWords<>(SB), RODATA|NOPTR, $160
+strip:
+	MOVQ    n+48(FP), DX
+	SHLQ    $0x02, DX
+	LEAQ    512(CX), AX
+	CMPQ    AX, DX
+	CMOVQLT AX, DX
+	MOVQ    avg+0(FP), AX
+	MOVQ    CX, BX
+	XORQ    SI, SI
 
-DATA adaptConstants<>+0(SB)/4, $0x7fffffff
-DATA adaptConstants<>+4(SB)/4, $0x7fffffff
-DATA adaptConstants<>+8(SB)/4, $0x7fffffff
-DATA adaptConstants<>+12(SB)/4, $0x7fffffff
-DATA adaptConstants<>+16(SB)/4, $0x7fffffff
-DATA adaptConstants<>+20(SB)/4, $0x7fffffff
-DATA adaptConstants<>+24(SB)/4, $0x7fffffff
-DATA adaptConstants<>+28(SB)/4, $0x7fffffff
-DATA adaptConstants<>+32(SB)/4, $0x44891443
-DATA adaptConstants<>+36(SB)/4, $0x44891443
-DATA adaptConstants<>+40(SB)/4, $0x44891443
-DATA adaptConstants<>+44(SB)/4, $0x44891443
-DATA adaptConstants<>+48(SB)/4, $0x44891443
-DATA adaptConstants<>+52(SB)/4, $0x44891443
-DATA adaptConstants<>+56(SB)/4, $0x44891443
-DATA adaptConstants<>+60(SB)/4, $0x44891443
-DATA adaptConstants<>+64(SB)/4, $0x3f800000
-DATA adaptConstants<>+68(SB)/4, $0x3f800000
-DATA adaptConstants<>+72(SB)/4, $0x3f800000
-DATA adaptConstants<>+76(SB)/4, $0x3f800000
-DATA adaptConstants<>+80(SB)/4, $0x3f800000
-DATA adaptConstants<>+84(SB)/4, $0x3f800000
-DATA adaptConstants<>+88(SB)/4, $0x3f800000
-DATA adaptConstants<>+92(SB)/4, $0x3f800000
-DATA adaptConstants<>+96(SB)/4, $0x05ffffff
-DATA adaptConstants<>+100(SB)/4, $0x05ffffff
-DATA adaptConstants<>+104(SB)/4, $0x05ffffff
-DATA adaptConstants<>+108(SB)/4, $0x05ffffff
-DATA adaptConstants<>+112(SB)/4, $0x05ffffff
-DATA adaptConstants<>+116(SB)/4, $0x05ffffff
-DATA adaptConstants<>+120(SB)/4, $0x05ffffff
-DATA adaptConstants<>+124(SB)/4, $0x05ffffff
-DATA adaptConstants<>+128(SB)/4, $0x00006001
-DATA adaptConstants<>+132(SB)/4, $0x00006001
-DATA adaptConstants<>+136(SB)/4, $0x00006001
-DATA adaptConstants<>+140(SB)/4, $0x00006001
-DATA adaptConstants<>+144(SB)/4, $0x00006001
-DATA adaptConstants<>+148(SB)/4, $0x00006001
-DATA adaptConstants<>+152(SB)/4, $0x00006001
-DATA adaptConstants<>+156(SB)/4, $0x00006001
-DATA adaptConstants<>+160(SB)/4, $0x00000fff
-DATA adaptConstants<>+164(SB)/4, $0x00000fff
-DATA adaptConstants<>+168(SB)/4, $0x00000fff
-DATA adaptConstants<>+172(SB)/4, $0x00000fff
-DATA adaptConstants<>+176(SB)/4, $0x00000fff
-DATA adaptConstants<>+180(SB)/4, $0x00000fff
-DATA adaptConstants<>+184(SB)/4, $0x00000fff
-DATA adaptConstants<>+188(SB)/4, $0x00000fff
-DATA adaptConstants<>+192(SB)/4, $0x39800000
-DATA adaptConstants<>+196(SB)/4, $0x39800000
-DATA adaptConstants<>+200(SB)/4, $0x39800000
-DATA adaptConstants<>+204(SB)/4, $0x39800000
-DATA adaptConstants<>+208(SB)/4, $0x39800000
-DATA adaptConstants<>+212(SB)/4, $0x39800000
-DATA adaptConstants<>+216(SB)/4, $0x39800000
-DATA adaptConstants<>+220(SB)/4, $0x39800000
-GLOBL adaptConstants<>(SB), RODATA|NOPTR, $224
+draw:
+	MOVQ         BX, DI
+	SHRQ         $0x01, DI
+	PREFETCHT0   1024(AX)(DI*1)
+	VPSRLQ       $0x1e, Y4, Y7
+	VPXOR        Y7, Y4, Y6
+	VPADDQ       adaptWords<>+0(SB), Y4, Y4
+	VPSRLQ       $0x20, Y6, Y7
+	VPMULUDQ     adaptWords<>+32(SB), Y7, Y7
+	VPMULUDQ     adaptWords<>+64(SB), Y6, Y10
+	VPADDQ       Y10, Y7, Y7
+	VPSLLQ       $0x20, Y7, Y7
+	VPMULUDQ     adaptWords<>+32(SB), Y6, Y6
+	VPADDQ       Y7, Y6, Y6
+	VPSRLQ       $0x1b, Y6, Y7
+	VPXOR        Y7, Y6, Y6
+	VPSRLQ       $0x20, Y6, Y7
+	VPMULUDQ     adaptWords<>+96(SB), Y7, Y7
+	VPMULUDQ     adaptWords<>+128(SB), Y6, Y10
+	VPADDQ       Y10, Y7, Y7
+	VPSLLQ       $0x20, Y7, Y7
+	VPMULUDQ     adaptWords<>+96(SB), Y6, Y6
+	VPADDQ       Y7, Y6, Y6
+	VPSRLQ       $0x1f, Y6, Y7
+	VPXOR        Y7, Y6, Y6
+	VPMULLW      adaptRounding<>+0(SB), Y6, Y7
+	MOVQ         SI, DI
+	SHLQ         $0x04, DI
+	VMOVDQU      Y7, 1136(SP)(DI*1)
+	VPMINUW      (SP), Y6, Y7
+	VPCMPEQW     Y7, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPACKSSWB    X7, X6, X6
+	VPMOVMSKB    X6, DI
+	MOVW         DI, 32(SP)(SI*1)
+	ADDQ         $0x02, SI
+	ADDQ         $0x40, BX
+	CMPQ         BX, DX
+	JL           draw
+	XORQ         AX, AX
+	LEAQ         adaptPack<>+0(SB), BX
+	MOVQ         avg+0(FP), SI
+	MOVQ         grad+16(FP), DI
+	MOVQ         scale+24(FP), R8
+	MOVQ         x+32(FP), R9
+	MOVQ         CX, R10
+	XORQ         R11, R11
+
+input:
+	PREFETCHT0 1024(DI)(R10*1)
+	MOVQ       R10, R12
+	SHRQ       $0x01, R12
+	MOVQ       R11, R13
+	SHLQ       $0x04, R13
+	VMOVUPS    (DI)(R10*1), Y6
+	VPMOVZXWD  (SI)(R12*1), Y7
+	VPSLLD     $0x10, Y7, Y7
+	VMULPS     Y7, Y0, Y7
+	VMULPS     Y6, Y1, Y10
+	VADDPS     Y10, Y7, Y7
+	VPMOVZXWD  1136(SP)(R13*1), Y10
+	VPADDD     Y10, Y7, Y10
+	VCMPPS     $0x03, Y7, Y7, Y11
+	VBLENDVPS  Y11, Y7, Y10, Y10
+	VPSRLD     $0x10, Y10, Y10
+	VPSLLD     $0x10, Y10, Y7
+	VMULPS     Y6, Y2, Y6
+	VADDPS     Y6, Y7, Y7
+	TESTQ      R8, R8
+	JZ         unscaled0
+	VMULPS     (R8)(R10*1), Y7, Y7
+
+unscaled0:
+	MOVBQZX   32(SP)(R11*1), R14
+	VPMOVZXBD (BX)(R14*8), Y6
+	VPERMPS   Y7, Y6, Y6
+	VMOVUPS   Y6, 48(SP)(AX*4)
+	TESTQ     R9, R9
+	JZ        untraced0
+	VCMPPS    $0x07, Y7, Y7, Y6
+	VANDPS    Y6, Y7, Y7
+	LEAQ      adaptUnpack<>+0(SB), R15
+	VPMOVSXBD (R15)(R14*8), Y6
+	VBLENDVPS Y6, (R9)(R10*1), Y7, Y7
+	VMOVUPS   Y7, (R9)(R10*1)
+
+untraced0:
+	POPCNTQ   R14, R14
+	ADDQ      R14, AX
+	VMOVUPS   32(DI)(R10*1), Y6
+	VPMOVZXWD 16(SI)(R12*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VMULPS    Y7, Y0, Y7
+	VMULPS    Y6, Y1, Y11
+	VADDPS    Y11, Y7, Y7
+	VPMOVZXWD 1152(SP)(R13*1), Y11
+	VPADDD    Y11, Y7, Y11
+	VCMPPS    $0x03, Y7, Y7, Y12
+	VBLENDVPS Y12, Y7, Y11, Y11
+	VPSRLD    $0x10, Y11, Y11
+	VPSLLD    $0x10, Y11, Y7
+	VMULPS    Y6, Y2, Y6
+	VADDPS    Y6, Y7, Y7
+	TESTQ     R8, R8
+	JZ        unscaled1
+	VMULPS    32(R8)(R10*1), Y7, Y7
+
+unscaled1:
+	MOVBQZX   33(SP)(R11*1), R13
+	VPMOVZXBD (BX)(R13*8), Y6
+	VPERMPS   Y7, Y6, Y6
+	VMOVUPS   Y6, 48(SP)(AX*4)
+	TESTQ     R9, R9
+	JZ        untraced1
+	VCMPPS    $0x07, Y7, Y7, Y6
+	VANDPS    Y6, Y7, Y7
+	LEAQ      adaptUnpack<>+0(SB), R14
+	VPMOVSXBD (R14)(R13*8), Y6
+	VBLENDVPS Y6, 32(R9)(R10*1), Y7, Y7
+	VMOVUPS   Y7, 32(R9)(R10*1)
+
+untraced1:
+	POPCNTQ   R13, R13
+	ADDQ      R13, AX
+	VPACKUSDW Y11, Y10, Y6
+	VPERMQ    $0xd8, Y6, Y6
+	VMOVDQU   Y6, (SI)(R12*1)
+	ADDQ      $0x02, R11
+	ADDQ      $0x40, R10
+	CMPQ      R10, DX
+	JL        input
+	VPXOR     Y6, Y6, Y6
+	VMOVDQU   Y6, 48(SP)(AX*4)
+	ADDQ      AX, 1392(SP)
+	XORQ      BX, BX
+
+locate:
+	VMOVUPS   48(SP)(BX*4), Y6
+	VANDPS    adaptConstants<>+0(SB), Y6, Y7
+	VMULPS    adaptConstants<>+32(SB), Y7, Y7
+	VADDPS    adaptConstants<>+64(SB), Y7, Y7
+	VPSUBD    adaptConstants<>+64(SB), Y7, Y7
+	VPMAXUD   Y7, Y5, Y5
+	VPMINUD   adaptConstants<>+96(SB), Y7, Y7
+	VPSRAD    $0x1f, Y6, Y6
+	VPAND     adaptConstants<>+128(SB), Y6, Y6
+	VPSRLD    $0x0c, Y7, Y10
+	VPADDD    Y6, Y10, Y10
+	VMOVDQU   Y10, 592(SP)(BX*4)
+	VPAND     adaptConstants<>+160(SB), Y7, Y7
+	VCVTDQ2PS Y7, Y7
+	VMULPS    adaptConstants<>+192(SB), Y7, Y7
+	VMOVUPS   Y7, 48(SP)(BX*4)
+	ADDQ      $0x08, BX
+	CMPQ      BX, AX
+	JL        locate
+	MOVQ      grid+40(FP), BX
+	XORQ      SI, SI
+
+look:
+	MOVQ        592(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X8
+	VMOVHPS     (BX)(R8*4), X8, X8
+	MOVQ        600(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X9
+	VMOVHPS     (BX)(R8*4), X9, X9
+	MOVQ        608(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X6
+	VMOVHPS     (BX)(R8*4), X6, X6
+	MOVQ        616(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X7
+	VMOVHPS     (BX)(R8*4), X7, X7
+	VINSERTF128 $0x01, X6, Y8, Y6
+	VINSERTF128 $0x01, X7, Y9, Y7
+	VSHUFPS     $0x88, Y7, Y6, Y10
+	VSHUFPS     $0xdd, Y7, Y6, Y6
+	VSUBPS      Y10, Y6, Y6
+	VMULPS      48(SP)(SI*4), Y6, Y6
+	VADDPS      Y6, Y10, Y10
+	VMULPS      Y10, Y3, Y10
+	VPSRLD      $0x10, Y10, Y6
+	VPAND       adaptRounding<>+32(SB), Y6, Y6
+	VPADDD      adaptRounding<>+64(SB), Y6, Y6
+	VPADDD      Y6, Y10, Y6
+	VCMPPS      $0x03, Y10, Y10, Y7
+	VBLENDVPS   Y7, Y10, Y6, Y6
+	VPSRLD      $0x10, Y6, Y10
+	VMOVUPS     Y10, 48(SP)(SI*4)
+	ADDQ        $0x08, SI
+	CMPQ        SI, AX
+	JL          look
+	XORQ        AX, AX
+	LEAQ        adaptUnpack<>+0(SB), BX
+	MOVQ        m+8(FP), SI
+	XORQ        DI, DI
+
+write:
+	MOVQ         CX, R8
+	SHRQ         $0x01, R8
+	PREFETCHT0   1024(SI)(R8*1)
+	MOVBQZX      32(SP)(DI*1), R9
+	VPMOVSXBD    (BX)(R9*8), Y6
+	VPERMPS      48(SP)(AX*4), Y6, Y7
+	VPMOVZXWD    (SI)(R8*1), Y10
+	VBLENDVPS    Y6, Y10, Y7, Y7
+	POPCNTQ      R9, R9
+	ADDQ         R9, AX
+	MOVBQZX      33(SP)(DI*1), R9
+	VPMOVSXBD    (BX)(R9*8), Y6
+	VPERMPS      48(SP)(AX*4), Y6, Y10
+	VPMOVZXWD    16(SI)(R8*1), Y11
+	VBLENDVPS    Y6, Y11, Y10, Y10
+	POPCNTQ      R9, R9
+	ADDQ         R9, AX
+	VPACKUSDW    Y10, Y7, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VMOVDQU      Y6, (SI)(R8*1)
+	ADDQ         $0x02, DI
+	ADDQ         $0x40, CX
+	CMPQ         CX, DX
+	JL           write
+	MOVQ         DX, CX
+	MOVQ         n+48(FP), AX
+	SHLQ         $0x02, AX
+	CMPQ         CX, AX
+	JL           strip
+	MOVQ         1392(SP), AX
+	MOVQ         AX, written+88(FP)
+	VEXTRACTI128 $0x01, Y5, X0
+	VPMAXUD      X0, X5, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVD        X0, AX
+	MOVL         AX, most+96(FP)
+	VZEROUPPER
+	RET

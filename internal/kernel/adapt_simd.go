@@ -12,33 +12,36 @@ func (a *Adaptation) vector() (n, written int) {
 	if !simd || n == 0 || a.Mask != nil || a.Threshold == 0 {
 		return 0, 0
 	}
-	written, most := adaptAVX2(unsafe.SliceData(a.I), unsafe.SliceData(a.M), unsafe.SliceData(a.G), unsafe.SliceData(a.Scale),
-		unsafe.SliceData(a.X), unsafe.SliceData(a.Prior), unsafe.SliceData(a.Sum), &a.Grid[0], n,
-		a.Gamma, a.Beta1, a.Beta2, a.Out, a.Key+(a.Counter+1)*golden, uint64(a.Threshold-1))
+	g, scale, x := unsafe.SliceData(a.G), unsafe.SliceData(a.Scale), unsafe.SliceData(a.X)
+	state, last := a.Key+(a.Counter+1)*golden, uint64(a.Threshold-1)
+	var most uint32
+	if a.I.BF16 != nil {
+		written, most = adaptBF16AVX2(&a.I.BF16[0], &a.M.BF16[0], g, scale, x, &a.Grid[0], n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+	} else {
+		written, most = adaptAVX2(&a.I.F32[0], &a.M.F32[0], g, scale, x, &a.Grid[0], n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+	}
 	if most >= gridEnd {
 		a.beyond(n)
 	}
 	return n, written
 }
 
-// beyond puts M and Sum of the first n elements right where x is outside the grid,
-// which is rare.
+// beyond puts M of the first n elements right where x is outside the grid, which is rare.
 func (a *Adaptation) beyond(n int) {
 	var x [strip]float32
-	var on [strip]uint8
+	var lane [strip]uint16
+	var on, out [strip]uint8
 	for lo := 0; lo < n; lo += strip {
 		hi := min(lo+strip, n)
+		a.draw(&lane, lo, hi)
 		a.inputs(&x, lo, hi)
-		for _, e := range on[:a.draw(&on, lo, hi)] {
-			at := lo + int(e)
-			if _, _, ok := Locate(x[e]); ok {
-				continue
+		outside := 0
+		for _, e := range on[:a.choose(&on, &lane, lo, hi)] {
+			if _, _, ok := Locate(x[e]); !ok {
+				out[outside] = e
+				outside++
 			}
-			m := a.Out * a.Beyond.Beyond(x[e])
-			if a.Sum != nil {
-				a.Sum[at] = a.Prior[at] + m
-			}
-			a.M[at] = m
 		}
+		a.write(&x, out[:outside], lo)
 	}
 }

@@ -15,9 +15,10 @@ import (
 // arithmetic; "narrow" looks up few places of the grid, "wide" many.
 func BenchmarkAdaptation(b *testing.B) {
 	for name, sigma := range map[string]float64{"narrow": 0, "wide": 2} {
-		for _, n := range []int{512, 1024} {
-			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				a := &Adaptation{I: make([]float32, n), M: make([]float32, n), G: make([]float32, n), Gamma: 0, Beta1: 0.5, Beta2: 0.5, Out: 0.01, Grid: new(Grid), Threshold: MaskAll / 2}
+		for _, held := range []Precision{Float32, BF16} {
+			const n = 1024
+			b.Run(fmt.Sprintf("%s/%s", name, held), func(b *testing.B) {
+				a := &Adaptation{I: NewArray(n, held), M: NewArray(n, held), G: make([]float32, n), Gamma: 0, Beta1: 0.5, Beta2: 0.5, Out: 0.01, Grid: new(Grid), Threshold: MaskAll / 2}
 				for e := range a.G {
 					a.G[e] = float32(math.Exp(rand.NormFloat64()*sigma-9) * (2*rand.Float64() - 1))
 				}
@@ -57,7 +58,7 @@ var awkward = []float32{0, float32(math.Copysign(0, -1)), float32(math.NaN()), f
 	float32(4095 / GridScale), math.Nextafter32(float32(4095/GridScale), 0), math.Nextafter32(float32(4095/GridScale), 9), -4095 / GridScale, 1e-3, -1e-3}
 
 // adaptation makes an arbitrary run of n elements. About one in odd of the inputs is awkward.
-func adaptation(rng *rand.Rand, n, odd int, scaled, traced, summed, masked bool) *Adaptation {
+func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *Adaptation {
 	floats := func() []float32 {
 		offset := rng.IntN(9) // in memory, so that nothing is aligned
 		s := make([]float32, offset+n)[offset:]
@@ -69,8 +70,20 @@ func adaptation(rng *rand.Rand, n, odd int, scaled, traced, summed, masked bool)
 		}
 		return s
 	}
+	array := func() Array {
+		a := Array{F32: floats()}
+		if half {
+			a.BF16 = make([]uint16, rng.IntN(9)+n)
+			a.BF16 = a.BF16[len(a.BF16)-n:]
+			for i, v := range a.F32 {
+				a.BF16[i] = uint16(roundBF16(v))
+			}
+			a.F32 = nil
+		}
+		return a
+	}
 	f := theRough
-	a := &Adaptation{I: floats(), M: floats(), G: floats(), Grid: &f.grid, Beyond: f,
+	a := &Adaptation{I: array(), M: array(), G: floats(), Grid: &f.grid, Beyond: f,
 		Gamma: rng.Float32(), Beta1: rng.Float32(), Beta2: rng.Float32(), Out: rng.Float32() + 0.1,
 		Key: rng.Uint64(), Counter: rng.Uint64(), Threshold: uint32(rng.IntN(MaskAll + 1))}
 	if scaled {
@@ -78,9 +91,6 @@ func adaptation(rng *rand.Rand, n, odd int, scaled, traced, summed, masked bool)
 	}
 	if traced {
 		a.X = floats()
-	}
-	if summed {
-		a.Prior, a.Sum = floats(), floats()
 	}
 	if masked {
 		a.Mask = make([]uint8, n)
@@ -93,16 +103,22 @@ func adaptation(rng *rand.Rand, n, odd int, scaled, traced, summed, masked bool)
 
 // outputs copies what Run writes.
 func (a *Adaptation) outputs() (s []float32) {
-	return slices.Concat(a.I, a.M, a.X, a.Sum)
+	return slices.Concat(loaded(a.I), loaded(a.M), a.X)
 }
+
+func loaded(a Array) []float32 {
+	s := make([]float32, a.Len())
+	a.Load(s)
+	return s
+}
+
+func (a Array) clone() Array { return Array{slices.Clone(a.F32), slices.Clone(a.BF16)} }
 
 // requireSameRun runs an adaptation with the portable code and with the assembly.
 func requireSameRun(t require.TestingT, a *Adaptation) {
 	defer setSIMD(true)
 	b := *a
-	for _, s := range []*[]float32{&b.I, &b.M, &b.X, &b.Sum} {
-		*s = slices.Clone(*s)
-	}
+	b.I, b.M, b.X = a.I.clone(), a.M.clone(), slices.Clone(a.X)
 	setSIMD(false)
 	want := a.Run()
 	setSIMD(true)
@@ -118,7 +134,7 @@ func TestAdaptationHasTheSameBitsEverywhere(t *testing.T) {
 		flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		n := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, 3000)).Draw(t, "n")
-		a := adaptation(rng, n, rapid.SampledFrom([]int{0, 2, 50, 1000}).Draw(t, "odd"), flag("scaled"), flag("traced"), flag("summed"), flag("masked"))
+		a := adaptation(rng, n, rapid.SampledFrom([]int{0, 2, 50, 1000}).Draw(t, "odd"), flag("half"), flag("scaled"), flag("traced"), flag("masked"))
 		a.Threshold = rapid.OneOf(rapid.SampledFrom([]uint32{0, 1, MaskAll - 1, MaskAll}), rapid.Uint32Range(0, MaskAll)).Draw(t, "threshold")
 		requireSameRun(t, a)
 	})
@@ -143,28 +159,36 @@ func TestAdaptationFollowsItsDefinition(t *testing.T) {
 	eachKernel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 5))
 		for _, n := range []int{1, 15, 16, 17, 300, 1100} {
-			a := adaptation(rng, n, 20, true, true, true, false)
-			avg, m, trace, sum := slices.Clone(a.I), slices.Clone(a.M), slices.Clone(a.X), slices.Clone(a.Sum)
-			written := 0
-			for e := range n {
-				avg[e] = float32(a.Gamma*avg[e]) + float32(a.Beta1*a.G[e])
-				if uint32(Bits(a.Key, a.Counter+uint64(e/4))>>(16*(e%4))&0xFFFF) < a.Threshold {
-					x := (avg[e] + float32(a.Beta2*a.G[e])) * a.Scale[e]
-					y := theRough.Beyond(x)
-					if i, w, ok := Locate(x); ok {
-						y = a.Grid[i] + float32(w*(a.Grid[i+1]-a.Grid[i]))
+			for _, half := range []bool{false, true} {
+				a := adaptation(rng, n, 20, half, true, true, false)
+				avg, m, trace := loaded(a.I), loaded(a.M), slices.Clone(a.X)
+				written := 0
+				for e := range n {
+					lane := uint16(Bits(a.Key, a.Counter+uint64(e/4)) >> (16 * (e % 4)))
+					avg[e] = float32(a.Gamma*avg[e]) + float32(a.Beta1*a.G[e])
+					if half {
+						avg[e] = widenBF16(drawBF16(avg[e], 0x9E37*lane))
 					}
-					m[e] = a.Out * y
-					trace[e] = x
-					if x != x {
-						trace[e] = 0
+					if uint32(lane) < a.Threshold {
+						x := (avg[e] + float32(a.Beta2*a.G[e])) * a.Scale[e]
+						y := theRough.Beyond(x)
+						if i, w, ok := Locate(x); ok {
+							y = a.Grid[i] + float32(w*(a.Grid[i+1]-a.Grid[i]))
+						}
+						m[e] = a.Out * y
+						if half {
+							m[e] = widenBF16(uint16(roundBF16(m[e])))
+						}
+						trace[e] = x
+						if x != x {
+							trace[e] = 0
+						}
+						written++
 					}
-					written++
 				}
-				sum[e] = a.Prior[e] + m[e]
+				require.Equal(t, written, a.Run())
+				requireSameBits(t, slices.Concat(avg, m, trace), a.outputs())
 			}
-			require.Equal(t, written, a.Run())
-			requireSameBits(t, slices.Concat(avg, m, trace, sum), a.outputs())
 		}
 	})
 }
@@ -172,27 +196,78 @@ func TestAdaptationFollowsItsDefinition(t *testing.T) {
 // A place outside of its slices is not touched.
 func TestAdaptationKeepsToItsSlices(t *testing.T) {
 	eachKernel(t, func(t *testing.T) {
-		rng := rand.New(rand.NewPCG(6, 6))
-		a := adaptation(rng, 1000, 50, true, true, true, false)
-		whole := *a
-		before := a.outputs()
-		const lo, hi = 100, 100 + 555
-		for _, s := range []*[]float32{&a.I, &a.M, &a.G, &a.Scale, &a.X, &a.Prior, &a.Sum} {
-			*s = (*s)[lo:hi]
-		}
-		a.Run()
-		after := whole.outputs()
-		for part := range 4 {
-			o := 1000 * part
-			requireSameBits(t, before[o:o+lo], after[o:o+lo])
-			requireSameBits(t, before[o+hi:o+1000], after[o+hi:o+1000])
+		for _, half := range []bool{false, true} {
+			a := adaptation(rand.New(rand.NewPCG(6, 6)), 1000, 50, half, true, true, false)
+			whole := *a
+			before := a.outputs()
+			const lo, hi = 100, 100 + 555
+			a.I, a.M = a.I.Range(lo, hi), a.M.Range(lo, hi)
+			for _, s := range []*[]float32{&a.G, &a.Scale, &a.X} {
+				*s = (*s)[lo:hi]
+			}
+			a.Run()
+			after := whole.outputs()
+			for part := range 3 {
+				o := 1000 * part
+				requireSameBits(t, before[o:o+lo], after[o:o+lo])
+				requireSameBits(t, before[o+hi:o+1000], after[o+hi:o+1000])
+			}
 		}
 	})
 }
 
 func TestAdaptationAllocatesNothing(t *testing.T) {
 	eachKernel(t, func(t *testing.T) {
-		a := adaptation(rand.New(rand.NewPCG(7, 7)), 1003, 30, true, true, true, false)
-		require.Zero(t, testing.AllocsPerRun(10, func() { a.Run() }))
+		for _, half := range []bool{false, true} {
+			a := adaptation(rand.New(rand.NewPCG(7, 7)), 1003, 30, half, true, true, false)
+			require.Zero(t, testing.AllocsPerRun(10, func() { a.Run() }))
+		}
+	})
+}
+
+// The random numbers that I is rounded by are uniform, also over the written elements alone and over the others alone.
+func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
+	for _, threshold := range []int{1000, 3277, MaskAll / 2, MaskAll - 3277} {
+		var sums, ups, counts [2]float64
+		for lane := range MaskAll {
+			r := roundLane * uint16(lane)
+			on := 0
+			if lane < threshold {
+				on = 1
+			}
+			counts[on]++
+			sums[on] += float64(r)
+			if r >= MaskAll*9/10 {
+				ups[on]++
+			}
+		}
+		for on, n := range counts {
+			require.InDelta(t, 0.5, sums[on]/n/MaskAll, 0.005, "threshold %d, mask %d", threshold, on)
+			require.InDelta(t, 0.1, ups[on]/n, 0.005, "threshold %d, mask %d", threshold, on)
+		}
+	}
+}
+
+// What rounding to nearest would never move: after n small steps the average of averages is where float32 has it.
+func TestAveragesInBF16DoNotStandStill(t *testing.T) {
+	eachKernel(t, func(t *testing.T) {
+		const n, steps = 4096, 200
+		a := &Adaptation{I: NewArray(n, BF16), M: NewArray(n, BF16), G: make([]float32, n), Grid: new(Grid), Gamma: 0.9995, Beta1: 0.5, Threshold: MaskAll / 2}
+		want := float32(1)
+		for e := range a.G {
+			a.G[e], a.I.BF16[e] = 1e-4, uint16(roundBF16(1))
+		}
+		for step := range uint64(steps) {
+			a.Key = Key(1, step)
+			a.Run()
+			want = a.Gamma*want + a.Beta1*1e-4
+		}
+		var mean float64
+		for _, v := range loaded(a.I) {
+			mean += float64(v) / n
+		}
+		// One step of an element is 2^-8 or 2^-7 with probability below .1: over 200 steps a standard deviation of about .02.
+		require.InDelta(t, want, mean, 5*0.03/math.Sqrt(n))
+		require.Less(t, want, float32(0.95))
 	})
 }

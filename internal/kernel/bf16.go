@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// Precision is the arithmetic of the matrix products.
+// Precision is the arithmetic of the matrix products, or how an Array holds its numbers.
 type Precision string
 
 const (

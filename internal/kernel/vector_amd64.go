@@ -78,3 +78,13 @@ func normBackwardAVX2(dx *float32, dy *float32, x *float32, gain *float32, n int
 //
 //go:noescape
 func normGainAVX2(dgain *float32, dy *float32, x *float32, n int, mean float32, rstd float32)
+
+// widenAVX2 is widenGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func widenAVX2(dst *float32, src *uint16, n int)
+
+// addWidenAVX2 is addWidenGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func addWidenAVX2(dst *float32, src *uint16, n int)

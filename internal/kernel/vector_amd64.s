@@ -541,3 +541,46 @@ loop:
 	JL      loop
 	VZEROUPPER
 	RET
+
+// func widenAVX2(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX2
+TEXT ·widenAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	SHLQ $0x02, DX
+	XORQ BX, BX
+
+loop:
+	MOVQ      BX, SI
+	SHRQ      $0x01, SI
+	VPMOVZXWD (CX)(SI*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)(BX*1)
+	ADDQ      $0x20, BX
+	CMPQ      BX, DX
+	JL        loop
+	VZEROUPPER
+	RET
+
+// func addWidenAVX2(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX2
+TEXT ·addWidenAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	SHLQ $0x02, DX
+	XORQ BX, BX
+
+loop:
+	MOVQ      BX, SI
+	SHRQ      $0x01, SI
+	VPMOVZXWD (CX)(SI*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VADDPS    (AX)(BX*1), Y0, Y0
+	VMOVUPS   Y0, (AX)(BX*1)
+	ADDQ      $0x20, BX
+	CMPQ      BX, DX
+	JL        loop
+	VZEROUPPER
+	RET

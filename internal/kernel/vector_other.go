@@ -32,3 +32,6 @@ func normBackward(dx, dy, x, gain []float32, mean, rstd, meanG, meanGX float32) 
 }
 
 func normGain(dgain, dy, x []float32, mean, rstd float32) { normGainGo(dgain, dy, x, mean, rstd) }
+
+func widen(dst []float32, src []uint16)    { widenGo(dst, src) }
+func addWiden(dst []float32, src []uint16) { addWidenGo(dst, src) }

@@ -131,3 +131,19 @@ func normGain(dgain, dy, x []float32, mean, rstd float32) {
 	}
 	normGainGo(dgain[n:], dy[n:], x[n:], mean, rstd)
 }
+
+func widen(dst []float32, src []uint16) {
+	n := eights(len(src))
+	if n > 0 {
+		widenAVX2(&dst[0], &src[0], n)
+	}
+	widenGo(dst[n:], src[n:])
+}
+
+func addWiden(dst []float32, src []uint16) {
+	n := eights(len(src))
+	if n > 0 {
+		addWidenAVX2(&dst[0], &src[0], n)
+	}
+	addWidenGo(dst[n:], src[n:])
+}

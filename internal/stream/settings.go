@@ -27,14 +27,14 @@ const MaxChunk = 1024
 
 // Settings say how a stream adapts. Those of the other methods have no effect.
 type Settings struct {
-	Method   string
-	Chunk    int                        // tokens between two updates
-	Adapt    sparsemeta.Settings        // of SparseMeta
-	SGD      sparsemeta.DynamicSettings // of DynamicSGD
-	RMS      sparsemeta.DynamicSettings // of DynamicRMS
-	Cache    sparsemeta.CacheSettings   // of Cache
-	Baseline bool                       // also score with the static model
-	Seed     uint64
+	Method   string                     `json:"method"`
+	Chunk    int                        `json:"chunk"`    // tokens between two updates
+	Adapt    sparsemeta.Settings        `json:"adapt"`    // of SparseMeta
+	SGD      sparsemeta.DynamicSettings `json:"sgd"`      // of DynamicSGD
+	RMS      sparsemeta.DynamicSettings `json:"rms"`      // of DynamicRMS
+	Cache    sparsemeta.CacheSettings   `json:"cache"`    // of Cache
+	Baseline bool                       `json:"baseline"` // also score with the static model
+	Seed     uint64                     `json:"seed"`
 }
 
 // Defaults are the settings the model's meta-learners were trained for, and

@@ -8,8 +8,6 @@
 package stream
 
 import (
-	"math"
-
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -40,14 +38,17 @@ type Stream struct {
 	Dynamic *sparsemeta.Dynamic // DynamicSGD, DynamicRMS
 	Cache   *sparsemeta.Cache   // Cache
 
-	model *model.Model
-	views txl.Fast // of the fast weights
-	id    uint64   // tells streams apart in workers
+	model  *model.Model
+	views  txl.Fast // of Dynamic's fast weights
+	id     uint64   // tells streams apart in workers
+	learnt uint64   // tells their fast weights apart: a frozen stream has another's
+	frozen bool
 }
 
 // New returns the stream of an empty text. The settings must be valid.
 func New(m *model.Model, set Settings) *Stream {
 	s := &Stream{Settings: set, model: m, Last: m.Tokenizer.Start(), id: nextID.Add(1)}
+	s.learnt = s.id
 	s.Memory = txl.NewMemory(m.LM.Config, 1)
 	s.Pending = make([]int32, 0, set.Chunk)
 	if set.Baseline {
@@ -55,8 +56,7 @@ func New(m *model.Model, set Settings) *Stream {
 	}
 	switch set.Method {
 	case SparseMeta:
-		s.Fast = sparsemeta.NewState(m.Learner.Branches, len(set.Adapt.Gammas), set.Seed)
-		s.views = m.Views(s.Fast.Sum)
+		s.Fast = sparsemeta.NewState(m.Learner.Branches, len(set.Adapt.Gammas), set.Seed, kernel.BF16)
 	case DynamicSGD:
 		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.SGD, nil)
 		s.views = m.LM.Layout.Slices(s.Dynamic.M)
@@ -72,39 +72,26 @@ func New(m *model.Model, set Settings) *Stream {
 // Frozen returns a copy that reads on without learning: it has s's fast weights,
 // by reference, so s must not settle a chunk while the copy is in use, and a
 // memory, a cache and a pending chunk of its own. Nothing that happens to the copy
-// changes s.
+// changes s. It has no Snapshot.
 func (s *Stream) Frozen() *Stream {
 	f := *s
-	f.id = nextID.Add(1)
+	f.id, f.frozen = nextID.Add(1), true
 	f.Settings.Baseline, f.BaselineMemory = false, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
 	if s.Cache != nil { // as memory is, it is what was read, not what was learnt
 		f.Cache = s.Cache.Copy()
-		return &f
 	}
-	f.Settings.Method, f.Fast, f.Dynamic = Static, nil, nil // views go on adding the fast weights to the slow ones
 	return &f
 }
 
 // Room is how many more bytes the current chunk takes: at least 1.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
-// fastWeights are those that the method adds to the slow ones, nil if it has none.
-func (s *Stream) fastWeights() []float32 {
-	switch {
-	case s.Fast != nil:
-		return s.Fast.Sum
-	case s.Dynamic != nil:
-		return s.Dynamic.M
-	}
-	return nil
-}
-
 // Updates is the number of updates of the fast weights so far: 0 for a method without.
 func (s *Stream) Updates() uint64 {
-	if s.fastWeights() == nil {
+	if s.Fast == nil && s.Dynamic == nil {
 		return 0
 	}
 	return s.Step
@@ -112,17 +99,13 @@ func (s *Stream) Updates() uint64 {
 
 // FastRMS is the root mean square of the fast weights, 0 without any.
 func (s *Stream) FastRMS() float64 {
-	fast := s.fastWeights()
-	if len(fast) == 0 {
-		return 0
+	switch {
+	case s.Fast != nil:
+		return s.Fast.RMS()
+	case s.Dynamic != nil:
+		return s.Dynamic.RMS()
 	}
-	const block = 4096 // short enough for a sum in float32
-	var sum float64
-	for lo := 0; lo < len(fast); lo += block {
-		m := fast[lo:min(lo+block, len(fast))]
-		sum += float64(kernel.Dot(m, m))
-	}
-	return math.Sqrt(sum / float64(len(fast)))
+	return 0
 }
 
 // MemoryBytes is what the stream occupies.

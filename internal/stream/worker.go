@@ -13,9 +13,10 @@ import (
 
 var nextID atomic.Uint64
 
-// Worker is what advances streams of one model: threads, activations and
-// gradient arenas. It serves one stream at a time, any stream, and leaves
-// nothing of one in another. Once warm it allocates nothing.
+// Worker is what advances streams of one model: threads, activations, gradient
+// arenas, and the fast weights as the model computes with them. It serves one stream
+// at a time, any stream, and leaves nothing of one in another. Once warm it allocates
+// nothing.
 type Worker struct {
 	Exec *kernel.Exec
 
@@ -23,8 +24,15 @@ type Worker struct {
 	seg   *txl.Segment
 	base  *txl.Segment // the baseline's, made on first use
 	chunk int          // rows of the segments
-	fast  gradients    // of the branches
+	grads gradients    // of the branches
 	all   gradients    // of all weights, made on first use
+
+	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are:
+	// a stream's learnt, and the updates it had made. No stream has them itself, which
+	// takes a third off its size; a worker that takes up another adds them up again.
+	fast   []float32
+	views  txl.Fast
+	fastAt place
 
 	// What the segments hold: scoring goes on from there instead of from the chunk's
 	// beginning. Same bits either way.
@@ -50,8 +58,10 @@ type gradients struct {
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
 	w := &Worker{Exec: kernel.NewExec(threads), model: m}
-	w.fast.arena = make([]float32, m.ArenaSize())
-	w.fast.views = m.Views(w.fast.arena)
+	w.grads.arena = make([]float32, m.ArenaSize())
+	w.grads.views = m.Views(w.grads.arena)
+	w.fast = make([]float32, m.ArenaSize())
+	w.views = m.Views(w.fast)
 	return w
 }
 
@@ -70,7 +80,7 @@ func (w *Worker) fit(s *Stream) {
 	if s.Settings.Baseline && w.base == nil {
 		w.base, w.baseAt = txl.NewSegment(w.model.LM.Config, 1, chunk), place{}
 	}
-	if s.Dynamic != nil && w.all.arena == nil {
+	if s.Dynamic != nil && !s.frozen && w.all.arena == nil {
 		w.all.arena = make([]float32, w.model.LM.Layout.Size)
 		w.all.views = w.model.LM.Layout.Slices(w.all.arena)
 	}
@@ -138,7 +148,7 @@ func (w *Worker) resume(s *Stream) {
 	w.fit(s)
 	here := place{s.id, s.Step}
 	if w.at != here || w.seg.Len() != len(s.Pending) {
-		w.seg.Begin(w.Exec, s.model.LM, s.views, s.Memory)
+		w.seg.Begin(w.Exec, s.model.LM, w.fastWeights(s), s.Memory)
 		w.seg.Extend(w.Exec, w.inputsOf(s.Last, s.Pending))
 	}
 	if s.Settings.Baseline && (w.baseAt != here || w.base.Len() != len(s.Pending)) {
@@ -146,6 +156,18 @@ func (w *Worker) resume(s *Stream) {
 		w.base.Extend(w.Exec, w.inputsOf(s.Last, s.Pending))
 	}
 	w.hold(s, here)
+}
+
+// fastWeights are those that the stream's model adds to the slow ones, nil if it has none.
+func (w *Worker) fastWeights(s *Stream) txl.Fast {
+	if s.Fast == nil {
+		return s.views
+	}
+	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
+		s.Fast.Sum(w.fast)
+		w.fastAt = here
+	}
+	return w.views
 }
 
 // hold notes what the segments hold.
@@ -211,15 +233,17 @@ func (w *Worker) Settle(s *Stream) {
 // at the effective weights, or from its hidden states.
 func (w *Worker) adapt(s *Stream) {
 	switch {
+	case s.Cache != nil:
+		s.Cache.Append(w.seg.Hidden(), s.Pending)
+	case s.frozen:
 	case s.Fast != nil:
-		w.seg.Backward(w.Exec, s.Pending, w.fast.views)
-		s.Written = s.Fast.Update(w.Exec, s.model.Tables, s.Settings.Adapt, s.model.Learner.Scale, w.fast.arena)
+		w.seg.Backward(w.Exec, s.Pending, w.grads.views)
+		s.Written = s.Fast.Update(w.Exec, s.model.Tables, s.Settings.Adapt, s.model.Learner.Scale, w.grads.arena, w.fast)
+		w.fastAt = place{s.learnt, s.Fast.Step}
 	case s.Dynamic != nil:
 		w.seg.Backward(w.Exec, s.Pending, w.all.views)
 		s.Dynamic.Update(w.Exec, w.all.arena)
 		s.Written = len(w.all.arena)
-	case s.Cache != nil:
-		s.Cache.Append(w.seg.Hidden(), s.Pending)
 	}
 }
 

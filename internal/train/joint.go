@@ -65,18 +65,24 @@ func (t *trainee) loadWeights(s *snapshot, steps int) {
 // fastWeights is the state of the branches, as a stream has it, with its gradients.
 type fastWeights struct {
 	state *sparsemeta.State // traced
-	views txl.Fast          // of the state's fast weights
+	sum   []float32         // its fast weights
+	views txl.Fast          // of sum
 	grads []float32         // dL/d(W+M), an arena of the branches
 	into  txl.Grads         // views of grads
 }
 
 func newFastWeights(m *model.Model, seed uint64) fastWeights {
-	f := fastWeights{state: sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Phi), seed)}
+	f := fastWeights{state: sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Phi), seed, kernel.Float32)}
 	f.state.Trace()
-	f.views = m.Views(f.state.Sum)
-	f.grads = make([]float32, len(f.state.Sum))
-	f.into = m.Views(f.grads)
+	f.sum, f.grads = make([]float32, m.ArenaSize()), make([]float32, m.ArenaSize())
+	f.views, f.into = m.Views(f.sum), m.Views(f.grads)
 	return f
+}
+
+// reset puts I and M back to zero.
+func (f *fastWeights) reset() {
+	f.state.Reset()
+	clear(f.sum)
 }
 
 // gradient is where one backward pass of a phase that trains meta-learners puts what it finds: the branches' gradients alone while the

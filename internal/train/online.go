@@ -66,7 +66,7 @@ func (p *online) step() (outcome, error) {
 // write the fast weights (eqs. 3-6): as a session would, so that no loss sees the write it causes. It returns the mean loss in nats.
 func (p *online) chunk(i int) float64 {
 	if p.stream.Next(p.text.inputs, p.text.targets) && p.resetDue() {
-		p.fast.state.Reset()
+		p.fast.reset()
 	}
 	if p.slow != nil {
 		p.text.seg.SetDropout(p.slow.dropout(p.steps, i))
@@ -84,7 +84,7 @@ func (p *online) chunk(i int) float64 {
 	if p.slow != nil {
 		p.x.Parallel(adamBlocks(len(p.sum.g)), &p.sum)
 	}
-	p.fast.state.Update(p.x, p.meta.tables(), p.options.Settings, nil, p.fast.grads)
+	p.fast.state.Update(p.x, p.meta.tables(), p.options.Settings, nil, p.fast.grads, p.fast.sum)
 	return loss
 }
 
@@ -123,6 +123,7 @@ func (p *online) load(s *snapshot) error {
 		return s.err
 	}
 	p.fast.state.Step, p.going = st.Writes, false
+	p.fast.state.Sum(p.fast.sum)
 	return p.stream.restore(st.Stream)
 }
 
@@ -131,12 +132,9 @@ func (f *fastWeights) arrays() []array {
 	var all []array
 	for bank := range f.state.M {
 		all = append(all,
-			array{fmt.Sprintf("fast.i.%d", bank), f.state.I[bank]},
-			array{fmt.Sprintf("fast.m.%d", bank), f.state.M[bank]},
+			array{fmt.Sprintf("fast.i.%d", bank), f.state.I[bank].F32},
+			array{fmt.Sprintf("fast.m.%d", bank), f.state.M[bank].F32},
 			array{fmt.Sprintf("fast.x.%d", bank), f.state.X[bank]})
-	}
-	if len(f.state.M) > 1 { // one bank's M is the sum itself
-		all = append(all, array{"fast.sum", f.state.Sum})
 	}
 	return all
 }

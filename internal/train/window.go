@@ -66,7 +66,7 @@ func (p *window) step() (outcome, error) {
 	p.write(&o)
 	p.learn(&o)
 	err := p.optimise(&o)
-	p.fast.state.Reset()
+	p.fast.reset()
 	return o, err
 }
 
@@ -76,7 +76,7 @@ func (p *window) write(o *outcome) {
 		p.read(&p.writing, i, o)
 		p.writes.backward(p.x, &p.writing)
 		p.writing.seg.Remember(p.mem)
-		p.fast.state.Update(p.x, p.meta.tables(), p.settings, nil, p.fast.grads)
+		p.fast.state.Update(p.x, p.meta.tables(), p.settings, nil, p.fast.grads, p.fast.sum)
 	}
 }
 
@@ -128,6 +128,6 @@ func (p *window) load(s *snapshot) error {
 		return s.err
 	}
 	p.fast.state.Step = st.Writes
-	p.fast.state.Reset()
+	p.fast.reset()
 	return p.reader.restore(st.Reader)
 }

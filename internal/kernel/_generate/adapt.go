@@ -17,13 +17,14 @@ const (
 	cells     = octaves << cellBits
 	gridScale = 1096.6331584284585992637202382881214324422
 
-	golden = 0x9E3779B97F4A7C15
-	mix1   = 0xBF58476D1CE4E5B9
-	mix2   = 0x94D049BB133111EB
+	golden    = 0x9E3779B97F4A7C15
+	roundLane = golden >> 48
+	mix1      = 0xBF58476D1CE4E5B9
+	mix2      = 0x94D049BB133111EB
 )
 
 const (
-	// adaptStrip is how many elements go through the stages of adaptAVX2 together.
+	// adaptStrip is how many elements go through the stages of adapt*AVX2 together.
 	// One stage with everything would be slower: so long a chain of instructions fills
 	// the processor's window with little more than one turn.
 	adaptStrip = 128
@@ -32,35 +33,60 @@ const (
 	adaptAhead = 1024
 )
 
-// adaptation is what adaptAVX2 keeps in registers and on its stack.
+// adaptation is what adaptAVX2 and adaptBF16AVX2 keep in registers and on their stacks.
 type adaptation struct {
+	adaptTables
+	half                     bool // I and M are in bfloat16
 	gamma, beta1, beta2, out reg.VecVirtual
 	state                    reg.VecVirtual // of the generator, four words
 	most                     reg.VecVirtual // largest place in the grid so far
 	last                     Mem            // largest lane that is written
 
-	bits         Mem           // of a strip: its mask, a bit an element
-	dense        Mem           // of a strip: x, then out g(x), of what is written, without gaps
-	count        reg.GPVirtual // of those
-	cell         Mem           // of those in the grid
-	pack, unpack Mem           // by eight bits of the mask: where the dense elements come from, and go to
+	bits  Mem           // of a strip: its mask, a bit an element
+	round Mem           // of a strip: the random numbers that I is rounded by
+	dense Mem           // of a strip: x, then out g(x), of what is written, without gaps
+	count reg.GPVirtual // of those
+	cell  Mem           // of those in the grid
+}
+
+// adaptTables are the constants that both functions share.
+type adaptTables struct {
+	first, words, place, rounding []Mem
+	pack, unpack                  Mem // by eight bits of the mask: where the dense elements come from, and go to
 }
 
 // adapt looks up what is written only, so that what the mask leaves out costs no
 // arithmetic and no place of the grid in the cache.
 func adapt() {
+	f := math.Float32bits
 	pack, unpack := packings()
-	TEXT("adaptAVX2", 0, "func(avg, m, grad, scale, x, prior, sum, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, most uint32)")
+	t := adaptTables{
+		first:    words("adaptFirst", [4]uint64{0, golden, golden * 2 & (1<<64 - 1), golden * 3 & (1<<64 - 1)}),
+		words:    words("adaptWords", every(golden*4&(1<<64-1)), every(mix1), every(mix1>>32), every(mix2), every(mix2>>32)),
+		place:    constants("adaptConstants", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift))),
+		rounding: constants("adaptRounding", roundLane<<16|roundLane, 1, 1<<15-1),
+		pack:     pack, unpack: unpack,
+	}
+	t.adapt("adaptAVX2", "float32", false)
+	t.adapt("adaptBF16AVX2", "uint16", true)
+}
+
+// adapt emits the function for I and M of one type.
+func (t adaptTables) adapt(name, held string, half bool) {
+	TEXT(name, 0, "func(avg, m *"+held+", grad, scale, x, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, most uint32)")
 	Pragma("noescape")
-	Doc("adaptAVX2 is the portable stages of Adaptation, but for what lies outside of the grid.",
+	Doc(name+" is the portable stages of Adaptation, but for what lies outside of the grid.",
 		"n > 0 is a multiple of 16, state that of the generator at the first element, last the",
 		"largest lane that is written. most is the largest place that was looked up: the end of",
 		"the grid or more means that some were not in it.")
 	a := &adaptation{
+		adaptTables: t, half: half,
 		gamma: broadcast("gamma"), beta1: broadcast("beta1"), beta2: broadcast("beta2"), out: broadcast("out"),
 		state: YMM(), most: YMM(), last: AllocLocal(32), count: GP64(),
 		bits: AllocLocal(adaptStrip / 8), dense: AllocLocal(4 * (adaptStrip + 8)), cell: AllocLocal(4 * (adaptStrip + 8)),
-		pack: pack, unpack: unpack,
+	}
+	if half {
+		a.round = AllocLocal(2 * adaptStrip)
 	}
 	a.seed()
 	VPXOR(a.most, a.most, a.most)
@@ -120,8 +146,7 @@ func (a *adaptation) seed() {
 	x = XMM()
 	VMOVQ(Load(Param("state"), GP64()), x)
 	VPBROADCASTQ(x, a.state)
-	c := words("adaptFirst", [4]uint64{0, golden, golden * 2 & (1<<64 - 1), golden * 3 & (1<<64 - 1)})
-	VPADDQ(c[0], a.state, a.state)
+	VPADDQ(a.first[0], a.state, a.state)
 }
 
 // stage emits a loop over the groups of 16 elements, 64 bytes, from start to end. The
@@ -140,10 +165,9 @@ func stage(name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtu
 
 // draw makes the masks of 16 elements from four random words.
 func (a *adaptation) draw() func(at, mask reg.GPVirtual) {
-	c := words("adaptWords", every(golden*4&(1<<64-1)), every(mix1), every(mix1>>32), every(mix2), every(mix2>>32))
-	avg := pointer("avg")
+	c, avg := a.words, pointer("avg")
 	return func(at, mask reg.GPVirtual) {
-		ahead(at, avg)
+		ahead(a.held(at), avg)
 		z, t, bits := YMM(), YMM(), GP32()
 		VPSRLQ(Imm(30), a.state, t)
 		VPXOR(t, a.state, z)
@@ -154,6 +178,10 @@ func (a *adaptation) draw() func(at, mask reg.GPVirtual) {
 		times(z, c[3], c[4])
 		VPSRLQ(Imm(31), z, t)
 		VPXOR(t, z, z)
+		if a.half {
+			VPMULLW(a.rounding[0], z, t)
+			VMOVDQU(t, a.round.Idx(lanesOf(mask), 1))
+		}
 		VPMINUW(a.last, z, t)
 		VPCMPEQW(t, z, z)
 		VEXTRACTI128(Imm(1), z, t.AsX())
@@ -163,6 +191,25 @@ func (a *adaptation) draw() func(at, mask reg.GPVirtual) {
 	}
 }
 
+// lanesOf is the offset of a group's lanes, of two bytes, by that of its mask.
+func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
+	lane := GP64()
+	MOVQ(mask, lane)
+	SHLQ(Imm(4), lane)
+	return lane
+}
+
+// held is the offset in I and M of what lies at an offset in the arrays of float32.
+func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
+	if !a.half {
+		return at
+	}
+	h := GP64()
+	MOVQ(at, h)
+	SHRQ(Imm(1), h)
+	return h
+}
+
 // input moves I, computes x, and keeps it where it is written.
 func (a *adaptation) input() func(at, mask reg.GPVirtual) {
 	packs := GP64()
@@ -170,14 +217,23 @@ func (a *adaptation) input() func(at, mask reg.GPVirtual) {
 	avg, grad, scale, trace := pointer("avg"), pointer("grad"), pointer("scale"), pointer("x")
 	return func(at, mask reg.GPVirtual) {
 		ahead(at, grad)
+		var held, lane reg.GPVirtual
+		var halves [2]reg.VecVirtual
+		if a.half {
+			held, lane = a.held(at), lanesOf(mask)
+		}
 		for k := range 2 {
 			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
 			g, x, t := YMM(), YMM(), YMM()
 			VMOVUPS(here(grad), g)
-			VMULPS(here(avg), a.gamma, x)
-			VMULPS(g, a.beta1, t)
-			VADDPS(t, x, x)
-			VMOVUPS(x, here(avg))
+			if a.half {
+				halves[k] = a.averageBF16(Mem{Base: avg, Index: held, Scale: 1, Disp: 16 * k}, a.round.Idx(lane, 1).Offset(16*k), g, x)
+			} else {
+				VMULPS(here(avg), a.gamma, x)
+				VMULPS(g, a.beta1, t)
+				VADDPS(t, x, x)
+				VMOVUPS(x, here(avg))
+			}
 			VMULPS(g, a.beta2, t)
 			VADDPS(t, x, x)
 			unless(scale, "unscaled", k, func() { VMULPS(here(scale), x, x) })
@@ -199,14 +255,48 @@ func (a *adaptation) input() func(at, mask reg.GPVirtual) {
 			POPCNTQ(bits, bits)
 			ADDQ(bits, a.count)
 		}
+		if a.half {
+			storeHalves(halves, index(avg, held))
+		}
 	}
+}
+
+// averageBF16 computes eight elements of I in bfloat16: as halves, see storeHalves, and in x.
+func (a *adaptation) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves reg.VecVirtual) {
+	t := YMM()
+	VPMOVZXWD(avg, x)
+	VPSLLD(Imm(16), x, x)
+	VMULPS(x, a.gamma, x)
+	VMULPS(g, a.beta1, t)
+	VADDPS(t, x, x)
+	VPMOVZXWD(round, t)
+	VPADDD(t, x, t)
+	keepNaN(x, t)
+	VPSRLD(Imm(16), t, t)
+	VPSLLD(Imm(16), t, x)
+	return t
+}
+
+// keepNaN replaces rounded, the sum of x's bits and something, by x where that is NaN.
+func keepNaN(x, rounded reg.VecVirtual) {
+	const unordered = 3
+	nan := YMM()
+	VCMPPS(Imm(unordered), x, x, nan)
+	VBLENDVPS(nan, x, rounded, rounded)
+}
+
+// storeHalves stores the lower halves of twice eight words, whose upper halves are zero.
+func storeHalves(x [2]reg.VecVirtual, m Mem) {
+	t := YMM()
+	VPACKUSDW(x[1], x[0], t)
+	VPERMQ(Imm(0b11011000), t, t)
+	VMOVDQU(t, m)
 }
 
 // locate finds the cells of the dense x, and replaces x by the place in the cell. Where
 // the grid ends it stays in the last one.
 func (a *adaptation) locate() {
-	f := math.Float32bits
-	c := constants("adaptConstants", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift)))
+	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
 	a.eachDense("locate", func(at reg.GPVirtual) {
 		x, z, t := YMM(), YMM(), YMM()
@@ -229,7 +319,8 @@ func (a *adaptation) locate() {
 	})
 }
 
-// lookUp replaces the places by out g(x).
+// lookUp replaces the places by out g(x), in bfloat16 by the words that its halves are
+// the lower halves of.
 func (a *adaptation) lookUp() {
 	grid := pointer("grid")
 	a.eachDense("look", func(at reg.GPVirtual) {
@@ -238,6 +329,15 @@ func (a *adaptation) lookUp() {
 		VMULPS(a.dense.Idx(at, 4), next, next)
 		VADDPS(next, v, v)
 		VMULPS(v, a.out, v)
+		if a.half {
+			one, below, t := a.rounding[1], a.rounding[2], YMM()
+			VPSRLD(Imm(16), v, t)
+			VPAND(one, t, t)
+			VPADDD(below, t, t)
+			VPADDD(t, v, t)
+			keepNaN(v, t)
+			VPSRLD(Imm(16), t, v)
+		}
 		VMOVUPS(v, a.dense.Idx(at, 4))
 	})
 }
@@ -275,27 +375,35 @@ func (a *adaptation) points(grid reg.Register, at reg.GPVirtual) (v, next reg.Ve
 	return v, next
 }
 
-// write replaces M where the mask is on, and adds it up.
+// write replaces M where the mask is on.
 func (a *adaptation) write() func(at, mask reg.GPVirtual) {
 	unpacks := GP64()
 	LEAQ(a.unpack, unpacks)
-	fast, prior, sum := pointer("m"), pointer("prior"), pointer("sum")
+	fast := pointer("m")
 	return func(at, mask reg.GPVirtual) {
+		at = a.held(at)
 		ahead(at, fast)
+		var halves [2]reg.VecVirtual
 		for k := range 2 {
-			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
 			from, m, bits := YMM(), YMM(), GP64()
 			MOVBQZX(a.bits.Idx(mask, 1).Offset(k), bits)
 			VPMOVSXBD(Mem{Base: unpacks, Index: bits, Scale: 8}, from)
 			VPERMPS(a.dense.Idx(a.count, 4), from, m)
-			VBLENDVPS(from, here(fast), m, m)
-			VMOVUPS(m, here(fast))
+			if a.half {
+				before := YMM()
+				VPMOVZXWD(Mem{Base: fast, Index: at, Scale: 1, Disp: 16 * k}, before)
+				VBLENDVPS(from, before, m, m)
+				halves[k] = m
+			} else {
+				here := Mem{Base: fast, Index: at, Scale: 1, Disp: 32 * k}
+				VBLENDVPS(from, here, m, m)
+				VMOVUPS(m, here)
+			}
 			POPCNTQ(bits, bits)
 			ADDQ(bits, a.count)
-			unless(sum, "alone", k, func() {
-				VADDPS(here(prior), m, m)
-				VMOVUPS(m, here(sum))
-			})
+		}
+		if a.half {
+			storeHalves(halves, index(fast, at))
 		}
 	}
 }

@@ -68,4 +68,6 @@ func vector() {
 	normDots()
 	normBackward()
 	normGain()
+	widen()
+	addWiden()
 }

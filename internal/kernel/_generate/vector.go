@@ -243,3 +243,27 @@ func softmaxBackward() {
 		VMOVUPS(v, index(p[0], at))
 	})
 }
+
+func widen() {
+	p := begin("widenAVX2", "func(dst *float32, src *uint16, n int)", "widenGo", "dst", "src")
+	eights(func(at reg.GPVirtual) { VMOVUPS(widened(p[1], at), index(p[0], at)) })
+}
+
+func addWiden() {
+	p := begin("addWidenAVX2", "func(dst *float32, src *uint16, n int)", "addWidenGo", "dst", "src")
+	eights(func(at reg.GPVirtual) {
+		v := widened(p[1], at)
+		VADDPS(index(p[0], at), v, v)
+		VMOVUPS(v, index(p[0], at))
+	})
+}
+
+// widened loads eight numbers in bfloat16 that belong to the offset at in float32.
+func widened(base reg.Register, at reg.GPVirtual) reg.VecVirtual {
+	v, half := YMM(), GP64()
+	MOVQ(at, half)
+	SHRQ(Imm(1), half)
+	VPMOVZXWD(index(base, half), v)
+	VPSLLD(Imm(16), v, v)
+	return v
+}

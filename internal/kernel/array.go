@@ -1,0 +1,103 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+)
+
+// Array is a row of numbers held in float32, or in bfloat16: one of the two is nil.
+type Array struct {
+	F32  []float32
+	BF16 []uint16 // the upper halves of float32s
+}
+
+// NewArray returns n zeros.
+func NewArray(n int, held Precision) Array {
+	switch held {
+	case Float32:
+		return Array{F32: make([]float32, n)}
+	case BF16:
+		return Array{BF16: make([]uint16, n)}
+	}
+	panic(fmt.Sprintf("kernel: NewArray: precision is %q, must be %s or %s", string(held), Float32, BF16))
+}
+
+// Len is the number of elements.
+func (a Array) Len() int { return max(len(a.F32), len(a.BF16)) }
+
+// Bytes is the memory that the elements take.
+func (a Array) Bytes() int64 { return 4*int64(len(a.F32)) + 2*int64(len(a.BF16)) }
+
+// Range is elements lo to hi.
+func (a Array) Range(lo, hi int) Array {
+	if a.BF16 != nil {
+		return Array{BF16: a.BF16[lo:hi]}
+	}
+	return Array{F32: a.F32[lo:hi]}
+}
+
+// At is element i.
+func (a Array) At(i int) float32 {
+	if a.BF16 != nil {
+		return widenBF16(a.BF16[i])
+	}
+	return a.F32[i]
+}
+
+// Clear sets all elements to zero.
+func (a Array) Clear() {
+	clear(a.F32)
+	clear(a.BF16)
+}
+
+// CopyFrom makes a equal to an array of the same length and precision.
+func (a Array) CopyFrom(from Array) {
+	sameLength("Array.CopyFrom", len(a.F32), len(from.F32))
+	sameLength("Array.CopyFrom", len(a.BF16), len(from.BF16))
+	copy(a.F32, from.F32)
+	copy(a.BF16, from.BF16)
+}
+
+// Load sets dst to the elements.
+func (a Array) Load(dst []float32) {
+	sameLength("Array.Load", len(dst), a.Len())
+	if a.BF16 != nil {
+		widen(dst, a.BF16)
+	}
+	copy(dst, a.F32)
+}
+
+// AddTo adds the elements to dst.
+func (a Array) AddTo(dst []float32) {
+	sameLength("Array.AddTo", len(dst), a.Len())
+	if a.BF16 != nil {
+		addWiden(dst, a.BF16)
+		return
+	}
+	add(dst, dst, a.F32)
+}
+
+func widenGo(dst []float32, src []uint16) {
+	for i, h := range src {
+		dst[i] = widenBF16(h)
+	}
+}
+
+func addWidenGo(dst []float32, src []uint16) {
+	for i, h := range src {
+		dst[i] += widenBF16(h)
+	}
+}
+
+func widenBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// drawBF16 rounds x to one of its two neighbours in bfloat16: away from zero if the
+// 16 bits that are lost and r together overflow. Over uniform r that is x on average.
+// NaN is made quiet.
+func drawBF16(x float32, r uint16) uint16 {
+	b := math.Float32bits(x)
+	if x != x {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + uint32(r)) >> 16)
+}

@@ -1,0 +1,190 @@
+package stream
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Restore makes the stream that a snapshot was taken of: under the same arithmetic
+// (kernel.Numerics; the snapshot's is returned) it goes on to the same bits. The model
+// has to be that of the snapshot, and set its settings. An error says where the file is
+// wrong, what was found and what was expected.
+func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics string, err error) {
+	s, numerics, err = restore(m, set, f)
+	if err != nil {
+		return nil, "", fmt.Errorf("stream: snapshot: %w", err)
+	}
+	return s, numerics, nil
+}
+
+func restore(m *model.Model, set Settings, f *weights.File) (*Stream, string, error) {
+	h, err := readHeader(f)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := h.check(m, set); err != nil {
+		return nil, "", fmt.Errorf("metadata %s: %w", keySnapshot, err)
+	}
+	s := New(m, set)
+	s.Step, s.Written, s.Last = h.Step, h.Written, h.Last
+	s.Tally = tokenizer.Tally(h.Tally)
+	if set.Baseline {
+		s.Baseline = s.Tally
+		s.Baseline.Bits = h.BaselineBits
+	}
+	s.reserve()
+	parts := s.parts()
+	for i := range parts {
+		if err := parts[i].read(f, m.Tokenizer.Vocab()); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(f.Tensors) != len(parts) {
+		return nil, "", surplus(f, parts)
+	}
+	if s.Fast != nil {
+		s.Fast.Step = s.Step // an update a chunk
+	}
+	return s, h.Numerics, nil
+}
+
+// readHeader takes a header only as Snapshot writes it: a field that this version does
+// not know may change what the others mean, and one that is missing is not 0.
+func readHeader(f *weights.File) (h header, err error) {
+	text, ok := f.Metadata[keySnapshot]
+	if !ok {
+		return h, fmt.Errorf("metadata %s is missing: the file is no snapshot", keySnapshot)
+	}
+	if err := json.Unmarshal([]byte(text), &h); err != nil {
+		return h, fmt.Errorf("metadata %s: %w", keySnapshot, err)
+	}
+	if h.Version != snapshotVersion {
+		return h, fmt.Errorf("metadata %s: version is %d, expected %d", keySnapshot, h.Version, snapshotVersion)
+	}
+	if want := asJSON(h); text != want {
+		at := 0
+		for at < min(len(text), len(want)) && text[at] == want[at] {
+			at++
+		}
+		return h, fmt.Errorf("metadata %s: byte %d: found %s, expected %s", keySnapshot, at, excerpt(text[at:]), excerpt(want[at:]))
+	}
+	return h, nil
+}
+
+// excerpt quotes the beginning of a text.
+func excerpt(text string) string { return fmt.Sprintf("%.24q", text) }
+
+// asJSON writes what has been read from JSON, or was held valid.
+func asJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// check holds the header against the model and the session's settings, and its numbers
+// against each other.
+func (h *header) check(m *model.Model, set Settings) error {
+	if err := set.Validate(m); err != nil {
+		return err
+	}
+	if h.Model != m.Hash() {
+		return fmt.Errorf("model is %q, expected %s (%s)", h.Model, m.Hash(), m.Name)
+	}
+	if found, want := asJSON(h.Settings), asJSON(set); found != want {
+		return fmt.Errorf("settings are %s, expected those of the session: %s", found, want)
+	}
+	chunk, tokens := int64(set.Chunk), h.Tally.Tokens
+	switch {
+	case tokens < 0 || h.Tally.Bytes != tokens || h.Tally.Chars != tokens:
+		return fmt.Errorf("tally counts %d bytes, %d chars and %d tokens, expected the same number of each, 0 or more", h.Tally.Bytes, h.Tally.Chars, tokens)
+	case h.Step > uint64(tokens/chunk) || tokens-int64(h.Step)*chunk > chunk:
+		return fmt.Errorf("tally.tokens is %d, expected %d chunks of %d and at most one more that is pending", tokens, h.Step, chunk)
+	case !(h.Tally.Bits >= 0):
+		return fmt.Errorf("tally.bits is %v, expected 0 or more", h.Tally.Bits)
+	case !(h.BaselineBits >= 0) || !set.Baseline && h.BaselineBits != 0:
+		return fmt.Errorf("baseline_bits is %v, expected 0 or more, and 0 without a baseline", h.BaselineBits)
+	case h.Last < 0 || int(h.Last) >= m.Tokenizer.Vocab():
+		return fmt.Errorf("last is token %d, expected 0 to %d", h.Last, m.Tokenizer.Vocab()-1)
+	case h.Step == 0 && h.Last != m.Tokenizer.Start():
+		return fmt.Errorf("last is token %d before the first chunk, expected %d", h.Last, m.Tokenizer.Start())
+	}
+	if most := h.mostWritten(m, set); h.Written < 0 || h.Written > most {
+		return fmt.Errorf("written is %d, expected 0 to %d", h.Written, most)
+	}
+	return nil
+}
+
+// mostWritten is how many elements an update can write; none was made before the first
+// chunk is full.
+func (h *header) mostWritten(m *model.Model, set Settings) int {
+	switch {
+	case h.Step == 0:
+		return 0
+	case set.Method == SparseMeta:
+		return len(set.Adapt.Gammas) * m.ArenaSize()
+	case set.Method == DynamicSGD || set.Method == DynamicRMS:
+		return m.LM.Layout.Size
+	}
+	return 0
+}
+
+// reserve gives the arrays the lengths that the counts ask for.
+func (s *Stream) reserve() {
+	whole := int64(s.Step) * int64(s.Settings.Chunk)
+	s.Pending = s.Pending[:s.Tally.Tokens-whole]
+	s.Memory.Len = int(min(int64(s.model.LM.Config.MemLen), whole))
+	if s.BaselineMemory != nil {
+		s.BaselineMemory.Len = s.Memory.Len
+	}
+	if s.Cache != nil {
+		s.Cache.Len = int(min(int64(s.Settings.Cache.Size), whole))
+	}
+}
+
+// read fills the array from its tensor.
+func (p *part) read(f *weights.File, vocab int) (err error) {
+	t, ok := f.Tensor(p.name)
+	want := p.tensorType()
+	if !ok {
+		return fmt.Errorf("tensor %q is missing, expected %s%v", p.name, want, p.shape)
+	}
+	if t.DType != want || !slices.Equal(t.Shape, p.shape) {
+		return fmt.Errorf("tensor %q is %s%v, expected %s%v", p.name, t.DType, t.Shape, want, p.shape)
+	}
+	if len(t.Data) != want.Size()*t.Elements() {
+		return fmt.Errorf("tensor %q has %d bytes, expected %d", p.name, len(t.Data), want.Size()*t.Elements())
+	}
+	for i := range p.tokens {
+		id := int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		if id < 0 || int(id) >= vocab {
+			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, vocab-1)
+		}
+		p.tokens[i] = id
+	}
+	for i := range p.floats.F32 {
+		p.floats.F32[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+	}
+	for i := range p.floats.BF16 {
+		p.floats.BF16[i] = binary.LittleEndian.Uint16(t.Data[2*i:])
+	}
+	return p.finite()
+}
+
+// surplus names a tensor that is none of the parts.
+func surplus(f *weights.File, parts []part) error {
+	for _, t := range f.Tensors {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == t.Name }) {
+			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
+		}
+	}
+	return fmt.Errorf("%d tensors, expected %d", len(f.Tensors), len(parts))
+}

@@ -1,0 +1,163 @@
+package stream
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// keySnapshot is the metadata that a snapshot's header stands in, snapshotVersion the
+// version of the whole file (docs/formats.md).
+const (
+	keySnapshot     = "lmserve.snapshot"
+	snapshotVersion = 1
+)
+
+// header is a snapshot without its tensors.
+type header struct {
+	Version      int      `json:"version"`
+	Model        string   `json:"model"`
+	Numerics     string   `json:"numerics"`
+	Settings     Settings `json:"settings"`
+	Step         uint64   `json:"step"`
+	Written      int      `json:"written"`
+	Last         int32    `json:"last"`
+	Tally        tally    `json:"tally"`
+	BaselineBits float64  `json:"baseline_bits"`
+}
+
+// tally is a tokenizer.Tally with names for a file.
+type tally struct {
+	Bytes  int64   `json:"bytes"`
+	Chars  int64   `json:"chars"`
+	Tokens int64   `json:"tokens"`
+	Bits   float64 `json:"bits"`
+}
+
+// Snapshot is the stream as a file, from which Restore makes one that goes on to the
+// same bits. The file shares nothing with the stream. An error says which number is not
+// finite: such a stream Restore would refuse.
+func (s *Stream) Snapshot() (*weights.File, error) {
+	if s.frozen {
+		return nil, errors.New("stream: snapshot of a frozen stream: it would go on learning")
+	}
+	text, err := json.Marshal(header{
+		Version: snapshotVersion, Model: s.model.Hash(), Numerics: kernel.Numerics(), Settings: s.Settings,
+		Step: s.Step, Written: s.Written, Last: s.Last, Tally: tally(s.Tally), BaselineBits: s.Baseline.Bits,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stream: snapshot: %w", err)
+	}
+	f := &weights.File{Metadata: map[string]string{keySnapshot: string(text)}}
+	for _, p := range s.parts() {
+		if err := p.finite(); err != nil {
+			return nil, fmt.Errorf("stream: snapshot: %w", err)
+		}
+		f.Tensors = append(f.Tensors, p.tensor())
+	}
+	return f, nil
+}
+
+// part is an array of the state and the tensor it is stored as: tokens, or numbers.
+type part struct {
+	name   string
+	shape  []int
+	tokens []int32
+	floats kernel.Array
+	any    bool // floats that need not be finite
+}
+
+// parts are all arrays of the state, in the order of the file.
+func (s *Stream) parts() []part {
+	all := []part{{name: "pending", shape: []int{len(s.Pending)}, tokens: s.Pending}}
+	all = s.appendMemory(all, "memory.", s.Memory)
+	all = s.appendMemory(all, "baseline.memory.", s.BaselineMemory)
+	switch {
+	case s.Fast != nil:
+		for bank := range s.Fast.M {
+			all = s.appendBank(all, bank)
+		}
+	case s.Dynamic != nil:
+		layout := s.model.LM.Layout
+		for i, m := range s.views {
+			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name, shape: layout.Tensors[i].Shape, floats: kernel.Array{F32: m}})
+		}
+	case s.Cache != nil:
+		n, width := s.Cache.Len, s.model.LM.Config.DModel
+		all = append(all,
+			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
+			part{name: "cache.next", shape: []int{n}, tokens: s.Cache.Next[:n]})
+	}
+	return all
+}
+
+// appendBank appends I and M of every branch.
+func (s *Stream) appendBank(all []part, bank int) []part {
+	layout, at := s.model.LM.Layout, 0
+	name := func(what, branch string) string { return fmt.Sprintf("fast.%d.%s.%s", bank, what, branch) }
+	for _, b := range s.model.Learner.Branches {
+		shape := layout.Tensors[layout.Index(b.Name)].Shape
+		all = append(all,
+			part{name: name("I", b.Name), shape: shape, floats: s.Fast.I[bank].Range(at, at+b.Size), any: true},
+			part{name: name("M", b.Name), shape: shape, floats: s.Fast.M[bank].Range(at, at+b.Size)})
+		at += b.Size
+	}
+	return all
+}
+
+// appendMemory appends the rows of a memory that are in use; mem may be nil.
+func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
+	if mem == nil {
+		return all
+	}
+	width := s.model.LM.Config.DModel
+	for l, rows := range mem.Layers {
+		all = append(all, part{name: prefix + strconv.Itoa(l), shape: []int{mem.Len, width}, floats: kernel.Array{F32: rows[:mem.Len*width]}})
+	}
+	return all
+}
+
+func (p *part) tensorType() weights.DType {
+	switch {
+	case p.tokens != nil:
+		return weights.I32
+	case p.floats.BF16 != nil:
+		return weights.BF16
+	}
+	return weights.F32
+}
+
+func (p *part) tensor() weights.Tensor {
+	t := weights.Tensor{Name: p.name, DType: p.tensorType(), Shape: p.shape}
+	t.Data = make([]byte, 0, t.DType.Size()*t.Elements())
+	for _, id := range p.tokens {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, uint32(id))
+	}
+	for _, v := range p.floats.F32 {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+	}
+	for _, v := range p.floats.BF16 {
+		t.Data = binary.LittleEndian.AppendUint16(t.Data, v)
+	}
+	return t
+}
+
+// finite says which number is not, where all have to be.
+func (p *part) finite() error {
+	if p.any {
+		return nil
+	}
+	for i := range p.floats.Len() {
+		if v := p.floats.At(i); v-v != 0 { // NaN or infinite
+			return fmt.Errorf("tensor %q, element %d is %v, expected a finite number", p.name, i, v)
+		}
+	}
+	return nil
+}
