@@ -100,7 +100,7 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: muon (the layers' matrices take orthogonal steps) or adam (default muon)")
 	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.003, adam 0.001)")
 	f.IntVar(&o.Pretrain.Warmup, "warmup", 0, "pretraining: warm-up steps (default a twentieth of the steps; -1: none)")
-	f.StringVar(&o.Pretrain.Schedule, "schedule", train.ScheduleCosine, "learning rates after the warm-up: cosine, or wsd (stable, then down over the last fifth)")
+	f.StringVar(&o.Pretrain.Schedule, "schedule", train.ScheduleCosine, "learning rates after the warm-up: cosine, wsd (stable, then down over the last fifth) or constant")
 	f.Float64Var(&o.Pretrain.Clip, "clip", 0, "slow weights: largest gradient norm (default 0.25; -1: none)")
 	f.Float64Var(&o.Pretrain.Dropout, "dropout", 0, "slow weights: dropout on hidden states")
 	f.Float64Var(&o.Pretrain.AttentionDropout, "attention-dropout", 0, "slow weights: dropout on attention")

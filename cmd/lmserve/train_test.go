@@ -108,7 +108,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		`--phase is "posttrain", expected pretrain, meta or joint`:          {"--phase", "posttrain"},
 		"--phase is pretrain after meta":                                    {"--phase", "meta,pretrain", "--init", "m"},
 		`--store is "int8", expected float32, bf16 or f16`:                  {"--store", "int8"},
-		`--schedule is "sine", expected cosine or wsd`:                      {"--schedule", "sine"},
+		`--schedule is "sine", expected cosine, wsd or constant`:            {"--schedule", "sine"},
 		`--scheme is "batch", expected online or window`:                    {"--scheme", "batch"},
 		"--batch is -1, expected 1 to 4096":                                 {"--batch", "-1"},
 		"--patience is -1, expected 0 to ":                                  {"--patience", "-1"},

@@ -150,8 +150,8 @@ func readSnapshot(path string, run runRecord) (*snapshot, error) {
 	return s, nil
 }
 
-// shortened is the record with as many steps of pretraining as another has, if at this position it does not matter: under ScheduleWSD and
-// before either's decay. So a long run may be prolonged.
+// shortened is the record with as many steps of pretraining as another has, if at this position it does not matter: before either's decay,
+// under a schedule whose rates do not depend on it until then. So a long run may be prolonged.
 func (run runRecord) shortened(have string, at position) runRecord {
 	var other runRecord
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || run.Pretrain == nil || other.Pretrain == nil {
@@ -161,7 +161,7 @@ func (run runRecord) shortened(have string, at position) runRecord {
 	a := Schedule{Kind: o.Schedule, Warmup: max(0, o.Warmup), Steps: o.Steps}
 	b := a
 	b.Steps = other.Pretrain.Steps
-	if o.Schedule == ScheduleWSD && at.Step <= min(a.decayStart(), b.decayStart()) {
+	if o.Schedule != ScheduleCosine && at.Step <= min(a.decayStart(), b.decayStart()) {
 		o.Steps = b.Steps
 		run.Pretrain = &o
 	}

@@ -96,7 +96,7 @@ const (
 // SlowOptions are the settings of the optimiser of the slow weights, with a warm-up, a schedule and clipping.
 type SlowOptions struct {
 	Optimizer        string  `json:"optimizer"`         // OptimizerMuon or OptimizerAdam; "": Muon in pretraining, else Adam
-	Schedule         string  `json:"schedule"`          // ScheduleCosine (also "") or ScheduleWSD
+	Schedule         string  `json:"schedule"`          // ScheduleCosine (also ""), ScheduleWSD or ScheduleConstant
 	Rate             float64 `json:"rate"`              // largest learning rate; 0: in pretraining .003 (Muon) or .001 (Adam)
 	Final            float64 `json:"final"`             // fraction of Rate at the last step; 0: .05
 	Warmup           int     `json:"warmup"`            // steps; 0: a twentieth of all; below 0: none
@@ -393,8 +393,8 @@ func (m MetaOptions) validate() error {
 }
 
 func schedule(field, kind string) error {
-	if kind != ScheduleCosine && kind != ScheduleWSD {
-		return &OptionError{field, fmt.Sprintf("%q", kind), "cosine or wsd"}
+	if !slices.Contains([]string{ScheduleCosine, ScheduleWSD, ScheduleConstant}, kind) {
+		return &OptionError{field, fmt.Sprintf("%q", kind), "cosine, wsd or constant"}
 	}
 	return nil
 }

@@ -4,18 +4,20 @@ import "math"
 
 // Schedules of the learning rate: values of Schedule.Kind.
 const (
-	ScheduleCosine = "cosine"
-	ScheduleWSD    = "wsd"
+	ScheduleCosine   = "cosine"
+	ScheduleWSD      = "wsd"
+	ScheduleConstant = "constant"
 )
 
 // decayPart is the part of a phase in which ScheduleWSD comes down.
 const decayPart = 0.2
 
-// Schedule is the learning rate of every step of a phase: a linear warm-up to Peak, then a way down to Peak*Final at the last step. It
-// depends on the number of the step alone, never on time, so that a resumed run follows it to the bit.
+// Schedule is the learning rate of every step of a phase: a linear warm-up to Peak, then a way down to Peak*Final at the last step, if
+// there is one. It depends on the number of the step alone, never on time, so that a resumed run follows it to the bit.
 type Schedule struct {
 	// Kind is ScheduleCosine (also ""): a cosine from the warm-up to the end; or ScheduleWSD (warm-up, stable, decay): Peak until the last
-	// fifth of the steps, then a straight line. Its steps before the decay do not depend on how many there are in all.
+	// fifth of the steps, then a straight line; or ScheduleConstant: Peak to the end, for a run whose decay another one makes. The steps
+	// before the decay of these two do not depend on how many there are in all.
 	Kind   string
 	Peak   float64 // largest learning rate
 	Final  float64 // fraction of Peak left at the last step, 0..1
@@ -45,8 +47,11 @@ func (s Schedule) Rate(t int) float64 {
 
 // decayStart is the step at which the way down begins.
 func (s Schedule) decayStart() int {
-	if s.Kind != ScheduleWSD {
-		return s.Warmup
+	switch s.Kind {
+	case ScheduleWSD:
+		return max(s.Warmup, s.Steps-int(math.Ceil(decayPart*float64(s.Steps))))
+	case ScheduleConstant:
+		return s.Steps
 	}
-	return max(s.Warmup, s.Steps-int(math.Ceil(decayPart*float64(s.Steps))))
+	return s.Warmup
 }

@@ -11,7 +11,7 @@ import (
 func TestSchedulesRiseOnceAndFallOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Schedule{
-			Kind: rapid.SampledFrom([]string{ScheduleCosine, ScheduleWSD}).Draw(t, "kind"), Peak: .5,
+			Kind: rapid.SampledFrom([]string{ScheduleCosine, ScheduleWSD, ScheduleConstant}).Draw(t, "kind"), Peak: .5,
 			Final: rapid.Float64Range(0, 1).Draw(t, "final"), Steps: rapid.IntRange(20, 2000).Draw(t, "steps"),
 		}
 		s.Warmup = rapid.IntRange(0, s.Steps/2).Draw(t, "warmup")
@@ -25,7 +25,11 @@ func TestSchedulesRiseOnceAndFallOnce(t *testing.T) {
 			}
 			last = rate
 		}
-		require.InDelta(t, s.Peak*s.Final, last, 1e-12)
+		end := s.Peak * s.Final
+		if s.Kind == ScheduleConstant {
+			end = s.Peak
+		}
+		require.InDelta(t, end, last, 1e-12)
 	})
 }
 
