@@ -108,9 +108,9 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes is what the stream occupies.
+// MemoryBytes is what the stream occupies, which its text does not change.
 func (s *Stream) MemoryBytes() int64 {
-	n := len(s.Pending)
+	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
 		if mem != nil {
 			for _, l := range mem.Layers {
