@@ -256,11 +256,11 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 		res, err := http.Post(url+"/v1/sessions/"+id+"/score", "text/plain", strings.NewReader(part))
 		require.NoError(t, err)
 		var summary struct {
-			Total struct{ Bits float64 }
+			Totals struct{ Bits float64 }
 		}
 		require.NoError(t, json.NewDecoder(res.Body).Decode(&summary))
 		require.NoError(t, res.Body.Close())
-		bits = summary.Total.Bits
+		bits = summary.Totals.Bits
 		_, stderr, code := lmserve("", "serve", "--log", "none", "--listen", "127.0.0.1:0", "--data-dir", dir)
 		require.Equal(t, exitFailure, code)
 		require.Contains(t, stderr, "in use by another process")

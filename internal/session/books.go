@@ -23,8 +23,8 @@ func (mg *Manager) find(who Caller, id string) (*session, error) {
 	return s, nil
 }
 
-// admit takes the place of one more session of the caller, and memory for it if it is to stay there. Once the session is made it is one of
-// mg.sessions; until then, forgo gives the place back.
+// admit takes the place of one more session of the caller. Once the session is made it is one of mg.sessions; until then, forgo gives the place
+// back, and what memory the session has got.
 func (mg *Manager) admit(who Caller, s *session, bytes int64) error {
 	mg.sweep()
 	if err := mg.options.Store.Err(); err != nil {
@@ -41,12 +41,6 @@ func (mg *Manager) admit(who Caller, s *session, bytes int64) error {
 		return fmt.Errorf("%w: %d sessions", ErrFull, mg.options.MaxSessions)
 	case bytes > mg.options.MaxMemoryBytes: // it could never be used
 		return fmt.Errorf("%w: a state of %d bytes, there are %d for all", ErrFull, bytes, mg.options.MaxMemoryBytes)
-	}
-	if mg.resident {
-		if err := mg.memoryFor(bytes); err != nil {
-			return err
-		}
-		mg.take(s, bytes)
 	}
 	mg.places++
 	mg.owned[s.Owner]++
@@ -202,6 +196,19 @@ func (mg *Manager) reserve(s *session, text []byte) ([]byte, error) {
 	return text, nil
 }
 
+// reserveText takes memory for text that is copied into a session being made.
+func (mg *Manager) reserveText(s *session, bytes, records int) error {
+	mg.mu.Lock()
+	defer mg.mu.Unlock()
+	n := mg.textBytes(bytes, records)
+	if err := mg.memoryFor(n); n > 0 && err != nil {
+		return err
+	}
+	s.reserved += n
+	mg.memory += n
+	return nil
+}
+
 // unreserve gives memory back. What a deleted session had was given back as a whole.
 func (mg *Manager) unreserve(s *session, bytes int) {
 	mg.mu.Lock()
@@ -237,6 +244,8 @@ func (mg *Manager) storeError(what string, err error) error {
 		return fmt.Errorf("%w: %s: %w", ErrStore, what, err)
 	case errors.Is(err, sessionlog.ErrNotFound):
 		return ErrNotFound
+	case errors.Is(err, ErrFull):
+		return err
 	}
 	return fmt.Errorf("session: %s: %w", what, err)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
@@ -18,7 +19,7 @@ func (mg *Manager) load(ctx context.Context) error {
 			return fmt.Errorf("session: listing what is stored: %w", err)
 		}
 		for _, found := range page {
-			s := mg.stored(found)
+			s := stored(mg.model, found)
 			if s.bad == nil && !s.Complete {
 				halves = append(halves, s.ID)
 				continue
@@ -40,8 +41,8 @@ func (mg *Manager) load(ctx context.Context) error {
 	return nil
 }
 
-// stored is a session as the store has it: cold, and not claimed.
-func (mg *Manager) stored(found sessionlog.Session) *session {
+// stored is a session as the store has it: cold, and not claimed. Without a model, whether it could go on under one is not looked at.
+func stored(m *model.Model, found sessionlog.Session) *session {
 	s := &session{head: head{ID: found.ID}, state: make(chan struct{}, 1)}
 	if found.Err != nil {
 		s.bad = found.Err
@@ -59,19 +60,22 @@ func (mg *Manager) stored(found sessionlog.Session) *session {
 			s.lastUsed = at
 		}
 	}
-	s.bad = mg.suits(&h, found)
+	s.bad = h.suits(m, found)
 	return s
 }
 
 // suits says why a session cannot go on here.
-func (mg *Manager) suits(h *head, found sessionlog.Session) error {
+func (h *head) suits(m *model.Model, found sessionlog.Session) error {
 	switch {
-	case h.Model.Hash != mg.model.Hash():
-		return fmt.Errorf("its model is %s (hash %.64s), here is %s (hash %s)", h.Model.id(), h.Model.Hash, mg.model.ID(), mg.model.Hash())
+	case m != nil && h.Model.Hash != m.Hash():
+		return fmt.Errorf("its model is %s (hash %.64s), here is %s (hash %s)", h.Model.id(), h.Model.Hash, m.ID(), m.Hash())
 	case found.Last == nil && found.End > 0:
 		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with its totals", found.End)
 	case found.Last != nil && found.Last.HasBaseline != h.Settings.Baseline:
 		return fmt.Errorf("its last record has baseline bits: %t, expected %t, as its settings say", found.Last.HasBaseline, h.Settings.Baseline)
 	}
-	return h.Settings.Validate(mg.model)
+	if m == nil {
+		return nil
+	}
+	return h.Settings.Validate(m)
 }

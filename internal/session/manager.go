@@ -115,24 +115,47 @@ func (mg *Manager) fresh(who Caller, id string, set stream.Settings, r CreateReq
 	return &session{head: h, lastUsed: now, state: make(chan struct{}, 1)}
 }
 
-// insert makes a session, in the store first.
+// insert makes an empty session.
 func (mg *Manager) insert(ctx context.Context, who Caller, s *session) (Info, error) {
+	return mg.build(ctx, who, s, 0, func() error {
+		if mg.resident { // it is made now, or there is no room for it
+			return mg.warm(ctx, s)
+		}
+		return nil
+	})
+}
+
+// build makes a session, in the store first, and then lets fill do what is to be done before anybody sees it. If that fails nothing is left.
+func (mg *Manager) build(ctx context.Context, who Caller, s *session, start int64, fill func() error) (Info, error) {
 	if err := mg.admit(who, s, stream.StateBytes(mg.model, s.Settings)); err != nil {
 		return Info{}, err
 	}
-	epoch, err := mg.options.Store.Create(ctx, s.ID, s.encode(), 0)
-	if mg.resident && err == nil {
-		s.stream = stream.New(mg.model, s.Settings)
-	}
+	err := mg.store(ctx, s, start, fill)
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
 	if err != nil {
+		s.gone = true
 		mg.forgo(s)
-		return Info{}, mg.storeError("making session "+s.ID, err)
+		return Info{}, err
 	}
-	s.epoch = epoch
 	mg.sessions[s.ID] = s
 	return s.info(who), nil
+}
+
+func (mg *Manager) store(ctx context.Context, s *session, start int64, fill func() error) (err error) {
+	if s.epoch, err = mg.options.Store.Create(ctx, s.ID, s.encode(), start); err != nil {
+		return mg.storeError("making session "+s.ID, err)
+	}
+	if err = fill(); err == nil && !s.Complete {
+		s.Complete = true
+		if err = mg.options.Store.SetHead(ctx, s.ID, s.epoch, s.encode()); err != nil {
+			err = mg.storeError("completing session "+s.ID, err)
+		}
+	}
+	if err != nil {
+		mg.erase([]string{s.ID})
+	}
+	return err
 }
 
 // Get describes a session, without waiting for what is at work on it.

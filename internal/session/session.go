@@ -45,6 +45,7 @@ type progress struct {
 	updates         uint64
 	pending         int
 	tally, baseline tokenizer.Tally
+	blind           bool // the bits are not known: a fork's text before its first record
 }
 
 // lock waits for the session's state; the context ends the wait.
@@ -85,7 +86,7 @@ func (s *session) progress() progress {
 func (h *head) stored(found sessionlog.Session) progress {
 	n, chunk := found.End, int64(h.Settings.Chunk)
 	t := tokenizer.Tally{Bytes: n, Chars: n, Tokens: n} // a token is a byte
-	p := progress{offset: n, pending: int(n % chunk), tally: t}
+	p := progress{offset: n, pending: int(n % chunk), tally: t, blind: n > 0 && found.Last == nil}
 	if m := h.Settings.Method; m != stream.Static && m != stream.Cache {
 		p.updates = uint64(n / chunk)
 	}

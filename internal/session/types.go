@@ -87,6 +87,14 @@ type CreateRequest struct {
 	History  string            // HistoryFull or HistoryTail; "" is HistoryFull
 }
 
+// ForkRequest describes a fork: a session with the model, settings, seed and text of another.
+type ForkRequest struct {
+	AtOffset *int64            // with its text up to there; nil: all of it
+	Labels   map[string]string // as in a CreateRequest: not those of the other
+	TTL      time.Duration
+	History  string // "" is the other's
+}
+
 // Parent is where a fork comes from.
 type Parent struct {
 	ID     string `json:"id"`
@@ -224,6 +232,8 @@ var (
 	ErrFull = errors.New("session: the limit on live sessions is reached")
 	// ErrOverloaded says that as many requests wait for a worker as may; nothing of this one was accepted.
 	ErrOverloaded = errors.New("session: too many requests wait for a worker")
+	// ErrImport says that a file is no export of a session that can go on here. Nothing was made.
+	ErrImport = errors.New("session: the file cannot be imported")
 	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before is there when it is opened again.
 	ErrStore = errors.New("session: the store has failed")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
