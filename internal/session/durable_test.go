@@ -383,6 +383,40 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
+// slowStore holds up the first append to a session.
+type slowStore struct {
+	sessionlog.Store
+	id      string
+	reached chan struct{}
+	resume  chan struct{}
+}
+
+func (w *slowStore) Append(ctx context.Context, id string, epoch uint64, at int64, records ...sessionlog.Record) error {
+	if id == w.id && at == 0 {
+		close(w.reached)
+		<-w.resume
+	}
+	return w.Store.Append(ctx, id, epoch, at, records...)
+}
+
+func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
+	store := &slowStore{Store: sessionlog.NewMemory(), reached: make(chan struct{}), resume: make(chan struct{})}
+	mg := newManager(t, Options{Store: store, Threads: 1})
+	text, done := logText(3*testChunk), make(chan []Chunk, 1)
+	store.id = create(t, mg, CreateRequest{})
+	other := create(t, mg, CreateRequest{Settings: Settings{Chunk: 7}})
+	go func() {
+		chunks, _ := score(t, mg, store.id, text)
+		done <- chunks
+	}()
+	<-store.reached
+	score(t, mg, other, text) // with the only worker
+	close(store.resume)
+	want, wantLogProbs := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	require.Equal(t, wantLogProbs, logProbs(<-done))
+	require.Equal(t, want.Hash(), hash(t, mg, store.id))
+}
+
 func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

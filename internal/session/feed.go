@@ -108,9 +108,13 @@ func (f *feeder) feed(ctx context.Context, text []byte) (n int, err error) {
 	computing := time.Now()
 	scores := l.worker().Score(s.stream, text)
 	s.replay += time.Since(computing)
-	if err := f.append(ctx, text, scores); err != nil {
+	r := f.record(text, scores)
+	if err := l.lend(func() error { return f.append(ctx, r) }, patience); err != nil {
 		f.mg.unreserve(s, len(text))
 		return 0, err
+	}
+	if l.wasLost() {
+		scores = l.worker().Score(s.stream, text) // the same bits
 	}
 	c := f.report(text, scores)
 	l.worker().Commit(s.stream, text, scores)
@@ -121,14 +125,20 @@ func (f *feeder) feed(ctx context.Context, text []byte) (n int, err error) {
 		f.mg.publish(s)
 	}()
 	c.Elapsed = time.Since(begun)
-	return len(text), l.lend(func() error { return f.emit(c) }, emitPatience)
+	return len(text), l.lend(func() error { return f.emit(c) }, patience)
 }
 
-// append makes the text durable, with what the session's totals are after it.
-func (f *feeder) append(ctx context.Context, text []byte, scores stream.Scores) error {
-	mg, s := f.mg, f.s
-	r := sessionlog.Record{UnixMS: mg.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text}
+// record is what the log gets of a text that is not accepted yet.
+func (f *feeder) record(text []byte, scores stream.Scores) sessionlog.Record {
+	s := f.s
+	r := sessionlog.Record{UnixMS: f.mg.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text}
 	r.Bits, r.Baseline = s.stream.Totals(scores)
+	return r
+}
+
+// append makes the text durable.
+func (f *feeder) append(ctx context.Context, r sessionlog.Record) error {
+	mg, s := f.mg, f.s
 	err := mg.options.Store.Append(ctx, s.ID, s.epoch, s.stream.Tally.Bytes, r)
 	if err == nil {
 		return nil

@@ -56,7 +56,7 @@ const (
 	// replayWorth is how much computing a snapshot has to save to be written when a session is dropped from memory: it costs about as much itself.
 	replayWorth = 50 * time.Millisecond
 
-	// emitPatience is how long a client may take to accept an event before the worker behind it goes to others. A healthy connection takes
-	// an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
-	emitPatience = 50 * time.Millisecond
+	// patience is how long a client may take to accept an event, or a disk to take a record, before the worker behind it goes to others. A healthy
+	// connection takes an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
+	patience = 50 * time.Millisecond
 )

@@ -13,10 +13,13 @@ import (
 // completed, and those that have expired, are deleted.
 func (mg *Manager) load(ctx context.Context) error {
 	var halves []string
-	for after, more := "", true; more; {
+	for after := ""; ; {
 		page, err := mg.options.Store.List(ctx, after, listPage)
 		if err != nil {
 			return fmt.Errorf("session: listing what is stored: %w", err)
+		}
+		if len(page) == 0 {
+			break
 		}
 		for _, found := range page {
 			s := stored(mg.model, found)
@@ -30,11 +33,8 @@ func (mg *Manager) load(ctx context.Context) error {
 			mg.sessions[s.ID] = s
 			mg.owned[s.Owner]++
 			mg.places++
-			after = s.ID
 		}
-		if more = len(page) == listPage; more {
-			after = page[len(page)-1].ID
-		}
+		after = page[len(page)-1].ID
 	}
 	mg.erase(halves)
 	mg.sweep()
