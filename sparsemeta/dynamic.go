@@ -173,9 +173,10 @@ func (d *Dynamic) RMS() float64 {
 }
 
 // Bytes is the memory that the state takes; the statistics are not its own.
-func (d *Dynamic) Bytes() int64 {
-	return 4 * (int64(len(d.M)) + 2*(codeMost+1)*int64(len(d.paces)))
-}
+func (d *Dynamic) Bytes() int64 { return DynamicBytes(len(d.M), len(d.paces)) }
+
+// DynamicBytes is that of a state of so many elements, with statistics for so many branches.
+func DynamicBytes(elements, paced int) int64 { return 4 * (int64(elements) + 2*(codeMost+1)*int64(paced)) }
 
 // Hash is the SHA-256 of the state's bits, in hexadecimal: equal states, equal hashes.
 func (d *Dynamic) Hash() string {

@@ -19,8 +19,13 @@ type keysFlags struct {
 }
 
 func (f *keysFlags) register(c *cobra.Command, fileFlag string) {
-	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", "", "data folder (default: lmserve in the user's state folder)")
+	f.registerFolder(c)
 	c.PersistentFlags().StringVar(&f.file, fileFlag, "", "keys file (default: keys.json in the data folder)")
+}
+
+// registerFolder is for commands that have nothing to do with keys.
+func (f *keysFlags) registerFolder(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", "", "data folder (default: lmserve in the user's state folder)")
 }
 
 // path of the keys file; "" where there is no data folder to have one.

@@ -239,6 +239,37 @@ func TestServeAnswersAndDrains(t *testing.T) {
 	stop()
 }
 
+func TestSessionsAreThereAfterARestart(t *testing.T) {
+	text, _ := beginning(t, 700)
+	dir, id := t.TempDir(), ""
+	var bits float64
+	for _, part := range []string{text[:333], text[333:]} {
+		url, stop := serving(t, "--data-dir", dir, "--memory-budget", "64M")
+		if id == "" {
+			res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
+			require.NoError(t, err)
+			var created struct{ ID string }
+			require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
+			require.NoError(t, res.Body.Close())
+			id = created.ID
+		}
+		res, err := http.Post(url+"/v1/sessions/"+id+"/score", "text/plain", strings.NewReader(part))
+		require.NoError(t, err)
+		var summary struct {
+			Totals struct{ Bits float64 }
+		}
+		require.NoError(t, json.NewDecoder(res.Body).Decode(&summary))
+		require.NoError(t, res.Body.Close())
+		bits = summary.Totals.Bits
+		_, stderr, code := lmserve("", "serve", "--log", "none", "--listen", "127.0.0.1:0", "--data-dir", dir)
+		require.Equal(t, exitFailure, code)
+		require.Contains(t, stderr, "in use by another process")
+		stop()
+	}
+	lines := jsonLines(t, must(t, text, "score", "--json", "--seed", "3", "--total"))
+	require.Equal(t, math.Float64bits(lines[0].Bits), math.Float64bits(bits), "as without the restart")
+}
+
 // bf16 is offered by every command that computes, and refused in words where the
 // processor has none.
 func TestPrecision(t *testing.T) {
@@ -286,6 +317,7 @@ func TestErrorsSayWhatWasWrong(t *testing.T) {
 		{[]string{"eval", "--data", ".", "--methods", "magic"}, exitUsage, []string{"magic"}},
 		{[]string{"train", "--data", "no-such-dir", "--out", "x"}, exitFailure, []string{"no-such-dir"}},
 		{[]string{"train", "--data", "."}, exitUsage, []string{"--out"}},
+		{[]string{"serve", "--memory-budget", "lots"}, exitUsage, []string{"--memory-budget", `"lots"`, "K, M or G"}},
 		{[]string{"serve", "--log", "loud"}, exitUsage, []string{"loud", "console"}},
 		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", ":0"}, exitUsage, []string{"--listen :0", "no keys", "lmserve keys add", "--insecure"}},
 		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", "nonsense"}, exitUsage, []string{"--listen nonsense", "missing port"}},

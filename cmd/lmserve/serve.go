@@ -14,6 +14,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -26,7 +27,8 @@ type serveFlags struct {
 	insecure    bool
 	logFormat   string
 	maxSessions int
-	maxMemoryMB int64
+	budget      byteSize
+	replayMax   time.Duration
 	drain       time.Duration
 	drainDelay  time.Duration
 }
@@ -37,8 +39,13 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve sessions over HTTP",
 		Long: `Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
-output says where it listens; the access log goes to standard error. SIGTERM and
-SIGINT drain: no new work, chunks under way are finished, then it ends.
+output says where it listens, the second where sessions are kept; the access log goes
+to standard error. SIGTERM and SIGINT drain: no new work, chunks under way are finished,
+then it ends.
+
+Sessions are kept in the data folder, and are there again after a restart, to the bit;
+with --data-dir=none they are in memory only. If the folder fails (say a disk does), the
+server ends with an error, and what it had confirmed is there when it starts again.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
 If not, whoever reaches the server may do everything, and it listens on a loopback
@@ -54,7 +61,8 @@ address only. On other addresses keys and text want TLS.`,
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address; port 0 takes a free one")
 	c.Flags().StringVar(&f.logFormat, "log", "console", "access log: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, "most live sessions (0: the default)")
-	c.Flags().Int64Var(&f.maxMemoryMB, "max-memory-mb", 0, "memory for the state of live sessions, MiB (0: the default)")
+	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G: those used longest ago make room, on disk\n(default: a quarter of the machine's)")
+	c.Flags().DurationVar(&f.replayMax, "replay-max", session.ReplayMaxDefault, "computing that a restart may have to repeat for a session; sets how often its state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "how long a drain may take")
 	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz going 503 and the drain, for load balancers")
 	return c
@@ -78,7 +86,19 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	sessions, err := session.NewManager(m, session.Options{Threads: f.model.threads, MaxSessions: f.maxSessions, MaxMemoryBytes: f.maxMemoryMB << 20})
+	store, where, err := f.openStore()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }() // everything that was confirmed is durable without
+	sessions, err := session.NewManager(m, session.Options{
+		Store:          store,
+		Report:         func(err error) { log.Error("sessions", zap.Error(err)) },
+		Threads:        f.model.threads,
+		MaxSessions:    f.maxSessions,
+		MaxMemoryBytes: int64(f.budget),
+		ReplayMax:      f.replayMax,
+	})
 	if err != nil {
 		return err
 	}
@@ -97,8 +117,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if secure != nil {
 		scheme = "https"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\n", m.ID(), scheme, l.Addr())
-	return serveUntilDone(c.Context(), srv, l, log, f.drain)
+	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), where)
+	return serveUntilDone(c.Context(), srv, sessions, l, log, f.drain)
 }
 
 // openKeys opens the keys file, if there is a place for one. One that is named must be there: a slip must not open the server.
@@ -153,19 +173,37 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	return tls.NewListener(l, secure), nil
 }
 
-// serveUntilDone serves until the context ends, then drains.
-func serveUntilDone(ctx context.Context, srv *server.Server, l net.Listener, log *zap.Logger, timeout time.Duration) error {
+// openStore opens what keeps the sessions, and says where that is.
+func (f *serveFlags) openStore() (store sessionlog.Store, where string, err error) {
+	if f.keys.dataDir == noDataDir {
+		return sessionlog.NewMemory(), "memory only", nil
+	}
+	dir, err := f.keys.folder()
+	if err != nil {
+		return nil, "", err
+	}
+	if store, err = sessionlog.Open(dir, sessionlog.Options{}); err != nil {
+		return nil, "", fmt.Errorf("--data-dir: %w", err)
+	}
+	return store, "the data folder " + dir, nil
+}
+
+// serveUntilDone serves until the context ends, then drains; or until the store fails.
+func serveUntilDone(ctx context.Context, srv *server.Server, sessions *session.Manager, l net.Listener, log *zap.Logger, timeout time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	select {
 	case err := <-served:
 		return err
+	case <-sessions.Failed():
+		log.Error("the data folder has failed", zap.Error(sessions.Err()))
 	case <-ctx.Done():
 	}
 	log.Info("draining", zap.Duration("timeout", timeout))
 	drain, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return errors.Join(srv.Drain(drain), <-served)
+	err := errors.Join(srv.Drain(drain), <-served)
+	return errors.Join(sessions.Err(), err) // whenever it failed
 }
 
 func newLogger(format string) (*zap.Logger, error) {

@@ -62,13 +62,12 @@ func (mg *Manager) fits(s *session, r CompleteRequest) error {
 	if r.Commit == CommitAll {
 		bytes += int64(r.MaxTokens)
 	}
-	if have := s.log.Size(); have+bytes > mg.options.MaxSessionBytes {
+	if have := mg.offset(s); have+bytes > mg.options.MaxSessionBytes {
 		return &LimitError{Offset: have, Max: mg.options.MaxSessionBytes}
 	}
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
-	mg.expire()
-	return mg.memoryFor(bytes)
+	return mg.memoryFor(mg.textBytes(int(bytes), int(bytes)/s.Settings.Chunk+4)) // of the records, the first and last of prompt and text are short
 }
 
 // checkCompletion holds a request against its limits.
@@ -195,10 +194,10 @@ func (g *generation) generate(ctx context.Context) {
 }
 
 func (g *generation) turns(ctx context.Context) error {
-	if err := g.mg.waiting.wait(&g.admitted, func() error { return g.s.lock(ctx) }); err != nil {
+	if err := g.mg.waiting.wait(&g.admitted, func() error { return g.mg.lock(ctx, g.s) }); err != nil {
 		return err
 	}
-	defer g.s.unlock()
+	defer g.mg.unlock(g.s)
 	g.frozen = g.s.stream.Frozen()
 	for len(g.prompt) > 0 {
 		if err := g.take(ctx, g.read); err != nil {

@@ -136,11 +136,7 @@ func TestCommittedTextIsFedAsByScore(t *testing.T) {
 		require.Equal(t, int64(len(text)), done.Offset, commit)
 		want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, text)
 		require.Equal(t, want.Hash(), hash(t, mg, id), commit)
-		withSession(t, mg, id, func(s *session) {
-			logged, err := io.ReadAll(io.NewSectionReader(s.log, 0, s.log.Size()))
-			require.NoError(t, err)
-			require.Equal(t, text, string(logged), commit)
-		})
+		require.Equal(t, text, logged(t, mg, id), commit)
 	}
 }
 

@@ -3,11 +3,12 @@ package session
 import (
 	"bufio"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"math"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -30,7 +31,7 @@ func (mg *Manager) Score(ctx context.Context, who Caller, id string, body io.Rea
 		return Summary{}, ErrBusy
 	}
 	defer s.feeding.Store(false)
-	if have := s.log.Size(); o.Offset != nil && *o.Offset != have {
+	if have := mg.offset(s); o.Offset != nil && *o.Offset != have {
 		return Summary{}, &OffsetError{Have: have, Want: *o.Offset}
 	}
 	f := feeder{mg: mg, s: s, logProbs: o.LogProbs, emit: emit}
@@ -56,7 +57,7 @@ func (f *feeder) body(ctx context.Context, body io.Reader) error {
 		if _, err := r.Peek(1); err == io.EOF {
 			return nil
 		} else if err != nil {
-			return &BodyError{Offset: f.s.log.Size(), Err: err}
+			return &BodyError{Offset: f.mg.offset(f.s), Err: err}
 		}
 		text, _ := r.Peek(r.Buffered())
 		n, err := f.piece(ctx, text)
@@ -97,16 +98,23 @@ func (f *feeder) feed(ctx context.Context, text []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer s.unlock()
+	defer f.mg.unlock(s)
+	defer f.mg.keepIfDue(s) // between two chunks, and without a worker
 	defer l.release()
 	text, err = f.mg.reserve(s, text[:min(len(text), s.stream.Room())])
 	if err != nil {
 		return 0, err
 	}
+	computing := time.Now()
 	scores := l.worker().Score(s.stream, text)
-	if err := s.log.Append(text); err != nil {
+	s.replay += time.Since(computing)
+	r := f.record(text, scores)
+	if err := l.lend(func() error { return f.append(ctx, r) }, patience); err != nil {
 		f.mg.unreserve(s, len(text))
-		return 0, fmt.Errorf("session: log: %w", err)
+		return 0, err
+	}
+	if l.wasLost() {
+		scores = l.worker().Score(s.stream, text) // the same bits
 	}
 	c := f.report(text, scores)
 	l.worker().Commit(s.stream, text, scores)
@@ -117,17 +125,39 @@ func (f *feeder) feed(ctx context.Context, text []byte) (n int, err error) {
 		f.mg.publish(s)
 	}()
 	c.Elapsed = time.Since(begun)
-	return len(text), l.lend(func() error { return f.emit(c) }, emitPatience)
+	return len(text), l.lend(func() error { return f.emit(c) }, patience)
+}
+
+// record is what the log gets of a text that is not accepted yet.
+func (f *feeder) record(text []byte, scores stream.Scores) sessionlog.Record {
+	s := f.s
+	r := sessionlog.Record{UnixMS: f.mg.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text}
+	r.Bits, r.Baseline = s.stream.Totals(scores)
+	return r
+}
+
+// append makes the text durable.
+func (f *feeder) append(ctx context.Context, r sessionlog.Record) error {
+	mg, s := f.mg, f.s
+	err := mg.options.Store.Append(ctx, s.ID, s.epoch, s.stream.Tally.Bytes, r)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, sessionlog.ErrFenced) || errors.Is(err, sessionlog.ErrSequence) {
+		s.epoch = 0 // somebody else has written: the next request finds out what
+		mg.drop(s)
+	}
+	return mg.storeError("appending to the log of session "+s.ID, err)
 }
 
 // turn waits for the stream, which it locks, and for a worker.
 func (f *feeder) turn(ctx context.Context) (l *lease, err error) {
 	err = f.mg.waiting.wait(&f.admitted, func() error {
-		if err := f.s.lock(ctx); err != nil {
+		if err := f.mg.lock(ctx, f.s); err != nil {
 			return err
 		}
 		if l, err = f.mg.scheduler.lease(ctx, f.s.job()); err != nil {
-			f.s.unlock()
+			f.mg.unlock(f.s)
 		}
 		return err
 	})
@@ -144,7 +174,7 @@ func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 		Chars:        f.mg.model.Tokenizer.Chars(text),
 		Tokens:       len(scores.NLL),
 		Bits:         scores.Bits(),
-		BaselineBits: when(s.settings.Baseline, scores.BaselineBits()),
+		BaselineBits: when(s.Settings.Baseline, scores.BaselineBits()),
 		Updates:      s.stream.Updates(),
 		Written:      int64(s.stream.Written),
 		FastRMS:      s.rms,
@@ -162,7 +192,7 @@ func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 	for _, nll := range scores.NLL { // one by one: the sum must not depend on the pieces
 		f.sum.Bits += float64(nll) / math.Ln2
 	}
-	if s.settings.Baseline {
+	if s.Settings.Baseline {
 		if f.sum.BaselineBits == nil {
 			f.sum.BaselineBits = new(float64)
 		}
@@ -178,7 +208,7 @@ func (f *feeder) total(c *Chunk) {
 	s := f.s
 	t := s.stream.Tally
 	c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits = t.Bytes, t.Chars, t.Tokens, t.Bits
-	c.TotalBaselineBits = when(s.settings.Baseline, s.stream.Baseline.Bits)
+	c.TotalBaselineBits = when(s.Settings.Baseline, s.stream.Baseline.Bits)
 	c.Complete = s.stream.Room() == 0
 }
 
@@ -188,8 +218,8 @@ func (f *feeder) finish(begun time.Time) {
 	f.sum.Offset, f.sum.Updates = p.offset, p.updates
 	t := p.tally
 	f.sum.TotalBytes, f.sum.TotalChars, f.sum.TotalTokens, f.sum.TotalBits = t.Bytes, t.Chars, t.Tokens, t.Bits
-	f.sum.TotalBaselineBits = when(f.s.settings.Baseline, p.baseline.Bits)
-	if f.s.settings.Baseline && f.sum.BaselineBits == nil {
+	f.sum.TotalBaselineBits = when(f.s.Settings.Baseline, p.baseline.Bits)
+	if f.s.Settings.Baseline && f.sum.BaselineBits == nil {
 		f.sum.BaselineBits = new(float64)
 	}
 	f.sum.Elapsed = time.Since(begun)

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
@@ -140,9 +141,20 @@ func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	s, err := mg.find(Caller{}, id)
 	mg.mu.Unlock()
 	require.NoError(t, err)
-	require.NoError(t, s.lock(context.Background()))
-	defer s.unlock()
+	require.NoError(t, mg.lock(context.Background(), s))
+	defer mg.unlock(s)
 	f(s)
+}
+
+// logged is the text that the store has of a session.
+func logged(t fatal, mg *Manager, id string) string {
+	t.Helper()
+	var text []byte
+	require.NoError(t, mg.options.Store.Read(context.Background(), id, 0, func(_ int64, r sessionlog.Record) error {
+		text = append(text, r.Text...)
+		return nil
+	}))
+	return string(text)
 }
 
 func hash(t fatal, mg *Manager, id string) (h string) {

@@ -9,10 +9,12 @@ import (
 
 // Limits of a Manager whose Options do not say otherwise.
 const (
-	SessionsDefault         = 64      // live sessions
-	MemoryBytesDefault      = 2 << 30 // state and text of all sessions; what the workers need is not in it
-	SessionTextBytesDefault = 1 << 30 // text of one session: its log is in memory
-	QueueDefault            = 256     // requests that wait for a worker
+	SessionsDefault         = SessionsMax // disk bounds them, or memory where there is no other store
+	MemoryShareDefault      = 4           // Options.MaxMemoryBytes is this part of the machine's memory: 1/4
+	MemoryBytesDefault      = 2 << 30     // the same where that is not known
+	SessionTextBytesDefault = 1 << 30     // text of one session
+	QueueDefault            = 256         // requests that wait for a session's turn, for memory or for a worker
+	ReplayMaxDefault        = 10 * time.Second
 )
 
 // Limits on Options.
@@ -46,10 +48,15 @@ const (
 
 const (
 	readBufferBytes = 64 << 10 // of a body, read ahead of its scoring: many chunks
-	logBlockBytes   = 64 << 10
-	pieceQueue      = 64 // pieces of a completion that wait for a slow client, beside those of one turn
+	recordBytes     = 128      // that a record in memory takes beside its text
+	listPage        = 1000     // sessions read from the store at once
+	deletesAtOnce   = 256      // that share what a deletion costs the store
+	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
 
-	// emitPatience is how long a client may take to accept an event before the worker behind it goes to others. A healthy connection takes
-	// an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
-	emitPatience = 50 * time.Millisecond
+	// replayWorth is how much computing a snapshot has to save to be written when a session is dropped from memory: it costs about as much itself.
+	replayWorth = 50 * time.Millisecond
+
+	// patience is how long a client may take to accept an event, or a disk to take a record, before the worker behind it goes to others. A healthy
+	// connection takes an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
+	patience = 50 * time.Millisecond
 )

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,11 +13,12 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Manager keeps the live sessions of one model. All its methods may be called at once. A Manager that is no longer needed is drained, which
-// ends its threads.
+// Manager keeps the sessions of one model in a store, and the states of those in use in memory. All its methods may be called at once. A Manager
+// that is no longer needed is drained, which ends its threads.
 type Manager struct {
 	model     *model.Model
 	about     ModelInfo
@@ -24,19 +26,26 @@ type Manager struct {
 	scheduler *scheduler
 	waiting   queue
 
-	now    func() time.Time
-	newLog func() Log
+	resident bool          // the store is this process's memory: sessions stay hot
+	copies   chan struct{} // holds a token for every snapshot being written or read
+
+	now  func() time.Time
+	last sync.Once // what is done when the Manager has drained
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	owned    map[string]int // live sessions by owner
-	memory   int64          // reserved by all sessions
+	places   int                   // sessions, and those being made
+	owned    map[string]int        // the same by owner
+	hot      map[*session]struct{} // those that have memory reserved
+	memory   int64                 // reserved by all of them
+	turns    uint64                // the last session.turn given out
+	room     chan struct{}         // closed when there may be memory for those that wait; nil: nobody does
 	draining bool
 	working  int           // operations under way that a drain waits for
 	drained  chan struct{} // closed when it drains and none is left
 }
 
-// NewManager returns a Manager without sessions.
+// NewManager returns a Manager of the sessions that the store has.
 func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -52,14 +61,27 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 		scheduler: newScheduler(m, o.Threads),
 		waiting:   queue{most: o.MaxQueue},
 		now:       time.Now,
-		newLog:    func() Log { return newMemoryLog() },
+		copies:    make(chan struct{}, o.Threads),
 		sessions:  map[string]*session{},
 		owned:     map[string]int{},
+		hot:       map[*session]struct{}{},
 		drained:   make(chan struct{}),
 	}
-	mg.about, err = describe(m, reported(defaults))
-	return mg, err
+	_, mg.resident = o.Store.(*sessionlog.Memory)
+	if mg.about, err = describe(m, reported(defaults)); err != nil {
+		return nil, err
+	}
+	if err := mg.load(context.Background()); err != nil {
+		return nil, err
+	}
+	return mg, nil
 }
+
+// Failed is closed when the store has failed for good: all requests get ErrStore, and the process should end with Err.
+func (mg *Manager) Failed() <-chan struct{} { return mg.options.Store.Failed() }
+
+// Err is why the store has failed, nil if it has not.
+func (mg *Manager) Err() error { return mg.options.Store.Err() }
 
 // Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings that cannot be used, a *QuotaError when the key
 // has as many as it may, and ErrFull when there is no room.
@@ -75,30 +97,65 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 		return Info{}, err
 	}
 	set.Seed = seedOr(r.Seed)
-	if err := mg.admit(who); err != nil { // before the state is made: it is large
-		return Info{}, err
-	}
 	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
 	if err != nil {
 		return Info{}, fmt.Errorf("session: id: %w", err)
 	}
-	now := mg.now().UTC()
-	s := &session{id: id.String(), owner: who.Key, created: now, lastUsed: now, settings: set, labels: maps.Clone(r.Labels), ttl: r.TTL,
-		state: make(chan struct{}, 1), stream: stream.New(mg.model, set), log: mg.newLog()}
-	s.reserved = s.stream.MemoryBytes() + logBlockBytes
-	return mg.insert(who, s)
+	return mg.insert(ctx, who, mg.fresh(who, id.String(), set, r))
 }
 
-func (mg *Manager) insert(who Caller, s *session) (Info, error) {
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	if err := mg.roomFor(who, s.reserved); err != nil {
+// fresh is a session that is not in the store yet.
+func (mg *Manager) fresh(who Caller, id string, set stream.Settings, r CreateRequest) *session {
+	now := mg.now().UTC()
+	h := head{Version: headVersion, ID: id, Complete: true, Owner: who.Key, Created: now, Model: modelName{mg.model.Name, mg.model.Hash()},
+		Settings: set, Labels: maps.Clone(r.Labels), TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: kernel.Numerics()}}}
+	if h.History == "" {
+		h.History = HistoryFull
+	}
+	return &session{head: h, lastUsed: now, state: make(chan struct{}, 1)}
+}
+
+// insert makes an empty session.
+func (mg *Manager) insert(ctx context.Context, who Caller, s *session) (Info, error) {
+	return mg.build(ctx, who, s, 0, func() error {
+		if mg.resident { // it is made now, or there is no room for it
+			return mg.warm(ctx, s)
+		}
+		return nil
+	})
+}
+
+// build makes a session, in the store first, and then lets fill do what is to be done before anybody sees it. If that fails nothing is left.
+func (mg *Manager) build(ctx context.Context, who Caller, s *session, start int64, fill func() error) (Info, error) {
+	if err := mg.admit(who, s, stream.StateBytes(mg.model, s.Settings)); err != nil {
 		return Info{}, err
 	}
-	mg.sessions[s.id] = s
-	mg.owned[s.owner]++
-	mg.memory += s.reserved
-	return s.info(who, mg.about.ID, kernel.Numerics()), nil
+	err := mg.store(ctx, s, start, fill)
+	mg.mu.Lock()
+	defer mg.mu.Unlock()
+	if err != nil {
+		s.gone = true
+		mg.forgo(s)
+		return Info{}, err
+	}
+	mg.sessions[s.ID] = s
+	return s.info(who), nil
+}
+
+func (mg *Manager) store(ctx context.Context, s *session, start int64, fill func() error) (err error) {
+	if s.epoch, err = mg.options.Store.Create(ctx, s.ID, s.encode(), start); err != nil {
+		return mg.storeError("making session "+s.ID, err)
+	}
+	if err = fill(); err == nil && !s.Complete {
+		s.Complete = true
+		if err = mg.options.Store.SetHead(ctx, s.ID, s.epoch, s.encode()); err != nil {
+			err = mg.storeError("completing session "+s.ID, err)
+		}
+	}
+	if err != nil {
+		mg.erase([]string{s.ID})
+	}
+	return err
 }
 
 // Get describes a session, without waiting for what is at work on it.
@@ -109,7 +166,7 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return s.info(who, mg.about.ID, kernel.Numerics()), nil
+	return s.info(who), nil
 }
 
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the order of ids, which is that of creation.
@@ -119,12 +176,12 @@ func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next 
 		limit = ListDefault
 	}
 	limit = min(limit, ListMax)
+	mg.sweep()
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
-	mg.expire()
 	var ids []string
 	for id, s := range mg.sessions {
-		if who.sees(s.owner) {
+		if who.sees(s.Owner) {
 			ids = append(ids, id)
 		}
 	}
@@ -134,7 +191,7 @@ func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next 
 		first++
 	}
 	for _, id := range ids[first:min(len(ids), first+limit)] {
-		page = append(page, mg.sessions[id].info(who, mg.about.ID, kernel.Numerics()))
+		page = append(page, mg.sessions[id].info(who))
 	}
 	if first+limit < len(ids) {
 		next = ids[first+limit-1]
@@ -142,15 +199,27 @@ func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next 
 	return page, next
 }
 
-// Delete forgets a session. A request that is at work on it ends with ErrNotFound after its chunk.
+// Delete removes a session with everything that was ever kept for it. A request that is at work on it ends with ErrNotFound after its chunk.
 func (mg *Manager) Delete(who Caller, id string) error {
 	mg.mu.Lock()
-	defer mg.mu.Unlock()
 	s, err := mg.find(who, id)
+	mg.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	ctx := context.Background() // the erasing of what is gone has to come to its end
+	err = mg.options.Store.Delete(ctx, id, 0)
+	if err != nil {
+		if _, still := mg.options.Store.Get(ctx, id); !errors.Is(still, sessionlog.ErrNotFound) {
+			return mg.storeError("deleting session "+id, err)
+		}
+	}
+	mg.mu.Lock()
 	mg.remove(s)
+	mg.mu.Unlock()
+	if err != nil {
+		return mg.storeError("deleting session "+id, err)
+	}
 	return nil
 }
 
@@ -181,8 +250,8 @@ func (mg *Manager) endIfDrained() {
 }
 
 // Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A request that is feeding a session ends with
-// ErrDraining after its chunk. When the context ends the wait, what is under way goes on, and the threads end with it. Sessions can still be
-// looked at and deleted.
+// ErrDraining after its chunk. Then it takes snapshots, so that the next start has little to compute again. When the context ends the wait, what is
+// under way goes on, and the threads end with it. Sessions can still be looked at and deleted.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.mu.Lock()
 	if !mg.draining {
@@ -192,11 +261,13 @@ func (mg *Manager) Drain(ctx context.Context) error {
 	mg.mu.Unlock()
 	select {
 	case <-mg.drained:
+		mg.last.Do(func() { mg.keepAll(ctx) })
 		return nil
 	default:
 	}
 	select {
 	case <-mg.drained:
+		mg.last.Do(func() { mg.keepAll(ctx) })
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())

@@ -227,14 +227,14 @@ func TestTheNumberOfSessionsIsBounded(t *testing.T) {
 func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
 	probe := newManager(t, Options{})
 	one := get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
-	mg := newManager(t, Options{MaxMemoryBytes: 2*one + 100})
+	mg := newManager(t, Options{MaxMemoryBytes: 2*one + 6*(testChunk+recordBytes) + 1})
 	id := create(t, mg, CreateRequest{})
 	create(t, mg, CreateRequest{})
 	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
-	sum, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{}, func(Chunk) error { return nil })
+	sum, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(1000)), ScoreOptions{}, func(Chunk) error { return nil })
 	require.ErrorIs(t, err, ErrFull)
-	require.Equal(t, int64(100/testChunk*testChunk), sum.Offset)
+	require.Equal(t, int64(6*testChunk), sum.Offset)
 	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: make([]byte, 50), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, sum.Offset, get(t, mg, id).Offset)
@@ -347,19 +347,10 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	require.ErrorIs(t, <-fed, ErrDraining)
 	require.NoError(t, <-drained)
 	require.NoError(t, mg.Drain(context.Background()), "again")
-	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logOf(t, mg, id))
+	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logged(t, mg, id))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "settled")
 	require.Equal(t, int64(2*testChunk), get(t, mg, id).Offset)
 	require.NoError(t, mg.Delete(Caller{}, other))
-}
-
-func logOf(t *testing.T, mg *Manager, id string) (text string) {
-	withSession(t, mg, id, func(s *session) {
-		b, err := io.ReadAll(io.NewSectionReader(s.log, 0, s.log.Size()))
-		require.NoError(t, err)
-		text = string(b)
-	})
-	return text
 }
 
 func TestDrainDoesNotWaitForBodies(t *testing.T) {

@@ -3,15 +3,28 @@ package session
 import (
 	"fmt"
 	"runtime"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 // Options of a Manager. A zero field stands for its default.
 type Options struct {
-	MaxSessions     int   // live sessions; SessionsDefault
-	MaxMemoryBytes  int64 // state and text of all sessions together; MemoryBytesDefault
-	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
-	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault
-	Threads         int   // workers, and threads of each, see scheduler; the number of processors
+	// Store keeps the sessions; the Manager's caller closes it after Drain. Nil is a sessionlog.Memory, of which sessions are never dropped from
+	// memory: beyond MaxMemoryBytes there are no more.
+	Store sessionlog.Store
+	// Report is told of what a person should know and no request is to blame for: damage that was healed, sessions that could not be snapshotted or
+	// deleted. It may be called at any time, and must not call the Manager. Nil: nobody is told.
+	Report func(error)
+
+	MaxSessions int // SessionsDefault
+	// MaxMemoryBytes bounds the states in memory (with a sessionlog.Memory, and text). Beside it there is what the workers need, and the copies of
+	// snapshots being written or read, at most one for each of Threads. A MemoryShareDefault-th of the machine's memory.
+	MaxMemoryBytes  int64
+	ReplayMax       time.Duration // computing a restart may have to repeat for a session: then a snapshot is taken; ReplayMaxDefault
+	MaxSessionBytes int64         // text of one session; SessionTextBytesDefault
+	MaxQueue        int           // requests that wait for a session's turn or a worker; QueueDefault
+	Threads         int           // workers, and threads of each, see scheduler; the number of processors
 }
 
 // Validate returns a *FieldError for the first option that is out of range.
@@ -24,6 +37,7 @@ func (o Options) Validate() error {
 		{"max_memory_bytes", o.MaxMemoryBytes, 1 << 50},
 		{"max_session_bytes", o.MaxSessionBytes, 1 << 50},
 		{"max_queue", int64(o.MaxQueue), QueueMax},
+		{"replay_max", int64(o.ReplayMax), int64(24 * time.Hour)},
 		{"threads", int64(o.Threads), ThreadsMax},
 	} {
 		if f.value < 0 || f.value > f.max {
@@ -35,7 +49,14 @@ func (o Options) Validate() error {
 
 func (o Options) withDefaults() Options {
 	o.MaxSessions = or(o.MaxSessions, SessionsDefault)
-	o.MaxMemoryBytes = or(o.MaxMemoryBytes, MemoryBytesDefault)
+	if o.Store == nil {
+		o.Store = sessionlog.NewMemory()
+	}
+	if o.Report == nil {
+		o.Report = func(error) {}
+	}
+	o.MaxMemoryBytes = or(o.MaxMemoryBytes, memoryBytesDefault())
+	o.ReplayMax = or(o.ReplayMax, ReplayMaxDefault)
 	o.MaxSessionBytes = or(o.MaxSessionBytes, SessionTextBytesDefault)
 	o.MaxQueue = or(o.MaxQueue, QueueDefault)
 	o.Threads = or(o.Threads, runtime.GOMAXPROCS(0))
@@ -43,9 +64,16 @@ func (o Options) withDefaults() Options {
 }
 
 // or gives v, or the default in place of 0.
-func or[T int | int64](v, otherwise T) T {
+func or[T int | int64 | time.Duration](v, otherwise T) T {
 	if v == 0 {
 		return otherwise
 	}
 	return v
+}
+
+func memoryBytesDefault() int64 {
+	if all := machineMemory(); all > 0 {
+		return all / MemoryShareDefault
+	}
+	return MemoryBytesDefault
 }

@@ -145,6 +145,7 @@ type lease struct {
 	mu   sync.Mutex
 	slot *slot // nil while the worker is given back
 	lent bool  // the holder is at something that needs no worker
+	lost bool  // the worker has served others since it was lent: what it held of the holder's is gone
 }
 
 func (sc *scheduler) lease(ctx context.Context, j job) (*lease, error) {
@@ -166,15 +167,17 @@ func (l *lease) worker() *stream.Worker {
 	return l.slot.worker
 }
 
-// lend runs f, which may wait for a client and must not use the worker. If f takes longer than patience, the worker goes to others.
+// lend runs f, which may wait for a client or a disk and must not use the worker. If f takes longer than patience, the worker goes to others, and lost
+// is set.
 func (l *lease) lend(f func() error, patience time.Duration) error {
 	l.setLent(true)
 	defer l.setLent(false)
 	t := time.AfterFunc(patience, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.lent {
+		if l.lent && l.slot != nil {
 			l.giveBack()
+			l.lost = true
 		}
 	})
 	defer t.Stop()
@@ -184,7 +187,16 @@ func (l *lease) lend(f func() error, patience time.Duration) error {
 func (l *lease) setLent(lent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lent = lent
+	if l.lent = lent; lent {
+		l.lost = false
+	}
+}
+
+// wasLost tells whether the worker served others while it was lent last.
+func (l *lease) wasLost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
 }
 
 // release ends the lease.

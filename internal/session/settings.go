@@ -146,6 +146,9 @@ func checkRequest(r CreateRequest) error {
 	if err := checkSeed(r.Seed); err != nil {
 		return err
 	}
+	if r.History != "" && r.History != HistoryFull && r.History != HistoryTail {
+		return &FieldError{"history", strconv.Quote(r.History), HistoryFull + " or " + HistoryTail}
+	}
 	if n := len(r.Labels); n > LabelsMax {
 		return &FieldError{"labels", count(n, "label"), fmt.Sprintf("at most %d", LabelsMax)}
 	}

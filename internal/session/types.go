@@ -33,6 +33,12 @@ const (
 	FinishLength = "length" // MaxTokens tokens were sampled
 )
 
+// How much of its text a session keeps: values of CreateRequest.History.
+const (
+	HistoryFull = "full" // all of it
+	HistoryTail = "tail" // what recovery needs: it cannot be forked, or looked at, at older offsets
+)
+
 // SeedMax is the largest seed a session or a completion has. Seeds end below 2^53 so that every JSON reader keeps them exactly.
 const SeedMax = 1<<53 - 1
 
@@ -78,6 +84,21 @@ type CreateRequest struct {
 	Seed     *uint64           // of the masks, 0..SeedMax; nil: drawn at random
 	Labels   map[string]string // kept for the caller, never interpreted
 	TTL      time.Duration     // the session is deleted when it has not been used for so long; 0: never
+	History  string            // HistoryFull or HistoryTail; "" is HistoryFull
+}
+
+// ForkRequest describes a fork: a session with the model, settings, seed and text of another.
+type ForkRequest struct {
+	AtOffset *int64            // with its text up to there; nil: all of it
+	Labels   map[string]string // as in a CreateRequest: not those of the other
+	TTL      time.Duration
+	History  string // "" is the other's
+}
+
+// Parent is where a fork comes from.
+type Parent struct {
+	ID     string `json:"id"`
+	Offset int64  `json:"offset"`
 }
 
 // Info is what is known about a session at one moment, between two chunks.
@@ -85,7 +106,7 @@ type Info struct {
 	ID           string
 	Model        string    // ModelInfo.ID of the model it runs on
 	Created      time.Time // UTC
-	LastUsed     time.Time // UTC: the end of the last request that fed or sampled it, at first Created
+	LastUsed     time.Time // UTC: the end of the last request that fed or sampled it, at first Created; after a restart, when text came last
 	Offset       int64     // bytes accepted so far: the offset the next byte will have
 	Step         uint64    // updates of the fast weights made so far
 	Pending      int       // tokens scored since the last update; Settings.Chunk only while the update that a full chunk causes is under way
@@ -93,12 +114,15 @@ type Info struct {
 	Tokens       int64     // tokens scored so far
 	Bits         float64   // information of everything scored so far: the sum of -log2 of each token's probability
 	BaselineBits *float64  // the same under the static model; nil without Settings.Baseline
-	MemoryBytes  int64     // memory the session occupies
+	MemoryBytes  int64     // memory the session occupies; 0 while it is only on disk
 	Numerics     string    // instruction set the session's arithmetic runs under, e.g. "amd64-avx2"; "" if not recorded
 	Settings     Settings  // in force: every field set
 	Seed         uint64    // in force
 	Labels       map[string]string
 	TTL          time.Duration // 0: none
+	History      string        // HistoryFull or HistoryTail
+	Parent       *Parent       // nil unless it is a fork
+	Err          error         // why it cannot be used (it can be deleted): it is damaged, or another model's; then other fields may be missing
 	Owner        string        // id of the key that made it; "" for the anonymous owner, and for callers that are no admins
 }
 
@@ -208,9 +232,26 @@ var (
 	ErrFull = errors.New("session: the limit on live sessions is reached")
 	// ErrOverloaded says that as many requests wait for a worker as may; nothing of this one was accepted.
 	ErrOverloaded = errors.New("session: too many requests wait for a worker")
+	// ErrImport says that a file is no export of a session that can go on here. Nothing was made.
+	ErrImport = errors.New("session: the file cannot be imported")
+	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before is there when it is opened again.
+	ErrStore = errors.New("session: the store has failed")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
 	ErrDraining = errors.New("session: draining, no new work is taken")
 )
+
+// UnusableError says that a session is there and cannot be used: it is damaged, or of another model. It can be deleted.
+type UnusableError struct {
+	ID  string
+	Err error // why
+}
+
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("session: session %s cannot be used: %v", e.ID, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *UnusableError) Unwrap() error { return e.Err }
 
 // OffsetError says that a Score call expected another offset than the session has. Nothing was accepted.
 type OffsetError struct {

@@ -97,6 +97,12 @@ func decodeRecord(key, value []byte) (Record, error) {
 	return r, nil
 }
 
+// withoutText is a copy that needs no transaction.
+func (r Record) withoutText() *Record {
+	r.Text = nil
+	return &r
+}
+
 // entry is a value of the bucket of sessions.
 type entry struct {
 	epoch uint64

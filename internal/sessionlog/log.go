@@ -330,30 +330,36 @@ func owned(tx *bbolt.Tx, id string, epoch uint64) (entry, error) {
 }
 
 func describe(tx *bbolt.Tx, id string, e entry) (Session, error) {
-	end, err := logEnd(tx, id, e)
+	end, last, err := lastRecord(tx, id, e)
 	if err != nil {
 		return Session{}, err
 	}
-	return Session{ID: id, Epoch: e.epoch, Head: bytes.Clone(e.head), Start: e.start, End: end}, nil
+	return Session{ID: id, Epoch: e.epoch, Head: bytes.Clone(e.head), Start: e.start, End: end, Last: last}, nil
 }
 
 // logEnd finds it at the last record.
 func logEnd(tx *bbolt.Tx, id string, e entry) (int64, error) {
+	end, _, err := lastRecord(tx, id, e)
+	return end, err
+}
+
+// lastRecord gives the end of the log, and the record that ends there without its text, if there is one.
+func lastRecord(tx *bbolt.Tx, id string, e entry) (end int64, last *Record, err error) {
 	c := tx.Bucket([]byte(logBucket)).Cursor()
 	key, _ := c.Seek([]byte(id + "\x01")) // past the last
 	key, value := backFrom(c, key)
 	if !bytes.HasPrefix(key, sessionPrefix(id)) {
-		return e.start, nil
+		return e.start, nil, nil
 	}
 	_, at, err := splitKey(key)
 	if err != nil {
-		return 0, corruptRecord(id, -1, err)
+		return 0, nil, corruptRecord(id, -1, err)
 	}
 	r, err := decodeRecord(key, value)
 	if err != nil {
-		return 0, corruptRecord(id, at, err)
+		return 0, nil, corruptRecord(id, at, err)
 	}
-	return at + int64(len(r.Text)), nil
+	return at + int64(len(r.Text)), r.withoutText(), nil
 }
 
 // backFrom moves a cursor back by one from where Seek has put it, at key.

@@ -46,7 +46,11 @@ func (s *memorySession) end() int64 {
 }
 
 func (s *memorySession) describe(id string) Session {
-	return Session{ID: id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end()}
+	d := Session{ID: id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end()}
+	if n := len(s.records); n > 0 {
+		d.Last = s.records[n-1].withoutText()
+	}
+	return d
 }
 
 // enter takes the lock for a call; the caller gives it back if there is no error.

@@ -60,15 +60,17 @@ type Session struct {
 	ID    string
 	Epoch uint64
 	Head  []byte
-	Start int64 // offset of the first record
-	End   int64 // where the next one goes
-	Err   error // from List: what is wrong with this one; nothing but ID is set
+	Start int64   // offset of the first record
+	End   int64   // where the next one goes
+	Last  *Record // the last one, without its text; nil if there is none
+	Err   error   // from List: what is wrong with this one; nothing but ID is set
 }
 
-// Record is a piece of text that was accepted as one, and what was scored of it.
+// Record is a piece of text that was accepted as one, and the session's running totals after it: so the last record tells them without the others, and a
+// replay is held against every one.
 type Record struct {
 	UnixMS      int64   // when
-	Bits        float64 // the sum of -log2 p
+	Bits        float64 // the sum of -log2 p of all of the session's text, up to the end of this one's
 	Baseline    float64 // the same of the model without adaptation, if HasBaseline
 	HasBaseline bool
 	Text        []byte

@@ -86,6 +86,27 @@ func (s *Stream) Frozen() *Stream {
 	return &f
 }
 
+// StateBytes is the MemoryBytes of a stream with these settings, without making one.
+func StateBytes(m *model.Model, set Settings) int64 {
+	c, layout := m.LM.Config, m.LM.Layout
+	memory := 4 * int64(c.NLayer) * int64(c.MemLen) * int64(c.DModel)
+	bytes := 4*int64(set.Chunk) + memory
+	if set.Baseline {
+		bytes += memory
+	}
+	switch set.Method {
+	case SparseMeta: // I and M of every bank, 16 bits an element
+		bytes += 2 * 2 * int64(len(set.Adapt.Gammas)) * int64(m.ArenaSize())
+	case DynamicSGD:
+		bytes += sparsemeta.DynamicBytes(layout.Size, 0)
+	case DynamicRMS:
+		bytes += sparsemeta.DynamicBytes(layout.Size, len(layout.Tensors))
+	case Cache:
+		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
+	}
+	return bytes
+}
+
 // Room is how many more bytes the current chunk takes: at least 1.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
@@ -108,9 +129,9 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes is what the stream occupies.
+// MemoryBytes is what the stream occupies, which its text does not change.
 func (s *Stream) MemoryBytes() int64 {
-	n := len(s.Pending)
+	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
 		if mem != nil {
 			for _, l := range mem.Layers {

@@ -498,6 +498,9 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 		s := New(m, set)
 		runtime.ReadMemStats(&after)
 		require.InEpsilon(t, after.TotalAlloc-before.TotalAlloc, s.MemoryBytes(), 0.05, method)
+		require.Equal(t, s.MemoryBytes(), StateBytes(m, set), method)
+		set.Baseline = false
+		require.Equal(t, New(m, set).MemoryBytes(), StateBytes(m, set), method)
 	}
 }
 

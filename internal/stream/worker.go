@@ -197,6 +197,12 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	return w.inputs
 }
 
+// Totals are the bits of everything accepted, and those under the static model, as they will be
+// when the scores are committed.
+func (s *Stream) Totals(scores Scores) (bits, baseline float64) {
+	return addBits(s.Tally.Bits, scores.NLL), addBits(s.Baseline.Bits, scores.Baseline)
+}
+
 // Commit accepts the text that Score has just scored. It moves no weights:
 // Settle does, once the chunk is full.
 func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {

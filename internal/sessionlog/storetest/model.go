@@ -132,7 +132,11 @@ func (m *machine) claim(t *rapid.T) {
 }
 
 func (m *modelSession) describe(id string) sessionlog.Session {
-	return sessionlog.Session{ID: id, Epoch: m.epoch, Head: []byte(m.head), Start: m.start, End: m.end()}
+	d := sessionlog.Session{ID: id, Epoch: m.epoch, Head: []byte(m.head), Start: m.start, End: m.end()}
+	if n := len(m.records); n > 0 {
+		d.Last = last(m.records[n-1].r)
+	}
+	return d
 }
 
 func (m *machine) head(t *rapid.T) {

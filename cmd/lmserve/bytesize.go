@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// byteSize is a flag's number of bytes, with a unit of 1024, 1024^2 or 1024^3: 800M.
+type byteSize int64
+
+const byteUnits = "KMG"
+
+// String implements pflag.Value.
+func (b *byteSize) String() string {
+	n, unit := int64(*b), ""
+	for i := 0; i < len(byteUnits) && n > 0 && n%1024 == 0; i++ {
+		n, unit = n/1024, byteUnits[i:i+1]
+	}
+	return strconv.FormatInt(n, 10) + unit
+}
+
+// Set implements pflag.Value.
+func (b *byteSize) Set(text string) error {
+	number, shift := text, 0
+	if n := len(text); n > 0 {
+		if i := strings.IndexByte(byteUnits, strings.ToUpper(text[n-1:])[0]); i >= 0 {
+			number, shift = text[:n-1], 10*(i+1)
+		}
+	}
+	v, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || v < 1 || v > 1<<50>>shift {
+		return fmt.Errorf("%q, expected a number of bytes up to 2^50, or one of K, M or G", text)
+	}
+	*b = byteSize(v << shift)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (b *byteSize) Type() string { return "bytes" }

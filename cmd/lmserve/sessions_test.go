@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSessionsOffline(t *testing.T) {
+	dir := t.TempDir()
+	text, _ := beginning(t, 500)
+	url, stop := serving(t, "--data-dir", dir)
+	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3,"labels":{"a":"b"}}`))
+	require.NoError(t, err)
+	var created struct{ ID string }
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
+	require.NoError(t, res.Body.Close())
+	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
+	require.NoError(t, err)
+	_, _ = io.Copy(io.Discard, res.Body)
+	require.NoError(t, res.Body.Close())
+
+	sessions := func(args ...string) (out, stderr string, code int) {
+		return lmserve("", append([]string{"sessions", "--data-dir", dir}, args...)...)
+	}
+	ok := func(args ...string) string {
+		out, stderr, code := sessions(args...)
+		require.Zero(t, code, "%v: %s", args, stderr)
+		return out
+	}
+	_, stderr, code := sessions("list")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "in use by another process")
+	stop()
+
+	require.Contains(t, ok("list"), created.ID)
+	var listed []storedSession
+	require.NoError(t, json.Unmarshal([]byte(ok("list", "--json")), &listed))
+	require.Len(t, listed, 1)
+	require.Equal(t, int64(500), listed[0].Offset)
+	var shown storedSession
+	require.NoError(t, json.Unmarshal([]byte(ok("show", created.ID)), &shown))
+	require.Equal(t, map[string]string{"a": "b"}, shown.Labels)
+	require.Equal(t, listed[0].Bits, shown.Bits)
+	require.Equal(t, "1 sessions, 0 findings\n", ok("check"))
+	require.Contains(t, ok("replay"), "records, all to the bit")
+
+	file := filepath.Join(t.TempDir(), "one.session")
+	ok("export", created.ID, "--out", file)
+	_, stderr, code = sessions("export", created.ID, "--out", file)
+	require.Equal(t, exitFailure, code, "%s", stderr)
+	imported := strings.TrimSpace(ok("import", file, "--owner", "5f0c6c1d9ea23b47"))
+	require.Contains(t, ok("list"), "5f0c6c1d9ea23b47")
+	var again storedSession
+	require.NoError(t, json.Unmarshal([]byte(ok("show", imported)), &again))
+	require.Equal(t, shown.Bits, again.Bits)
+	require.Len(t, again.Snapshots, 1)
+
+	snapshots, err := filepath.Glob(filepath.Join(dir, "snapshots", imported+".*"))
+	require.NoError(t, err)
+	require.Len(t, snapshots, 1)
+	require.NoError(t, os.Truncate(snapshots[0], 100))
+	out, stderr, code := sessions("check")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, out, filepath.Base(snapshots[0]))
+	require.Contains(t, stderr, errFindings.Error())
+	require.Contains(t, ok("replay", imported), "all to the bit", "from the text alone")
+	ok("delete", imported)
+	require.Equal(t, "1 sessions, 0 findings\n", ok("check"))
+	_, stderr, code = sessions("show", imported)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "not found")
+	_, _, code = lmserve("", "sessions", "list", "--data-dir", filepath.Join(dir, "nothing"))
+	require.Equal(t, exitFailure, code)
+	_, stderr, code = lmserve("", "sessions", "list", "--data-dir", "none")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--data-dir is none")
+}

@@ -1,0 +1,111 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// headVersion is that of the whole document (docs/formats.md, "The head of a session").
+const headVersion = 1
+
+// head is what is kept of a session beside its text and its state.
+type head struct {
+	Version  int               `json:"version"`
+	ID       string            `json:"id"`
+	Complete bool              `json:"complete"` // false: its making was under way
+	Owner    string            `json:"owner"`    // Caller.Key of who made it
+	Created  time.Time         `json:"created"`
+	Model    modelName         `json:"model"`
+	Settings stream.Settings   `json:"settings"` // in force
+	Labels   map[string]string `json:"labels"`
+	TTL      time.Duration     `json:"ttl_ns"`
+	History  string            `json:"history"`
+	Parent   *Parent           `json:"parent"` // null unless it is a fork
+	Numerics []numerics        `json:"numerics"`
+}
+
+type modelName struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"`
+}
+
+// numerics is the arithmetic that a session was computed in from an offset on.
+type numerics struct {
+	From int64  `json:"from"`
+	Name string `json:"name"`
+}
+
+func (h *head) encode() []byte {
+	text, err := json.Marshal(h)
+	if err != nil {
+		panic(err) // every number in it was held finite
+	}
+	return text
+}
+
+// decodeHead takes a head only as encode writes it: a field that this version does not know may change what the others mean, and one that is
+// missing is not 0.
+func decodeHead(id string, text []byte) (h head, err error) {
+	if err := json.Unmarshal(text, &h); err != nil {
+		return h, fmt.Errorf("head: %w", err)
+	}
+	if h.Version != headVersion {
+		return h, fmt.Errorf("head: version is %d, expected %d", h.Version, headVersion)
+	}
+	if want := string(h.encode()); string(text) != want {
+		at := 0
+		for at < min(len(text), len(want)) && text[at] == want[at] {
+			at++
+		}
+		return h, fmt.Errorf("head: byte %d: found %.24q, expected %.24q", at, text[at:], want[at:])
+	}
+	if err := h.check(id); err != nil {
+		return h, fmt.Errorf("head: %w", err)
+	}
+	return h, nil
+}
+
+// check holds what does not depend on the model against its limits.
+func (h *head) check(id string) error {
+	if h.ID != id {
+		return fmt.Errorf("id is %.80q, expected %q", h.ID, id)
+	}
+	if h.Settings.Chunk < 1 || h.Settings.Chunk > ChunkTokensMax {
+		return fmt.Errorf("settings.chunk is %d, expected 1 to %d", h.Settings.Chunk, ChunkTokensMax)
+	}
+	if !slices.Contains(stream.Methods(), h.Settings.Method) {
+		return fmt.Errorf("settings.method is %.80q, expected %s", h.Settings.Method, strings.Join(stream.Methods(), ", "))
+	}
+	if h.History != HistoryFull && h.History != HistoryTail {
+		return fmt.Errorf("history is %.80q, expected %s or %s", h.History, HistoryFull, HistoryTail)
+	}
+	if h.Parent != nil && h.Parent.Offset < 0 {
+		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
+	}
+	if len(h.Numerics) == 0 {
+		return fmt.Errorf("numerics is empty, expected one entry or more")
+	}
+	for i, n := range h.Numerics {
+		if n.From < 0 || i > 0 && n.From <= h.Numerics[i-1].From {
+			return fmt.Errorf("numerics[%d].from is %d, expected more than the one before", i, n.From)
+		}
+	}
+	return checkRequest(CreateRequest{Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History})
+}
+
+// numerics is what the session is computed in now.
+func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
+
+// addNumerics notes that from an offset on it is another arithmetic.
+func (h *head) addNumerics(n numerics) {
+	all := slices.Clone(h.Numerics)
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in those
+		all = all[:len(all)-1]
+	}
+	h.Numerics = append(all, n)
+}
