@@ -30,7 +30,7 @@ var rooms = map[string][]string{
 	// would otherwise each put together.
 	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
 	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel"},
-	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel"},
+	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog"},
 	"internal/chart":       {},
 	"internal/documents":   {},
 	"internal/tune":        {"sparsemeta", "internal/model", "internal/stream", "internal/eval"},
