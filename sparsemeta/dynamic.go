@@ -176,7 +176,9 @@ func (d *Dynamic) RMS() float64 {
 func (d *Dynamic) Bytes() int64 { return DynamicBytes(len(d.M), len(d.paces)) }
 
 // DynamicBytes is that of a state of so many elements, with statistics for so many branches.
-func DynamicBytes(elements, paced int) int64 { return 4 * (int64(elements) + 2*(codeMost+1)*int64(paced)) }
+func DynamicBytes(elements, paced int) int64 {
+	return 4 * (int64(elements) + 2*(codeMost+1)*int64(paced))
+}
 
 // Hash is the SHA-256 of the state's bits, in hexadecimal: equal states, equal hashes.
 func (d *Dynamic) Hash() string {

@@ -124,10 +124,10 @@ var branchSets = map[string][]string{
 	"wide": {"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*", "word_emb.emb_layers.0.weight", "crit.out_layers.0.bias"},
 }
 
-// upper are the weights of the upper half of the layers (the larger half of an odd
-// number), and the softmax's bias. The backward pass ends where they begin, and the
-// layers below keep the keys and values they have: nearly the gain of "wide", and a
-// chunk of the embedded model's size takes .6 of the time.
+// upper are the feed-forward layers of the upper half of the layers (the larger half of
+// an odd number), and the softmax's bias. The backward pass ends where they begin, and
+// all layers keep the keys and values they have made of the memory: of the gain of "wide"
+// little is lost, of its time two thirds are saved.
 func upper(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
@@ -135,7 +135,7 @@ func upper(l *txl.Layout) []string {
 	}
 	patterns := []string{"crit.out_layers.0.bias"}
 	for i := n / 2; i < n; i++ {
-		patterns = append(patterns, fmt.Sprintf("layers.%d.*_net.weight", i), fmt.Sprintf("layers.%d.*.CoreNet.*", i))
+		patterns = append(patterns, fmt.Sprintf("layers.%d.*.CoreNet.*", i))
 	}
 	return patterns
 }

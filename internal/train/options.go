@@ -32,7 +32,7 @@ const (
 const ValidNone = "none"
 
 // DefaultConfig is the configuration of a run that names none.
-const DefaultConfig = "default"
+const DefaultConfig = "small"
 
 // StoreDefault is how the slow weights are stored where nothing is said: half of the bytes, for next to nothing in the scores.
 const StoreDefault = "bf16"
