@@ -23,8 +23,11 @@ run short --phase pretrain --config "$recipe/short.json" --balance 0.5 --batch 3
 # Longer ones; the learning rate comes down.
 run long --phase pretrain --init "$work/short.safetensors" --config "$recipe/long.json" --balance 0.5 --batch 16 --steps 2300 --warmup 20 --valid-bytes 8192
 
+# The same again, from a smaller one.
+run longer --phase pretrain --init "$work/long.safetensors" --balance 0.5 --batch 16 --steps 2000 --warmup 20 --lr 0.002 --valid-bytes 8192
+
 # The meta-learners, with the memory of serving.
-run meta --phase meta --init "$work/long.safetensors" --config default --meta-steps 5000 --valid-bytes 16384 --valid-every 1000 --store bf16
+run meta --phase meta --init "$work/longer.safetensors" --config default --meta-steps 5000 --valid-bytes 16384 --valid-every 1000 --store bf16
 
 # What the rival methods serve with, and the statistics that one of them needs.
 "$lmserve" tune --model "$work/meta.safetensors" --data "$valid" --statistics "$text" --out "$work/default.safetensors.zst"
