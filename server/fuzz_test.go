@@ -17,10 +17,11 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 )
 
-var contractRouter struct {
-	once sync.Once
-	routers.Router
-}
+// contractRouter is made once: that takes a while.
+var (
+	makeRouter     sync.Once
+	contractRouter routers.Router
+)
 
 // FuzzRequest sends requests with any body, query and headers to every route that takes a body: the answer is one of the contract's, and never a failure of
 // the server. Seeds are in testdata.
@@ -77,7 +78,7 @@ func answered(t *testing.T, r *http.Request, resp *http.Response) {
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Less(t, resp.StatusCode, http.StatusInternalServerError, "%s", raw)
-	contractRouter.once.Do(func() { contractRouter.Router = router(t) })
+	makeRouter.Do(func() { contractRouter = router(t) })
 	c := &checkedTransport{t: t, doc: document(t), router: contractRouter}
 	if media := resp.Header.Get("Content-Type"); media == mediaEventStream || media == mediaNDJSON {
 		c.checkStream(r, media, raw)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -47,13 +48,13 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 		require.False(t, t.Failed(), "in round %d", n)
 	}
 	c.end()
-	bytes, answers, cuts := 0, 0, 0
+	bytes, answers, cuts, forks := 0, 0, 0, 0
 	for _, cl := range c.clients {
-		bytes, answers, cuts = bytes+cl.bytes, answers+cl.answers, cuts+cl.cuts
+		bytes, answers, cuts, forks = bytes+cl.bytes, answers+cl.answers, cuts+cl.cuts, forks+cl.forks
 		cl.worker.Close()
 	}
 	t.Logf("%d kills %v in %v: %d bytes acknowledged in %d answers, %d requests cut off, %d snapshots being written, %d states compared, %d forks",
-		rounds, c.kinds, time.Since(began).Round(time.Millisecond), bytes, answers, cuts, c.torn, c.compared, c.forks)
+		rounds, c.kinds, time.Since(began).Round(time.Millisecond), bytes, answers, cuts, c.torn, c.compared, forks)
 	require.Positive(t, bytes)
 	require.Positive(t, c.compared)
 }
@@ -90,8 +91,10 @@ type crash struct {
 	clients []*client
 	events  atomic.Int64 // that clients were told of
 
-	kinds                 map[string]int
-	torn, compared, forks int
+	forking bool // the contract has forks
+	kinds   map[string]int
+
+	torn, compared int
 }
 
 func newCrash(t *testing.T, seed uint64) *crash {
@@ -102,6 +105,9 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	build := exec.Command("go", append(buildFlags, "-o", c.program, ".")...)
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	contract, err := api.Document()
+	require.NoError(t, err)
+	c.forking = contract.Paths.Find("/v1/sessions/{id}/fork") != nil
 	c.model = smallModel(t)
 	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))
 	for n := range 8 {

@@ -49,6 +49,7 @@ type twin struct {
 	text     []byte // of the session, what is still to come included
 	acked    int    // bytes of it that were acknowledged
 	sent     int    // bytes of it that may be in the session
+	tail     bool   // without its old text
 	deleting bool   // asked for, and perhaps done
 	compared int    // offset at which the state was
 
@@ -83,7 +84,7 @@ type client struct {
 	url      string
 	http     *http.Client
 
-	bytes, answers, cuts int
+	bytes, answers, cuts, forks int
 }
 
 func newClient(c *crash, seed, n uint64) *client {
@@ -139,7 +140,9 @@ func (cl *client) step() error {
 		return cl.delete(tw)
 	case room == 0, chance < 8:
 		return cl.complete(tw, 0)
-	case chance < 12:
+	case chance < 10 && cl.c.forking && len(cl.sessions) < 5:
+		return cl.fork(tw)
+	case chance < 14:
 		return cl.complete(tw, 1+cl.rand.IntN(min(40, room)))
 	default:
 		return cl.score(tw, 1+cl.rand.IntN(min(400, room)))
@@ -400,7 +403,7 @@ func (cl *client) compare(mg *session.Manager) {
 		cl.c.compared++
 		tw.compared = tw.acked
 		if cl.rand.IntN(5) == 0 && len(cl.sessions) < 5 {
-			cl.fork(mg, tw)
+			cl.forkIn(mg, tw)
 		}
 	}
 	for _, id := range cl.deleted {
@@ -425,20 +428,51 @@ func (tw *twin) sameState(c *crash, export io.Reader) {
 	}
 }
 
-// fork makes a fork of a session at any offset, which goes another way and may have a tail only.
-func (cl *client) fork(mg *session.Manager, tw *twin) {
-	t := cl.c.t
-	at := int64(cl.rand.IntN(tw.acked + 1))
-	request := session.ForkRequest{AtOffset: &at, History: []string{session.HistoryFull, session.HistoryTail}[cl.rand.IntN(2)]}
-	info, err := mg.Fork(t.Context(), session.Caller{}, tw.id, request)
-	var field *session.FieldError
-	if errors.As(err, &field) { // of a tail
-		return
+// forkOf draws a fork of a session: at any offset, and perhaps with a tail only; of a tail at the end, the only offset that is always there.
+func (cl *client) forkOf(tw *twin) (at int, tail bool, f *twin) {
+	at, tail = cl.rand.IntN(tw.acked+1), cl.rand.IntN(2) == 0
+	if tw.tail {
+		at, tail = tw.acked, true
 	}
+	f = newTwin(cl.c.model, tw.kind, tw.set.Seed, slices.Concat(tw.text[:at], randomText(cl.rand, 1000+cl.rand.IntN(3000))))
+	f.tail, f.sent = tail, at
+	return at, tail, f
+}
+
+// fork forks a session. If the answer is lost, nobody will ever ask for the fork.
+func (cl *client) fork(tw *twin) error {
+	at, tail, f := cl.forkOf(tw)
+	request := map[string]any{"at_offset": at}
+	if tail {
+		request["history"] = session.HistoryTail
+	}
+	var made struct {
+		ID     string
+		Offset int
+		Totals totals
+	}
+	if err := cl.post("/v1/sessions/"+tw.id+"/fork", request, &made); err != nil {
+		return err
+	}
+	f.id = made.ID
+	cl.sessions = append(cl.sessions, f)
+	cl.forks++
+	return cl.told(f, made.Offset, made.Totals)
+}
+
+// forkIn does so without a server.
+func (cl *client) forkIn(mg *session.Manager, tw *twin) {
+	t := cl.c.t
+	at, tail, f := cl.forkOf(tw)
+	offset, request := int64(at), session.ForkRequest{}
+	request.AtOffset = &offset
+	if tail {
+		request.History = session.HistoryTail
+	}
+	info, err := mg.Fork(t.Context(), session.Caller{}, tw.id, request)
 	require.NoError(t, err)
-	f := newTwin(cl.c.model, tw.kind, tw.set.Seed, slices.Concat(tw.text[:at], randomText(cl.rand, 1000+cl.rand.IntN(3000))))
-	f.id, f.sent = info.ID, int(at)
+	f.id = info.ID
 	require.NoError(t, cl.told(f, int(info.Offset), totals{int(info.Offset), info.Bits, info.BaselineBits}))
 	cl.sessions = append(cl.sessions, f)
-	cl.c.forks++
+	cl.forks++
 }
