@@ -149,9 +149,9 @@ func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
 	newRealRig(t, session.Options{}, Options{}).close() // what the runtime opens once
 	before := descriptors()
 	func() {
-		const sessions, clients, kinds, size = 1000, 200, 10, 3 * realChunk
+		const sessions, clients, kinds, size = 1000, 200, 10, 24
 		budget := 64 * stateBytes(t, session.Settings{})
-		r := newRealRig(t, session.Options{MaxMemoryBytes: budget}, Options{})
+		r := newRealRig(t, session.Options{MaxMemoryBytes: budget, Threads: 8}, Options{}) // 8 chunks share a commit
 		defer r.close()
 		paths := make([]string, sessions)
 		each := func(do func(i int) error) {
