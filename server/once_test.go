@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,13 @@ import (
 
 	"github.com/lmserve/lmserve/internal/session"
 )
+
+func init() {
+	// Every check computes: fewer than the usual 100 unless -rapid.checks says otherwise.
+	if err := flag.Set("rapid.checks", "10"); err != nil {
+		panic(err)
+	}
+}
 
 // A client whose connection is cut at any byte, of a request or of an answer, asks for the offset and goes on; its session is the one of a client that was
 // never cut off.
