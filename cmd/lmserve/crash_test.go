@@ -108,7 +108,7 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	contract, err := api.Document()
 	require.NoError(t, err)
 	c.forking = contract.Paths.Find("/v1/sessions/{id}/fork") != nil
-	c.model = smallModel(t)
+	c.model = crashModel(t)
 	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))
 	for n := range 8 {
 		c.clients = append(c.clients, newClient(c, seed, uint64(n+1)))
@@ -122,8 +122,8 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	return c
 }
 
-// smallModel is random, with everything that a method asks for, and fast weights large enough to be seen in every score.
-func smallModel(t *testing.T) *model.Model {
+// crashModel is random, with everything that a method asks for, and fast weights large enough to be seen in every score.
+func crashModel(t *testing.T) *model.Model {
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 16, MemLen: 20})
 	require.NoError(t, err)
 	lm.Init(7)
