@@ -9,16 +9,20 @@ RAPID = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n1 
 CRASH_ROUNDS ?= 50
 CRASH_TIMEOUT ?= 2h
 
-.PHONY: help build demo bench test race test-crash test-long fuzz generate check clean
+.PHONY: help build demo default-model bench test race test-crash test-long fuzz generate check clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
 
 build: ## bin/lmserve
 	$(GO) build -o bin/lmserve ./cmd/lmserve
 
 demo: build ## a server, a log streamed through a session, completions before and after
 	@$(GO) run ./internal/demo -lmserve bin/lmserve
+
+default-model: build ## WORK/default.safetensors.zst as the embedded one was made, TEXT=DIR VALID=DIR WORK=DIR (many hours)
+	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
+	sh weights/recipe/make.sh bin/lmserve "$(TEXT)" "$(VALID)" "$(WORK)"
 
 bench: build ## speed against this machine's limits, products also against OpenBLAS if libopenblas-dev is there
 	bin/lmserve bench
