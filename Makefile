@@ -5,7 +5,11 @@ FUZZTIME ?= 30s
 FUZZ = $(shell grep -rho --include='*_test.go' 'func Fuzz[A-Za-z0-9]*' . | sort -u | sed 's/func //')
 RAPID = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n1 dirname | sort -u)
 
-.PHONY: help build demo default-model bench test race test-long fuzz generate check clean
+# How often a server is killed, and how long that may take.
+CRASH_ROUNDS ?= 50
+CRASH_TIMEOUT ?= 2h
+
+.PHONY: help build demo default-model bench test race test-crash test-long fuzz generate check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -32,8 +36,12 @@ test: ## all tests, a few minutes
 race: ## all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
-test-long: race fuzz ## race detector, every fuzz target, ten times the random draws
-	$(GO) test -count=1 -timeout 1h $(RAPID) -rapid.checks=1000
+test-crash: ## a server killed CRASH_ROUNDS times while clients feed it (LMSERVE_CRASH_SEED=N repeats the moments)
+	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test ./cmd/lmserve -run '^TestAServerThatIsKilledLosesNothing$$' -count=1 -v -timeout $(CRASH_TIMEOUT)
+
+test-long: race fuzz ## race detector, every fuzz target, ten times the random draws, 1,000 crashes
+	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000
+	$(MAKE) test-crash CRASH_ROUNDS=1000
 
 fuzz: ## every fuzz target for FUZZTIME
 	@for target in $(FUZZ); do \

@@ -18,7 +18,7 @@ import (
 // folder without a finding reads back exactly as it was written.
 func Check(ctx context.Context, dir string, visit func(*CorruptError)) error {
 	c := &checker{
-		f:        &Folder{dir: dir, readOnly: true, files: osFiles{}},
+		f:        &Folder{dir: dir, readOnly: true, environment: environment{files: osFiles{}}},
 		visit:    visit,
 		logs:     map[string]extent{},
 		sessions: map[string]*entry{},

@@ -21,7 +21,7 @@ import (
 // their own, free pages; and snapshots.
 func sample(t testing.TB, sessions int) (dir, content string) {
 	dir = filepath.Join(t.TempDir(), "data")
-	s, err := Open(dir, Options{})
+	s, err := OpenUnsynced(dir)
 	require.NoError(t, err)
 	for _, x := range newScript().steps() {
 		if x.name != "delete a" {
@@ -109,7 +109,7 @@ func harmless(t require.TestingT, dir, name string, bit int64, l layout, content
 
 func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 	dir, content := sample(t, 20)
-	l, err := (&Folder{dir: dir, files: osFiles{}}).inspect()
+	l, err := (&Folder{dir: dir, environment: environment{files: osFiles{}}}).inspect()
 	require.NoError(t, err)
 	total, found := 0, 0
 	for _, name := range files(t, dir) {
@@ -150,7 +150,7 @@ func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 
 func TestAnyFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 	dir, content := sample(t, 60)
-	l, err := (&Folder{dir: dir, files: osFiles{}}).inspect()
+	l, err := (&Folder{dir: dir, environment: environment{files: osFiles{}}}).inspect()
 	require.NoError(t, err)
 	names := files(t, dir)
 	rapid.Check(t, func(t *rapid.T) {

@@ -60,7 +60,9 @@ func newDisk(root string) *disk {
 	return d
 }
 
-func (d *disk) environment() environment { return environment{files: d, opened: d.intercept} }
+func (d *disk) environment() environment {
+	return environment{files: d, opened: d.intercept, unsynced: true}
+}
 
 func (d *disk) rel(name string) string {
 	rel, err := filepath.Rel(d.root, name)
@@ -231,9 +233,8 @@ func (f *diskFile) Sync() error {
 }
 
 // intercept puts the disk between bbolt and its file. bbolt syncs before it writes a meta page, and before a commit returns; that it does is what
-// TestAFailedSyncIsFatal shows. Here it need not, which is much faster: nobody pulls the plug.
+// TestAFailedSyncIsFatal shows. Here it does not (unsynced), which is much faster: nobody pulls the plug.
 func (d *disk) intercept(db *bbolt.DB) {
-	db.NoSync = true
 	writeAt := writeAtOf(db)
 	real, path := *writeAt, db.Path()
 	node := d.nodeOf(path)

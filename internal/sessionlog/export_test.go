@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -8,9 +9,36 @@ import (
 	"go.etcd.io/bbolt"
 )
 
+// Long is set where tests may take their time: every one of what others only try some of, on a real disk.
+var Long = os.Getenv("LMSERVE_TEST_LONG") != ""
+
+// OpenUnsynced opens a folder for tests in which nobody pulls the plug: its files are not synced.
+func OpenUnsynced(dir string) (*Folder, error) {
+	if Long {
+		return Open(dir, Options{})
+	}
+	return open(dir, Options{}, environment{files: unsyncedFiles{}, unsynced: true})
+}
+
+type unsyncedFiles struct{ osFiles }
+
+type unsyncedFile struct{ file }
+
+func (unsyncedFile) Sync() error { return nil }
+
+func (u unsyncedFiles) OpenFile(name string, flag int, perm fs.FileMode) (file, error) {
+	f, err := u.osFiles.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return unsyncedFile{f}, nil
+}
+
+func (unsyncedFiles) SyncDir(string) error { return nil }
+
 // ScribbleFree writes into every free page of a folder's database what a commit that never ended may have left there.
 func ScribbleFree(dir string, r *rand.Rand) error {
-	l, err := (&Folder{dir: dir, files: osFiles{}}).inspect()
+	l, err := (&Folder{dir: dir, environment: environment{files: osFiles{}}}).inspect()
 	if err != nil {
 		return err
 	}

@@ -273,7 +273,7 @@ func dead(t *testing.T, what string, d *disk, s *Folder, x step, err error) {
 
 func reopened(t *testing.T, what, dir string, may ...string) {
 	require.NoError(t, Check(background, dir, func(d *CorruptError) { require.True(t, d.Stray, "%s: %v", what, d) }))
-	s, err := Open(dir, Options{})
+	s, err := OpenUnsynced(dir)
 	require.NoError(t, err, what)
 	require.Contains(t, may, mustDump(t, s), what)
 	require.NoError(t, s.Close(), what)
@@ -282,7 +282,7 @@ func reopened(t *testing.T, what, dir string, may ...string) {
 
 // noLeftovers makes sure that a folder holds what it should and nothing else.
 func noLeftovers(t *testing.T, what, dir string) {
-	c := &checker{f: &Folder{dir: dir, files: osFiles{}}, indexed: map[string]bool{}, visit: func(d *CorruptError) {
+	c := &checker{f: &Folder{dir: dir, environment: environment{files: osFiles{}}}, indexed: map[string]bool{}, visit: func(d *CorruptError) {
 		require.False(t, d.Stray, "%s: %v", what, d)
 	}}
 	require.NoError(t, c.f.withDatabase(func(r file, size int64) error {
@@ -435,8 +435,9 @@ func TestAMissingBucketIsDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, databaseName)
-	require.NoError(t, createDatabase(path))
-	db, err := bbolt.Open(path, 0, boltOptions(false))
+	env := new(environment)
+	require.NoError(t, env.createDatabase(path))
+	db, err := bbolt.Open(path, 0, env.boltOptions(false))
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(logBucket)) }))
 	require.NoError(t, db.Close())

@@ -25,8 +25,8 @@ const (
 type Folder struct {
 	dir      string
 	readOnly bool
-	files    fileSystem
-	db       *bbolt.DB
+	environment
+	db *bbolt.DB
 
 	queue   queue
 	stopped chan struct{} // closed when the committer has returned
@@ -50,12 +50,13 @@ func Open(dir string, o Options) (*Folder, error) { return open(dir, o, environm
 
 // environment is what tests put themselves in between.
 type environment struct {
-	files  fileSystem
-	opened func(*bbolt.DB) // called before anything is done with it
+	files    fileSystem
+	opened   func(*bbolt.DB) // called before anything is done with it
+	unsynced bool            // bbolt does not sync what it commits
 }
 
 func open(dir string, o Options, env environment) (_ *Folder, err error) {
-	f := &Folder{dir: dir, readOnly: o.ReadOnly, files: env.files, stopped: make(chan struct{}), failed: make(chan struct{})}
+	f := &Folder{dir: dir, readOnly: o.ReadOnly, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
 	f.queue.wake = make(chan struct{}, 1)
 	if !o.ReadOnly {
 		if err := f.create(); err != nil {
@@ -83,8 +84,8 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 	if f.db, err = f.bolt(false); err != nil {
 		return nil, err
 	}
-	if env.opened != nil {
-		env.opened(f.db)
+	if f.opened != nil {
+		f.opened(f.db)
 	}
 	if err := f.tidy(layout); err != nil {
 		f.db.Close()
@@ -97,9 +98,10 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 // path is that of a file of the folder.
 func (f *Folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
 
-func boltOptions(readOnly bool) *bbolt.Options {
+func (env *environment) boltOptions(readOnly bool) *bbolt.Options {
 	return &bbolt.Options{
 		ReadOnly:       readOnly,
+		NoSync:         env.unsynced,
 		Timeout:        1, // do not wait for the lock
 		PageSize:       pageBytes,
 		NoFreelistSync: true, // nothing that has to be believed, and less to write with every commit
@@ -115,7 +117,7 @@ func (f *Folder) bolt(readOnly bool) (db *bbolt.DB, err error) {
 		return nil, fmt.Errorf("sessionlog: %w", err) // bbolt would make one
 	}
 	err = safely(func() (err error) {
-		db, err = bbolt.Open(path, 0o600, boltOptions(readOnly))
+		db, err = bbolt.Open(path, 0o600, f.boltOptions(readOnly))
 		return err
 	})
 	switch {
@@ -191,7 +193,7 @@ func (f *Folder) create() error {
 	}
 	temporary := f.path(temporaryName(databaseName))
 	defer f.files.Remove(temporary)
-	if err := createDatabase(temporary); err != nil {
+	if err := f.createDatabase(temporary); err != nil {
 		return err
 	}
 	// Not a rename: another process may have made its own in the meantime.
@@ -204,8 +206,8 @@ func (f *Folder) create() error {
 	return f.files.SyncDir(filepath.Dir(filepath.Clean(f.dir)))
 }
 
-func createDatabase(path string) error {
-	db, err := bbolt.Open(path, 0o600, boltOptions(false))
+func (env *environment) createDatabase(path string) error {
+	db, err := bbolt.Open(path, 0o600, env.boltOptions(false))
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,11 @@ func decodeSnapshot(key, value []byte, at int64) (Snapshot, error) {
 	if len(b) != snapshotSize {
 		return Snapshot{}, fmt.Errorf("snapshot's entry of %d bytes, expected %d", len(b), snapshotSize)
 	}
-	return Snapshot{Offset: at, Bytes: int64(binary.LittleEndian.Uint64(b[1:])), SHA256: [32]byte(b[9:])}, nil
+	s := Snapshot{Offset: at, Bytes: int64(binary.LittleEndian.Uint64(b[1:])), SHA256: [32]byte(b[9:])}
+	if s.Bytes < 0 {
+		return Snapshot{}, fmt.Errorf("snapshot of %d bytes, expected 0 or more", s.Bytes)
+	}
+	return s, nil
 }
 
 func encodeEpoch(epoch uint64) []byte {

@@ -40,7 +40,7 @@ func newFolder(t *testing.T) *folder {
 
 func (f *folder) backend() storetest.Backend {
 	return storetest.Backend{
-		Open: func() (sessionlog.Store, error) { return sessionlog.Open(f.dir, sessionlog.Options{}) },
+		Open: func() (sessionlog.Store, error) { return sessionlog.OpenUnsynced(f.dir) },
 		Crash: func(s sessionlog.Store) error {
 			left, err := os.MkdirTemp(f.t.TempDir(), "") // as it is while the store is open
 			if err == nil {

@@ -1,0 +1,90 @@
+package session
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What sessions take of the heap beside Options.MaxMemoryBytes.
+const (
+	idleSessionBytes = 3 << 10 // for each that is on disk only: its head, and where it is
+	workingBytes     = 8 << 20 // once: workers, copies of snapshots, the store
+)
+
+// However many sessions there are, memory is the budget, what is stated above, and nothing else. With LMSERVE_TEST_LONG set there are 10,000.
+func TestMemoryIsFlatAtTheBudget(t *testing.T) {
+	sessions, clients := 500, 16
+	if os.Getenv("LMSERVE_TEST_LONG") != "" {
+		sessions, clients = 10_000, 64
+	}
+	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{Method: MethodCache, CacheSize: 4096}} // a state that is seen on the heap
+	probe := newManager(t, Options{})
+	size := get(t, probe, create(t, probe, request)).MemoryBytes
+	require.Greater(t, int64(sessions)*size, int64(4*workingBytes), "all of them at once would be seen")
+	require.NoError(t, probe.Drain(background))
+	text := logText(3 * testChunk)
+
+	base := heap()
+	budget := 8 * size
+	sv := newServer(t, t.TempDir(), Options{MaxMemoryBytes: budget, ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	ids := make([]string, sessions)
+	most := int64(0)
+	pass := func(do func(i int) error) {
+		for from := 0; from < sessions; from += sessions / 5 {
+			var wait sync.WaitGroup
+			for c := range clients {
+				wait.Go(func() {
+					for i := from + c; i < from+sessions/5; i += clients {
+						if err := do(i); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wait.Wait()
+			require.False(t, t.Failed())
+			used := heap() - base
+			most = max(most, used)
+			require.LessOrEqual(t, used, budget+workingBytes+int64(sessions)*idleSessionBytes)
+			require.LessOrEqual(t, sv.mg.memory, budget)
+		}
+	}
+	feed := func(i, from, to int) error {
+		_, err := sv.mg.Score(background, Caller{}, ids[i], strings.NewReader(text[from:to]), ScoreOptions{Offset: ptr(int64(from))}, func(Chunk) error { return nil })
+		return err
+	}
+	pass(func(i int) error {
+		info, err := sv.mg.Create(background, Caller{}, request)
+		if err != nil {
+			return err
+		}
+		ids[i] = info.ID
+		return feed(i, 0, 40)
+	})
+	first := most
+	pass(func(i int) error { return feed(i, 40, len(text)) }) // each comes back
+	require.LessOrEqual(t, most, first+workingBytes/4, "the second time round takes nothing more")
+	want, _ := alone(t, sv.mg.model, request, text)
+	for _, i := range []int{0, 1, sessions / 2, sessions - 1} {
+		require.Equal(t, want.Hash(), hash(t, sv.mg, ids[i]))
+	}
+	require.Empty(t, sv.told())
+	t.Logf("%d sessions with states of %d bytes: at most %d bytes on the heap, with a budget of %d", sessions, size, most, budget)
+}
+
+// heap is what is in use of it.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what the first has finalized
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// contractRouter is made once: that takes a while.
+var (
+	makeRouter     sync.Once
+	contractRouter routers.Router
+)
+
+// FuzzRequest posts any body, with any path, query and headers: the answer is one of the contract's, and never a failure of the server. In a path, {id} stands for
+// a session that is there. Seeds are in testdata, one or more for each body of the contract.
+func FuzzRequest(f *testing.F) {
+	m, err := realModel()
+	require.NoError(f, err)
+	mg, err := session.NewManager(m, session.Options{Threads: 1, MaxSessionBytes: 1 << 20})
+	require.NoError(f, err)
+	s, err := New(mg, Options{ScoreBodyBytesMax: 1 << 16})
+	require.NoError(f, err)
+	f.Cleanup(func() { require.NoError(f, s.Drain(context.Background())) })
+	f.Fuzz(func(t *testing.T, path, query, kind, accept string, chunked bool, body []byte) {
+		who := session.Caller{}
+		info, err := mg.Create(t.Context(), who, session.CreateRequest{})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a long completion
+		defer cancel()
+		r := httptest.NewRequest("POST", "/", bytes.NewReader(body)).WithContext(ctx)
+		r.URL.Path, r.URL.RawQuery = "/"+strings.TrimPrefix(strings.ReplaceAll(path, "{id}", info.ID), "/"), query
+		if chunked { // of a length that nobody knows
+			r.ContentLength = -1
+		}
+		r.Header["Content-Type"], r.Header["Accept"] = []string{kind}, []string{accept}
+		w := httptest.NewRecorder()
+		if abandoned := serve(s, w, r); abandoned {
+			require.Error(t, ctx.Err(), "given up, though somebody waits for it")
+		} else {
+			answered(t, r, w.Result())
+		}
+		w = httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("GET", "/v1/sessions", nil))
+		for _, x := range decode[api.SessionList](t, w.Result(), http.StatusOK).Sessions {
+			require.NoError(t, mg.Delete(who, x.ID))
+		}
+	})
+}
+
+// serve tells whether the handler has cut the connection.
+func serve(s *Server, w http.ResponseWriter, r *http.Request) (abandoned bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			err, _ := p.(error)
+			if abandoned = errors.Is(err, http.ErrAbortHandler); !abandoned {
+				panic(p)
+			}
+		}
+	}()
+	s.ServeHTTP(w, r)
+	return false
+}
+
+// answered holds an answer against the contract.
+func answered(t *testing.T, r *http.Request, resp *http.Response) {
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Less(t, resp.StatusCode, http.StatusInternalServerError, "%s", raw)
+	makeRouter.Do(func() { contractRouter = router(t) })
+	c := &checkedTransport{t: t, doc: document(t), router: contractRouter}
+	if media := resp.Header.Get("Content-Type"); media == mediaEventStream || media == mediaNDJSON {
+		c.checkStream(r, media, raw)
+		return
+	}
+	c.checkWhole(r, resp, raw)
+}

@@ -1,0 +1,337 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Here the server has a real session manager behind it, with a small random model and a data folder.
+
+const realChunk = 16
+
+var realModel = sync.OnceValues(func() (*model.Model, error) {
+	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: realChunk, MemLen: 20})
+	if err != nil {
+		return nil, err
+	}
+	lm.Init(7)
+	for i := range lm.W {
+		lm.W[i] *= 5 // far from uniform
+	}
+	branches, err := model.Branches(lm.Layout, nil)
+	if err != nil {
+		return nil, err
+	}
+	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
+	learner.Settings.Out = 1
+	learner.Init(sparsemeta.InitHe(), 11)
+	return model.New("small", lm, learner, realChunk, nil)
+})
+
+// realRig is a rig with a data folder; close ends it before the test does.
+type realRig struct {
+	*rig
+	mg    *session.Manager
+	close func()
+}
+
+func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
+	t.Helper()
+	m, err := realModel()
+	require.NoError(t, err)
+	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
+	require.NoError(t, err)
+	sessions.Store = store
+	sessions.Report = func(err error) { t.Error(err) }
+	mg, err := session.NewManager(m, sessions)
+	require.NoError(t, err)
+	s, err := New(mg, o)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	transport := &http.Transport{MaxIdleConnsPerHost: 256}
+	client := &http.Client{Transport: transport}
+	g := &rig{t: t, server: s, addr: l.Addr().String(), url: "http://" + l.Addr().String(), client: client, plain: client}
+	r := &realRig{rig: g, mg: mg}
+	r.close = sync.OnceFunc(func() {
+		transport.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		require.NoError(t, s.Drain(ctx))
+		require.NoError(t, <-served)
+		require.NoError(t, store.Close())
+	})
+	t.Cleanup(r.close)
+	return r
+}
+
+// stateBytes is what a session takes of the memory.
+func stateBytes(t *testing.T, settings session.Settings) int64 {
+	m, err := realModel()
+	require.NoError(t, err)
+	mg, err := session.NewManager(m, session.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mg.Drain(context.Background())) }()
+	info, err := mg.Create(context.Background(), session.Caller{}, session.CreateRequest{Settings: settings})
+	require.NoError(t, err)
+	return info.MemoryBytes
+}
+
+// state is all that decides how a session goes on, and what it has told.
+func (r *realRig) state(t require.TestingT, path string) []any {
+	var b bytes.Buffer
+	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"), &b))
+	f, err := weights.Read(&b, weights.Limits{})
+	require.NoError(t, err)
+	text, ok := f.Tensor("log.text")
+	require.True(t, ok)
+	all := []any{f.Metadata["lmserve.snapshot"], string(text.Data)}
+	for _, x := range f.Tensors {
+		if !strings.HasPrefix(x.Name, "log.") { // that tells of the pieces in which it came
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// numbered is text that is different in every line, and of every number.
+func numbered(n, size int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "%d: GET /item/%d -> 200\n", n, i*7%10)
+	}
+	return b.String()[:size]
+}
+
+// post sends text to a session and reads the whole answer.
+func (r *realRig) post(path, text string) (status int, answer string, err error) {
+	resp, err := r.client.Post(r.url+path, "text/plain", strings.NewReader(text))
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(raw), err
+}
+
+// descriptors counts the open files of this process, where the system tells.
+func descriptors() int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(names)
+}
+
+func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
+	newRealRig(t, session.Options{}, Options{}).close() // what the runtime opens once
+	before := descriptors()
+	func() {
+		const sessions, clients, kinds, size = 1000, 200, 10, 24
+		budget := 64 * stateBytes(t, session.Settings{})
+		r := newRealRig(t, session.Options{MaxMemoryBytes: budget, Threads: 8}, Options{}) // 8 chunks share a commit
+		defer r.close()
+		paths := make([]string, sessions)
+		each := func(do func(i int) error) {
+			var wait sync.WaitGroup
+			for c := range clients {
+				wait.Go(func() {
+					for i := c; i < sessions; i += clients {
+						if err := do(i); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wait.Wait()
+			require.False(t, t.Failed())
+		}
+		done := make(chan struct{})
+		var watch sync.WaitGroup
+		watch.Go(func() { r.staysWithin(budget, done) })
+		each(func(i int) error {
+			resp, err := r.client.Post(r.url+"/v1/sessions", mediaJSON, strings.NewReader(`{"seed":3}`))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			paths[i] = resp.Header.Get("Location")
+			_, err = io.Copy(io.Discard, resp.Body)
+			return err
+		})
+		const piece = size / 2 // in the middle of a chunk; in between, all the others come
+		for at := 0; at < size; at += piece {
+			each(func(i int) error {
+				status, answer, err := r.post(fmt.Sprintf("%s/score?offset=%d", paths[i], at), numbered(i%kinds, size)[at:at+piece])
+				if err == nil && status != http.StatusOK {
+					err = errors.New(answer)
+				}
+				return err
+			})
+		}
+		close(done)
+		watch.Wait()
+		want := map[int][]any{}
+		for i, path := range paths[:5*kinds] {
+			state := r.state(t, path)
+			if i < kinds {
+				want[i] = state
+			}
+			require.Equal(t, want[i%kinds], state)
+		}
+		require.NotEqual(t, want[0], want[1])
+		for i, path := range paths { // of all, the bits
+			info, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"))
+			require.NoError(t, err)
+			twin, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(paths[i%kinds], "/v1/sessions/"))
+			require.NoError(t, err)
+			require.Equal(t, []any{int64(size), twin.Bits}, []any{info.Offset, info.Bits})
+		}
+	}()
+	require.Eventually(t, func() bool { return descriptors() <= before }, 10*time.Second, 10*time.Millisecond,
+		"%d files were open, now it is %d", before, descriptors())
+}
+
+// staysWithin looks at the memory of all sessions until it is done.
+func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
+	for {
+		var list api.SessionList
+		resp, err := r.client.Get(r.url + "/v1/sessions?limit=1000")
+		if err == nil {
+			err = json.NewDecoder(resp.Body).Decode(&list)
+			_ = resp.Body.Close()
+		}
+		sum := int64(0)
+		for _, info := range list.Sessions {
+			sum += info.MemoryBytes
+		}
+		if err != nil || sum > budget {
+			r.t.Errorf("%d bytes of memory for states, expected at most %d; %v", sum, budget, err)
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Clients that take nothing, send nothing, or send too much: who behaves beside them is served, with room for two more states, and gets the bits it
+// always gets.
+func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
+	const size = 20 * realChunk
+	long := session.Settings{Chunk: ChunkTokensMax} // its events are large
+	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t, session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
+	twin := r.create(`{"seed":3}`)
+	status, answer, err := r.post(twin+"/score", numbered(1, size))
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, answer)
+
+	silent, deaf, flooding := r.create("{}"), r.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, long.Chunk)), r.create("{}")
+	say := func(path, headers string, length int, body io.Reader) net.Conn {
+		conn, err := net.Dial("tcp", r.addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n", path, headers, length)
+		go func() { _, _ = io.Copy(conn, body) }() // until somebody closes the connection
+		return conn
+	}
+	const huge = 1 << 40
+	forever := func() io.Reader { return endlessText{} }
+	conns := []net.Conn{
+		say(silent+"/score", "", 1000, strings.NewReader("all that ever comes")),
+		say(deaf+"/score?logprobs=true", "Accept: text/event-stream\r\n", 8<<20, forever()),
+	}
+	refused := say(flooding+"/score", "", huge, forever())
+	line, err := io.ReadAll(io.LimitReader(refused, 12))
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.1 413", string(line))
+	busy := func(path string) bool {
+		status, answer, err := r.post(path+"/score", "")
+		require.NoError(t, err)
+		require.True(t, status == http.StatusOK || strings.Contains(answer, string(api.ProblemSessionBusy)), answer)
+		return status != http.StatusOK
+	}
+	offset := func(path string) int64 { return decode[api.Session](t, r.do("GET", path, nil), http.StatusOK).Offset }
+	require.Eventually(t, func() bool { return offset(silent) > 0 }, 10*time.Second, time.Millisecond)
+	last := int64(-1)
+	require.Eventually(t, func() bool { // until every buffer on the way is full
+		was := last
+		last = offset(deaf)
+		return was > 0 && last == was
+	}, 2*time.Minute, 200*time.Millisecond)
+
+	var wait sync.WaitGroup
+	good := make([]string, 6)
+	for n := range good {
+		good[n] = r.create(`{"seed":3}`)
+		wait.Go(func() {
+			for at := 0; at < size; at += 40 {
+				status, answer, err := r.post(fmt.Sprintf("%s/score?offset=%d", good[n], at), numbered(1, size)[at:at+40])
+				if err != nil || status != http.StatusOK {
+					t.Error(n, status, answer, err)
+					return
+				}
+			}
+		})
+	}
+	// Too much, in whole and in parts, and endless text of a length that nobody knows.
+	wait.Go(func() {
+		for _, body := range []io.Reader{bytes.NewReader(make([]byte, JSONBodyBytesMax+1)), io.LimitReader(endlessText{}, 2*JSONBodyBytesMax)} {
+			resp, err := r.client.Post(r.url+flooding+"/score", mediaJSON, body)
+			if err == nil {
+				_ = resp.Body.Close()
+				if resp.StatusCode != http.StatusRequestEntityTooLarge {
+					t.Error(resp.Status)
+				}
+			}
+		}
+	})
+	wait.Wait()
+	want := scores(t, r, twin, size, numbered(2, 50))
+	for _, path := range good {
+		require.Equal(t, want, scores(t, r, path, size, numbered(2, 50)))
+	}
+	require.True(t, busy(silent) && busy(deaf), "they still are at it")
+	for _, c := range conns {
+		require.NoError(t, c.Close())
+	}
+	for _, path := range []string{silent, deaf} {
+		require.Eventually(t, func() bool { return !busy(path) }, 20*time.Second, 10*time.Millisecond, "a session is free when its client has gone")
+	}
+}
+
+// endlessText never ends.
+type endlessText struct{}
+
+func (endlessText) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte('a' + i%26)
+	}
+	return len(p), nil
+}
