@@ -73,7 +73,10 @@ func TestDamageSaysWhereItIs(t *testing.T) {
 	}
 	sv.start()
 	for name, use := range map[string]func() error{
-		"score":  func() error { _, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil); return err },
+		"score": func() error {
+			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
+			return err
+		},
 		"export": func() error { return sv.mg.Export(background, Caller{}, id, io.Discard) },
 		"complete": func() error {
 			_, err := sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
@@ -134,17 +137,22 @@ func TestFilesThatComeAndGoShareTheMemory(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{MaxMemoryBytes: 2 * (importWindow + 3*size), ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	mg := sv.mg
-	var ids []string
-	for mg.memory+size <= mg.options.MaxMemoryBytes { // until it is full
-		ids = append(ids, create(t, mg, CreateRequest{}))
-		withSession(t, mg, ids[len(ids)-1], func(*session) {})
+	large := CreateRequest{Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax}}
+	for full := false; !full; {
+		before := mg.memory
+		withSession(t, mg, create(t, mg, large), func(*session) {})
+		full = mg.memory == before
 	}
 	full := len(mg.hot)
 	info, err := mg.Import(background, Caller{}, bytes.NewReader(file))
 	require.NoError(t, err)
 	require.Less(t, len(mg.hot), full, "some made room")
 	require.Zero(t, mg.lent)
-	require.Equal(t, int64(len(mg.hot))*size, mg.memory)
+	var states int64
+	for s := range mg.hot {
+		states += s.reserved
+	}
+	require.Equal(t, states, mg.memory)
 	require.Equal(t, hash(t, probe, id), hash(t, mg, info.ID))
 
 	l := loan{mg: mg}

@@ -271,7 +271,9 @@ type ModelError struct {
 	Want string // of the one that is served
 }
 
-func (e *ModelError) Error() string { return fmt.Sprintf("its model is %.100s, here is %s", e.Have, e.Want) }
+func (e *ModelError) Error() string {
+	return fmt.Sprintf("its model is %.100s, here is %s", e.Have, e.Want)
+}
 
 // OffsetError says that a Score call expected another offset than the session has. Nothing was accepted.
 type OffsetError struct {
