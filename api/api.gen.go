@@ -535,8 +535,8 @@ type FinishReason string
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest struct {
-	// AtOffset Bytes of the session's text that the fork gets, from the beginning on. Left out: all of it. It need not be where a chunk or a request ended; the
-	// state there is computed from the snapshot before it when the fork is first used.
+	// AtOffset Bytes of the session's text that the fork gets, from the beginning on. Left out: all of it. It need not be where a chunk or a request ended. The
+	// state there is computed again from the snapshot before it, at once or when the fork is first used.
 	AtOffset *int64 `json:"at_offset,omitempty"`
 
 	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
