@@ -41,7 +41,7 @@ func refuseWrites(t *testing.T, path string) {
 // When the data folder fails under a server, nothing is confirmed any more, the server is not ready, says why and ends with an error; what it had
 // confirmed before is there when it starts again.
 func TestServeEndsWithAnErrorWhenItsFolderFails(t *testing.T) {
-	file := smallModel(t)
+	file := randomModel(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	out, outWriter := io.Pipe()

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// smallModel is a file of a model that is small and random.
-func smallModel(t *testing.T) string {
+// randomModel is a file of a model that is small and random.
+func randomModel(t *testing.T) string {
 	t.Helper()
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 16, MemLen: 20})
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func smallModel(t *testing.T) string {
 
 // A folder is checked before anybody can connect: one that is damaged ends the server at once, and it has listened to nobody.
 func TestServeDoesNotListenBeforeItsFolderIsChecked(t *testing.T) {
-	file, dir := smallModel(t), t.TempDir()
+	file, dir := randomModel(t), t.TempDir()
 	_, stop := serving(t, "--model", file, "--data-dir", dir)
 	stop()
 	db := filepath.Join(dir, "lmserve.db")
