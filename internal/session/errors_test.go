@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -126,56 +125,34 @@ func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What passes through is within the memory too, and does not wait: states make room for it, up to half of all.
-func TestFilesThatComeAndGoShareTheMemory(t *testing.T) {
-	probe := newManager(t, Options{})
-	id := create(t, probe, CreateRequest{})
-	size := get(t, probe, id).MemoryBytes
-	score(t, probe, id, logText(3*testChunk))
-	file := export(t, probe, id)
-
-	sv := newServer(t, t.TempDir(), Options{MaxMemoryBytes: 2 * (importWindow + 3*size), ReplayMax: time.Hour})
-	defer func() { sv.stop() }()
-	mg := sv.mg
-	large := CreateRequest{Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax}}
-	for full := false; !full; {
-		before := mg.memory
-		withSession(t, mg, create(t, mg, large), func(*session) {})
-		full = mg.memory == before
+// What passes through has memory of its own, and does not wait for it. A file is not believed: not its size, and not its settings.
+func TestExportsAndImportsShareTheirMemory(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax}})
+	state := get(t, mg, id).MemoryBytes
+	score(t, mg, id, logText(40))
+	file := export(t, mg, id)
+	require.Less(t, int64(len(file)), state/100)
+	for _, o := range []Options{{}, {MaxMemoryBytes: 4 * state}} {
+		to := newManager(t, o)
+		most := max(to.options.MaxMemoryBytes/2, filesBytes)
+		l := loan{mg: to}
+		require.NoError(t, l.take(most-importWindow+1))
+		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the window")
+		l.repay()
+		require.NoError(t, l.take(most-importWindow-state))
+		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the state")
+		l.repay()
+		info, err := to.Import(background, Caller{}, bytes.NewReader(file))
+		require.NoError(t, err)
+		require.NoError(t, l.take(most-state))
+		require.ErrorIs(t, to.Export(background, Caller{}, info.ID, io.Discard), ErrFull)
+		require.Equal(t, most-state, to.lent)
+		l.repay()
+		require.NoError(t, to.Export(background, Caller{}, info.ID, io.Discard))
+		require.Zero(t, to.lent)
+		require.Equal(t, 1, to.places)
 	}
-	full := len(mg.hot)
-	info, err := mg.Import(background, Caller{}, bytes.NewReader(file))
-	require.NoError(t, err)
-	require.Less(t, len(mg.hot), full, "some made room")
-	require.Zero(t, mg.lent)
-	var states int64
-	for s := range mg.hot {
-		states += s.reserved
-	}
-	require.Equal(t, states, mg.memory)
-	require.Equal(t, hash(t, probe, id), hash(t, mg, info.ID))
-
-	l := loan{mg: mg}
-	require.NoError(t, l.take(mg.options.MaxMemoryBytes/2))
-	_, err = mg.Import(background, Caller{}, bytes.NewReader(file))
-	require.ErrorIs(t, err, ErrFull)
-	require.ErrorIs(t, mg.Export(background, Caller{}, info.ID, io.Discard), ErrFull)
-	l.repay()
-	require.NoError(t, mg.Export(background, Caller{}, info.ID, io.Discard))
-	require.Zero(t, mg.lent)
-}
-
-// The file is not believed: not its size, which a few bytes may claim, and not its settings.
-func TestAnImportTakesNoMemoryThatIsNotThere(t *testing.T) {
-	small := newManager(t, Options{MaxMemoryBytes: 4 << 20})
-	id := create(t, small, CreateRequest{Settings: Settings{Method: MethodStatic}})
-	require.ErrorIs(t, errOf(small.Import(background, Caller{}, bytes.NewReader(export(t, small, id)))), ErrFull, "not even for the window")
-	large := newManager(t, Options{})
-	id = create(t, large, CreateRequest{Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax}})
-	mg := newManager(t, Options{MaxMemoryBytes: 2*importWindow + 1<<20})
-	require.ErrorIs(t, errOf(mg.Import(background, Caller{}, bytes.NewReader(export(t, large, id)))), ErrFull)
-	require.Zero(t, mg.memory)
-	require.Zero(t, mg.places)
 }
 
 func errOf[T any](_ T, err error) error { return err }

@@ -8,8 +8,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// loan is memory for a file that passes through, beside the states: those that were not used for the longest time make room for it. It never waits, as
-// two files could do for each other, and all files together get half of the memory at most.
+// loan is memory for an export or import under way, beside that of the states. It is not waited for: two files could do so for each other.
 type loan struct {
 	mg    *Manager
 	bytes int64
@@ -17,46 +16,23 @@ type loan struct {
 
 // take borrows more. Its error is ErrFull.
 func (l *loan) take(bytes int64) error {
-	for {
-		out, err := l.try(bytes)
-		if out == nil {
-			return err
-		}
-		l.mg.evict(out)
-	}
-}
-
-// try borrows; or gives a session to drop, locked.
-func (l *loan) try(bytes int64) (out *session, err error) {
 	mg := l.mg
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
-	if most := mg.options.MaxMemoryBytes / 2; mg.lent+bytes > most {
-		return nil, fmt.Errorf("%w: of %d bytes for files that come and go, %d are in use", ErrFull, most, mg.lent)
+	if most := max(mg.options.MaxMemoryBytes/2, filesBytes); mg.lent+bytes > most {
+		return fmt.Errorf("%w: of %d bytes for exports and imports, %d are in use", ErrFull, most, mg.lent)
 	}
-	if err := mg.memoryFor(bytes); err != nil {
-		if mg.resident {
-			return nil, err
-		}
-		if out = mg.victim(); out == nil {
-			return nil, err
-		}
-		return out, nil
-	}
-	mg.memory += bytes
 	mg.lent += bytes
 	l.bytes += bytes
-	return nil, nil
+	return nil
 }
 
 // repay gives everything back.
 func (l *loan) repay() {
 	l.mg.mu.Lock()
 	defer l.mg.mu.Unlock()
-	l.mg.memory -= l.bytes
 	l.mg.lent -= l.bytes
 	l.bytes = 0
-	l.mg.signal()
 }
 
 // importWindow is the largest window of a zstd stream that is imported; what zstd makes up to its level 19 has no larger one.

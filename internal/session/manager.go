@@ -37,8 +37,8 @@ type Manager struct {
 	places   int                   // sessions, and those being made
 	owned    map[string]int        // the same by owner
 	hot      map[*session]struct{} // those that have memory reserved
-	memory   int64                 // reserved by all of them, and lent
-	lent     int64                 // to files that come and go
+	memory   int64                 // reserved by all of them
+	lent     int64                 // memory of exports and imports under way
 	turns    uint64                // the last session.turn given out
 	room     chan struct{}         // closed when there may be memory for those that wait; nil: nobody does
 	draining bool
