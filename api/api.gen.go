@@ -116,6 +116,24 @@ func (e FinishReason) Valid() bool {
 	}
 }
 
+// Defines values for History.
+const (
+	HistoryFull History = "full"
+	HistoryTail History = "tail"
+)
+
+// Valid indicates whether the value is a known member of the History enum.
+func (e History) Valid() bool {
+	switch e {
+	case HistoryFull:
+		return true
+	case HistoryTail:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Method.
 const (
 	MethodCache      Method = "cache"
@@ -194,6 +212,9 @@ const (
 	ProblemBodyTimeout          ProblemType = "urn:lmserve:problem:body-timeout"
 	ProblemBodyTooLarge         ProblemType = "urn:lmserve:problem:body-too-large"
 	ProblemDraining             ProblemType = "urn:lmserve:problem:draining"
+	ProblemHistoryTrimmed       ProblemType = "urn:lmserve:problem:history-trimmed"
+	ProblemImportDamaged        ProblemType = "urn:lmserve:problem:import-damaged"
+	ProblemImportModel          ProblemType = "urn:lmserve:problem:import-model"
 	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
 	ProblemInvalidField         ProblemType = "urn:lmserve:problem:invalid-field"
 	ProblemInvalidParameter     ProblemType = "urn:lmserve:problem:invalid-parameter"
@@ -202,6 +223,7 @@ const (
 	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
 	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
 	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
+	ProblemNoSpace              ProblemType = "urn:lmserve:problem:no-space"
 	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
 	ProblemNotFound             ProblemType = "urn:lmserve:problem:not-found"
 	ProblemOffsetConflict       ProblemType = "urn:lmserve:problem:offset-conflict"
@@ -210,6 +232,8 @@ const (
 	ProblemSessionFull          ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit         ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound      ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionUnusable      ProblemType = "urn:lmserve:problem:session-unusable"
+	ProblemStoreFailed          ProblemType = "urn:lmserve:problem:store-failed"
 	ProblemUnauthorized         ProblemType = "urn:lmserve:problem:unauthorized"
 	ProblemUnsupportedMediaType ProblemType = "urn:lmserve:problem:unsupported-media-type"
 )
@@ -224,6 +248,12 @@ func (e ProblemType) Valid() bool {
 	case ProblemBodyTooLarge:
 		return true
 	case ProblemDraining:
+		return true
+	case ProblemHistoryTrimmed:
+		return true
+	case ProblemImportDamaged:
+		return true
+	case ProblemImportModel:
 		return true
 	case ProblemInternal:
 		return true
@@ -241,6 +271,8 @@ func (e ProblemType) Valid() bool {
 		return true
 	case ProblemMethodNotAllowed:
 		return true
+	case ProblemNoSpace:
+		return true
 	case ProblemNotAcceptable:
 		return true
 	case ProblemNotFound:
@@ -256,6 +288,10 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionLimit:
 		return true
 	case ProblemSessionNotFound:
+		return true
+	case ProblemSessionUnusable:
+		return true
+	case ProblemStoreFailed:
 		return true
 	case ProblemUnauthorized:
 		return true
@@ -450,6 +486,18 @@ type CompletionRequest_Stop struct {
 	union json.RawMessage
 }
 
+// Damage Where a session is damaged. `lmserve sessions check` says more.
+type Damage struct {
+	// File Path within the data folder.
+	File string `json:"file"`
+
+	// Byte Position in the file. Absent if it is not known.
+	Byte *int64 `json:"byte,omitempty"`
+
+	// Offset The session's, of the record or snapshot. Absent if it is not known, or neither.
+	Offset *int64 `json:"offset,omitempty"`
+}
+
 // DoneEvent defines model for DoneEvent.
 type DoneEvent struct {
 	Type DoneEventType `json:"type"`
@@ -482,6 +530,29 @@ type ErrorEventType string
 
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason string
+
+// ForkRequest What is left out of `labels` and `ttl_seconds` the fork does not have, whatever the session has.
+//
+// Example: {"at_offset":17518,"labels":{"branch":"b"}}
+type ForkRequest struct {
+	// AtOffset Bytes of the session's text that the fork gets, from the beginning on. Left out: all of it. It need not be where a chunk or a request ended. The
+	// state there is computed again from the snapshot before it, at once or when the fork is first used.
+	AtOffset *int64 `json:"at_offset,omitempty"`
+
+	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
+	// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+	History *History `json:"history,omitempty"`
+
+	// Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
+	Labels *Labels `json:"labels,omitempty"`
+
+	// TTLSeconds The fork is deleted when it has not been used for so long. 0, or left out, is never.
+	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
+}
+
+// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
+// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+type History string
 
 // Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
 type Labels map[string]string
@@ -566,6 +637,14 @@ type ModelList struct {
 // ModelListObject defines model for ModelList.Object.
 type ModelListObject string
 
+// Parent Where a fork comes from. The session may have been deleted since, or be on the server that the fork was imported from.
+type Parent struct {
+	ID string `json:"id"`
+
+	// Offset Bytes of text that the fork has from it.
+	Offset int64 `json:"offset"`
+}
+
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
 type PieceEvent struct {
 	Type PieceEventType `json:"type"`
@@ -606,8 +685,11 @@ type Problem struct {
 	Expected *string `json:"expected,omitempty"`
 
 	// Offset The session's true offset: where to go on.
-	Offset    *int64 `json:"offset,omitempty"`
-	RequestID string `json:"request_id"`
+	Offset *int64 `json:"offset,omitempty"`
+
+	// Damage Where a session is damaged. `lmserve sessions check` says more.
+	Damage    *Damage `json:"damage,omitempty"`
+	RequestID string  `json:"request_id"`
 }
 
 // ProblemType defines model for ProblemType.
@@ -641,16 +723,16 @@ type ServiceStatusStatus string
 // ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
 type ServiceStatusKeys string
 
-// Session defines model for Session.
+// Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
 type Session struct {
 	ID string `json:"id"`
 
 	// Model Id of the model the session runs on.
-	Model     string    `json:"model"`
-	CreatedAt time.Time `json:"created_at"`
+	Model     string    `json:"model,omitempty"`
+	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
 
 	// LastUsedAt End of the last request that fed or sampled the session.
-	LastUsedAt time.Time `json:"last_used_at"`
+	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
 
 	// Offset Bytes accepted so far; where the next byte goes on.
 	Offset int64 `json:"offset"`
@@ -664,15 +746,15 @@ type Session struct {
 	// Totals How much text, and how much information it was.
 	Totals Measures `json:"totals"`
 
-	// MemoryBytes Memory the session occupies.
+	// MemoryBytes Memory the session occupies; 0 while it is on the disk only.
 	MemoryBytes int64 `json:"memory_bytes"`
 
 	// Numerics Instruction set its arithmetic runs under; bits may differ between two by rounding.
 	Numerics *string `json:"numerics,omitempty"`
 
 	// Settings The settings in force. Each field is described at `SettingsRequest`.
-	Settings Settings `json:"settings"`
-	Seed     uint64   `json:"seed"`
+	Settings *Settings `json:"settings,omitempty"`
+	Seed     uint64    `json:"seed"`
 
 	// Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
@@ -680,8 +762,19 @@ type Session struct {
 	// TTLSeconds 0 is never.
 	TTLSeconds int64 `json:"ttl_seconds"`
 
+	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
+	// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+	History *History `json:"history,omitempty"`
+
+	// Parent Where a fork comes from. The session may have been deleted since, or be on the server that the fork was imported from.
+	Parent *Parent `json:"parent,omitempty"`
+
 	// Owner Id of the key that made it. Told to admins only; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
+
+	// Error Why the session cannot be used: it is damaged, or another model's. What could not be read of it is missing or 0. It can be deleted. Absent for a
+	// session that can be used, and where damage has not been met yet.
+	Error *string `json:"error,omitempty"`
 }
 
 // SessionList defines model for SessionList.
@@ -694,6 +787,10 @@ type SessionList struct {
 
 // SessionRequest defines model for SessionRequest.
 type SessionRequest struct {
+	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
+	// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+	History *History `json:"history,omitempty"`
+
 	// Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
@@ -850,11 +947,17 @@ type Usage struct {
 // SessionID defines model for SessionID.
 type SessionID = string
 
+// BadImport A problem document (RFC 9457).
+type BadImport = Problem
+
 // BadRequest A problem document (RFC 9457).
 type BadRequest = Problem
 
 // Conflict A problem document (RFC 9457).
 type Conflict = Problem
+
+// Gone A problem document (RFC 9457).
+type Gone = Problem
 
 // Internal A problem document (RFC 9457).
 type Internal = Problem
@@ -862,11 +965,17 @@ type Internal = Problem
 // InvalidField A problem document (RFC 9457).
 type InvalidField = Problem
 
+// NoSpace A problem document (RFC 9457).
+type NoSpace = Problem
+
 // NotAcceptable A problem document (RFC 9457).
 type NotAcceptable = Problem
 
 // NotFound A problem document (RFC 9457).
 type NotFound = Problem
+
+// OtherModel A problem document (RFC 9457).
+type OtherModel = Problem
 
 // Timeout A problem document (RFC 9457).
 type Timeout = Problem
@@ -910,6 +1019,9 @@ type CreateSessionJSONRequestBody = SessionRequest
 
 // CompleteJSONRequestBody defines body for Complete for application/json ContentType.
 type CompleteJSONRequestBody = CompletionRequest
+
+// ForkSessionJSONRequestBody defines body for ForkSession for application/json ContentType.
+type ForkSessionJSONRequestBody = ForkRequest
 
 // AsPieceEvent returns the union data inside the CompletionEvent as a PieceEvent
 func (t CompletionEvent) AsPieceEvent() (PieceEvent, error) {
@@ -1267,6 +1379,9 @@ type ServerInterface interface {
 	// CreateSession Make a session
 	// (POST /v1/sessions)
 	CreateSession(w http.ResponseWriter, r *http.Request)
+	// ImportSession Make a session of an exported one
+	// (POST /v1/sessions/import)
+	ImportSession(w http.ResponseWriter, r *http.Request)
 	// DeleteSession Delete a session
 	// (DELETE /v1/sessions/{id})
 	DeleteSession(w http.ResponseWriter, r *http.Request, id SessionID)
@@ -1276,9 +1391,15 @@ type ServerInterface interface {
 	// Complete Sample text that goes on from the session's
 	// (POST /v1/sessions/{id}/complete)
 	Complete(w http.ResponseWriter, r *http.Request, id SessionID)
+	// ForkSession Make a session that has the text of another
+	// (POST /v1/sessions/{id}/fork)
+	ForkSession(w http.ResponseWriter, r *http.Request, id SessionID)
 	// Score Feed text to a session and learn its information
 	// (POST /v1/sessions/{id}/score)
 	Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams)
+	// GetSnapshot Export a session as one file
+	// (GET /v1/sessions/{id}/snapshot)
+	GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -1321,6 +1442,12 @@ func (_ Unimplemented) CreateSession(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ImportSession Make a session of an exported one
+// (POST /v1/sessions/import)
+func (_ Unimplemented) ImportSession(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // DeleteSession Delete a session
 // (DELETE /v1/sessions/{id})
 func (_ Unimplemented) DeleteSession(w http.ResponseWriter, r *http.Request, id SessionID) {
@@ -1339,9 +1466,21 @@ func (_ Unimplemented) Complete(w http.ResponseWriter, r *http.Request, id Sessi
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ForkSession Make a session that has the text of another
+// (POST /v1/sessions/{id}/fork)
+func (_ Unimplemented) ForkSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Score Feed text to a session and learn its information
 // (POST /v1/sessions/{id}/score)
 func (_ Unimplemented) Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetSnapshot Export a session as one file
+// (GET /v1/sessions/{id}/snapshot)
+func (_ Unimplemented) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1470,6 +1609,20 @@ func (siw *ServerInterfaceWrapper) CreateSession(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// ImportSession operation middleware
+func (siw *ServerInterfaceWrapper) ImportSession(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportSession(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DeleteSession operation middleware
 func (siw *ServerInterfaceWrapper) DeleteSession(w http.ResponseWriter, r *http.Request) {
 
@@ -1548,6 +1701,32 @@ func (siw *ServerInterfaceWrapper) Complete(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// ForkSession operation middleware
+func (siw *ServerInterfaceWrapper) ForkSession(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ForkSession(w, r, id)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Score operation middleware
 func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request) {
 
@@ -1594,6 +1773,32 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Score(w, r, id, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSnapshot operation middleware
+func (siw *ServerInterfaceWrapper) GetSnapshot(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSnapshot(w, r, id)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1744,23 +1949,40 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/sessions/{id}/complete", wrapper.Complete)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/sessions/{id}/fork", wrapper.ForkSession)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/score", wrapper.Score)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sessions/{id}/snapshot", wrapper.GetSnapshot)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/sessions/import", wrapper.ImportSession)
 	})
 
 	return r
 }
 
+type BadImportApplicationProblemPlusJSONResponse Problem
+
 type BadRequestApplicationProblemPlusJSONResponse Problem
 
 type ConflictApplicationProblemPlusJSONResponse Problem
+
+type GoneApplicationProblemPlusJSONResponse Problem
 
 type InternalApplicationProblemPlusJSONResponse Problem
 
 type InvalidFieldApplicationProblemPlusJSONResponse Problem
 
+type NoSpaceApplicationProblemPlusJSONResponse Problem
+
 type NotAcceptableApplicationProblemPlusJSONResponse Problem
 
 type NotFoundApplicationProblemPlusJSONResponse Problem
+
+type OtherModelApplicationProblemPlusJSONResponse Problem
 
 type TimeoutApplicationProblemPlusJSONResponse Problem
 
@@ -2074,6 +2296,25 @@ func (response ListSessions500ApplicationProblemPlusJSONResponse) VisitListSessi
 	return err
 }
 
+type ListSessions503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ListSessions503ApplicationProblemPlusJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateSessionRequestObject struct {
 	Body *CreateSessionJSONRequestBody
 }
@@ -2269,6 +2510,234 @@ func (response CreateSession503ApplicationProblemPlusJSONResponse) VisitCreateSe
 	return err
 }
 
+type CreateSession507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response CreateSession507ApplicationProblemPlusJSONResponse) VisitCreateSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSessionRequestObject struct {
+	ContentType string
+	Body        io.Reader
+}
+
+type ImportSessionResponseObject interface {
+	VisitImportSessionResponse(w http.ResponseWriter) error
+}
+
+type ImportSession201ResponseHeaders struct {
+	Location string
+}
+
+type ImportSession201JSONResponse struct {
+	Body    Session
+	Headers ImportSession201ResponseHeaders
+}
+
+func (response ImportSession201JSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession400ApplicationProblemPlusJSONResponse struct {
+	BadImportApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession400ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession401ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession406ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession408ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession408ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession413ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession415ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession422ApplicationProblemPlusJSONResponse struct {
+	OtherModelApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession422ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession429ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession500ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession503ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession507ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteSessionRequestObject struct {
 	ID SessionID `json:"id"`
 }
@@ -2363,6 +2832,41 @@ func (response DeleteSession500ApplicationProblemPlusJSONResponse) VisitDeleteSe
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSession503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteSession503ApplicationProblemPlusJSONResponse) VisitDeleteSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSession507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteSession507ApplicationProblemPlusJSONResponse) VisitDeleteSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2483,6 +2987,25 @@ func (response GetSession500ApplicationProblemPlusJSONResponse) VisitGetSessionR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSession503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetSession503ApplicationProblemPlusJSONResponse) VisitGetSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2746,6 +3269,282 @@ func (response Complete503ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Complete507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response Complete507ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSessionRequestObject struct {
+	ID   SessionID `json:"id"`
+	Body *ForkSessionJSONRequestBody
+}
+
+type ForkSessionResponseObject interface {
+	VisitForkSessionResponse(w http.ResponseWriter) error
+}
+
+type ForkSession201ResponseHeaders struct {
+	Location string
+}
+
+type ForkSession201JSONResponse struct {
+	Body    Session
+	Headers ForkSession201ResponseHeaders
+}
+
+func (response ForkSession201JSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession400ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession401ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession404ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession406ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession408ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession408ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession409ApplicationProblemPlusJSONResponse struct {
+	ConflictApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession409ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession410ApplicationProblemPlusJSONResponse struct {
+	GoneApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession410ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession413ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession415ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession422ApplicationProblemPlusJSONResponse struct {
+	InvalidFieldApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession422ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession429ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession500ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession503ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession507ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3058,6 +3857,205 @@ func (response Score503ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 	return err
 }
 
+type Score507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response Score507ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshotRequestObject struct {
+	ID SessionID `json:"id"`
+}
+
+type GetSnapshotResponseObject interface {
+	VisitGetSnapshotResponse(w http.ResponseWriter) error
+}
+
+type GetSnapshot200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type GetSnapshot200ApplicationZstdResponse struct {
+	Body          io.Reader
+	Headers       GetSnapshot200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetSnapshot200ApplicationZstdResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/zstd")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetSnapshot400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot400ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot401ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot404ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot406ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot409ApplicationProblemPlusJSONResponse struct {
+	ConflictApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot409ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot429ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot500ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot503ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot507ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// Health Is the process alive?
@@ -3078,6 +4076,9 @@ type StrictServerInterface interface {
 	// CreateSession Make a session
 	// (POST /v1/sessions)
 	CreateSession(ctx context.Context, request CreateSessionRequestObject) (CreateSessionResponseObject, error)
+	// ImportSession Make a session of an exported one
+	// (POST /v1/sessions/import)
+	ImportSession(ctx context.Context, request ImportSessionRequestObject) (ImportSessionResponseObject, error)
 	// DeleteSession Delete a session
 	// (DELETE /v1/sessions/{id})
 	DeleteSession(ctx context.Context, request DeleteSessionRequestObject) (DeleteSessionResponseObject, error)
@@ -3087,9 +4088,15 @@ type StrictServerInterface interface {
 	// Complete Sample text that goes on from the session's
 	// (POST /v1/sessions/{id}/complete)
 	Complete(ctx context.Context, request CompleteRequestObject) (CompleteResponseObject, error)
+	// ForkSession Make a session that has the text of another
+	// (POST /v1/sessions/{id}/fork)
+	ForkSession(ctx context.Context, request ForkSessionRequestObject) (ForkSessionResponseObject, error)
 	// Score Feed text to a session and learn its information
 	// (POST /v1/sessions/{id}/score)
 	Score(ctx context.Context, request ScoreRequestObject) (ScoreResponseObject, error)
+	// GetSnapshot Export a session as one file
+	// (GET /v1/sessions/{id}/snapshot)
+	GetSnapshot(ctx context.Context, request GetSnapshotRequestObject) (GetSnapshotResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -3287,6 +4294,34 @@ func (sh *strictHandler) CreateSession(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ImportSession operation middleware
+func (sh *strictHandler) ImportSession(w http.ResponseWriter, r *http.Request) {
+	var request ImportSessionRequestObject
+
+	request.ContentType = r.Header.Get("Content-Type")
+
+	request.Body = r.Body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ImportSession(ctx, request.(ImportSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ImportSession")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ImportSessionResponseObject); ok {
+		if err := validResponse.VisitImportSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // DeleteSession operation middleware
 func (sh *strictHandler) DeleteSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	var request DeleteSessionRequestObject
@@ -3372,6 +4407,42 @@ func (sh *strictHandler) Complete(w http.ResponseWriter, r *http.Request, id Ses
 	}
 }
 
+// ForkSession operation middleware
+func (sh *strictHandler) ForkSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	var request ForkSessionRequestObject
+
+	request.ID = id
+
+	var body ForkSessionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ForkSession(ctx, request.(ForkSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForkSession")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ForkSessionResponseObject); ok {
+		if err := validResponse.VisitForkSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Score operation middleware
 func (sh *strictHandler) Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams) {
 	var request ScoreRequestObject
@@ -3395,6 +4466,32 @@ func (sh *strictHandler) Score(w http.ResponseWriter, r *http.Request, id Sessio
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ScoreResponseObject); ok {
 		if err := validResponse.VisitScoreResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSnapshot operation middleware
+func (sh *strictHandler) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID) {
+	var request GetSnapshotRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSnapshot(ctx, request.(GetSnapshotRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSnapshot")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSnapshotResponseObject); ok {
+		if err := validResponse.VisitGetSnapshotResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

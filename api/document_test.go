@@ -42,7 +42,7 @@ func TestEveryRequestFieldHasLimits(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
 	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt", "CompletionRequest.prompt_base64"} // by the body
-	for _, name := range []string{"SessionRequest", "SettingsRequest", "ScoreText", "CompletionRequest", "StopString"} {
+	for _, name := range []string{"SessionRequest", "ForkRequest", "SettingsRequest", "ScoreText", "CompletionRequest", "StopString"} {
 		for prop, ref := range doc.Components.Schemas[name].Value.Properties {
 			field := name + "." + prop
 			if slices.Contains(unbounded, field) {

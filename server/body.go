@@ -48,10 +48,7 @@ func checkBodyKind(r *http.Request, accepts []string) *problem {
 func (s *Server) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if hasBody(r) {
-			limit := int64(JSONBodyBytesMax)
-			if !isJSONBody(r) {
-				limit = s.options.ScoreBodyBytesMax
-			}
+			limit := s.bodyBytesMax(r)
 			if r.ContentLength > limit {
 				s.respondError(w, r, fieldProblem(api.ProblemBodyTooLarge, "Content-Length",
 					strconv.FormatInt(r.ContentLength, 10), "at most "+strconv.FormatInt(limit, 10)))
@@ -61,6 +58,17 @@ func (s *Server) limitBody(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bodyBytesMax is what a body may have.
+func (s *Server) bodyBytesMax(r *http.Request) int64 {
+	switch {
+	case isJSONBody(r):
+		return JSONBodyBytesMax
+	case s.contract.operation(r).takesFile():
+		return ImportBodyBytesMax
+	}
+	return s.options.ScoreBodyBytesMax
 }
 
 // isJSONBody reports whether the request's body says it is JSON.

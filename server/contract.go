@@ -19,6 +19,7 @@ const (
 	mediaNDJSON      = "application/x-ndjson"
 	mediaEventStream = "text/event-stream"
 	mediaOctetStream = "application/octet-stream"
+	mediaZstd        = "application/zstd"
 )
 
 // contract is api/openapi.yaml made ready for the middleware: what each route takes and gives.
@@ -98,6 +99,9 @@ func acceptsOf(op *openapi3.Operation) []string {
 func (c *contract) operation(r *http.Request) *operation {
 	return c.operations[getForHead(r.Method)+" "+chi.RouteContext(r.Context()).RoutePattern()]
 }
+
+// takesFile reports whether the operation's body is an exported session.
+func (o *operation) takesFile() bool { return slices.Contains(o.accepts, mediaZstd) }
 
 // parameter finds a parameter of the operation by its name, or gives nil.
 func (o *operation) parameter(name string) *openapi3.Parameter {

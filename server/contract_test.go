@@ -37,6 +37,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	want := map[string]int64{
 		"json_body_bytes_max":          JSONBodyBytesMax,
 		"score_body_bytes_max":         ScoreBodyBytesMax,
+		"import_body_bytes_max":        ImportBodyBytesMax,
 		"body_idle_seconds_max":        int64(BodyIdleMax / time.Second),
 		"answer_idle_seconds_max":      int64(AnswerIdleMax / time.Second),
 		"header_bytes_max":             HeaderBytesMax,
@@ -94,6 +95,9 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{LabelsMax, *schema("SessionRequest", "labels").MaxProps},
 		{LabelValueCharsMax, *schema("SessionRequest", "labels").AdditionalProperties.Schema.Value.MaxLength},
 		{TTLSecondsMax, *schema("SessionRequest", "ttl_seconds").Max},
+		{TTLSecondsMax, *schema("ForkRequest", "ttl_seconds").Max},
+		{OffsetMax, *schema("ForkRequest", "at_offset").Max},
+		{LabelsMax, *schema("ForkRequest", "labels").MaxProps},
 		{CompletionTokensMax, *schema("CompletionRequest", "max_tokens").Max},
 		{CompletionTokensDefault, schema("CompletionRequest", "max_tokens").Default},
 		{TemperatureMax, *schema("CompletionRequest", "temperature").Max},
@@ -145,6 +149,7 @@ func TestProblemsStandAtTheirAnswers(t *testing.T) {
 func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 	for name, words := range map[string][]string{
 		"Method":       {session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache, session.MethodStatic},
+		"History":      {session.HistoryFull, session.HistoryTail},
 		"Commit":       {session.CommitNone, session.CommitPrompt, session.CommitAll},
 		"FinishReason": {session.FinishStop, session.FinishLength},
 	} {

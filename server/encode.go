@@ -15,22 +15,36 @@ func encodeSession(i session.Info) api.Session {
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
-		CreatedAt:     i.Created,
+		CreatedAt:     i.Created, // zero, as all that follows, if it could not be read
 		LastUsedAt:    i.LastUsed,
 		Offset:        i.Offset,
 		Step:          i.Step,
 		PendingTokens: i.Pending,
 		Totals:        measures(i.Offset, i.Chars, i.Tokens, i.Bits, i.BaselineBits),
 		MemoryBytes:   i.MemoryBytes,
-		Settings:      encodeSettings(i.Settings),
 		Seed:          i.Seed,
 		TTLSeconds:    int64(i.TTL / time.Second),
 	}
 	if i.Numerics != "" {
 		s.Numerics = &i.Numerics
 	}
+	if i.Settings.Method != "" {
+		settings := encodeSettings(i.Settings)
+		s.Settings = &settings
+	}
+	if i.History != "" {
+		history := api.History(i.History)
+		s.History = &history
+	}
+	if i.Parent != nil {
+		s.Parent = &api.Parent{ID: i.Parent.ID, Offset: i.Parent.Offset}
+	}
 	if i.Owner != "" {
 		s.Owner = &i.Owner
+	}
+	if i.Err != nil {
+		text := clipped(i.Err.Error(), detailCharsMax)
+		s.Error = &text
 	}
 	if len(i.Labels) > 0 {
 		labels := api.Labels(i.Labels)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ import (
 // deterministic, normalised, adapt at chunk borders only, and do not depend on how the text was split.
 type fakeSessions struct {
 	max  int   // live sessions
-	fail error // what Score and Complete fail with, after the first chunk or piece
+	fail error // what Score and Complete fail with, after the first chunk or piece; Export after all of it, Fork at once
 	boom bool  // Get panics, and Score after the first chunk
 	full bool  // no request gets a place in the queue
 
@@ -29,7 +30,9 @@ type fakeSessions struct {
 	n        int
 	sessions map[string]*fakeSession
 	draining bool
+	failed   error                    // of the store
 	asked    session.CreateRequest    // the last one
+	forked   session.ForkRequest      // the same
 	held     map[string]chan struct{} // sessions whose Score and Complete wait after every chunk or piece until the channel is closed
 	running  sync.WaitGroup
 }
@@ -72,7 +75,7 @@ func (f *fakeSessions) Create(_ context.Context, who session.Caller, r session.C
 	f.n++
 	s := &fakeSession{info: session.Info{
 		ID: fmt.Sprintf("s-%04d", f.n), Model: "fake-0", Created: time.Now().UTC(), LastUsed: time.Now().UTC(),
-		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, MemoryBytes: 2048, Numerics: "fake", Owner: who.Key,
+		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, History: cmp.Or(r.History, session.HistoryFull), MemoryBytes: 2048, Numerics: "fake", Owner: who.Key,
 	}}
 	if r.Settings.Chunk > 0 {
 		s.info.Settings.Chunk = r.Settings.Chunk
@@ -120,9 +123,12 @@ func (f *fakeSessions) Get(who session.Caller, id string) (session.Info, error) 
 	return told(who, s.info), nil
 }
 
-func (f *fakeSessions) List(who session.Caller, after string, limit int) (page []session.Info, next string) {
+func (f *fakeSessions) List(who session.Caller, after string, limit int) (page []session.Info, next string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.failed != nil {
+		return nil, "", f.failed
+	}
 	for _, s := range f.sessions {
 		if s.info.ID > after && (who.Admin || s.info.Owner == who.Key) {
 			page = append(page, told(who, s.info))
@@ -133,7 +139,80 @@ func (f *fakeSessions) List(who session.Caller, after string, limit int) (page [
 		page = page[:limit]
 		next = page[limit-1].ID
 	}
-	return page, next
+	return page, next, nil
+}
+
+// fakeFile is an export.
+type fakeFile struct {
+	Model  string
+	Info   session.Info
+	Text   []byte
+	Counts [256]float64
+}
+
+func (f *fakeSessions) Export(_ context.Context, who session.Caller, id string, w io.Writer) error {
+	s, leave, err := f.enter(who, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := json.NewEncoder(w).Encode(fakeFile{"fake-0", s.info, s.text, s.counts}); err != nil {
+		return err
+	}
+	return f.fail
+}
+
+func (f *fakeSessions) Import(_ context.Context, who session.Caller, r io.Reader) (session.Info, error) {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return session.Info{}, &session.BodyError{Offset: -1, Err: err}
+	}
+	var file fakeFile
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return session.Info{}, fmt.Errorf("%w: %w", session.ErrImport, err)
+	}
+	if file.Model != "fake-0" {
+		return session.Info{}, fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{Have: file.Model, Want: "fake-0"})
+	}
+	return f.add(who, &fakeSession{info: file.Info, text: file.Text, counts: file.Counts}), nil
+}
+
+func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string, r session.ForkRequest) (session.Info, error) {
+	s, leave, err := f.enter(who, id)
+	if err != nil {
+		return session.Info{}, err
+	}
+	defer leave()
+	f.forked = r
+	if f.fail != nil {
+		return session.Info{}, f.fail
+	}
+	if at := s.info.Offset; r.AtOffset != nil && *r.AtOffset != at {
+		return session.Info{}, &session.FieldError{Field: "at_offset", Found: fmt.Sprint(*r.AtOffset), Want: fmt.Sprintf("%d to %d", at, at)}
+	}
+	fork := &fakeSession{info: s.info, text: bytes.Clone(s.text), counts: s.counts}
+	fork.info.Parent = &session.Parent{ID: id, Offset: s.info.Offset}
+	fork.info.Labels, fork.info.TTL = r.Labels, r.TTL
+	if r.History != "" {
+		fork.info.History = r.History
+	}
+	return f.add(who, fork), nil
+}
+
+// add makes a session of what is known of it, under a new id.
+func (f *fakeSessions) add(who session.Caller, s *fakeSession) session.Info {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	s.info.ID, s.info.Owner = fmt.Sprintf("s-%04d", f.n), who.Key
+	f.sessions[s.info.ID] = s
+	return told(who, s.info)
+}
+
+func (f *fakeSessions) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
 }
 
 func (f *fakeSessions) Delete(who session.Caller, id string) error {

@@ -163,10 +163,13 @@ func jsonOf(v any) string {
 func quoted(s string) string { return shortened(strconv.Quote(s)) }
 
 // shortened cuts a string off after foundCharsMax characters.
-func shortened(s string) string {
+func shortened(s string) string { return clipped(s, foundCharsMax) }
+
+// clipped cuts a string off after so many characters.
+func clipped(s string, most int) string {
 	n := 0
 	for i := range s {
-		if n == foundCharsMax {
+		if n == most {
 			return s[:i] + "…"
 		}
 		n++

@@ -31,11 +31,34 @@ func (h *handlers) CreateSession(ctx context.Context, r api.CreateSessionRequest
 	}
 	return api.CreateSession201JSONResponse{
 		Body:    encodeSession(info),
-		Headers: api.CreateSession201ResponseHeaders{Location: "/v1/sessions/" + info.ID},
+		Headers: api.CreateSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }
 
-// decodeCreate reads what validation against the contract has let through, but for the length of label names: OpenAPI 3.0 cannot say it.
+// sessionPath is the path of a session.
+func sessionPath(id string) string { return "/v1/sessions/" + id }
+
+// ForkSession implements POST /v1/sessions/{id}/fork.
+func (h *handlers) ForkSession(ctx context.Context, r api.ForkSessionRequestObject) (api.ForkSessionResponseObject, error) {
+	var request session.ForkRequest
+	if r.Body != nil {
+		labels, err := decodeLabels(r.Body.Labels)
+		if err != nil {
+			return nil, err
+		}
+		request = session.ForkRequest{AtOffset: r.Body.AtOffset, Labels: labels, TTL: seconds(r.Body.TTLSeconds), History: string(value(r.Body.History))}
+	}
+	info, err := h.sessions.Fork(ctx, callerOf(ctx).Caller, r.ID, request)
+	if err != nil {
+		return nil, err
+	}
+	return api.ForkSession201JSONResponse{
+		Body:    encodeSession(info),
+		Headers: api.ForkSession201ResponseHeaders{Location: sessionPath(info.ID)},
+	}, nil
+}
+
+// decodeCreate reads what validation against the contract has let through.
 func decodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
 	request := session.CreateRequest{Seed: r.Seed}
 	if s := r.Settings; s != nil {
@@ -55,17 +78,23 @@ func decodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
 			Baseline:  value(s.Baseline),
 		}
 	}
-	if r.Labels != nil {
-		request.Labels = *r.Labels
-		for key := range request.Labels {
-			if n := utf8.RuneCountInString(key); n < 1 || n > LabelKeyCharsMax {
-				return request, fieldProblem(api.ProblemInvalidField, fieldPath([]string{"labels", key}),
-					fmt.Sprintf("a name of %d characters", n), fmt.Sprintf("1 to %d characters", LabelKeyCharsMax))
-			}
+	request.TTL, request.History = seconds(r.TTLSeconds), string(value(r.History))
+	var err error
+	request.Labels, err = decodeLabels(r.Labels)
+	return request, err
+}
+
+func seconds(n *int64) time.Duration { return time.Duration(value(n)) * time.Second }
+
+// decodeLabels checks the length of the names: OpenAPI 3.0 cannot say it.
+func decodeLabels(labels *api.Labels) (map[string]string, error) {
+	for key := range value(labels) {
+		if n := utf8.RuneCountInString(key); n < 1 || n > LabelKeyCharsMax {
+			return nil, fieldProblem(api.ProblemInvalidField, fieldPath([]string{"labels", key}),
+				fmt.Sprintf("a name of %d characters", n), fmt.Sprintf("1 to %d characters", LabelKeyCharsMax))
 		}
 	}
-	request.TTL = time.Duration(value(r.TTLSeconds)) * time.Second
-	return request, nil
+	return value(labels), nil
 }
 
 // ListSessions implements GET /v1/sessions.
@@ -74,7 +103,10 @@ func (h *handlers) ListSessions(ctx context.Context, r api.ListSessionsRequestOb
 	if r.Params.Limit != nil {
 		limit = *r.Params.Limit
 	}
-	page, next := h.sessions.List(callerOf(ctx).Caller, value(r.Params.After), limit)
+	page, next, err := h.sessions.List(callerOf(ctx).Caller, value(r.Params.After), limit)
+	if err != nil {
+		return nil, err
+	}
 	list := api.ListSessions200JSONResponse{Sessions: mapped(page, encodeSession)}
 	if next != "" {
 		list.Next = &next
@@ -111,6 +143,9 @@ func (h *handlers) Health(context.Context, api.HealthRequestObject) (api.HealthR
 
 // Ready implements GET /readyz.
 func (h *handlers) Ready(context.Context, api.ReadyRequestObject) (api.ReadyResponseObject, error) {
+	if err := h.sessions.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", session.ErrStore, err)
+	}
 	if !h.ready.Load() {
 		return nil, session.ErrDraining
 	}

@@ -28,7 +28,6 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 )
 
@@ -85,12 +84,10 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: private}, pool
 }
 
-// newTLSRig is a rig with the real session manager and the embedded model behind it, over TLS.
+// newTLSRig is a rig with the real session manager behind it, over TLS.
 func newTLSRig(t *testing.T, o Options) *rig {
 	t.Helper()
-	m, err := model.Default()
-	require.NoError(t, err)
-	sessions, err := session.NewManager(m, session.Options{Threads: 2})
+	sessions, err := session.NewManager(smallModel(t, 1), session.Options{Threads: 2})
 	require.NoError(t, err)
 	cert, pool := certificate(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
@@ -246,11 +243,16 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 		}
 		for _, name := range []string{"owner", "admin"} {
 			own := create()
-			require.Less(t, s.send(g, own, token(name)).StatusCode, 300, "%s, as %s", s, name)
+			resp := s.send(g, own, token(name))
+			require.Less(t, resp.StatusCode, 300, "%s, as %s", s, name)
+			if made := resp.Header.Get("Location"); made != "" {
+				require.Equal(t, http.StatusNotFound, g.do("GET", made, nil, "Authorization", token("stranger")).StatusCode, s)
+				require.Equal(t, http.StatusNoContent, g.do("DELETE", made, nil, "Authorization", token(name)).StatusCode, "what it made is its own")
+			}
 			g.do("DELETE", "/v1/sessions/"+own, nil)
 		}
 	}
-	require.GreaterOrEqual(t, named, 11, "the contract was walked")
+	require.GreaterOrEqual(t, named, 16, "the contract was walked")
 
 	require.Zero(t, decode[api.Session](t, g.do("GET", "/v1/sessions/"+id, nil), http.StatusOK).Offset, "nothing has changed")
 	list := func(name string) []api.Session {
@@ -310,7 +312,7 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 			}
 		}
 	}
-	require.GreaterOrEqual(t, guarded, 18, "the contract was walked")
+	require.GreaterOrEqual(t, guarded, 26, "the contract was walked")
 	for _, path := range []string{"/", "/nowhere", "/v1", "/healthz/", "//healthz", "/%68ealthz", "/v1/sessions/", "/metrics"} {
 		resp, err := g.plain.Get(g.url + path)
 		require.NoError(t, err)

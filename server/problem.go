@@ -29,6 +29,7 @@ var problemKinds = map[api.ProblemType]struct {
 	api.ProblemInvalidParameter:     {http.StatusBadRequest, "A parameter of the path or query cannot be used"},
 	api.ProblemMalformedBody:        {http.StatusBadRequest, "The body is not what its Content-Type says"},
 	api.ProblemBodyIncomplete:       {http.StatusBadRequest, "The body was cut off; what was reported before stays"},
+	api.ProblemImportDamaged:        {http.StatusBadRequest, "The file is damaged, or no export of a session"},
 	api.ProblemUnauthorized:         {http.StatusUnauthorized, "The request has no key that is good here; what was reported before stays"},
 	api.ProblemNotFound:             {http.StatusNotFound, "There is nothing at this path"},
 	api.ProblemSessionNotFound:      {http.StatusNotFound, "There is no such session"},
@@ -38,16 +39,21 @@ var problemKinds = map[api.ProblemType]struct {
 	api.ProblemOffsetConflict:       {http.StatusConflict, "The session is at another offset"},
 	api.ProblemSessionBusy:          {http.StatusConflict, "Another request is feeding the session"},
 	api.ProblemSessionFull:          {http.StatusConflict, "The session has as much text as it can have; what was reported before stays"},
+	api.ProblemSessionUnusable:      {http.StatusConflict, "The session is damaged, or another model's; it can be deleted"},
+	api.ProblemHistoryTrimmed:       {http.StatusGone, "The session does not keep this part of its text any more"},
 	api.ProblemBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large; what was reported before stays"},
 	api.ProblemUnsupportedMediaType: {http.StatusUnsupportedMediaType, "A body of this kind cannot be used here"},
 	api.ProblemInvalidField:         {http.StatusUnprocessableEntity, "A field of the body has a value that cannot be used"},
+	api.ProblemImportModel:          {http.StatusUnprocessableEntity, "The exported session is another model's"},
 	api.ProblemKeySessionLimit:      {http.StatusTooManyRequests, "The key has as many live sessions as it may have"},
 	api.ProblemKeyRequestLimit:      {http.StatusTooManyRequests, "The key has as many requests at work as it may have"},
 	api.ProblemKeyRateLimit:         {http.StatusTooManyRequests, "The key has used up its bytes a second"},
 	api.ProblemInternal:             {http.StatusInternalServerError, "The server failed; what was reported before stays"},
 	api.ProblemSessionLimit:         {http.StatusServiceUnavailable, "The limit on live sessions, or on their memory, is reached"},
 	api.ProblemOverloaded:           {http.StatusServiceUnavailable, "As many requests wait for a worker as may"},
+	api.ProblemStoreFailed:          {http.StatusServiceUnavailable, "What keeps the sessions has failed, and the server ends; what was reported before stays"},
 	api.ProblemDraining:             {http.StatusServiceUnavailable, "The server is shutting down; what was reported before stays"},
+	api.ProblemNoSpace:              {http.StatusInsufficientStorage, "The disk is full; what was reported before stays"},
 }
 
 // problem is an error that is a problem document, less its request id.
@@ -86,32 +92,42 @@ func fieldProblem(kind api.ProblemType, field, found, expected string) *problem 
 	return p
 }
 
-// at adds the session's offset.
+// at adds the session's offset, where there is one.
 func (p *problem) at(offset int64) *problem {
-	p.Offset = &offset
+	if offset >= 0 {
+		p.Offset = &offset
+	}
 	return p
 }
 
 // problemOf turns any error of a handler into the problem its caller is told.
 func problemOf(err error) *problem {
 	var (
-		ready  *problem
-		body   *session.BodyError
-		offset *session.OffsetError
-		limit  *session.LimitError
-		field  *session.FieldError
-		quota  *session.QuotaError
+		ready    *problem
+		body     *session.BodyError
+		offset   *session.OffsetError
+		limit    *session.LimitError
+		trimmed  *session.TrimmedError
+		field    *session.FieldError
+		quota    *session.QuotaError
+		unusable *session.UnusableError
 	)
 	switch {
 	case errors.As(err, &ready):
 		return ready
 	case errors.As(err, &body):
 		return bodyProblem(body.Err).at(body.Offset)
+	case errors.As(err, &unusable):
+		return unusableProblem(unusable)
+	case errors.Is(err, session.ErrImport):
+		return importProblem(err)
 	case errors.As(err, &offset):
 		return fieldProblem(api.ProblemOffsetConflict, "offset", strconv.FormatInt(offset.Want, 10),
 			strconv.FormatInt(offset.Have, 10)).at(offset.Have)
 	case errors.As(err, &limit):
 		return newProblem(api.ProblemSessionFull, fmt.Sprintf("A session has at most %d bytes of text.", limit.Max)).at(limit.Offset)
+	case errors.As(err, &trimmed):
+		return fieldProblem(api.ProblemHistoryTrimmed, trimmed.Field, trimmed.Found, trimmed.Want)
 	case errors.As(err, &field):
 		return fieldProblem(api.ProblemInvalidField, field.Field, field.Found, field.Want)
 	case errors.As(err, &quota):
@@ -126,10 +142,46 @@ func problemOf(err error) *problem {
 		return newProblem(api.ProblemOverloaded, "")
 	case errors.Is(err, session.ErrDraining):
 		return newProblem(api.ProblemDraining, "")
+	case errors.Is(err, session.ErrStore):
+		return loggedProblem(api.ProblemStoreFailed, err)
+	case errors.Is(err, session.ErrNoSpace):
+		return loggedProblem(api.ProblemNoSpace, err)
 	}
-	p := newProblem(api.ProblemInternal, "The server's log has more, under this request_id.")
-	p.cause = err
+	return loggedProblem(api.ProblemInternal, err)
+}
+
+// loggedProblem is of what concerns those who run the server.
+func loggedProblem(kind api.ProblemType, cause error) *problem {
+	p := newProblem(kind, "The server's log has more, under this request_id.")
+	p.cause = cause
 	return p
+}
+
+// unusableProblem says where a session is damaged, if that is it, and logs it.
+func unusableProblem(e *session.UnusableError) *problem {
+	p := newProblem(api.ProblemSessionUnusable, clipped(e.Err.Error(), detailCharsMax))
+	found := e.Damage()
+	if found == nil {
+		return p
+	}
+	p.cause = e
+	p.Damage = &api.Damage{File: found.File}
+	if found.Byte >= 0 {
+		p.Damage.Byte = &found.Byte
+	}
+	if found.Offset >= 0 {
+		p.Damage.Offset = &found.Offset
+	}
+	return p
+}
+
+// importProblem says what is wrong with an exported session.
+func importProblem(err error) *problem {
+	var other *session.ModelError
+	if errors.As(err, &other) {
+		return fieldProblem(api.ProblemImportModel, "model", shortened(other.Have), other.Want)
+	}
+	return newProblem(api.ProblemImportDamaged, clipped(strings.TrimPrefix(err.Error(), session.ErrImport.Error()+": "), detailCharsMax))
 }
 
 // bodyProblem says why a body could not be read to its end.
@@ -160,7 +212,7 @@ func (s *Server) document(ctx context.Context, err error) api.Problem {
 		detail := fmt.Sprintf("No session has the id %s.", quoted(chi.URLParamFromCtx(ctx, "id")))
 		doc.Detail = &detail
 	}
-	if doc.Type == api.ProblemInternal {
+	if p.cause != nil {
 		s.log.Error("request failed", zap.String("request_id", doc.RequestID), zap.Error(p.cause))
 	}
 	return doc

@@ -84,6 +84,28 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.fake.max = 1
 			return g.json("/v1/sessions", "{}")
 		},
+		api.ProblemSessionUnusable: func(g *rig, path string) *http.Response {
+			g.fake.fail = &session.UnusableError{ID: "s-0001", Err: errors.New("it is damaged")}
+			return g.json(path+"/fork", "{}")
+		},
+		api.ProblemHistoryTrimmed: func(g *rig, path string) *http.Response {
+			g.fake.fail = &session.TrimmedError{FieldError: session.FieldError{Field: "at_offset", Found: "5", Want: "80 to 100"}}
+			return g.json(path+"/fork", `{"at_offset":5}`)
+		},
+		api.ProblemImportDamaged: func(g *rig, path string) *http.Response {
+			return g.do("POST", "/v1/sessions/import", strings.NewReader("no file"))
+		},
+		api.ProblemImportModel: func(g *rig, path string) *http.Response {
+			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", mediaZstd)
+		},
+		api.ProblemStoreFailed: func(g *rig, path string) *http.Response {
+			g.fake.failed = errors.New("sync /some/path: input/output error")
+			return g.do("GET", "/readyz", nil)
+		},
+		api.ProblemNoSpace: func(g *rig, path string) *http.Response {
+			g.fake.fail = fmt.Errorf("%w: write /some/path", session.ErrNoSpace)
+			return g.text(path+"/score", strings.Repeat("x", 40))
+		},
 		api.ProblemDraining: func(g *rig, path string) *http.Response {
 			g.server.ready.Store(false)
 			return g.do("GET", "/readyz", nil)
@@ -104,6 +126,9 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			if kind == api.ProblemInternal {
 				require.NotContains(t, *p.Detail, "disk", "what went wrong inside is for the log")
 				require.EqualValues(t, 16, *p.Offset, "one chunk was accepted")
+			}
+			if p.Detail != nil {
+				require.NotContains(t, *p.Detail, "/some/path", "paths of the server are for the log")
 			}
 		})
 	}
@@ -185,7 +210,12 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"seed":-1}`, "seed", "-1", "an integer from 0 to 9007199254740991"},
 		{"/v1/sessions", `{"labels":{"a":1}}`, "labels.a", "1", "a string of 0 to 256 characters"},
 		{"/v1/sessions", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters", "1 to 64 characters"},
-		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but labels, seed, settings, ttl_seconds"},
+		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but history, labels, seed, settings, ttl_seconds"},
+		{"/v1/sessions", `{"history":"none"}`, "history", `"none"`, `"full" or "tail"`},
+		{path + "/fork", `{"at_offset":-1}`, "at_offset", "-1", "an integer from 0 to 9007199254740991"},
+		{path + "/fork", `{"at_offset":7}`, "at_offset", "7", "0 to 0"},
+		{path + "/fork", `{"seed":7}`, "seed", "an unknown field", "an object with no fields but at_offset, history, labels, ttl_seconds"},
+		{path + "/fork", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters", "1 to 64 characters"},
 		{path + "/score", `{}`, "body", "{}", "an object with one of the fields base64 or text"},
 		{path + "/score", `{"text":"a","base64":"YQ=="}`, "body", `{"base64":"YQ==","text":"a"}`, "an object with one of the fields base64 or text"},
 		{path + "/score", `{"base64":"?"}`, "base64", `"?"`, "a string in base64 with padding"},

@@ -26,11 +26,15 @@ import (
 type Sessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
 	Get(who session.Caller, id string) (session.Info, error)
-	List(who session.Caller, after string, limit int) (page []session.Info, next string)
+	List(who session.Caller, after string, limit int) (page []session.Info, next string, err error)
 	Delete(who session.Caller, id string) error
+	Fork(ctx context.Context, who session.Caller, id string, r session.ForkRequest) (session.Info, error)
+	Export(ctx context.Context, who session.Caller, id string, w io.Writer) error
+	Import(ctx context.Context, who session.Caller, r io.Reader) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error)
 	Model() session.ModelInfo
+	Err() error // why what keeps the sessions has failed for good; nil if it has not
 	Drain(ctx context.Context) error
 }
 

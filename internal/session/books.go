@@ -239,13 +239,18 @@ func (mg *Manager) alive(s *session) error {
 
 // storeError is what a request is told of an error of the store.
 func (mg *Manager) storeError(what string, err error) error {
+	var damage *sessionlog.CorruptError
 	switch {
 	case errors.Is(err, sessionlog.ErrFailed), errors.Is(err, sessionlog.ErrClosed):
 		return fmt.Errorf("%w: %s: %w", ErrStore, what, err)
+	case errors.Is(err, sessionlog.ErrNoSpace):
+		return fmt.Errorf("%w: %s: %w", ErrNoSpace, what, err)
 	case errors.Is(err, sessionlog.ErrNotFound):
 		return ErrNotFound
 	case errors.Is(err, ErrFull):
 		return err
+	case errors.As(err, &damage):
+		return &UnusableError{ID: damage.Session, Err: fmt.Errorf("%s: %w", what, err)}
 	}
 	return fmt.Errorf("session: %s: %w", what, err)
 }

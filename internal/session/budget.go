@@ -115,7 +115,8 @@ func (mg *Manager) keepIfDue(s *session) {
 // keep takes a snapshot. No request is to blame if that fails: it is reported, and tried again when as much has been computed once more.
 func (mg *Manager) keep(s *session) {
 	if mg.resident {
-		return // nothing will ever be recovered
+		mg.forget(s)
+		return
 	}
 	err := mg.snapshot(context.Background(), s)
 	if err == nil || mg.alive(s) != nil {
@@ -123,6 +124,51 @@ func (mg *Manager) keep(s *session) {
 	}
 	s.due = s.replay + mg.options.ReplayMax
 	mg.options.Report(fmt.Errorf("session: session %s: no snapshot at offset %d: %w", s.ID, s.stream.Tally.Bytes, err))
+}
+
+// forget is the keep of a store that is memory. Nothing will ever be recovered there, so there is no snapshot; and of a tail nothing is needed but the
+// last record, for its totals. It needs the lock.
+func (mg *Manager) forget(s *session) {
+	if s.History != HistoryTail {
+		return
+	}
+	if err := mg.trimMemory(context.Background(), s); err != nil && mg.alive(s) == nil {
+		mg.options.Report(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w", s.ID, s.stream.Tally.Bytes, err))
+	}
+	s.due = s.replay + mg.options.ReplayMax // a fork computes no less than before: replay stays
+}
+
+func (mg *Manager) trimMemory(ctx context.Context, s *session) error {
+	store := mg.options.Store
+	found, err := store.Get(ctx, s.ID)
+	if err != nil || found.Last == nil {
+		return err
+	}
+	var last int64 // offset of the last record
+	var bytes, records int
+	err = store.Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
+		last = at
+		bytes += len(r.Text)
+		records++
+		return nil
+	})
+	if err != nil || records < 2 {
+		return err
+	}
+	// The store trims what a snapshot makes superfluous. That the state is there does so here: the snapshot is an empty one, and not left behind.
+	if err := store.WriteSnapshot(ctx, s.ID, s.epoch, found.End, func(io.Writer) error { return nil }); err != nil {
+		return err
+	}
+	if err := errors.Join(store.Trim(ctx, s.ID, s.epoch, last), mg.dropSnapshots(ctx, s)); err != nil {
+		return err
+	}
+	mg.mu.Lock()
+	defer mg.mu.Unlock()
+	if n := mg.textBytes(bytes-int(found.End-last), records-1); !s.gone {
+		s.reserved -= n
+		mg.memory -= n
+	}
+	return nil
 }
 
 // snapshot writes the state to the store, and trims a log of which only the tail is kept: what is older than the older of two snapshots is never

@@ -72,7 +72,7 @@ func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
 			require.Equal(t, wantLogProbs, logProbs)
 			require.Equal(t, Completion{Text: want, FinishReason: FinishLength, PromptTokens: len(prompt), CompletionTokens: n, Seed: seed, Offset: int64(len(fed))}, done)
 			require.Equal(t, s.Hash(), hash(t, mg, id), "the session is as it was")
-			for page, _ := mg.List(Caller{}, "", 0); len(page) > 0; page = page[1:] {
+			for page, _, _ := mg.List(Caller{}, "", 0); len(page) > 0; page = page[1:] {
 				require.NoError(t, mg.Delete(Caller{}, page[0].ID))
 			}
 		})

@@ -390,7 +390,7 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	set(half, func(h *head) { h.Complete = false }, "")
 	sv.restart()
 	require.Len(t, sv.told(), 2)
-	page, _ := sv.mg.List(Caller{}, "", 0)
+	page, _, _ := sv.mg.List(Caller{}, "", 0)
 	require.Len(t, page, 3)
 	require.ErrorContains(t, page[0].Err, "its model is old-abababababab")
 	require.Equal(t, "old-abababababab", page[0].Model)
@@ -407,7 +407,7 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	}
 	score(t, sv.mg, good, "x")
 	sv.restart()
-	page, _ = sv.mg.List(Caller{}, "", 0)
+	page, _, _ = sv.mg.List(Caller{}, "", 0)
 	require.Len(t, page, 1)
 }
 
@@ -463,7 +463,7 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 		require.Equal(t, id == b, errors.Is(err, sessionlog.ErrNotFound))
 	}
 	sv.mg.now = func() time.Time { return now }
-	page, _ := sv.mg.List(Caller{}, "", 0)
+	page, _, _ := sv.mg.List(Caller{}, "", 0)
 	require.Empty(t, page)
 	_, err = sv.store.Get(background, a)
 	require.ErrorIs(t, err, sessionlog.ErrNotFound)

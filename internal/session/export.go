@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -37,18 +38,17 @@ type exported struct {
 	Content string `json:"content"` // hash of the file without this
 }
 
-// Export writes a session as one file, from which Import makes it again, here or elsewhere. It takes memory for the state and the text.
+// Export writes a session as one file, from which Import makes it again, here or elsewhere. Until it is written, its content takes memory: if there is
+// not enough, Export returns ErrFull. Nothing is written before an error but one of w.
 func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
 	s, err := mg.use(who, id)
 	if err != nil {
 		return err
 	}
 	defer mg.unuse(s)
-	if err := mg.enter(); err != nil {
-		return err
-	}
-	defer mg.leave()
-	f, err := mg.file(ctx, s)
+	l := loan{mg: mg}
+	defer l.repay()
+	f, err := mg.file(ctx, s, &l)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,18 @@ func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Write
 }
 
 // file is the session as it is now.
-func (mg *Manager) file(ctx context.Context, s *session) (*weights.File, error) {
+func (mg *Manager) file(ctx context.Context, s *session, memory *loan) (*weights.File, error) {
+	if err := mg.enter(); err != nil { // of writing it, which may take long, nothing has to be waited for
+		return nil, err
+	}
+	defer mg.leave()
 	if err := mg.lock(ctx, s); err != nil {
 		return nil, err
 	}
 	defer mg.unlock(s)
+	if err := memory.take(stream.StateBytes(mg.model, s.Settings)); err != nil {
+		return nil, err
+	}
 	f, err := s.stream.Snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
@@ -81,7 +88,10 @@ func (mg *Manager) file(ctx context.Context, s *session) (*weights.File, error) 
 		return nil, mg.storeError("looking for session "+s.ID, err)
 	}
 	l := columns{baseline: s.Settings.Baseline}
-	err = mg.options.Store.Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error { l.add(at, r); return nil })
+	err = mg.options.Store.Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
+		l.add(at, r)
+		return memory.take(int64(len(r.Text)) + rowBytes)
+	})
 	if err != nil {
 		return nil, mg.storeError("reading the log of session "+s.ID, err)
 	}
@@ -99,6 +109,9 @@ func seal(f *weights.File) error {
 	f.Metadata[keyExport] = string(text)
 	return nil
 }
+
+// rowBytes is what a record has in columns beside its text.
+const rowBytes = 4 * 8
 
 // columns are the records of a log, field by field.
 type columns struct {
@@ -133,18 +146,23 @@ func (l *columns) tensors() []weights.Tensor {
 }
 
 // Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error is ErrImport for a file that is not whole, or
-// of another model; and what Create returns.
+// of another model (a *ModelError); a *BodyError when it cannot be read; ErrFull when there is no memory for it; and what Create returns.
 func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, error) {
 	if err := mg.enter(); err != nil {
 		return Info{}, err
 	}
 	defer mg.leave()
-	f, err := weights.Read(r, weights.Limits{})
+	l := loan{mg: mg}
+	defer l.repay()
+	f, err := readCharged(&l, r)
 	if err != nil {
-		return Info{}, fmt.Errorf("%w: %w", ErrImport, err)
+		return Info{}, err
 	}
 	p, err := mg.parse(f)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrFull):
+		return Info{}, err
+	case err != nil:
 		return Info{}, fmt.Errorf("%w: %w", ErrImport, err)
 	}
 	id, err := uuid.NewV7()
@@ -154,7 +172,24 @@ func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, e
 	h := p.head
 	s := mg.fresh(who, id.String(), h.Settings, CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History})
 	s.Complete, s.Parent, s.Numerics = false, h.Parent, h.Numerics
+	if n := len(s.encode()); n > sessionlog.MaxHeadBytes {
+		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d", ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
+	}
 	return mg.build(ctx, who, s, p.start, func() error { return mg.fill(ctx, s, p) })
+}
+
+// readCharged reads the file as its memory is granted.
+func readCharged(l *loan, r io.Reader) (*weights.File, error) {
+	c, err := newCharged(l, r)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	f, err := weights.Read(c, weights.Limits{})
+	if err != nil {
+		return nil, c.why(err)
+	}
+	return f, nil
 }
 
 // fill writes what was parsed.
@@ -204,7 +239,7 @@ func (mg *Manager) parse(f *weights.File) (*parsed, error) {
 		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
 	}
 	if h.Model.Hash != mg.model.Hash() {
-		return nil, fmt.Errorf("its model is %.80q, here is %s", h.Model.Hash, mg.model.Hash())
+		return nil, &ModelError{Have: h.Model.id(), Want: mg.model.ID()}
 	}
 	p := &parsed{head: h, snapshot: &weights.File{Metadata: f.Metadata}}
 	delete(f.Metadata, keyHead)
@@ -212,6 +247,14 @@ func (mg *Manager) parse(f *weights.File) (*parsed, error) {
 		if !slices.Contains([]string{columnText, columnEnds, columnTimes, columnBits, columnBaseline}, t.Name) {
 			p.snapshot.Tensors = append(p.snapshot.Tensors, t)
 		}
+	}
+	if err := h.Settings.Validate(mg.model); err != nil {
+		return nil, err
+	}
+	l := loan{mg: mg}
+	defer l.repay()
+	if err := l.take(stream.StateBytes(mg.model, h.Settings)); err != nil {
+		return nil, err
 	}
 	st, _, err := stream.Restore(mg.model, h.Settings, p.snapshot)
 	if err != nil {

@@ -18,7 +18,7 @@ const copyBytes = 256 << 10
 
 // Fork makes a session that has the text of another up to an offset, and goes its own way from there. It belongs to the caller. The state comes by
 // itself: the fork has the last snapshot before the offset and the log after it, as after a restart. It returns a *FieldError for an offset that
-// the other does not have (any more), and what Create does.
+// the other does not have (a *TrimmedError: any more), and what Create does.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, err := mg.use(who, id)
 	if err != nil {
@@ -43,6 +43,9 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	locked := true
 	unlock := func() {
 		if locked {
+			if mg.resident { // the snapshot has been copied
+				_ = mg.dropSnapshots(context.Background(), s) // of a session that is gone there is none
+			}
 			mg.unlock(s)
 		}
 		locked = false
@@ -85,17 +88,21 @@ func (f *fork) plan(ctx context.Context, asked *int64) error {
 	if f.at = end; asked != nil {
 		f.at = *asked
 	}
-	if cost := s.replay; f.at == end && s.stream != nil && cost >= replayWorth {
+	found, err := store.Get(ctx, s.ID)
+	if err != nil {
+		return f.mg.storeError("looking for session "+s.ID, err)
+	}
+	must := f.mg.resident && found.Start > 0 // there is no other
+	if cost := s.replay; f.at == end && s.stream != nil && (cost >= replayWorth || must) {
 		if err := f.mg.snapshot(ctx, s); err != nil {
 			return f.mg.storeError("taking a snapshot of session "+s.ID, err)
 		}
 		if f.mg.resident { // it is dropped when it is copied
 			s.replay = cost
 		}
-	}
-	found, err := store.Get(ctx, s.ID)
-	if err != nil {
-		return f.mg.storeError("looking for session "+s.ID, err)
+		if found, err = store.Get(ctx, s.ID); err != nil { // it may have been trimmed
+			return f.mg.storeError("looking for session "+s.ID, err)
+		}
 	}
 	kept, err := store.Snapshots(ctx, s.ID)
 	if err != nil {
@@ -109,7 +116,11 @@ func (f *fork) plan(ctx context.Context, asked *int64) error {
 		}
 	}
 	if f.at < first || f.at > end {
-		return &FieldError{"at_offset", fmt.Sprint(f.at), fmt.Sprintf("%d to %d", first, end)}
+		bad := FieldError{"at_offset", fmt.Sprint(f.at), fmt.Sprintf("%d to %d", first, end)}
+		if f.at >= 0 && f.at < first {
+			return &TrimmedError{bad}
+		}
+		return &bad
 	}
 	f.snapshot = -1
 	for _, k := range kept {
@@ -186,9 +197,6 @@ func (f *fork) copy(ctx context.Context) (cut []byte, err error) {
 		if err != nil {
 			return nil, mg.storeError("copying a snapshot of session "+f.from.ID, err)
 		}
-	}
-	if mg.resident {
-		return cut, mg.dropSnapshots(ctx, f.from)
 	}
 	return cut, nil
 }

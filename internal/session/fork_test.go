@@ -211,7 +211,7 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 	other := newManagerOf(t, staticModel(t), Options{})
 	_, err = other.Import(background, Caller{}, bytes.NewReader(whole))
 	require.ErrorContains(t, err, "its model is")
-	page, _ := mg.List(Caller{}, "", 0)
+	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 1)
 }
 

@@ -68,7 +68,7 @@ func stored(m *model.Model, found sessionlog.Session) *session {
 func (h *head) suits(m *model.Model, found sessionlog.Session) error {
 	switch {
 	case m != nil && h.Model.Hash != m.Hash():
-		return fmt.Errorf("its model is %s (hash %.64s), here is %s (hash %s)", h.Model.id(), h.Model.Hash, m.ID(), m.Hash())
+		return &ModelError{Have: h.Model.id(), Want: m.ID()}
 	case found.Last == nil && found.End > 0:
 		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with its totals", found.End)
 	case found.Last != nil && found.Last.HasBaseline != h.Settings.Baseline:

@@ -38,6 +38,7 @@ type Manager struct {
 	owned    map[string]int        // the same by owner
 	hot      map[*session]struct{} // those that have memory reserved
 	memory   int64                 // reserved by all of them
+	lent     int64                 // memory of exports and imports under way
 	turns    uint64                // the last session.turn given out
 	room     chan struct{}         // closed when there may be memory for those that wait; nil: nobody does
 	draining bool
@@ -170,13 +171,16 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 }
 
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the order of ids, which is that of creation.
-// It starts after the id given; next is where the next page starts after, "" on the last page.
-func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next string) {
+// It starts after the id given; next is where the next page starts after, "" on the last page. Its error is ErrStore.
+func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next string, err error) {
 	if limit < 1 {
 		limit = ListDefault
 	}
 	limit = min(limit, ListMax)
 	mg.sweep()
+	if err := mg.options.Store.Err(); err != nil {
+		return nil, "", mg.storeError("listing sessions", err)
+	}
 	mg.mu.Lock()
 	defer mg.mu.Unlock()
 	var ids []string
@@ -196,7 +200,7 @@ func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next 
 	if first+limit < len(ids) {
 		next = ids[first+limit-1]
 	}
-	return page, next
+	return page, next, nil
 }
 
 // Delete removes a session with everything that was ever kept for it. A request that is at work on it ends with ErrNotFound after its chunk.

@@ -60,7 +60,7 @@ func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "no gradient statistics")
 	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Gammas: []float32{1}}})
 	require.ErrorContains(t, err, "expected 0 values")
-	page, _ := mg.List(Caller{}, "", 0)
+	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Empty(t, page, "nothing was made")
 }
 
@@ -145,7 +145,7 @@ func TestSessionsAreListedInTheOrderOfCreation(t *testing.T) {
 	for _, limit := range []int{1, 3, 6, 7, 8, 0, ListMax + 1} {
 		var got []string
 		for after := ""; ; {
-			page, next := mg.List(Caller{}, after, limit)
+			page, next, _ := mg.List(Caller{}, after, limit)
 			for _, info := range page {
 				got = append(got, info.ID)
 			}
@@ -158,7 +158,7 @@ func TestSessionsAreListedInTheOrderOfCreation(t *testing.T) {
 		require.Equal(t, ids, got, "limit %d", limit)
 	}
 	require.NoError(t, mg.Delete(Caller{}, ids[2]))
-	page, next := mg.List(Caller{}, ids[2], 2)
+	page, next, _ := mg.List(Caller{}, ids[2], 2)
 	require.Equal(t, ids[3], page[0].ID, "after one that is gone")
 	require.Equal(t, ids[4], next)
 }
@@ -285,7 +285,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 	now = now.Add(time.Hour)
 	create(t, mg, CreateRequest{}) // the expired make room
-	page, _ := mg.List(Caller{}, "", 0)
+	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 2)
 	require.Equal(t, lasting, page[0].ID)
 	require.Equal(t, page[0].MemoryBytes+page[1].MemoryBytes, mg.memory)

@@ -18,7 +18,8 @@ type Options struct {
 	Report func(error)
 
 	MaxSessions int // SessionsDefault
-	// MaxMemoryBytes bounds the states in memory (with a sessionlog.Memory, and text). Beside it there is what the workers need, and the copies of
+	// MaxMemoryBytes bounds the states in memory (with a sessionlog.Memory, and text). Beside it there is what exports and imports under way need, each
+	// about as much as its file is long before compression, all of them half as much at most, or 64 MiB; what the workers need; and the copies of
 	// snapshots being written or read, at most one for each of Threads. A MemoryShareDefault-th of the machine's memory.
 	MaxMemoryBytes  int64
 	ReplayMax       time.Duration // computing a restart may have to repeat for a session: then a snapshot is taken; ReplayMaxDefault

@@ -37,7 +37,7 @@ func TestASessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 			slices.Sort(want)
 			limit := rapid.IntRange(1, 4).Draw(rt, "limit")
 			for after := ""; ; {
-				page, next := mg.List(who, after, limit)
+				page, next, _ := mg.List(who, after, limit)
 				for _, info := range page {
 					got = append(got, info.ID)
 					if who.Admin {

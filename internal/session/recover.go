@@ -103,7 +103,7 @@ func (mg *Manager) recoverStream(ctx context.Context, s *session) error {
 			return own.err
 		}
 		if errors.Is(err, sessionlog.ErrRange) {
-			return fmt.Errorf("session: session %s has no good snapshot, and its log does not begin at 0: %w", s.ID, err)
+			return &UnusableError{ID: s.ID, Err: fmt.Errorf("there is no good snapshot, and its log does not begin at 0: %w", err)}
 		}
 		return mg.storeError("replaying session "+s.ID, err)
 	}
@@ -111,7 +111,7 @@ func (mg *Manager) recoverStream(ctx context.Context, s *session) error {
 	seen := s.seen
 	mg.mu.Unlock()
 	if st.Tally.Bytes != seen.offset {
-		return fmt.Errorf("session: session %s: recovered up to offset %d, expected %d", s.ID, st.Tally.Bytes, seen.offset)
+		return &UnusableError{ID: s.ID, Err: fmt.Errorf("recovered up to offset %d, expected %d", st.Tally.Bytes, seen.offset)}
 	}
 	if !seen.blind {
 		r.compare(seen.tally.Bits, seen.baseline.Bits)
@@ -130,16 +130,17 @@ func (mg *Manager) recoverStream(ctx context.Context, s *session) error {
 // lastGood gives the stream of the newest snapshot that is good, else that of an empty text. A damaged one is dropped as soon as there is something to
 // go on from without it: left there, it would push a good one out.
 func (mg *Manager) lastGood(ctx context.Context, s *session) (*stream.Stream, error) {
+	var st *stream.Stream
+	var cause error // why the newest is not good
 	kept, err := mg.options.Store.Snapshots(ctx, s.ID)
 	if errors.Is(err, sessionlog.ErrCorrupt) {
 		mg.options.Report(fmt.Errorf("session: session %s: its snapshots are not used: %w", s.ID, err))
-		kept, err = nil, nil
+		cause, kept, err = err, nil, nil
 	}
 	if err != nil {
 		return nil, mg.storeError("looking for snapshots of session "+s.ID, err)
 	}
 	var damaged []int64
-	var st *stream.Stream
 	for n := len(kept) - 1; n >= 0 && st == nil; n-- {
 		at := kept[n].Offset
 		st, err = mg.restore(ctx, s, at)
@@ -150,6 +151,9 @@ func (mg *Manager) lastGood(ctx context.Context, s *session) (*stream.Stream, er
 		default:
 			mg.options.Report(fmt.Errorf("session: session %s: going on without its snapshot at offset %d: %w", s.ID, at, err))
 			damaged = append(damaged, at)
+			if cause == nil {
+				cause = err
+			}
 		}
 	}
 	if st == nil {
@@ -158,7 +162,11 @@ func (mg *Manager) lastGood(ctx context.Context, s *session) (*stream.Stream, er
 			return nil, mg.storeError("looking for session "+s.ID, err)
 		}
 		if found.Start > 0 {
-			return nil, fmt.Errorf("session: session %s has no good snapshot, and its log begins at offset %d only", s.ID, found.Start)
+			bad := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot", found.Start)
+			if cause != nil {
+				bad = fmt.Errorf("%w: %w", bad, cause)
+			}
+			return nil, &UnusableError{ID: s.ID, Err: bad}
 		}
 		st = stream.New(mg.model, s.Settings)
 	}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 // Methods of adaptation: values of Settings.Method.
@@ -232,8 +234,11 @@ var (
 	ErrFull = errors.New("session: the limit on live sessions is reached")
 	// ErrOverloaded says that as many requests wait for a worker as may; nothing of this one was accepted.
 	ErrOverloaded = errors.New("session: too many requests wait for a worker")
-	// ErrImport says that a file is no export of a session that can go on here. Nothing was made.
+	// ErrImport says that a file is no export of a session that can go on here: damaged, something else or, with a *ModelError, another model's.
+	// Nothing was made.
 	ErrImport = errors.New("session: the file cannot be imported")
+	// ErrNoSpace says that the disk is full. What was acknowledged before stays, and nothing else of the call is kept.
+	ErrNoSpace = errors.New("session: no space left on the disk")
 	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before is there when it is opened again.
 	ErrStore = errors.New("session: the store has failed")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
@@ -252,6 +257,23 @@ func (e *UnusableError) Error() string {
 
 // Unwrap gives the reason.
 func (e *UnusableError) Unwrap() error { return e.Err }
+
+// Damage is where the data folder is damaged; nil if that is not why, or it cannot be told.
+func (e *UnusableError) Damage() *sessionlog.CorruptError {
+	var damage *sessionlog.CorruptError
+	errors.As(e.Err, &damage)
+	return damage
+}
+
+// ModelError says that a session is another model's.
+type ModelError struct {
+	Have string // ModelInfo.ID of the session's
+	Want string // of the one that is served
+}
+
+func (e *ModelError) Error() string {
+	return fmt.Sprintf("its model is %.100s, here is %s", e.Have, e.Want)
+}
 
 // OffsetError says that a Score call expected another offset than the session has. Nothing was accepted.
 type OffsetError struct {
@@ -274,6 +296,12 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("session: %s: found %s, expected %s", e.Field, e.Found, e.Want)
 }
 
+// TrimmedError is the FieldError of a fork at an offset that its session, of which only the tail is kept, has no more. Nothing was changed.
+type TrimmedError struct{ FieldError }
+
+// Unwrap makes it a FieldError.
+func (e *TrimmedError) Unwrap() error { return &e.FieldError }
+
 // LimitError says that a session has, or would get, as much text as a session can have. What was reported before stays.
 type LimitError struct {
 	Offset int64 // of the session
@@ -293,14 +321,17 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("session: the key has %d live sessions, the most it may have", e.Max)
 }
 
-// BodyError says that the text of a Score call ended with an error of its reader. What was reported before stays in the session; bytes
-// that were read but not reported never happened.
+// BodyError says that the text of a Score call, or the file of an Import, ended with an error of its reader. What was reported before stays in the
+// session; bytes that were read but not reported never happened.
 type BodyError struct {
-	Offset int64 // of the session: where to go on
+	Offset int64 // of the session: where to go on; -1: of a file
 	Err    error // of the reader
 }
 
 func (e *BodyError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("session: reading the file failed: %v", e.Err)
+	}
 	return fmt.Sprintf("session: reading the text failed at offset %d: %v", e.Offset, e.Err)
 }
 

@@ -1,0 +1,199 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func TestAListTellsThatTheStoreHasFailed(t *testing.T) {
+	store := &failedStore{sessionlog.NewMemory(), make(chan struct{})}
+	mg := newManager(t, Options{Store: store})
+	create(t, mg, CreateRequest{})
+	page, _, err := mg.List(Caller{}, "", 0)
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+	close(store.failed)
+	page, _, err = mg.List(Caller{}, "", 0)
+	require.ErrorIs(t, err, ErrStore)
+	require.Empty(t, page)
+}
+
+// fullStore has no space for what goes beyond an offset.
+type fullStore struct {
+	sessionlog.Store
+	from int64
+}
+
+func (f *fullStore) Append(ctx context.Context, id string, epoch uint64, at int64, records ...sessionlog.Record) error {
+	if at >= f.from {
+		return fmt.Errorf("some file: %w", sessionlog.ErrNoSpace)
+	}
+	return f.Store.Append(ctx, id, epoch, at, records...)
+}
+
+func TestAFullDiskIsAnErrorOfTheCallAlone(t *testing.T) {
+	store := &fullStore{sessionlog.NewMemory(), testChunk}
+	mg := newManager(t, Options{Store: store})
+	id := create(t, mg, CreateRequest{})
+	sum, err := mg.Score(background, Caller{}, id, strings.NewReader(logText(3*testChunk)), ScoreOptions{}, func(Chunk) error { return nil })
+	require.ErrorIs(t, err, ErrNoSpace)
+	require.NotErrorIs(t, err, ErrStore)
+	require.Equal(t, int64(testChunk), sum.Offset)
+	require.NoError(t, mg.Err())
+	store.from = 1 << 20
+	score(t, mg, id, logText(3 * testChunk)[testChunk:])
+	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logText(3*testChunk))
+	require.Equal(t, want.Hash(), hash(t, mg, id), "it goes on as if nothing had been")
+}
+
+func TestDamageSaysWhereItIs(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{History: HistoryTail})
+	score(t, sv.mg, id, logText(4*testChunk+3))
+	sv.stop()
+	files, err := filepath.Glob(filepath.Join(sv.dir, "snapshots", "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, file := range files {
+		require.NoError(t, os.Truncate(file, 10))
+	}
+	sv.start()
+	for name, use := range map[string]func() error{
+		"score": func() error {
+			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
+			return err
+		},
+		"export": func() error { return sv.mg.Export(background, Caller{}, id, io.Discard) },
+		"complete": func() error {
+			_, err := sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
+			return err
+		},
+	} {
+		var bad *UnusableError
+		require.ErrorAs(t, use(), &bad, name)
+		require.Equal(t, id, bad.ID)
+		require.Equal(t, "snapshots/"+filepath.Base(files[1]), bad.Damage().File)
+		require.Contains(t, files[1], fmt.Sprintf("%016x", bad.Damage().Offset), "the newest")
+		require.Equal(t, 1, strings.Count(bad.Error(), "10 bytes, expected"))
+	}
+	require.Nil(t, (&UnusableError{Err: &ModelError{}}).Damage())
+}
+
+func TestATrimmedOffsetIsToldFromOneThatNeverWas(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{History: HistoryTail})
+	score(t, sv.mg, id, logText(5*testChunk+2))
+	for at, trimmed := range map[int64]bool{-1: false, 0: true, 80: true, 83: false} {
+		_, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+		require.ErrorAs(t, err, new(*FieldError))
+		require.Equal(t, trimmed, errors.As(err, new(*TrimmedError)), "%d", at)
+	}
+}
+
+func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(40))
+	whole := export(t, mg, id)
+	_, err := mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole[:100]), iotest.ErrReader(os.ErrDeadlineExceeded)))
+	var body *BodyError
+	require.ErrorAs(t, err, &body)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NotErrorIs(t, err, ErrImport)
+	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole[:100]))
+	require.ErrorIs(t, err, ErrImport)
+	_, err = mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole), strings.NewReader("more")))
+	require.ErrorIs(t, err, ErrImport)
+	_, err = newManagerOf(t, staticModel(t), Options{}).Import(background, Caller{}, bytes.NewReader(whole))
+	require.ErrorIs(t, err, ErrImport)
+	require.ErrorAs(t, err, new(*ModelError))
+	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole))
+	require.NoError(t, err)
+}
+
+// What passes through has memory of its own, and does not wait for it. A file is not believed: not its size, and not its settings.
+func TestExportsAndImportsShareTheirMemory(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax}})
+	state := get(t, mg, id).MemoryBytes
+	score(t, mg, id, logText(40))
+	file := export(t, mg, id)
+	require.Less(t, int64(len(file)), state/100)
+	for _, o := range []Options{{}, {MaxMemoryBytes: 4 * state}} {
+		to := newManager(t, o)
+		most := max(to.options.MaxMemoryBytes/2, filesBytes)
+		l := loan{mg: to}
+		require.NoError(t, l.take(most-importWindow+1))
+		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the window")
+		l.repay()
+		require.NoError(t, l.take(most-importWindow-state))
+		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the state")
+		l.repay()
+		info, err := to.Import(background, Caller{}, bytes.NewReader(file))
+		require.NoError(t, err)
+		require.NoError(t, l.take(most-state))
+		require.ErrorIs(t, to.Export(background, Caller{}, info.ID, io.Discard), ErrFull)
+		require.Equal(t, most-state, to.lent)
+		l.repay()
+		require.NoError(t, to.Export(background, Caller{}, info.ID, io.Discard))
+		require.Zero(t, to.lent)
+		require.Equal(t, 1, to.places)
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// In memory, too, a tail is what is needed to go on.
+func TestATailIsTrimmedInMemoryToo(t *testing.T) {
+	for _, history := range []string{HistoryFull, HistoryTail} {
+		mg := newManager(t, Options{ReplayMax: 1})
+		r := CreateRequest{History: history, Seed: ptr(uint64(3)), Settings: Settings{Baseline: true}}
+		id, text := create(t, mg, r), logText(20*testChunk+5)
+		empty := get(t, mg, id).MemoryBytes
+		score(t, mg, id, text)
+		found, err := mg.options.Store.Get(background, id)
+		require.NoError(t, err)
+		kept, err := mg.options.Store.Snapshots(background, id)
+		require.NoError(t, err)
+		require.Empty(t, kept)
+		if history == HistoryFull {
+			require.Zero(t, found.Start)
+			continue
+		}
+		require.Equal(t, int64(20*testChunk), found.Start, "the last record is there")
+		require.Equal(t, empty+5+recordBytes, get(t, mg, id).MemoryBytes)
+
+		want, _ := alone(t, mg.model, r, text)
+		require.Equal(t, want.Hash(), hash(t, mg, id))
+		_, err = mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(7))})
+		require.ErrorAs(t, err, new(*TrimmedError))
+		_, err = mg.Fork(background, Caller{}, id, ForkRequest{History: HistoryFull})
+		require.ErrorContains(t, err, "history: found full, expected tail")
+		fork, err := mg.Fork(background, Caller{}, id, ForkRequest{})
+		require.NoError(t, err)
+		imported, err := mg.Import(background, Caller{}, bytes.NewReader(export(t, mg, id)))
+		require.NoError(t, err)
+		want, _ = alone(t, mg.model, r, text+"and on")
+		for _, id := range []string{id, fork.ID, imported.ID} {
+			_, sum := score(t, mg, id, "and on")
+			require.Equal(t, want.Tally.Bits, sum.TotalBits)
+			require.Equal(t, want.Hash(), hash(t, mg, id))
+			require.NoError(t, mg.Delete(Caller{}, id))
+		}
+		require.Zero(t, mg.memory)
+	}
+}
