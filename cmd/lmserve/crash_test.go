@@ -22,7 +22,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -91,8 +90,7 @@ type crash struct {
 	clients []*client
 	events  atomic.Int64 // that clients were told of
 
-	forking bool // the contract has forks
-	kinds   map[string]int
+	kinds map[string]int
 
 	torn, compared int
 }
@@ -105,9 +103,6 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	build := exec.Command("go", append(buildFlags, "-o", c.program, ".")...)
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	contract, err := api.Document()
-	require.NoError(t, err)
-	c.forking = contract.Paths.Find("/v1/sessions/{id}/fork") != nil
 	c.model = crashModel(t)
 	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))
 	for n := range 8 {

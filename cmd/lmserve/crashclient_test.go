@@ -140,7 +140,7 @@ func (cl *client) step() error {
 		return cl.delete(tw)
 	case room == 0, chance < 8:
 		return cl.complete(tw, 0)
-	case chance < 10 && cl.c.forking && len(cl.sessions) < 5:
+	case chance < 10 && len(cl.sessions) < 5:
 		return cl.fork(tw)
 	case chance < 14:
 		return cl.complete(tw, 1+cl.rand.IntN(min(40, room)))
@@ -402,9 +402,6 @@ func (cl *client) compare(mg *session.Manager) {
 		tw.sameState(cl.c, &file)
 		cl.c.compared++
 		tw.compared = tw.acked
-		if cl.rand.IntN(5) == 0 && len(cl.sessions) < 5 {
-			cl.forkIn(mg, tw)
-		}
 	}
 	for _, id := range cl.deleted {
 		_, err := mg.Get(who, id)
@@ -458,21 +455,4 @@ func (cl *client) fork(tw *twin) error {
 	cl.sessions = append(cl.sessions, f)
 	cl.forks++
 	return cl.told(f, made.Offset, made.Totals)
-}
-
-// forkIn does so without a server.
-func (cl *client) forkIn(mg *session.Manager, tw *twin) {
-	t := cl.c.t
-	at, tail, f := cl.forkOf(tw)
-	offset, request := int64(at), session.ForkRequest{}
-	request.AtOffset = &offset
-	if tail {
-		request.History = session.HistoryTail
-	}
-	info, err := mg.Fork(t.Context(), session.Caller{}, tw.id, request)
-	require.NoError(t, err)
-	f.id = info.ID
-	require.NoError(t, cl.told(f, int(info.Offset), totals{int(info.Offset), info.Bits, info.BaselineBits}))
-	cl.sessions = append(cl.sessions, f)
-	cl.forks++
 }
