@@ -10,9 +10,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	home, err := os.MkdirTemp("", "lmserve-home") // what the user keeps, keys for one, is none of the tests' business
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Setenv("XDG_STATE_HOME", home)
 	code := m.Run()
+	os.RemoveAll(home)
 	http.DefaultClient.CloseIdleConnections() // of the tests themselves
-	if err := goleak.Find(); code == 0 && err != nil {
+	if err = goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
