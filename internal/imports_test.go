@@ -45,6 +45,8 @@ var rooms = map[string][]string{
 	"server":        {"api", "internal/session", "internal/keys"},
 	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
+	// The model that tests share.
+	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.
 	"internal/sessionlog":           {},
 	"internal/sessionlog/storetest": {"internal/sessionlog"},

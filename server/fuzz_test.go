@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 )
 
@@ -28,7 +29,7 @@ var (
 // FuzzRequest posts any body, with any path, query and headers: the answer is one of the contract's, and never a failure of the server. In a path, {id} stands for
 // a session that is there. Seeds are in testdata, one or more for each body of the contract.
 func FuzzRequest(f *testing.F) {
-	m, err := realModel()
+	m, err := modeltest.Small()
 	require.NoError(f, err)
 	mg, err := session.NewManager(m, session.Options{Threads: 1, MaxSessionBytes: 1 << 20})
 	require.NoError(f, err)

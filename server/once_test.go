@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 )
 
@@ -32,7 +33,7 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 	cuts, resumed := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		settings := fmt.Sprintf(`{"seed":%d,"settings":{"chunk":%d,"method":%q,"baseline":%t}}`, rapid.IntRange(0, 9).Draw(rt, "seed"),
-			rapid.SampledFrom([]int{realChunk, 7, 1, 40}).Draw(rt, "chunk"),
+			rapid.SampledFrom([]int{modeltest.Chunk, 7, 1, 40}).Draw(rt, "chunk"),
 			rapid.SampledFrom([]string{session.MethodSparseMeta, session.MethodSparseMeta, session.MethodStatic, session.MethodCache}).Draw(rt, "method"),
 			rapid.Bool().Draw(rt, "baseline"))
 		whole, pieces := r.create(settings), r.create(settings)

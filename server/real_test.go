@@ -18,36 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
 // Here the server has a real session manager behind it, with a small random model and a data folder.
-
-const realChunk = 16
-
-var realModel = sync.OnceValues(func() (*model.Model, error) {
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: realChunk, MemLen: 20})
-	if err != nil {
-		return nil, err
-	}
-	lm.Init(7)
-	for i := range lm.W {
-		lm.W[i] *= 5 // far from uniform
-	}
-	branches, err := model.Branches(lm.Layout, nil)
-	if err != nil {
-		return nil, err
-	}
-	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
-	learner.Settings.Out = 1
-	learner.Init(sparsemeta.InitHe(), 11)
-	return model.New("small", lm, learner, realChunk, nil)
-})
 
 // realRig is a rig with a data folder; close ends it before the test does.
 type realRig struct {
@@ -58,7 +35,7 @@ type realRig struct {
 
 func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
 	t.Helper()
-	m, err := realModel()
+	m, err := modeltest.Small()
 	require.NoError(t, err)
 	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
 	require.NoError(t, err)
@@ -90,7 +67,7 @@ func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
 
 // stateBytes is what a session takes of the memory.
 func stateBytes(t *testing.T, settings session.Settings) int64 {
-	m, err := realModel()
+	m, err := modeltest.Small()
 	require.NoError(t, err)
 	mg, err := session.NewManager(m, session.Options{})
 	require.NoError(t, err)
@@ -243,7 +220,7 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 // Clients that take nothing, send nothing, or send too much: who behaves beside them is served, with room for two more states, and gets the bits it
 // always gets.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
-	const size = 20 * realChunk
+	const size = 20 * modeltest.Chunk
 	long := session.Settings{Chunk: ChunkTokensMax} // its events are large
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t, session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
 	twin := r.create(`{"seed":3}`)

@@ -23,11 +23,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -103,7 +102,8 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	build := exec.Command("go", append(buildFlags, "-o", c.program, ".")...)
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	c.model = crashModel(t)
+	c.model, err = modeltest.Small()
+	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))
 	for n := range 8 {
 		c.clients = append(c.clients, newClient(c, seed, uint64(n+1)))
@@ -115,28 +115,6 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	p.wait(t)
 	require.NoError(t, os.RemoveAll(c.dir)) // its making may be cut off, too
 	return c
-}
-
-// crashModel is random, with everything that a method asks for, and fast weights large enough to be seen in every score.
-func crashModel(t *testing.T) *model.Model {
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 16, MemLen: 20})
-	require.NoError(t, err)
-	lm.Init(7)
-	rms := make([]float32, len(lm.W))
-	for i := range lm.W {
-		lm.W[i] *= 5 // far from uniform
-		rms[i] = 1e-3 * float32(1+i%7)
-	}
-	branches, err := model.Branches(lm.Layout, nil)
-	require.NoError(t, err)
-	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
-	learner.Settings.Out = 1
-	learner.Init(sparsemeta.InitHe(), 11)
-	m, err := model.New("small", lm, learner, 16, nil)
-	require.NoError(t, err)
-	m, err = m.WithStatistics(rms)
-	require.NoError(t, err)
-	return m
 }
 
 // budget is memory for three states of the largest kind.

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
@@ -55,7 +56,7 @@ func (sv *server) start() {
 		defer sv.mu.Unlock()
 		sv.reports = append(sv.reports, err)
 	}
-	m, err := theModel()
+	m, err := modeltest.Small()
 	require.NoError(sv.t, err)
 	sv.mg, err = NewManager(m, o)
 	require.NoError(sv.t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -217,7 +218,7 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 
 // FuzzImport changes what is under the seal.
 func FuzzImport(f *testing.F) {
-	m, err := theModel()
+	m, err := modeltest.Small()
 	require.NoError(f, err)
 	mg, err := NewManager(m, Options{})
 	require.NoError(f, err)

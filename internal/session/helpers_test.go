@@ -5,7 +5,6 @@ import (
 	"flag"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,10 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
 )
 
 func TestMain(m *testing.M) {
@@ -28,41 +26,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const testChunk = 16
+const testChunk = modeltest.Chunk
 
-// testModel is small and random: two banks, statistics, and fast weights large enough to be seen in every score.
 func testModel(t testing.TB) *model.Model {
-	m, err := theModel()
+	m, err := modeltest.Small()
 	require.NoError(t, err)
 	return m
 }
-
-var theModel = sync.OnceValues(func() (*model.Model, error) {
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: testChunk, MemLen: 20})
-	if err != nil {
-		return nil, err
-	}
-	lm.Init(7)
-	for i := range lm.W {
-		lm.W[i] *= 5 // far from uniform
-	}
-	branches, err := model.Branches(lm.Layout, nil)
-	if err != nil {
-		return nil, err
-	}
-	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
-	learner.Settings.Out = 1
-	learner.Init(sparsemeta.InitHe(), 11)
-	m, err := model.New("test", lm, learner, testChunk, []byte(`{"data":"none","bpc":7.5,"held_out":{"a":1}}`))
-	if err != nil {
-		return nil, err
-	}
-	rms := make([]float32, len(lm.W))
-	for i := range rms {
-		rms[i] = 1e-3 * float32(1+i%7)
-	}
-	return m.WithStatistics(rms)
-})
 
 // staticModel is the same without meta-learners and statistics.
 func staticModel(t testing.TB) *model.Model {
