@@ -35,12 +35,13 @@ type Search struct {
 	Visit func(Trial)
 }
 
-// ErrNoScore is returned if the start and all its neighbours give no number.
+// ErrNoScore is returned if neither the start, nor a smaller first parameter, nor a neighbour of the start gives a number.
 var ErrNoScore = errors.New("no setting tried gives a score")
 
 // Minimise looks for the values at which f is least. From the start it walks along one parameter after the other for as long as a step
 // makes f less, beyond any edge but Min and Max; where no step along one parameter does, it looks at those along two. f is called once a
-// point. Its error ends the search.
+// point. Its error ends the search. If the start gives no number, the search begins at the largest smaller value of the first parameter that
+// does: of a rate that is too large all neighbours may be, too.
 func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, error)) (Trial, error) {
 	if err := check(params); err != nil {
 		return Trial{}, err
@@ -50,6 +51,15 @@ func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, 
 	w.at = make([]int, len(params))
 	if _, err := w.try(w.at); err != nil {
 		return Trial{}, err
+	}
+	for below := slices.Clone(w.at); math.IsInf(w.best.Score, 1); {
+		below[0] -= w.stride
+		if _, inside := params[0].value(below[0], 1<<s.Refine); !inside {
+			break
+		}
+		if _, err := w.try(slices.Clone(below)); err != nil {
+			return Trial{}, err
+		}
 	}
 	moves := moves(len(params))
 	for ; w.stride > 0; w.stride /= 2 {

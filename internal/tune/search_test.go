@@ -83,13 +83,13 @@ func TestTheSearchLeavesWhatDiverges(t *testing.T) {
 		}
 		return 1 / v[0], nil
 	}
-	for _, start := range []float64{0.01, 4} {
+	for _, start := range []float64{0.01, 4, 1000} {
 		best, err := Search{}.Minimise([]Parameter{param("rate", start)}, cliff)
 		require.NoError(t, err)
 		require.LessOrEqual(t, best.Values[0], 2.5)
 		require.Greater(t, 2*best.Values[0], 2.5, "one step from the cliff, starting at %v", start)
 	}
-	_, err := Search{}.Minimise([]Parameter{param("rate", 1000)}, cliff)
+	_, err := Search{}.Minimise([]Parameter{param("rate", 1000)}, func([]float64) (float64, error) { return math.Inf(1), nil })
 	require.ErrorIs(t, err, ErrNoScore)
 	require.ErrorContains(t, err, "1000")
 }
