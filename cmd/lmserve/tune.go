@@ -60,7 +60,7 @@ gathers them first, for a model that has none.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&t.data, "data", "", "directory of validation documents, one a file")
-	c.Flags().StringVar(&t.out, "out", "", "file to write the model to, after every method; compressed if it ends in .zst")
+	c.Flags().StringVar(&t.out, "out", "", "file to write the model to, after the statistics and every method; compressed if it ends in .zst")
 	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "what to tune")
 	c.Flags().StringVar(&t.statistics, "statistics", "", "directory of training text to gather the statistics of gradients over")
 	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192, "score only the first bytes of each document (0: all)")
@@ -106,6 +106,9 @@ func (t *tuning) run(ctx context.Context, m *model.Model) error {
 		if m, err = t.gather(ctx, m); err != nil {
 			return err
 		}
+		if err := t.write(m); err != nil {
+			return err
+		}
 	}
 	for _, method := range t.methods {
 		if err := stream.Supports(m, method); err != nil {
@@ -116,12 +119,16 @@ func (t *tuning) run(ctx context.Context, m *model.Model) error {
 		if m, err = t.tune(ctx, m, method, texts); err != nil {
 			return err
 		}
-		if err := weights.WriteFile(t.out, m.File(), weights.OptionsFor(t.out)); err != nil {
+		if err := t.write(m); err != nil {
 			return err
 		}
 	}
 	_, err = fmt.Fprintf(t.w, "model %s written to %s\n", m.ID(), t.out)
 	return err
+}
+
+func (t *tuning) write(m *model.Model) error {
+	return weights.WriteFile(t.out, m.File(), weights.OptionsFor(t.out))
 }
 
 // tune prints a line whenever a trial is better than all before.
