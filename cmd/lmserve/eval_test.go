@@ -115,7 +115,7 @@ func TestEvalSaysWhatWasWrong(t *testing.T) {
 		{[]string{"--data", dir, "--reset", "daily"}, exitUsage, []string{"daily", "document or never"}},
 		{[]string{"--data", dir, "--methods", "static,static"}, exitUsage, []string{"static stands twice"}},
 		{[]string{"--data", dir, "--methods", "static,magic"}, exitUsage, []string{"magic", "dynamic-sgd"}},
-		{[]string{"--data", dir, "--methods", "dynamic-rms"}, exitUsage, []string{"dynamic-rms", "no gradient statistics"}},
+		{[]string{"--data", dir, "--methods", "dynamic-rms", "--model", randomModel(t)}, exitUsage, []string{"dynamic-rms", "no gradient statistics"}},
 		{[]string{"--data", dir, "--max-bytes", "-1"}, exitUsage, []string{"max-bytes is -1"}},
 		{[]string{"--data", dir, "--shuffle", "often"}, exitUsage, []string{"--shuffle", "often"}},
 		{[]string{"--data", dir, "--chart", "x.pdf"}, exitUsage, []string{"--chart", "x.pdf", ".svg or .png"}},

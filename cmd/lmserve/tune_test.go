@@ -11,7 +11,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/eval"
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -44,17 +43,9 @@ func TestTuneWritesABetterModel(t *testing.T) {
 }
 
 func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
-	dir := t.TempDir()
-	small := filepath.Join(dir, "small.safetensors")
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 256, SegLen: 8, MemLen: 8})
-	require.NoError(t, err)
-	lm.Init(1)
-	m, err := model.New("small", lm, nil, 8, nil)
-	require.NoError(t, err)
-	require.NoError(t, weights.WriteFile(small, m.File(), weights.WriteOptions{}))
 	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20)})
-	out := filepath.Join(dir, "tuned.safetensors")
-	text := must(t, "", "tune", "--model", small, "--data", data, "--statistics", data, "--methods", "dynamic-rms", "--out", out)
+	out := filepath.Join(t.TempDir(), "tuned.safetensors")
+	text := must(t, "", "tune", "--model", randomModel(t), "--data", data, "--statistics", data, "--methods", "dynamic-rms", "--out", out)
 	require.Contains(t, text, "dynamic-rms: rate")
 	must(t, "", "eval", "--model", out, "--data", data, "--methods", "static,dynamic-rms")
 }
@@ -71,7 +62,7 @@ func TestTuneSaysWhatWasWrong(t *testing.T) {
 		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage, []string{"--methods", "static", "cache"}},
 		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage, []string{"--max-bytes is -1"}},
 		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage, []string{"--out", "no"}},
-		{[]string{"--data", dir, "--out", out}, exitFailure, []string{"no gradient statistics", "--statistics"}},
+		{[]string{"--data", dir, "--out", out, "--model", randomModel(t)}, exitFailure, []string{"no gradient statistics", "--statistics"}},
 		{[]string{"--data", dir, "--out", out, "--statistics", dir}, exitFailure, []string{dir, "chunk"}},
 		{[]string{"--data", filepath.Join(dir, "no"), "--out", out}, exitFailure, []string{filepath.Join(dir, "no")}},
 	} {

@@ -273,43 +273,18 @@ func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	})
 }
 
-// gradientRMS is the root mean square of every weight's gradient over the text in chunks.
-func gradientRMS(x *kernel.Exec, m *model.Model, text string) []float32 {
-	const chunk = 20
-	seg, mem := txl.NewSegment(m.LM.Config, 1, chunk), txl.NewMemory(m.LM.Config, 1)
-	grads, rms := make([]float32, len(m.LM.W)), make([]float32, len(m.LM.W))
-	ids := m.Tokenizer.Encode(nil, []byte(text))
-	chunks := (len(ids) - 1) / chunk
-	for i := range chunks {
-		seg.Begin(x, m.LM, nil, mem)
-		seg.Extend(x, ids[i*chunk:(i+1)*chunk])
-		seg.Backward(x, ids[i*chunk+1:(i+1)*chunk+1], m.LM.Layout.Slices(grads))
-		seg.Remember(mem)
-		for k, g := range grads {
-			rms[k] += g * g / float32(chunks)
-		}
-	}
-	for k, v := range rms {
-		rms[k] = float32(math.Sqrt(float64(v)))
-	}
-	return rms
-}
-
 // What each method is for: a text that repeats itself gets cheaper than under the static model.
 func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	m, err := model.Default()
 	require.NoError(t, err)
 	const fed = "one potato, two potato, three potato, four; "
 	w := testWorker(t, m, 2)
-	m, err = m.WithStatistics(gradientRMS(w.Exec, m, "Every method needs some text to start from, and this is what there is of it: "+
-		"two short sentences, 160 bytes or so. They are cut into eight chunks, and more could be done."))
-	require.NoError(t, err)
 	each(t, adapting, func(t *testing.T, method string) {
 		set := DefaultsFor(m, method)
 		set.Baseline = true
 		s := New(m, set)
 		w.Feed(s, []byte(strings.Repeat(fed, 24)), nil)
-		require.Less(t, s.Tally.Bits, s.Baseline.Bits)
+		require.Less(t, s.Tally.Bits, 0.75*s.Baseline.Bits) // the static model's memory sees repetition, too
 	})
 }
 
