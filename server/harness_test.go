@@ -23,8 +23,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 )
 
 func TestMain(m *testing.M) {
@@ -32,17 +31,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// smallModel is small and random, another one for every seed.
 func smallModel(t *testing.T, seed uint64) *model.Model {
 	t.Helper()
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 16, MemLen: 20})
-	require.NoError(t, err)
-	lm.Init(seed)
-	branches, err := model.Branches(lm.Layout, nil)
-	require.NoError(t, err)
-	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
-	learner.Init(sparsemeta.InitHe(), seed)
-	m, err := model.New("small", lm, learner, 16, nil)
+	m, err := modeltest.New(seed)
 	require.NoError(t, err)
 	return m
 }

@@ -11,17 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/weights"
 )
 
-// randomModel is a file of a model that is small and random.
+// randomModel is a file of a model that is small and random, without meta-learners and statistics.
 func randomModel(t *testing.T) string {
 	t.Helper()
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 16, MemLen: 20})
+	small, err := modeltest.Small()
 	require.NoError(t, err)
-	lm.Init(1)
-	m, err := model.New("small", lm, nil, 16, nil)
+	m, err := model.New("small", small.LM, nil, modeltest.Chunk, nil)
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "small.safetensors")
 	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
