@@ -129,7 +129,7 @@ func (r *replay) write(prefix string, a *adaptation, withI bool) {
 		r.close(prefix+".M."+name, a.state.M[0].F32[lo:hi])
 		r.adopt(prefix+".M."+name, a.state.M[0].F32[lo:hi])
 	})
-	a.state.Sum(a.sum)
+	a.state.Sum(r.exec.Vectors, a.sum)
 }
 
 func (r *replay) readScale(a *adaptation) {

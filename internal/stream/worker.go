@@ -57,7 +57,7 @@ type gradients struct {
 
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
-	w := &Worker{Exec: kernel.NewExec(threads), model: m}
+	w := &Worker{Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m}
 	w.grads.arena = make([]float32, m.ArenaSize())
 	w.grads.views = m.Views(w.grads.arena)
 	w.fast = make([]float32, m.ArenaSize())
@@ -164,7 +164,7 @@ func (w *Worker) fastWeights(s *Stream) txl.Fast {
 		return s.views
 	}
 	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
-		s.Fast.Sum(w.fast)
+		s.Fast.Sum(w.Exec.Vectors, w.fast)
 		w.fastAt = here
 	}
 	return w.views

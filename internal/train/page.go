@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/chart"
-	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 //go:embed page.html
@@ -86,7 +85,7 @@ func replaceFile(path string, text []byte) error {
 }
 
 func (r *run) page(report Report, interrupted *InterruptedError) ([]byte, error) {
-	p := page{Name: r.o.Name, Report: report, Interrupted: interrupted, Store: r.o.Store, Numerics: kernel.Numerics()}
+	p := page{Name: r.o.Name, Report: report, Interrupted: interrupted, Store: r.o.Store, Numerics: r.base.Arithmetic.Numerics()}
 	lines := ofRun(r.metrics.lines, r.o.Phases[0])
 	spent := elapsed(lines)
 	now := current(lines, r.o.Phases)
