@@ -1,4 +1,6 @@
-package server
+// Package limits has the numbers that bound what the server takes and gives. They stand in one
+// place, below everything that enforces them.
+package limits
 
 import (
 	"time"
@@ -6,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 )
 
-// Limits of the server. Each appears in the contract, as info.x-limits or in the schema of its field (a test holds the two equal), and is
-// enforced by the middleware, by validation against the contract, or by a handler.
+// What the contract states, as info.x-limits or in the schema of a field (a test holds the two
+// equal). The middleware, the validation against the contract or a handler enforces each of them.
 const (
 	// Bodies and connections.
 	JSONBodyBytesMax   = 8 << 20          // of a JSON body; these are read into memory
@@ -54,11 +56,12 @@ const (
 	StopCharsMax            = session.StopCharsMax
 )
 
+// What the contract states in words, or leaves to the server.
 const (
-	requestIDCharsMax = 128             // of a request id that a client may choose
-	foundCharsMax     = 80              // of a value quoted in a problem
-	detailCharsMax    = 500             // of an error told in a problem
-	lingerMax         = time.Second     // for the rest of a body nobody wants, before its connection is closed
-	retryAfterDefault = 5 * time.Second // advice to clients that find the server full or draining
-	pacedParts        = 8               // of a second's worth of text: what is read at a time
+	RequestIDCharsMax = 128             // of a request id that a client may choose
+	FoundCharsMax     = 80              // of a value quoted in a problem
+	DetailCharsMax    = 500             // of an error told in a problem
+	LingerMax         = time.Second     // for the rest of a body nobody wants, before its connection is closed
+	RetryAfterDefault = 5 * time.Second // advice to clients that find the server full or draining
+	PacedParts        = 8               // of a second's worth of text: what is read at a time
 )

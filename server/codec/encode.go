@@ -1,4 +1,4 @@
-package server
+package codec
 
 import (
 	"encoding/json"
@@ -9,9 +9,11 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
-func encodeSession(i session.Info) api.Session {
+func EncodeSession(i session.Info) api.Session {
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
@@ -29,7 +31,7 @@ func encodeSession(i session.Info) api.Session {
 		s.Numerics = &i.Numerics
 	}
 	if i.Settings.Method != "" {
-		settings := encodeSettings(i.Settings)
+		settings := EncodeSettings(i.Settings)
 		s.Settings = &settings
 	}
 	if i.History != "" {
@@ -43,7 +45,7 @@ func encodeSession(i session.Info) api.Session {
 		s.Owner = &i.Owner
 	}
 	if i.Err != nil {
-		text := clipped(i.Err.Error(), detailCharsMax)
+		text := problem.Clipped(i.Err.Error(), limits.DetailCharsMax)
 		s.Error = &text
 	}
 	if len(i.Labels) > 0 {
@@ -53,7 +55,7 @@ func encodeSession(i session.Info) api.Session {
 	return s
 }
 
-func encodeSettings(s session.Settings) api.Settings {
+func EncodeSettings(s session.Settings) api.Settings {
 	gammas := s.Gammas
 	if gammas == nil {
 		gammas = []float32{} // of a model without banks
@@ -75,7 +77,7 @@ func encodeSettings(s session.Settings) api.Settings {
 	}
 }
 
-func encodeChunk(c session.Chunk) api.ChunkEvent {
+func EncodeChunk(c session.Chunk) api.ChunkEvent {
 	return api.ChunkEvent{
 		Type:         api.EventChunk,
 		Step:         c.Step,
@@ -96,7 +98,7 @@ func encodeChunk(c session.Chunk) api.ChunkEvent {
 	}
 }
 
-func encodeSummary(s session.Summary) api.SummaryEvent {
+func EncodeSummary(s session.Summary) api.SummaryEvent {
 	return api.SummaryEvent{
 		Type:         api.EventSummary,
 		Offset:       s.Offset,
@@ -164,7 +166,7 @@ func encodeUsage(c session.Completion) api.Usage {
 	return api.Usage{PromptTokens: prompt, CompletionTokens: sampled, TotalTokens: prompt + sampled}
 }
 
-func encodeModel(m session.ModelInfo) api.Model {
+func EncodeModel(m session.ModelInfo) api.Model {
 	model := api.Model{
 		ID:         m.ID,
 		Object:     api.ObjectModel,
@@ -173,7 +175,7 @@ func encodeModel(m session.ModelInfo) api.Model {
 		Parameters: m.Parameters,
 		Tokenizer:  m.Tokenizer,
 		Banks:      m.Banks,
-		Defaults:   encodeSettings(m.Defaults),
+		Defaults:   EncodeSettings(m.Defaults),
 		Config:     m.Config,
 		Card:       m.Card,
 	}
@@ -187,4 +189,38 @@ func encodeModel(m session.ModelInfo) api.Model {
 		model.Card = json.RawMessage("{}")
 	}
 	return model
+}
+
+// EncodeCompletion is the answer to a completion that took this time.
+func EncodeCompletion(c session.Completion, logprobs []float64, elapsed time.Duration) api.Completion {
+	text, exact := encodeText(c.Text)
+	return api.Completion{
+		Type:         api.EventCompletion,
+		Text:         text,
+		TextBase64:   exact,
+		Logprobs:     logprobs,
+		FinishReason: api.FinishReason(c.FinishReason),
+		Usage:        encodeUsage(c),
+		Seed:         c.Seed,
+		Offset:       c.Offset,
+		ElapsedMs:    milliseconds(elapsed),
+	}
+}
+
+// EncodePiece is the event of a piece of sampled text.
+func EncodePiece(p session.Piece) api.PieceEvent {
+	text, exact := encodeText(p.Text)
+	return api.PieceEvent{Type: api.EventPiece, Text: text, TextBase64: exact, Logprobs: p.LogProbs}
+}
+
+// EncodeDone is the last event of a completion that took this time.
+func EncodeDone(c session.Completion, elapsed time.Duration) api.DoneEvent {
+	return api.DoneEvent{
+		Type:         api.EventDone,
+		FinishReason: api.FinishReason(c.FinishReason),
+		Usage:        encodeUsage(c),
+		Seed:         c.Seed,
+		Offset:       c.Offset,
+		ElapsedMs:    milliseconds(elapsed),
+	}
 }

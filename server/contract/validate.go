@@ -1,4 +1,4 @@
-package server
+package contract
 
 import (
 	"bytes"
@@ -15,42 +15,38 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
-// validate holds a request against the contract: its parameters, and its body if that is JSON. Streamed bodies pass untouched: validation
-// would read them into memory.
-func (s *Server) validate(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		op := s.contract.operation(r)
-		if p := checkQuery(r, op); p != nil {
-			s.respondError(w, r, p)
-			return
-		}
-		isJSON := isJSONBody(r) && len(op.accepts) > 0 || slices.Equal(op.accepts, []string{mediaJSON})
-		if isJSON {
-			raw, err := readJSON(r.Body)
-			if err != nil {
-				s.respondError(w, r, err)
-				return
-			}
-			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
-		}
-		err := openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
-			Request:    r,
-			PathParams: pathParams(r),
-			Route:      op.route,
-			Options: &openapi3filter.Options{
-				ExcludeRequestBody:  !isJSON,
-				SkipSettingDefaults: true, // these are the session's
-				KeepValidatedValue:  true, // what is decoded is what was validated
-			},
-		})
+// Validate holds a request against the contract: its parameters, and its body if that is JSON. The
+// body is then what was validated, in memory. Other bodies pass untouched, as validation would read
+// the whole stream into memory. The error is a problem.
+func (o *Operation) Validate(r *http.Request) error {
+	if p := o.checkQuery(r); p != nil {
+		return p
+	}
+	isJSON := IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
+	if isJSON {
+		raw, err := readJSON(r.Body)
 		if err != nil {
-			s.respondError(w, r, contractProblem(err))
-			return
+			return err
 		}
-		next.ServeHTTP(w, r)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	}
+	err := openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
+		Request:    r,
+		PathParams: pathParams(r),
+		Route:      o.route,
+		Options: &openapi3filter.Options{
+			ExcludeRequestBody:  !isJSON,
+			SkipSettingDefaults: true, // defaults are the session's to choose
+			KeepValidatedValue:  true, // a handler decodes the very value that was validated
+		},
 	})
+	if err != nil {
+		return validationProblem(err)
+	}
+	return nil
 }
 
 // pathParams gives the parameters the router found in the path.
@@ -65,17 +61,31 @@ func pathParams(r *http.Request) map[string]string {
 
 // checkQuery refuses parameters the contract does not have, which would otherwise be passed over in silence (a mistyped offset!), and
 // parameters given twice.
-func checkQuery(r *http.Request, op *operation) *problem {
+func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 	query := r.URL.Query()
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if op.parameter(name) == nil {
-			return fieldProblem(api.ProblemInvalidParameter, name, "an unknown parameter", "only the parameters of the contract")
+		if o.parameter(name) == nil {
+			return problem.Field(api.ProblemInvalidParameter, name, "an unknown parameter", "only the parameters of the contract")
 		}
 		if n := len(query[name]); n > 1 {
-			return fieldProblem(api.ProblemInvalidParameter, name, fmt.Sprintf("%d values", n), "one")
+			return problem.Field(api.ProblemInvalidParameter, name, fmt.Sprintf("%d values", n), "one")
 		}
 	}
 	return nil
+}
+
+// ParameterProblem says which parameter of a request the generated router could not read.
+func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Problem {
+	if p := o.checkQuery(r); p != nil {
+		return p
+	}
+	var invalid *api.InvalidParamFormatError
+	if !errors.As(err, &invalid) {
+		return problem.New(api.ProblemInvalidParameter, err.Error())
+	}
+	name := invalid.ParamName
+	return problem.Field(api.ProblemInvalidParameter, name, problem.Quoted(r.URL.Query().Get(name)),
+		describe(o.parameter(name).Schema.Value))
 }
 
 // readJSON reads a whole body that must be one JSON value in UTF-8. An empty body is none. encoding/json replaces what is not UTF-8 in
@@ -83,13 +93,13 @@ func checkQuery(r *http.Request, op *operation) *problem {
 func readJSON(body io.Reader) ([]byte, error) {
 	raw, err := io.ReadAll(body)
 	if err != nil {
-		return nil, bodyProblem(err)
+		return nil, problem.OfBody(err)
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
 	}
 	if i := invalidUTF8(raw); i >= 0 {
-		return nil, newProblem(api.ProblemMalformedBody,
+		return nil, problem.New(api.ProblemMalformedBody,
 			fmt.Sprintf("Byte %d of the body, 0x%02X, is not UTF-8. Text of other bytes can be sent as base64.", i, raw[i]))
 	}
 	var value json.RawMessage
@@ -97,19 +107,19 @@ func readJSON(body io.Reader) ([]byte, error) {
 		return nil, syntaxProblem(err)
 	}
 	if i := loneSurrogate(raw); i >= 0 {
-		return nil, newProblem(api.ProblemMalformedBody,
+		return nil, problem.New(api.ProblemMalformedBody,
 			fmt.Sprintf("The escape at byte %d of the body, %s, is half of a surrogate pair, not a character.", i, raw[i:i+6]))
 	}
 	return raw, nil
 }
 
 // syntaxProblem says where JSON stops being JSON.
-func syntaxProblem(err error) *problem {
+func syntaxProblem(err error) *problem.Problem {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return newProblem(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the body: %s.", syntax.Offset, syntax))
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the body: %s.", syntax.Offset, syntax))
 	}
-	return newProblem(api.ProblemMalformedBody, err.Error())
+	return problem.New(api.ProblemMalformedBody, err.Error())
 }
 
 // invalidUTF8 gives the index of the first byte that is not UTF-8, or -1.

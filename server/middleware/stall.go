@@ -1,4 +1,4 @@
-package server
+package middleware
 
 import (
 	"context"
@@ -9,41 +9,48 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 )
 
-// stallLimits lets a request take as long as it moves: every read of its body and every write of its answer has a deadline of its own, so
-// that a client that stalls holds up nothing but itself, and a stream that moves lives on. Draining ends the bodies that are coming in.
+// Stall lets a request take as long as it moves: every read of its body has a deadline of its own,
+// bodyIdle, and every write of its answer one of answerIdle, so that a client that stalls holds up
+// nothing but itself, and a stream that moves lives on. When draining is done the bodies that are
+// coming in end.
 //
-// It also allows answers before the end of the body: events go out while text comes in, and an error does not wait for the rest of a body
-// nobody wants.
-func (s *Server) stallLimits(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Deadlines and full duplex are not supported by writers that have no connection under them, such as those of tests; then there is
-		// no client to stall either.
-		control := http.NewResponseController(w)
-		out := &patientWriter{ResponseWriter: w, control: control, idle: s.options.AnswerIdleMax}
-		out.extend()
-		defer out.extend() // net/http still has the last bytes to send
-		if !hasBody(r) {
-			next.ServeHTTP(out, r)
-			return
-		}
-		_ = control.EnableFullDuplex()
-		// net/http cancels a request's context when reading its body fails. Here that is the reader's to deal with, in order: what was
-		// read before is still to be scored and answered. Once the body has ended, the context tells as usual that the client has left.
-		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-		defer cancel()
-		in := &patientBody{ReadCloser: r.Body, control: control, idle: s.options.BodyIdleMax, draining: s.draining,
-			onEnd: func() { context.AfterFunc(r.Context(), cancel) }}
-		in.setDeadline(time.Now().Add(in.idle))
-		stop := context.AfterFunc(s.draining, func() { in.setDeadline(longAgo) })
-		defer stop()
-		out.body = in
-		request := r.WithContext(ctx)
-		request.Body = in
-		next.ServeHTTP(out, request)
-		in.setDeadline(time.Now().Add(lingerMax))
-	})
+// Stall also allows answers before the end of the body: events go out while text comes in, and an
+// error does not wait for the rest of a body that nobody wants.
+func Stall(bodyIdle, answerIdle time.Duration, draining context.Context) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// Writers that have no connection under them, such as those of tests, support neither
+			// deadlines nor full duplex; then there is no client to stall either.
+			control := http.NewResponseController(w)
+			out := &patientWriter{ResponseWriter: w, control: control, idle: answerIdle}
+			out.extend()
+			defer out.extend() // net/http still has the last bytes to send
+			if !contract.HasBody(r) {
+				next.ServeHTTP(out, r)
+				return
+			}
+			_ = control.EnableFullDuplex()
+			// net/http cancels a request's context when reading its body fails. Here a failed read is
+			// the reader's to deal with, in order: what was read before is still to be scored and
+			// answered. Once the body has ended, the context tells as usual that the client has left.
+			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+			defer cancel()
+			in := &patientBody{ReadCloser: r.Body, control: control, idle: bodyIdle, draining: draining,
+				onEnd: func() { context.AfterFunc(r.Context(), cancel) }}
+			in.setDeadline(time.Now().Add(in.idle))
+			stop := context.AfterFunc(draining, func() { in.setDeadline(longAgo) })
+			defer stop()
+			out.body = in
+			request := r.WithContext(ctx)
+			request.Body = in
+			next.ServeHTTP(out, request)
+			in.setDeadline(time.Now().Add(limits.LingerMax))
+		})
+	}
 }
 
 // longAgo is a deadline that ends reads at once.

@@ -1,41 +1,9 @@
-package server
+package contract
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/lmserve/lmserve/api"
 )
-
-type mediaKey struct{}
-
-// negotiate chooses the form of the answer among those the contract offers for the operation, by the request's Accept.
-func (s *Server) negotiate(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		op := s.contract.operation(r)
-		if len(op.offers) == 0 {
-			next.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Add("Vary", "Accept")
-		accept := strings.Join(r.Header.Values("Accept"), ",")
-		media := chooseMedia(accept, op.offers)
-		if media == "" {
-			s.respondError(w, r, fieldProblem(api.ProblemNotAcceptable, "Accept", quoted(accept), oneOf(op.offers)))
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), mediaKey{}, media)))
-	})
-}
-
-// negotiated is the media type chosen for the answer.
-func negotiated(ctx context.Context) string {
-	media, _ := ctx.Value(mediaKey{}).(string)
-	return media
-}
 
 // acceptRange is one media range of an Accept header.
 type acceptRange struct {
@@ -44,9 +12,9 @@ type acceptRange struct {
 	specificity int     // 2, 1 or 0
 }
 
-// chooseMedia picks the offer that an Accept header likes best (RFC 9110, section 12.5.1): the highest q; then the more exactly named; then
+// ChooseMedia picks the offer that an Accept header likes best (RFC 9110, section 12.5.1): the highest q; then the more exactly named; then
 // the first offered. No header accepts anything. If no offer is accepted it gives "".
-func chooseMedia(accept string, offers []string) string {
+func ChooseMedia(accept string, offers []string) string {
 	if strings.TrimSpace(accept) == "" {
 		return offers[0]
 	}
@@ -108,13 +76,4 @@ func parseAccept(accept string) []acceptRange {
 		ranges = append(ranges, r)
 	}
 	return ranges
-}
-
-// oneOf lists alternatives in words.
-func oneOf(alternatives []string) string {
-	if len(alternatives) == 1 {
-		return alternatives[0]
-	}
-	last := len(alternatives) - 1
-	return fmt.Sprintf("%s or %s", strings.Join(alternatives[:last], ", "), alternatives[last])
 }
