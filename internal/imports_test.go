@@ -37,7 +37,7 @@ var rooms = map[string][]string{
 	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
 	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
-	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/kernel"},
+	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
 	"internal/reload":      {},
 	"internal/keys":        {"internal/reload"},
 	"api":                  {},
