@@ -22,9 +22,9 @@ const (
 )
 
 // attention is the parallel task of one layer, forward or backward. Like
-// rowPass it lives in the segment.
+// the passes it lives in the segment.
 type attention struct {
-	do     func(s *Segment, w *kernel.Exec, a *attention, i int)
+	do     func(s *Segment, w *Exec, a *attention, i int)
 	l      *layer
 	index  int // of the layer
 	n0, n1 int // queries
@@ -36,9 +36,9 @@ type attention struct {
 }
 
 // Do implements kernel.Task.
-func (a *attention) Do(w *kernel.Exec, i int) { a.do(a.seg, w, a, i) }
+func (a *attention) Do(w *Exec, i int) { a.do(a.seg, w, a, i) }
 
-func (s *Segment) runAttention(x *kernel.Exec, tasks int, a attention) {
+func (s *Segment) runAttention(x *Exec, tasks int, a attention) {
 	s.attn = a
 	s.attn.seg = s
 	x.Reserve(s.room())
@@ -104,7 +104,7 @@ func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.
 
 // block sets out the block of queries i0..i1 in the thread's room, the scores where the
 // layer keeps them.
-func (s *Segment) block(w *kernel.Exec, l *layer, b, h, i0, i1 int) block {
+func (s *Segment) block(w *Exec, l *layer, b, h, i0, i1 int) block {
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
 	take := func(n int) []float32 {
 		p := room[:n]
@@ -136,7 +136,7 @@ func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 //
 //	score(i,j) = ((q_i + r_w_bias)·k_j + (q_i + r_r_bias)·r_(i+m-j)) / sqrt(d),  j <= i+m
 //	x = LN(h + o_net(softmax(score) v))     or with pre-norm   h + o_net(...), q k v from LN(c)
-func (s *Segment) attend(x *kernel.Exec, i, n0, n1 int) {
+func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
 	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // the new rows among the keys
@@ -150,12 +150,14 @@ func (s *Segment) attend(x *kernel.Exec, i, n0, n1 int) {
 	s.runAttention(x, s.B*s.cfg.NHead*blocks(n1-n0), attention{do: attendBlock, l: l, index: i, n0: n0, n1: n1})
 
 	x.MulNT(rowsOf(l.y1, n0*s.B, n1*s.B, D), rowsOf(l.av, n0*s.B, n1*s.B, hd), s.weight(ix.o), false)
-	end := rowPass{do: residualRows, x: l.y1, z: l.in[s.mlen*s.B*D:], y: l.y1, w: l.x, norm: &l.norm1, gain: s.vec[ix.gain1], bias: s.vec[ix.bias1],
-		site: siteAttentionOut, layer: i, width: D, from: n0 * s.B, to: n1 * s.B}
+	end := &s.pass.residual
+	*end = residualPass{s: s, branch: l.y1, residual: l.in[s.mlen*s.B*D:], sum: l.y1,
+		normed: l.x, norm: &l.norm1, normGain: s.vec[ix.gain1], normOffset: s.vec[ix.bias1],
+		site: siteAttentionOut, layer: i}
 	if s.cfg.PreLNorm {
-		end.norm, end.gain, end.bias = &l.norm2, s.vec[ix.gain2], s.vec[ix.bias2]
+		end.norm, end.normGain, end.normOffset = &l.norm2, s.vec[ix.gain2], s.vec[ix.bias2]
 	}
-	s.runRows(x, end)
+	s.eachRow(x, end, n0*s.B, n1*s.B)
 }
 
 func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
@@ -197,7 +199,7 @@ func (s *Segment) window(i int) (lo, hi int) {
 func row(m kernel.Matrix, i int) []float32 { return m.Data[i*m.Stride : i*m.Stride+m.Cols] }
 
 // attendBlock is task i of the forward direction: a block of queries.
-func attendBlock(s *Segment, w *kernel.Exec, a *attention, i int) {
+func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	per := blocks(a.n1 - a.n0)
 	head, i0 := i/per, a.n0+i%per*queryBlock
 	k := s.block(w, a.l, head/s.cfg.NHead, head%s.cfg.NHead, i0, min(i0+queryBlock, a.n1))
@@ -219,7 +221,7 @@ func attendBlock(s *Segment, w *kernel.Exec, a *attention, i int) {
 
 // score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d)
 // is still missing. Where a query may not look the numbers mean nothing.
-func (s *Segment) score(w *kernel.Exec, l *layer, k *block) {
+func (s *Segment) score(w *Exec, l *layer, k *block) {
 	w.MulNT(k.scores.byKey(), k.qu, s.keys(l.kv, 0, k.b, k.h, k.klen), false)
 	w.MulNT(k.scores.byDistance(), k.qv, s.distances(l.r, k.h, k.i1), true)
 }
@@ -243,7 +245,7 @@ func clearOutside(row []float32, lo, hi int) {
 // it (in s.dy; post-norm already differentiated), and adds the attention's
 // part of dL/dh to s.dx, which holds the residual's part, if below says that somebody
 // needs it.
-func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads, below bool) {
+func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
 	do := kernel.Mat(s.dy[:rows*D], rows, D)
@@ -291,7 +293,7 @@ func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads, below bool)
 // attendHeadBackward is a task of the backward direction: one head, whose gradients
 // of r and of the biases are sums over streams and blocks. The last block of a stream
 // comes first: it meets every key and every distance.
-func attendHeadBackward(s *Segment, w *kernel.Exec, a *attention, h int) {
+func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
 	du, dv := s.dbias[h*d:(h+1)*d], s.dbias[hd+h*d:hd+(h+1)*d]
 	clear(du)
@@ -324,7 +326,7 @@ func attendHeadBackward(s *Segment, w *kernel.Exec, a *attention, h int) {
 //	dP = dav vᵀ,  dscore = P (dP - dav·av) / sqrt(d)
 //
 // dav·av is the sum over keys of P dP; with dropout dP and the P in it are dropped ones.
-func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool) {
+func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	prob, d := k.scores.byKey(), k.d.byKey()
 	if len(a.l.prob) == 0 {
 		s.scoreAgain(w, a.l, k)
@@ -349,7 +351,7 @@ func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool
 }
 
 // scoreAgain computes the block's probabilities as forward did.
-func (s *Segment) scoreAgain(w *kernel.Exec, l *layer, k *block) {
+func (s *Segment) scoreAgain(w *Exec, l *layer, k *block) {
 	s.score(w, l, k)
 	prob := k.scores.byKey()
 	for i, norm := range s.norms(l, k) {
@@ -366,7 +368,7 @@ func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kern
 
 // addBiasGrads adds this layer's part of the gradients of r_w_bias and
 // r_r_bias, which all layers share.
-func (s *Segment) addBiasGrads(x *kernel.Exec, grads Grads) {
+func (s *Segment) addBiasGrads(x *Exec, grads Grads) {
 	lay, hd := s.model.Layout, s.cfg.NHead*s.cfg.DHead
 	for k, index := range [2]int{lay.rwBias, lay.rrBias} {
 		if g := grads[index]; g != nil {

@@ -11,22 +11,25 @@ import (
 //	out = LN(x + W2 act(W1 x + b1) + b2)        (pre-norm: y1 + W2 act(W1 LN(y1) + b1) + b2)
 //
 // and writes them as the next layer's input.
-func (s *Segment) feedForward(x *kernel.Exec, i, n0, n1 int) {
+func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, F, F1 := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden()
 	r0, r1 := n0*s.B, n1*s.B
 	x.MulNT(rowsOf(l.pre, r0, r1, F1), rowsOf(l.x, r0, r1, D), s.weight(ix.w1), false)
-	s.runRows(x, rowPass{do: activateRows, y: l.act, x: l.pre, bias: s.vec[ix.b1], width: F, from: r0, to: r1})
+	s.pass.activate = activatePass{cfg: &s.cfg, act: l.act, pre: l.pre, bias: s.vec[ix.b1]}
+	s.eachRow(x, &s.pass.activate, r0, r1)
 	s.dropRows(siteInner, i, l.act, F, r0, r1)
 
 	x.MulNT(rowsOf(s.ff, r0, r1, D), rowsOf(l.act, r0, r1, F), s.weight(ix.w2), false)
 	out := s.output(i)
-	end := rowPass{do: residualRows, x: s.ff, shift: s.vec[ix.b2], z: l.x, y: l.y2, w: out, norm: &l.norm2, gain: s.vec[ix.gain2], bias: s.vec[ix.bias2],
-		site: siteFeedForward, layer: i, width: D, from: r0, to: r1}
+	end := &s.pass.residual
+	*end = residualPass{s: s, branch: s.ff, bias: s.vec[ix.b2], residual: l.x, sum: l.y2,
+		normed: out, norm: &l.norm2, normGain: s.vec[ix.gain2], normOffset: s.vec[ix.bias2],
+		site: siteFeedForward, layer: i}
 	if s.cfg.PreLNorm {
-		end.z, end.y, end.norm = l.y1, out, nil
+		end.residual, end.sum, end.norm = l.y1, out, nil
 	}
-	s.runRows(x, end)
+	s.eachRow(x, end, r0, r1)
 	if i+1 == len(s.layers) {
 		s.dropRows(siteOutput, 0, out, D, r0, r1)
 	}
@@ -34,7 +37,7 @@ func (s *Segment) feedForward(x *kernel.Exec, i, n0, n1 int) {
 
 // feedForwardBackward takes dL/dout in s.dx and leaves dL/dy1 (post-norm:
 // before norm1) in both s.dx, as the residual's part, and s.dy, as o's.
-func (s *Segment) feedForwardBackward(x *kernel.Exec, i int, grads Grads) {
+func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, F, F1, rows := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden(), s.n*s.B
 	if !s.cfg.PreLNorm {
@@ -43,14 +46,15 @@ func (s *Segment) feedForwardBackward(x *kernel.Exec, i int, grads Grads) {
 	copy(s.dy[:rows*D], s.dx)
 	dff := rowsOf(s.dy, 0, rows, D)
 	s.dropRows(siteFeedForward, i, s.dy, D, 0, rows)
-	s.sumRows(x, grads[ix.b2], s.dy, rows, D)
+	s.sumRows(x, grads[ix.b2], s.dy, rows)
 	if g := grads[ix.w2]; g != nil {
 		x.MulTN(kernel.Mat(g, D, F), dff, rowsOf(l.act, 0, rows, F), false)
 	}
 	x.MulNN(rowsOf(s.dinner, 0, rows, F), dff, s.weight(ix.w2), false)
 	s.dropRows(siteInner, i, s.dinner, F, 0, rows)
-	s.runRows(x, rowPass{do: activateBackwardRows, y: s.dhid, x: l.pre, z: s.dinner, width: F, to: rows})
-	s.sumRows(x, grads[ix.b1], s.dhid, rows, F1)
+	s.pass.activateBackward = activateBackwardPass{cfg: &s.cfg, dpre: s.dhid, dact: s.dinner, pre: l.pre}
+	s.eachRow(x, &s.pass.activateBackward, 0, rows)
+	s.sumRows(x, grads[ix.b1], s.dhid, rows)
 	dhid := rowsOf(s.dhid, 0, rows, F1)
 	if g := grads[ix.w1]; g != nil {
 		x.MulTN(kernel.Mat(g, F1, D), dhid, rowsOf(l.x, 0, rows, D), false)
@@ -66,38 +70,52 @@ func (s *Segment) feedForwardBackward(x *kernel.Exec, i int, grads Grads) {
 	copy(s.dy[:rows*D], s.dx)
 }
 
-// activateRows adds the bias to x and sets y = act(x).
-func activateRows(p *rowPass, w *kernel.Exec, lo, hi int) {
-	act := activationOf(&p.seg.cfg)
+// activatePass adds the bias to pre and sets act = f(pre), or f(gate) value where pre has a gate
+// before its value.
+type activatePass struct {
+	cfg  *Config
+	act  []float32 // [*,F]
+	pre  []float32 // [*,rows of CoreNet.0]
+	bias []float32 // [rows of CoreNet.0]
+}
+
+func (p *activatePass) doRows(w *Exec, lo, hi int) {
+	f, F := activationOf(p.cfg), p.cfg.DInner
 	for r := lo; r < hi; r++ {
-		out := p.y[r*p.width : (r+1)*p.width]
-		in := p.x[r*len(p.bias) : (r+1)*len(p.bias)]
-		w.Add(in, in, p.bias)
-		act.value(w, out, in[:p.width])
-		if p.seg.cfg.gated() {
-			for j, v := range in[p.width:] {
-				out[j] *= v
+		act, pre := rowOf(p.act, r, F), rowOf(p.pre, r, len(p.bias))
+		w.Add(pre, pre, p.bias)
+		f.value(w, act, pre[:F])
+		if p.cfg.gated() {
+			for j, v := range pre[F:] {
+				act[j] *= v
 			}
 		}
 	}
 }
 
-// activateBackwardRows sets y = dL/dpre from z = dL/dact and x = pre.
-func activateBackwardRows(p *rowPass, w *kernel.Exec, lo, hi int) {
-	act := activationOf(&p.seg.cfg)
+// activateBackwardPass sets dpre from dact and the forward's pre, its bias added.
+type activateBackwardPass struct {
+	cfg  *Config
+	dpre []float32 // [*,rows of CoreNet.0]
+	dact []float32 // [*,F]
+	pre  []float32 // [*,rows of CoreNet.0]
+}
+
+func (p *activateBackwardPass) doRows(w *Exec, lo, hi int) {
+	f, F := activationOf(p.cfg), p.cfg.DInner
 	for r := lo; r < hi; r++ {
-		dact := p.z[r*p.width : (r+1)*p.width]
-		if !p.seg.cfg.gated() {
-			act.backward(w, p.y[r*p.width:(r+1)*p.width], dact, p.x[r*p.width:(r+1)*p.width])
+		dact := rowOf(p.dact, r, F)
+		if !p.cfg.gated() {
+			f.backward(w, rowOf(p.dpre, r, F), dact, rowOf(p.pre, r, F))
 			continue
 		}
-		gate, value := p.x[2*r*p.width:(2*r+1)*p.width], p.x[(2*r+1)*p.width:2*(r+1)*p.width]
-		dgate, dvalue := p.y[2*r*p.width:(2*r+1)*p.width], p.y[(2*r+1)*p.width:2*(r+1)*p.width]
-		act.value(w, dvalue, gate)
+		gate, value := rowOf(p.pre, 2*r, F), rowOf(p.pre, 2*r+1, F)
+		dgate, dvalue := rowOf(p.dpre, 2*r, F), rowOf(p.dpre, 2*r+1, F)
+		f.value(w, dvalue, gate)
 		for j, d := range dact {
 			dvalue[j] *= d
 		}
-		act.backward(w, dgate, dact, gate)
+		f.backward(w, dgate, dact, gate)
 		for j, v := range value {
 			dgate[j] *= v
 		}
@@ -107,8 +125,8 @@ func activateBackwardRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 // activation is an element-wise function: value sets y = f(x), backward
 // dx = dy f'(x).
 type activation struct {
-	value    func(w *kernel.Exec, y, x []float32)
-	backward func(w *kernel.Exec, dx, dy, x []float32)
+	value    func(w *Exec, y, x []float32)
+	backward func(w *Exec, dx, dy, x []float32)
 }
 
 func activationOf(c *Config) activation {
@@ -118,18 +136,18 @@ func activationOf(c *Config) activation {
 	case SwiGLU:
 		return activation{silu, siluBackward}
 	default:
-		return activation{(*kernel.Exec).ReLU, (*kernel.Exec).ReLUBackward}
+		return activation{(*Exec).ReLU, (*Exec).ReLUBackward}
 	}
 }
 
 // gelu is x Phi(x), Phi the standard normal distribution function.
-func gelu(_ *kernel.Exec, y, x []float32) {
+func gelu(_ *Exec, y, x []float32) {
 	for j, v := range x {
 		y[j] = float32(float64(v) * normalCDF(float64(v)))
 	}
 }
 
-func geluBackward(_ *kernel.Exec, dx, dy, x []float32) {
+func geluBackward(_ *Exec, dx, dy, x []float32) {
 	for j, v := range x {
 		v := float64(v)
 		density := math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
@@ -140,14 +158,14 @@ func geluBackward(_ *kernel.Exec, dx, dy, x []float32) {
 func normalCDF(v float64) float64 { return 0.5 * math.Erfc(-v/math.Sqrt2) }
 
 // silu is x sigmoid(x).
-func silu(w *kernel.Exec, y, x []float32) {
+func silu(w *Exec, y, x []float32) {
 	sigmoid(w, y, x)
 	for j, v := range x {
 		y[j] *= v
 	}
 }
 
-func siluBackward(w *kernel.Exec, dx, dy, x []float32) {
+func siluBackward(w *Exec, dx, dy, x []float32) {
 	sigmoid(w, dx, x)
 	for j, v := range x {
 		g := dx[j]
@@ -155,7 +173,7 @@ func siluBackward(w *kernel.Exec, dx, dy, x []float32) {
 	}
 }
 
-func sigmoid(w *kernel.Exec, y, x []float32) {
+func sigmoid(w *Exec, y, x []float32) {
 	for j, v := range x {
 		y[j] = -v
 	}

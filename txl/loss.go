@@ -10,10 +10,10 @@ import (
 
 // project computes the logits of rows n0..n1: softmax weights are the
 // embedding's, tied, so M acts on both uses.
-func (s *Segment) project(x *kernel.Exec, n0, n1 int) {
+func (s *Segment) project(x *Exec, n0, n1 int) {
 	D, V := s.cfg.DModel, s.cfg.Vocab
 	x.MulNT(rowsOf(s.logits, n0*s.B, n1*s.B, V), rowsOf(s.hidden, n0*s.B, n1*s.B, D), s.weight(s.model.Layout.emb), false)
-	s.addBias(x, s.logits, s.vec[s.model.Layout.outBias], V, n0*s.B, n1*s.B)
+	s.addBias(x, s.logits, s.vec[s.model.Layout.outBias], n0*s.B, n1*s.B)
 }
 
 // NLL writes the negative log-likelihood in nats of targets [k,B] for rows
@@ -46,7 +46,7 @@ func (s *Segment) LogProbs(i, b int, dst []float32) {
 // wanted weight at its effective value: dL/d(W+M), which is dL/dW and dL/dM
 // alike. grads has an entry a tensor of the layout; nil ones are skipped, and what
 // serves only them is not computed.
-func (s *Segment) Backward(x *kernel.Exec, targets []int32, grads Grads) {
+func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	if len(targets) != s.n*s.B || s.n == 0 {
 		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
 	}
@@ -98,32 +98,39 @@ func (s *Segment) lowestHalf(grads Grads) int {
 
 // lossBackward sets s.dx = dL/dhidden and the gradients of the softmax layer:
 // dlogits = (softmax(logits) - onehot(target)) / (n B).
-func (s *Segment) lossBackward(x *kernel.Exec, targets []int32, grads Grads) {
+func (s *Segment) lossBackward(x *Exec, targets []int32, grads Grads) {
 	D, V, rows := s.cfg.DModel, s.cfg.Vocab, s.n*s.B
 	copy(s.dlogits[:rows*V], s.logits)
-	s.runRows(x, rowPass{do: softmaxRows, y: s.dlogits, width: V, to: rows})
+	s.pass.softmax = softmaxPass{s.dlogits, V, 1 / float32(rows)}
+	s.eachRow(x, &s.pass.softmax, 0, rows)
 	for k, target := range targets {
 		s.dlogits[k*V+int(target)] -= 1 / float32(rows)
 	}
 	dlogits := rowsOf(s.dlogits, 0, rows, V)
-	s.sumRows(x, grads[s.model.Layout.outBias], s.dlogits, rows, V)
+	s.sumRows(x, grads[s.model.Layout.outBias], s.dlogits, rows)
 	if g := grads[s.model.Layout.emb]; g != nil {
 		x.MulTN(kernel.Mat(g, V, D), dlogits, rowsOf(s.hidden, 0, rows, D), false)
 	}
 	x.MulNN(rowsOf(s.dx, 0, rows, D), dlogits, s.weight(s.model.Layout.emb), false)
 }
 
-func softmaxRows(p *rowPass, w *kernel.Exec, lo, hi int) {
-	scale := 1 / float32(p.to)
+// softmaxPass replaces logits by their softmax times a factor.
+type softmaxPass struct {
+	logits []float32 // [*,V]
+	vocab  int
+	factor float32
+}
+
+func (p *softmaxPass) doRows(w *Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
-		y := p.y[r*p.width : (r+1)*p.width]
+		y := rowOf(p.logits, r, p.vocab)
 		w.Softmax(y, 1)
-		w.Scale(y, scale)
+		w.Scale(y, p.factor)
 	}
 }
 
 // embedBackward adds the embedding's own use to the tied gradient.
-func (s *Segment) embedBackward(x *kernel.Exec, grads Grads) {
+func (s *Segment) embedBackward(x *Exec, grads Grads) {
 	g := grads[s.model.Layout.emb]
 	if g == nil {
 		return

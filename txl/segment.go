@@ -52,6 +52,7 @@ type Segment struct {
 
 	vectors kernel.Vectors // those of the Exec that computed the logits
 
+	pass passes
 	rows rowPass
 	cols colPass
 	attn attention
@@ -201,7 +202,7 @@ func (s *Segment) fillPositions() {
 
 // Begin starts a segment at the given weights and memory, both only read and
 // kept by reference until the next Begin. fast may be empty (static model).
-func (s *Segment) Begin(x *kernel.Exec, m *Model, fast Fast, mem *Memory) {
+func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
 	s.addVectors()
 	D := s.cfg.DModel
@@ -215,7 +216,7 @@ func (s *Segment) Begin(x *kernel.Exec, m *Model, fast Fast, mem *Memory) {
 // Continue goes on behind the rows so far, at the weights of Begin: it is Remember and
 // then Begin with that memory, bit for bit. Fast weights may have changed their values.
 // A layer whose keys, values and positions have no fast weights keeps those it has.
-func (s *Segment) Continue(x *kernel.Exec) {
+func (s *Segment) Continue(x *Exec) {
 	s.addVectors()
 	total, before := s.mlen+s.n, s.mlen
 	s.mlen, s.n = min(s.cfg.MemLen, total), 0
@@ -241,7 +242,7 @@ func (s *Segment) Continue(x *kernel.Exec) {
 }
 
 // projectMemory sets layer i's keys and values for the rows of memory.
-func (s *Segment) projectMemory(x *kernel.Exec, i int) {
+func (s *Segment) projectMemory(x *Exec, i int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	if s.mlen == 0 {
 		return
@@ -254,7 +255,7 @@ func (s *Segment) projectMemory(x *kernel.Exec, i int) {
 }
 
 // projectPositions sets layer i's r = r_net(R) for every distance the segment can meet.
-func (s *Segment) projectPositions(x *kernel.Exec, i int) {
+func (s *Segment) projectPositions(x *Exec, i int) {
 	x.MulNT(s.byDistance(s.layers[i].r), s.positions(), s.weight(s.model.Layout.layers[i].r), false)
 }
 
@@ -319,7 +320,7 @@ func (s *Segment) Len() int { return s.n }
 
 // Extend appends len(tokens)/B rows: tokens is [k,B], ids below the
 // vocabulary's size.
-func (s *Segment) Extend(x *kernel.Exec, tokens []int32) {
+func (s *Segment) Extend(x *Exec, tokens []int32) {
 	n0, n1 := s.n, s.n+len(tokens)/s.B
 	if len(tokens)%s.B != 0 || n1 > s.T {
 		panic(fmt.Sprintf("txl: %d tokens extend a segment of %d rows, batch %d, expected whole rows and at most %d", len(tokens), n0, s.B, s.T))
