@@ -1,10 +1,6 @@
 package txl
 
-import (
-	"math"
-
-	"github.com/lmserve/lmserve/internal/kernel"
-)
+import "github.com/lmserve/lmserve/internal/kernel"
 
 // feedForward computes rows n0..n1 of layer i's second half,
 //
@@ -18,12 +14,12 @@ func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	x.MulNT(rowsOf(l.pre, r0, r1, F1), rowsOf(l.x, r0, r1, D), s.weight(ix.w1), false)
 	s.pass.activate = activatePass{cfg: &s.cfg, act: l.act, pre: l.pre, bias: s.vec[ix.b1]}
 	s.eachRow(x, &s.pass.activate, r0, r1)
-	s.dropRows(siteInner, i, l.act, F, r0, r1)
+	s.drop.rows(siteInner, i, l.act, F, r0, r1)
 
 	x.MulNT(rowsOf(s.ff, r0, r1, D), rowsOf(l.act, r0, r1, F), s.weight(ix.w2), false)
 	out := s.output(i)
 	end := &s.pass.residual
-	*end = residualPass{s: s, branch: s.ff, bias: s.vec[ix.b2], residual: l.x, sum: l.y2,
+	*end = residualPass{width: D, drop: &s.drop, branch: s.ff, bias: s.vec[ix.b2], residual: l.x, sum: l.y2,
 		normed: out, norm: &l.norm2, normGain: s.vec[ix.gain2], normOffset: s.vec[ix.bias2],
 		site: siteFeedForward, layer: i}
 	if s.cfg.PreLNorm {
@@ -31,7 +27,7 @@ func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	}
 	s.eachRow(x, end, r0, r1)
 	if i+1 == len(s.layers) {
-		s.dropRows(siteOutput, 0, out, D, r0, r1)
+		s.drop.rows(siteOutput, 0, out, D, r0, r1)
 	}
 }
 
@@ -45,13 +41,13 @@ func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 	}
 	copy(s.dy[:rows*D], s.dx)
 	dff := rowsOf(s.dy, 0, rows, D)
-	s.dropRows(siteFeedForward, i, s.dy, D, 0, rows)
+	s.drop.rows(siteFeedForward, i, s.dy, D, 0, rows)
 	s.sumRows(x, grads[ix.b2], s.dy, rows)
 	if g := grads[ix.w2]; g != nil {
 		x.MulTN(kernel.Mat(g, D, F), dff, rowsOf(l.act, 0, rows, F), false)
 	}
 	x.MulNN(rowsOf(s.dinner, 0, rows, F), dff, s.weight(ix.w2), false)
-	s.dropRows(siteInner, i, s.dinner, F, 0, rows)
+	s.drop.rows(siteInner, i, s.dinner, F, 0, rows)
 	s.pass.activateBackward = activateBackwardPass{cfg: &s.cfg, dpre: s.dhid, dact: s.dinner, pre: l.pre}
 	s.eachRow(x, &s.pass.activateBackward, 0, rows)
 	s.sumRows(x, grads[ix.b1], s.dhid, rows)
@@ -68,117 +64,4 @@ func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 		s.layerNormBackward(x, &l.norm1, s.dx, s.dx, l.y1, ix.gain1, ix.bias1, grads, rows)
 	}
 	copy(s.dy[:rows*D], s.dx)
-}
-
-// activatePass adds the bias to pre and sets act = f(pre), or f(gate) value where pre has a gate
-// before its value.
-type activatePass struct {
-	cfg  *Config
-	act  []float32 // [*,F]
-	pre  []float32 // [*,rows of CoreNet.0]
-	bias []float32 // [rows of CoreNet.0]
-}
-
-func (p *activatePass) doRows(w *Exec, lo, hi int) {
-	f, F := activationOf(p.cfg), p.cfg.DInner
-	for r := lo; r < hi; r++ {
-		act, pre := rowOf(p.act, r, F), rowOf(p.pre, r, len(p.bias))
-		w.Add(pre, pre, p.bias)
-		f.value(w, act, pre[:F])
-		if p.cfg.gated() {
-			for j, v := range pre[F:] {
-				act[j] *= v
-			}
-		}
-	}
-}
-
-// activateBackwardPass sets dpre from dact and the forward's pre, its bias added.
-type activateBackwardPass struct {
-	cfg  *Config
-	dpre []float32 // [*,rows of CoreNet.0]
-	dact []float32 // [*,F]
-	pre  []float32 // [*,rows of CoreNet.0]
-}
-
-func (p *activateBackwardPass) doRows(w *Exec, lo, hi int) {
-	f, F := activationOf(p.cfg), p.cfg.DInner
-	for r := lo; r < hi; r++ {
-		dact := rowOf(p.dact, r, F)
-		if !p.cfg.gated() {
-			f.backward(w, rowOf(p.dpre, r, F), dact, rowOf(p.pre, r, F))
-			continue
-		}
-		gate, value := rowOf(p.pre, 2*r, F), rowOf(p.pre, 2*r+1, F)
-		dgate, dvalue := rowOf(p.dpre, 2*r, F), rowOf(p.dpre, 2*r+1, F)
-		f.value(w, dvalue, gate)
-		for j, d := range dact {
-			dvalue[j] *= d
-		}
-		f.backward(w, dgate, dact, gate)
-		for j, v := range value {
-			dgate[j] *= v
-		}
-	}
-}
-
-// activation is an element-wise function: value sets y = f(x), backward
-// dx = dy f'(x).
-type activation struct {
-	value    func(w *Exec, y, x []float32)
-	backward func(w *Exec, dx, dy, x []float32)
-}
-
-func activationOf(c *Config) activation {
-	switch c.Activation {
-	case GELU, GeGLU:
-		return activation{gelu, geluBackward}
-	case SwiGLU:
-		return activation{silu, siluBackward}
-	default:
-		return activation{(*Exec).ReLU, (*Exec).ReLUBackward}
-	}
-}
-
-// gelu is x Phi(x), Phi the standard normal distribution function.
-func gelu(_ *Exec, y, x []float32) {
-	for j, v := range x {
-		y[j] = float32(float64(v) * normalCDF(float64(v)))
-	}
-}
-
-func geluBackward(_ *Exec, dx, dy, x []float32) {
-	for j, v := range x {
-		v := float64(v)
-		density := math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
-		dx[j] = dy[j] * float32(normalCDF(v)+float64(v*density))
-	}
-}
-
-func normalCDF(v float64) float64 { return 0.5 * math.Erfc(-v/math.Sqrt2) }
-
-// silu is x sigmoid(x).
-func silu(w *Exec, y, x []float32) {
-	sigmoid(w, y, x)
-	for j, v := range x {
-		y[j] *= v
-	}
-}
-
-func siluBackward(w *Exec, dx, dy, x []float32) {
-	sigmoid(w, dx, x)
-	for j, v := range x {
-		g := dx[j]
-		dx[j] = dy[j] * float32(g*(1+float32(v*(1-g))))
-	}
-}
-
-func sigmoid(w *Exec, y, x []float32) {
-	for j, v := range x {
-		y[j] = -v
-	}
-	w.Exp(y, y)
-	for j, e := range y {
-		y[j] = 1 / (1 + e)
-	}
 }

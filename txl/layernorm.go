@@ -11,12 +11,6 @@ type normPass struct {
 	gain, bias []float32 // [D]
 }
 
-// layerNorm sets rows from..to of y to the normalised rows of in, by the tensors gain and bias.
-func (s *Segment) layerNorm(x *Exec, n *norm, y, in []float32, gain, bias, from, to int) {
-	s.pass.norm = normPass{n, y, in, s.vec[gain], s.vec[bias]}
-	s.eachRow(x, &s.pass.norm, from, to)
-}
-
 func (p *normPass) doRows(w *Exec, lo, hi int) {
 	D := len(p.gain)
 	for r := lo; r < hi; r++ {
@@ -29,17 +23,6 @@ type normBackwardPass struct {
 	norm      *norm
 	dx, dy, x []float32 // [*,D]
 	gain      []float32 // [D]
-}
-
-// layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy itself) and,
-// where wanted, the gradients of gain and bias, from dy and the forward's x.
-func (s *Segment) layerNormBackward(x *Exec, n *norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
-	if grads[gain] != nil || grads[bias] != nil {
-		s.pass.normGrads = normGradsPass{n, grads[gain], sumPass{grads[bias], dy, rows}, in, s.cfg.DModel}
-		s.eachCol(x, &s.pass.normGrads, s.cfg.DModel)
-	}
-	s.pass.normBackward = normBackwardPass{n, dx, dy, in, s.vec[gain]}
-	s.eachRow(x, &s.pass.normBackward, 0, rows)
 }
 
 func (p *normBackwardPass) doRows(w *Exec, lo, hi int) {
