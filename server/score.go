@@ -64,7 +64,7 @@ type scoring struct {
 func (s *scoring) run(emit func(session.Chunk) error) (session.Summary, error) {
 	offset := int64(-1)
 	summary, err := s.server.sessions.Score(s.ctx, callerOf(s.ctx).Caller, s.id, s.text, s.options, func(c session.Chunk) error {
-		offset = c.TotalBytes
+		offset = c.Total.Bytes
 		return emit(c)
 	})
 	if err == nil {
@@ -89,7 +89,7 @@ var _ api.ScoreResponseObject = scoreStream{}
 func (s scoreStream) VisitScoreResponse(w http.ResponseWriter) error {
 	events := &eventStream{w: w, media: s.media}
 	summary, err := s.run(func(c session.Chunk) error {
-		return events.send(string(api.EventChunk), c.TotalBytes, encodeChunk(c))
+		return events.send(string(api.EventChunk), c.Total.Bytes, encodeChunk(c))
 	})
 	if err != nil {
 		return s.server.endStream(s.ctx, events, err)
