@@ -87,7 +87,7 @@ func geluBackward(_ *Exec, dx, dy, x []float32) {
 	}
 }
 
-func normalCDF(v float64) float64 { return 0.5 * math.Erfc(-v/math.Sqrt2) }
+func normalCDF(v float64) float64 { return float64(0.5 * math.Erfc(-v/math.Sqrt2)) }
 
 // silu is x sigmoid(x).
 func silu(w *Exec, y, x []float32) {
