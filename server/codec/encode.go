@@ -23,7 +23,7 @@ func EncodeSession(i session.Info) api.Session {
 		Offset:        i.Offset,
 		Step:          i.Step,
 		PendingTokens: i.Pending,
-		Totals:        measures(i.Offset, i.Chars, i.Tokens, i.Bits, i.BaselineBits),
+		Totals:        measures(i.Tally),
 		MemoryBytes:   i.MemoryBytes,
 		Seed:          i.Seed,
 		TTLSeconds:    int64(i.TTL / time.Second),
@@ -85,15 +85,15 @@ func EncodeChunk(c session.Chunk) api.ChunkEvent {
 		Type:         api.EventChunk,
 		Step:         c.Step,
 		Offset:       c.Offset,
-		Bytes:        int64(c.Bytes),
-		Chars:        int64(c.Chars),
-		Tokens:       int64(c.Tokens),
+		Bytes:        c.Bytes,
+		Chars:        c.Chars,
+		Tokens:       c.Tokens,
 		Bits:         c.Bits,
-		BPC:          bpc(&c.Bits, int64(c.Chars)),
-		Perplexity:   perplexity(c.Bits, int64(c.Tokens)),
+		BPC:          bpc(&c.Bits, c.Chars),
+		Perplexity:   perplexity(c.Bits, c.Tokens),
 		BaselineBits: c.BaselineBits,
-		BaselineBPC:  bpc(c.BaselineBits, int64(c.Chars)),
-		Totals:       measures(c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits, c.TotalBaselineBits),
+		BaselineBPC:  bpc(c.BaselineBits, c.Chars),
+		Totals:       measures(c.Total),
 		Adapted:      api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
 		Complete:     c.Complete,
 		Logprobs:     c.LogProbs,
@@ -116,22 +116,22 @@ func EncodeSummary(s session.Summary) api.SummaryEvent {
 		BaselineBPC:  bpc(s.BaselineBits, s.Chars),
 		Chunks:       int64(s.Chunks),
 		Updates:      s.Updates,
-		Totals:       measures(s.TotalBytes, s.TotalChars, s.TotalTokens, s.TotalBits, s.TotalBaselineBits),
+		Totals:       measures(s.Total),
 		ElapsedMs:    milliseconds(s.Elapsed),
 	}
 }
 
 // measures is a tally of scored text, with the ratios that follow from it.
-func measures(bytes, chars, tokens int64, bits float64, baseline *float64) api.Measures {
+func measures(t session.Tally) api.Measures {
 	return api.Measures{
-		Bytes:        bytes,
-		Chars:        chars,
-		Tokens:       tokens,
-		Bits:         bits,
-		BPC:          bpc(&bits, chars),
-		Perplexity:   perplexity(bits, tokens),
-		BaselineBits: baseline,
-		BaselineBPC:  bpc(baseline, chars),
+		Bytes:        t.Bytes,
+		Chars:        t.Chars,
+		Tokens:       t.Tokens,
+		Bits:         t.Bits,
+		BPC:          bpc(&t.Bits, t.Chars),
+		Perplexity:   perplexity(t.Bits, t.Tokens),
+		BaselineBits: t.BaselineBits,
+		BaselineBPC:  bpc(t.BaselineBits, t.Chars),
 	}
 }
 

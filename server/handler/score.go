@@ -67,7 +67,7 @@ func (c scoreCall) run(
 ) (session.Summary, error) {
 	offset := int64(-1)
 	report := func(chunk session.Chunk) error {
-		offset = chunk.TotalBytes
+		offset = chunk.Total.Bytes
 		return emit(chunk)
 	}
 	summary, err := c.sessions.Score(ctx, middleware.CallerOf(ctx), c.id, c.text, c.options, report)
@@ -84,7 +84,7 @@ func (c scoreCall) run(
 // stream makes the call and answers with an event for each chunk, while the text comes in.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
-		return events.Send(string(api.EventChunk), chunk.TotalBytes, codec.EncodeChunk(chunk))
+		return events.Send(string(api.EventChunk), chunk.Total.Bytes, codec.EncodeChunk(chunk))
 	})
 	if err != nil {
 		return events.Fail(ctx, err)
