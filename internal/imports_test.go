@@ -29,7 +29,7 @@ var rooms = map[string][]string{
 	"sparsemeta/metatrain": {"sparsemeta"},
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
-	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
+	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel"},
 	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel"},
 	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog"},
 	"internal/chart":       {},
