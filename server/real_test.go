@@ -126,6 +126,9 @@ func descriptors() int {
 }
 
 func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	newRealRig(t, session.Options{}, Options{}).close() // what the runtime opens once
 	before := descriptors()
 	func() {
@@ -222,6 +225,9 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 // Clients that take nothing, send nothing, or send too much: who behaves beside them is served, with room for two more states, and gets the bits it
 // always gets.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const size = 20 * modeltest.Chunk
 	long := session.Settings{Chunk: limits.ChunkTokensMax} // its events are large
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t, session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})

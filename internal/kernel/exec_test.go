@@ -113,7 +113,7 @@ func TestWarmOperationsDoNotAllocate(t *testing.T) {
 		"Parallel":  func() { x.Parallel(9, &v) },
 		"Softmax":   func() { Softmax(row, 0.5) },
 		"LogSumExp": func() { LogSumExp(row) },
-		"Key":       func() { Bits(Key(1, 2, 3), 4) },
+		"Key":       func() { _ = Bits(Key(1, 2, 3), 4) },
 	} {
 		eachKernel(t, func(t *testing.T) {
 			f()
