@@ -20,26 +20,27 @@ const module = "github.com/lmserve/lmserve/"
 // one way through them: nothing imports upwards, there are no circles, and txl
 // and sparsemeta do not know each other.
 var rooms = map[string][]string{
+	"internal/atomicfile":  {},
 	"internal/kernel":      {},
 	"tokenizer":            {},
-	"weights":              {},
+	"weights":              {"internal/atomicfile"},
 	"txl":                  {"internal/kernel"},
 	"sparsemeta":           {"internal/kernel"},
 	"sparsemeta/metatrain": {"sparsemeta"},
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
-	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
+	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel"},
 	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel"},
 	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog"},
 	"internal/chart":       {},
 	"internal/documents":   {},
 	"internal/tune":        {"sparsemeta", "internal/model", "internal/stream", "internal/eval"},
 	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
-	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents"},
+	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
 	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
 	"internal/reload":      {},
-	"internal/keys":        {"internal/reload"},
+	"internal/keys":        {"internal/reload", "internal/atomicfile"},
 	"api":                  {},
 	// The server decodes, calls one session method, encodes: no model code.
 	// Its rooms stand in this order.
@@ -65,7 +66,7 @@ var rooms = map[string][]string{
 	// The model that tests share.
 	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.
-	"internal/sessionlog":           {},
+	"internal/sessionlog":           {"internal/atomicfile"},
 	"internal/sessionlog/storetest": {"internal/sessionlog"},
 }
 

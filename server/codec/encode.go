@@ -13,16 +13,17 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
+// EncodeSession is what a client is told of a session.
 func EncodeSession(i session.Info) api.Session {
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
-		CreatedAt:     i.Created, // zero, as all that follows, if it could not be read
+		CreatedAt:     i.Created, // zero, like the rest, for a session that cannot be read
 		LastUsedAt:    i.LastUsed,
 		Offset:        i.Offset,
 		Step:          i.Step,
 		PendingTokens: i.Pending,
-		Totals:        measures(i.Offset, i.Chars, i.Tokens, i.Bits, i.BaselineBits),
+		Totals:        measures(i.Tally),
 		MemoryBytes:   i.MemoryBytes,
 		Seed:          i.Seed,
 		TTLSeconds:    int64(i.TTL / time.Second),
@@ -55,6 +56,7 @@ func EncodeSession(i session.Info) api.Session {
 	return s
 }
 
+// EncodeSettings is the settings of a session or of a model, each of which has a value.
 func EncodeSettings(s session.Settings) api.Settings {
 	gammas := s.Gammas
 	if gammas == nil {
@@ -77,20 +79,21 @@ func EncodeSettings(s session.Settings) api.Settings {
 	}
 }
 
+// EncodeChunk is the event of a scored chunk.
 func EncodeChunk(c session.Chunk) api.ChunkEvent {
 	return api.ChunkEvent{
 		Type:         api.EventChunk,
 		Step:         c.Step,
 		Offset:       c.Offset,
-		Bytes:        int64(c.Bytes),
-		Chars:        int64(c.Chars),
-		Tokens:       int64(c.Tokens),
+		Bytes:        c.Bytes,
+		Chars:        c.Chars,
+		Tokens:       c.Tokens,
 		Bits:         c.Bits,
-		BPC:          bpc(&c.Bits, int64(c.Chars)),
-		Perplexity:   perplexity(c.Bits, int64(c.Tokens)),
+		BPC:          bpc(&c.Bits, c.Chars),
+		Perplexity:   perplexity(c.Bits, c.Tokens),
 		BaselineBits: c.BaselineBits,
-		BaselineBPC:  bpc(c.BaselineBits, int64(c.Chars)),
-		Totals:       measures(c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits, c.TotalBaselineBits),
+		BaselineBPC:  bpc(c.BaselineBits, c.Chars),
+		Totals:       measures(c.Total),
 		Adapted:      api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
 		Complete:     c.Complete,
 		Logprobs:     c.LogProbs,
@@ -98,6 +101,7 @@ func EncodeChunk(c session.Chunk) api.ChunkEvent {
 	}
 }
 
+// EncodeSummary is the answer to a score request, and the last event of a streamed one.
 func EncodeSummary(s session.Summary) api.SummaryEvent {
 	return api.SummaryEvent{
 		Type:         api.EventSummary,
@@ -112,25 +116,26 @@ func EncodeSummary(s session.Summary) api.SummaryEvent {
 		BaselineBPC:  bpc(s.BaselineBits, s.Chars),
 		Chunks:       int64(s.Chunks),
 		Updates:      s.Updates,
-		Totals:       measures(s.TotalBytes, s.TotalChars, s.TotalTokens, s.TotalBits, s.TotalBaselineBits),
+		Totals:       measures(s.Total),
 		ElapsedMs:    milliseconds(s.Elapsed),
 	}
 }
 
-func measures(bytes, chars, tokens int64, bits float64, baseline *float64) api.Measures {
+// measures is a tally of scored text, with the ratios that follow from it.
+func measures(t session.Tally) api.Measures {
 	return api.Measures{
-		Bytes:        bytes,
-		Chars:        chars,
-		Tokens:       tokens,
-		Bits:         bits,
-		BPC:          bpc(&bits, chars),
-		Perplexity:   perplexity(bits, tokens),
-		BaselineBits: baseline,
-		BaselineBPC:  bpc(baseline, chars),
+		Bytes:        t.Bytes,
+		Chars:        t.Chars,
+		Tokens:       t.Tokens,
+		Bits:         t.Bits,
+		BPC:          bpc(&t.Bits, t.Chars),
+		Perplexity:   perplexity(t.Bits, t.Tokens),
+		BaselineBits: t.BaselineBits,
+		BaselineBPC:  bpc(t.BaselineBits, t.Chars),
 	}
 }
 
-// bpc is bits per character; nil where there is none.
+// bpc is bits per character; nil where there are no bits or no characters.
 func bpc(bits *float64, chars int64) *float64 {
 	if bits == nil || chars == 0 {
 		return nil
@@ -139,7 +144,7 @@ func bpc(bits *float64, chars int64) *float64 {
 	return &ratio
 }
 
-// perplexity is 2^(bits/tokens); nil where there is none, or where it is beyond every float64.
+// perplexity is 2^(bits/tokens); nil where there are no tokens, or where it is beyond every float64.
 func perplexity(bits float64, tokens int64) *float64 {
 	if tokens == 0 {
 		return nil
@@ -151,9 +156,10 @@ func perplexity(bits float64, tokens int64) *float64 {
 	return &p
 }
 
+// milliseconds is a time in the unit of fields that end in _ms.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// encodeText gives sampled bytes as a string, and, where a string cannot hold them, as they are.
+// encodeText gives sampled bytes as a string, and, where they are not UTF-8, as they are.
 func encodeText(b []byte) (text string, exact []byte) {
 	if utf8.Valid(b) {
 		return string(b), nil
@@ -161,11 +167,13 @@ func encodeText(b []byte) (text string, exact []byte) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), b
 }
 
+// encodeUsage counts the tokens of a completion.
 func encodeUsage(c session.Completion) api.Usage {
 	prompt, sampled := int64(c.PromptTokens), int64(c.CompletionTokens)
 	return api.Usage{PromptTokens: prompt, CompletionTokens: sampled, TotalTokens: prompt + sampled}
 }
 
+// EncodeModel is what a client is told of a model.
 func EncodeModel(m session.ModelInfo) api.Model {
 	model := api.Model{
 		ID:         m.ID,
@@ -192,7 +200,9 @@ func EncodeModel(m session.ModelInfo) api.Model {
 }
 
 // EncodeCompletion is the answer to a completion that took this time.
-func EncodeCompletion(c session.Completion, logprobs []float64, elapsed time.Duration) api.Completion {
+func EncodeCompletion(
+	c session.Completion, logprobs []float64, elapsed time.Duration,
+) api.Completion {
 	text, exact := encodeText(c.Text)
 	return api.Completion{
 		Type:         api.EventCompletion,

@@ -17,7 +17,9 @@ import (
 )
 
 // Score implements POST /v1/sessions/{id}/score.
-func (h *Handlers) Score(ctx context.Context, r api.ScoreRequestObject) (api.ScoreResponseObject, error) {
+func (h *Handlers) Score(
+	ctx context.Context, r api.ScoreRequestObject,
+) (api.ScoreResponseObject, error) {
 	text, err := scoreText(r)
 	if err != nil {
 		return nil, err
@@ -60,10 +62,12 @@ type scoreCall struct {
 
 // run makes the call. An error after the first chunk carries the session's offset, whatever its
 // type: what was reported stays.
-func (c scoreCall) run(ctx context.Context, emit func(session.Chunk) error) (session.Summary, error) {
+func (c scoreCall) run(
+	ctx context.Context, emit func(session.Chunk) error,
+) (session.Summary, error) {
 	offset := int64(-1)
 	report := func(chunk session.Chunk) error {
-		offset = chunk.TotalBytes
+		offset = chunk.Total.Bytes
 		return emit(chunk)
 	}
 	summary, err := c.sessions.Score(ctx, middleware.CallerOf(ctx), c.id, c.text, c.options, report)
@@ -80,7 +84,7 @@ func (c scoreCall) run(ctx context.Context, emit func(session.Chunk) error) (ses
 // stream makes the call and answers with an event for each chunk, while the text comes in.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
-		return events.Send(string(api.EventChunk), chunk.TotalBytes, codec.EncodeChunk(chunk))
+		return events.Send(string(api.EventChunk), chunk.Total.Bytes, codec.EncodeChunk(chunk))
 	})
 	if err != nil {
 		return events.Fail(ctx, err)
