@@ -21,6 +21,7 @@ const module = "github.com/lmserve/lmserve/"
 // and sparsemeta do not know each other.
 var rooms = map[string][]string{
 	"internal/kernel":      {},
+	"internal/setting":     {}, // the form of a table of settings: it knows none of them
 	"tokenizer":            {},
 	"weights":              {},
 	"txl":                  {"internal/kernel"},
@@ -29,11 +30,11 @@ var rooms = map[string][]string{
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
 	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
-	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel"},
-	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog"},
+	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
+	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog", "internal/setting"},
 	"internal/chart":       {},
 	"internal/documents":   {},
-	"internal/tune":        {"sparsemeta", "internal/model", "internal/stream", "internal/eval"},
+	"internal/tune":        {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
 	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
 	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 func TestRoutesAreThoseOfTheContract(t *testing.T) {
@@ -47,13 +49,6 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"key_requests_default":         KeyRequestsDefault,
 		"key_bytes_per_second_default": KeyBytesPerSecondDefault,
 		"queue_requests_max":           QueueRequestsMax,
-		"chunk_tokens_max":             ChunkTokensMax,
-		"gammas_max":                   GammasMax,
-		"beta_max":                     BetaMax,
-		"rate_max":                     RateMax,
-		"floor_max":                    FloorMax,
-		"cache_size_max":               CacheSizeMax,
-		"theta_max":                    ThetaMax,
 		"seed_max":                     SeedMax,
 		"offset_max":                   OffsetMax,
 		"labels_max":                   LabelsMax,
@@ -70,6 +65,14 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"stop_strings_max":             StopStringsMax,
 		"stop_chars_max":               StopCharsMax,
 	}
+	for _, row := range stream.Table {
+		if row.Limit != "" {
+			want[row.Limit] = int64(row.Max)
+		}
+		if row.MaxItems > 0 {
+			want[row.Limit] = int64(row.MaxItems)
+		}
+	}
 	require.Len(t, limits, len(want))
 	for name, value := range want {
 		require.EqualValues(t, value, limits[name], name)
@@ -82,14 +85,6 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		limit int64
 		found any
 	}{
-		{ChunkTokensMax, *schema("SettingsRequest", "chunk").Max},
-		{GammasMax, *schema("SettingsRequest", "gammas").MaxItems},
-		{BetaMax, *schema("SettingsRequest", "beta1").Max},
-		{BetaMax, *schema("SettingsRequest", "beta2").Max},
-		{RateMax, *schema("SettingsRequest", "rate").Max},
-		{FloorMax, *schema("SettingsRequest", "floor").Max},
-		{CacheSizeMax, *schema("SettingsRequest", "cache_size").Max},
-		{ThetaMax, *schema("SettingsRequest", "theta").Max},
 		{SeedMax, *schema("SessionRequest", "seed").Max},
 		{SeedMax, *schema("CompletionRequest", "seed").Max},
 		{LabelsMax, *schema("SessionRequest", "labels").MaxProps},
@@ -116,6 +111,35 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	require.Contains(t, doc.Components.Schemas["Labels"].Value.Description, "1 to 64 characters")
 	require.Contains(t, doc.Info.Description, "up to 128 letters")
 	require.Equal(t, 128, requestIDCharsMax)
+}
+
+// The range of every setting in the contract is that of its row, and the contract has no others.
+func TestSettingsAreThoseOfTheTable(t *testing.T) {
+	request, answer := document(t).Components.Schemas["SettingsRequest"].Value, document(t).Components.Schemas["Settings"].Value
+	var names []string
+	for _, row := range stream.Table {
+		names = append(names, row.Name)
+		found, answered := request.Properties[row.Name].Value, answer.Properties[row.Name].Value
+		require.Equal(t, found.Type, answered.Type, row.Name)
+		require.Equal(t, found.Format, answered.Format, row.Name)
+		if found.Type.Is("array") {
+			require.EqualValues(t, 1, found.MinItems)
+			require.EqualValues(t, row.MaxItems, *found.MaxItems)
+			found = found.Items.Value
+		}
+		switch {
+		case found.Type.Is("number"), found.Type.Is("integer"):
+			require.Equal(t, row.Min, *found.Min, row.Name)
+			require.Equal(t, row.Max, *found.Max, row.Name)
+			require.Equal(t, row.Above, found.ExclusiveMin.IsTrue(), row.Name)
+			require.Equal(t, row.Below, found.ExclusiveMax.IsTrue(), row.Name)
+		case found.Type.Is("string"):
+			require.ElementsMatch(t, row.Words, mapped(found.Enum, func(v any) string { return v.(string) }), row.Name)
+		}
+	}
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(request.Properties)))
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(answer.Properties)))
+	require.Equal(t, names, answer.Required)
 }
 
 // The table of problems in the contract is the one the server answers from.

@@ -28,7 +28,7 @@ func encodeSession(i session.Info) api.Session {
 	if i.Numerics != "" {
 		s.Numerics = &i.Numerics
 	}
-	if i.Settings.Method != "" {
+	if len(i.Settings) > 0 { // else the session could not be read
 		settings := encodeSettings(i.Settings)
 		s.Settings = &settings
 	}
@@ -51,28 +51,6 @@ func encodeSession(i session.Info) api.Session {
 		s.Labels = &labels
 	}
 	return s
-}
-
-func encodeSettings(s session.Settings) api.Settings {
-	gammas := s.Gammas
-	if gammas == nil {
-		gammas = []float32{} // of a model without banks
-	}
-	return api.Settings{
-		Method:    api.Method(s.Method),
-		Chunk:     s.Chunk,
-		P:         value(s.P),
-		Gammas:    gammas,
-		Beta1:     value(s.Beta1),
-		Beta2:     value(s.Beta2),
-		Rate:      value(s.Rate),
-		Decay:     value(s.Decay),
-		Floor:     value(s.Floor),
-		CacheSize: s.CacheSize,
-		Theta:     value(s.Theta),
-		Lambda:    value(s.Lambda),
-		Baseline:  s.Baseline,
-	}
 }
 
 func encodeChunk(c session.Chunk) api.ChunkEvent {

@@ -27,15 +27,9 @@ const (
 	// The queue in front of the workers, of all keys together.
 	QueueRequestsMax = session.QueueDefault
 
-	// Sessions: those of the session manager, and what only requests have.
-	ChunkTokensMax     = session.ChunkTokensMax // tokens between two updates
-	GammasMax          = 8                      // banks
-	BetaMax            = session.BetaMax        // beta1 and beta2
-	RateMax            = session.RateMax        // rate
-	FloorMax           = session.FloorMax       // floor
-	CacheSizeMax       = session.CacheSizeMax   // tokens a cache remembers
-	ThetaMax           = session.ThetaMax       // theta
-	SeedMax            = session.SeedMax        // what every JSON reader keeps exactly
+	// Sessions: the limits of the session manager, and of what only requests have. The limits on
+	// settings stand in the table that both they and the contract are made of.
+	SeedMax            = session.SeedMax // what every JSON reader keeps exactly
 	OffsetMax          = 1<<53 - 1
 	LabelsMax          = session.LabelsMax // on one session
 	LabelKeyCharsMax   = session.LabelKeyCharsMax

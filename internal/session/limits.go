@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/sparsemeta"
 )
 
 // Limits of a Manager whose Options do not say otherwise.
@@ -24,14 +23,9 @@ const (
 	QueueMax    = 1 << 16
 )
 
-// Limits on requests.
+// Limits on requests. Those on settings are in stream.Table.
 const (
 	ChunkTokensMax      = stream.MaxChunk
-	BetaMax             = 1000
-	RateMax             = 1000
-	FloorMax            = 1000
-	CacheSizeMax        = sparsemeta.CacheSizeMax
-	ThetaMax            = sparsemeta.CacheThetaMax
 	LabelsMax           = 16 // of one session
 	LabelKeyCharsMax    = 64
 	LabelValueCharsMax  = 256
