@@ -46,6 +46,8 @@ var rooms = map[string][]string{
 	"server":        {"api", "internal/session", "internal/keys"},
 	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
+	// What is made of the table of settings: parts of the contract and of the documentation.
+	"internal/setting/generate": {"internal/setting", "internal/stream"},
 	// The model that tests share.
 	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.

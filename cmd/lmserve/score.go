@@ -31,7 +31,7 @@ before the update that it causes.`,
 			if err != nil {
 				return err
 			}
-			sf.asked[baselineSetting] = compare
+			sf.asked["baseline"] = compare
 			set, err := sf.settings(m)
 			if err != nil {
 				return err

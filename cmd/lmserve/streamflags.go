@@ -11,23 +11,20 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// streamFlags choose how a stream adapts: a flag for every row of stream.Table. Flags that are not
-// given keep the model's defaults for the method.
+// streamFlags choose how a stream adapts: a flag for every row of stream.Table, but for those
+// without one. Settings that no flag gives keep the model's defaults for the method.
 type streamFlags struct {
 	asked  setting.Values
 	static bool
 	seed   uint64
 }
 
-// baselineSetting has no flag of its own: what prints the static model's scores asks for them.
-const baselineSetting = "baseline"
-
 func (f *streamFlags) register(c *cobra.Command) {
 	f.asked = setting.Values{}
 	flags := c.Flags()
 	flags.BoolVar(&f.static, "static", false, "do not adapt: --method static")
 	for _, row := range stream.Table {
-		if row.Name == baselineSetting {
+		if row.NoFlag {
 			continue
 		}
 		flag := flags.VarPF(row.Flag(f.asked), row.FlagName(), "", row.FlagUsage())
@@ -42,7 +39,8 @@ func (f *streamFlags) register(c *cobra.Command) {
 func (f *streamFlags) settings(m *model.Model) (stream.Settings, error) {
 	if f.static {
 		if _, given := f.asked["method"]; given {
-			return stream.Settings{}, usageError{errors.New("--static is --method static: expected one of them")}
+			err := errors.New("--static is --method static: expected one of them")
+			return stream.Settings{}, usageError{err}
 		}
 		f.asked["method"] = stream.Static
 	}
@@ -51,7 +49,8 @@ func (f *streamFlags) settings(m *model.Model) (stream.Settings, error) {
 	var wrong *setting.Error
 	switch {
 	case errors.As(err, &wrong):
-		return set, usageError{fmt.Errorf("--%s is %s, expected %s", setting.FlagName(wrong.Name), wrong.Found, wrong.Want)}
+		flag := setting.FlagName(wrong.Name)
+		return set, usageError{fmt.Errorf("--%s is %s, expected %s", flag, wrong.Found, wrong.Want)}
 	case err != nil:
 		return set, usageError{err}
 	}

@@ -2,11 +2,11 @@ package setting
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
-// RequestSchema is the OpenAPI schema of every setting as a request has it, in YAML: the lines below an object's `properties`, not indented.
+// RequestSchema is the OpenAPI schema of every setting as a request has it, in YAML: the lines
+// below an object's `properties`, not indented.
 func (t Table[T]) RequestSchema() string {
 	var b strings.Builder
 	for _, r := range t {
@@ -17,18 +17,23 @@ func (t Table[T]) RequestSchema() string {
 		fmt.Fprintf(&b, "%s:\n", r.Name)
 		switch _, list := r.Field(new(T)).(*[]float32); {
 		case list:
-			fmt.Fprintf(&b, "  type: array\n  minItems: 1\n  maxItems: %d\n  items: { %s }\n", r.MaxItems, strings.Join(r.number(), ", "))
+			fmt.Fprintf(&b, "  type: array\n  minItems: 1\n  maxItems: %d\n", r.MaxItems)
+			fmt.Fprintf(&b, "  items: { %s }\n", strings.Join(r.number(), ", "))
 		default:
 			for _, keyword := range r.number() {
 				fmt.Fprintf(&b, "  %s\n", keyword)
 			}
 		}
-		fmt.Fprintf(&b, "  description: %s\n", strconv.Quote(r.describe()))
+		b.WriteString("  description: >-\n")
+		for _, line := range wrapped(r.describe(), 80) {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
 	}
 	return b.String()
 }
 
-// AnswerSchema is the OpenAPI schema of every setting as an answer has it, in YAML: `required` and `properties` of an object, not indented.
+// AnswerSchema is the OpenAPI schema of every setting as an answer has it, in YAML: `required` and
+// `properties` of an object, not indented.
 func (t Table[T]) AnswerSchema() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "required: [%s]\nproperties:\n", strings.Join(t.names(), ", "))
@@ -45,8 +50,8 @@ func (t Table[T]) AnswerSchema() string {
 	return b.String()
 }
 
-// Order is the order of the settings for the generator of Go code, which writes the fields of an object in the order of its struct: the lines
-// below an overlay's `update`, not indented.
+// Order is the order of the settings for the generator of Go code, which writes the fields of an
+// object in the order of its struct: the lines below an overlay's `update`, not indented.
 func (t Table[T]) Order() string {
 	var b strings.Builder
 	for i, r := range t {
@@ -55,7 +60,8 @@ func (t Table[T]) Order() string {
 	return b.String()
 }
 
-// Limits are the numbers for the contract's info.x-limits, in YAML. Rows that name the same limit have the same maximum.
+// Limits are the numbers for the contract's info.x-limits, in YAML. Rows that name the same limit
+// have the same maximum.
 func (t Table[T]) Limits() string {
 	var b strings.Builder
 	seen := map[string]float64{}
@@ -71,7 +77,8 @@ func (t Table[T]) Limits() string {
 			seen[r.Limit] = most
 			fmt.Fprintf(&b, "%s: %s\n", r.Limit, decimal(most))
 		case before != most:
-			panic(fmt.Sprintf("setting: %s is %s at %s, and %s before", r.Limit, decimal(most), r.Name, decimal(before)))
+			panic(fmt.Sprintf("setting: %s has the limit %s, which is %s, and %s of a row before",
+				r.Name, r.Limit, decimal(most), decimal(before)))
 		}
 	}
 	return b.String()
@@ -105,7 +112,8 @@ func (r Row[T]) kind() []string {
 	return []string{"type: number", "format: float"}
 }
 
-// number are the keywords for the type and the range of the setting, of a list for those of each number.
+// number are the keywords for the type and the range of the setting, of a list for those of each
+// number.
 func (r Row[T]) number() []string {
 	keywords := r.kind()
 	switch r.Field(new(T)).(type) {
@@ -123,4 +131,18 @@ func (r Row[T]) number() []string {
 		keywords = append(keywords, "exclusiveMaximum: true")
 	}
 	return keywords
+}
+
+// wrapped cuts a text at spaces into lines of at most so many bytes, or of one word.
+func wrapped(text string, most int) []string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last < 0 || len(lines[last])+1+len(word) > most {
+			lines = append(lines, word)
+			continue
+		}
+		lines[last] += " " + word
+	}
+	return lines
 }

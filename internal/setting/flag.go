@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Flag is a setting on a command line: a flag.Value, and a pflag.Value, that puts what is given into Values. Their Set holds it to its range.
+// Flag is a setting on a command line: a flag.Value, and a pflag.Value, that puts what is given
+// into Values. Their Set holds it to its range.
 type Flag[T any] struct {
 	row  Row[T]
 	into Values

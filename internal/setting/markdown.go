@@ -8,9 +8,15 @@ import (
 // Markdown is the table for the documentation, a line a setting.
 func (t Table[T]) Markdown() string {
 	var b strings.Builder
-	b.WriteString("| in requests | as a flag | range | default | what it is |\n|---|---|---|---|---|\n")
+	b.WriteString("| in requests | as a flag | range | default | what it is |\n")
+	b.WriteString("|---|---|---|---|---|\n")
 	for _, r := range t {
-		fmt.Fprintf(&b, "| `%s` | `--%s` | %s | %s | %s |\n", r.Name, r.FlagName(), r.rangeWithUnit(), r.Default, r.describe())
+		flag := "`--" + r.FlagName() + "`"
+		if r.NoFlag {
+			flag = ""
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n",
+			r.Name, flag, r.rangeWithUnit(), r.Default, r.describe())
 	}
 	return b.String()
 }

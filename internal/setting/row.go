@@ -1,6 +1,7 @@
-// Package setting is the form of a table of settings, a row a setting: its name, the field that holds it, its range, default and unit, and a
-// line of help. Everything else that has to know a setting is made of its row: the check of a request, the flag on a command line, the schema
-// in the contract and the line in the documentation.
+// Package setting is the form of a table of settings, a row a setting: its name, the field that
+// holds it, its range, default and unit, and a line of help. Everything else that has to know a
+// setting is made of its row: the check of a request, the flag on a command line, the schema in the
+// contract and the line in the documentation.
 //
 // The package knows no setting itself. A table stands beside the struct whose fields it describes.
 package setting
@@ -14,9 +15,11 @@ import (
 
 // Row is one setting of a T.
 type Row[T any] struct {
-	Name    string       // in requests, answers and errors, as cache_size; the flag has - in place of _
-	Field   func(*T) any // gives the address of the field: a *string, *bool, *int, *float32, *float64 or *[]float32
-	Methods []string     // the methods of adaptation that the setting belongs to; none: all of them
+	Name string // in requests, answers and errors: cache_size; a flag has - in place of _
+	// Field gives the address of the field: a *string, *bool, *int, *float32, *float64 or
+	// *[]float32.
+	Field   func(*T) any
+	Methods []string // the methods of adaptation that the setting belongs to; none: all of them
 
 	Min, Max float64  // of a number, or of each number of a list; both belong to the range
 	Above    bool     // Min does not belong to the range
@@ -24,21 +27,22 @@ type Row[T any] struct {
 	MaxItems int      // most numbers in a list; the least is 1
 	Words    []string // what a string may be
 
-	Unit    string // of the number in the plural, as "tokens"; "" if it has none
+	Unit    string // of the number, in the plural: tokens; "" if it has none
 	Default string // what holds where the setting is left out, in words
-	Help    string // what the setting is: one line, a noun and no full stop; names of fields stand in back quotes
-	Note    string // whole sentences that the contract and the documentation have beside Help
+	Help    string // what the setting is: one line, a noun and no full stop, fields in back quotes
+	Note    string // whole sentences that the contract and the documentation have after Help
 
-	Limit  string // name of Max (of a list: MaxItems) in the contract's info.x-limits; "": it is not listed there
-	Schema string // name of the contract's schema for Words, which describes each of them
-	Search Range  // where lmserve tune looks for a good value of the number; the zero Range: nowhere
+	NoFlag bool   // commands have no flag of its name
+	Limit  string // name of Max, or of MaxItems, in the contract's info.x-limits; "": not listed
+	Schema string // name of the contract's schema that describes each of Words
+	Search Range  // where lmserve tune looks for a good value; the zero Range: nowhere
 }
 
 // Range is a range of numbers, its ends included.
 type Range struct{ Min, Max float64 }
 
-// Table is the settings of a T, in the order in which people read them, and in which they are set: the address of a field may depend on the
-// settings before it.
+// Table is the settings of a T, in the order in which people read them, and in which they are set:
+// the address of a field may depend on the settings before it.
 type Table[T any] []Row[T]
 
 // Error says that a setting has a value that it cannot have.

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Values are settings by name, each of its field's type: a string, bool, int, float32, float64 or []float32. They are what somebody asks for,
-// where a name that is missing stands for the default, or what is in force, where none is missing.
+// Values are settings by name, each of its field's type: a string, bool, int, float32, float64 or
+// []float32. They are what somebody asks for, where a name that is missing stands for the default,
+// or what is in force, where none is missing.
 type Values map[string]any
 
 // Clone returns a copy that shares nothing with v.
@@ -159,7 +160,8 @@ func (r Row[T]) set(into *T, value any) error {
 func assign[V any](name string, into *V, value any) error {
 	v, ok := value.(V)
 	if !ok {
-		return &Error{name, fmt.Sprintf("a value of type %T", value), fmt.Sprintf("one of type %T", v)}
+		found := fmt.Sprintf("a value of type %T", value)
+		return &Error{name, found, fmt.Sprintf("one of type %T", v)}
 	}
 	*into = v
 	return nil

@@ -21,11 +21,13 @@ const (
 // Methods lists them all.
 func Methods() []string { return []string{Static, SparseMeta, DynamicSGD, DynamicRMS, Cache} }
 
-// MaxChunk is the largest number of tokens between two updates: the memory for a worker's activations grows with it.
+// MaxChunk is the largest number of tokens between two updates: the memory for a worker's
+// activations grows with it.
 const MaxChunk = 1024
 
-// Settings say how a stream adapts. The settings of other methods than Method have no effect. This JSON is what the head of a stored session
-// has (docs/formats.md): a field that is added, moved or renamed makes another version of it.
+// Settings say how a stream adapts. The settings of other methods than Method have no effect. Their
+// JSON is a part of every stored session (docs/formats.md): a field that is added, moved or renamed
+// makes another version of that format. What people can choose of them is in Table.
 type Settings struct {
 	Method   string                     `json:"method"`
 	Chunk    int                        `json:"chunk"`    // tokens between two updates
@@ -37,7 +39,8 @@ type Settings struct {
 	Seed     uint64                     `json:"seed"`
 }
 
-// Defaults are the settings that the model's meta-learners were trained for, and those that its other methods were tuned for.
+// Defaults are the settings that the model's meta-learners were trained for, and those that its
+// other methods were tuned for.
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	s.SetRivals(m.Rivals)
@@ -59,9 +62,12 @@ func DefaultsFor(m *model.Model, method string) Settings {
 func (s *Settings) SetRivals(r model.Rivals) { s.SGD, s.RMS, s.Cache = r.SGD, r.RMS, r.Cache }
 
 // Rivals are the settings of the methods that sparse-meta is compared with.
-func (s *Settings) Rivals() model.Rivals { return model.Rivals{SGD: s.SGD, RMS: s.RMS, Cache: s.Cache} }
+func (s *Settings) Rivals() model.Rivals {
+	return model.Rivals{SGD: s.SGD, RMS: s.RMS, Cache: s.Cache}
+}
 
-// Dynamic gives the settings of dynamic evaluation that the method goes by: RMS for DynamicRMS, SGD for every other one.
+// Dynamic gives the settings of dynamic evaluation that the method goes by: RMS for DynamicRMS, SGD
+// for every other method.
 func (s *Settings) Dynamic() *sparsemeta.DynamicSettings {
 	if s.Method == DynamicRMS {
 		return &s.RMS

@@ -15,15 +15,15 @@ import (
 // Methods are those that can be tuned.
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
-// On the coarse grid, step is the ratio of two neighbours; on the fine grid it is the square root of
-// that. An improvement below tolerance bits per byte is noise of the choice of text.
+// On the coarse grid, step is the ratio of two neighbours; on the fine grid it is the square root
+// of that. An improvement below tolerance bits per byte is noise of the choice of text.
 const (
 	step      = 2
 	tolerance = 2e-4
 )
 
-// Parameters are the settings of a method that are searched for, each from the model's own value on:
-// the rows of stream.Table that say where to search.
+// Parameters are the settings of a method that are searched for, each from the model's own value
+// on: the rows of stream.Table that say where to search.
 func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	rows, err := searched(method)
 	if err != nil {
