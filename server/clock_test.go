@@ -19,6 +19,8 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 )
 
 // The tests of this file run in bubbles of testing/synctest: their clock stands still while anything is at work, and jumps to the next timer when
@@ -82,7 +84,7 @@ func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 		start := time.Now()
 		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)), http.StatusOK)
 		require.EqualValues(t, 60_100, sum.Bytes)
-		requireSince(t, start, 10*time.Minute) // longer than BodyIdleMax, after a second's worth at once
+		requireSince(t, start, 10*time.Minute) // longer than limits.BodyIdleMax, after a second's worth at once
 
 		time.Sleep(time.Minute)
 		start = time.Now()
@@ -179,7 +181,7 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 				})
-				events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON)).all(t)
+				events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON)).all(t)
 				_ = body.Close()
 				p := as[api.ErrorEvent](t, events[len(events)-1]).Problem
 				require.Equal(t, api.ProblemUnauthorized, p.Type)
@@ -200,7 +202,7 @@ func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 		path, other := g.create("{}"), g.create("{}")
 		body, text := io.Pipe()
 		go func() { _, _ = io.WriteString(text, "x") }()
-		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON))
+		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON))
 		_, err := events.next()
 		require.NoError(t, err)
 		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of a quarter of an hour
@@ -275,12 +277,12 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 		most time.Duration
 		want string
 	}{
-		"nothing sent":          {"", HeaderTimeMax, ""},
-		"half a header":         {request[:30], HeaderTimeMax, ""},
-		"no second request":     {request, ConnIdleMax, "HTTP/1.1 200 OK"},
-		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", BodyIdleMax, "body-timeout"},
-		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", BodyIdleMax, "body-timeout"},
-		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", lingerMax, "HTTP/1.1 200 OK"},
+		"nothing sent":          {"", limits.HeaderTimeMax, ""},
+		"half a header":         {request[:30], limits.HeaderTimeMax, ""},
+		"no second request":     {request, limits.ConnIdleMax, "HTTP/1.1 200 OK"},
+		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", limits.BodyIdleMax, "body-timeout"},
+		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", limits.BodyIdleMax, "body-timeout"},
+		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", limits.LingerMax, "HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -293,7 +295,7 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 				answer, _ := io.ReadAll(conn)
 				require.Contains(t, string(answer), c.want)
 				require.GreaterOrEqual(t, time.Since(start), c.most)
-				require.LessOrEqual(t, time.Since(start), c.most+2*lingerMax)
+				require.LessOrEqual(t, time.Since(start), c.most+2*limits.LingerMax)
 			})
 		})
 	}
@@ -309,7 +311,7 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 			synctest.Wait()
 			require.True(t, g.fake.sessions["s-0001"].busy.Load())
 			g.fake.running.Wait()
-			requireSince(t, start, AnswerIdleMax)
+			requireSince(t, start, limits.AnswerIdleMax)
 		})
 	})
 }

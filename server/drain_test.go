@@ -13,6 +13,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // isDraining reports whether the sessions have been told.
@@ -31,7 +32,7 @@ func TestDrainGoesInOrder(t *testing.T) {
 	body, text := io.Pipe()
 	defer text.Close()
 	go func() { _, _ = io.WriteString(text, strings.Repeat("x", 16)) }()
-	events := readEvents(g.do("POST", streaming+"/score", body, "Content-Type", "text/plain", "Accept", mediaEventStream))
+	events := readEvents(g.do("POST", streaming+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream))
 	first, err := events.next()
 	require.NoError(t, err)
 
@@ -80,7 +81,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	failed := make(chan error, 1)
 	go func() {
-		resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/s-0001/complete", mediaJSON, strings.NewReader("{}"))
+		resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/s-0001/complete", contract.MediaJSON, strings.NewReader("{}"))
 		if err == nil {
 			_ = resp.Body.Close()
 		}

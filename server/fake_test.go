@@ -299,8 +299,7 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 		}
 	}
 	sum.Offset, sum.Updates, sum.Elapsed = s.info.Offset, s.info.Step, time.Since(start)
-	sum.TotalBytes, sum.TotalChars, sum.TotalTokens = s.info.Offset, s.info.Chars, s.info.Tokens
-	sum.TotalBits, sum.TotalBaselineBits = s.info.Bits, s.info.BaselineBits
+	sum.Total = s.info.Tally
 	return sum, nil
 }
 
@@ -334,7 +333,8 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	defer s.mu.Unlock()
 	size, n := s.info.Settings["chunk"].(int), len(text)
 	c := session.Chunk{
-		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset, Bytes: n, Chars: n, Tokens: n,
+		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset,
+		Tally:   session.Tally{Bytes: int64(n), Chars: int64(n), Tokens: int64(n)},
 		Updates: s.info.Step, Written: int64(s.info.Step) * 3, FastRMS: float64(s.info.Step) / 8, Elapsed: time.Millisecond,
 	}
 	total := 256 + float64(int(s.info.Step)*size)
@@ -346,13 +346,14 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 		}
 	}
 	s.text = append(s.text, text...)
-	s.info.Offset, s.info.Chars, s.info.Tokens = s.info.Offset+int64(n), s.info.Chars+int64(n), s.info.Tokens+int64(n)
+	s.info.Offset += int64(n)
+	s.info.Bytes, s.info.Chars, s.info.Tokens = s.info.Bytes+c.Bytes, s.info.Chars+c.Chars, s.info.Tokens+c.Tokens
 	s.info.Bits += c.Bits
 	if s.info.BaselineBits != nil {
 		bits, baseline := 8*float64(n), *s.info.BaselineBits+8*float64(n)
-		c.BaselineBits, c.TotalBaselineBits, s.info.BaselineBits = &bits, &baseline, &baseline
+		c.BaselineBits, s.info.BaselineBits = &bits, &baseline
 	}
-	c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits = s.info.Offset, s.info.Chars, s.info.Tokens, s.info.Bits
+	c.Total = s.info.Tally
 	if s.info.Pending = int(s.info.Offset) % size; s.info.Pending == 0 {
 		c.Complete = true
 		for _, b := range s.text[len(s.text)-size:] {

@@ -18,6 +18,7 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // contractRouter is made once: that takes a while.
@@ -83,7 +84,7 @@ func answered(t *testing.T, r *http.Request, resp *http.Response) {
 	require.Less(t, resp.StatusCode, http.StatusInternalServerError, "%s", raw)
 	makeRouter.Do(func() { contractRouter = router(t) })
 	c := &checkedTransport{t: t, doc: document(t), router: contractRouter}
-	if media := resp.Header.Get("Content-Type"); media == mediaEventStream || media == mediaNDJSON {
+	if media := resp.Header.Get("Content-Type"); media == contract.MediaEventStream || media == contract.MediaNDJSON {
 		c.checkStream(r, media, raw)
 		return
 	}

@@ -24,10 +24,13 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 func TestMain(m *testing.M) {
-	openapi3filter.RegisterBodyDecoder(mediaZstd, openapi3filter.FileBodyDecoder)
+	openapi3filter.RegisterBodyDecoder(contract.MediaZstd, openapi3filter.FileBodyDecoder)
 	goleak.VerifyTestMain(m)
 }
 
@@ -153,11 +156,11 @@ func decode[T any](t *testing.T, resp *http.Response, status int) T {
 // requireProblem reads an answer that must be a problem of this type.
 func requireProblem(t *testing.T, resp *http.Response, kind api.ProblemType) api.Problem {
 	t.Helper()
-	require.Equal(t, mediaProblem, resp.Header.Get("Content-Type"))
-	p := decode[api.Problem](t, resp, problemKinds[kind].status)
+	require.Equal(t, contract.MediaProblem, resp.Header.Get("Content-Type"))
+	p := decode[api.Problem](t, resp, problem.Kinds[kind].Status)
 	require.Equal(t, kind, p.Type)
 	require.Equal(t, resp.StatusCode, p.Status)
-	require.Equal(t, resp.Header.Get(headerRequestID), p.RequestID)
+	require.Equal(t, resp.Header.Get(answer.HeaderRequestID), p.RequestID)
 	return p
 }
 
@@ -183,7 +186,7 @@ type eventReader struct {
 }
 
 func readEvents(resp *http.Response) *eventReader {
-	return &eventReader{sse: resp.Header.Get("Content-Type") == mediaEventStream, line: bufio.NewReader(resp.Body)}
+	return &eventReader{sse: resp.Header.Get("Content-Type") == contract.MediaEventStream, line: bufio.NewReader(resp.Body)}
 }
 
 // next gives the next event, or an error: io.EOF where the stream ends cleanly between two.
@@ -250,10 +253,10 @@ func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	media := resp.Header.Get("Content-Type")
-	if resp.Header.Get(headerRequestID) == "" {
-		c.t.Errorf("%s %s: no %s", r.Method, r.URL, headerRequestID)
+	if resp.Header.Get(answer.HeaderRequestID) == "" {
+		c.t.Errorf("%s %s: no %s", r.Method, r.URL, answer.HeaderRequestID)
 	}
-	if media == mediaEventStream || media == mediaNDJSON {
+	if media == contract.MediaEventStream || media == contract.MediaNDJSON {
 		resp.Body = &checkedStream{ReadCloser: resp.Body, check: func(raw []byte) { c.checkStream(r, media, raw) }}
 		return resp, nil
 	}
@@ -296,14 +299,14 @@ func (c *checkedTransport) checkStream(r *http.Request, media string, raw []byte
 		return
 	}
 	schema := route.Operation.Responses.Status(http.StatusOK).Value.Content[media].Schema.Value
-	events := &eventReader{sse: media == mediaEventStream, line: bufio.NewReader(bytes.NewReader(raw))}
+	events := &eventReader{sse: media == contract.MediaEventStream, line: bufio.NewReader(bytes.NewReader(raw))}
 	for {
 		e, err := events.next()
 		if err != nil {
 			return
 		}
 		c.checkValue(r, schema, e.Raw)
-		if e.Name != e.Type && media == mediaEventStream {
+		if e.Name != e.Type && media == contract.MediaEventStream {
 			c.t.Errorf("%s %s: the event %q has type %q", r.Method, r.URL, e.Name, e.Type)
 		}
 		if e.ID != "" {

@@ -29,6 +29,8 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // testKeys is a keys file, the ring of a server on it, and the tokens by the keys' names.
@@ -108,7 +110,7 @@ func (s sample) String() string {
 // send sends it with a session's id in the place of {id}.
 func (s sample) send(g *rig, id, token string) *http.Response {
 	g.t.Helper()
-	headers := []string{headerRequestID, "the-same"}
+	headers := []string{answer.HeaderRequestID, "the-same"}
 	for name, value := range map[string]string{"Content-Type": s.media, "Accept": s.accept, "Authorization": token} {
 		if value != "" {
 			headers = append(headers, name, value)
@@ -135,7 +137,7 @@ func samples(t *testing.T) (all []sample) {
 				bodies = nil
 				for media, content := range op.RequestBody.Value.Content {
 					s.media, s.body = media, "x"
-					if media == mediaJSON {
+					if media == contract.MediaJSON {
 						text, err := json.Marshal(example(t, content.Schema.Value))
 						require.NoError(t, err)
 						s.body = string(text)
@@ -144,7 +146,7 @@ func samples(t *testing.T) (all []sample) {
 				}
 			}
 			for _, s := range bodies {
-				for _, s.accept = range append(offersOf(op), "") {
+				for _, s.accept = range append(contract.OffersOf(op), "") {
 					all = append(all, s)
 				}
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 func init() {
@@ -65,7 +66,7 @@ func scores(t require.TestingT, r *realRig, path string, at int, text string) (a
 	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d&logprobs=true", r.url, path, at), strings.NewReader(text))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "text/plain")
-	request.Header.Set("Accept", mediaNDJSON)
+	request.Header.Set("Accept", contract.MediaNDJSON)
 	resp, err := r.client.Do(request)
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -139,12 +140,12 @@ func (f *cutClient) request(client *http.Client, piece string) (status int, err 
 	case "json":
 		whole, err := json.Marshal(map[string]string{"text": piece})
 		require.NoError(f.t, err)
-		kind, body = mediaJSON, strings.NewReader(string(whole))
+		kind, body = contract.MediaJSON, strings.NewReader(string(whole))
 	}
 	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d", f.r.url, f.path, f.at), body)
 	require.NoError(f.t, err)
 	request.Header.Set("Content-Type", kind)
-	request.Header.Set("Accept", rapid.SampledFrom([]string{mediaJSON, mediaNDJSON, mediaEventStream}).Draw(f.t, "accept"))
+	request.Header.Set("Accept", rapid.SampledFrom([]string{contract.MediaJSON, contract.MediaNDJSON, contract.MediaEventStream}).Draw(f.t, "accept"))
 	resp, err := client.Do(request)
 	if err != nil {
 		return 0, err

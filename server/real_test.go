@@ -22,6 +22,8 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -152,7 +154,7 @@ func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
 		var watch sync.WaitGroup
 		watch.Go(func() { r.staysWithin(budget, done) })
 		each(func(i int) error {
-			resp, err := r.client.Post(r.url+"/v1/sessions", mediaJSON, strings.NewReader(`{"seed":3}`))
+			resp, err := r.client.Post(r.url+"/v1/sessions", contract.MediaJSON, strings.NewReader(`{"seed":3}`))
 			if err != nil {
 				return err
 			}
@@ -280,8 +282,8 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	}
 	// Too much, in whole and in parts, and endless text of a length that nobody knows.
 	wait.Go(func() {
-		for _, body := range []io.Reader{bytes.NewReader(make([]byte, JSONBodyBytesMax+1)), io.LimitReader(endlessText{}, 2*JSONBodyBytesMax)} {
-			resp, err := r.client.Post(r.url+flooding+"/score", mediaJSON, body)
+		for _, body := range []io.Reader{bytes.NewReader(make([]byte, limits.JSONBodyBytesMax+1)), io.LimitReader(endlessText{}, 2*limits.JSONBodyBytesMax)} {
+			resp, err := r.client.Post(r.url+flooding+"/score", contract.MediaJSON, body)
 			if err == nil {
 				_ = resp.Body.Close()
 				if resp.StatusCode != http.StatusRequestEntityTooLarge {

@@ -26,6 +26,9 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 // newFolderRig is a rig with the real session manager on a data folder.
@@ -111,19 +114,19 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 
 	resp := g.do("GET", path+"/snapshot", nil)
-	require.Equal(t, mediaZstd, resp.Header.Get("Content-Type"))
+	require.Equal(t, contract.MediaZstd, resp.Header.Get("Content-Type"))
 	require.Equal(t, `attachment; filename="`+id+`.safetensors.zst"`, resp.Header.Get("Content-Disposition"))
 	require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
 	file, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, []byte("\x28\xb5\x2f\xfd"), file[:4])
 	require.Equal(t, file, g.export(path), "the same state gives the same file")
-	requireProblem(t, g.do("GET", path+"/snapshot", nil, "Accept", mediaJSON), api.ProblemNotAcceptable)
+	requireProblem(t, g.do("GET", path+"/snapshot", nil, "Accept", contract.MediaJSON), api.ProblemNotAcceptable)
 
 	was := g.get(path)
 	for n, to := range []*rig{g, h} {
 		to.key = ring.token["taker"]
-		media := []string{"Content-Type", mediaZstd}
+		media := []string{"Content-Type", contract.MediaZstd}
 		if n == 1 {
 			media = nil
 		}
@@ -181,11 +184,11 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 	requireProblem(t, short, api.ProblemBodyIncomplete)
 	r, err = http.NewRequest("POST", g.url+to, io.NopCloser(bytes.NewReader(file)))
 	require.NoError(t, err)
-	r.ContentLength = ImportBodyBytesMax + 1
+	r.ContentLength = limits.ImportBodyBytesMax + 1
 	long, err := (&http.Client{Transport: cutTransport{g.addr}}).Do(r)
 	require.NoError(t, err)
 	defer long.Body.Close()
-	require.Equal(t, "at most "+strconv.Itoa(ImportBodyBytesMax), *requireProblem(t, long, api.ProblemBodyTooLarge).Expected)
+	require.Equal(t, "at most "+strconv.Itoa(limits.ImportBodyBytesMax), *requireProblem(t, long, api.ProblemBodyTooLarge).Expected)
 	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions, 1)
 }
 
@@ -298,13 +301,15 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	}
 	require.ElementsMatch(t, exportedErrors(t, "../internal/session"), slices.Collect(maps.Keys(table)))
 	for name, row := range table {
-		require.Equal(t, row.kind, problemOf(fmt.Errorf("somewhere: %w", row.err)).Type, name)
-		p := problemOf(row.err)
-		require.NotContains(t, value(p.Detail), "session: ", name)
+		require.Equal(t, row.kind, problem.Of(fmt.Errorf("somewhere: %w", row.err)).Type, name)
+		p := problem.Of(row.err)
+		if p.Detail != nil {
+			require.NotContains(t, *p.Detail, "session: ", name)
+		}
 	}
-	p := problemOf(&session.UnusableError{Err: damage})
+	p := problem.Of(&session.UnusableError{Err: damage})
 	require.Equal(t, api.Damage{File: "lmserve.db", Byte: &damage.Byte, Offset: &damage.Offset}, *p.Damage)
-	require.Nil(t, problemOf(&session.UnusableError{Err: &session.ModelError{}}).Damage)
+	require.Nil(t, problem.Of(&session.UnusableError{Err: &session.ModelError{}}).Damage)
 }
 
 // exportedErrors lists the package's variables ErrX and its types XError.

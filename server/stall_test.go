@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
@@ -33,7 +34,7 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 	body, text = io.Pipe()
 	defer text.Close()
 	go func() { _, _ = io.WriteString(text, "xyz") }()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaEventStream)).all(t)
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream)).all(t)
 	p := as[api.ErrorEvent](t, events[len(events)-1]).Problem
 	require.Equal(t, api.ProblemBodyTimeout, p.Type)
 	require.EqualValues(t, 11, *p.Offset, "what was reported stays")
@@ -63,7 +64,7 @@ func TestAnAnswerThatMovesLivesOn(t *testing.T) {
 		}
 		_ = text.Close()
 	}()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaEventStream)).all(t)
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream)).all(t)
 	require.EqualValues(t, 8, as[api.SummaryEvent](t, events[len(events)-1]).Bytes)
 
 	time.AfterFunc(3*idle/2, g.fake.hold("s-0001"))

@@ -86,7 +86,7 @@ func (s *Stream) parts() []part {
 		}
 	case s.Dynamic != nil:
 		layout := s.model.LM.Layout
-		for i, m := range s.views {
+		for i, m := range s.dynamic.Views {
 			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name, shape: layout.Tensors[i].Shape, floats: kernel.Array{F32: m}})
 		}
 	case s.Cache != nil:
