@@ -450,7 +450,7 @@ type CompletionRequest struct {
 	// Logprobs Report the log-probability of every sampled token under the full distribution.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
-	// MaxTokens Tokens to sample at most.
+	// MaxTokens The most tokens that are sampled.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
 	// Prompt Fed after the session's text, as UTF-8.
@@ -468,13 +468,13 @@ type CompletionRequest struct {
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature Divides the logits. At 0 the likeliest token is always taken.
+	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK Sample among so many likeliest tokens. 0 is all.
+	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
 
-	// TopP Sample among the likeliest tokens that hold this much probability together.
+	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 

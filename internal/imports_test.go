@@ -65,7 +65,7 @@ var rooms = map[string][]string{
 	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
 	// What is made of the table of settings: parts of the contract and of the documentation.
-	"internal/setting/generate": {"internal/setting", "internal/stream"},
+	"internal/setting/generate": {"internal/setting", "internal/stream", "internal/session"},
 	// The model that tests share.
 	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
@@ -60,21 +62,12 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"list_limit_max":               limits.ListLimitMax,
 		"list_limit_default":           limits.ListLimitDefault,
 		"session_id_chars_max":         limits.SessionIDCharsMax,
-		"completion_tokens_max":        limits.CompletionTokensMax,
 		"completion_tokens_default":    limits.CompletionTokensDefault,
-		"temperature_max":              limits.TemperatureMax,
-		"top_k_max":                    limits.TopKMax,
 		"stop_strings_max":             limits.StopStringsMax,
 		"stop_chars_max":               limits.StopCharsMax,
 	}
-	for _, row := range stream.Table {
-		if row.Limit != "" {
-			want[row.Limit] = int64(row.Max)
-		}
-		if row.MaxItems > 0 {
-			want[row.Limit] = int64(row.MaxItems)
-		}
-	}
+	maps.Copy(want, limitsOf(stream.Table))
+	maps.Copy(want, limitsOf(session.SamplingTable))
 	require.Len(t, stated, len(want))
 	for name, value := range want {
 		require.EqualValues(t, value, stated[name], name)
@@ -95,10 +88,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{limits.TTLSecondsMax, *schema("ForkRequest", "ttl_seconds").Max},
 		{limits.OffsetMax, *schema("ForkRequest", "at_offset").Max},
 		{limits.LabelsMax, *schema("ForkRequest", "labels").MaxProps},
-		{limits.CompletionTokensMax, *schema("CompletionRequest", "max_tokens").Max},
 		{limits.CompletionTokensDefault, schema("CompletionRequest", "max_tokens").Default},
-		{limits.TemperatureMax, *schema("CompletionRequest", "temperature").Max},
-		{limits.TopKMax, *schema("CompletionRequest", "top_k").Max},
 		{limits.StopStringsMax, *schema("CompletionRequest", "stop").OneOf[1].Value.MaxItems},
 		{limits.StopCharsMax, *doc.Components.Schemas["StopString"].Value.MaxLength},
 		{limits.SessionIDCharsMax, *doc.Components.Parameters["SessionID"].Value.Schema.Value.MaxLength},
@@ -115,15 +105,49 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	require.Equal(t, 128, limits.RequestIDCharsMax)
 }
 
+// limitsOf are the limits that a table has for the contract.
+func limitsOf[T any](table setting.Table[T]) map[string]int64 {
+	limits := map[string]int64{}
+	for _, row := range table {
+		if row.Limit != "" {
+			limits[row.Limit] = int64(row.Max)
+		}
+		if row.MaxItems > 0 {
+			limits[row.Limit] = int64(row.MaxItems)
+		}
+	}
+	return limits
+}
+
 // The range of every setting in the contract is that of its row, and the contract has no others.
 func TestSettingsAreThoseOfTheTable(t *testing.T) {
-	request, answer := document(t).Components.Schemas["SettingsRequest"].Value, document(t).Components.Schemas["Settings"].Value
+	request := document(t).Components.Schemas["SettingsRequest"].Value
+	inForce := document(t).Components.Schemas["Settings"].Value
+	requireSchemas(t, stream.Table, request)
 	var names []string
 	for _, row := range stream.Table {
 		names = append(names, row.Name)
-		found, answered := request.Properties[row.Name].Value, answer.Properties[row.Name].Value
-		require.Equal(t, found.Type, answered.Type, row.Name)
-		require.Equal(t, found.Format, answered.Format, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Type, inForce.Properties[row.Name].Value.Type, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Format, inForce.Properties[row.Name].Value.Format, row.Name)
+	}
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(request.Properties)))
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(inForce.Properties)))
+	require.Equal(t, names, inForce.Required)
+}
+
+// The range and the default of every number of a completion in the contract are those of its row.
+func TestSamplingIsThatOfTheTable(t *testing.T) {
+	request := document(t).Components.Schemas["CompletionRequest"].Value
+	requireSchemas(t, session.SamplingTable, request)
+	for _, row := range session.SamplingTable {
+		require.Equal(t, row.Default, fmt.Sprint(request.Properties[row.Name].Value.Default), row.Name)
+	}
+}
+
+// requireSchemas compares the properties of an object with the rows of a table.
+func requireSchemas[T any](t *testing.T, table setting.Table[T], object *openapi3.Schema) {
+	for _, row := range table {
+		found := object.Properties[row.Name].Value
 		if found.Type.Is("array") {
 			require.EqualValues(t, 1, found.MinItems)
 			require.EqualValues(t, row.MaxItems, *found.MaxItems)
@@ -142,9 +166,6 @@ func TestSettingsAreThoseOfTheTable(t *testing.T) {
 			}
 		}
 	}
-	require.ElementsMatch(t, names, slices.Collect(maps.Keys(request.Properties)))
-	require.ElementsMatch(t, names, slices.Collect(maps.Keys(answer.Properties)))
-	require.Equal(t, names, answer.Required)
 }
 
 // The table of problems in the contract is the one the server answers from.

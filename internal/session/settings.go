@@ -21,14 +21,20 @@ import (
 // names the first value that is out of its range or that the model cannot serve.
 func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	set, err := stream.With(m, asked)
-	var wrong *setting.Error
-	if errors.As(err, &wrong) {
-		return set, &FieldError{"settings." + wrong.Name, wrong.Found, wrong.Want}
-	}
-	if err != nil { // the setting is in its range, and the model cannot serve it
-		return set, fmt.Errorf("session: settings: %w", err)
+	if err != nil {
+		return set, fieldError("settings.", err)
 	}
 	return set, nil
+}
+
+// fieldError makes a *FieldError of a *setting.Error; prefix is where in the request the setting is.
+// Any other error is one of the model, which cannot serve a setting that is in its range.
+func fieldError(prefix string, err error) error {
+	var wrong *setting.Error
+	if errors.As(err, &wrong) {
+		return &FieldError{prefix + wrong.Name, wrong.Found, wrong.Want}
+	}
+	return fmt.Errorf("session: settings: %w", err)
 }
 
 // reported is the form in which callers see the settings in force; nil for those of a session whose

@@ -2,6 +2,7 @@ package setting
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +24,9 @@ func (t Table[T]) RequestSchema() string {
 			for _, keyword := range r.number() {
 				fmt.Fprintf(&b, "  %s\n", keyword)
 			}
+		}
+		if _, err := strconv.ParseFloat(r.Default, 64); err == nil || r.IsBool() {
+			fmt.Fprintf(&b, "  default: %s\n", r.Default)
 		}
 		b.WriteString("  description: >-\n")
 		for _, line := range wrapped(r.describe(), 80) {

@@ -8,12 +8,11 @@ import (
 // Markdown is the table for the documentation, a line a setting.
 func (t Table[T]) Markdown() string {
 	var b strings.Builder
-	b.WriteString("| in requests | as a flag | range | default | what it is |\n")
-	b.WriteString("|---|---|---|---|---|\n")
+	b.WriteString("| name | flag | range | default | what it is |\n|---|---|---|---|---|\n")
 	for _, r := range t {
-		flag := "`--" + r.FlagName() + "`"
-		if r.NoFlag {
-			flag = ""
+		flag := "none"
+		if !r.NoFlag {
+			flag = "`--" + r.FlagName() + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n",
 			r.Name, flag, r.rangeWithUnit(), r.Default, r.describe())

@@ -127,12 +127,14 @@ func TestTheContractSaysWhatTheRowsSay(t *testing.T) {
     How it goes.
 loud:
   type: boolean
+  default: false
   description: >-
     Whether it is heard.
 size:
   type: integer
   minimum: 1
   maximum: 1000000
+  default: 9
   description: >-
     How much it holds.
 share:
@@ -141,6 +143,7 @@ share:
   minimum: 0
   maximum: 1
   exclusiveMaximum: true
+  default: 0
   description: >-
     Of `+"`fast`: the share of `loud`"+`.
 chance:
@@ -149,6 +152,7 @@ chance:
   minimum: 0
   exclusiveMinimum: true
   maximum: 1
+  default: 1
   description: >-
     The chance. It is even.
 decays:
@@ -182,9 +186,9 @@ properties:
 }
 
 func TestTheDocumentationHasALineForEachRow(t *testing.T) {
-	require.Equal(t, `| in requests | as a flag | range | default | what it is |
+	require.Equal(t, `| name | flag | range | default | what it is |
 |---|---|---|---|---|
-| `+"`loud` |  | true or false | false | Whether it is heard. |\n| `size` | `--size`"+` | 1 to 1000000 tokens | 9 | How much it holds. |
+| `+"`loud` | none | true or false | false | Whether it is heard. |\n| `size` | `--size`"+` | 1 to 1000000 tokens | 9 | How much it holds. |
 `, table[1:3].Markdown())
 	require.Contains(t, table.Markdown(), "| 1 to 2 numbers, each -1 to 0.5 | none |")
 }

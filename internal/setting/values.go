@@ -49,6 +49,16 @@ func (t Table[T]) Set(into *T, asked Values) error {
 	return nil
 }
 
+// Check returns an *Error for the first setting of a T that is out of its range.
+func (t Table[T]) Check(of *T) error {
+	for _, r := range t {
+		if err := r.Check(of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Values are all settings of a T.
 func (t Table[T]) Values(of *T) Values {
 	values := make(Values, len(t))

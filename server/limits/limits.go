@@ -30,7 +30,7 @@ const (
 	QueueRequestsMax = session.QueueDefault
 
 	// Sessions: the limits of the session manager, and of what only requests have. The limits on
-	// settings stand in the table that both they and the contract are made of.
+	// settings stand in stream.Table.
 	SeedMax            = session.SeedMax // what every JSON reader keeps exactly
 	OffsetMax          = 1<<53 - 1
 	LabelsMax          = session.LabelsMax // on one session
@@ -41,11 +41,8 @@ const (
 	ListLimitDefault   = session.ListDefault
 	SessionIDCharsMax  = 128
 
-	// Completions.
-	CompletionTokensMax     = session.CompletionTokensMax // sampled by one request
-	CompletionTokensDefault = 128
-	TemperatureMax          = session.TemperatureMax
-	TopKMax                 = session.TopKMax
+	// Completions, but for the limits on sampling, which stand in session.SamplingTable.
+	CompletionTokensDefault = session.CompletionTokensDefault
 	StopStringsMax          = session.StopStringsMax
 	StopCharsMax            = session.StopCharsMax
 )

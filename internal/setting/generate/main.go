@@ -1,4 +1,4 @@
-// Command generate writes what is made of the table of settings into the files that people read:
+// Command generate writes what is made of the tables of settings into the files that people read:
 // parts of the contract, of what the generator of its Go code is told, and of the documentation. A
 // part stands between two lines with "BEGIN GENERATED name" and "END GENERATED name"; the rest of
 // such a file is written by hand. It runs in the folder api, as a part of go generate.
@@ -9,26 +9,45 @@ import (
 	"os"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
 func main() {
-	if err := run(stream.Table); err != nil {
+	if err := run(partsOf(stream.Table, session.SamplingTable)); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-// run brings every file up to date with the table.
-func run[T any](table setting.Table[T]) error {
-	for file, parts := range partsOf(table) {
+// parts are texts by their names, by the file that they stand in.
+type parts map[string]map[string]string
+
+// partsOf are the parts that are made of the tables.
+func partsOf(settings setting.Table[stream.Settings], sampling setting.Table[session.Sampling]) parts {
+	return parts{
+		"openapi.yaml": {
+			"limits of settings":   settings.Limits(),
+			"limits of sampling":   sampling.Limits(),
+			"settings of requests": settings.RequestSchema(),
+			"settings in force":    settings.AnswerSchema(),
+			"sampling":             sampling.RequestSchema(),
+		},
+		"overlay.yaml":        {"order of settings": settings.Order()},
+		"../docs/settings.md": {"settings": settings.Markdown(), "sampling": sampling.Markdown()},
+	}
+}
+
+// run brings every file up to date.
+func run(all parts) error {
+	for file, named := range all {
 		old, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
 		text := string(old)
-		for name, part := range parts {
+		for name, part := range named {
 			if text, err = replace(text, name, part); err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
@@ -41,19 +60,6 @@ func run[T any](table setting.Table[T]) error {
 		}
 	}
 	return nil
-}
-
-// partsOf are the parts that are made of the table, by the file that they stand in and their name.
-func partsOf[T any](table setting.Table[T]) map[string]map[string]string {
-	return map[string]map[string]string{
-		"openapi.yaml": {
-			"limits of settings":   table.Limits(),
-			"settings of requests": table.RequestSchema(),
-			"settings of answers":  table.AnswerSchema(),
-		},
-		"overlay.yaml":        {"order of settings": table.Order()},
-		"../docs/settings.md": {"settings": table.Markdown()},
-	}
 }
 
 // replace puts a part into a text, each line as far to the right as the line that begins the part.

@@ -8,6 +8,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 )
@@ -16,7 +17,7 @@ import (
 func inCopy(t *testing.T) {
 	t.Helper()
 	api, dir := filepath.Join("..", "..", "..", "api"), t.TempDir()
-	for file := range partsOf(stream.Table) {
+	for file := range partsOf(stream.Table, session.SamplingTable) {
 		text, err := os.ReadFile(filepath.Join(api, file))
 		require.NoError(t, err)
 		copied := filepath.Join(dir, "api", file)
@@ -29,7 +30,7 @@ func inCopy(t *testing.T) {
 // read gives every file that has a part made of the table.
 func read(t *testing.T) map[string]string {
 	files := map[string]string{}
-	for file := range partsOf(stream.Table) {
+	for file := range partsOf(stream.Table, session.SamplingTable) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		files[file] = string(text)
@@ -40,7 +41,7 @@ func read(t *testing.T) map[string]string {
 func TestTheFilesAreThoseOfTheTable(t *testing.T) {
 	inCopy(t)
 	before := read(t)
-	require.NoError(t, run(stream.Table))
+	require.NoError(t, run(partsOf(stream.Table, session.SamplingTable)))
 	require.Equal(t, before, read(t), "expected what make generate writes")
 }
 
@@ -53,7 +54,7 @@ func TestARowIsEnoughForContractAndDocumentation(t *testing.T) {
 		Help: "the factor on what the meta-learners write", Note: "In the paper it is 1.",
 	}
 	before := read(t)
-	require.NoError(t, run(append(stream.Table[:len(stream.Table):len(stream.Table)], row)))
+	require.NoError(t, run(partsOf(append(stream.Table[:len(stream.Table):len(stream.Table)], row), session.SamplingTable)))
 
 	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
 	require.NoError(t, err)
@@ -76,7 +77,7 @@ func TestARowIsEnoughForContractAndDocumentation(t *testing.T) {
 	require.Contains(t, after["../docs/settings.md"],
 		"| `out_factor` | `--out-factor` | above 0 to 2 | the model's | Of `sparse-meta`: the factor on what the meta-learners write. In the paper it is 1. |\n")
 
-	require.NoError(t, run(stream.Table))
+	require.NoError(t, run(partsOf(stream.Table, session.SamplingTable)))
 	require.Equal(t, before, read(t), "without the row all is as it was")
 }
 
