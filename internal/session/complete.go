@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/txl"
 )
@@ -73,7 +74,7 @@ func (mg *Manager) fits(s *session, r CompleteRequest) error {
 // checkCompletion holds a request against its limits.
 func checkCompletion(r CompleteRequest) error {
 	if n := len(r.Prompt); n > PromptBytesMax {
-		return &FieldError{"prompt", count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
+		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
 	}
 	sampling := r.sampling()
 	if err := SamplingTable.Check(&sampling); err != nil {
@@ -94,11 +95,11 @@ func checkCompletion(r CompleteRequest) error {
 
 func checkStops(stops []string) error {
 	if n := len(stops); n > StopStringsMax {
-		return &FieldError{"stop", count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
+		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
 	}
 	for i, stop := range stops {
 		if n := utf8.RuneCountInString(stop); n < 1 || n > StopCharsMax {
-			return &FieldError{fmt.Sprintf("stop[%d]", i), count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax)}
+			return &FieldError{fmt.Sprintf("stop[%d]", i), setting.Count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax)}
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -58,25 +57,25 @@ func checkRequest(r CreateRequest) error {
 		return &FieldError{"history", strconv.Quote(r.History), HistoryFull + " or " + HistoryTail}
 	}
 	if n := len(r.Labels); n > LabelsMax {
-		return &FieldError{"labels", count(n, "label"), fmt.Sprintf("at most %d", LabelsMax)}
+		return &FieldError{"labels", setting.Count(n, "label"), fmt.Sprintf("at most %d", LabelsMax)}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
 		value := r.Labels[key]
 		if n := utf8.RuneCountInString(key); n < 1 || n > LabelKeyCharsMax {
-			return &FieldError{"labels", "a name of " + count(n, "character"), fmt.Sprintf("names of 1 to %d characters", LabelKeyCharsMax)}
+			return &FieldError{"labels", "a name of " + setting.Count(n, "character"), fmt.Sprintf("names of 1 to %d characters", LabelKeyCharsMax)}
 		}
 		if n := utf8.RuneCountInString(value); n > LabelValueCharsMax {
-			return &FieldError{fmt.Sprintf("labels[%q]", key), count(n, "character"), fmt.Sprintf("at most %d", LabelValueCharsMax)}
+			return &FieldError{fmt.Sprintf("labels[%q]", key), setting.Count(n, "character"), fmt.Sprintf("at most %d", LabelValueCharsMax)}
 		}
 	}
 	return nil
 }
 
 func checkSeed(seed *uint64) error {
-	if seed == nil {
+	if seed == nil || *seed <= SeedMax {
 		return nil
 	}
-	return checkRange("seed", *seed, 0, SeedMax)
+	return &FieldError{"seed", fmt.Sprint(*seed), fmt.Sprintf("0 to %d", SeedMax)}
 }
 
 // seedOr gives the seed, or one drawn at random.
@@ -87,27 +86,4 @@ func seedOr(seed *uint64) uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails
 	return binary.LittleEndian.Uint64(b[:]) & SeedMax
-}
-
-// checkRange returns a *FieldError unless lo <= value <= hi; NaN is outside.
-func checkRange[T int | uint64 | float32 | float64](field string, value, lo, hi T) error {
-	if value >= lo && value <= hi {
-		return nil
-	}
-	return &FieldError{field, fmt.Sprint(value), fmt.Sprintf("%s to %s", plain(float64(lo)), plain(float64(hi)))}
-}
-
-// plain writes a limit without an exponent.
-func plain(v float64) string {
-	if v == math.Trunc(v) {
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
