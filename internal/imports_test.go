@@ -30,7 +30,7 @@ var rooms = map[string][]string{
 	"sparsemeta/metatrain": {"sparsemeta"},
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
-	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
+	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel"},
 	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
 	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog", "internal/setting"},
 	"internal/chart":       {},

@@ -36,7 +36,7 @@ func TestRoutesAreThoseOfTheContract(t *testing.T) {
 	require.ElementsMatch(t, promised, mounted)
 }
 
-// The limits in the contract, wherever they stand, are the constants of limits.go.
+// The limits in the contract, wherever they stand there, are the constants of package limits.
 func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	doc := document(t)
 	stated := doc.Info.Extensions["x-limits"].(map[string]any)
@@ -183,7 +183,8 @@ func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
-// Every status the server can give a problem is listed at some operation, and every type in the description of some answer.
+// Every status the server can give a problem is listed at some operation, and every type in the
+// description of some answer.
 func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	var text strings.Builder
 	for _, response := range document(t).Components.Responses {

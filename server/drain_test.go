@@ -16,15 +16,15 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// isDraining reports whether the sessions have been told.
+// isDraining reports whether Drain has been called.
 func (f *fakeSessions) isDraining() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.draining
 }
 
-// Readiness goes first; bodies that are coming in end with what was reported; what has been sent in whole is finished; new work is refused;
-// then the connections close.
+// Readiness goes first. Bodies that are coming in end, and what was reported stays; requests that
+// have arrived in whole are finished; new work is refused. Then the connections close.
 func TestDrainGoesInOrder(t *testing.T) {
 	g := newRig(t, Options{DrainDelay: 100 * time.Millisecond})
 	streaming, finishing := g.create(`{"settings":{"chunk":16}}`), g.create("{}")
@@ -66,7 +66,7 @@ func TestDrainGoesInOrder(t *testing.T) {
 	require.Error(t, err, "nobody listens any more")
 }
 
-// A drain that takes too long is cut short, and says so.
+// A drain that takes longer than its context is cut short, and says so.
 func TestDrainEndsWithItsContext(t *testing.T) {
 	fake := newFake()
 	fake.hold("s-0001")

@@ -41,17 +41,18 @@ func smallModel(t *testing.T, seed uint64) *model.Model {
 	return m
 }
 
-// rig is a server on a loopback port, a fake behind it, and a client that holds every answer against the contract.
+// rig is a server on a loopback port, a fake behind it, and a client that holds every answer
+// against the contract.
 type rig struct {
 	t      *testing.T
-	fake   *fakeSessions // nil if something else is behind it
+	fake   *fakeSessions // nil if other sessions are behind the server
 	server *Server
 	addr   string
 	url    string
-	key    string // what requests show, unless they bring their own
-	small  string // another key, one that may do little
+	key    string // of the requests, unless they bring a key of their own
+	small  string // another key, with low limits
 	client *http.Client
-	plain  *http.Client // checks nothing and keeps nothing
+	plain  *http.Client // checks no answers, and keeps none in memory
 }
 
 func newRig(t *testing.T, o Options) *rig {
@@ -105,7 +106,7 @@ func router(t *testing.T) routers.Router {
 	return r
 }
 
-// do sends a request. headers are name, value pairs.
+// do sends a request. The headers are pairs of name and value.
 func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.Response {
 	g.t.Helper()
 	r, err := http.NewRequest(method, g.url+path, body)
@@ -270,7 +271,8 @@ func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// checkWhole checks an answer that is not a stream. One to a path the contract does not have must be a problem.
+// checkWhole checks an answer that is not a stream. At a path that the contract does not have it
+// must be a problem.
 func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw []byte) {
 	route, params, err := c.router.FindRoute(r)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestAnswerFollowsAccept(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, resp.StatusCode, c.accept)
 		require.Equal(t, c.want, resp.Header.Get("Content-Type"), c.accept)
-		_, err := io.Copy(io.Discard, resp.Body) // the session is free again
+		_, err := io.Copy(io.Discard, resp.Body) // after the end of the answer the session is free
 		require.NoError(t, err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Options of a Server. The zero value has the limits of the contract, asks for no keys and writes no
-// log.
+// Options of a Server. The zero value has the limits of the contract, asks for no keys and writes
+// no log.
 type Options struct {
 	Keys              *keys.Ring    // nil: the server asks for no keys
 	Log               *zap.Logger   // nil: no log
@@ -37,7 +37,8 @@ func (o Options) Validate() error {
 		{"DrainDelay", int64(o.DrainDelay), int64(time.Hour)},
 	} {
 		if limit.value < 0 || limit.value > limit.max {
-			return fmt.Errorf("server: option %s: found %d, expected 0 to %d", limit.name, limit.value, limit.max)
+			return fmt.Errorf("server: option %s: found %d, expected 0 to %d",
+				limit.name, limit.value, limit.max)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Every type of problem the contract lists is what some request is answered with.
+// For every type of problem in the contract there is a request that gets it as the answer.
 func TestEveryProblemIsReachable(t *testing.T) {
 	reach := map[api.ProblemType]func(g *rig, path string) *http.Response{
 		api.ProblemInvalidParameter: func(g *rig, path string) *http.Response { return g.text(path+"/score?offset=-1", "x") },
@@ -137,7 +137,8 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	}
 }
 
-// cutOff sends 40 of the 100 bytes it announces, ends its side of the connection, and gives the answer.
+// cutOff sends 40 of the 100 bytes it announces, ends its side of the connection, and gives the
+// answer.
 func cutOff(g *rig, path, accept string) *http.Response {
 	g.t.Helper()
 	client := &http.Client{Transport: &checkedTransport{t: g.t, base: cutTransport{g.addr}, doc: document(g.t), router: router(g.t)}}
@@ -275,7 +276,8 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 	require.EqualValues(t, 4, decode[api.SummaryEvent](t, g.json(path+"/score", `{"text":"\ud83d\ude00"}`), http.StatusOK).Bytes)
 }
 
-// 1e2 is an integer to the contract, and none to Go: whoever decodes it must still say which field it was.
+// 1e2 is an integer to the contract, but not to encoding/json, whose error must still name the
+// field.
 func TestAnIntegerThatOnlyTheContractCanReadIsAFieldError(t *testing.T) {
 	g := newRig(t, Options{})
 	p := requireProblem(t, g.json("/v1/sessions", `{"settings":{"chunk":1e2}}`), api.ProblemInvalidField)
@@ -301,7 +303,8 @@ func TestOversizedBodies(t *testing.T) {
 	g := newRig(t, Options{ScoreBodyBytesMax: 1000})
 	path := g.create("{}")
 
-	// Announced: nothing is read. Not announced: what was reported before the limit stays.
+	// Of a body whose length is announced nothing is read; otherwise what was reported before the
+	// limit stays.
 	p := requireProblem(t, g.text(path+"/score", strings.Repeat("x", 1001)), api.ProblemBodyTooLarge)
 	require.Equal(t, "at most 1000", *p.Expected)
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)

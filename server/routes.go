@@ -63,7 +63,8 @@ func newRouter(
 func allowedMethods(r *http.Request) (methods []string) {
 	routes := chi.RouteContext(r.Context()).Routes
 	for _, method := range []string{
-		http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut,
+		http.MethodDelete, http.MethodGet, http.MethodHead,
+		http.MethodPatch, http.MethodPost, http.MethodPut,
 	} {
 		if routes.Match(chi.NewRouteContext(), contract.GetForHead(method), r.URL.Path) {
 			methods = append(methods, method)

@@ -84,9 +84,9 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Drain ends the server's life in order: readiness goes; after Options.DrainDelay bodies that are
-// still coming in end, new work is refused and the chunks under way are finished; then listeners and
-// connections close. When ctx is done before that, connections are cut. Later calls wait for the
-// first and return what it did.
+// still coming in end, new work is refused and the chunks under way are finished; then listeners
+// and connections close. When ctx is done before that, connections are cut. Later calls wait for
+// the first and return what it did.
 func (s *Server) Drain(ctx context.Context) error {
 	s.drainOnce.Do(func() { s.drained = s.drain(ctx) })
 	return s.drained

@@ -205,7 +205,7 @@ func TestASnapshotThatFailsIsCutOff(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// What is damaged is listed, says where, and can be deleted; nothing of it can be used.
+// A damaged session is listed, says where the damage is, and can be deleted; every other use fails.
 func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 	dir := t.TempDir()
 	var path, good string
@@ -237,7 +237,7 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 	g.score(good, "x")
 }
 
-// One whose head cannot be read has nothing but an id and the reason.
+// A session whose head cannot be read has nothing but an id and the reason.
 func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	dir := t.TempDir()
 	store, err := sessionlog.Open(dir, sessionlog.Options{})
@@ -273,7 +273,7 @@ func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	}
 }
 
-// Every error that package session exports is told as the problem it is meant to be; a new one has to be put here.
+// Every error that package session exports has its type of problem; a new error needs a row here.
 func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	field := session.FieldError{Field: "f", Found: "1", Want: "2"}
 	damage := &sessionlog.CorruptError{File: "lmserve.db", Byte: 7, Offset: 9}
@@ -297,7 +297,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"LimitError":    {&session.LimitError{}, api.ProblemSessionFull},
 		"QuotaError":    {&session.QuotaError{}, api.ProblemKeySessionLimit},
 		"BodyError":     {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
-		"MismatchError": {&session.MismatchError{}, api.ProblemInternal}, // is only reported, never returned
+		"MismatchError": {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
 	}
 	require.ElementsMatch(t, exportedErrors(t, "../internal/session"), slices.Collect(maps.Keys(table)))
 	for name, row := range table {

@@ -45,7 +45,7 @@ func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
 	}
 }
 
-// A part of a chunk is scored as soon as it is there.
+// A part of a chunk is scored as soon as it arrives.
 func TestAPartOfAChunkIsReportedAtOnce(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create(`{"settings":{"chunk":16}}`)
@@ -98,7 +98,8 @@ func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels its request, whether it was still sending or only waiting, and the session is free again.
+// A client that leaves cancels its request, whether it was still sending or only waiting, and the
+// session is free again.
 func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for name, request := range map[string]func(g *rig, path string) *http.Request{
 		"score, still sending": func(g *rig, path string) *http.Request {
@@ -146,7 +147,7 @@ func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 	}
 }
 
-// Nothing keeps a body, or an answer: memory does not grow with them.
+// The server keeps neither bodies nor answers: its memory does not grow with their length.
 func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
 	const size = 12 << 20
 	g := newRig(t, Options{})

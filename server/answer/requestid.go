@@ -1,3 +1,6 @@
+// Package answer is how an answer leaves: as a problem document, a stream of events or a file. It
+// also has the note of what was answered that the access log needs, and the request's id, which
+// answers and log entries share.
 package answer
 
 import "context"

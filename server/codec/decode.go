@@ -1,3 +1,6 @@
+// Package codec maps the types of package api to those of package session, and back. The decoding
+// functions read what validation against the contract has let through; their errors are problems
+// about what the contract cannot say.
 package codec
 
 import (
@@ -11,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCreate reads what validation against the contract has let through.
+// DecodeCreate reads the body of a request for a new session.
 func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
 	request := session.CreateRequest{Seed: r.Seed}
 	if r.Settings != nil {
@@ -23,7 +26,7 @@ func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
 	return request, err
 }
 
-// DecodeFork reads what validation against the contract has let through.
+// DecodeFork reads the body of a request for a fork.
 func DecodeFork(r api.ForkRequest) (session.ForkRequest, error) {
 	labels, err := decodeLabels(r.Labels)
 	return session.ForkRequest{
@@ -36,12 +39,13 @@ func DecodeFork(r api.ForkRequest) (session.ForkRequest, error) {
 
 func seconds(n *int64) time.Duration { return time.Duration(value(n)) * time.Second }
 
-// decodeLabels checks the length of the names: OpenAPI 3.0 cannot say it.
+// decodeLabels checks the length of the names of labels, which OpenAPI 3.0 cannot say.
 func decodeLabels(labels *api.Labels) (map[string]string, error) {
 	for key := range value(labels) {
 		if n := utf8.RuneCountInString(key); n < 1 || n > limits.LabelKeyCharsMax {
 			return nil, problem.Field(api.ProblemInvalidField, problem.FieldPath([]string{"labels", key}),
-				fmt.Sprintf("a name of %d characters", n), fmt.Sprintf("1 to %d characters", limits.LabelKeyCharsMax))
+				fmt.Sprintf("a name of %d characters", n),
+				fmt.Sprintf("1 to %d characters", limits.LabelKeyCharsMax))
 		}
 	}
 	return value(labels), nil
@@ -52,8 +56,8 @@ func DecodeScoreOptions(p api.ScoreParams) session.ScoreOptions {
 	return session.ScoreOptions{Offset: p.Offset, LogProbs: value(p.Logprobs)}
 }
 
-// DecodeListing reads the parameters of a listing: the id it goes on after, and the most sessions it
-// gives.
+// DecodeListing reads the parameters of a listing: the id after which it goes on, and how many
+// sessions it gives at most.
 func DecodeListing(p api.ListSessionsParams) (after string, limit int) {
 	if p.Limit == nil {
 		return value(p.After), limits.ListLimitDefault
@@ -61,7 +65,7 @@ func DecodeListing(p api.ListSessionsParams) (after string, limit int) {
 	return value(p.After), *p.Limit
 }
 
-// DecodeCompletion reads what validation against the contract has let through.
+// DecodeCompletion reads the body of a request for a completion.
 func DecodeCompletion(r api.CompletionRequest) (session.CompleteRequest, error) {
 	request := session.CompleteRequest{
 		Prompt:      r.PromptBase64,
@@ -78,7 +82,8 @@ func DecodeCompletion(r api.CompletionRequest) (session.CompleteRequest, error) 
 	}
 	if r.Prompt != nil {
 		if r.PromptBase64 != nil {
-			return request, problem.Field(api.ProblemInvalidField, "prompt_base64", "prompt beside it", "one of the two")
+			return request, problem.Field(api.ProblemInvalidField, "prompt_base64",
+				"prompt beside it", "one of the two")
 		}
 		request.Prompt = []byte(*r.Prompt)
 	}
@@ -88,7 +93,7 @@ func DecodeCompletion(r api.CompletionRequest) (session.CompleteRequest, error) 
 	return request, nil
 }
 
-// stopStrings reads one string, or a list of them. Validation has seen that it is one of the two.
+// stopStrings reads one string or a list of strings. Validation has seen that it is one of the two.
 func stopStrings(stop api.CompletionRequest_Stop) []string {
 	if one, err := stop.AsStopString(); err == nil {
 		return []string{one}
@@ -97,7 +102,7 @@ func stopStrings(stop api.CompletionRequest_Stop) []string {
 	return list
 }
 
-// value is what p points to, or zero if it points to nothing.
+// value is what p points to, or the zero value if p is nil.
 func value[T any](p *T) T {
 	if p == nil {
 		var zero T

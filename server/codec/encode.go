@@ -13,11 +13,12 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
+// EncodeSession is what a client is told of a session.
 func EncodeSession(i session.Info) api.Session {
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
-		CreatedAt:     i.Created, // zero, as all that follows, if it could not be read
+		CreatedAt:     i.Created, // zero, like the rest, for a session that cannot be read
 		LastUsedAt:    i.LastUsed,
 		Offset:        i.Offset,
 		Step:          i.Step,
@@ -55,6 +56,7 @@ func EncodeSession(i session.Info) api.Session {
 	return s
 }
 
+// EncodeChunk is the event of a scored chunk.
 func EncodeChunk(c session.Chunk) api.ChunkEvent {
 	return api.ChunkEvent{
 		Type:         api.EventChunk,
@@ -76,6 +78,7 @@ func EncodeChunk(c session.Chunk) api.ChunkEvent {
 	}
 }
 
+// EncodeSummary is the answer to a score request, and the last event of a streamed one.
 func EncodeSummary(s session.Summary) api.SummaryEvent {
 	return api.SummaryEvent{
 		Type:         api.EventSummary,
@@ -95,6 +98,7 @@ func EncodeSummary(s session.Summary) api.SummaryEvent {
 	}
 }
 
+// measures is a tally of scored text, with the ratios that follow from it.
 func measures(t session.Tally) api.Measures {
 	return api.Measures{
 		Bytes:        t.Bytes,
@@ -108,7 +112,7 @@ func measures(t session.Tally) api.Measures {
 	}
 }
 
-// bpc is bits per character; nil where there is none.
+// bpc is bits per character; nil where there are no bits or no characters.
 func bpc(bits *float64, chars int64) *float64 {
 	if bits == nil || chars == 0 {
 		return nil
@@ -117,7 +121,7 @@ func bpc(bits *float64, chars int64) *float64 {
 	return &ratio
 }
 
-// perplexity is 2^(bits/tokens); nil where there is none, or where it is beyond every float64.
+// perplexity is 2^(bits/tokens); nil where there are no tokens, or where it is beyond every float64.
 func perplexity(bits float64, tokens int64) *float64 {
 	if tokens == 0 {
 		return nil
@@ -129,9 +133,10 @@ func perplexity(bits float64, tokens int64) *float64 {
 	return &p
 }
 
+// milliseconds is a time in the unit of fields that end in _ms.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// encodeText gives sampled bytes as a string, and, where a string cannot hold them, as they are.
+// encodeText gives sampled bytes as a string, and, where they are not UTF-8, as they are.
 func encodeText(b []byte) (text string, exact []byte) {
 	if utf8.Valid(b) {
 		return string(b), nil
@@ -139,11 +144,13 @@ func encodeText(b []byte) (text string, exact []byte) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), b
 }
 
+// encodeUsage counts the tokens of a completion.
 func encodeUsage(c session.Completion) api.Usage {
 	prompt, sampled := int64(c.PromptTokens), int64(c.CompletionTokens)
 	return api.Usage{PromptTokens: prompt, CompletionTokens: sampled, TotalTokens: prompt + sampled}
 }
 
+// EncodeModel is what a client is told of a model.
 func EncodeModel(m session.ModelInfo) api.Model {
 	model := api.Model{
 		ID:         m.ID,
@@ -170,7 +177,9 @@ func EncodeModel(m session.ModelInfo) api.Model {
 }
 
 // EncodeCompletion is the answer to a completion that took this time.
-func EncodeCompletion(c session.Completion, logprobs []float64, elapsed time.Duration) api.Completion {
+func EncodeCompletion(
+	c session.Completion, logprobs []float64, elapsed time.Duration,
+) api.Completion {
 	text, exact := encodeText(c.Text)
 	return api.Completion{
 		Type:         api.EventCompletion,

@@ -10,10 +10,11 @@ import (
 )
 
 // CheckBodyKind holds the headers of a request's body against the media types that the operation
-// accepts. It gives nil if they fit.
+// accepts; nil if they fit. A body without a Content-Type gets that of plain bytes.
 func (o *Operation) CheckBodyKind(r *http.Request) *problem.Problem {
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return problem.Field(api.ProblemUnsupportedMediaType, "Content-Encoding", problem.Quoted(coding), "none")
+	coding := r.Header.Get("Content-Encoding")
+	if coding != "" && !strings.EqualFold(coding, "identity") {
+		return unsupported("Content-Encoding", problem.Quoted(coding), "none")
 	}
 	header := r.Header.Get("Content-Type")
 	if header == "" {
@@ -22,10 +23,16 @@ func (o *Operation) CheckBodyKind(r *http.Request) *problem.Problem {
 	}
 	media, params := MediaTypeOf(header)
 	if !slices.Contains(o.Accepts, media) {
-		return problem.Field(api.ProblemUnsupportedMediaType, "Content-Type", problem.Quoted(header), problem.OneOf(o.Accepts))
+		return unsupported("Content-Type", problem.Quoted(header), problem.OneOf(o.Accepts))
 	}
-	if charset := strings.ToLower(params["charset"]); charset != "" && charset != "utf-8" && charset != "us-ascii" {
-		return problem.Field(api.ProblemUnsupportedMediaType, "Content-Type", "the charset "+problem.Quoted(charset), "utf-8 or us-ascii")
+	charset := strings.ToLower(params["charset"])
+	if charset != "" && charset != "utf-8" && charset != "us-ascii" {
+		return unsupported("Content-Type", "the charset "+problem.Quoted(charset), "utf-8 or us-ascii")
 	}
 	return nil
+}
+
+// unsupported says what a header of the body has, and what it may have.
+func unsupported(header, found, expected string) *problem.Problem {
+	return problem.Field(api.ProblemUnsupportedMediaType, header, found, expected)
 }

@@ -1,3 +1,6 @@
+// Package contract is api/openapi.yaml as the server uses it: which operation a request asks for,
+// the media types it takes and gives, and whether a request keeps to it. What does not is told as a
+// problem, in words made from the contract's schemas.
 package contract
 
 import (
@@ -12,17 +15,18 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// Contract is api/openapi.yaml made ready for the middleware: what each route takes and gives.
+// Contract is api/openapi.yaml made ready for use: what each route takes and gives.
 type Contract struct {
 	operations map[string]*Operation // by method and path, "POST /v1/sessions"
 }
 
 // Operation is one operation of the contract.
 type Operation struct {
-	route   *routers.Route
-	Offers  []string // media types of its success, the preferred first; none if success has no content
-	Accepts []string // media types of its body; none if it takes no body
-	Public  bool     // it needs no key
+	Offers  []string // media types of a success, the preferred first; none if it has no content
+	Accepts []string // media types of the body; none if the operation takes no body
+	Public  bool     // a request needs no key
+
+	route *routers.Route
 }
 
 // Load reads the embedded contract.
@@ -35,19 +39,23 @@ func Load() (*Contract, error) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			public := op.Security != nil && len(*op.Security) == 0
-			op.Security = openapi3.NewSecurityRequirements() // keys are authenticate's: validation would read the body to check them
+			// Authentication is a middleware of its own: here it would read the body first.
+			op.Security = openapi3.NewSecurityRequirements()
 			c.operations[method+" "+path] = &Operation{
-				route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op},
 				Offers:  OffersOf(op),
 				Accepts: acceptsOf(op),
 				Public:  public,
+				route: &routers.Route{
+					Spec: doc, Path: path, PathItem: item, Method: method, Operation: op,
+				},
 			}
 		}
 	}
 	return c, nil
 }
 
-// OffersOf lists the media types in which an operation's success may come. JSON goes before everything, the rest is in alphabetical order.
+// OffersOf lists the media types in which an operation's success may come: JSON first, the rest in
+// alphabetical order.
 func OffersOf(op *openapi3.Operation) []string {
 	var offers []string
 	for status, response := range op.Responses.Map() {
@@ -85,7 +93,7 @@ func acceptsOf(op *openapi3.Operation) []string {
 	return accepts
 }
 
-// Operation finds what a routed request asks for. A HEAD is its GET.
+// Operation finds the operation that a request asks for, once the router has found its route.
 func (c *Contract) Operation(r *http.Request) *Operation {
 	return c.operations[GetForHead(r.Method)+" "+chi.RouteContext(r.Context()).RoutePattern()]
 }
@@ -93,21 +101,20 @@ func (c *Contract) Operation(r *http.Request) *Operation {
 // TakesFile reports whether the operation's body is an exported session.
 func (o *Operation) TakesFile() bool { return slices.Contains(o.Accepts, MediaZstd) }
 
-// parameter finds a parameter of the operation by its name, or gives nil.
+// parameter finds a parameter of the operation by its name; nil if there is none.
 func (o *Operation) parameter(name string) *openapi3.Parameter {
-	for _, list := range []openapi3.Parameters{o.route.Operation.Parameters, o.route.PathItem.Parameters} {
-		for _, ref := range list {
-			if ref.Value.Name == name {
-				return ref.Value
-			}
+	for _, ref := range slices.Concat(o.route.Operation.Parameters, o.route.PathItem.Parameters) {
+		if ref.Value.Name == name {
+			return ref.Value
 		}
 	}
 	return nil
 }
 
-// Find finds the route of a request before chi does, and whether the contract makes it public.
+// Find finds the route of a request before the router does, and whether the contract makes the
+// route public.
 func (c *Contract) Find(router chi.Routes, r *http.Request) (pattern string, public bool) {
-	path := r.URL.RawPath // as chi chooses
+	path := r.URL.RawPath // chi chooses between the two in the same way
 	if path == "" {
 		path = r.URL.Path
 	}
@@ -116,7 +123,8 @@ func (c *Contract) Find(router chi.Routes, r *http.Request) (pattern string, pub
 	return pattern, op != nil && op.Public
 }
 
-// GetForHead is the method whose operation answers a request.
+// GetForHead is the method whose operation answers a request: GET for HEAD, the method itself
+// otherwise.
 func GetForHead(method string) string {
 	if method == http.MethodHead {
 		return http.MethodGet

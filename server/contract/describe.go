@@ -82,7 +82,8 @@ func describeObject(s *openapi3.Schema) string {
 	case s.MinProps == 1 && s.MaxProps != nil && *s.MaxProps == 1:
 		return "an object with one of the fields " + problem.OneOf(slices.Sorted(maps.Keys(s.Properties)))
 	case len(s.Properties) > 0:
-		return "an object with no fields but " + strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
+		names := slices.Sorted(maps.Keys(s.Properties))
+		return "an object with no fields but " + strings.Join(names, ", ")
 	case s.MaxProps != nil:
 		return fmt.Sprintf("an object with at most %d fields", *s.MaxProps)
 	}
@@ -92,7 +93,7 @@ func describeObject(s *openapi3.Schema) string {
 // decimal writes a number without an exponent.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// jsonOf writes a value as JSON, shortened.
+// jsonOf writes a value as JSON, and shortens it.
 func jsonOf(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {

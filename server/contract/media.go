@@ -18,7 +18,7 @@ const (
 // HasBody reports whether the request brings a body, as far as its headers tell.
 func HasBody(r *http.Request) bool { return r.ContentLength != 0 }
 
-// MediaTypeOf parses a Content-Type. Without one, or if it cannot be parsed, the type is "".
+// MediaTypeOf parses a Content-Type. If that is empty or cannot be parsed, the media type is "".
 func MediaTypeOf(contentType string) (media string, params map[string]string) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {

@@ -12,8 +12,9 @@ type acceptRange struct {
 	specificity int     // 2, 1 or 0
 }
 
-// ChooseMedia picks the offer that an Accept header likes best (RFC 9110, section 12.5.1): the highest q; then the more exactly named; then
-// the first offered. No header accepts anything. If no offer is accepted it gives "".
+// ChooseMedia picks the offer that an Accept header likes best (RFC 9110, section 12.5.1): the one
+// of the highest q, then the one that the header names more exactly, then the first offered. An
+// empty header accepts anything. If the header accepts no offer, ChooseMedia gives "".
 func ChooseMedia(accept string, offers []string) string {
 	if strings.TrimSpace(accept) == "" {
 		return offers[0]
@@ -50,7 +51,8 @@ func (r acceptRange) matches(offer string) bool {
 	return r.media == offer
 }
 
-// parseAccept reads the ranges of an Accept header. Parameters other than q are ignored, and so are ranges that cannot be read.
+// parseAccept reads the ranges of an Accept header. Parameters other than q are ignored, and so are
+// ranges that cannot be read.
 func parseAccept(accept string) []acceptRange {
 	var ranges []acceptRange
 	for part := range strings.SplitSeq(accept, ",") {

@@ -12,7 +12,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// validationProblem says in the contract's terms what validation found: which field, what was found there, what was expected.
+// validationProblem says in the contract's terms what validation found: which field or parameter,
+// what was found there, and what was expected.
 func validationProblem(err error) *problem.Problem {
 	var request *openapi3filter.RequestError
 	var schema *openapi3.SchemaError
@@ -22,9 +23,11 @@ func validationProblem(err error) *problem.Problem {
 	isSchema := errors.As(request.Err, &schema)
 	switch {
 	case request.Parameter != nil && isSchema:
-		return problem.Field(api.ProblemInvalidParameter, request.Parameter.Name, jsonOf(schema.Value), describe(schema.Schema))
+		return problem.Field(api.ProblemInvalidParameter, request.Parameter.Name,
+			jsonOf(schema.Value), describe(schema.Schema))
 	case request.Parameter != nil:
-		return problem.Field(api.ProblemInvalidParameter, request.Parameter.Name, "a value that cannot be read", describe(request.Parameter.Schema.Value))
+		return problem.Field(api.ProblemInvalidParameter, request.Parameter.Name,
+			"a value that cannot be read", describe(request.Parameter.Schema.Value))
 	case isSchema:
 		return schemaProblem(schema)
 	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):
@@ -37,12 +40,16 @@ func validationProblem(err error) *problem.Problem {
 func schemaProblem(e *openapi3.SchemaError) *problem.Problem {
 	path := e.JSONPointer()
 	switch e.SchemaField {
-	case "properties": // its path ends at the object that has the unknown field
-		return problem.Field(api.ProblemInvalidField, problem.FieldPath(append(path, unknownField(e))), "an unknown field", describe(e.Schema))
+	case "properties": // the path ends at the object that has the unknown field
+		return invalidField(append(path, unknownField(e)), "an unknown field", describe(e.Schema))
 	case "required":
-		return problem.Field(api.ProblemInvalidField, problem.FieldPath(path), "no such field", "one")
+		return invalidField(path, "no such field", "one")
 	}
-	return problem.Field(api.ProblemInvalidField, problem.FieldPath(path), jsonOf(e.Value), describe(e.Schema))
+	return invalidField(path, jsonOf(e.Value), describe(e.Schema))
+}
+
+func invalidField(path []string, found, expected string) *problem.Problem {
+	return problem.Field(api.ProblemInvalidField, problem.FieldPath(path), found, expected)
 }
 
 // unknownField finds the first field of an object that its schema does not have.

@@ -49,7 +49,7 @@ func (o *Operation) Validate(r *http.Request) error {
 	return nil
 }
 
-// pathParams gives the parameters the router found in the path.
+// pathParams gives the parameters that the router has found in the path.
 func pathParams(r *http.Request) map[string]string {
 	params := map[string]string{}
 	route := chi.RouteContext(r.Context())
@@ -59,13 +59,14 @@ func pathParams(r *http.Request) map[string]string {
 	return params
 }
 
-// checkQuery refuses parameters the contract does not have, which would otherwise be passed over in silence (a mistyped offset!), and
-// parameters given twice.
+// checkQuery refuses parameters that the contract does not have, and parameters given twice.
+// Nothing else would notice a mistyped offset.
 func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 	query := r.URL.Query()
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if o.parameter(name) == nil {
-			return problem.Field(api.ProblemInvalidParameter, name, "an unknown parameter", "only the parameters of the contract")
+			return problem.Field(api.ProblemInvalidParameter, name,
+				"an unknown parameter", "only the parameters of the contract")
 		}
 		if n := len(query[name]); n > 1 {
 			return problem.Field(api.ProblemInvalidParameter, name, fmt.Sprintf("%d values", n), "one")
@@ -88,8 +89,8 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		describe(o.parameter(name).Schema.Value))
 }
 
-// readJSON reads a whole body that must be one JSON value in UTF-8. An empty body is none. encoding/json replaces what is not UTF-8 in
-// silence, and so changes the text: that is found here.
+// readJSON reads a whole body that must be one JSON value in UTF-8. An empty body is none.
+// encoding/json replaces what is not UTF-8 in silence, and so changes the text: that is found here.
 func readJSON(body io.Reader) ([]byte, error) {
 	raw, err := io.ReadAll(body)
 	if err != nil {
@@ -134,7 +135,8 @@ func invalidUTF8(raw []byte) int {
 	return -1
 }
 
-// loneSurrogate gives the index of the first escape \uD800..\uDFFF in valid JSON that is not one of a pair, or -1.
+// loneSurrogate gives the index of the first escape \uD800..\uDFFF in valid JSON that is not one of
+// a pair, or -1.
 func loneSurrogate(raw []byte) int {
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Lone surrogates are exactly what encoding/json cannot keep: text without them survives decoding and encoding.
+// Lone surrogates are exactly what encoding/json cannot keep: text without them survives decoding
+// and encoding.
 func FuzzLoneSurrogate(f *testing.F) {
 	for _, seed := range []string{`a\ud83d\ude00`, `\ud83d`, `\\ud83d`, `\ude00\ud83d`, `\u00e9\uD83D\u0041`, `\"\\\/\b`} {
 		f.Add(seed)

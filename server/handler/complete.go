@@ -47,7 +47,9 @@ type completeCall struct {
 }
 
 // run makes the call, and charges the caller for the text that was sampled.
-func (c completeCall) run(ctx context.Context, emit func(session.Piece) error) (session.Completion, error) {
+func (c completeCall) run(
+	ctx context.Context, emit func(session.Piece) error,
+) (session.Completion, error) {
 	report := func(p session.Piece) error {
 		middleware.Charge(ctx, len(p.Text))
 		return emit(p)
@@ -56,7 +58,9 @@ func (c completeCall) run(ctx context.Context, emit func(session.Piece) error) (
 }
 
 // stream makes the call and answers with an event for each piece of text.
-func (c completeCall) stream(ctx context.Context, events *answer.EventStream, start time.Time) error {
+func (c completeCall) stream(
+	ctx context.Context, events *answer.EventStream, start time.Time,
+) error {
 	done, err := c.run(ctx, func(p session.Piece) error {
 		return events.Send(string(api.EventPiece), answer.NoID, codec.EncodePiece(p))
 	})

@@ -1,3 +1,11 @@
+// Package handler has the operations of the contract. A handler decodes the request (package
+// codec), calls one method of Sessions, and encodes what the method gives; authentication,
+// negotiation, limits and validation are behind it (package middleware). Its errors become problems
+// (package problem).
+//
+// A new operation is a method of Handlers in a file of its own; api.StrictServerInterface, which is
+// generated from the contract, names it. An answer that is neither JSON nor empty is a function
+// that writes to the http.ResponseWriter, as scoreStream in score.go.
 package handler
 
 import (
@@ -17,7 +25,8 @@ type Sessions interface {
 	Get(who session.Caller, id string) (session.Info, error)
 	List(who session.Caller, after string, limit int) (page []session.Info, next string, err error)
 	Delete(who session.Caller, id string) error
-	Fork(ctx context.Context, who session.Caller, id string, r session.ForkRequest) (session.Info, error)
+	Fork(ctx context.Context, who session.Caller, id string,
+		r session.ForkRequest) (session.Info, error)
 	Export(ctx context.Context, who session.Caller, id string, w io.Writer) error
 	Import(ctx context.Context, who session.Caller, r io.Reader) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
@@ -25,7 +34,9 @@ type Sessions interface {
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
 	Model() session.ModelInfo
-	Err() error // why what keeps the sessions has failed for good; nil if it has not
+
+	// Err is why the store of the sessions has failed for good; nil if it has not.
+	Err() error
 }
 
 // Handlers implements the operations of the contract.

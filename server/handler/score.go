@@ -17,7 +17,9 @@ import (
 )
 
 // Score implements POST /v1/sessions/{id}/score.
-func (h *Handlers) Score(ctx context.Context, r api.ScoreRequestObject) (api.ScoreResponseObject, error) {
+func (h *Handlers) Score(
+	ctx context.Context, r api.ScoreRequestObject,
+) (api.ScoreResponseObject, error) {
 	text, err := scoreText(r)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,9 @@ type scoreCall struct {
 
 // run makes the call. An error after the first chunk carries the session's offset, whatever its
 // type: what was reported stays.
-func (c scoreCall) run(ctx context.Context, emit func(session.Chunk) error) (session.Summary, error) {
+func (c scoreCall) run(
+	ctx context.Context, emit func(session.Chunk) error,
+) (session.Summary, error) {
 	offset := int64(-1)
 	report := func(chunk session.Chunk) error {
 		offset = chunk.Total.Bytes

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// GetSnapshot implements GET /v1/sessions/{id}/snapshot. An error after the answer's beginning cuts
+// GetSnapshot implements GET /v1/sessions/{id}/snapshot. An error after the answer has begun cuts
 // the connection: a part of a file must not look like the whole.
 func (h *Handlers) GetSnapshot(
 	ctx context.Context, r api.GetSnapshotRequestObject,

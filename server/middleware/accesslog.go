@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// AccessLog writes one entry for each request when the request ends: at level info, or debug for the
-// probes of a healthy server. The middlewares and handlers inside it answer through its recorder.
+// AccessLog writes one entry for each request when the request ends: at level info, or debug for
+// the probes of a healthy server. Whatever comes after it answers through an answer.Recorder.
 func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,22 +17,24 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// caller is whom a request comes from.
+// caller is whom a request comes from, and what the caller may use. A server without keys has one
+// anonymous caller, to whom no limits belong.
 type caller struct {
 	session.Caller
-	limits keys.Limits // of its key, every field set; zero for the anonymous owner of a server without keys
+	limits keys.Limits // every field is set, but for the anonymous caller
 }
 
 type callerKey struct{}
 
-// CallerOf is whom an authenticated request comes from. A handler that asks for it on a public route
-// is wrong, and fails.
+// CallerOf is whom an authenticated request comes from. A handler that asks for the caller on a
+// public route is wrong, and fails.
 func CallerOf(ctx context.Context) session.Caller { return ctx.Value(callerKey{}).(caller).Caller }
 
 // Authenticate lets through requests with a good key, and requests to operations that the contract
-// makes public; all requests, where there are no keys (a nil ring, or an empty one). Whatever is not
-// known to be public is not. Authenticate comes before everything that looks at a request, so that
-// strangers learn nothing; as the router has not yet found the route, routes tells it.
+// makes public; all requests, where the server asks for no keys (ring is nil, or has no keys file).
+// Whatever is not known to be public is not. Authenticate comes before everything that looks at a
+// request, so that strangers learn nothing. The router has not found the route by then: routes
+// tells.
 func Authenticate(
 	ring *keys.Ring, c *contract.Contract, routes chi.Routes, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -60,12 +62,12 @@ func Authenticate(
 	}
 }
 
-// authenticate finds the key of a request. The error says what is wrong with the key that the request
-// shows, and never repeats it.
+// authenticate finds the key of a request. Its errors never repeat what the request shows as a key.
 func authenticate(ring *keys.Ring, r *http.Request) (keys.Key, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
-		return keys.Key{}, problem.Field(api.ProblemUnauthorized, "Authorization", "no such header", "Bearer and a key")
+		return keys.Key{}, problem.Field(api.ProblemUnauthorized, "Authorization",
+			"no such header", "Bearer and a key")
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
 	if len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") {

@@ -7,9 +7,9 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// BodyKind refuses bodies of kinds that the contract does not list for the operation. It takes a body
-// without a Content-Type for application/octet-stream, as `curl -T` sends it. Operations without a
-// body ignore one.
+// BodyKind refuses bodies of kinds that the contract does not list for the operation. A body
+// without a Content-Type, as `curl -T` sends it, counts as application/octet-stream. Operations
+// that take no body ignore one.
 func BodyKind(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

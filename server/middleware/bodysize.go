@@ -12,7 +12,7 @@ import (
 )
 
 // BodySize bounds the size of bodies: those that say how long they are before a byte is read, the
-// others as they come in. A streamed body may have as many bytes as streamBytesMax.
+// others as they come in. A streamed body has streamBytesMax bytes at most.
 func BodySize(
 	c *contract.Contract, streamBytesMax int64, problems *answer.Problems,
 ) func(http.Handler) http.Handler {

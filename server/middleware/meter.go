@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// meters has what each key is using.
+// meters has the meters of all keys.
 type meters struct {
 	mu    sync.Mutex
 	byKey map[string]*meter // one for each key that was used since the start
@@ -29,14 +29,14 @@ type meters struct {
 // meter is what one key is using, of what it may.
 type meter struct {
 	limits keys.Limits   // every field set
-	bytes  *rate.Limiter // holds one second's worth; what is charged beyond that is debt
+	bytes  *rate.Limiter // holds one second's worth; charges beyond that are debt
 
 	mu       sync.Mutex
 	requests int // at work
 }
 
-// of gives the meter of a key. When the key's limits have changed it is a new one, with no debt;
-// requests at work are counted on in the old one.
+// of gives the meter of a key. When the key's limits have changed that is a new meter, without
+// debt; the old one goes on counting the requests that it has let in.
 func (m *meters) of(key string, limits keys.Limits) *meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,7 +44,10 @@ func (m *meters) of(key string, limits keys.Limits) *meter {
 		return old
 	}
 	perSecond := limits.BytesPerSecond
-	made := &meter{limits: limits, bytes: rate.NewLimiter(rate.Limit(perSecond), int(min(perSecond, math.MaxInt)))}
+	made := &meter{
+		limits: limits,
+		bytes:  rate.NewLimiter(rate.Limit(perSecond), int(min(perSecond, math.MaxInt))),
+	}
 	m.byKey[key] = made
 	return made
 }
@@ -67,13 +70,14 @@ func (m *meter) end() {
 	m.requests--
 }
 
-// behind is how long it takes until what was charged is paid.
+// behind is the time until all that was charged is paid.
 func (m *meter) behind(now time.Time) time.Duration {
 	debt := -m.bytes.TokensAt(now)
 	return time.Duration(max(0, debt) / float64(m.limits.BytesPerSecond) * float64(time.Second))
 }
 
-// charge takes bytes from the second's worth, or makes debt, and gives the time until that is paid.
+// charge takes bytes from the second's worth, or makes debt, and gives the time until the bytes are
+// paid.
 func (m *meter) charge(bytes int, now time.Time) time.Duration {
 	var wait time.Duration
 	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst { // the limiter takes no more at a time
@@ -92,10 +96,12 @@ func Charge(ctx context.Context, bytes int) {
 	}
 }
 
-// Meter holds every key to its requests at work and its bytes a second, and a body to a key that is
-// still good while the body comes in. When draining is done a body no longer waits for its turn.
-// Meter comes after Authenticate, which has found the key.
-func Meter(ring *keys.Ring, draining context.Context, problems *answer.Problems) func(http.Handler) http.Handler {
+// Meter holds every key to its requests at work and its bytes a second, and ends a body whose key
+// is no longer good. When draining is done, bodies no longer wait for their turn. Meter comes after
+// Authenticate, which finds the caller and the limits.
+func Meter(
+	ring *keys.Ring, draining context.Context, problems *answer.Problems,
+) func(http.Handler) http.Handler {
 	meters := &meters{byKey: map[string]*meter{}}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,15 +132,17 @@ func Meter(ring *keys.Ring, draining context.Context, problems *answer.Problems)
 
 // requestsProblem says that a key has too many requests at work.
 func requestsProblem(m *meter) *problem.Problem {
-	p := problem.New(api.ProblemKeyRequestLimit, fmt.Sprintf("The key has %d requests at work.", m.limits.Requests))
+	p := problem.New(api.ProblemKeyRequestLimit,
+		fmt.Sprintf("The key has %d requests at work.", m.limits.Requests))
 	p.RetryAfter = time.Second
 	return p
 }
 
 // behindProblem says that a key has used more bytes than it may.
 func behindProblem(m *meter, behind time.Duration) *problem.Problem {
-	p := problem.New(api.ProblemKeyRateLimit, fmt.Sprintf("The key may have %d bytes a second, and is %.1f seconds behind.",
-		m.limits.BytesPerSecond, behind.Seconds()))
+	p := problem.New(api.ProblemKeyRateLimit,
+		fmt.Sprintf("The key may have %d bytes a second, and is %.1f seconds behind.",
+			m.limits.BytesPerSecond, behind.Seconds()))
 	p.RetryAfter = behind
 	return p
 }
@@ -149,8 +157,8 @@ type pacedBody struct {
 	check    func() error // why the key is no longer good
 }
 
-// Read waits after reading, while nobody waits for the client: the time does not count as the
-// client's idleness.
+// Read waits after it has read, while nobody waits for the client: the time does not count as
+// idleness of the client.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	if err := b.check(); err != nil {
 		return 0, err

@@ -13,8 +13,8 @@ import (
 
 type mediaKey struct{}
 
-// Negotiate chooses the form of the answer among those the contract offers for the operation, by the
-// request's Accept.
+// Negotiate chooses the form of the answer among those that the contract offers for the operation,
+// by the request's Accept header.
 func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,8 @@ import (
 )
 
 // Recover answers a request whose handler panicked with a problem. If an answer has begun it cuts
-// the connection instead: a stream that ended in a panic must not look as if it had come to its end.
+// the connection instead: a stream that ended in a panic must not look as if it had come to its
+// end.
 func Recover(log *zap.Logger, problems *answer.Problems) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

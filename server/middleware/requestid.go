@@ -29,7 +29,8 @@ func isRequestID(id string) bool {
 	}
 	for _, c := range []byte(id) {
 		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '.', c == '_', c == '-':
 		default:
 			return false
 		}

@@ -20,7 +20,9 @@ import (
 //
 // Stall also allows answers before the end of the body: events go out while text comes in, and an
 // error does not wait for the rest of a body that nobody wants.
-func Stall(bodyIdle, answerIdle time.Duration, draining context.Context) func(http.Handler) http.Handler {
+func Stall(
+	bodyIdle, answerIdle time.Duration, draining context.Context,
+) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// Writers that have no connection under them, such as those of tests, support neither
@@ -34,9 +36,10 @@ func Stall(bodyIdle, answerIdle time.Duration, draining context.Context) func(ht
 				return
 			}
 			_ = control.EnableFullDuplex()
-			// net/http cancels a request's context when reading its body fails. Here a failed read is
-			// the reader's to deal with, in order: what was read before is still to be scored and
-			// answered. Once the body has ended, the context tells as usual that the client has left.
+			// net/http cancels a request's context when reading its body fails. Here a failed read
+			// is the reader's to deal with, in order: what was read before is still to be scored
+			// and answered. Once the body has ended, the context tells as usual that the client has
+			// left.
 			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 			defer cancel()
 			in := &patientBody{ReadCloser: r.Body, control: control, idle: bodyIdle, draining: draining,
@@ -62,16 +65,17 @@ type patientBody struct {
 	control  *http.ResponseController
 	idle     time.Duration
 	draining context.Context
-	onEnd    func() // is called once, when it was read to its end
+	onEnd    func() // is called once, when the body was read to its end
 
 	mu    sync.Mutex
-	ended bool // it was read to its end
+	ended bool // the body was read to its end
 }
 
-// Read fails with session.ErrDraining when the server drains, and with a timeout when nothing arrives for so long.
+// Read fails with session.ErrDraining when the server drains, and with a timeout when no byte
+// arrives for the idle time.
 func (b *patientBody) Read(p []byte) (int, error) {
 	b.setDeadline(time.Now().Add(b.idle))
-	// In this order: a drain that begins after this check sets its deadline after the one above.
+	// The check comes after the deadline: a drain that begins later sets a deadline of its own.
 	if b.draining.Err() != nil && !b.hasEnded() {
 		return 0, session.ErrDraining
 	}
@@ -94,8 +98,8 @@ func (b *patientBody) setDeadline(t time.Time) {
 	}
 }
 
-// end takes the deadline away for good. net/http goes on reading in the background to learn when the client leaves, and would take a
-// deadline for its leaving.
+// end takes the deadline away for good. net/http goes on reading in the background to learn when
+// the client leaves, and would take a deadline for the client's leaving.
 func (b *patientBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,6 +111,7 @@ func (b *patientBody) end() {
 	b.onEnd()
 }
 
+// hasEnded reports whether the body was read to its end.
 func (b *patientBody) hasEnded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,17 +123,18 @@ type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	idle    time.Duration
-	body    *patientBody // of the request; nil if it has none
+	body    *patientBody // of the request; nil if the request has none
 	began   bool
 }
 
 // Unwrap lets http.ResponseController through.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// extend sets the deadline of the next write.
 func (w *patientWriter) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(w.idle)) }
 
-// WriteHeader announces the end of the connection if the body has not been read to its end: the next request could not be told from the
-// rest of it.
+// WriteHeader announces the end of the connection if the body has not been read to its end: the
+// next request could not be told from the rest of the body.
 func (w *patientWriter) WriteHeader(status int) {
 	if !w.began && status >= http.StatusOK {
 		w.began = true
@@ -139,6 +145,7 @@ func (w *patientWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// Write implements http.ResponseWriter.
 func (w *patientWriter) Write(p []byte) (int, error) {
 	if !w.began {
 		w.WriteHeader(http.StatusOK)

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// Kinds gives each type of problem its status and title. The contract has the same table (ProblemType's x-problems; a test holds
-// them equal).
+// Kinds gives each type of problem its status and title. The contract has the same table, the
+// x-problems of ProblemType; a test holds the two equal.
 var Kinds = map[api.ProblemType]struct {
 	Status int
 	Title  string

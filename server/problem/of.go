@@ -16,7 +16,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Of turns any error of a handler into the problem its caller is told.
+// Of turns any error of a handler or middleware into the problem that the client is told. What it
+// does not know is an internal error.
 func Of(err error) *Problem {
 	var (
 		ready    *Problem
@@ -41,7 +42,8 @@ func Of(err error) *Problem {
 		return Field(api.ProblemOffsetConflict, "offset", strconv.FormatInt(offset.Want, 10),
 			strconv.FormatInt(offset.Have, 10)).At(offset.Have)
 	case errors.As(err, &limit):
-		return New(api.ProblemSessionFull, fmt.Sprintf("A session has at most %d bytes of text.", limit.Max)).At(limit.Offset)
+		return New(api.ProblemSessionFull,
+			fmt.Sprintf("A session has at most %d bytes of text.", limit.Max)).At(limit.Offset)
 	case errors.As(err, &trimmed):
 		return Field(api.ProblemHistoryTrimmed, trimmed.Field, trimmed.Found, trimmed.Want)
 	case errors.As(err, &field):
@@ -69,14 +71,15 @@ func Of(err error) *Problem {
 	return logged(api.ProblemInternal, err)
 }
 
-// logged is of what concerns those who run the server.
+// logged makes the problem of a cause that concerns only those who run the server.
 func logged(kind api.ProblemType, cause error) *Problem {
 	p := New(kind, "The server's log has more, under this request_id.")
 	p.Cause = cause
 	return p
 }
 
-// ofUnusable says where a session is damaged, if that is it, and logs it.
+// ofUnusable says why a session cannot be used. Where the session is damaged the problem says the
+// place, and has a cause for the log.
 func ofUnusable(e *session.UnusableError) *Problem {
 	p := New(api.ProblemSessionUnusable, Clipped(e.Err.Error(), limits.DetailCharsMax))
 	found := e.Damage()
@@ -100,7 +103,8 @@ func ofImport(err error) *Problem {
 	if errors.As(err, &other) {
 		return Field(api.ProblemImportModel, "model", Shortened(other.Have), other.Want)
 	}
-	return New(api.ProblemImportDamaged, Clipped(strings.TrimPrefix(err.Error(), session.ErrImport.Error()+": "), limits.DetailCharsMax))
+	detail := strings.TrimPrefix(err.Error(), session.ErrImport.Error()+": ")
+	return New(api.ProblemImportDamaged, Clipped(detail, limits.DetailCharsMax))
 }
 
 // OfBody says why a body could not be read to its end.
@@ -111,7 +115,8 @@ func OfBody(err error) *Problem {
 	}
 	switch {
 	case errors.As(err, &tooLarge):
-		return New(api.ProblemBodyTooLarge, fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit))
+		return New(api.ProblemBodyTooLarge,
+			fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit))
 	case errors.Is(err, session.ErrDraining):
 		return New(api.ProblemDraining, "")
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -122,20 +127,23 @@ func OfBody(err error) *Problem {
 	return New(api.ProblemBodyIncomplete, err.Error())
 }
 
-// OfJSON turns an error of encoding/json into a problem.
+// OfJSON says why encoding/json could not decode a body that is valid JSON.
 func OfJSON(err error) *Problem {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		return Field(api.ProblemInvalidField, mismatch.Field, mismatch.Value, "a value that fits "+mismatch.Type.String())
+		return Field(api.ProblemInvalidField, mismatch.Field, mismatch.Value,
+			"a value that fits "+mismatch.Type.String())
 	}
 	return New(api.ProblemMalformedBody, err.Error())
 }
 
-// ofKey says why a key is not good; nil if err is none of that kind. What was shown is never repeated.
+// ofKey says why a key is not good; nil if err is no error of a key. The problem never repeats the
+// key that the request shows.
 func ofKey(err error) *Problem {
 	switch {
 	case errors.Is(err, keys.ErrMalformed):
-		return Field(api.ProblemUnauthorized, "Authorization", "a header that is not", "Bearer and a key, one time, as lmserve keys add has shown it")
+		return Field(api.ProblemUnauthorized, "Authorization", "a header that is not",
+			"Bearer and a key, one time, as lmserve keys add has shown it")
 	case errors.Is(err, keys.ErrUnknown):
 		return New(api.ProblemUnauthorized, "The key is none of this server's.")
 	case errors.Is(err, keys.ErrRevoked):

@@ -1,3 +1,5 @@
+// Package problem has the errors that clients are told, as problem documents (RFC 9457): the types
+// that there are, and what each error of sessions, keys and bodies is to the client.
 package problem
 
 import (
@@ -7,14 +9,14 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// Problem is an error that is a problem document, less its request id.
+// Problem is an error that is a problem document (RFC 9457), but for the request's id.
 type Problem struct {
 	api.Problem
-	Cause      error         // what to log; never shown
-	RetryAfter time.Duration // of 429 and 503; 0: limits.RetryAfterDefault
+	Cause      error         // for the log; the client never sees it
+	RetryAfter time.Duration // for statuses 429 and 503; 0: limits.RetryAfterDefault
 }
 
-// Error is for logs: it has the cause.
+// Error implements error. It is for logs, and has the cause.
 func (p *Problem) Error() string {
 	switch {
 	case p.Cause != nil:
@@ -25,25 +27,27 @@ func (p *Problem) Error() string {
 	return p.Title
 }
 
+// Unwrap gives the cause.
 func (p *Problem) Unwrap() error { return p.Cause }
 
-// New makes a problem of a type. detail may be "".
+// New makes a problem of a type. An empty detail says nothing.
 func New(kind api.ProblemType, detail string) *Problem {
-	p := &Problem{Problem: api.Problem{Type: kind, Title: Kinds[kind].Title, Status: Kinds[kind].Status}}
+	known := Kinds[kind]
+	p := &Problem{Problem: api.Problem{Type: kind, Title: known.Title, Status: known.Status}}
 	if detail != "" {
 		p.Detail = &detail
 	}
 	return p
 }
 
-// Field makes a problem about a field or parameter: what was found there, what was expected.
+// Field makes a problem about a field or parameter: what was found there, and what was expected.
 func Field(kind api.ProblemType, field, found, expected string) *Problem {
 	p := New(kind, fmt.Sprintf("%s: found %s, expected %s", field, found, expected))
 	p.Field, p.Found, p.Expected = &field, &found, &expected
 	return p
 }
 
-// At adds the session's offset, where there is one.
+// At adds the session's offset, unless it is negative.
 func (p *Problem) At(offset int64) *Problem {
 	if offset >= 0 {
 		p.Offset = &offset

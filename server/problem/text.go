@@ -8,7 +8,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// FieldPath writes a path as problems have it, "settings.gammas[1]"; the body itself is "body".
+// FieldPath writes the path of a field as problems have it, "settings.gammas[1]". An empty path is
+// the body itself, "body".
 func FieldPath(path []string) string {
 	if len(path) == 0 {
 		return "body"
@@ -28,17 +29,17 @@ func FieldPath(path []string) string {
 	return Shortened(b.String())
 }
 
-// Quoted writes a client's string between quotes, shortened.
+// Quoted writes a client's string between quotes, and shortens it.
 func Quoted(s string) string { return Shortened(strconv.Quote(s)) }
 
 // Shortened cuts a string off after limits.FoundCharsMax characters.
 func Shortened(s string) string { return Clipped(s, limits.FoundCharsMax) }
 
-// Clipped cuts a string off after so many characters.
-func Clipped(s string, most int) string {
+// Clipped cuts a string off after charsMax characters.
+func Clipped(s string, charsMax int) string {
 	n := 0
 	for i := range s {
-		if n == most {
+		if n == charsMax {
 			return s[:i] + "…"
 		}
 		n++
@@ -46,7 +47,7 @@ func Clipped(s string, most int) string {
 	return s
 }
 
-// OneOf lists alternatives in words.
+// OneOf lists alternatives in words: "a", "a or b", "a, b or c".
 func OneOf(alternatives []string) string {
 	if len(alternatives) == 1 {
 		return alternatives[0]

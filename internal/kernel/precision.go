@@ -1,8 +1,7 @@
 package kernel
 
-import "fmt"
-
-// Precision is the arithmetic of the matrix products, or how an Array holds its numbers.
+// Precision is how the matrix products round their operands, or how an Array holds its
+// numbers.
 type Precision string
 
 const (
@@ -28,31 +27,3 @@ const (
 	// small for a float32; and a product cut at a multiple of 32 k's has the bits of the whole.
 	BF16 Precision = "bf16"
 )
-
-// precision is the one in use.
-var precision = Float32
-
-// SetPrecision chooses the precision of every product of the process; call it before
-// the first. BF16 takes a processor with AMX tiles and a system that permits them: the
-// error says what is missing.
-func SetPrecision(p Precision) error {
-	switch p {
-	case Float32:
-	case BF16:
-		if err := permitTiles(); err != nil {
-			return fmt.Errorf("bf16 needs the instructions AMX-TILE and AMX-BF16 under Linux; %w", err)
-		}
-	default:
-		return fmt.Errorf("precision is %q, expected %s or %s", string(p), Float32, BF16)
-	}
-	precision = p
-	return nil
-}
-
-// numerics adds the precision to the name of an arithmetic.
-func (p Precision) numerics(name string) string {
-	if p == Float32 {
-		return name
-	}
-	return name + "+" + string(p)
-}
