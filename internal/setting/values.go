@@ -15,13 +15,19 @@ type Values map[string]any
 
 // Clone returns a copy that shares nothing with v.
 func (v Values) Clone() Values {
-	c := maps.Clone(v)
-	for name, value := range c {
-		if list, ok := value.([]float32); ok {
-			c[name] = slices.Clone(list)
-		}
+	c := make(Values, len(v))
+	for name, value := range v {
+		c[name] = copied(value)
 	}
 	return c
+}
+
+// copied is a value that shares nothing with the given one.
+func copied(value any) any {
+	if list, ok := value.([]float32); ok {
+		return slices.Clone(list)
+	}
+	return value
 }
 
 // Set gives the fields of a T the values asked for, and leaves the others as they are; an empty
@@ -63,9 +69,9 @@ func (t Table[T]) Check(of *T) error {
 func (t Table[T]) Values(of *T) Values {
 	values := make(Values, len(t))
 	for _, r := range t {
-		values[r.Name] = r.value(of)
+		values[r.Name] = copied(r.value(of))
 	}
-	return values.Clone()
+	return values
 }
 
 // Check returns an *Error unless the setting of a T is in its range.
