@@ -2,50 +2,54 @@ package session
 
 import (
 	"context"
-	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/registry"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// session is one session, hot (its stream is in memory) or cold. Three things guard its parts, always taken in this order: feeding, state,
-// Manager.mu.
+// session is one session, hot (its stream is in memory) or cold. Three things guard its parts, always
+// taken in this order: feeding, state, mu.
 type session struct {
-	head       // Numerics changes under state and Manager.mu, the rest never
-	bad  error // why it cannot be used; nil if it can
+	head          // Numerics changes under state and mu, the rest never
+	bad     error // why the session cannot be used; nil if it can
+	entry   *registry.Entry[*session]
+	memory  *budget.Account[*session]
+	deleted atomic.Bool
 
-	// feeding is set while a request feeds the session: only that request moves the offset. It is held for the length of the request, and
-	// nobody waits for it.
+	// feeding is set while a request feeds the session: only that request moves the offset. It is
+	// held for the length of the request, and nobody waits for it.
 	feeding atomic.Bool
 
-	// state holds one token while a chunk, or a completion, is at work on the stream. It is a channel so that waiting can be given up; those
-	// that wait get it in the order they came.
+	// state holds one token while a chunk, or a completion, is at work on the stream. It is a channel
+	// so that waiting can be given up; those that wait get the token in the order they came.
 	state  chan struct{}
 	stream *stream.Stream // nil: cold
-	epoch  uint64         // under which the store lets it be written; 0: not claimed yet
 	rms    float64        // root mean square of the fast weights
 	replay time.Duration  // computing since the last snapshot: what a recovery would repeat
 	due    time.Duration  // the replay at which a snapshot is taken; 0 is Options.ReplayMax
 
-	// Guarded by Manager.mu.
-	seen     progress
-	users    int // requests at work on it: it does not expire
-	lastUsed time.Time
-	turn     uint64 // the larger, the later it was used
-	reserved int64  // of Options.MaxMemoryBytes
-	gone     bool
+	mu struct {
+		sync.Mutex
+		seen    progress
+		epoch   uint64 // under which the store lets the session be written; 0: not known
+		claimed bool   // the epoch is that of a claim of this Manager; changes under state
+		stale   bool   // what was seen may not be what the store has
+	}
 }
 
-// progress is what the world sees of a stream: as it was after the last thing that was accepted.
-type progress struct {
-	offset          int64
-	updates         uint64
-	pending         int
-	tally, baseline tokenizer.Tally
-	blind           bool // the bits are not known: a fork's text before its first record
+// newSession makes a cold session that is in no registry yet.
+func newSession(k known, accounts *budget.Budget[*session]) *session {
+	s := &session{head: k.head, bad: k.bad, state: make(chan struct{}, 1)}
+	s.mu.seen, s.mu.epoch = k.seen, k.epoch
+	s.memory = accounts.Open(s)
+	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
+	return s
 }
 
 // lock waits for the session's state; the context ends the wait.
@@ -61,7 +65,7 @@ func (s *session) lock(ctx context.Context) error {
 	}
 }
 
-// tryLock locks if nobody has to be waited for.
+// tryLock locks the state if nobody has to be waited for.
 func (s *session) tryLock() bool {
 	select {
 	case s.state <- struct{}{}:
@@ -71,39 +75,17 @@ func (s *session) tryLock() bool {
 	}
 }
 
-func (s *session) unlock() { <-s.state }
+// unlock ends what lock has begun: from now on the stream may be dropped from memory.
+func (s *session) unlock() {
+	<-s.state
+	s.memory.Rest()
+}
 
 // job is what the session wants a worker for.
-func (s *session) job() job { return job{session: s.ID, chunk: s.Settings.Chunk} }
+func (s *session) job() scheduler.Job { return scheduler.Job{Session: s.ID, Chunk: s.Settings.Chunk} }
 
-// progress needs the lock and the stream.
-func (s *session) progress() progress {
-	t := s.stream
-	return progress{offset: t.Tally.Bytes, updates: t.Updates(), pending: len(t.Pending), tally: t.Tally, baseline: t.Baseline}
-}
-
-// stored is the progress of a session of which only head and last record are known.
-func (h *head) stored(found sessionlog.Session) progress {
-	n, chunk := found.End, int64(h.Settings.Chunk)
-	t := tokenizer.Tally{Bytes: n, Chars: n, Tokens: n} // a token is a byte
-	p := progress{offset: n, pending: int(n % chunk), tally: t, blind: n > 0 && found.Last == nil}
-	if m := h.Settings.Method; m != stream.Static && m != stream.Cache {
-		p.updates = uint64(n / chunk)
-	}
-	if h.Settings.Baseline {
-		p.baseline = t
-	}
-	if r := found.Last; r != nil {
-		p.tally.Bits = r.Bits
-		if h.Settings.Baseline {
-			p.baseline.Bits = r.Baseline
-		}
-	}
-	return p
-}
-
-// settle ends the chunk if it is full; it needs the lock.
-func (s *session) settle(w *stream.Worker) {
+// settleLocked ends the chunk if it is full.
+func (s *session) settleLocked(w *stream.Worker) {
 	if s.stream.Room() == 0 {
 		begun := time.Now()
 		w.Settle(s.stream)
@@ -112,48 +94,104 @@ func (s *session) settle(w *stream.Worker) {
 	}
 }
 
-// info is what a caller is told; it needs Manager.mu.
-func (s *session) info(who Caller) Info {
-	i := Info{
-		ID:          s.ID,
-		Model:       s.Model.id(),
-		Created:     s.Created,
-		LastUsed:    s.lastUsed,
-		Offset:      s.seen.offset,
-		Step:        s.seen.updates,
-		Pending:     s.seen.pending,
-		Tally:       s.tally(s.seen.tally, s.seen.baseline.Bits),
-		MemoryBytes: s.reserved,
-		Settings:    reported(s.Settings),
-		Seed:        s.Settings.Seed,
-		Labels:      maps.Clone(s.Labels),
-		TTL:         s.TTL,
-		History:     s.History,
-		Parent:      s.Parent,
-		Err:         s.bad,
+// publishLocked shows callers where the stream is.
+func (s *session) publishLocked() {
+	p := progressOf(s.stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.seen = p
+}
+
+// dropLocked makes the session cold.
+func (s *session) dropLocked() {
+	s.stream = nil
+	s.memory.Release()
+}
+
+// forsakeLocked makes an end of what this Manager took the session to be, because somebody else may
+// have written to it: the next request claims the session anew and reads what there is.
+func (s *session) forsakeLocked() {
+	s.dropLocked()
+	s.forsakeClaim()
+}
+
+// forsakeClaim is the part of forsakeLocked that needs no lock on the state.
+func (s *session) forsakeClaim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.claimed, s.mu.stale = false, true
+}
+
+// claimedLocked notes a claim of this Manager, and what it has found.
+func (s *session) claimedLocked(found sessionlog.Session) {
+	seen := s.progressAt(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.epoch, s.mu.claimed, s.mu.stale, s.mu.seen = found.Epoch, true, false, seen
+}
+
+// saw notes what the store has, without a claim to it.
+func (s *session) saw(found sessionlog.Session) {
+	seen := s.progressAt(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.stale {
+		s.mu.seen = seen
 	}
-	if len(s.Numerics) > 0 { // else its head is damaged
-		i.Numerics = s.numerics().Name
+}
+
+// noteNumericsLocked replaces the arithmetics that the session was computed in.
+func (s *session) noteNumericsLocked(all []numerics) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Numerics = all
+}
+
+func (s *session) isClaimed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.claimed
+}
+
+// isStale reports whether what was seen of the session may not be what the store has.
+func (s *session) isStale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.stale
+}
+
+// epoch is that of the last claim this Manager knows of, 0 if it knows of none.
+func (s *session) epoch() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.epoch
+}
+
+func (s *session) seen() progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.seen
+}
+
+// alive says whether the session was deleted under a request.
+func (s *session) alive() error {
+	if s.deleted.Load() {
+		return ErrNotFound
 	}
-	if who.Admin {
-		i.Owner = s.Owner
-	}
+	return nil
+}
+
+// end makes an end of the session in memory; what the store has of it is not its concern.
+func (s *session) end() {
+	s.deleted.Store(true)
+	s.memory.Close()
+}
+
+// info is what a caller is told.
+func (s *session) info(who Caller, lastUsed time.Time) Info {
+	s.mu.Lock()
+	i := s.head.info(who, s.mu.seen)
+	s.mu.Unlock()
+	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, s.memory.Bytes(), s.bad
 	return i
-}
-
-// id is ModelInfo.ID.
-func (m modelName) id() string {
-	if len(m.Hash) < 12 {
-		return m.Name
-	}
-	return m.Name + "-" + m.Hash[:12]
-}
-
-// tally is the account that callers see, of a text and its bits under the static model.
-func (h *head) tally(t tokenizer.Tally, baseline float64) Tally {
-	told := Tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
-	if h.Settings.Baseline {
-		told.BaselineBits = &baseline
-	}
-	return told
 }
