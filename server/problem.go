@@ -146,6 +146,8 @@ func problemOf(err error) *problem {
 		return loggedProblem(api.ProblemStoreFailed, err)
 	case errors.Is(err, session.ErrNoSpace):
 		return loggedProblem(api.ProblemNoSpace, err)
+	case errors.Is(err, session.ErrUnavailable): // as after an overload, the same request may succeed later
+		return loggedProblem(api.ProblemOverloaded, err)
 	}
 	return loggedProblem(api.ProblemInternal, err)
 }

@@ -14,7 +14,7 @@ func (r *CompleteRequest) commits() bool { return r.Commit == CommitPrompt || r.
 
 // beginCommit makes a completion that commits the one request that feeds its session, until end is
 // called, and makes sure that there is room for what it will commit.
-func (e *engine) beginCommit(ctx context.Context, s *session, r CompleteRequest) (end func(), err error) {
+func (e *engine) beginCommit(ctx context.Context, s *liveSession, r CompleteRequest) (end func(), err error) {
 	if !r.commits() {
 		return func() {}, nil
 	}
@@ -31,7 +31,7 @@ func (e *engine) beginCommit(ctx context.Context, s *session, r CompleteRequest)
 // complete carries out a completion that was checked. A completion that commits feeds the prompt
 // first, so that the text is sampled from a model that has learnt from it, and the text last.
 func (e *engine) complete(
-	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
+	ctx context.Context, s *liveSession, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
 	f := feeder{engine: e, s: s, emit: noChunks}
 	prompt := r.Prompt
@@ -54,7 +54,7 @@ func (e *engine) complete(
 }
 
 // roomFor says whether the session and the memory have room for what a completion will commit at most.
-func (e *engine) roomFor(s *session, r CompleteRequest) error {
+func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	bytes := int64(len(r.Prompt))
 	if r.Commit == CommitAll {
 		bytes += int64(r.MaxTokens)
@@ -72,7 +72,7 @@ func (e *engine) roomFor(s *session, r CompleteRequest) error {
 // the caller's, which emits: the worker never waits for a client.
 type generation struct {
 	engine   *engine
-	s        *session
+	s        *liveSession
 	prompt   []byte // not fed yet
 	sampler  *txl.Sampler
 	most     int // tokens
@@ -88,7 +88,7 @@ type generation struct {
 	panicked string // what the goroutine panicked with, and its stack
 }
 
-func newGeneration(e *engine, s *session, prompt []byte, r CompleteRequest) *generation {
+func newGeneration(e *engine, s *liveSession, prompt []byte, r CompleteRequest) *generation {
 	return &generation{
 		engine:  e,
 		s:       s,

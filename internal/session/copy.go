@@ -11,7 +11,7 @@ import (
 const copyBytes = 256 << 10
 
 // foundLocked notes what the store has of a session that is being made.
-func (e *engine) foundLocked(ctx context.Context, s *session) error {
+func (e *engine) foundLocked(ctx context.Context, s *liveSession) error {
 	found, err := e.journal.get(ctx, s)
 	if err == nil {
 		s.claimedLocked(found)
@@ -21,7 +21,7 @@ func (e *engine) foundLocked(ctx context.Context, s *session) error {
 
 // settleIn ends the making of a session. In a store that is not durable its state is made now, or
 // there is no room for it, and what it was made of is dropped.
-func (e *engine) settleIn(ctx context.Context, s *session) error {
+func (e *engine) settleIn(ctx context.Context, s *liveSession) error {
 	if e.store().Durable() {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (e *engine) settleIn(ctx context.Context, s *session) error {
 // copier appends records to a session that is being made.
 type copier struct {
 	engine  *engine
-	to      *session
+	to      *liveSession
 	at      int64 // the end of what was appended
 	records []sessionlog.Record
 	bytes   int

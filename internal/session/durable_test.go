@@ -88,12 +88,14 @@ func (sv *server) told() []error {
 
 // keep takes a snapshot now.
 func (sv *server) keep(id string) {
-	withSession(sv.t, sv.mg, id, func(s *session) { require.NoError(sv.t, sv.mg.engine.snapshots.writeLocked(background, s, s.stream)) })
+	withSession(sv.t, sv.mg, id, func(s *liveSession) {
+		require.NoError(sv.t, sv.mg.engine.snapshots.writeLocked(background, s, s.stream))
+	})
 }
 
 // evict drops a session from memory now.
 func (sv *server) evict(id string) {
-	withSession(sv.t, sv.mg, id, func(s *session) { s.dropLocked() })
+	withSession(sv.t, sv.mg, id, func(s *liveSession) { s.dropLocked() })
 }
 
 // tempDir is for draws of rapid, which have none.
@@ -211,7 +213,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 	defer func() { sv.stop() }()
 	a, b := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
 	done := make(chan error, 1)
-	withSession(t, sv.mg, a, func(*session) { // at work
+	withSession(t, sv.mg, a, func(*liveSession) { // at work
 		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 		defer cancel()
 		_, err := sv.mg.Score(ctx, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, nil)
@@ -338,7 +340,7 @@ func TestADrainTakesTheSnapshotsThatAreWorthIt(t *testing.T) {
 	ids := []string{create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})}
 	for n, cost := range []time.Duration{replayWorth - 1, replayWorth} {
 		score(t, sv.mg, ids[n], logText(2*testChunk+1))
-		withSession(t, sv.mg, ids[n], func(s *session) { s.replay = cost })
+		withSession(t, sv.mg, ids[n], func(s *liveSession) { s.replay = cost })
 	}
 	require.NoError(t, sv.mg.Drain(background))
 	for n, id := range ids {

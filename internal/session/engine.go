@@ -30,7 +30,7 @@ type engine struct {
 func (e *engine) store() sessionlog.Store { return e.journal.store }
 
 // leaseLocked waits for a worker for a session. admitted is the request's, see queue.
-func (e *engine) leaseLocked(ctx context.Context, s *session, admitted *bool) (l *scheduler.Lease, err error) {
+func (e *engine) leaseLocked(ctx context.Context, s *liveSession, admitted *bool) (l *scheduler.Lease, err error) {
 	err = e.waiting.wait(admitted, func() (err error) {
 		l, err = e.scheduler.Lease(ctx, s.job())
 		return err
@@ -39,7 +39,7 @@ func (e *engine) leaseLocked(ctx context.Context, s *session, admitted *bool) (l
 }
 
 // openWithWorker waits for a session's stream, which it locks, and for a worker.
-func (e *engine) openWithWorker(ctx context.Context, s *session, admitted *bool) (l *scheduler.Lease, err error) {
+func (e *engine) openWithWorker(ctx context.Context, s *liveSession, admitted *bool) (l *scheduler.Lease, err error) {
 	err = e.waiting.wait(admitted, func() error {
 		if err := e.states.open(ctx, s); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (e *engine) openWithWorker(ctx context.Context, s *session, admitted *bool)
 
 // charge takes memory for text, and gives back as much of the text as the session can have. It fails
 // when the session was deleted, when it is full, and when the memory is.
-func (e *engine) charge(s *session, text []byte) ([]byte, error) {
+func (e *engine) charge(s *liveSession, text []byte) ([]byte, error) {
 	have := s.seen().offset
 	left := e.textMax - have
 	if err := s.alive(); err != nil {
@@ -68,9 +68,9 @@ func (e *engine) charge(s *session, text []byte) ([]byte, error) {
 }
 
 // chargeRecords takes memory for the text of records.
-func (e *engine) chargeRecords(s *session, bytes, records int) error {
+func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store(), bytes, records)))
 }
 
 // refund gives memory for text back.
-func (e *engine) refund(s *session, bytes int) { s.memory.Refund(textBytes(e.store(), bytes, 1)) }
+func (e *engine) refund(s *liveSession, bytes int) { s.memory.Refund(textBytes(e.store(), bytes, 1)) }

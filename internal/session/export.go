@@ -14,7 +14,7 @@ import (
 )
 
 // export writes a session to w as one file. Until the file is written, its content takes memory.
-func (e *engine) export(ctx context.Context, s *session, w io.Writer) error {
+func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
 	memory := e.states.budget.Allow()
 	defer memory.Return()
 	f, err := e.exportFile(ctx, s, memory)
@@ -37,7 +37,7 @@ func (e *engine) export(ctx context.Context, s *session, w io.Writer) error {
 
 // exportFile is the session as it is now. A drain waits for it, but not for the writing, which may
 // take long.
-func (e *engine) exportFile(ctx context.Context, s *session, memory *budget.Allowance) (*weights.File, error) {
+func (e *engine) exportFile(ctx context.Context, s *liveSession, memory *budget.Allowance) (*weights.File, error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // feeder is a request that feeds a session: it holds feeding.
 type feeder struct {
 	engine   *engine
-	s        *session
+	s        *liveSession
 	logProbs bool
 	emit     func(Chunk) error
 	sum      Summary
@@ -27,7 +27,7 @@ func noChunks(Chunk) error { return nil }
 
 // beginFeeding makes a request the only one that feeds a session, until end is called. If others may
 // have written to the session, it finds out where the session is. The error is ErrBusy.
-func (e *engine) beginFeeding(ctx context.Context, s *session) (end func(), err error) {
+func (e *engine) beginFeeding(ctx context.Context, s *liveSession) (end func(), err error) {
 	if !s.feeding.CompareAndSwap(false, true) {
 		return nil, ErrBusy
 	}

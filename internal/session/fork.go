@@ -17,7 +17,7 @@ import (
 type fork struct {
 	engine   *engine
 	roster   *roster
-	from, to *session
+	from, to *liveSession
 	history  string
 	at       int64 // the fork's offset
 	snapshot int64 // offset of the last snapshot before that; -1: there is none
@@ -50,7 +50,7 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	if f.to, err = f.fresh(who, r); err != nil {
 		return Info{}, err
 	}
-	return f.roster.build(ctx, making{who: who, s: f.to, start: f.start, fill: func() error {
+	return f.roster.build(ctx, blueprint{who: who, s: f.to, start: f.start, fill: func() error {
 		cut, err := f.copyLocked(ctx)
 		unlock() // the other's state can make room for the fork's
 		if err != nil {
@@ -159,7 +159,7 @@ func (f *fork) beginTail(ctx context.Context) error {
 }
 
 // fresh is the session to be made, which is not complete.
-func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
+func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
 	to, err := f.roster.fresh(who, f.from.Settings, like)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 			}
 		}
 		if rapid.Bool().Draw(rt, "costly") {
-			withSession(rt, mg, id, func(s *session) { s.replay = time.Minute })
+			withSession(rt, mg, id, func(s *liveSession) { s.replay = time.Minute })
 		}
 		was := hash(rt, mg, id)
 		at := rapid.Int64Range(0, int64(len(text))).Draw(rt, "at")

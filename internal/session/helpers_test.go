@@ -105,7 +105,7 @@ func logProbs(chunks []Chunk) (all []float64) {
 }
 
 // withSession gives the test a session as a request has it.
-func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
+func withSession(t fatal, mg *Manager, id string, f func(s *liveSession)) {
 	t.Helper()
 	s, err := mg.roster.find(Caller{}, id)
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func logged(t fatal, mg *Manager, id string) string {
 
 func hash(t fatal, mg *Manager, id string) (h string) {
 	t.Helper()
-	withSession(t, mg, id, func(s *session) { h = s.stream.Hash() })
+	withSession(t, mg, id, func(s *liveSession) { h = s.stream.Hash() })
 	return h
 }
 

@@ -45,11 +45,11 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
 	}
 	fill := func() error { return im.fill(ctx, s, p) }
-	return im.roster.build(ctx, making{who: who, s: s, start: p.start, fill: fill})
+	return im.roster.build(ctx, blueprint{who: who, s: s, start: p.start, fill: fill})
 }
 
 // fill writes what was parsed.
-func (im *importing) fill(ctx context.Context, s *session, p *parsed) error {
+func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error {
 	e := im.engine
 	c := copier{engine: e, to: s, at: p.start}
 	for _, r := range p.records {

@@ -54,7 +54,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 
 // assemble makes the parts of a Manager and hands each what it needs.
 func assemble(m *model.Model, o Options) *Manager {
-	memory := budget.New[*session](budget.Options{
+	memory := budget.New[*liveSession](budget.Options{
 		Max: o.MaxMemoryBytes, Files: max(o.MaxMemoryBytes/2, filesBytes), Keeps: !o.Store.Durable(),
 	})
 	workers := scheduler.New(m, o.Threads)
@@ -66,7 +66,7 @@ func assemble(m *model.Model, o Options) *Manager {
 	return &Manager{
 		life: life,
 		roster: &roster{
-			model: m, registry: registry.New[*session](o.MaxSessions), budget: memory, journal: j, life: life,
+			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
 			clock: now, max: o.MaxSessions, report: o.Report,
 		},
 		engine: &engine{
@@ -115,7 +115,7 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 		return Info{}, err
 	}
 	fill := func() error { return mg.engine.settleIn(ctx, s) }
-	return mg.roster.build(ctx, making{who: who, s: s, fill: fill})
+	return mg.roster.build(ctx, blueprint{who: who, s: s, fill: fill})
 }
 
 // Get describes a session, without waiting for what is at work on it.

@@ -18,7 +18,7 @@ import (
 // Describe tells of a stored session what a Manager would tell an admin. Info.Err is set if the head
 // cannot be read; whether the model is the right one is not looked at.
 func Describe(found sessionlog.Session) Info {
-	k := readKnown(nil, found)
+	k := readStored(nil, found)
 	if k.bad == nil && !k.Complete {
 		k.bad = errors.New("its making was not completed: the next start of a server deletes it")
 	}
@@ -31,7 +31,7 @@ func Describe(found sessionlog.Session) Info {
 // with each other, without computing anything again, and visits what it finds wrong. Checksums are
 // sessionlog.Check's. The state of a session of another model cannot be looked at.
 func Verify(ctx context.Context, m *model.Model, store sessionlog.Store, found sessionlog.Session, visit func(error)) error {
-	s := readKnown(m, found)
+	s := readStored(m, found)
 	if s.bad != nil {
 		visit(&UnusableError{ID: s.ID, Err: s.bad})
 	}
@@ -99,7 +99,7 @@ func Replay(
 	if err != nil {
 		return r, err
 	}
-	s := readKnown(m, found)
+	s := readStored(m, found)
 	if s.bad != nil {
 		return r, &UnusableError{ID: id, Err: s.bad}
 	}

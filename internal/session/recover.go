@@ -25,14 +25,14 @@ type recoverer struct {
 
 // runLocked makes the stream that the log's end belongs to: the newest snapshot that is good, and the
 // log after it computed again. It arrives at the bits that the stream had. The session is claimed.
-func (r *recoverer) runLocked(ctx context.Context, s *session) error {
+func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
 	st, err := r.startLocked(ctx, s)
 	if err != nil {
 		return err
 	}
 	before := s.numerics()
 	same := before.Name == kernel.Numerics() && st.Tally.Bytes >= before.From
-	t := &totals{stream: st, id: s.ID, exact: same, report: r.report}
+	t := &totalsCheck{stream: st, id: s.ID, exact: same, report: r.report}
 	re := &replayer{
 		stream: st, job: s.job(), scheduler: r.scheduler,
 		goesOn:  func() error { return r.goesOn(s) },
@@ -60,7 +60,7 @@ func (r *recoverer) runLocked(ctx context.Context, s *session) error {
 }
 
 // runError is what a request is told of a replay that came to no end.
-func (r *recoverer) runError(s *session, err error) error {
+func (r *recoverer) runError(s *liveSession, err error) error {
 	var computing interrupted
 	switch {
 	case errors.As(err, &computing):
@@ -72,7 +72,7 @@ func (r *recoverer) runError(s *session, err error) error {
 }
 
 // goesOn says why the replay of a session should end.
-func (r *recoverer) goesOn(s *session) error {
+func (r *recoverer) goesOn(s *liveSession) error {
 	if err := s.alive(); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (r *recoverer) goesOn(s *session) error {
 // startLocked gives the stream that a replay starts from: that of the newest snapshot that is good,
 // else that of an empty text. A damaged snapshot is dropped as soon as there is something to go on
 // from without it: left there, it would push a good one out.
-func (r *recoverer) startLocked(ctx context.Context, s *session) (*stream.Stream, error) {
+func (r *recoverer) startLocked(ctx context.Context, s *liveSession) (*stream.Stream, error) {
 	kept, cause, err := r.list(ctx, s)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (r *recoverer) startLocked(ctx context.Context, s *session) (*stream.Stream
 }
 
 // list lists the session's snapshots. If their index is damaged it lists none, and says why.
-func (r *recoverer) list(ctx context.Context, s *session) (kept []sessionlog.Snapshot, cause, err error) {
+func (r *recoverer) list(ctx context.Context, s *liveSession) (kept []sessionlog.Snapshot, cause, err error) {
 	kept, err = r.journal.store.Snapshots(ctx, s.ID)
 	switch {
 	case errors.Is(err, sessionlog.ErrCorrupt):
@@ -130,7 +130,7 @@ func (r *recoverer) list(ctx context.Context, s *session) (kept []sessionlog.Sna
 }
 
 // empty gives the stream of an empty text. cause is why no snapshot was good; nil if there was none.
-func (r *recoverer) empty(ctx context.Context, s *session, cause error) (*stream.Stream, error) {
+func (r *recoverer) empty(ctx context.Context, s *liveSession, cause error) (*stream.Stream, error) {
 	found, err := r.journal.get(ctx, s)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (r *recoverer) empty(ctx context.Context, s *session, cause error) (*stream
 // changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes first:
 // the log before it cannot be computed again to the same bits here, and must not be needed once the
 // head says that the arithmetic is this one.
-func (r *recoverer) changeNumericsLocked(ctx context.Context, s *session, st *stream.Stream, before string) error {
+func (r *recoverer) changeNumericsLocked(ctx context.Context, s *liveSession, st *stream.Stream, before string) error {
 	now := numerics{From: st.Tally.Bytes, Name: kernel.Numerics()}
 	r.report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: "+
 		"scores may differ by rounding from those it would have had", s.ID, before, now.From, now.Name))
@@ -164,8 +164,8 @@ func (r *recoverer) changeNumericsLocked(ctx context.Context, s *session, st *st
 	return nil
 }
 
-// totals compares the totals that a replay comes to with those that were told.
-type totals struct {
+// totalsCheck compares the totals that a replay comes to with those that were told.
+type totalsCheck struct {
 	stream   *stream.Stream
 	id       string
 	exact    bool // the arithmetic is the same: the totals must be, too
@@ -174,7 +174,7 @@ type totals struct {
 }
 
 // adopt compares, reports the first difference, and lets the totals that were told stay in force.
-func (t *totals) adopt(bits, baseline float64) {
+func (t *totalsCheck) adopt(bits, baseline float64) {
 	if wrong := mismatch(t.id, t.stream, bits, baseline); wrong != nil && t.exact && !t.reported {
 		t.reported = true
 		t.report(wrong)

@@ -20,8 +20,8 @@ import (
 // roster is which sessions there are: the registry in memory, and the store that it is read from.
 type roster struct {
 	model    *model.Model
-	registry *registry.Registry[*session]
-	budget   *budget.Budget[*session]
+	registry *registry.Registry[*liveSession]
+	budget   *budget.Budget[*liveSession]
 	journal  *journal
 	life     *lifecycle.Lifecycle
 	clock    *clock
@@ -32,9 +32,9 @@ type roster struct {
 // load finds out which sessions the store has. Nothing is computed, and nothing but heads and last
 // records is read. Sessions that were never completed, and those that have expired, are deleted.
 func (ro *roster) load(ctx context.Context) error {
-	var halves []*session
+	var halves []*liveSession
 	err := sessionlog.Each(ctx, ro.journal.store, func(found sessionlog.Session) error {
-		s := newSession(readKnown(ro.model, found), ro.budget)
+		s := newSession(readStored(ro.model, found), ro.budget)
 		switch {
 		case s.bad == nil && !s.Complete:
 			halves = append(halves, s)
@@ -54,7 +54,7 @@ func (ro *roster) load(ctx context.Context) error {
 }
 
 // find finds the session that a request names.
-func (ro *roster) find(who Caller, id string) (*session, error) {
+func (ro *roster) find(who Caller, id string) (*liveSession, error) {
 	if err := ro.life.Err(); err != nil {
 		return nil, storeError("looking for session "+id, err)
 	}
@@ -66,7 +66,7 @@ func (ro *roster) find(who Caller, id string) (*session, error) {
 }
 
 // use finds a session for a request that feeds or samples it. done must follow.
-func (ro *roster) use(who Caller, id string) (s *session, done func(), err error) {
+func (ro *roster) use(who Caller, id string) (s *liveSession, done func(), err error) {
 	if err := ro.life.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -83,10 +83,10 @@ func (ro *roster) use(who Caller, id string) (s *session, done func(), err error
 }
 
 // touch ends a request that fed or sampled a session.
-func (ro *roster) touch(s *session) { ro.registry.Touch(s.entry, ro.clock.now().UTC()) }
+func (ro *roster) touch(s *liveSession) { ro.registry.Touch(s.entry, ro.clock.now().UTC()) }
 
 // info describes a session.
-func (ro *roster) info(who Caller, s *session) Info {
+func (ro *roster) info(who Caller, s *liveSession) Info {
 	return s.info(who, ro.registry.LastUsed(s.entry))
 }
 
@@ -110,7 +110,7 @@ func (ro *roster) list(who Caller, after string, limit int) (page []Info, next s
 	if err := ro.life.Err(); err != nil {
 		return nil, "", storeError("listing sessions", err)
 	}
-	var found []*registry.Entry[*session]
+	var found []*registry.Entry[*liveSession]
 	var more bool
 	if now := ro.clock.now(); who.Admin {
 		found, more = ro.registry.Page(after, limit, now)
@@ -154,7 +154,7 @@ func (ro *roster) sweep() {
 	now := ro.clock.now()
 	for {
 		gone := ro.registry.Expire(now, sweepBatch)
-		doomed := make([]*session, 0, len(gone))
+		doomed := make([]*liveSession, 0, len(gone))
 		for _, e := range gone {
 			e.Value.end()
 			doomed = append(doomed, e.Value)
@@ -169,16 +169,16 @@ func (ro *roster) sweep() {
 // sweepBatch is how many sessions expire under one lock.
 const sweepBatch = deletesAtOnce
 
-// making is a session that is being made.
-type making struct {
+// blueprint is a session that is going to be made.
+type blueprint struct {
 	who   Caller
-	s     *session
+	s     *liveSession
 	start int64        // offset at which its log begins
 	fill  func() error // what is to be done before anybody sees it; nil: nothing
 }
 
 // fresh is a session that is not in the store yet.
-func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*session, error) {
+func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*liveSession, error) {
 	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
 	if err != nil {
 		return nil, fmt.Errorf("session: id: %w", err)
@@ -192,11 +192,11 @@ func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*sess
 	if h.History == "" {
 		h.History = HistoryFull
 	}
-	return newSession(known{head: h, lastUsed: now}, ro.budget), nil
+	return newSession(storedSession{head: h, lastUsed: now}, ro.budget), nil
 }
 
 // build makes a session, in the store first, and then fills it. If that fails nothing is left.
-func (ro *roster) build(ctx context.Context, m making) (Info, error) {
+func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
 	s := m.s
 	if err := ro.admit(m.who, stream.StateBytes(ro.model, s.Settings)); err != nil {
 		return Info{}, err
@@ -233,7 +233,7 @@ func (ro *roster) admit(who Caller, bytes int64) error {
 	return nil
 }
 
-func (ro *roster) store(ctx context.Context, m making) error {
+func (ro *roster) store(ctx context.Context, m blueprint) error {
 	s := m.s
 	if err := ro.journal.create(ctx, s, m.start); err != nil {
 		return err

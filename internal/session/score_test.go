@@ -131,7 +131,7 @@ func TestProbabilitiesSumToOneInAnAdaptedSession(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	for _, piece := range []string{logText(5), logText(30), logText(61), logText(9)} {
 		score(t, mg, id, piece)
-		withSession(t, mg, id, func(s *session) {
+		withSession(t, mg, id, func(s *liveSession) {
 			var sum float64
 			for b := range 256 {
 				sum += math.Exp(-float64(w.Score(s.stream, []byte{byte(b)}).NLL[0]))

@@ -26,7 +26,7 @@ func newSnapshots(m *model.Model, j *journal, atOnce int) *snapshots {
 // writeLocked writes a state of the session to the store. Of a log of which only the tail is kept, it
 // trims what is older than the older of two snapshots, which is never needed again. It needs no
 // worker. A snapshot that is there already is as good as a new one.
-func (sn *snapshots) writeLocked(ctx context.Context, s *session, st *stream.Stream) error {
+func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
 	sn.copies <- struct{}{}
 	defer func() { <-sn.copies }()
 	f, err := st.Snapshot()
@@ -53,7 +53,7 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *session, st *stream.Str
 }
 
 // read reads the state that a snapshot of the session is of.
-func (sn *snapshots) read(ctx context.Context, s *session, at int64) (*stream.Stream, error) {
+func (sn *snapshots) read(ctx context.Context, s *liveSession, at int64) (*stream.Stream, error) {
 	select {
 	case sn.copies <- struct{}{}:
 		defer func() { <-sn.copies }()
@@ -86,7 +86,7 @@ func readSnapshot(
 
 // dropAllLocked drops the snapshots of a session of a store that is not durable, which has no more use
 // for them: nothing is ever recovered from it.
-func (sn *snapshots) dropAllLocked(ctx context.Context, s *session) error {
+func (sn *snapshots) dropAllLocked(ctx context.Context, s *liveSession) error {
 	kept, err := sn.journal.store.Snapshots(ctx, s.ID)
 	if err != nil {
 		return storeError("dropping snapshots of session "+s.ID, err)
@@ -100,7 +100,7 @@ func (sn *snapshots) dropAllLocked(ctx context.Context, s *session) error {
 // trimVolatileLocked trims the log of a session of a store that is not durable, and gives the memory
 // of the text back. The state is in memory for good, so of a tail nothing is needed but the last
 // record, for its totals.
-func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *session) error {
+func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) error {
 	store := sn.journal.store
 	found, err := store.Get(ctx, s.ID)
 	if err != nil || found.Last == nil {

@@ -19,7 +19,7 @@ type states struct {
 	journal   *journal
 	snapshots *snapshots
 	recoverer *recoverer
-	budget    *budget.Budget[*session]
+	budget    *budget.Budget[*liveSession]
 	life      *lifecycle.Lifecycle
 	replayMax time.Duration
 	report    func(error)
@@ -30,7 +30,7 @@ func (st *states) store() sessionlog.Store { return st.journal.store }
 
 // open waits for a session's state, and makes its stream if it is not in memory. The context ends
 // both waits. The session is locked until its unlock.
-func (st *states) open(ctx context.Context, s *session) error {
+func (st *states) open(ctx context.Context, s *liveSession) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (st *states) open(ctx context.Context, s *session) error {
 
 // openCurrent is open for a request that reads the state and writes nothing: the store would not
 // refuse it if another had claimed the session.
-func (st *states) openCurrent(ctx context.Context, s *session) error {
+func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (st *states) openCurrent(ctx context.Context, s *session) error {
 }
 
 // refresh finds out what the store has of a session that others may have written to.
-func (st *states) refresh(ctx context.Context, s *session) error {
+func (st *states) refresh(ctx context.Context, s *liveSession) error {
 	if !s.isStale() {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (st *states) refresh(ctx context.Context, s *session) error {
 }
 
 // warmLocked makes a cold session hot.
-func (st *states) warmLocked(ctx context.Context, s *session) error {
+func (st *states) warmLocked(ctx context.Context, s *liveSession) error {
 	s.memory.Work()
 	if s.stream != nil {
 		return nil
@@ -91,7 +91,7 @@ func (st *states) warmLocked(ctx context.Context, s *session) error {
 // reserveLocked takes memory for a session's stream. It drops the sessions that were not used for the
 // longest time, and if all are at work it waits; the context ends the wait. It takes other sessions'
 // locks only where it does not have to wait for them.
-func (st *states) reserveLocked(ctx context.Context, s *session) error {
+func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
 	need := stream.StateBytes(st.model, s.Settings)
 	for {
 		want, err := s.memory.Reserve(need)
@@ -116,7 +116,7 @@ func (st *states) reserveLocked(ctx context.Context, s *session) error {
 
 // evict drops a session from memory, unless somebody has begun to work on it. Without its snapshot it
 // comes back all the same, only later.
-func (st *states) evict(s *session) {
+func (st *states) evict(s *liveSession) {
 	if !s.tryLock() {
 		return
 	}
@@ -128,7 +128,7 @@ func (st *states) evict(s *session) {
 }
 
 // keepIfDueLocked takes a snapshot when a recovery would repeat too much.
-func (st *states) keepIfDueLocked(s *session) {
+func (st *states) keepIfDueLocked(s *liveSession) {
 	due := s.due
 	if due == 0 {
 		due = st.replayMax
@@ -141,7 +141,7 @@ func (st *states) keepIfDueLocked(s *session) {
 // keepLocked makes it cheap to recover the session's state, as far as the store has use for that. No
 // request is to blame if that fails: the failure is reported, and the snapshot is tried again when as
 // much has been computed once more.
-func (st *states) keepLocked(s *session) {
+func (st *states) keepLocked(s *liveSession) {
 	at := s.stream.Tally.Bytes
 	if !st.store().Durable() {
 		st.trimTailLocked(s, at)
@@ -157,7 +157,7 @@ func (st *states) keepLocked(s *session) {
 
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery to
 // make cheap, but text that nobody needs any more.
-func (st *states) trimTailLocked(s *session, at int64) {
+func (st *states) trimTailLocked(s *liveSession, at int64) {
 	if s.History != HistoryTail {
 		return
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// session is one session, hot (its stream is in memory) or cold. Three things guard its parts, always
+// liveSession is a session as it lives in this process, hot (its stream is in memory) or cold. Three things guard its parts, always
 // taken in this order: feeding, state, mu.
-type session struct {
+type liveSession struct {
 	head          // Numerics changes under state and mu, the rest never
 	bad     error // why the session cannot be used; nil if it can
-	entry   *registry.Entry[*session]
-	memory  *budget.Account[*session]
+	entry   *registry.Entry[*liveSession]
+	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
 
 	// feeding is set while a request feeds the session: only that request moves the offset. It is
@@ -44,8 +44,8 @@ type session struct {
 }
 
 // newSession makes a cold session that is in no registry yet.
-func newSession(k known, accounts *budget.Budget[*session]) *session {
-	s := &session{head: k.head, bad: k.bad, state: make(chan struct{}, 1)}
+func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
+	s := &liveSession{head: k.head, bad: k.bad, state: make(chan struct{}, 1)}
 	s.mu.seen, s.mu.epoch = k.seen, k.epoch
 	s.memory = accounts.Open(s)
 	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
@@ -53,7 +53,7 @@ func newSession(k known, accounts *budget.Budget[*session]) *session {
 }
 
 // lock waits for the session's state; the context ends the wait.
-func (s *session) lock(ctx context.Context) error {
+func (s *liveSession) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *session) lock(ctx context.Context) error {
 }
 
 // tryLock locks the state if nobody has to be waited for.
-func (s *session) tryLock() bool {
+func (s *liveSession) tryLock() bool {
 	select {
 	case s.state <- struct{}{}:
 		return true
@@ -76,16 +76,18 @@ func (s *session) tryLock() bool {
 }
 
 // unlock ends what lock has begun: from now on the stream may be dropped from memory.
-func (s *session) unlock() {
+func (s *liveSession) unlock() {
 	<-s.state
 	s.memory.Rest()
 }
 
 // job is what the session wants a worker for.
-func (s *session) job() scheduler.Job { return scheduler.Job{Session: s.ID, Chunk: s.Settings.Chunk} }
+func (s *liveSession) job() scheduler.Job {
+	return scheduler.Job{Session: s.ID, Chunk: s.Settings.Chunk}
+}
 
 // settleLocked ends the chunk if it is full.
-func (s *session) settleLocked(w *stream.Worker) {
+func (s *liveSession) settleLocked(w *stream.Worker) {
 	if s.stream.Room() == 0 {
 		begun := time.Now()
 		w.Settle(s.stream)
@@ -95,7 +97,7 @@ func (s *session) settleLocked(w *stream.Worker) {
 }
 
 // publishLocked shows callers where the stream is.
-func (s *session) publishLocked() {
+func (s *liveSession) publishLocked() {
 	p := progressOf(s.stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,27 +105,27 @@ func (s *session) publishLocked() {
 }
 
 // dropLocked makes the session cold.
-func (s *session) dropLocked() {
+func (s *liveSession) dropLocked() {
 	s.stream = nil
 	s.memory.Release()
 }
 
 // forsakeLocked makes an end of what this Manager took the session to be, because somebody else may
 // have written to it: the next request claims the session anew and reads what there is.
-func (s *session) forsakeLocked() {
+func (s *liveSession) forsakeLocked() {
 	s.dropLocked()
 	s.forsakeClaim()
 }
 
 // forsakeClaim is the part of forsakeLocked that needs no lock on the state.
-func (s *session) forsakeClaim() {
+func (s *liveSession) forsakeClaim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.claimed, s.mu.stale = false, true
 }
 
 // claimedLocked notes a claim of this Manager, and what it has found.
-func (s *session) claimedLocked(found sessionlog.Session) {
+func (s *liveSession) claimedLocked(found sessionlog.Session) {
 	seen := s.progressAt(found)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +133,7 @@ func (s *session) claimedLocked(found sessionlog.Session) {
 }
 
 // saw notes what the store has, without a claim to it.
-func (s *session) saw(found sessionlog.Session) {
+func (s *liveSession) saw(found sessionlog.Session) {
 	seen := s.progressAt(found)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,40 +143,40 @@ func (s *session) saw(found sessionlog.Session) {
 }
 
 // noteNumericsLocked replaces the arithmetics that the session was computed in.
-func (s *session) noteNumericsLocked(all []numerics) {
+func (s *liveSession) noteNumericsLocked(all []numerics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Numerics = all
 }
 
-func (s *session) isClaimed() bool {
+func (s *liveSession) isClaimed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.claimed
 }
 
 // isStale reports whether what was seen of the session may not be what the store has.
-func (s *session) isStale() bool {
+func (s *liveSession) isStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.stale
 }
 
 // epoch is that of the last claim this Manager knows of, 0 if it knows of none.
-func (s *session) epoch() uint64 {
+func (s *liveSession) epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.epoch
 }
 
-func (s *session) seen() progress {
+func (s *liveSession) seen() progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.seen
 }
 
 // alive says whether the session was deleted under a request.
-func (s *session) alive() error {
+func (s *liveSession) alive() error {
 	if s.deleted.Load() {
 		return ErrNotFound
 	}
@@ -182,13 +184,13 @@ func (s *session) alive() error {
 }
 
 // end makes an end of the session in memory; what the store has of it is not its concern.
-func (s *session) end() {
+func (s *liveSession) end() {
 	s.deleted.Store(true)
 	s.memory.Close()
 }
 
 // info is what a caller is told.
-func (s *session) info(who Caller, lastUsed time.Time) Info {
+func (s *liveSession) info(who Caller, lastUsed time.Time) Info {
 	s.mu.Lock()
 	i := s.head.info(who, s.mu.seen)
 	s.mu.Unlock()

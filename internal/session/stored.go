@@ -47,8 +47,8 @@ func (h *head) progressAt(found sessionlog.Session) progress {
 	return p
 }
 
-// known is what a store tells of a session without its log being read.
-type known struct {
+// storedSession is what a store tells of a session without its log being read.
+type storedSession struct {
 	head
 	seen     progress
 	lastUsed time.Time
@@ -56,10 +56,10 @@ type known struct {
 	bad      error // why the session cannot be used; nil if it can
 }
 
-// readKnown reads what a store has found. Without a model, whether the session could go on under one
+// readStored reads what a store has found. Without a model, whether the session could go on under one
 // is not looked at.
-func readKnown(m *model.Model, found sessionlog.Session) known {
-	k := known{head: head{ID: found.ID}, epoch: found.Epoch}
+func readStored(m *model.Model, found sessionlog.Session) storedSession {
+	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
 	if k.bad = found.Err; k.bad != nil {
 		return k
 	}
