@@ -160,19 +160,19 @@ func (j *cacheJob) Do(w *kernel.Exec, i int) {
 	w.MulNT(scores.ColRange(c.Len, keys), rows.RowRange(lo, hi), rows.RowRange(0, hi-1), false)
 	for r := lo; r < hi; r++ {
 		end := c.Len + r
-		j.row(r, max(0, end-c.set.Size), scores.Data[(r-lo)*keys:][:end])
+		j.row(w, r, max(0, end-c.set.Size), scores.Data[(r-lo)*keys:][:end])
 	}
 }
 
 // row mixes the distribution after row r, given its scores up to its position; those
 // from begin on are in its window.
-func (j *cacheJob) row(r, begin int, scores []float32) {
+func (j *cacheJob) row(x *kernel.Exec, r, begin int, scores []float32) {
 	window := scores[begin:]
 	if len(window) == 0 {
 		return
 	}
 	c := j.c
-	kernel.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
+	x.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
 	cached := c.Next[min(begin, c.Len):c.Len] // the window's symbols: these and
 	chunk := j.next[max(0, begin-c.Len):r]
 	if j.all == nil {

@@ -119,7 +119,7 @@ func scatter(table *Table, xs, g []float32, out float64, dv []float64) {
 		}
 		node, w := table.Locate(x)
 		d := float64(g[e]) * out
-		dv[node] += d * (1 - w)
-		dv[node+1] += d * w
+		dv[node] += float64(d * (1 - w))
+		dv[node+1] += float64(d * w)
 	}
 }

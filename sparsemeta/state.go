@@ -112,34 +112,34 @@ const sumBlock = 4096
 
 // Sum sets the arena fast to the fast weights, the banks' M added up: to the bits that
 // updates leave there.
-func (s *State) Sum(fast []float32) {
+func (s *State) Sum(v kernel.Vectors, fast []float32) {
 	if len(fast) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
 	}
 	for lo := 0; lo < len(fast); lo += sumBlock {
-		s.sum(fast[lo:min(lo+sumBlock, len(fast))], lo)
+		s.sum(v, fast[lo:min(lo+sumBlock, len(fast))], lo)
 	}
 }
 
 // sum is the fast weights of the elements from lo on.
-func (s *State) sum(fast []float32, lo int) {
+func (s *State) sum(v kernel.Vectors, fast []float32, lo int) {
 	for bank, m := range s.M {
 		if m = m.Range(lo, lo+len(fast)); bank == 0 {
-			m.Load(fast)
+			v.Load(fast, m)
 		} else {
-			m.AddTo(fast)
+			v.AddTo(fast, m)
 		}
 	}
 }
 
 // RMS is the root mean square of the fast weights.
-func (s *State) RMS() float64 {
+func (s *State) RMS(v kernel.Vectors) float64 {
 	var fast [sumBlock]float32
 	var sum float64
 	for lo := 0; lo < s.Size(); lo += sumBlock {
 		block := fast[:min(sumBlock, s.Size()-lo)]
-		s.sum(block, lo)
-		sum += float64(kernel.Dot(block, block))
+		s.sum(v, block, lo)
+		sum += float64(v.Dot(block, block))
 	}
 	return math.Sqrt(sum / float64(s.Size()))
 }

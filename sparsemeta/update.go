@@ -74,18 +74,18 @@ func (j *updateJob) drop() {
 }
 
 // Do updates span i, bank after bank.
-func (j *updateJob) Do(_ *kernel.Exec, i int) {
+func (j *updateJob) Do(w *kernel.Exec, i int) {
 	s, sp, written := j.s, j.s.spans[i], 0
 	for bank := range s.M {
-		written += j.bank(bank, sp)
+		written += j.bank(w, bank, sp)
 	}
 	lo, hi := s.offsets[sp.branch]+sp.lo, s.offsets[sp.branch]+sp.hi
-	s.sum(j.fast[lo:hi], lo)
+	s.sum(w.Vectors, j.fast[lo:hi], lo)
 	j.written.Add(int64(written))
 }
 
 // bank updates a span in one bank.
-func (j *updateJob) bank(bank int, sp span) int {
+func (j *updateJob) bank(w *kernel.Exec, bank int, sp span) int {
 	s, table := j.s, j.tables[bank][sp.branch]
 	lo, hi := s.offsets[sp.branch]+sp.lo, s.offsets[sp.branch]+sp.hi
 	a := kernel.Adaptation{
@@ -104,7 +104,7 @@ func (j *updateJob) bank(bank int, sp span) int {
 	if j.masks != nil {
 		a.Mask = j.masks[bank][lo:hi]
 	}
-	return a.Run()
+	return w.Adapt(&a)
 }
 
 // maskThreshold is the number of the 65536 values of a mask lane that mean "write".

@@ -122,8 +122,8 @@ func (s *Segment) block(w *kernel.Exec, l *layer, b, h, i0, i1 int) block {
 	q, lay := s.queries(l.q, b, h, i0, i1), s.model.Layout
 	rw, rr := s.vec[lay.rwBias][h*d:(h+1)*d], s.vec[lay.rrBias][h*d:(h+1)*d]
 	for i := range rows {
-		kernel.Add(row(k.qu, i), row(q, i), rw)
-		kernel.Add(row(k.qv, i), row(q, i), rr)
+		w.Add(row(k.qu, i), row(q, i), rw)
+		w.Add(row(k.qv, i), row(q, i), rr)
 	}
 	return k
 }
@@ -205,7 +205,7 @@ func attendBlock(s *Segment, w *kernel.Exec, a *attention, i int) {
 	prob, norms := k.scores.byKey(), s.norms(a.l, &k)
 	for i := range prob.Rows {
 		lo, hi := s.window(k.i0 + i)
-		norms[i].most, norms[i].sum = kernel.Softmax(row(prob, i)[lo:hi], s.scale())
+		norms[i].most, norms[i].sum = w.Softmax(row(prob, i)[lo:hi], s.scale())
 		// Backward reads the columns of keys that come later, too: the segment before
 		// has left its own there.
 		clearOutside(prob.Data[i*prob.Stride:][:s.mlen+s.T], lo, hi)
@@ -259,7 +259,7 @@ func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads, below bool)
 	}
 	clear(s.dr[:(s.T-s.n)*hd]) // distances no query has met
 	s.runAttention(x, s.cfg.NHead, task)
-	s.addBiasGrads(grads)
+	s.addBiasGrads(x, grads)
 	if g := grads[ix.r]; g != nil {
 		x.MulTN(kernel.Mat(g, hd, D), s.byDistance(s.dr), s.positions(), false)
 	}
@@ -310,9 +310,9 @@ func attendHeadBackward(s *Segment, w *kernel.Exec, a *attention, h int) {
 			w.MulNN(dq, d, s.keys(a.l.kv, 0, b, h, k.klen), false)
 			w.MulNN(k.dqv, k.d.byDistance(), s.distances(a.l.r, h, k.i1), false)
 			for i := range dq.Rows {
-				kernel.Add(du, du, row(dq, i))
-				kernel.Add(dv, dv, row(k.dqv, i))
-				kernel.Add(row(dq, i), row(dq, i), row(k.dqv, i))
+				w.Add(du, du, row(dq, i))
+				w.Add(dv, dv, row(k.dqv, i))
+				w.Add(row(dq, i), row(dq, i), row(k.dqv, i))
 			}
 		}
 	}
@@ -343,7 +343,7 @@ func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool
 	clear(k.d.Data[:k.d.Rows]) // before the first row, where byDistance begins
 	for i := range d.Rows {
 		lo, hi := s.window(k.i0 + i)
-		kernel.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], kernel.Dot(row(dav, i), row(av, i)), s.scale())
+		w.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], w.Dot(row(dav, i), row(av, i)), s.scale())
 		clearOutside(d.Data[i*d.Stride:(i+1)*d.Stride], lo, hi)
 	}
 }
@@ -354,7 +354,7 @@ func (s *Segment) scoreAgain(w *kernel.Exec, l *layer, k *block) {
 	prob := k.scores.byKey()
 	for i, norm := range s.norms(l, k) {
 		lo, hi := s.window(k.i0 + i)
-		kernel.SoftmaxAgain(row(prob, i)[lo:hi], s.scale(), norm.most, norm.sum)
+		w.SoftmaxAgain(row(prob, i)[lo:hi], s.scale(), norm.most, norm.sum)
 		clearOutside(row(prob, i), lo, hi)
 	}
 }
@@ -366,11 +366,11 @@ func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kern
 
 // addBiasGrads adds this layer's part of the gradients of r_w_bias and
 // r_r_bias, which all layers share.
-func (s *Segment) addBiasGrads(grads Grads) {
+func (s *Segment) addBiasGrads(x *kernel.Exec, grads Grads) {
 	lay, hd := s.model.Layout, s.cfg.NHead*s.cfg.DHead
 	for k, index := range [2]int{lay.rwBias, lay.rrBias} {
 		if g := grads[index]; g != nil {
-			kernel.Add(g, g, s.dbias[k*hd:(k+1)*hd])
+			x.Add(g, g, s.dbias[k*hd:(k+1)*hd])
 		}
 	}
 }

@@ -67,13 +67,13 @@ func (s *Segment) feedForwardBackward(x *kernel.Exec, i int, grads Grads) {
 }
 
 // activateRows adds the bias to x and sets y = act(x).
-func activateRows(p *rowPass, lo, hi int) {
+func activateRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	act := activationOf(&p.seg.cfg)
 	for r := lo; r < hi; r++ {
 		out := p.y[r*p.width : (r+1)*p.width]
 		in := p.x[r*len(p.bias) : (r+1)*len(p.bias)]
-		kernel.Add(in, in, p.bias)
-		act.value(out, in[:p.width])
+		w.Add(in, in, p.bias)
+		act.value(w, out, in[:p.width])
 		if p.seg.cfg.gated() {
 			for j, v := range in[p.width:] {
 				out[j] *= v
@@ -83,21 +83,21 @@ func activateRows(p *rowPass, lo, hi int) {
 }
 
 // activateBackwardRows sets y = dL/dpre from z = dL/dact and x = pre.
-func activateBackwardRows(p *rowPass, lo, hi int) {
+func activateBackwardRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	act := activationOf(&p.seg.cfg)
 	for r := lo; r < hi; r++ {
 		dact := p.z[r*p.width : (r+1)*p.width]
 		if !p.seg.cfg.gated() {
-			act.backward(p.y[r*p.width:(r+1)*p.width], dact, p.x[r*p.width:(r+1)*p.width])
+			act.backward(w, p.y[r*p.width:(r+1)*p.width], dact, p.x[r*p.width:(r+1)*p.width])
 			continue
 		}
 		gate, value := p.x[2*r*p.width:(2*r+1)*p.width], p.x[(2*r+1)*p.width:2*(r+1)*p.width]
 		dgate, dvalue := p.y[2*r*p.width:(2*r+1)*p.width], p.y[(2*r+1)*p.width:2*(r+1)*p.width]
-		act.value(dvalue, gate)
+		act.value(w, dvalue, gate)
 		for j, d := range dact {
 			dvalue[j] *= d
 		}
-		act.backward(dgate, dact, gate)
+		act.backward(w, dgate, dact, gate)
 		for j, v := range value {
 			dgate[j] *= v
 		}
@@ -107,8 +107,8 @@ func activateBackwardRows(p *rowPass, lo, hi int) {
 // activation is an element-wise function: value sets y = f(x), backward
 // dx = dy f'(x).
 type activation struct {
-	value    func(y, x []float32)
-	backward func(dx, dy, x []float32)
+	value    func(w *kernel.Exec, y, x []float32)
+	backward func(w *kernel.Exec, dx, dy, x []float32)
 }
 
 func activationOf(c *Config) activation {
@@ -118,18 +118,18 @@ func activationOf(c *Config) activation {
 	case SwiGLU:
 		return activation{silu, siluBackward}
 	default:
-		return activation{kernel.ReLU, kernel.ReLUBackward}
+		return activation{(*kernel.Exec).ReLU, (*kernel.Exec).ReLUBackward}
 	}
 }
 
 // gelu is x Phi(x), Phi the standard normal distribution function.
-func gelu(y, x []float32) {
+func gelu(_ *kernel.Exec, y, x []float32) {
 	for j, v := range x {
 		y[j] = float32(float64(v) * normalCDF(float64(v)))
 	}
 }
 
-func geluBackward(dx, dy, x []float32) {
+func geluBackward(_ *kernel.Exec, dx, dy, x []float32) {
 	for j, v := range x {
 		v := float64(v)
 		density := math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
@@ -137,29 +137,29 @@ func geluBackward(dx, dy, x []float32) {
 	}
 }
 
-func normalCDF(v float64) float64 { return 0.5 * math.Erfc(-v/math.Sqrt2) }
+func normalCDF(v float64) float64 { return float64(0.5 * math.Erfc(-v/math.Sqrt2)) }
 
 // silu is x sigmoid(x).
-func silu(y, x []float32) {
-	sigmoid(y, x)
+func silu(w *kernel.Exec, y, x []float32) {
+	sigmoid(w, y, x)
 	for j, v := range x {
 		y[j] *= v
 	}
 }
 
-func siluBackward(dx, dy, x []float32) {
-	sigmoid(dx, x)
+func siluBackward(w *kernel.Exec, dx, dy, x []float32) {
+	sigmoid(w, dx, x)
 	for j, v := range x {
 		g := dx[j]
 		dx[j] = dy[j] * float32(g*(1+float32(v*(1-g))))
 	}
 }
 
-func sigmoid(y, x []float32) {
+func sigmoid(w *kernel.Exec, y, x []float32) {
 	for j, v := range x {
 		y[j] = -v
 	}
-	kernel.Exp(y, y)
+	w.Exp(y, y)
 	for j, e := range y {
 		y[j] = 1 / (1 + e)
 	}

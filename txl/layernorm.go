@@ -13,10 +13,10 @@ func (s *Segment) layerNorm(x *kernel.Exec, n *norm, y, in []float32, gain, bias
 		width: s.cfg.DModel, from: from, to: to})
 }
 
-func layerNormRows(p *rowPass, lo, hi int) {
+func layerNormRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
 		x, y := p.x[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
-		p.norm.mean[r], p.norm.rstd[r] = kernel.LayerNorm(y, x, p.gain, p.bias, LayerNormEps)
+		p.norm.mean[r], p.norm.rstd[r] = w.LayerNorm(y, x, p.gain, p.bias, LayerNormEps)
 	}
 }
 
@@ -30,16 +30,16 @@ func (s *Segment) layerNormBackward(x *kernel.Exec, n *norm, dx, dy, in []float3
 		width: s.cfg.DModel, to: rows})
 }
 
-func layerNormBackwardRows(p *rowPass, lo, hi int) {
+func layerNormBackwardRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
 		x, dy, dx := p.x[r*p.width:(r+1)*p.width], p.z[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
-		kernel.LayerNormBackward(dx, dy, x, p.gain, p.norm.mean[r], p.norm.rstd[r])
+		w.LayerNormBackward(dx, dy, x, p.gain, p.norm.mean[r], p.norm.rstd[r])
 	}
 }
 
-func layerNormCols(p *colPass, lo, hi int) {
+func layerNormCols(p *colPass, w *kernel.Exec, lo, hi int) {
 	if p.z != nil {
-		sumCols(&colPass{y: p.z, g: p.g, rows: p.rows, width: p.width}, lo, hi)
+		sumCols(&colPass{y: p.z, g: p.g, rows: p.rows, width: p.width}, w, lo, hi)
 	}
 	if p.y == nil {
 		return
@@ -48,6 +48,6 @@ func layerNormCols(p *colPass, lo, hi int) {
 	clear(dgain)
 	for r := range p.rows {
 		at := r * p.width
-		kernel.LayerNormGain(dgain, p.g[at+lo:at+hi], p.x[at+lo:at+hi], p.norm.mean[r], p.norm.rstd[r])
+		w.LayerNormGain(dgain, p.g[at+lo:at+hi], p.x[at+lo:at+hi], p.norm.mean[r], p.norm.rstd[r])
 	}
 }

@@ -26,7 +26,7 @@ func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	V := s.cfg.Vocab
 	for k, target := range targets {
 		logits := s.logits[(from*s.B+k)*V : (from*s.B+k+1)*V]
-		nll[k] = kernel.LogSumExp(logits) - logits[target]
+		nll[k] = s.vectors.LogSumExp(logits) - logits[target]
 	}
 }
 
@@ -35,7 +35,7 @@ func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 func (s *Segment) LogProbs(i, b int, dst []float32) {
 	V := s.cfg.Vocab
 	logits := s.logits[(i*s.B+b)*V : (i*s.B+b+1)*V]
-	lse := kernel.LogSumExp(logits)
+	lse := s.vectors.LogSumExp(logits)
 	for j, v := range logits {
 		dst[j] = v - lse
 	}
@@ -65,7 +65,7 @@ func (s *Segment) Backward(x *kernel.Exec, targets []int32, grads Grads) {
 		}
 	}
 	if lowest < 0 {
-		s.embedBackward(grads)
+		s.embedBackward(x, grads)
 	}
 }
 
@@ -113,17 +113,17 @@ func (s *Segment) lossBackward(x *kernel.Exec, targets []int32, grads Grads) {
 	x.MulNN(rowsOf(s.dx, 0, rows, D), dlogits, s.weight(s.model.Layout.emb), false)
 }
 
-func softmaxRows(p *rowPass, lo, hi int) {
+func softmaxRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	scale := 1 / float32(p.to)
 	for r := lo; r < hi; r++ {
 		y := p.y[r*p.width : (r+1)*p.width]
-		kernel.Softmax(y, 1)
-		kernel.Scale(y, scale)
+		w.Softmax(y, 1)
+		w.Scale(y, scale)
 	}
 }
 
 // embedBackward adds the embedding's own use to the tied gradient.
-func (s *Segment) embedBackward(grads Grads) {
+func (s *Segment) embedBackward(x *kernel.Exec, grads Grads) {
 	g := grads[s.model.Layout.emb]
 	if g == nil {
 		return
@@ -133,6 +133,6 @@ func (s *Segment) embedBackward(grads Grads) {
 	scale := float32(math.Sqrt(float64(D)))
 	for r := range rows {
 		id := int(s.toks[r])
-		kernel.Axpy(g[id*D:(id+1)*D], scale, s.dx[r*D:(r+1)*D])
+		x.Axpy(g[id*D:(id+1)*D], scale, s.dx[r*D:(r+1)*D])
 	}
 }

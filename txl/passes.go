@@ -14,7 +14,7 @@ const (
 // segment, so that handing it to Parallel allocates nothing; its fields are
 // the function's arguments.
 type rowPass struct {
-	do          func(p *rowPass, lo, hi int)
+	do          func(p *rowPass, w *kernel.Exec, lo, hi int)
 	from, to    int // rows
 	width       int
 	y, x, z, w  []float32
@@ -26,9 +26,9 @@ type rowPass struct {
 }
 
 // Do implements kernel.Task.
-func (p *rowPass) Do(_ *kernel.Exec, i int) {
+func (p *rowPass) Do(w *kernel.Exec, i int) {
 	lo := p.from + i*rowBlock
-	p.do(p, lo, min(lo+rowBlock, p.to))
+	p.do(p, w, lo, min(lo+rowBlock, p.to))
 }
 
 func (s *Segment) runRows(x *kernel.Exec, p rowPass) {
@@ -40,7 +40,7 @@ func (s *Segment) runRows(x *kernel.Exec, p rowPass) {
 // colPass is rowPass's counterpart for sums over rows: each task owns a block
 // of columns and adds up all rows in order.
 type colPass struct {
-	do      func(p *colPass, lo, hi int)
+	do      func(p *colPass, w *kernel.Exec, lo, hi int)
 	rows    int
 	width   int
 	y, z, x []float32
@@ -49,9 +49,9 @@ type colPass struct {
 }
 
 // Do implements kernel.Task.
-func (p *colPass) Do(_ *kernel.Exec, i int) {
+func (p *colPass) Do(w *kernel.Exec, i int) {
 	lo := i * colBlock
-	p.do(p, lo, min(lo+colBlock, p.width))
+	p.do(p, w, lo, min(lo+colBlock, p.width))
 }
 
 func (s *Segment) runCols(x *kernel.Exec, p colPass) {
@@ -64,10 +64,10 @@ func (s *Segment) addBias(x *kernel.Exec, y, bias []float32, width, from, to int
 	s.runRows(x, rowPass{do: addBiasRows, y: y, bias: bias, width: width, from: from, to: to})
 }
 
-func addBiasRows(p *rowPass, lo, hi int) {
+func addBiasRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
 		y := p.y[r*p.width:][:len(p.bias)]
-		kernel.Add(y, y, p.bias)
+		w.Add(y, y, p.bias)
 	}
 }
 
@@ -76,23 +76,23 @@ func (s *Segment) add(x *kernel.Exec, y, a, b []float32, width, from, to int) {
 	s.runRows(x, rowPass{do: addRows, y: y, x: a, z: b, width: width, from: from, to: to})
 }
 
-func addRows(p *rowPass, lo, hi int) {
+func addRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	y := p.y[lo*p.width : hi*p.width]
-	kernel.Add(y, p.x[lo*p.width:][:len(y)], p.z[lo*p.width:][:len(y)])
+	w.Add(y, p.x[lo*p.width:][:len(y)], p.z[lo*p.width:][:len(y)])
 }
 
 // residualRows ends a half of a layer: y = z + drop(x + shift), without shift if it is
 // nil, and, if there is a norm, w = LN(y). x is overwritten; y may be x.
-func residualRows(p *rowPass, lo, hi int) {
+func residualRows(p *rowPass, w *kernel.Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
 		x, y := p.x[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
 		if p.shift != nil {
-			kernel.Add(x, x, p.shift)
+			w.Add(x, x, p.shift)
 		}
 		p.seg.dropRows(p.site, p.layer, p.x, p.width, r, r+1)
-		kernel.Add(y, x, p.z[r*p.width:(r+1)*p.width])
+		w.Add(y, x, p.z[r*p.width:(r+1)*p.width])
 		if p.norm != nil {
-			p.norm.mean[r], p.norm.rstd[r] = kernel.LayerNorm(p.w[r*p.width:(r+1)*p.width], y, p.gain, p.bias, LayerNormEps)
+			p.norm.mean[r], p.norm.rstd[r] = w.LayerNorm(p.w[r*p.width:(r+1)*p.width], y, p.gain, p.bias, LayerNormEps)
 		}
 	}
 }
@@ -105,10 +105,10 @@ func (s *Segment) sumRows(x *kernel.Exec, y, g []float32, rows, width int) {
 	s.runCols(x, colPass{do: sumCols, y: y, g: g, rows: rows, width: width})
 }
 
-func sumCols(p *colPass, lo, hi int) {
+func sumCols(p *colPass, w *kernel.Exec, lo, hi int) {
 	y := p.y[lo:hi]
 	clear(y)
 	for r := range p.rows {
-		kernel.Add(y, y, p.g[r*p.width+lo:r*p.width+hi])
+		w.Add(y, y, p.g[r*p.width+lo:r*p.width+hi])
 	}
 }

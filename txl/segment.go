@@ -50,6 +50,8 @@ type Segment struct {
 	dnorm        []float32 // pre-norm: gradient of the normalised keys' input [(MemLen+T)*B,D]
 	dbias        []float32 // gradients of r_w_bias, r_r_bias of one layer [2,H*d]
 
+	vectors kernel.Vectors // those of the Exec that computed the logits
+
 	rows rowPass
 	cols colPass
 	attn attention
@@ -326,7 +328,7 @@ func (s *Segment) Extend(x *kernel.Exec, tokens []int32) {
 		return
 	}
 	copy(s.toks[n0*s.B:], tokens)
-	s.n = n1
+	s.n, s.vectors = n1, x.Vectors
 	s.embed(n0, n1)
 	for i := range s.layers {
 		s.attend(x, i, n0, n1)

@@ -253,8 +253,7 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 // processor has none.
 func TestPrecision(t *testing.T) {
 	text, _ := beginning(t, 600)
-	defer func() { require.NoError(t, kernel.SetPrecision(kernel.Float32)) }()
-	if kernel.SetPrecision(kernel.BF16) != nil {
+	if (kernel.Arithmetic{Precision: kernel.BF16}).Validate() != nil {
 		for _, args := range [][]string{{"train", "--data", ".", "--out", "x"}, {"score"}, {"eval", "--data", "."}, {"complete"}, {"serve"}, {"bench"}} {
 			_, stderr, code := lmserve(text, append(args, "--precision", "bf16")...)
 			require.Equal(t, exitUsage, code, "%v: %s", args, stderr)

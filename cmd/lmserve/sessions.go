@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
@@ -346,19 +347,13 @@ func newSessionsExport(f *keysFlags) *cobra.Command {
 		Short: "Write a session to one file",
 		Args:  exactly(1, "an id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.withManager(c, flags, func(mg *session.Manager) (err error) {
+			return f.withManager(c, flags, func(mg *session.Manager) error {
 				if out == "" {
 					return mg.Export(c.Context(), session.Caller{Admin: true}, args[0], c.OutOrStdout())
 				}
-				file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-				if err != nil {
-					return err
-				}
-				err = errors.Join(mg.Export(c.Context(), session.Caller{Admin: true}, args[0], file), file.Close())
-				if err != nil {
-					_ = os.Remove(out) // the first error says more
-				}
-				return err
+				return atomicfile.Write(out, atomicfile.Options{Perm: 0o600, Exclusive: true}, func(w io.Writer) error {
+					return mg.Export(c.Context(), session.Caller{Admin: true}, args[0], w)
+				})
 			})
 		},
 	}

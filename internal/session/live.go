@@ -189,11 +189,11 @@ func (s *liveSession) end() {
 	s.memory.Close()
 }
 
-// info is what a caller is told.
-func (s *liveSession) info(who Caller, lastUsed time.Time) Info {
+// info is what a caller is told. memory is what the session's account has.
+func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
 	s.mu.Lock()
 	i := s.head.info(who, s.mu.seen)
 	s.mu.Unlock()
-	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, s.memory.Bytes(), s.bad
+	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.bad
 	return i
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -108,7 +107,7 @@ func Replay(
 		return r, err
 	}
 	r.From, r.To = st.Tally.Bytes, found.End
-	r.Numerics = otherNumerics(&s.head, r.From)
+	r.Numerics = otherNumerics(m, &s.head, r.From)
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
 	re := &replayer{
@@ -131,11 +130,12 @@ func Replay(
 	return r, err
 }
 
-// otherNumerics names other arithmetic than this machine's in which text after an offset was scored.
-func otherNumerics(h *head, from int64) (names []string) {
+// otherNumerics names other arithmetic than this machine's (or the model's) in which text after
+// an offset was scored.
+func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 	for n, x := range h.Numerics {
 		ends := n == len(h.Numerics)-1 || h.Numerics[n+1].From > from
-		if x.Name != kernel.Numerics() && ends {
+		if x.Name != m.Arithmetic.Numerics() && ends {
 			names = append(names, x.Name)
 		}
 	}

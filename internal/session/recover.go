@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
@@ -31,7 +30,7 @@ func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
 		return err
 	}
 	before := s.numerics()
-	same := before.Name == kernel.Numerics() && st.Tally.Bytes >= before.From
+	same := before.Name == r.model.Arithmetic.Numerics() && st.Tally.Bytes >= before.From
 	t := &totalsCheck{stream: st, id: s.ID, exact: same, report: r.report}
 	re := &replayer{
 		stream: st, job: s.job(), scheduler: r.scheduler,
@@ -149,7 +148,7 @@ func (r *recoverer) empty(ctx context.Context, s *liveSession, cause error) (*st
 // the log before it cannot be computed again to the same bits here, and must not be needed once the
 // head says that the arithmetic is this one.
 func (r *recoverer) changeNumericsLocked(ctx context.Context, s *liveSession, st *stream.Stream, before string) error {
-	now := numerics{From: st.Tally.Bytes, Name: kernel.Numerics()}
+	now := numerics{From: st.Tally.Bytes, Name: r.model.Arithmetic.Numerics()}
 	r.report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: "+
 		"scores may differ by rounding from those it would have had", s.ID, before, now.From, now.Name))
 	if err := r.snapshots.writeLocked(ctx, s, st); err != nil {

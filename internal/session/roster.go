@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
@@ -87,7 +86,7 @@ func (ro *roster) touch(s *liveSession) { ro.registry.Touch(s.entry, ro.clock.no
 
 // info describes a session.
 func (ro *roster) info(who Caller, s *liveSession) Info {
-	return s.info(who, ro.registry.LastUsed(s.entry))
+	return s.info(who, ro.registry.LastUsed(s.entry), s.memory.Bytes())
 }
 
 // get describes the session that a request names.
@@ -117,8 +116,12 @@ func (ro *roster) list(who Caller, after string, limit int) (page []Info, next s
 	} else {
 		found, more = ro.registry.PageOf(who.Key, after, limit, now)
 	}
-	for _, e := range found {
-		page = append(page, ro.info(who, e.Value))
+	accounts := make([]*budget.Account[*liveSession], len(found))
+	for i, e := range found {
+		accounts[i] = e.Value.memory
+	}
+	for i, bytes := range ro.budget.BytesOf(accounts) {
+		page = append(page, found[i].Value.info(who, ro.registry.LastUsed(found[i]), bytes))
 	}
 	if more {
 		next = page[len(page)-1].ID
@@ -187,7 +190,7 @@ func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*live
 	h := head{
 		Version: headVersion, ID: id.String(), Complete: true, Owner: who.Key, Created: now,
 		Model: modelName{ro.model.Name, ro.model.Hash()}, Settings: set, Labels: maps.Clone(r.Labels),
-		TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: kernel.Numerics()}},
+		TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: ro.model.Arithmetic.Numerics()}},
 	}
 	if h.History == "" {
 		h.History = HistoryFull

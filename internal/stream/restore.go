@@ -13,7 +13,7 @@ import (
 )
 
 // Restore makes the stream that a snapshot was taken of: under the same arithmetic
-// (kernel.Numerics; the snapshot's is returned) it goes on to the same bits. The model
+// (kernel.Arithmetic.Numerics; the snapshot's is returned) it goes on to the same bits. The model
 // has to be that of the snapshot, and set its settings. An error says where the file is
 // wrong, what was found and what was expected.
 func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics string, err error) {

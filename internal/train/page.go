@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"os"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/chart"
-	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 //go:embed page.html
@@ -64,7 +64,10 @@ func (r *run) writePage(report Report, interrupted *InterruptedError) error {
 	}
 	text, err := r.page(report, interrupted)
 	if err == nil {
-		err = replaceFile(r.o.Report, text)
+		err = atomicfile.Write(r.o.Report, atomicfile.Options{}, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("train: the report %s could not be written: %w", r.o.Report, err)
@@ -72,21 +75,8 @@ func (r *run) writePage(report Report, interrupted *InterruptedError) error {
 	return nil
 }
 
-// replaceFile makes a file hold text, or leaves it as it was.
-func replaceFile(path string, text []byte) error {
-	temporary := path + ".tmp"
-	err := os.WriteFile(temporary, text, 0o666)
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		os.Remove(temporary)
-	}
-	return err
-}
-
 func (r *run) page(report Report, interrupted *InterruptedError) ([]byte, error) {
-	p := page{Name: r.o.Name, Report: report, Interrupted: interrupted, Store: r.o.Store, Numerics: kernel.Numerics()}
+	p := page{Name: r.o.Name, Report: report, Interrupted: interrupted, Store: r.o.Store, Numerics: r.base.Arithmetic.Numerics()}
 	lines := ofRun(r.metrics.lines, r.o.Phases[0])
 	spent := elapsed(lines)
 	now := current(lines, r.o.Phases)

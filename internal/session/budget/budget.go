@@ -220,6 +220,17 @@ func (a *Account[H]) Close() {
 // Bytes is what the account has, without waiting for the lock.
 func (a *Account[H]) Bytes() int64 { return a.bytes.Load() }
 
+// BytesOf is what accounts have at one moment: all of it together is within the budget.
+func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
+	all := make([]int64, len(accounts))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, a := range accounts {
+		all[i] = a.bytes.Load()
+	}
+	return all
+}
+
 func (a *Account[H]) addLocked(bytes int64) {
 	a.bytes.Add(bytes)
 	a.budget.mu.used += bytes

@@ -84,6 +84,7 @@ func TestAClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 	reserve(t, a, 10)
 	require.NoError(t, a.Charge(5))
 	require.Equal(t, int64(15), a.Bytes())
+	require.Equal(t, []int64{0, 15}, b.BytesOf([]*Account[string]{b.Open("b"), a}))
 	a.Release()
 	require.Equal(t, int64(5), a.Bytes(), "the text stays")
 	a.Close()
