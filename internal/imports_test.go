@@ -21,29 +21,30 @@ const module = "github.com/lmserve/lmserve/"
 // and sparsemeta do not know each other.
 var rooms = map[string][]string{
 	"internal/atomicfile":  {},
+	"internal/strictjson":  {},
 	"internal/kernel":      {},
 	"tokenizer":            {},
-	"weights":              {"internal/atomicfile"},
+	"weights":              {"internal/atomicfile", "internal/strictjson"},
 	"txl":                  {"internal/kernel"},
 	"sparsemeta":           {"internal/kernel"},
 	"sparsemeta/metatrain": {"sparsemeta"},
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
-	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
+	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights", "internal/strictjson"},
 	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel"},
 	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog"},
 	"internal/chart":       {},
 	"internal/documents":   {},
 	"internal/tune":        {"sparsemeta", "internal/model", "internal/stream", "internal/eval"},
 	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
-	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile"},
+	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile", "internal/strictjson"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
 	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/kernel"},
 	"internal/reload":      {},
-	"internal/keys":        {"internal/reload", "internal/atomicfile"},
+	"internal/keys":        {"internal/reload", "internal/atomicfile", "internal/strictjson"},
 	"api":                  {},
 	// The server decodes, calls one session method, encodes: no model code.
-	"server":        {"api", "internal/session", "internal/keys"},
+	"server":        {"api", "internal/session", "internal/keys", "internal/strictjson"},
 	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
 	// The model that tests share.
@@ -65,6 +66,7 @@ var reserved = []struct {
 	{"github.com/go-chi/", "routing is the server's", []string{"server", "api"}},
 	{"go.etcd.io/bbolt", "files of sessions are internal/sessionlog's", []string{"internal/sessionlog"}},
 	{"github.com/spf13/", "the command line is cmd/lmserve's", []string{"cmd/lmserve"}},
+	{"github.com/go-json-experiment/", "JSON held strictly to its format is internal/strictjson's", []string{"internal/strictjson"}},
 	{"go.uber.org/zap", "logs are the server's; packages return errors", []string{"server", "cmd/lmserve"}},
 	{"unsafe", "only where memory is reached that Go cannot name", []string{"internal/kernel", "sparsemeta/metatrain", "weights"}},
 }

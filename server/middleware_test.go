@@ -1,14 +1,11 @@
 package server
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -70,32 +67,6 @@ func TestAPanicIsAProblemOrACutStream(t *testing.T) {
 	_, err = events.next()
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a stream that failed so must not look complete")
 	require.Equal(t, http.StatusOK, g.do("GET", "/healthz", nil).StatusCode)
-}
-
-// Lone surrogates are exactly what encoding/json cannot keep: text without them survives decoding and encoding.
-func FuzzLoneSurrogate(f *testing.F) {
-	for _, seed := range []string{`a\ud83d\ude00`, `\ud83d`, `\\ud83d`, `\ude00\ud83d`, `\u00e9\uD83D\u0041`, `\"\\\/\b`} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		raw := []byte(`"` + s + `"`)
-		var text string
-		if !utf8.Valid(raw) || json.Unmarshal(raw, &text) != nil {
-			return
-		}
-		if strings.Contains(s, "\uFFFD") || strings.Contains(strings.ToLower(s), `\ufffd`) {
-			return // what encoding/json puts for what it cannot keep
-		}
-		replaced := strings.ContainsRune(text, utf8.RuneError)
-		i := loneSurrogate(raw)
-		if replaced != (i >= 0) {
-			t.Fatalf("%s: lone surrogate at %d, but encoding/json makes it %q", raw, i, text)
-		}
-		if i >= 0 {
-			u, ok := unicodeEscape(raw[i:])
-			require.True(t, ok && utf16.IsSurrogate(rune(u)))
-		}
-	})
 }
 
 func FuzzAcceptNeverPicksWhatWasNotOffered(f *testing.F) {

@@ -1,0 +1,68 @@
+package strictjson
+
+import (
+	"errors"
+	"strconv"
+)
+
+// Kinds of fault. errors.Is matches an *Error against them.
+var (
+	// ErrSyntax: the text is not one JSON value.
+	ErrSyntax = errors.New("not JSON")
+	// ErrUTF8: the text is not UTF-8, which JSON is.
+	ErrUTF8 = errors.New("not UTF-8")
+	// ErrSurrogate: an escape \uD800 to \uDFFF is not one of a pair, and so no character.
+	ErrSurrogate = errors.New("half of a surrogate pair")
+	// ErrDuplicate: an object has a name twice.
+	ErrDuplicate = errors.New("a name given twice")
+	// ErrUnknown: an object has a name that the format does not have.
+	ErrUnknown = errors.New("an unknown name")
+	// ErrMissing: an object lacks a name that the format asks for.
+	ErrMissing = errors.New("a missing name")
+	// ErrValue: a value is sound JSON and not what the format asks for.
+	ErrValue = errors.New("a value that does not fit")
+)
+
+// Error says where a text is wrong, what was found there and what was expected.
+type Error struct {
+	Offset int    // of the text's byte where the fault begins, from 0; its length if the text ends too early
+	Path   string // of the field, "keys[3].expires"; "" is the whole text
+	Found  string
+	Want   string
+	Kind   error // one of the Err variables
+	Cause  error // if there is one: of a fault of syntax in Check and Unmarshal it is encoding/json's
+}
+
+func (e *Error) Error() string {
+	found := "found " + e.Found
+	switch {
+	case e.Kind == ErrUnknown || e.Kind == ErrMissing:
+		found = e.Found // `unknown field "x"`, as encoding/json has it
+	case e.Kind == ErrSyntax && e.Cause != nil:
+		found = e.Cause.Error()
+	}
+	at := "byte " + strconv.Itoa(e.Offset)
+	if e.Path != "" {
+		at += ", " + e.Path
+	}
+	return "json: " + found + " (expected " + e.Want + "; " + at + ")"
+}
+
+// Unwrap returns the kind and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
+// quotedMax is the most bytes of a text that an error repeats.
+const quotedMax = 80
+
+// quote quotes a part of the text, cut short: it may have megabytes.
+func quote(s string) string {
+	if len(s) > quotedMax {
+		return strconv.Quote(s[:quotedMax]) + "…"
+	}
+	return strconv.Quote(s)
+}
