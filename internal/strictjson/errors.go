@@ -30,14 +30,14 @@ type Error struct {
 	Found  string
 	Want   string
 	Kind   error // one of the Err variables
-	Cause  error // if there is one: of a fault of syntax in Check and Unmarshal it is encoding/json's
+	Cause  error // if there is one: of a fault of syntax, in Check and Unmarshal, encoding/json's
 }
 
 func (e *Error) Error() string {
-	found := "found " + e.Found
-	switch {
+	found := "json: found " + e.Found
+	switch { // the words of encoding/json, where it has some
 	case e.Kind == ErrUnknown || e.Kind == ErrMissing:
-		found = e.Found // `unknown field "x"`, as encoding/json has it
+		found = "json: " + e.Found
 	case e.Kind == ErrSyntax && e.Cause != nil:
 		found = e.Cause.Error()
 	}
@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 	if e.Path != "" {
 		at += ", " + e.Path
 	}
-	return "json: " + found + " (expected " + e.Want + "; " + at + ")"
+	return found + " (expected " + e.Want + "; " + at + ")"
 }
 
 // Unwrap returns the kind and the cause.

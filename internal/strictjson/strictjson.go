@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 
@@ -36,7 +37,7 @@ func Check(text []byte) error {
 
 // Unmarshal reads a text into the variable that into points to, as encoding/json does, if it passes
 // Check and has only names that the variable's type has, in their case. After an error the variable
-// is changed in part. The error is an *Error.
+// is changed in part. The error is an *Error, and io.ErrUnexpectedEOF if the text ends too early.
 func Unmarshal(text []byte, into any) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()
@@ -47,8 +48,12 @@ func Unmarshal(text []byte, into any) error {
 			return s.misfit(semantic)
 		}
 	}
-	if fault := Check(text); fault != nil {
-		return fault // the same that was met, or what follows the value
+	if fault := Check(text); fault != nil { // the same that was met, or what follows the value
+		err = fault
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Kind == ErrSyntax && e.Offset == len(text) {
+		e.Cause = io.ErrUnexpectedEOF // as a json.Decoder calls it
 	}
 	return err
 }

@@ -115,10 +115,10 @@ func TestUnmarshalTellsWhereAndWhat(t *testing.T) {
 		`[]`:                            {ErrValue, 0, "", "found an array (expected an object; byte 0)"},
 		`{"a":1} x`:                     {ErrSyntax, 8, "", "invalid character 'x' after top-level value"},
 		`{"a":1}{`:                      {ErrSyntax, 7, "", "expected nothing more"},
-		`{"a":`:                         {ErrSyntax, 5, "a", "unexpected end of JSON input"},
+		`{"a":`:                         {ErrSyntax, 5, "a", "unexpected EOF (expected a value"},
 		"{\"S\":\"\xff\"}":              {ErrUTF8, 6, "", "expected UTF-8"},
 		`{"S":"\udc00"}`:                {ErrSurrogate, 6, "S", "two that pair"},
-		``:                              {ErrSyntax, 0, "", "unexpected end of JSON input"},
+		``:                              {ErrSyntax, 0, "", "unexpected EOF (expected a value"},
 		`{"M":{"k":1,"\u006b":2},"x":}`: {ErrDuplicate, 12, "M.k", "again"},
 	} {
 		var v outer
