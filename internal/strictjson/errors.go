@@ -3,6 +3,8 @@ package strictjson
 import (
 	"errors"
 	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Kinds of fault. errors.Is matches an *Error against them.
@@ -65,4 +67,36 @@ func quote(s string) string {
 		return strconv.Quote(s[:quotedMax]) + "…"
 	}
 	return strconv.Quote(s)
+}
+
+// describe writes a plain value, or the bracket of an object or array, as an error has it.
+func describe(value jsontext.Value) string {
+	switch kind := value.Kind(); kind {
+	case jsontext.KindString:
+		text, _ := jsontext.AppendUnquote(nil, value) // an error cannot be: the value was read
+		return quote(string(text))
+	case jsontext.KindNumber:
+		return string(value[:min(len(value), quotedMax)])
+	default:
+		return describeKind(kind)
+	}
+}
+
+// describeKind says in words what a value is.
+func describeKind(kind jsontext.Kind) string {
+	switch kind {
+	case jsontext.KindBeginObject:
+		return "an object"
+	case jsontext.KindEndObject:
+		return "the end of an object"
+	case jsontext.KindBeginArray:
+		return "an array"
+	case jsontext.KindEndArray:
+		return "the end of an array"
+	case jsontext.KindString:
+		return "a string"
+	case jsontext.KindNumber:
+		return "a number"
+	}
+	return kind.String()
 }

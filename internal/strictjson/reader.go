@@ -30,8 +30,9 @@ func (r *Reader) Offset() int { return r.start }
 // Path returns the path of the value or name that was read last, "keys[3].expires".
 func (r *Reader) Path() string { return r.here() }
 
-// Fail returns an error of the token that was read last: it does not fit.
-func (r *Reader) Fail(found, want string) error {
+// Misfit returns an error of the value that was read last: want was expected instead.
+func (r *Reader) Misfit(want string) error {
+	found := describe(jsontext.Value(r.text[r.start:r.dec.InputOffset()]))
 	return &Error{Offset: r.start, Path: r.here(), Found: found, Want: want, Kind: ErrValue}
 }
 
@@ -42,7 +43,7 @@ func (r *Reader) read(want string, kinds ...jsontext.Kind) (jsontext.Token, erro
 	}
 	token, err := r.token(want)
 	if err == nil && !slices.Contains(kinds, token.Kind()) {
-		err = r.Fail(describe(token), want)
+		err = r.Misfit(want)
 	}
 	return token, err
 }
@@ -149,22 +150,4 @@ func (r *Reader) End() error {
 		return r.utf8
 	}
 	return r.end()
-}
-
-// describe writes a token as an error has it.
-func describe(token jsontext.Token) string {
-	switch token.Kind() {
-	case jsontext.KindBeginObject:
-		return "an object"
-	case jsontext.KindEndObject:
-		return "the end of an object"
-	case jsontext.KindBeginArray:
-		return "an array"
-	case jsontext.KindEndArray:
-		return "the end of an array"
-	case jsontext.KindString:
-		return quote(token.String())
-	}
-	s := token.String()
-	return s[:min(len(s), quotedMax)]
 }

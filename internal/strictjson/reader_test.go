@@ -23,7 +23,7 @@ func walk(text string) (items []item, err error) {
 		if name == "version" {
 			n, err := r.Number("the number 1")
 			if err == nil && n != "1" {
-				err = r.Fail(n, "1")
+				err = r.Misfit("1")
 			}
 			return err
 		}

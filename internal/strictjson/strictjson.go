@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Check makes sure that a text is one JSON value and nothing more, with white space around it at
@@ -64,11 +63,8 @@ func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
 	switch {
 	case errors.Is(err, jsonv2.ErrUnknownName):
 		e.Found, e.Want, e.Kind = "unknown field "+quote(err.JSONPointer.LastToken()), oneOf(fields(err.GoType)), ErrUnknown
-	case err.JSONValue.Kind() == jsontext.KindString:
-		text, _ := jsontext.AppendUnquote(nil, err.JSONValue)
-		e.Found = quote(string(text))
 	case len(err.JSONValue) > 0:
-		e.Found = string(err.JSONValue[:min(len(err.JSONValue), quotedMax)])
+		e.Found = describe(err.JSONValue)
 	default:
 		e.Found = describeKind(err.JSONKind)
 	}
@@ -76,21 +72,6 @@ func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
 		e.Cause = err.Err
 	}
 	return e
-}
-
-// describeKind says in words what a value is.
-func describeKind(kind jsontext.Kind) string {
-	switch kind {
-	case jsontext.KindBeginObject:
-		return "an object"
-	case jsontext.KindBeginArray:
-		return "an array"
-	case jsontext.KindString:
-		return "a string"
-	case jsontext.KindNumber:
-		return "a number"
-	}
-	return kind.String()
 }
 
 // describeType says in words what JSON a Go type takes.
