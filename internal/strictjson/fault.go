@@ -146,7 +146,7 @@ func (s *scanner) expect(e *Error) {
 	case kind == jsontext.KindBeginObject && length > 0 && isDelimiter:
 		e.Want = "',' or '}'"
 	case kind == jsontext.KindBeginObject:
-		e.Want = "a string"
+		e.Offset, e.Want = min(e.Offset, s.next()), "a string" // at the start of another value that was cut off
 	case kind == jsontext.KindBeginArray && length > 0 && isDelimiter:
 		e.Want = "',' or ']'"
 	}
