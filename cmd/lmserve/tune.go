@@ -167,7 +167,7 @@ func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, erro
 		return nil, err
 	}
 	t.status.set("gathering the statistics of gradients")
-	x := kernel.NewExec(t.threads)
+	x := kernel.NewExecIn(t.threads, m.Arithmetic)
 	defer x.Close()
 	rms, err := train.GradientRMS(ctx, x, m, corpus, statisticsChunks, m.Chunk, statisticsSeed)
 	if err != nil {

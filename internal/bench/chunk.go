@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // chunks measures a chunk of a static stream and one of an adaptive stream, each going
@@ -15,11 +14,11 @@ func (b *bench) chunks() {
 	t := b.newText(b.segment())
 	still := func(string) bool { return false }
 	for _, threads := range b.threadCounts() {
-		t.seg.Begin(t.x, t.lm, nil, t.mem)
+		t.Begin()
 		static := b.measure(threads, t.task(Chunks, "static chunk", work{flops: t.size.forwardAfter(still)}), func() {
 			t.score()
-			t.seg.Remember(t.mem)
-			t.seg.Continue(t.x)
+			t.Remember()
+			t.Continue()
 		})
 		if b.model.Learner != nil && b.ctx.Err() == nil {
 			b.adaptiveChunk(threads, t, static)
@@ -27,33 +26,29 @@ func (b *bench) chunks() {
 	}
 }
 
-// adaptive is a text that the model adapts to.
+// adaptive is a text that the model adapts to, and the times that its phases take.
 type adaptive struct {
-	*text
-	model *model.Model
-	state *sparsemeta.State
-	fast  []float32
-	grads []float32
-	views txl.Grads
-	laps  [len(phaseNames)][]float64 // seconds of each phase, a chunk each
+	text
+	laps  [len(phaseNames)][]float64 // seconds of each phase, one a chunk
 	whole []float64
 }
 
 // phaseNames are the phases of a chunk.
 var phaseNames = [...]string{"forward", "backward", "update"}
 
+// newAdaptive returns a text in the segment and memory of a static one.
 func newAdaptive(t *text, m *model.Model) *adaptive {
-	a := &adaptive{text: t, model: m, state: newState(m.Learner)}
-	a.fast, a.grads = make([]float32, m.ArenaSize()), make([]float32, m.ArenaSize())
-	a.views = m.Views(a.grads)
-	a.seg.Begin(a.x, a.lm, m.Views(a.fast), a.mem)
+	a := &adaptive{text: *t}
+	a.Rule = servingRule(m)
+	a.State = a.NewState(1)
+	a.Fast, a.Grads = stream.NewArena(m), stream.NewArena(m)
+	a.Begin()
 	return a
 }
 
-// step is a chunk: score, backward, update, as a stream's worker has it, and what has to
-// be computed anew before the next one can be scored, which counts as forward.
+// step takes a chunk through the phases, as a stream's worker does. What has to be computed anew
+// before the next chunk can be scored counts as forward.
 func (a *adaptive) step() {
-	l := a.model.Learner
 	start := time.Now()
 	last := start
 	lap := func() float64 {
@@ -64,12 +59,12 @@ func (a *adaptive) step() {
 	}
 	a.score()
 	forward := lap()
-	a.seg.Backward(a.x, a.next, a.views)
+	a.Backward(a.next)
 	backward := lap()
-	a.state.Update(a.x, a.model.Tables, l.Settings, l.Scale, a.grads, a.fast)
+	a.Update()
 	update := lap()
-	a.seg.Remember(a.mem)
-	a.seg.Continue(a.x)
+	a.Remember()
+	a.Continue()
 	forward += lap()
 	for phase, seconds := range []float64{forward, backward, update} {
 		a.laps[phase] = append(a.laps[phase], seconds)

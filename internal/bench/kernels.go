@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
@@ -92,14 +94,14 @@ func (b *bench) attention() {
 	t := task{section: Kernels, what: "a head  softmax", shape: fmt.Sprintf("%dx%d", n, keys)}
 	b.measure(1, t.ofStream(8*float64(n*keys)), func() {
 		for i := range n {
-			kernel.Softmax(prob.Data[i*keys:(i+1)*keys], float32(1/math.Sqrt(float64(d))))
+			b.x.Softmax(prob.Data[i*keys:(i+1)*keys], float32(1/math.Sqrt(float64(d))))
 		}
 	})
 }
 
-// newState is that of a session's fast weights.
-func newState(l *sparsemeta.Learner) *sparsemeta.State {
-	return sparsemeta.NewState(l.Branches, len(l.Settings.Gammas), 1, kernel.BF16)
+// servingRule says how a session with the model's settings holds and writes its fast weights.
+func servingRule(m *model.Model) stream.Rule {
+	return stream.Rule{Learner: m.Learner, Tables: m.Tables, Settings: m.Learner.Settings, Precision: stream.ServingPrecision}
 }
 
 // updateBytes is what the update of the fast weights has to move: G is read, I and M of
@@ -116,7 +118,8 @@ func updateBytes(l *sparsemeta.Learner) float64 {
 // update measures the update on gradients spread as a trained model's are.
 func (b *bench) update(threads int) {
 	l := b.model.Learner
-	state := newState(l)
+	rule := servingRule(b.model)
+	state := rule.NewState(1)
 	g, fast := make([]float32, l.Size()), make([]float32, l.Size())
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range g {

@@ -4,42 +4,37 @@ import (
 	"fmt"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/txl"
 )
 
-// text is segments of text on their way through the model, one after the other: what a
-// stream's worker or a step of training does, phase by phase.
+// text takes a step through segments of text, one after the other: what a stream's worker or a
+// step of training does, phase by phase.
 type text struct {
-	x        *kernel.Exec
-	lm       *txl.Model
+	stream.Step
 	size     segment
-	seg      *txl.Segment
-	mem      *txl.Memory
 	at       uint64  // letters read
 	in, next []int32 // inputs and targets [rows,batch]
 	nll      []float32
 }
 
-// newText returns text with a full memory.
+// newText returns text under the static network, with a full memory.
 func (b *bench) newText(size segment) *text {
 	n := size.batch * size.rows
 	lm := b.model.LM
 	t := &text{
-		x: b.x, lm: lm, size: size,
-		seg: txl.NewSegment(lm.Config, size.batch, size.rows), mem: txl.NewMemory(lm.Config, size.batch),
-		in: make([]int32, n), next: make([]int32, n), nll: make([]float32, n),
+		Step: stream.Step{
+			Exec: b.x, Network: lm,
+			Segment: txl.NewSegment(lm.Config, size.batch, size.rows), Memory: txl.NewMemory(lm.Config, size.batch),
+		},
+		size: size, in: make([]int32, n), next: make([]int32, n), nll: make([]float32, n),
 	}
-	for t.mem.Len < size.memory && b.ctx.Err() == nil {
-		t.forward(nil)
-		t.seg.Remember(t.mem)
+	for t.Memory.Len < size.memory && b.ctx.Err() == nil {
+		t.Begin()
+		t.score()
+		t.Remember()
 	}
 	return t
-}
-
-// forward scores the next segment, from the memory.
-func (t *text) forward(fast txl.Fast) {
-	t.seg.Begin(t.x, t.lm, fast, t.mem)
-	t.score()
 }
 
 // score scores the next segment, which has begun.
@@ -49,8 +44,7 @@ func (t *text) score() {
 		t.at++
 	}
 	copy(t.in[t.size.batch:], t.next) // the first row's inputs do not matter
-	t.seg.Extend(t.x, t.in)
-	t.seg.NLL(0, t.next, t.nll)
+	t.Score(t.in, t.next, t.nll)
 }
 
 // task is a row whose speed is counted in characters.

@@ -3,6 +3,7 @@ package bench
 import (
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/internal/train"
 )
 
@@ -24,17 +25,17 @@ func (b *bench) train() {
 		size.batch /= 2
 	}
 	t := b.newText(size)
-	weights := slices.Clone(t.lm.W) // Adam's: the model's stay as they are
-	grads := make([]float32, len(weights))
-	views := t.lm.Layout.Slices(grads)
+	t.All = stream.NewArenaOfAll(t.Network.Layout)
+	weights := slices.Clone(t.Network.W) // Adam's: the model's stay as they are
 	adam := train.NewAdam(len(weights), 0.9, 0.999, 1e-8, 0.25)
 	w := work{flops: size.forward() + size.backward(all), streams: adamBytes * float64(len(weights))}
 	for _, threads := range b.threadCounts() {
 		b.measure(threads, t.task(Train, "step of training", w), func() {
-			t.forward(nil)
-			t.seg.Backward(b.x, t.next, views)
-			t.seg.Remember(t.mem)
-			adam.Step(b.x, weights, grads, 1e-6)
+			t.Begin()
+			t.score()
+			t.Backward(t.next)
+			t.Remember()
+			adam.Step(b.x, weights, t.All.Values, 1e-6)
 		})
 	}
 }

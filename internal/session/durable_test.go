@@ -324,7 +324,7 @@ func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
 	require.Len(t, told, 1)
 	require.ErrorContains(t, told[0], fmt.Sprintf("abacus up to offset %d", len(text)+1))
 	info := get(t, sv.mg, id)
-	require.Equal(t, kernel.Numerics(), info.Numerics)
+	require.Equal(t, kernel.Arithmetic{}.Numerics(), info.Numerics)
 	require.Greater(t, info.Bits, 1000., "it goes on from what was told")
 	kept, err := sv.store.Snapshots(background, id)
 	require.NoError(t, err)

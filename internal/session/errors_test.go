@@ -190,7 +190,7 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		want, _ = alone(t, mg.model, r, text+"and on")
 		for _, id := range []string{id, fork.ID, imported.ID} {
 			_, sum := score(t, mg, id, "and on")
-			require.Equal(t, want.Tally.Bits, sum.TotalBits)
+			require.Equal(t, want.Tally.Bits, sum.Total.Bits)
 			require.Equal(t, want.Hash(), hash(t, mg, id))
 			require.NoError(t, mg.Delete(Caller{}, id))
 		}

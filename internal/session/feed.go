@@ -10,6 +10,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // Score feeds text to a session, as it comes: what the body has at hand, up to the end of the chunk, is scored at once. emit is told of each
@@ -168,16 +169,12 @@ func (f *feeder) turn(ctx context.Context) (l *lease, err error) {
 func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 	s := f.s
 	c := Chunk{
-		Step:         s.stream.Step,
-		Offset:       s.stream.Tally.Bytes,
-		Bytes:        len(text),
-		Chars:        f.mg.model.Tokenizer.Chars(text),
-		Tokens:       len(scores.NLL),
-		Bits:         scores.Bits(),
-		BaselineBits: when(s.Settings.Baseline, scores.BaselineBits()),
-		Updates:      s.stream.Updates(),
-		Written:      int64(s.stream.Written),
-		FastRMS:      s.rms,
+		Step:    s.stream.Step,
+		Offset:  s.stream.Tally.Bytes,
+		Tally:   s.tally(f.accountOf(text, scores), scores.BaselineBits()),
+		Updates: s.stream.Updates(),
+		Written: int64(s.stream.Written),
+		FastRMS: s.rms,
 	}
 	if f.logProbs {
 		c.LogProbs = make([]float64, len(scores.NLL))
@@ -186,9 +183,9 @@ func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 		}
 	}
 	f.sum.Chunks++
-	f.sum.Bytes += int64(c.Bytes)
-	f.sum.Chars += int64(c.Chars)
-	f.sum.Tokens += int64(c.Tokens)
+	f.sum.Bytes += c.Bytes
+	f.sum.Chars += c.Chars
+	f.sum.Tokens += c.Tokens
 	for _, nll := range scores.NLL { // one by one: the sum must not depend on the pieces
 		f.sum.Bits += float64(nll) / math.Ln2
 	}
@@ -203,12 +200,18 @@ func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 	return c
 }
 
+// accountOf counts a text that was scored.
+func (f *feeder) accountOf(text []byte, scores stream.Scores) tokenizer.Tally {
+	return tokenizer.Tally{
+		Bytes: int64(len(text)), Chars: int64(f.mg.model.Tokenizer.Chars(text)),
+		Tokens: int64(len(scores.NLL)), Bits: scores.Bits(),
+	}
+}
+
 // total completes the report when the text is accepted.
 func (f *feeder) total(c *Chunk) {
 	s := f.s
-	t := s.stream.Tally
-	c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits = t.Bytes, t.Chars, t.Tokens, t.Bits
-	c.TotalBaselineBits = when(s.Settings.Baseline, s.stream.Baseline.Bits)
+	c.Total = s.tally(s.stream.Tally, s.stream.Baseline.Bits)
 	c.Complete = s.stream.Room() == 0
 }
 
@@ -216,9 +219,7 @@ func (f *feeder) total(c *Chunk) {
 func (f *feeder) finish(begun time.Time) {
 	p := f.mg.touch(f.s)
 	f.sum.Offset, f.sum.Updates = p.offset, p.updates
-	t := p.tally
-	f.sum.TotalBytes, f.sum.TotalChars, f.sum.TotalTokens, f.sum.TotalBits = t.Bytes, t.Chars, t.Tokens, t.Bits
-	f.sum.TotalBaselineBits = when(f.s.Settings.Baseline, p.baseline.Bits)
+	f.sum.Total = f.s.tally(p.tally, p.baseline.Bits)
 	if f.s.Settings.Baseline && f.sum.BaselineBits == nil {
 		f.sum.BaselineBits = new(float64)
 	}

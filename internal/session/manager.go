@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -109,7 +108,7 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 func (mg *Manager) fresh(who Caller, id string, set stream.Settings, r CreateRequest) *session {
 	now := mg.now().UTC()
 	h := head{Version: headVersion, ID: id, Complete: true, Owner: who.Key, Created: now, Model: modelName{mg.model.Name, mg.model.Hash()},
-		Settings: set, Labels: maps.Clone(r.Labels), TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: kernel.Numerics()}}}
+		Settings: set, Labels: maps.Clone(r.Labels), TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: mg.model.Arithmetic.Numerics()}}}
 	if h.History == "" {
 		h.History = HistoryFull
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -121,7 +120,7 @@ func Replay(ctx context.Context, m *model.Model, store sessionlog.Store, id stri
 	}
 	r.From, r.To = st.Tally.Bytes, found.End
 	for n, x := range s.Numerics {
-		if ends := n == len(s.Numerics)-1 || s.Numerics[n+1].From > r.From; x.Name != kernel.Numerics() && ends {
+		if ends := n == len(s.Numerics)-1 || s.Numerics[n+1].From > r.From; x.Name != m.Arithmetic.Numerics() && ends {
 			r.Numerics = append(r.Numerics, x.Name)
 		}
 	}

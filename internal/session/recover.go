@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
@@ -95,7 +94,7 @@ func (mg *Manager) recoverStream(ctx context.Context, s *session) error {
 		return err
 	}
 	last := s.numerics()
-	same := last.Name == kernel.Numerics() && st.Tally.Bytes >= last.From
+	same := last.Name == mg.model.Arithmetic.Numerics() && st.Tally.Bytes >= last.From
 	r := replay{mg: mg, s: s, stream: st, exact: same}
 	if err := mg.options.Store.Read(ctx, s.ID, st.Tally.Bytes, func(at int64, rec sessionlog.Record) error { return r.record(ctx, at, rec) }); err != nil {
 		var own *replayError
@@ -269,7 +268,7 @@ func (r *replay) compare(bits, baseline float64) {
 // changeNumerics notes that the session goes on in another arithmetic. The snapshot comes first: the log before it cannot be computed again to the same
 // bits here, and must not be needed once the head says that it is this arithmetic's.
 func (mg *Manager) changeNumerics(ctx context.Context, s *session, before string) error {
-	now := numerics{From: s.stream.Tally.Bytes, Name: kernel.Numerics()}
+	now := numerics{From: s.stream.Tally.Bytes, Name: mg.model.Arithmetic.Numerics()}
 	mg.options.Report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: scores may differ by rounding from those it would have had",
 		s.ID, before, now.From, now.Name))
 	if err := mg.snapshot(ctx, s); err != nil {

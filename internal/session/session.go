@@ -115,25 +115,22 @@ func (s *session) settle(w *stream.Worker) {
 // info is what a caller is told; it needs Manager.mu.
 func (s *session) info(who Caller) Info {
 	i := Info{
-		ID:           s.ID,
-		Model:        s.Model.id(),
-		Created:      s.Created,
-		LastUsed:     s.lastUsed,
-		Offset:       s.seen.offset,
-		Step:         s.seen.updates,
-		Pending:      s.seen.pending,
-		Chars:        s.seen.tally.Chars,
-		Tokens:       s.seen.tally.Tokens,
-		Bits:         s.seen.tally.Bits,
-		BaselineBits: when(s.Settings.Baseline, s.seen.baseline.Bits),
-		MemoryBytes:  s.reserved,
-		Settings:     reported(s.Settings),
-		Seed:         s.Settings.Seed,
-		Labels:       maps.Clone(s.Labels),
-		TTL:          s.TTL,
-		History:      s.History,
-		Parent:       s.Parent,
-		Err:          s.bad,
+		ID:          s.ID,
+		Model:       s.Model.id(),
+		Created:     s.Created,
+		LastUsed:    s.lastUsed,
+		Offset:      s.seen.offset,
+		Step:        s.seen.updates,
+		Pending:     s.seen.pending,
+		Tally:       s.tally(s.seen.tally, s.seen.baseline.Bits),
+		MemoryBytes: s.reserved,
+		Settings:    reported(s.Settings),
+		Seed:        s.Settings.Seed,
+		Labels:      maps.Clone(s.Labels),
+		TTL:         s.TTL,
+		History:     s.History,
+		Parent:      s.Parent,
+		Err:         s.bad,
 	}
 	if len(s.Numerics) > 0 { // else its head is damaged
 		i.Numerics = s.numerics().Name
@@ -152,10 +149,11 @@ func (m modelName) id() string {
 	return m.Name + "-" + m.Hash[:12]
 }
 
-// when gives a pointer to v if a field is there at all.
-func when(there bool, v float64) *float64 {
-	if !there {
-		return nil
+// tally is the account that callers see, of a text and its bits under the static model.
+func (h *head) tally(t tokenizer.Tally, baseline float64) Tally {
+	told := Tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
+	if h.Settings.Baseline {
+		told.BaselineBits = &baseline
 	}
-	return &v
+	return told
 }

@@ -103,29 +103,36 @@ type Parent struct {
 	Offset int64  `json:"offset"`
 }
 
+// Tally is the account of a text that was scored: how much text it was, and the information in it.
+type Tally struct {
+	Bytes        int64
+	Chars        int64 // characters, as the tokenizer counts them
+	Tokens       int64
+	Bits         float64  // the sum over the tokens of -log2 p
+	BaselineBits *float64 // the same sum under the static model; nil without Settings.Baseline
+}
+
 // Info is what is known about a session at one moment, between two chunks.
 type Info struct {
-	ID           string
-	Model        string    // ModelInfo.ID of the model it runs on
-	Created      time.Time // UTC
-	LastUsed     time.Time // UTC: the end of the last request that fed or sampled it, at first Created; after a restart, when text came last
-	Offset       int64     // bytes accepted so far: the offset the next byte will have
-	Step         uint64    // updates of the fast weights made so far
-	Pending      int       // tokens scored since the last update; Settings.Chunk only while the update that a full chunk causes is under way
-	Chars        int64     // characters accepted so far, as the tokenizer counts them
-	Tokens       int64     // tokens scored so far
-	Bits         float64   // information of everything scored so far: the sum of -log2 of each token's probability
-	BaselineBits *float64  // the same under the static model; nil without Settings.Baseline
-	MemoryBytes  int64     // memory the session occupies; 0 while it is only on disk
-	Numerics     string    // instruction set the session's arithmetic runs under, e.g. "amd64-avx2"; "" if not recorded
-	Settings     Settings  // in force: every field set
-	Seed         uint64    // in force
-	Labels       map[string]string
-	TTL          time.Duration // 0: none
-	History      string        // HistoryFull or HistoryTail
-	Parent       *Parent       // nil unless it is a fork
-	Err          error         // why it cannot be used (it can be deleted): it is damaged, or another model's; then other fields may be missing
-	Owner        string        // id of the key that made it; "" for the anonymous owner, and for callers that are no admins
+	Tally // of everything the session has accepted so far
+
+	ID          string
+	Model       string    // ModelInfo.ID of the model it runs on
+	Created     time.Time // UTC
+	LastUsed    time.Time // UTC: the end of the last request that fed or sampled it, at first Created; after a restart, when text came last
+	Offset      int64     // in the stream, of the byte that comes next: as many bytes are accepted
+	Step        uint64    // updates of the fast weights made so far
+	Pending     int       // tokens scored since the last update; Settings.Chunk only while the update that a full chunk causes is under way
+	MemoryBytes int64     // memory the session occupies; 0 while it is only on disk
+	Numerics    string    // instruction set the session's arithmetic runs under, e.g. "amd64-avx2"; "" if not recorded
+	Settings    Settings  // in force: every field set
+	Seed        uint64    // in force
+	Labels      map[string]string
+	TTL         time.Duration // 0: none
+	History     string        // HistoryFull or HistoryTail
+	Parent      *Parent       // nil unless it is a fork
+	Err         error         // why it cannot be used (it can be deleted): it is damaged, or another model's; then other fields may be missing
+	Owner       string        // id of the key that made it; "" for the anonymous owner, and for callers that are no admins
 }
 
 // ScoreOptions are the options of one Score call. The zero value scores whatever comes, at whatever offset the session has.
@@ -137,21 +144,12 @@ type ScoreOptions struct {
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a chunk border. Its scores were fixed
 // before the update that they cause.
 type Chunk struct {
-	Step    uint64 // index of the chunk in the stream; the first is 0
-	Offset  int64  // in the stream, of the first byte reported here
-	Bytes   int    // reported here
-	Chars   int
-	Tokens  int
-	Bits    float64       // sum over the tokens reported here of -log2 p
+	Tally       // of the text reported here
+	Total Tally // of the session, up to and with this report
+
+	Step    uint64        // index of the chunk in the stream; the first is 0
+	Offset  int64         // in the stream, of the first byte reported here
 	Elapsed time.Duration // from having the text to this report, waiting for other sessions included
-
-	BaselineBits *float64 // Bits under the static model; nil without Settings.Baseline
-
-	TotalBytes        int64 // of the session, up to and with this report
-	TotalChars        int64
-	TotalTokens       int64
-	TotalBits         float64
-	TotalBaselineBits *float64 // nil without Settings.Baseline
 
 	Complete bool      // the chunk is full; an update follows
 	Updates  uint64    // updates of the fast weights made before this chunk was scored
@@ -162,21 +160,13 @@ type Chunk struct {
 
 // Summary is what one Score call did, in the whole.
 type Summary struct {
-	Offset       int64 // of the session after the call
-	Bytes        int64 // accepted by this call
-	Chars        int64
-	Tokens       int64
-	Bits         float64  // of what this call accepted
-	BaselineBits *float64 // nil without Settings.Baseline
-	Chunks       int      // reports emitted
-	Updates      uint64   // made by the session so far, after the call
-	Elapsed      time.Duration
+	Tally       // of the text that this call accepted
+	Total Tally // of the session, after the call
 
-	TotalBytes        int64 // of the session, after the call
-	TotalChars        int64
-	TotalTokens       int64
-	TotalBits         float64
-	TotalBaselineBits *float64 // nil without Settings.Baseline
+	Offset  int64  // of the session, after the call
+	Chunks  int    // reports emitted
+	Updates uint64 // of the fast weights that the session has made, after the call
+	Elapsed time.Duration
 }
 
 // CompleteRequest asks for text sampled from the adapted model after the session's text and the prompt. With CommitPrompt and CommitAll the

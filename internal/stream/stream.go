@@ -8,7 +8,6 @@
 package stream
 
 import (
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -38,11 +37,11 @@ type Stream struct {
 	Dynamic *sparsemeta.Dynamic // DynamicSGD, DynamicRMS
 	Cache   *sparsemeta.Cache   // Cache
 
-	model  *model.Model
-	views  txl.Fast // of Dynamic's fast weights
-	id     uint64   // tells streams apart in workers
-	learnt uint64   // tells their fast weights apart: a frozen stream has another's
-	frozen bool
+	model   *model.Model
+	dynamic Arena  // Dynamic's fast weights, as a step takes them
+	id      uint64 // tells streams apart in workers
+	learnt  uint64 // tells their fast weights apart: a frozen stream has another's
+	frozen  bool
 }
 
 // New returns the stream of an empty text. The settings must be valid.
@@ -56,17 +55,23 @@ func New(m *model.Model, set Settings) *Stream {
 	}
 	switch set.Method {
 	case SparseMeta:
-		s.Fast = sparsemeta.NewState(m.Learner.Branches, len(set.Adapt.Gammas), set.Seed, kernel.BF16)
+		rule := s.rule()
+		s.Fast = rule.NewState(set.Seed)
 	case DynamicSGD:
 		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.SGD, nil)
-		s.views = m.LM.Layout.Slices(s.Dynamic.M)
+		s.dynamic = arenaOfAll(m.LM.Layout, s.Dynamic.M)
 	case DynamicRMS:
 		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.RMS, m.Statistics)
-		s.views = m.LM.Layout.Slices(s.Dynamic.M)
+		s.dynamic = arenaOfAll(m.LM.Layout, s.Dynamic.M)
 	case Cache:
 		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
 	}
 	return s
+}
+
+// rule says how the fast weights of a SparseMeta stream are held and written.
+func (s *Stream) rule() Rule {
+	return Rule{Learner: s.model.Learner, Tables: s.model.Tables, Settings: s.Settings.Adapt, Precision: ServingPrecision}
 }
 
 // Frozen returns a copy that reads on without learning: it has s's fast weights,
@@ -122,9 +127,9 @@ func (s *Stream) Updates() uint64 {
 func (s *Stream) FastRMS() float64 {
 	switch {
 	case s.Fast != nil:
-		return s.Fast.RMS()
+		return s.Fast.RMS(s.model.Arithmetic.Vectors())
 	case s.Dynamic != nil:
-		return s.Dynamic.RMS()
+		return s.Dynamic.RMS(s.model.Arithmetic.Vectors())
 	}
 	return 0
 }

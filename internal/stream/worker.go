@@ -13,56 +13,43 @@ import (
 
 var nextID atomic.Uint64
 
-// Worker is what advances streams of one model: threads, activations, gradient
-// arenas, and the fast weights as the model computes with them. It serves one stream
-// at a time, any stream, and leaves nothing of one in another. Once warm it allocates
-// nothing.
+// Worker advances streams of one model. It owns what they need for that and can share: threads,
+// activations, gradient arenas, and the fast weights as the model computes with them. It serves
+// one stream at a time, any stream, and leaves nothing of one in another. A worker that is warm
+// allocates nothing.
 type Worker struct {
 	Exec *kernel.Exec
 
 	model *model.Model
 	seg   *txl.Segment
-	base  *txl.Segment // the baseline's, made on first use
+	base  *txl.Segment // of the baseline, made on first use
 	chunk int          // rows of the segments
-	grads gradients    // of the branches
-	all   gradients    // of all weights, made on first use
+	grads Arena        // of the branches
+	all   Arena        // of all weights, made on first use
 
-	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are:
-	// a stream's learnt, and the updates it had made. No stream has them itself, which
-	// takes a third off its size; a worker that takes up another adds them up again.
-	fast   []float32
-	views  txl.Fast
+	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are: a
+	// stream's learnt, and the updates that it had made. Streams keep the banks alone, which
+	// takes a third off their size; a worker that takes up another stream adds them up again.
+	fast   Arena
 	fastAt place
 
-	// What the segments hold: scoring goes on from there instead of from the chunk's
-	// beginning. Same bits either way.
+	// The streams and chunks whose rows the segments hold. Scoring goes on behind these rows
+	// instead of beginning the chunk again; the bits are the same either way.
 	at, baseAt place
 
-	inputs  []int32 // fed to the segments last
+	inputs  []int32 // that the segments have read last
 	tokens  []int32 // scored last
 	targets []int32 // the pending tokens and those
 	nll     []float32
 	baseNLL []float32
 }
 
-// place is the stream and chunk whose first rows a segment holds; the zero value is
-// none.
+// place is a chunk of a stream; the zero value is none.
 type place struct{ stream, step uint64 }
-
-// gradients is an arena, and the form in which txl fills it.
-type gradients struct {
-	arena []float32
-	views txl.Grads
-}
 
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
-	w := &Worker{Exec: kernel.NewExec(threads), model: m}
-	w.grads.arena = make([]float32, m.ArenaSize())
-	w.grads.views = m.Views(w.grads.arena)
-	w.fast = make([]float32, m.ArenaSize())
-	w.views = m.Views(w.fast)
-	return w
+	return &Worker{Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m), fast: NewArena(m)}
 }
 
 // Close ends the worker's threads.
@@ -80,10 +67,35 @@ func (w *Worker) fit(s *Stream) {
 	if s.Settings.Baseline && w.base == nil {
 		w.base, w.baseAt = txl.NewSegment(w.model.LM.Config, 1, chunk), place{}
 	}
-	if s.Dynamic != nil && !s.frozen && w.all.arena == nil {
-		w.all.arena = make([]float32, w.model.LM.Layout.Size)
-		w.all.views = w.model.LM.Layout.Slices(w.all.arena)
+	if s.Dynamic != nil && !s.frozen && w.all.Values == nil {
+		w.all = NewArenaOfAll(w.model.LM.Layout)
 	}
+}
+
+// step is that of the stream's chunk, in the worker's arrays.
+func (w *Worker) step(s *Stream) Step {
+	step := Step{Exec: w.Exec, Network: s.model.LM, Segment: w.seg, Memory: s.Memory}
+	switch {
+	case s.Fast != nil:
+		step.Fast, step.Grads, step.State, step.Rule = w.sum(s), w.grads, s.Fast, s.rule()
+	case s.Dynamic != nil:
+		step.Fast, step.All = s.dynamic, w.all
+	}
+	return step
+}
+
+// baseline is the step of the same chunk under the static model.
+func (w *Worker) baseline(s *Stream) Step {
+	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.BaselineMemory}
+}
+
+// sum returns the fast weights of a SparseMeta stream, its banks added up.
+func (w *Worker) sum(s *Stream) Arena {
+	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
+		s.Fast.Sum(w.Exec.Vectors, w.fast.Values)
+		w.fastAt = here
+	}
+	return w.fast
 }
 
 // Scores are the negative log-likelihoods in nats of a piece of text, one a
@@ -114,23 +126,25 @@ func (w *Worker) Score(s *Stream, text []byte) Scores {
 	}
 	w.resume(s)
 	w.tokens = s.model.Tokenizer.Encode(w.tokens[:0], text)
-	w.extend(s, w.before(s), w.tokens)
+	w.extend(s, w.tokens)
 	w.at, w.baseAt = place{}, place{} // until Commit the segments run ahead of the stream
 	return w.scores(s)
 }
 
-// scores reads off the scores of w.tokens, which follow the pending ones.
+// scores are those of w.tokens, the last that the segments were extended for.
 func (w *Worker) scores(s *Stream) Scores {
-	from, n := len(s.Pending), len(w.tokens)
+	n := len(w.tokens)
 	scores := Scores{NLL: w.nll[:n]}
-	w.seg.NLL(from, w.tokens, scores.NLL)
+	step := w.step(s)
+	step.Score(nil, w.tokens, scores.NLL)
 	if s.Cache != nil {
 		w.targets = append(append(w.targets[:0], s.Pending...), w.tokens...)
 		s.Cache.Mix(w.Exec, w.seg.Hidden(), w.targets, scores.NLL)
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:n]
-		w.base.NLL(from, w.tokens, scores.Baseline)
+		baseline := w.baseline(s)
+		baseline.Score(nil, w.tokens, scores.Baseline)
 	}
 	return scores
 }
@@ -148,29 +162,19 @@ func (w *Worker) resume(s *Stream) {
 	w.fit(s)
 	here := place{s.id, s.Step}
 	if w.at != here || w.seg.Len() != len(s.Pending) {
-		w.seg.Begin(w.Exec, s.model.LM, w.fastWeights(s), s.Memory)
-		w.seg.Extend(w.Exec, w.inputsOf(s.Last, s.Pending))
+		step := w.step(s)
+		step.Begin()
+		step.Score(w.inputsOf(s.Last, s.Pending), nil, nil)
 	}
 	if s.Settings.Baseline && (w.baseAt != here || w.base.Len() != len(s.Pending)) {
-		w.base.Begin(w.Exec, s.model.LM, nil, s.BaselineMemory)
-		w.base.Extend(w.Exec, w.inputsOf(s.Last, s.Pending))
+		baseline := w.baseline(s)
+		baseline.Begin()
+		baseline.Score(w.inputsOf(s.Last, s.Pending), nil, nil)
 	}
 	w.hold(s, here)
 }
 
-// fastWeights are those that the stream's model adds to the slow ones, nil if it has none.
-func (w *Worker) fastWeights(s *Stream) txl.Fast {
-	if s.Fast == nil {
-		return s.views
-	}
-	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
-		s.Fast.Sum(w.fast)
-		w.fastAt = here
-	}
-	return w.views
-}
-
-// hold notes what the segments hold.
+// hold notes which chunk the segments hold.
 func (w *Worker) hold(s *Stream, at place) {
 	w.at, w.baseAt = at, place{}
 	if s.Settings.Baseline {
@@ -178,12 +182,14 @@ func (w *Worker) hold(s *Stream, at place) {
 	}
 }
 
-// extend feeds the inputs of the given targets.
-func (w *Worker) extend(s *Stream, before int32, targets []int32) {
-	inputs := w.inputsOf(before, targets)
-	w.seg.Extend(w.Exec, inputs)
+// extend makes the segments read what predicts the given targets, which follow the pending ones.
+func (w *Worker) extend(s *Stream, targets []int32) {
+	inputs := w.inputsOf(w.before(s), targets)
+	step := w.step(s)
+	step.Score(inputs, nil, nil)
 	if s.Settings.Baseline {
-		w.base.Extend(w.Exec, inputs)
+		baseline := w.baseline(s)
+		baseline.Score(inputs, nil, nil)
 	}
 }
 
@@ -217,17 +223,19 @@ func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
 	w.hold(s, place{s.id, s.Step})
 }
 
-// Settle ends the chunk if it is full: adaptation, new memory. The chunk was
-// scored before: no token's score sees the update it causes.
+// Settle ends the chunk if it is full: the stream adapts to it, and remembers it. The chunk's
+// tokens were scored before: no token's score sees the update that the token causes.
 func (w *Worker) Settle(s *Stream) {
 	if s.Room() > 0 {
 		return
 	}
 	w.resume(s)
-	w.adapt(s)
-	w.seg.Remember(s.Memory)
+	step := w.step(s)
+	w.adapt(s, &step)
+	step.Remember()
 	if s.Settings.Baseline {
-		w.base.Remember(s.BaselineMemory)
+		baseline := w.baseline(s)
+		baseline.Remember()
 	}
 	s.Last = s.Pending[len(s.Pending)-1]
 	s.Pending = s.Pending[:0]
@@ -235,21 +243,21 @@ func (w *Worker) Settle(s *Stream) {
 	w.goOn(s)
 }
 
-// adapt is what the method does after a chunk: from the gradient of its mean loss
-// at the effective weights, or from its hidden states.
-func (w *Worker) adapt(s *Stream) {
+// adapt makes the stream learn from a chunk by its method: from the gradient of the chunk's mean
+// loss at the effective weights, or from the chunk's hidden states.
+func (w *Worker) adapt(s *Stream, step *Step) {
 	switch {
 	case s.Cache != nil:
 		s.Cache.Append(w.seg.Hidden(), s.Pending)
 	case s.frozen:
 	case s.Fast != nil:
-		w.seg.Backward(w.Exec, s.Pending, w.grads.views)
-		s.Written = s.Fast.Update(w.Exec, s.model.Tables, s.Settings.Adapt, s.model.Learner.Scale, w.grads.arena, w.fast)
+		step.Backward(s.Pending)
+		s.Written = step.Update()
 		w.fastAt = place{s.learnt, s.Fast.Step}
 	case s.Dynamic != nil:
-		w.seg.Backward(w.Exec, s.Pending, w.all.views)
-		s.Dynamic.Update(w.Exec, w.all.arena)
-		s.Written = len(w.all.arena)
+		step.Backward(s.Pending)
+		s.Dynamic.Update(w.Exec, w.all.Values)
+		s.Written = len(w.all.Values)
 	}
 }
 
@@ -257,9 +265,11 @@ func (w *Worker) adapt(s *Stream) {
 func (w *Worker) goOn(s *Stream) {
 	w.hold(s, place{s.id, s.Step})
 	if s.Settings.Baseline {
-		w.base.Continue(w.Exec)
+		baseline := w.baseline(s)
+		baseline.Continue()
 	}
-	w.seg.Continue(w.Exec)
+	step := w.step(s)
+	step.Continue()
 }
 
 // Feed scores, accepts and settles text of any length: the whole loop for
@@ -291,7 +301,7 @@ func (w *Worker) Generate(s *Stream, sampler *txl.Sampler, yield func(id int32, 
 	for more := true; more; {
 		w.resume(s)
 		last := len(s.Pending)
-		w.extend(s, w.before(s), unknown)
+		w.extend(s, unknown)
 		w.seg.LogProbs(last, 0, logProbs)
 		if s.Cache != nil {
 			s.Cache.MixAll(w.Exec, w.seg.Hidden(), s.Pending, logProbs)

@@ -89,9 +89,9 @@ type updateTask struct {
 }
 
 // Do updates block i.
-func (t *updateTask) Do(_ *kernel.Exec, i int) {
+func (t *updateTask) Do(w *kernel.Exec, i int) {
 	lo, hi := i*adamBlock, min((i+1)*adamBlock, len(t.w))
-	t.Step(t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])
+	w.Adam(&t.Adam, t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])
 }
 
 func (a *Adam) moments() []array { return []array{{"adam.m", a.M}, {"adam.v", a.V}} }

@@ -123,7 +123,7 @@ type sumTask struct {
 }
 
 // Do adds block i.
-func (t *sumTask) Do(_ *kernel.Exec, i int) {
+func (t *sumTask) Do(w *kernel.Exec, i int) {
 	lo, hi := i*adamBlock, min((i+1)*adamBlock, len(t.g))
-	kernel.Axpy(t.sum[lo:hi], t.factor, t.g[lo:hi])
+	w.Axpy(t.sum[lo:hi], t.factor, t.g[lo:hi])
 }

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 const (
@@ -218,7 +216,7 @@ func (r *run) checkpoint(p phase) error {
 	s := newSnapshot()
 	s.putJSON(keyRun, r.record)
 	s.putJSON(keyPosition, r.at)
-	s.file.Metadata[keyNumerics] = kernel.Numerics()
+	s.file.Metadata[keyNumerics] = r.base.Arithmetic.Numerics()
 	p.save(s)
 	if err := r.writeSnapshot(s, r.file(lastName)); err != nil {
 		return err
@@ -260,8 +258,8 @@ func (r *run) resume(p phase, last *snapshot) error {
 	if err := p.load(last); err != nil {
 		return err
 	}
-	if have := last.file.Metadata[keyNumerics]; have != kernel.Numerics() {
-		r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding", have, kernel.Numerics())
+	if have := last.file.Metadata[keyNumerics]; have != r.base.Arithmetic.Numerics() {
+		r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding", have, r.base.Arithmetic.Numerics())
 	}
 	if r.at.Best == nil {
 		return nil

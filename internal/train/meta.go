@@ -41,7 +41,7 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 		}
 		l.Init(init, kernel.Key(seed, useLearner))
 	}
-	m := &model.Model{Name: base.Name, LM: base.LM, Learner: l, Chunk: o.Chunk} // without tables: those of training are the trainer's
+	m := &model.Model{Name: base.Name, LM: base.LM, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic} // without tables: those of training are the trainer's
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
 	meta.schedule = Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Steps: o.Steps}
 	if joint != nil {

@@ -35,6 +35,9 @@ func metaOptions(t *testing.T, scheme string) Options {
 
 // In each of three phases, and between two.
 func TestPhasesResumeToTheSameBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	for _, scheme := range []string{SchemeOnline, SchemeWindow} {
 		t.Run(scheme, func(t *testing.T) {
 			o := metaOptions(t, scheme)
@@ -138,7 +141,7 @@ func TestOnlineIsServing(t *testing.T) {
 		w.Feed(s, text, nil)
 		// The tables differ by rounding: those of training come from gorgonia's graph.
 		require.InDelta(t, (s.Tally.Bits-before)/float64(len(text)), loss*bitsPerNat, 1e-5)
-		s.Fast.Sum(served)
+		s.Fast.Sum(w.Exec.Vectors, served)
 		require.InDeltaSlice(t, served, p.fast.sum, 1e-7)
 		require.Equal(t, s.Fast.Step, p.fast.state.Step)
 	}

@@ -123,7 +123,7 @@ func (p *online) load(s *snapshot) error {
 		return s.err
 	}
 	p.fast.state.Step, p.going = st.Writes, false
-	p.fast.state.Sum(p.fast.sum)
+	p.fast.state.Sum(p.x.Vectors, p.fast.sum)
 	return p.stream.restore(st.Stream)
 }
 

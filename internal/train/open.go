@@ -24,6 +24,7 @@ func open(o Options) (*run, *snapshot, error) {
 	if err := r.loadModel(); err != nil {
 		return nil, nil, err
 	}
+	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
 	if err := r.o.validate(); err != nil { // what depends on text and model, too
 		return nil, nil, err
 	}
@@ -43,7 +44,7 @@ func open(o Options) (*run, *snapshot, error) {
 	if r.metrics, err = openMetrics(r.o.Metrics); err != nil {
 		return nil, nil, err
 	}
-	r.x = kernel.NewExec(r.o.Threads)
+	r.x = kernel.NewExecIn(r.o.Threads, r.base.Arithmetic)
 	return r, last, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -74,6 +75,8 @@ type Options struct {
 	Report  string // file of a page with the recipe, the results and the curves; "": none
 
 	Progress io.Writer // live bar if it is a terminal, else a line now and then; nil: silent
+
+	Precision kernel.Precision // of the matrix products; "": kernel.Float32
 
 	Seed    uint64 // of weights, order of the text, dropout and masks
 	Threads int    // 0: all that Go may use. The result does not depend on it
@@ -312,6 +315,9 @@ func (o Options) validate() error {
 	}
 	if _, ok := storeTypes[o.Store]; !ok {
 		return &OptionError{"Store", fmt.Sprintf("%q", o.Store), "float32, bf16 or f16"}
+	}
+	if err := (kernel.Arithmetic{Precision: o.Precision}).Validate(); err != nil {
+		return &OptionError{"Precision", fmt.Sprintf("%q", o.Precision), err.Error()}
 	}
 	if o.Resume && o.Dir == "" {
 		return &OptionError{"Dir", "empty", "the folder of the checkpoint to resume from"}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/chart"
-	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 //go:embed page.html
@@ -77,7 +76,7 @@ func (r *run) writePage(report Report, interrupted *InterruptedError) error {
 }
 
 func (r *run) page(report Report, interrupted *InterruptedError) ([]byte, error) {
-	p := page{Name: r.o.Name, Report: report, Interrupted: interrupted, Store: r.o.Store, Numerics: kernel.Numerics()}
+	p := page{Name: r.o.Name, Report: report, Interrupted: interrupted, Store: r.o.Store, Numerics: r.base.Arithmetic.Numerics()}
 	lines := ofRun(r.metrics.lines, r.o.Phases[0])
 	spent := elapsed(lines)
 	now := current(lines, r.o.Phases)

@@ -84,5 +84,5 @@ type card struct {
 	Results  []PhaseReport `json:"results"`
 	Store    string        `json:"store"`           // type of the slow weights in the file
 	Stored   *Validation   `json:"valid,omitempty"` // of the model as stored
-	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Numerics
+	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Arithmetic.Numerics
 }

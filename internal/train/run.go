@@ -190,7 +190,7 @@ func (r *run) finish(ctx context.Context) (Report, error) {
 		stored.Step = last.Best.Step
 		report.Stored = &stored
 	}
-	if m.Card, err = json.Marshal(card{r.record, r.at.Done, r.o.Store, report.Stored, kernel.Numerics()}); err != nil {
+	if m.Card, err = json.Marshal(card{r.record, r.at.Done, r.o.Store, report.Stored, r.base.Arithmetic.Numerics()}); err != nil {
 		return report, fmt.Errorf("train: the model's card: %w", err)
 	}
 	report.Model = m.ID()
@@ -206,7 +206,12 @@ func (r *run) finish(ctx context.Context) (Report, error) {
 
 // model is the model as trained so far, sharing its weights.
 func (r *run) model(learner *sparsemeta.Learner) (*model.Model, error) {
-	return model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
+	m, err := model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
+	if err != nil {
+		return nil, err
+	}
+	m.Arithmetic = r.base.Arithmetic
+	return m, nil
 }
 
 // finite tells whether a step went well.

@@ -1,0 +1,181 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// ErrUnsupported is returned for kinds that are known but not supported yet.
+var ErrUnsupported = errors.New("not supported yet")
+
+// Tolerances for float32 against numbers computed in float64: absolute for
+// values of order 1, relative to the largest entry of the tensor for
+// gradients, I and M.
+const (
+	absoluteTolerance = 1e-4
+	relativeTolerance = 1e-3
+)
+
+// replay holds what all kinds share. The first error stops everything.
+type replay struct {
+	file   *weights.File
+	exec   *kernel.Exec
+	model  *txl.Model
+	checks []Check
+	err    error
+}
+
+func (r *replay) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+// meta decodes a metadata value, numbers, lists and booleans in JSON notation.
+func (r *replay) meta(key string, into any) {
+	text, ok := r.file.Metadata[key]
+	if !ok {
+		r.fail("metadata %s is missing", key)
+		return
+	}
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		r.fail("metadata %s is %q: %w", key, text, err)
+	}
+}
+
+// int reads a positive number that bounds allocations.
+func (r *replay) int(key string) int {
+	var n int
+	r.meta(key, &n)
+	if r.err == nil && (n < 1 || n > 1<<16) {
+		r.fail("metadata %s is %d, expected 1 to %d", key, n, 1<<16)
+	}
+	return n
+}
+
+func (r *replay) float(key string) (v float64) {
+	r.meta(key, &v)
+	return v
+}
+
+// constant requires a value that this implementation has built in.
+func (r *replay) constant(key string, want float64) {
+	if _, ok := r.file.Metadata[key]; !ok {
+		return
+	}
+	if v := r.float(key); r.err == nil && v != want {
+		r.fail("metadata %s is %v, this implementation has %v", key, v, want)
+	}
+}
+
+func (r *replay) floats(name string, size int) []float32 {
+	t, ok := r.file.Tensor(name)
+	if !ok {
+		r.fail("tensor %q is missing", name)
+		return make([]float32, size)
+	}
+	v, err := t.Float32s()
+	if err != nil {
+		r.fail("tensor %q: %w", name, err)
+	} else if len(v) != size {
+		r.fail("tensor %q has %d elements (shape %v), expected %d", name, len(v), t.Shape, size)
+	}
+	if r.err != nil {
+		return make([]float32, size)
+	}
+	return v
+}
+
+func (r *replay) tokens(name string, size int) []int32 {
+	t, ok := r.file.Tensor(name)
+	if !ok {
+		r.fail("tensor %q is missing", name)
+		return make([]int32, size)
+	}
+	v, err := t.Int32s()
+	switch {
+	case err != nil:
+		r.fail("tensor %q: %w", name, err)
+	case len(v) != size:
+		r.fail("tensor %q has %d elements (shape %v), expected %d", name, len(v), t.Shape, size)
+	}
+	for i, id := range v {
+		if id < 0 || int(id) >= r.model.Config.Vocab {
+			r.fail("tensor %q, element %d is token %d, expected 0 to %d", name, i, id, r.model.Config.Vocab-1)
+		}
+	}
+	if r.err != nil {
+		return make([]int32, size)
+	}
+	return v
+}
+
+// near compares against a tensor of the file, absolutely.
+func (r *replay) near(name string, got []float32) { r.compare(name, got, absoluteTolerance, 0) }
+
+// close compares relative to the largest entry of the file's tensor.
+func (r *replay) close(name string, got []float32) { r.compare(name, got, 0, relativeTolerance) }
+
+func (r *replay) compare(name string, got []float32, absolute, relative float64) {
+	want := r.floats(name, len(got))
+	if r.err != nil {
+		return
+	}
+	c := Check{Tensor: name}
+	largest := 0.0
+	for i, w := range want {
+		largest = max(largest, math.Abs(float64(w)))
+		d := math.Abs(float64(got[i]) - float64(w))
+		if d > c.Error || math.IsNaN(d) {
+			c.Error = d
+		}
+	}
+	c.Tolerance = absolute + relative*largest
+	r.checks = append(r.checks, c)
+}
+
+// loadModel builds the model from the metadata and the slow weights.
+func (r *replay) loadModel() {
+	c := txl.Config{NLayer: r.int("n_layer"), DModel: r.int("d_model"), NHead: r.int("n_head"), DHead: r.int("d_head"),
+		DInner: r.int("d_inner"), Vocab: r.int("vocab"), SegLen: 1, Activation: r.file.Metadata["activation"]}
+	r.meta("mem_len", &c.MemLen)
+	r.meta("clamp_len", &c.ClampLen)
+	r.meta("pre_lnorm", &c.PreLNorm)
+	r.meta("same_length", &c.SameLength)
+	r.constant("layer_norm_eps", txl.LayerNormEps)
+	if _, ok := r.file.Metadata["d_embed"]; ok {
+		if embed := r.int("d_embed"); r.err == nil && embed != c.DModel {
+			r.fail("metadata d_embed is %d, d_model %d: embedding projections are %w", embed, c.DModel, ErrUnsupported)
+		}
+	}
+	if r.err != nil {
+		return
+	}
+	m, err := txl.NewModel(c)
+	if err != nil {
+		r.fail("metadata: %w", err)
+		return
+	}
+	r.model = m
+	for i, t := range m.Layout.Tensors {
+		copy(m.Tensor(i), r.floats(t.Name, t.Size))
+	}
+}
+
+// adopt replaces a result that has been compared by the file's own, so that
+// each step is checked from the reference's state. The loop gradient -> fast
+// weights -> gradient multiplies a difference by up to ten a step (g has slopes
+// of several hundred near zero): left alone, one unit in the last place of the
+// slow weights becomes more than the tolerance within five steps.
+func (r *replay) adopt(name string, state []float32) { copy(state, r.floats(name, len(state))) }
+
+func (r *replay) has(name string) bool {
+	_, ok := r.file.Tensor(name)
+	return ok
+}

@@ -1,0 +1,24 @@
+package conformance
+
+import "slices"
+
+// Check is one tensor compared.
+type Check struct {
+	Tensor    string
+	Error     float64 // largest absolute difference
+	Tolerance float64 // what it may be
+}
+
+// OK tells whether the tensor is within tolerance. NaN is not.
+func (c Check) OK() bool { return c.Error <= c.Tolerance }
+
+// Report is the outcome of one file.
+type Report struct {
+	Kind   string
+	Checks []Check
+}
+
+// OK tells whether every tensor is within tolerance.
+func (r Report) OK() bool {
+	return !slices.ContainsFunc(r.Checks, func(c Check) bool { return !c.OK() })
+}

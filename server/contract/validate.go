@@ -1,0 +1,130 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/go-chi/chi/v5"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/strictjson"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// Validate holds a request against the contract: its parameters, and its body if that is JSON. The
+// body is then what was validated, in memory. Other bodies pass untouched, as validation would read
+// the whole stream into memory. The error is a problem.
+func (o *Operation) Validate(r *http.Request) error {
+	if p := o.checkQuery(r); p != nil {
+		return p
+	}
+	isJSON := IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
+	if isJSON {
+		raw, err := readJSON(r.Body)
+		if err != nil {
+			return err
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	}
+	err := openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
+		Request:    r,
+		PathParams: pathParams(r),
+		Route:      o.route,
+		Options: &openapi3filter.Options{
+			ExcludeRequestBody:  !isJSON,
+			SkipSettingDefaults: true, // defaults are the session's to choose
+			KeepValidatedValue:  true, // a handler decodes the very value that was validated
+		},
+	})
+	if err != nil {
+		return validationProblem(err)
+	}
+	return nil
+}
+
+// pathParams gives the parameters that the router has found in the path.
+func pathParams(r *http.Request) map[string]string {
+	params := map[string]string{}
+	route := chi.RouteContext(r.Context())
+	for i, key := range route.URLParams.Keys {
+		params[key] = route.URLParams.Values[i]
+	}
+	return params
+}
+
+// checkQuery refuses parameters that the contract does not have, and parameters given twice.
+// Nothing else would notice a mistyped offset.
+func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
+	query := r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if o.parameter(name) == nil {
+			return problem.Field(api.ProblemInvalidParameter, name,
+				"an unknown parameter", "only the parameters of the contract")
+		}
+		if n := len(query[name]); n > 1 {
+			return problem.Field(api.ProblemInvalidParameter, name, fmt.Sprintf("%d values", n), "one")
+		}
+	}
+	return nil
+}
+
+// ParameterProblem says which parameter of a request the generated router could not read.
+func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Problem {
+	if p := o.checkQuery(r); p != nil {
+		return p
+	}
+	var invalid *api.InvalidParamFormatError
+	if !errors.As(err, &invalid) {
+		return problem.New(api.ProblemInvalidParameter, err.Error())
+	}
+	name := invalid.ParamName
+	return problem.Field(api.ProblemInvalidParameter, name, problem.Quoted(r.URL.Query().Get(name)),
+		describe(o.parameter(name).Schema.Value))
+}
+
+// readJSON reads a whole body that must be one JSON value as package strictjson has it: of a name
+// given twice encoding/json would take the last, and what is no character it would replace, both in
+// silence. An empty body is none.
+func readJSON(body io.Reader) ([]byte, error) {
+	raw, err := io.ReadAll(body)
+	if err != nil {
+		return nil, problem.OfBody(err)
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	if err := strictjson.Check(raw); err != nil {
+		return nil, jsonProblem(raw, err)
+	}
+	return raw, nil
+}
+
+// jsonProblem says where a body stops being the JSON that is asked for.
+func jsonProblem(raw []byte, err error) *problem.Problem {
+	const escapeBytes = len(`\uXXXX`)
+	var fault *strictjson.Error
+	var syntax *json.SyntaxError
+	switch {
+	case !errors.As(err, &fault):
+	case fault.Kind == strictjson.ErrUTF8:
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
+			"Byte %d of the body, 0x%02X, is not UTF-8. Text of other bytes can be sent as base64.",
+			fault.Offset, raw[fault.Offset]))
+	case fault.Kind == strictjson.ErrSurrogate:
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
+			"The escape at byte %d of the body, %s, is half of a surrogate pair, not a character.",
+			fault.Offset, raw[fault.Offset:fault.Offset+escapeBytes]))
+	case fault.Kind == strictjson.ErrDuplicate:
+		return problem.Field(api.ProblemInvalidField, problem.Shortened(fault.Path), "a field given twice", "it once")
+	case errors.As(err, &syntax):
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the body: %s.", syntax.Offset, syntax))
+	}
+	return problem.New(api.ProblemMalformedBody, err.Error())
+}
