@@ -78,7 +78,7 @@ var rooms = map[string][]string{
 	// What a Go program imports: text through a stream, without sessions or a server.
 	root: {"txl", "tokenizer", "weights", "internal/model", "internal/stream"},
 	// What is made of the table of settings: parts of the contract and of the documentation.
-	"internal/setting/generate": {"internal/setting", "internal/stream", "internal/session"},
+	"internal/generate": {"internal/setting", "internal/stream", "internal/session"},
 	// The model that tests share.
 	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.
