@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/lmserve/lmserve/weights"
 )
+
+// ErrCheckpoint is wrapped by every error about a checkpoint's contents.
+var ErrCheckpoint = errors.New("train: checkpoint")
 
 // A checkpoint is a file of weights. Its metadata holds, as JSON, what identifies the run and where
 // the run stands; its tensors hold every array of the phase under way.

@@ -11,33 +11,7 @@ var (
 	ErrInterrupted = errors.New("train: interrupted")
 	// ErrDiverged says that the loss or a gradient is no longer a finite number.
 	ErrDiverged = errors.New("train: diverged")
-	// ErrCheckpoint is wrapped by every error about a checkpoint's contents.
-	ErrCheckpoint = errors.New("train: checkpoint")
 )
-
-// OptionError says that one field of Options has a value that cannot be used.
-type OptionError struct {
-	Field string // e.g. "Pretrain.Batch"
-	Found string
-	Want  string
-}
-
-func (e *OptionError) Error() string {
-	return fmt.Sprintf("train: option %s is %s, expected %s", e.Field, e.Found, e.Want)
-}
-
-// MismatchError says that a checkpoint belongs to a run with other settings.
-type MismatchError struct {
-	Path  string // the checkpoint
-	Field string // the JSON path of the first field that differs, e.g. "model.d_model"
-	Have  string // in the checkpoint
-	Want  string // in this run
-}
-
-func (e *MismatchError) Error() string {
-	return fmt.Sprintf("train: checkpoint %s is of another run: %s is %s there and %s here",
-		e.Path, e.Field, e.Have, e.Want)
-}
 
 // InterruptedError says where a run stopped because the context of Run ended.
 type InterruptedError struct {

@@ -94,7 +94,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 }
 
 // diverging is a phase whose steps go wrong.
-type diverging struct{ phase }
+type diverging struct{ stepper }
 
 func (diverging) step() (Outcome, error) { return Outcome{Loss: 5, Norm: math.Inf(1)}, nil }
 
@@ -113,7 +113,7 @@ func TestDivergenceIsAnError(t *testing.T) {
 
 // poisoned is pretraining in which a weight becomes NaN before some step.
 type poisoned struct {
-	*pretrain
+	*pretraining
 	at int
 }
 
@@ -121,7 +121,7 @@ func (p poisoned) step() (Outcome, error) {
 	if p.steps == p.at {
 		p.lm.W[0] = float32(math.NaN())
 	}
-	return p.pretrain.step()
+	return p.pretraining.step()
 }
 
 // A NaN in the weights is found in the step that meets it, and never gets into a checkpoint.
@@ -134,13 +134,13 @@ func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
 	p, err := r.newPhase(PhasePretrain)
 	require.NoError(t, err)
 	r.at.Phase = PhasePretrain
-	err = r.loop(context.Background(), poisoned{p.(*pretrain), 7})
+	err = r.loop(context.Background(), poisoned{p.(*pretraining), 7})
 	require.ErrorIs(t, err, ErrDiverged)
 	require.ErrorContains(t, err, "phase pretrain, step 7: loss NaN")
 	require.ErrorContains(t, err, filepath.Join(o.Dir, lastName)+" has step 5")
 	last, err := readCheckpoint(r.file(lastName), r.recipe)
 	require.NoError(t, err)
-	for _, a := range append(p.trained(), p.(*pretrain).slow.moments()...) {
+	for _, a := range append(p.trained(), p.(*pretraining).slow.moments()...) {
 		last.get(a.name, a.data)
 		require.NoError(t, last.err)
 		for _, v := range a.data {

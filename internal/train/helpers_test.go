@@ -138,7 +138,7 @@ func Resumed(t *testing.T, o Options, stops ...int) {
 // stopAt is a context that ends when a run has made so many steps.
 type stopAt struct {
 	context.Context
-	run    *run
+	run    *runner
 	step   int
 	cancel context.CancelFunc
 }
@@ -151,7 +151,7 @@ func (c *stopAt) Err() error {
 }
 
 // steps are those made in all phases.
-func (r *run) steps() int {
+func (r *runner) steps() int {
 	n := r.at.Step
 	for _, done := range r.at.Done {
 		n += done.Steps

@@ -11,7 +11,7 @@ const validationsDefault = 10
 
 // loop makes the steps of a phase that are left. Between two steps, in this order: validation,
 // checkpoint, interruption.
-func (r *run) loop(ctx context.Context, p phase) (err error) {
+func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 	if err := r.tell(Begun{r.standing(p)}); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (r *run) loop(ctx context.Context, p phase) (err error) {
 }
 
 // stepOnce makes a step and accounts for it.
-func (r *run) stepOnce(p phase) error {
+func (r *runner) stepOnce(p stepper) error {
 	out, err := p.step()
 	if err != nil {
 		return fmt.Errorf("train: phase %s, step %d: %w", r.at.Phase, r.at.Step, err)
@@ -70,7 +70,7 @@ func (r *run) stepOnce(p phase) error {
 }
 
 // validate measures the weights as they are and, if they are the best so far, keeps a copy.
-func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validation, err error) {
+func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Measurement, err error) {
 	began := time.Now()
 	m, err := r.model(p.learner())
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *run) validate(ctx context.Context, p phase, static *float64) (v Validat
 }
 
 // validationDue tells whether the weights as they are have to be measured now.
-func (r *run) validationDue(p phase) bool {
+func (r *runner) validationDue(p stepper) bool {
 	switch {
 	case r.valid == nil || r.at.Validated == r.at.Step:
 		return false
@@ -101,7 +101,7 @@ func (r *run) validationDue(p phase) bool {
 }
 
 // validationEvery is the number of steps of a phase between two validations.
-func (r *run) validationEvery(p phase) int {
+func (r *runner) validationEvery(p stepper) int {
 	switch every := r.o.Validation.Every; {
 	case every > 0:
 		return every
@@ -112,7 +112,7 @@ func (r *run) validationEvery(p phase) int {
 }
 
 // outOfPatience tells whether the phase has gone on for too long without a better validation.
-func (r *run) outOfPatience() bool {
+func (r *runner) outOfPatience() bool {
 	patience := r.o.Validation.Patience
 	return patience > 0 && r.at.Stale >= patience
 }

@@ -80,7 +80,7 @@ func TestOnlineIsServing(t *testing.T) {
 	defer r.x.Close()
 	ph, err := r.newPhase(PhaseMeta)
 	require.NoError(t, err)
-	p := ph.(*online)
+	p := ph.(*onlineScheme)
 	defer p.close()
 
 	m, err := r.model(p.learner())
@@ -118,7 +118,7 @@ func TestOnlineIsServing(t *testing.T) {
 }
 
 // newPhaseOf opens a run and makes one of its phases.
-func newPhaseOf(t *testing.T, o Options, name string) phase {
+func newPhaseOf(t *testing.T, o Options, name string) stepper {
 	t.Helper()
 	r, _, err := open(o)
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func newPhaseOf(t *testing.T, o Options, name string) phase {
 // A window moves the meta-learners, and in a joint phase the slow weights; it leaves M and I at zero and keeps the memory.
 func TestWindowStep(t *testing.T) {
 	for _, name := range []string{PhaseMeta, PhaseJoint} {
-		p := newPhaseOf(t, TinyMeta(t, SchemeWindow), name).(*window)
+		p := newPhaseOf(t, TinyMeta(t, SchemeWindow), name).(*windowScheme)
 		slow, phi := slices.Clone(p.lm.W), p.learner().Phi[0][0]
 		o, err := p.step()
 		require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestWindowStep(t *testing.T) {
 // The gradient that the window hands to the meta-learners is taken at the weights before the slow step, from entries of the last writes:
 // it is what the branches' part of the slow gradient says of them.
 func TestWindowSharesOneBackward(t *testing.T) {
-	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*window)
+	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*windowScheme)
 	var o Outcome
 	p.writeFast(&o)
 	p.learn(&o)
@@ -181,8 +181,8 @@ func TestWindowSharesOneBackward(t *testing.T) {
 func TestJointOnlineStep(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
-	p := newPhaseOf(t, o, PhaseJoint).(*online)
-	q := newPhaseOf(t, o, PhaseJoint).(*online) // its parts are used one by one
+	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
+	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme) // its parts are used one by one
 	for i := range 3 {
 		out, err := p.step()
 		require.NoError(t, err)
@@ -230,7 +230,7 @@ func TestJointOnlineStep(t *testing.T) {
 func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1
-	p := newPhaseOf(t, o, PhaseJoint).(*online)
+	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
 	for range 4 { // so that memory and fast weights are there
 		_, err := p.step()
 		require.NoError(t, err)
@@ -256,7 +256,7 @@ func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 
 // Outside gorgonia, warm steps with meta-learners allocate nothing.
 func TestMetaStepsAllocateNothing(t *testing.T) {
-	warm := func(scheme, name string) phase {
+	warm := func(scheme, name string) stepper {
 		p := newPhaseOf(t, TinyMeta(t, scheme), name)
 		for range 3 {
 			_, err := p.step()
@@ -265,7 +265,7 @@ func TestMetaStepsAllocateNothing(t *testing.T) {
 		return p
 	}
 	for _, name := range []string{PhaseMeta, PhaseJoint} {
-		online := warm(SchemeOnline, name).(*online)
+		online := warm(SchemeOnline, name).(*onlineScheme)
 		require.Zero(t, testing.AllocsPerRun(5, func() {
 			online.meta.begin()
 			online.chunk(0)
@@ -274,7 +274,7 @@ func TestMetaStepsAllocateNothing(t *testing.T) {
 				online.slow.step(online.x, 0)
 			}
 		}), name)
-		window := warm(SchemeWindow, name).(*window)
+		window := warm(SchemeWindow, name).(*windowScheme)
 		require.Zero(t, testing.AllocsPerRun(5, func() {
 			var o Outcome
 			window.writeFast(&o)
@@ -306,7 +306,7 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	for _, d := range r.seen.Documents {
 		require.NotEqual(t, "domain3", d.Domain)
 	}
-	require.Equal(t, r.seen.Bytes(), p.(*pretrain).bytes)
+	require.Equal(t, r.seen.Bytes(), p.(*pretraining).bytes)
 }
 
 // Meta-learners that a model has are trained further if nothing is asked or what is asked is theirs, and made anew otherwise.

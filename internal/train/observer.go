@@ -19,9 +19,11 @@ type Event interface{ event() }
 
 // Opened says what the run is. Nothing has been written yet.
 type Opened struct {
-	Recipe Recipe
-	Dir    string // of the checkpoints; "" if there is none
-	Store  string // type of the slow weights in the model's file
+	Name   string // of the model
+	Phases []string
+	Fields map[string]any // of the recipe: all that the run's bits depend on: fields of JSON, numbers as json.Number
+	Dir    string         // of the checkpoints; "" if there is none
+	Store  string         // type of the slow weights in the model's file
 }
 
 // Noted is a sentence for a person.
@@ -60,9 +62,9 @@ type Stepped struct {
 // Validated says what was measured on the validation text.
 type Validated struct {
 	Standing
-	Validation Validation
-	Best       bool // so far in the phase
-	Took       time.Duration
+	Measurement Measurement
+	Best        bool // so far in the phase
+	Took        time.Duration
 }
 
 // Ended says that no more steps are made in the phase, before its last one if the patience has run

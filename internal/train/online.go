@@ -10,13 +10,13 @@ import (
 	"github.com/lmserve/lmserve/internal/train/optim"
 )
 
-// online trains meta-learners on one stream: I and M are carried under exactly the settings of
+// onlineScheme trains meta-learners on one stream: I and M are carried under exactly the settings of
 // serving, and the meta-learners are moved by the losses of every few chunks. The slow weights
 // stand still or, in a joint phase, are moved by the same losses.
-type online struct {
+type onlineScheme struct {
 	trainee
 	options MetaOptions
-	text    text
+	text    textStep
 	pieces  *corpus.Pieces
 	mean    optim.Mean // the slow weights' gradient, over the chunks of a step
 	going   bool       // the segment holds the chunk before the next one
@@ -25,7 +25,7 @@ type online struct {
 
 // newOnline starts the scheme; joint is nil if the slow weights, which are trained already, stand
 // still.
-func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []string, o MetaOptions, joint *JointOptions, seed uint64) (*online, error) {
+func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []string, o MetaOptions, joint *JointOptions, seed uint64) (*onlineScheme, error) {
 	if err := c.Need(o.Chunk, "one chunk"); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []st
 	if err != nil {
 		return nil, err
 	}
-	p := &online{
+	p := &onlineScheme{
 		trainee: trainee{x: x, lm: m.LM, meta: meta}, options: o, resets: kernel.Key(seed, useReset),
 		pieces: corpus.NewPieces(c, heldOut, o.Online.PieceMin, o.Online.PieceMax, m.Tokenizer.Start(), kernel.Key(seed, usePieces)),
 	}
@@ -48,7 +48,7 @@ func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []st
 }
 
 // step runs the chunks of one step of the optimisers and makes it.
-func (p *online) step() (Outcome, error) {
+func (p *onlineScheme) step() (Outcome, error) {
 	var o Outcome
 	p.meta.begin()
 	if p.slow != nil {
@@ -65,7 +65,7 @@ func (p *online) step() (Outcome, error) {
 // the slow weights) to the gradients. Only then does it let the chunk write the fast weights
 // (eqs. 3 to 6), as a session would, so that no loss sees the write that it causes. It returns the
 // mean loss in nats.
-func (p *online) chunk(i int) float64 {
+func (p *onlineScheme) chunk(i int) float64 {
 	if p.pieces.Next(p.text.inputs, p.text.targets) && p.resetDue() {
 		p.text.reset()
 	}
@@ -91,12 +91,12 @@ func (p *online) chunk(i int) float64 {
 
 // resetDue decides whether M and I go back to zero at the piece that has just begun, by the seed and
 // the piece's number.
-func (p *online) resetDue() bool {
+func (p *onlineScheme) resetDue() bool {
 	random := kernel.Bits(p.resets, p.pieces.State.Piece)
 	return float64(random>>11)/(1<<53) < p.options.Online.Reset
 }
 
-func (p *online) describe() string {
+func (p *onlineScheme) describe() string {
 	return fmt.Sprintf("online, %s; a step is %d chunks of %d tokens", p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
 }
 
@@ -108,14 +108,14 @@ type onlineState struct {
 	Writes uint64             `json:"writes"` // updates of the fast weights made: the masks' time
 }
 
-func (p *online) save(c *checkpoint) {
+func (p *onlineScheme) save(c *checkpoint) {
 	c.putJSON(keyPhase, onlineState{p.steps, p.pieces.State, p.text.Memory.Len, p.text.State.Step})
 	p.saveWeights(c)
 	c.putAll(p.text.fastArrays())
 	p.text.saveMemory(c)
 }
 
-func (p *online) load(c *checkpoint) error {
+func (p *onlineScheme) load(c *checkpoint) error {
 	var st onlineState
 	c.getJSON(keyPhase, &st)
 	p.loadWeights(c, st.Steps)

@@ -13,8 +13,8 @@ import (
 )
 
 // open reads everything a run needs: text, model and, to resume, the last checkpoint.
-func open(o Options) (*run, *checkpoint, error) {
-	r := &run{o: o.withDefaults(), writeFile: weights.WriteFile}
+func open(o Options) (*runner, *checkpoint, error) {
+	r := &runner{o: o.withDefaults(), writeFile: weights.WriteFile}
 	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}
@@ -42,7 +42,11 @@ func open(o Options) (*run, *checkpoint, error) {
 	if err := CanWrite(o.Out); err != nil {
 		return nil, nil, err
 	}
-	if err := r.tell(Opened{Recipe: r.recipe, Dir: r.o.Dir, Store: r.o.Store}); err != nil {
+	fields, err := r.recipe.Fields()
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: the recipe: %w", err)
+	}
+	if err := r.tell(Opened{r.o.Name, r.o.Phases, fields, r.o.Dir, r.o.Store}); err != nil {
 		return nil, nil, err
 	}
 	r.x = kernel.NewExec(r.o.Threads)
@@ -51,7 +55,7 @@ func open(o Options) (*run, *checkpoint, error) {
 
 // openFolder makes the folder of the checkpoints and reads the last one, if the run is to go on
 // from it. A folder that holds a run already is only used to resume that run.
-func (r *run) openFolder() (last *checkpoint, err error) {
+func (r *runner) openFolder() (last *checkpoint, err error) {
 	dir := r.o.Dir
 	if dir == "" {
 		return nil, nil
@@ -76,7 +80,7 @@ func (r *run) openFolder() (last *checkpoint, err error) {
 }
 
 // loadText reads the text to train on and the text for validation, which may be nil.
-func (r *run) loadText() (valid *corpus.Corpus, err error) {
+func (r *runner) loadText() (valid *corpus.Corpus, err error) {
 	if r.text, err = corpus.Load(r.o.Data, 0); err != nil {
 		return nil, err
 	}
@@ -98,7 +102,7 @@ func (r *run) loadText() (valid *corpus.Corpus, err error) {
 
 // loadModel makes the model to start from and completes the options that depend on it. If the model
 // is one to go on from, init is its hash, and becomes says what is done with its meta-learners.
-func (r *run) loadModel() (init, becomes string, err error) {
+func (r *runner) loadModel() (init, becomes string, err error) {
 	o := &r.o
 	if o.Init == "" {
 		if err := r.newModel(); err != nil {
@@ -152,7 +156,7 @@ const (
 )
 
 // keepLearner decides what becomes of the model's meta-learners.
-func (r *run) keepLearner(m *model.Model) (string, error) {
+func (r *runner) keepLearner(m *model.Model) (string, error) {
 	if m.Learner == nil {
 		return "", nil
 	}
@@ -167,7 +171,7 @@ func (r *run) keepLearner(m *model.Model) (string, error) {
 }
 
 // newModel makes a model with random weights.
-func (r *run) newModel() error {
+func (r *runner) newModel() error {
 	o := &r.o
 	name := "model"
 	if o.Model.NLayer == 0 {

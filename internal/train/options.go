@@ -1,6 +1,8 @@
 package train
 
 import (
+	"fmt"
+
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -157,4 +159,15 @@ type ValidationOptions struct {
 	Bytes     int  `json:"bytes"`      // of each file of Options.Valid; 0: 16384; below 0: all. What is kept back counts as a whole
 	Patience  int  `json:"patience"`   // a phase ends after so many validations in a row without a better one; 0: never
 	OneStream bool `json:"one_stream"` // all documents as one stream that is never reset; else each is a stream of its own
+}
+
+// OptionError says that one field of Options has a value that cannot be used.
+type OptionError struct {
+	Field string // e.g. "Pretrain.Batch"
+	Found string
+	Want  string
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("train: option %s is %s, expected %s", e.Field, e.Found, e.Want)
 }

@@ -2,8 +2,8 @@ package train
 
 import "github.com/lmserve/lmserve/sparsemeta"
 
-// phase is what the loop knows of pretraining and of the two schemes with meta-learners.
-type phase interface {
+// stepper is what the loop knows of pretraining and of the two schemes with meta-learners.
+type stepper interface {
 	length() int            // steps in all
 	step() (Outcome, error) // one step of the optimisers
 	save(*checkpoint)       // everything that the next steps depend on

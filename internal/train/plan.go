@@ -20,7 +20,7 @@ const (
 
 // prepare makes every phase that is left once, so that what is wrong with a later phase is known
 // before the first has run for hours, and tells what the run will do. It changes nothing.
-func (r *run) prepare(ctx context.Context, names []string) error {
+func (r *runner) prepare(ctx context.Context, names []string) error {
 	if err := r.note("%s", r.describeText()); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (r *run) prepare(ctx context.Context, names []string) error {
 }
 
 // describeText says what is read.
-func (r *run) describeText() string {
+func (r *runner) describeText() string {
 	text := fmt.Sprintf("text: %s in %s", r.text, r.o.Data)
 	if len(r.o.HoldOut) > 0 {
 		text += ", of which pretraining does not see " + strings.Join(r.o.HoldOut, ", ")
@@ -56,7 +56,7 @@ func (r *run) describeText() string {
 
 // rehearse makes a phase on a copy of the model, tells what the phase will do after the given
 // number of steps, and throws it away.
-func (r *run) rehearse(ctx context.Context, name string, made int) (err error) {
+func (r *runner) rehearse(ctx context.Context, name string, made int) (err error) {
 	trial := *r
 	base := *r.base
 	if base.LM, err = txl.NewModel(base.LM.Config); err != nil {
@@ -77,7 +77,7 @@ func (r *run) rehearse(ctx context.Context, name string, made int) (err error) {
 
 // estimate tries a few steps of a phase and returns the time that the steps after the given one
 // will take, validations and all.
-func (r *run) estimate(ctx context.Context, p phase, from int) (time.Duration, error) {
+func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Duration, error) {
 	step, err := timed(func() error { _, err := p.step(); return err })
 	if err != nil {
 		return 0, err
@@ -106,7 +106,7 @@ func timed(call func() error) (best time.Duration, err error) {
 }
 
 // timeValidation is the time of one validation, from that of a small part of its text.
-func (r *run) timeValidation(ctx context.Context, p phase) (time.Duration, error) {
+func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, error) {
 	m, err := r.model(p.learner())
 	if err != nil {
 		return 0, err

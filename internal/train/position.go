@@ -8,7 +8,7 @@ type position struct {
 	Loss      float64       `json:"loss"`      // running mean, nats a token
 	Validated int           `json:"validated"` // step of the last validation; -1: none in the phase yet
 	Stale     int           `json:"stale"`     // validations since the best one
-	Best      *Validation   `json:"best,omitempty"`
+	Best      *Measurement  `json:"best,omitempty"`
 	Done      []PhaseReport `json:"done,omitempty"` // phases that ended
 }
 
@@ -26,7 +26,7 @@ func (p *position) stepped(o Outcome) {
 }
 
 // validated moves the position behind a measurement and tells whether it is the best so far.
-func (p *position) validated(v Validation) (best bool) {
+func (p *position) validated(v Measurement) (best bool) {
 	p.Validated = p.Step
 	p.Stale++
 	if best = p.Best == nil || v.score() < p.Best.score(); best {

@@ -11,25 +11,25 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// pretrain is the static phase: the slow weights alone, on a batch of streams.
-type pretrain struct {
+// pretraining is the static phase: the slow weights alone, on a batch of streams.
+type pretraining struct {
 	options PretrainOptions
 	x       *kernel.Exec
 	lm      *txl.Model
 	slow    *slow
 	reader  *corpus.Reader
-	text    text // All of its step is where the optimiser finds the gradient
-	bytes   int  // of the text
-	steps   int  // made
+	text    textStep // All of its step is where the optimiser finds the gradient
+	bytes   int      // of the text
+	steps   int      // made
 }
 
 // newPretrain starts the phase. The options' Segment is set.
-func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o PretrainOptions, seed uint64) (*pretrain, error) {
+func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o PretrainOptions, seed uint64) (*pretraining, error) {
 	reader, err := corpus.NewReader(c, o.Batch, o.Segment, first, o.Balance, kernel.Key(seed, useOrder))
 	if err != nil {
 		return nil, err
 	}
-	p := &pretrain{options: o, x: x, lm: lm, slow: newSlow(lm, o.SlowOptions, o.Steps, seed), reader: reader, bytes: c.Bytes()}
+	p := &pretraining{options: o, x: x, lm: lm, slow: newSlow(lm, o.SlowOptions, o.Steps, seed), reader: reader, bytes: c.Bytes()}
 	step := newStep(x, lm, o.Batch)
 	step.All = p.slow.grads
 	p.text = newText(step, o.Batch, o.Segment)
@@ -37,7 +37,7 @@ func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o
 }
 
 // step makes one optimiser step from the mean loss of the next segment of every stream.
-func (p *pretrain) step() (Outcome, error) {
+func (p *pretraining) step() (Outcome, error) {
 	p.reader.Next(p.text.inputs, p.text.targets)
 	p.text.Segment.SetDropout(p.slow.dropout(p.steps, 0))
 	o := Outcome{Loss: p.text.forward(), Tokens: len(p.text.targets)}
@@ -48,13 +48,13 @@ func (p *pretrain) step() (Outcome, error) {
 	return o, nil
 }
 
-func (p *pretrain) length() int                  { return p.options.Steps }
-func (p *pretrain) trained() []array             { return []array{{"slow", p.lm.W}} }
-func (p *pretrain) learner() *sparsemeta.Learner { return nil }
-func (p *pretrain) frozen() bool                 { return false }
-func (p *pretrain) close() error                 { return nil }
+func (p *pretraining) length() int                  { return p.options.Steps }
+func (p *pretraining) trained() []array             { return []array{{"slow", p.lm.W}} }
+func (p *pretraining) learner() *sparsemeta.Learner { return nil }
+func (p *pretraining) frozen() bool                 { return false }
+func (p *pretraining) close() error                 { return nil }
 
-func (p *pretrain) describe() string {
+func (p *pretraining) describe() string {
 	o := &p.options
 	return fmt.Sprintf("%s weights; a step is %d streams of %d tokens, %.3g times through %s bytes in all",
 		humanize.Comma(int64(len(p.lm.W))), o.Batch, o.Segment,
@@ -68,14 +68,14 @@ type pretrainState struct {
 	Memory int                `json:"memory"` // rows
 }
 
-func (p *pretrain) save(c *checkpoint) {
+func (p *pretraining) save(c *checkpoint) {
 	c.putJSON(keyPhase, pretrainState{p.steps, p.reader.State, p.text.Memory.Len})
 	c.putAll(p.trained())
 	p.slow.save(c)
 	p.text.saveMemory(c)
 }
 
-func (p *pretrain) load(c *checkpoint) error {
+func (p *pretraining) load(c *checkpoint) error {
 	var st pretrainState
 	c.getJSON(keyPhase, &st)
 	c.getAll(p.trained())

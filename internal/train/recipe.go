@@ -87,6 +87,6 @@ type card struct {
 	Recipe   Recipe        `json:"recipe"`
 	Results  []PhaseReport `json:"results"`
 	Store    string        `json:"store"`           // type of the slow weights in the file
-	Stored   *Validation   `json:"valid,omitempty"` // of the model as stored
+	Stored   *Measurement  `json:"valid,omitempty"` // of the model as stored
 	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Numerics
 }

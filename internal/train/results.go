@@ -28,14 +28,14 @@ func (o Outcome) finite() bool {
 	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
 }
 
-// Validation is a measurement on the validation text, in bits a character.
-type Validation struct {
+// Measurement is what was measured on the validation text, in bits a character.
+type Measurement struct {
 	Step     int      `json:"step"` // of the phase
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"` // nil for a model without meta-learners
 }
 
-func (v Validation) String() string {
+func (v Measurement) String() string {
 	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
 	if v.Adaptive != nil {
 		text += fmt.Sprintf(", adaptive %.4f", *v.Adaptive)
@@ -44,7 +44,7 @@ func (v Validation) String() string {
 }
 
 // score is what the best checkpoint is chosen by: the adaptive measure if there is one.
-func (v Validation) score() float64 {
+func (v Measurement) score() float64 {
 	if v.Adaptive != nil {
 		return *v.Adaptive
 	}
@@ -53,11 +53,11 @@ func (v Validation) score() float64 {
 
 // PhaseReport is what one phase did.
 type PhaseReport struct {
-	Phase  string      `json:"phase"`           // PhasePretrain, PhaseMeta or PhaseJoint
-	Steps  int         `json:"steps"`           // optimiser steps made
-	Tokens int64       `json:"tokens"`          // scored for training; a token of a byte-level model is a byte
-	Loss   float64     `json:"loss"`            // nats a token, running mean at the end
-	Best   *Validation `json:"valid,omitempty"` // of the weights the phase ended with; nil without validation text
+	Phase  string       `json:"phase"`           // PhasePretrain, PhaseMeta or PhaseJoint
+	Steps  int          `json:"steps"`           // optimiser steps made
+	Tokens int64        `json:"tokens"`          // scored for training; a token of a byte-level model is a byte
+	Loss   float64      `json:"loss"`            // nats a token, running mean at the end
+	Best   *Measurement `json:"valid,omitempty"` // of the weights the phase ended with; nil without validation text
 }
 
 // BPC is the running training loss at the end, in bits a character.
@@ -66,9 +66,9 @@ func (p PhaseReport) BPC() float64 { return p.Loss * BitsPerNat }
 // Report is what a run did.
 type Report struct {
 	Phases  []PhaseReport
-	Stored  *Validation // of the model as it is in its file, rounded; nil without validation text
-	Model   string      // id of the model: its name and the start of its hash
-	Out     string      // where the model was written; "" if nowhere
+	Stored  *Measurement // of the model as it is in its file, rounded; nil without validation text
+	Model   string       // id of the model: its name and the start of its hash
+	Out     string       // where the model was written; "" if nowhere
 	Elapsed time.Duration
 }
 

@@ -10,8 +10,21 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
+// MismatchError says that a checkpoint belongs to a run with other settings.
+type MismatchError struct {
+	Path  string // the checkpoint
+	Field string // the JSON path of the first field that differs, e.g. "model.d_model"
+	Have  string // in the checkpoint
+	Want  string // in this run
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("train: checkpoint %s is of another run: %s is %s there and %s here",
+		e.Path, e.Field, e.Have, e.Want)
+}
+
 // readCheckpoint reads a checkpoint and makes sure that it belongs to the run.
-func readCheckpoint(path string, run Recipe) (*checkpoint, error) {
+func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	f, err := weights.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
@@ -25,7 +38,7 @@ func readCheckpoint(path string, run Recipe) (*checkpoint, error) {
 	if c.getJSON(keyPosition, &at); c.err != nil {
 		return nil, c.err
 	}
-	if err := sameRun(path, f.Metadata[keyRun], shortened(run, f.Metadata[keyRun], at)); err != nil {
+	if err := sameRun(path, f.Metadata[keyRun], shortened(want, f.Metadata[keyRun], at)); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -34,33 +47,33 @@ func readCheckpoint(path string, run Recipe) (*checkpoint, error) {
 // shortened is the recipe with as many steps of pretraining as a checkpoint's has, if that does not
 // matter at the position: before the decay of both, under a schedule whose rates do not depend on
 // the number of steps until then. So a long run may be prolonged.
-func shortened(run Recipe, have string, at position) Recipe {
+func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
-	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || run.Pretrain == nil || other.Pretrain == nil {
-		return run
+	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || want.Pretrain == nil || other.Pretrain == nil {
+		return want
 	}
-	o := *run.Pretrain
+	o := *want.Pretrain
 	a := optim.Schedule{Kind: o.Schedule, Warmup: max(0, o.Warmup), Steps: o.Steps}
 	b := a
 	b.Steps = other.Pretrain.Steps
 	if o.Schedule != optim.ScheduleCosine && at.Step <= min(a.DecayStart(), b.DecayStart()) {
 		o.Steps = b.Steps
-		run.Pretrain = &o
+		want.Pretrain = &o
 	}
-	return run
+	return want
 }
 
 // sameRun compares a checkpoint's recipe with this run's and names the first field that differs.
-func sameRun(path, have string, run Recipe) error {
+func sameRun(path, have string, want Recipe) error {
 	found, err := decodeFields([]byte(have))
 	if err != nil {
 		return fmt.Errorf("%w %s: metadata %s: %w", ErrCheckpoint, path, keyRun, err)
 	}
-	want, err := run.Fields()
+	expected, err := want.Fields()
 	if err != nil {
 		return fmt.Errorf("%w %s: %w", ErrCheckpoint, path, err)
 	}
-	if field, h, w := firstDifference("", found, want); field != "" {
+	if field, h, w := firstDifference("", found, expected); field != "" {
 		return &MismatchError{Path: path, Field: field, Have: h, Want: w}
 	}
 	return nil

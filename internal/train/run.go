@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// run is a run under way.
-type run struct {
+// runner is a run under way.
+type runner struct {
 	o      Options
 	x      *kernel.Exec
 	base   *model.Model // slow weights and tokenizer; its LM is trained in place
@@ -32,10 +32,10 @@ type run struct {
 }
 
 // file is the path of a file in the folder of the checkpoints.
-func (r *run) file(name string) string { return filepath.Join(r.o.Dir, name) }
+func (r *runner) file(name string) string { return filepath.Join(r.o.Dir, name) }
 
 // tell tells the observer, if there is one, what has happened.
-func (r *run) tell(e Event) error {
+func (r *runner) tell(e Event) error {
 	if r.o.Observer == nil {
 		return nil
 	}
@@ -43,17 +43,17 @@ func (r *run) tell(e Event) error {
 }
 
 // note tells a sentence for a person.
-func (r *run) note(format string, args ...any) error {
+func (r *runner) note(format string, args ...any) error {
 	return r.tell(Noted{fmt.Sprintf(format, args...)})
 }
 
 // standing is where the phase under way stands.
-func (r *run) standing(p phase) Standing {
+func (r *runner) standing(p stepper) Standing {
 	return Standing{Phase: r.at.Phase, Step: r.at.Step, Steps: p.length(), Tokens: r.at.Tokens, Loss: r.at.Loss}
 }
 
 // newPhase makes a phase of the run, at its first step.
-func (r *run) newPhase(name string) (phase, error) {
+func (r *runner) newPhase(name string) (stepper, error) {
 	o := &r.o
 	seed := o.Seed
 	var joint *JointOptions
@@ -70,12 +70,12 @@ func (r *run) newPhase(name string) (phase, error) {
 }
 
 // model is the model as trained so far, sharing its weights.
-func (r *run) model(learner *sparsemeta.Learner) (*model.Model, error) {
+func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 	return model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
 }
 
 // keepBest keeps a copy of the weights as they are.
-func (r *run) keepBest(p phase) {
+func (r *runner) keepBest(p stepper) {
 	r.best = r.best[:0]
 	for _, a := range p.trained() {
 		r.best = append(r.best, array{a.name, slices.Clone(a.data)})
@@ -83,7 +83,7 @@ func (r *run) keepBest(p phase) {
 }
 
 // takeBest gives the phase the best weights, if there was a validation.
-func (r *run) takeBest(p phase) {
+func (r *runner) takeBest(p stepper) {
 	if r.at.Best == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (r *run) takeBest(p phase) {
 }
 
 // report is that of a run that ends here, with the phase under way as its last.
-func (r *run) report() Report {
+func (r *runner) report() Report {
 	phases := slices.Clone(r.at.Done)
 	if r.at.Phase != "" {
 		phases = append(phases, r.at.report())
@@ -103,7 +103,7 @@ func (r *run) report() Report {
 
 // interrupted is the error of a run that stopped after a step that is in the last checkpoint, if
 // there are checkpoints.
-func (r *run) interrupted(ctx context.Context, phase string, step int) *InterruptedError {
+func (r *runner) interrupted(ctx context.Context, phase string, step int) *InterruptedError {
 	e := &InterruptedError{Phase: phase, Step: step, Cause: context.Cause(ctx)}
 	if r.o.Dir != "" {
 		e.Checkpoint = r.file(lastName)
@@ -112,7 +112,7 @@ func (r *run) interrupted(ctx context.Context, phase string, step int) *Interrup
 }
 
 // lastCheckpoint says what is left of a run that went wrong.
-func (r *run) lastCheckpoint() string {
+func (r *runner) lastCheckpoint() string {
 	if r.o.Dir == "" || r.saved == 0 {
 		return ""
 	}

@@ -10,14 +10,14 @@ import (
 
 // bestUnsaved tells whether the weights as they are have validated best and are not in the best
 // checkpoint yet.
-func (r *run) bestUnsaved() bool {
+func (r *runner) bestUnsaved() bool {
 	return r.at.Best != nil && r.at.Best.Step == r.at.Step && r.bestSaved != r.at.Step
 }
 
 // save writes the state of the run as the last checkpoint and, if it is the best, as that of the
 // phase. In this order: a run that is killed in between finds the best weights in the last
 // checkpoint.
-func (r *run) save(p phase) error {
+func (r *runner) save(p stepper) error {
 	if r.o.Dir == "" {
 		r.saved, r.bestSaved = r.at.Step, r.at.Step
 		return nil
@@ -43,7 +43,7 @@ func (r *run) save(p phase) error {
 
 // writeCheckpoint stores a checkpoint in a file, all or nothing: after an error the file is what it
 // was before.
-func (r *run) writeCheckpoint(c *checkpoint, path string) error {
+func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 	if err := r.writeFile(path, c.file, weights.WriteOptions{}); err != nil {
 		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w", ErrCheckpoint, path, err)
 	}
@@ -51,7 +51,7 @@ func (r *run) writeCheckpoint(c *checkpoint, path string) error {
 }
 
 // saveInterrupted saves the run and makes the error that says where it was interrupted.
-func (r *run) saveInterrupted(ctx context.Context, p phase) error {
+func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
 	if err := r.save(p); err != nil {
 		return fmt.Errorf("train: interrupted in phase %s after step %d, which could not be saved: %w", e.Phase, e.Step, err)
@@ -60,7 +60,7 @@ func (r *run) saveInterrupted(ctx context.Context, p phase) error {
 }
 
 // restore puts a phase where the last checkpoint was written.
-func (r *run) restore(p phase, last *checkpoint) error {
+func (r *runner) restore(p stepper, last *checkpoint) error {
 	if r.at.Step < 0 || r.at.Step > p.length() {
 		return fmt.Errorf("%w %s: step %d, expected 0 to %d", ErrCheckpoint, last.path, r.at.Step, p.length())
 	}
@@ -87,7 +87,7 @@ func (r *run) restore(p phase, last *checkpoint) error {
 }
 
 // bestCheckpoint is the checkpoint that has the best weights: the last one, or that of the phase.
-func (r *run) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
+func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
 	if r.at.Best.Step == r.at.Step {
 		return last, nil
 	}

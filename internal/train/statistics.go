@@ -40,7 +40,7 @@ func GradientRMS(ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.
 // gatherer adds up squares of gradients.
 type gatherer struct {
 	first   int32 // the token before a document's first
-	text    text
+	text    textStep
 	squares []float32
 }
 

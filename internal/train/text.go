@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// text is a chunk of text on its way through a step: training takes the same steps as serving.
-type text struct {
+// textStep is a chunk of text on its way through a step: training takes the same steps as serving.
+type textStep struct {
 	stream.Step
 	inputs  []int32 // [T,B]
 	targets []int32 // [T,B]
@@ -19,10 +19,10 @@ type text struct {
 }
 
 // newText returns chunks of a length for a step, which gets a segment of its own.
-func newText(s stream.Step, batch, length int) text {
+func newText(s stream.Step, batch, length int) textStep {
 	n := batch * length
 	s.Segment = txl.NewSegment(s.Network.Config, batch, length)
-	return text{s, make([]int32, n), make([]int32, n), make([]float32, n)}
+	return textStep{s, make([]int32, n), make([]int32, n), make([]float32, n)}
 }
 
 // newStep returns a step of a batch of streams through the static network.
@@ -41,13 +41,13 @@ func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.S
 }
 
 // forward begins a chunk behind the memory and returns its mean loss in nats.
-func (t *text) forward() float64 {
+func (t *textStep) forward() float64 {
 	t.Begin()
 	return t.score()
 }
 
 // score is forward for a chunk that has begun.
-func (t *text) score() float64 {
+func (t *textStep) score() float64 {
 	t.Score(t.inputs, t.targets, t.nll)
 	sum := 0.0
 	for _, v := range t.nll {
@@ -57,13 +57,13 @@ func (t *text) score() float64 {
 }
 
 // reset puts I and M back to zero.
-func (t *text) reset() {
+func (t *textStep) reset() {
 	t.State.Reset()
 	clear(t.Fast.Values)
 }
 
 // fastArrays are all arrays of the fast weights' state.
-func (t *text) fastArrays() []array {
+func (t *textStep) fastArrays() []array {
 	var all []array
 	for bank := range t.State.M {
 		all = append(all,
@@ -75,14 +75,14 @@ func (t *text) fastArrays() []array {
 }
 
 // saveMemory stores the rows in use of every layer.
-func (t *text) saveMemory(c *checkpoint) {
+func (t *textStep) saveMemory(c *checkpoint) {
 	for l, rows := range t.Memory.Layers {
 		c.put(memoryName(l), rows[:t.Memory.Len*t.rowSize()])
 	}
 }
 
 // loadMemory reads so many rows of every layer.
-func (t *text) loadMemory(c *checkpoint, rows int) {
+func (t *textStep) loadMemory(c *checkpoint, rows int) {
 	if most := t.Network.Config.MemLen; rows < 0 || rows > most {
 		c.fail("memory has %d rows, expected 0 to %d", rows, most)
 		return
@@ -94,6 +94,6 @@ func (t *text) loadMemory(c *checkpoint, rows int) {
 }
 
 // rowSize is the number of elements of a row of memory.
-func (t *text) rowSize() int { return t.Segment.B * t.Network.Config.DModel }
+func (t *textStep) rowSize() int { return t.Segment.B * t.Network.Config.DModel }
 
 func memoryName(layer int) string { return fmt.Sprintf("memory.%d", layer) }

@@ -33,7 +33,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 
 // phases goes through the phases that are left, writes the model, and reports. last is nil for a
 // run that starts.
-func (r *run) phases(ctx context.Context, last *checkpoint) (Report, error) {
+func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 	names := r.o.Phases
 	if last != nil {
 		last.getJSON(keyPosition, &r.at)
@@ -60,7 +60,7 @@ func (r *run) phases(ctx context.Context, last *checkpoint) (Report, error) {
 
 // phase makes the steps of one phase, from the checkpoint last if there is one; base is the model it
 // ends with.
-func (r *run) phase(ctx context.Context, name string, last *checkpoint) (err error) {
+func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err error) {
 	p, err := r.newPhase(name)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (r *run) phase(ctx context.Context, name string, last *checkpoint) (err err
 
 // finish makes the model's file. The model that is measured and named in the report is the one in
 // the file, rounded as it is there.
-func (r *run) finish(ctx context.Context) (Report, error) {
+func (r *runner) finish(ctx context.Context) (Report, error) {
 	report := Report{Phases: r.at.Done}
 	m, err := r.model(r.base.Learner)
 	if err == nil {

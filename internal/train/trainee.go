@@ -45,7 +45,7 @@ func (t *trainee) trained() []array {
 }
 
 // write lets a chunk's gradient write the fast weights, by the meta-learners as they are now.
-func (t *trainee) write(text *text) {
+func (t *trainee) write(text *textStep) {
 	text.Tables = t.meta.tables()
 	text.Update()
 }

@@ -24,6 +24,7 @@ func (o Options) Validate() error {
 	return o.withDefaults().validate()
 }
 
+// validate is Validate for options that have their defaults.
 func (o Options) validate() error {
 	if err := o.validatePhases(); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (o Options) validate() error {
 		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),
 		o.Joint.SlowOptions.validate("Joint", o.Joint.Steps),
 	}
-	return first(checks)
+	return firstOf(checks)
 }
 
 func (o Options) validatePhases() error {
@@ -79,8 +80,8 @@ func (s SlowOptions) validate(prefix string, steps int) error {
 	if s.Optimizer != OptimizerAdam && s.Optimizer != OptimizerMuon {
 		return &OptionError{prefix + ".Optimizer", fmt.Sprintf("%q", s.Optimizer), "adam or muon"}
 	}
-	return first([]error{
-		schedule(prefix+".Schedule", s.Schedule),
+	return firstOf([]error{
+		knownSchedule(prefix+".Schedule", s.Schedule),
 		between(prefix+".Rate", s.Rate, 0, 10),
 		between(prefix+".Final", s.Final, 0, 1),
 		within(prefix+".Warmup", s.Warmup, -1, most),
@@ -97,8 +98,8 @@ func (m MetaOptions) validate() error {
 	if err := settingsOver(m.Settings, sparsemeta.TwoBankSettings()).Validate(); err != nil {
 		return fmt.Errorf("train: option Meta.Settings: %w", err)
 	}
-	return first([]error{
-		schedule("Meta.Schedule", m.Schedule),
+	return firstOf([]error{
+		knownSchedule("Meta.Schedule", m.Schedule),
 		within("Meta.Steps", m.Steps, 0, stepsMax),
 		within("Meta.Chunk", m.Chunk, 0, stream.MaxChunk),
 		between("Meta.Rate", m.Rate, 0, 10),
@@ -115,14 +116,15 @@ func (m MetaOptions) validate() error {
 	})
 }
 
-func schedule(field, kind string) error {
+// knownSchedule accepts the kinds of optim.Schedule.
+func knownSchedule(field, kind string) error {
 	if !slices.Contains([]string{optim.ScheduleCosine, optim.ScheduleWSD, optim.ScheduleConstant}, kind) {
 		return &OptionError{field, fmt.Sprintf("%q", kind), "cosine, wsd or constant"}
 	}
 	return nil
 }
 
-func first(errs []error) error {
+func firstOf(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -131,6 +133,7 @@ func first(errs []error) error {
 	return nil
 }
 
+// within accepts lo to hi.
 func within(field string, v, lo, hi int) error {
 	if v < lo || v > hi {
 		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%d to %d", lo, hi)}

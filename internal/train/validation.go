@@ -23,7 +23,7 @@ type validator struct {
 // measure scores the validation text, statically and (with meta-learners) adaptively. static, if not
 // nil, is the static result, which is known already. When the context ends, measure stops with the
 // context's error.
-func (v *validator) measure(ctx context.Context, m *model.Model, static *float64) (Validation, error) {
+func (v *validator) measure(ctx context.Context, m *model.Model, static *float64) (Measurement, error) {
 	w := stream.NewWorker(m, v.threads)
 	defer w.Close()
 	set := stream.Defaults(m)
@@ -33,7 +33,7 @@ func (v *validator) measure(ctx context.Context, m *model.Model, static *float64
 	s := stream.New(m, set)
 	for _, doc := range v.text.Documents {
 		if err := feed(ctx, w, s, doc.Text); err != nil {
-			return Validation{}, err
+			return Measurement{}, err
 		}
 		if !v.options.OneStream {
 			main.Add(s.Tally)
@@ -44,10 +44,10 @@ func (v *validator) measure(ctx context.Context, m *model.Model, static *float64
 	main.Add(s.Tally)
 	baseline.Add(s.Baseline)
 	if set.Method == stream.Static {
-		return Validation{Static: main.BitsPerChar()}, nil
+		return Measurement{Static: main.BitsPerChar()}, nil
 	}
 	adaptive := main.BitsPerChar()
-	result := Validation{Static: baseline.BitsPerChar(), Adaptive: &adaptive}
+	result := Measurement{Static: baseline.BitsPerChar(), Adaptive: &adaptive}
 	if static != nil {
 		result.Static = *static
 	}

@@ -9,21 +9,21 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// window trains meta-learners by Algorithm 1 of the paper. A batch of streams shares M. In a window
+// windowScheme trains meta-learners by Algorithm 1 of the paper. A batch of streams shares M. In a window
 // of k chunks the first k-1 write M, under gamma 0, beta1 0, beta2 1 and a small p; the loss of the
 // k-th moves the meta-learners and, in a joint phase, the slow weights. Then M and I go back to
 // zero; the memory of the streams stays.
-type window struct {
+type windowScheme struct {
 	trainee
 	options  MetaOptions
 	reader   *corpus.Reader
-	writing  text // the first k-1 chunks
-	learning text // the k-th; memory and fast weights are those of writing
+	writing  textStep // the first k-1 chunks
+	learning textStep // the k-th; memory and fast weights are those of writing
 }
 
 // newWindow starts the scheme; joint is nil if the slow weights, which are trained already, stand
 // still.
-func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOptions, joint *JointOptions, seed uint64) (*window, error) {
+func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOptions, joint *JointOptions, seed uint64) (*windowScheme, error) {
 	w := o.Window
 	reader, err := corpus.NewReader(c, w.Batch, max(o.Chunk, w.GradientChunk), base.Tokenizer.Start(), 0, kernel.Key(seed, useOrder))
 	if err != nil {
@@ -33,7 +33,7 @@ func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOption
 	if err != nil {
 		return nil, err
 	}
-	p := &window{trainee: trainee{x: x, lm: m.LM, meta: meta}, options: o, reader: reader}
+	p := &windowScheme{trainee: trainee{x: x, lm: m.LM, meta: meta}, options: o, reader: reader}
 	step := newAdaptiveStep(x, m, w.Batch, windowSettings(o), kernel.Key(seed, useMasks))
 	p.writing = newText(step, w.Batch, o.Chunk)
 	if joint != nil {
@@ -55,7 +55,7 @@ func windowSettings(o MetaOptions) sparsemeta.Settings {
 
 // step makes one window and the step of the optimisers. The loss it reports is that of the k-th
 // chunk.
-func (p *window) step() (Outcome, error) {
+func (p *windowScheme) step() (Outcome, error) {
 	var o Outcome
 	p.writeFast(&o)
 	p.learn(&o)
@@ -65,7 +65,7 @@ func (p *window) step() (Outcome, error) {
 }
 
 // writeFast runs the first k-1 chunks, each of which writes M.
-func (p *window) writeFast(o *Outcome) {
+func (p *windowScheme) writeFast(o *Outcome) {
 	for i := range p.options.Window.K - 1 {
 		p.read(&p.writing, i, o)
 		p.writing.Backward(p.writing.targets)
@@ -76,7 +76,7 @@ func (p *window) writeFast(o *Outcome) {
 
 // learn runs the k-th chunk and gathers from its loss the gradients of the meta-learners (and of
 // the slow weights).
-func (p *window) learn(o *Outcome) {
+func (p *windowScheme) learn(o *Outcome) {
 	p.read(&p.learning, p.options.Window.K-1, o)
 	p.learning.Backward(p.learning.targets)
 	p.learning.Remember()
@@ -85,7 +85,7 @@ func (p *window) learn(o *Outcome) {
 }
 
 // read scores the i'th chunk of the window.
-func (p *window) read(text *text, i int, o *Outcome) {
+func (p *windowScheme) read(text *textStep, i int, o *Outcome) {
 	p.reader.Next(text.inputs, text.targets)
 	if p.slow != nil {
 		text.Segment.SetDropout(p.slow.dropout(p.steps, i))
@@ -94,7 +94,7 @@ func (p *window) read(text *text, i int, o *Outcome) {
 	o.Tokens += len(text.targets)
 }
 
-func (p *window) describe() string {
+func (p *windowScheme) describe() string {
 	w := p.options.Window
 	return fmt.Sprintf("windows, %s; a step is %d chunks of %d tokens and one of %d, of %d streams",
 		p.meta.describe(p.slow), w.K-1, p.options.Chunk, w.GradientChunk, w.Batch)
@@ -108,13 +108,13 @@ type windowState struct {
 	Writes uint64             `json:"writes"` // updates of the fast weights made: the masks' time
 }
 
-func (p *window) save(c *checkpoint) {
+func (p *windowScheme) save(c *checkpoint) {
 	c.putJSON(keyPhase, windowState{p.steps, p.reader.State, p.writing.Memory.Len, p.writing.State.Step})
 	p.saveWeights(c)
 	p.writing.saveMemory(c)
 }
 
-func (p *window) load(c *checkpoint) error {
+func (p *windowScheme) load(c *checkpoint) error {
 	var st windowState
 	c.getJSON(keyPhase, &st)
 	p.loadWeights(c, st.Steps)

@@ -76,9 +76,9 @@ func (m *metrics) Observe(e train.Event) error {
 	case train.Validated:
 		m.pace.pause(e.Took)
 		line := lineOf(eventValid, e.Standing)
-		line.Static, line.Best = e.Validation.Static, e.Best
-		if e.Validation.Adaptive != nil {
-			line.Adaptive = *e.Validation.Adaptive
+		line.Static, line.Best = e.Measurement.Static, e.Best
+		if e.Measurement.Adaptive != nil {
+			line.Adaptive = *e.Measurement.Adaptive
 		}
 		return m.write(line)
 	case train.Ended:

@@ -36,7 +36,7 @@ func countText(v any) string {
 	return fmt.Sprint(v)
 }
 
-func adaptiveText(v *train.Validation) string {
+func adaptiveText(v *train.Measurement) string {
 	if v == nil || v.Adaptive == nil {
 		return "–"
 	}
@@ -111,9 +111,9 @@ func replaceFile(path string, text []byte) error {
 }
 
 func (p *page) render(report train.Report, interrupted *train.InterruptedError) ([]byte, error) {
-	phases := p.run.Recipe.Phases
+	phases := p.run.Phases
 	content := pageContent{
-		Name: p.run.Recipe.Name, Report: report, Interrupted: interrupted, Store: p.run.Store, Numerics: kernel.Numerics(),
+		Name: p.run.Name, Recipe: recipe(p.run.Fields), Report: report, Interrupted: interrupted, Store: p.run.Store, Numerics: kernel.Numerics(),
 	}
 	lines := ofRun(p.metrics.lines, phases[0])
 	spent, now := elapsed(lines), current(lines, phases)
@@ -124,11 +124,7 @@ func (p *page) render(report train.Report, interrupted *train.InterruptedError) 
 		}
 		content.Phases = append(content.Phases, pagePhase{phase, spent[phase.Phase], charts})
 	}
-	var err error
-	if content.Recipe, err = recipe(p.run.Recipe); err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
-	err = pageTemplate.Execute(&out, content)
+	err := pageTemplate.Execute(&out, content)
 	return out.Bytes(), err
 }

@@ -60,7 +60,7 @@ func (p *progress) Observe(e train.Event) error {
 		if e.Best {
 			mark = "  (best)"
 		}
-		p.say("%s step %d  %s%s", e.Phase, e.Step, e.Validation, mark)
+		p.say("%s step %d  %s%s", e.Phase, e.Step, e.Measurement, mark)
 	case train.Ended:
 		if e.Err == nil && e.Step < e.Steps {
 			p.say("%s ends at step %d of %d: %d validations without a better one", e.Phase, e.Step, e.Steps, e.Stale)

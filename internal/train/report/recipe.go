@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/lmserve/lmserve/internal/train"
 )
 
 // recipeSection is a part of the run's recipe, flattened.
@@ -18,11 +16,7 @@ type recipeSection struct {
 type recipeRow struct{ Field, Value string }
 
 // recipe is the run's recipe as tables: its plain fields, then a table for each group of them.
-func recipe(r train.Recipe) ([]recipeSection, error) {
-	fields, err := r.Fields()
-	if err != nil {
-		return nil, err
-	}
+func recipe(fields map[string]any) []recipeSection {
 	sections := []recipeSection{{Title: "run"}}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		group, nested := fields[key].(map[string]any)
@@ -34,7 +28,7 @@ func recipe(r train.Recipe) ([]recipeSection, error) {
 		s.add("", group)
 		sections = append(sections, s)
 	}
-	return sections, nil
+	return sections
 }
 
 // add adds the rows of a group and of the groups in it.
