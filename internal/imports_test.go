@@ -2,6 +2,7 @@
 package internal_test
 
 import (
+	"cmp"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -16,43 +17,75 @@ import (
 
 const module = "github.com/lmserve/lmserve/"
 
+// root is the name of the package in the module's root.
+const root = "."
+
 // rooms lists every package and the packages of ours it may import. Text goes
 // one way through them: nothing imports upwards, there are no circles, and txl
 // and sparsemeta do not know each other.
 var rooms = map[string][]string{
+	"internal/atomicfile":  {},
 	"internal/kernel":      {},
+	"internal/setting":     {}, // the form of a table of settings: it knows none of them
 	"tokenizer":            {},
-	"weights":              {},
+	"weights":              {"internal/atomicfile"},
 	"txl":                  {"internal/kernel"},
 	"sparsemeta":           {"internal/kernel"},
 	"sparsemeta/metatrain": {"sparsemeta"},
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
-	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights"},
-	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel"},
-	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog"},
-	"internal/chart":       {},
-	"internal/documents":   {},
-	"internal/tune":        {"sparsemeta", "internal/model", "internal/stream", "internal/eval"},
-	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
+	"internal/model":  {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel"},
+	"internal/stream": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
+	"internal/session": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/sessionlog", "internal/setting",
+		"internal/session/registry", "internal/session/budget", "internal/session/lifecycle", "internal/session/scheduler"},
+	// What sessions are made of knows no session, no store and no model; but for the workers.
+	"internal/session/registry":  {},
+	"internal/session/budget":    {},
+	"internal/session/lifecycle": {},
+	"internal/session/scheduler": {"internal/model", "internal/stream"},
+	"internal/chart":             {},
+	"internal/documents":         {},
+	"internal/tune":              {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
+	"internal/eval":              {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
 	// Training in rooms: the text, the optimisers, the run, and what is told of the run.
 	"internal/train/corpus": {"internal/kernel", "internal/documents"},
 	"internal/train/optim":  {"internal/kernel", "txl"},
 	"internal/train":        {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/train/corpus", "internal/train/optim"},
-	"internal/train/report": {"internal/train", "internal/chart", "internal/kernel"},
-	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train/optim", "internal/kernel"},
-	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
-	"internal/reload":      {},
-	"internal/keys":        {"internal/reload"},
-	"api":                  {},
+	"internal/train/report": {"internal/train", "internal/chart", "internal/atomicfile"},
+	"internal/bench":        {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train/optim", "internal/kernel"},
+	"internal/conformance":  {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
+	"internal/reload":       {},
+	"internal/keys":         {"internal/reload", "internal/atomicfile"},
+	"api":                   {},
 	// The server decodes, calls one session method, encodes: no model code.
-	"server":        {"api", "internal/session", "internal/keys"},
+	// Its rooms stand in this order.
+	"server/limits":   {"internal/session"},
+	"server/problem":  {"api", "internal/session", "internal/keys", "server/limits"},
+	"server/contract": {"api", "server/problem"},
+	"server/codec":    {"api", "internal/session", "server/limits", "server/problem"},
+	"server/answer":   {"api", "server/limits", "server/problem", "server/contract"},
+	"server/middleware": {
+		"api", "internal/session", "internal/keys",
+		"server/limits", "server/problem", "server/contract", "server/answer",
+	},
+	"server/handler": {
+		"api", "internal/session", "internal/keys",
+		"server/problem", "server/contract", "server/codec", "server/answer", "server/middleware",
+	},
+	"server": {
+		"api", "internal/session", "internal/keys", "server/limits", "server/problem",
+		"server/contract", "server/answer", "server/middleware", "server/handler",
+	},
 	"internal/demo": {},  // a client: it knows the binary and HTTP
 	"cmd/lmserve":   nil, // nil: everything
+	// What a Go program imports: text through a stream, without sessions or a server.
+	root: {"txl", "tokenizer", "weights", "internal/model", "internal/stream"},
+	// What is made of the table of settings: parts of the contract and of the documentation.
+	"internal/setting/generate": {"internal/setting", "internal/stream", "internal/session"},
 	// The model that tests share.
 	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.
-	"internal/sessionlog":           {},
+	"internal/sessionlog":           {"internal/atomicfile"},
 	"internal/sessionlog/storetest": {"internal/sessionlog"},
 }
 
@@ -64,11 +97,18 @@ var reserved = []struct {
 	{"gorgonia.org/", "the engine of the meta-learner and an oracle in tests; never on the serving path", []string{"sparsemeta/metatrain"}},
 	{"gonum.org/v1/gonum", "the model's arithmetic is internal/kernel's", nil},
 	{"gonum.org/v1/plot", "drawing is internal/chart's", []string{"internal/chart"}},
-	{"net/http", "only the server and clients speak HTTP", []string{"server", "api", "internal/demo", "cmd/lmserve"}},
-	{"github.com/go-chi/", "routing is the server's", []string{"server", "api"}},
+	{"net/http", "only the server and clients speak HTTP", []string{
+		"server", "server/problem", "server/contract", "server/answer", "server/middleware",
+		"server/handler", "api", "internal/demo", "cmd/lmserve",
+	}},
+	{"github.com/go-chi/", "routing is the server's", []string{
+		"server", "server/contract", "server/answer", "server/middleware", "api",
+	}},
 	{"go.etcd.io/bbolt", "files of sessions are internal/sessionlog's", []string{"internal/sessionlog"}},
 	{"github.com/spf13/", "the command line is cmd/lmserve's", []string{"cmd/lmserve"}},
-	{"go.uber.org/zap", "logs are the server's; packages return errors", []string{"server", "cmd/lmserve"}},
+	{"go.uber.org/zap", "logs are the server's; packages return errors", []string{
+		"server", "server/answer", "server/middleware", "cmd/lmserve",
+	}},
 	{"unsafe", "only where memory is reached that Go cannot name", []string{"internal/kernel", "sparsemeta/metatrain", "weights"}},
 }
 
@@ -77,7 +117,8 @@ func TestEveryRoomImportsOnlyWhatStandsBeforeIt(t *testing.T) {
 		allowed, known := rooms[room]
 		require.True(t, known, "package %s is in no table: add it with what it may import", room)
 		for _, path := range imports {
-			ours, inside := strings.CutPrefix(path, module)
+			ours, inside := strings.CutPrefix(path+"/", module)
+			ours = cmp.Or(strings.TrimSuffix(ours, "/"), root)
 			if inside && allowed != nil {
 				require.Contains(t, allowed, ours, "%s may not import %s", room, ours)
 			}
@@ -108,7 +149,11 @@ func importsByPackage(t *testing.T) map[string][]string {
 		if err != nil {
 			return err
 		}
-		room := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+		dir, err := filepath.Rel("..", filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		room := filepath.ToSlash(dir)
 		if found[room] == nil {
 			found[room] = []string{}
 		}

@@ -19,12 +19,15 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 )
 
-// The tests of this file run in bubbles of testing/synctest: their clock stands still while anything is at work, and jumps to the next timer when
-// all wait. Real HTTP goes over pipes in memory, whose two ends have no buffer between them.
+// The tests of this file run in bubbles of testing/synctest: their clock stands still while
+// anything is at work, and jumps to the next timer when all wait. Real HTTP goes over pipes in
+// memory, whose two ends have no buffer between them.
 
-// pipeListener listens to its own dial.
+// pipeListener accepts the connections that its own dial makes, over pipes in memory.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -57,7 +60,7 @@ func (l *pipeListener) dial() (net.Conn, error) {
 	}
 }
 
-// newClockRig is a rig in a bubble.
+// newClockRig is a rig in a bubble, whose connections are pipes.
 func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
 	l, fake := newPipeListener(), newFake()
 	g := newRigOn(t, fake, o, l, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }})
@@ -65,7 +68,7 @@ func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
 	return g, l
 }
 
-// since is the time that has passed, on the bubble's clock.
+// requireSince requires that this much time has passed on the bubble's clock.
 func requireSince(t *testing.T, start time.Time, want time.Duration) {
 	t.Helper()
 	require.InDelta(t, want.Seconds(), time.Since(start).Seconds(), 0.01*want.Seconds()+0.001)
@@ -82,7 +85,7 @@ func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 		start := time.Now()
 		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)), http.StatusOK)
 		require.EqualValues(t, 60_100, sum.Bytes)
-		requireSince(t, start, 10*time.Minute) // longer than BodyIdleMax, after a second's worth at once
+		requireSince(t, start, 10*time.Minute) // after a second's worth at once; longer than BodyIdleMax
 
 		time.Sleep(time.Minute)
 		start = time.Now()
@@ -91,10 +94,9 @@ func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 			all.Go(func() { g.text(path+"/score", strings.Repeat("x", 550)) })
 		}
 		all.Wait()
-		requireSince(t, start, 10*time.Second) // together, not each
+		requireSince(t, start, 10*time.Second) // both together, not each of them
 
 		time.Sleep(time.Minute)
-		start = time.Now()
 		all.Go(func() { g.text(first+"/score", strings.Repeat("x", 6_000)) })
 		time.Sleep(30 * time.Second)
 		between := time.Now()
@@ -117,7 +119,7 @@ func TestAKeyInDebtIsRefusedAtTheStartAndToldWhenToComeBack(t *testing.T) {
 		g.key = ring.token["slow"]
 		path := g.create("{}")
 		time.Sleep(time.Minute)
-		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t) // 1000 bytes, and the 33 of this body
+		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t) // with its body 1033 bytes
 		resp := g.text(path+"/score", "more")
 		p := requireProblem(t, resp, api.ProblemKeyRateLimit)
 		require.Equal(t, "The key may have 100 bytes a second, and is 9.3 seconds behind.", *p.Detail)
@@ -150,11 +152,11 @@ func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 	})
 }
 
-// A key that is revoked, or expires, ends what it is feeding; what was reported stays.
+// A request ends when its key is revoked or expires; what was reported stays.
 func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, ring *testKeys){
 		"revoked": func(t *testing.T, ring *testKeys) { ring.revoke(t, "k") },
-		"expired": func(*testing.T, *testKeys) {}, // the clock does it
+		"expired": func(*testing.T, *testKeys) {}, // by the clock
 		"gone": func(t *testing.T, ring *testKeys) {
 			ring.update(t, func(list []keys.Key) ([]keys.Key, error) { return list[1:], nil })
 		},
@@ -179,7 +181,7 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 				})
-				events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON)).all(t)
+				events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON)).all(t)
 				_ = body.Close()
 				p := as[api.ErrorEvent](t, events[len(events)-1]).Problem
 				require.Equal(t, api.ProblemUnauthorized, p.Type)
@@ -191,7 +193,7 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 	}
 }
 
-// A drain does not wait for what is only held back by its key's pace.
+// A drain does not wait for a body that only the pace of its key holds back.
 func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
@@ -200,7 +202,7 @@ func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 		path, other := g.create("{}"), g.create("{}")
 		body, text := io.Pipe()
 		go func() { _, _ = io.WriteString(text, "x") }()
-		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON))
+		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON))
 		_, err := events.next()
 		require.NoError(t, err)
 		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of a quarter of an hour
@@ -220,7 +222,8 @@ func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 	})
 }
 
-// One key's stalled uploads and huge bodies use up that key's requests and bytes, and nobody else's.
+// One key's stalled uploads and huge bodies use up that key's requests and bytes, and nobody
+// else's.
 func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "bad", Limits: keys.Limits{Requests: 10, BytesPerSecond: 10_000}}, keys.Key{Name: "good"})
@@ -234,7 +237,7 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 		statuses := make(chan int, 10)
 		for i, path := range paths {
 			all.Go(func() {
-				body := io.Reader(io.LimitReader(alphabet{}, 200_000)) // huge for its pace
+				body := io.Reader(io.LimitReader(alphabet{}, 200_000)) // huge for the key's pace
 				if i%2 == 0 {
 					stalled, text := io.Pipe()
 					defer text.Close()
@@ -267,7 +270,8 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 	})
 }
 
-// Every wait for a client has an end: for its headers, the next request, its body, and its taking the answer.
+// Every wait for a client has an end: for the headers, the next request and the body that the
+// client sends, and for the answer that it takes.
 func TestEveryWaitForAClientEnds(t *testing.T) {
 	const request = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, c := range map[string]struct {
@@ -275,12 +279,12 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 		most time.Duration
 		want string
 	}{
-		"nothing sent":          {"", HeaderTimeMax, ""},
-		"half a header":         {request[:30], HeaderTimeMax, ""},
-		"no second request":     {request, ConnIdleMax, "HTTP/1.1 200 OK"},
-		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", BodyIdleMax, "body-timeout"},
-		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", BodyIdleMax, "body-timeout"},
-		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", lingerMax, "HTTP/1.1 200 OK"},
+		"nothing sent":          {"", limits.HeaderTimeMax, ""},
+		"half a header":         {request[:30], limits.HeaderTimeMax, ""},
+		"no second request":     {request, limits.ConnIdleMax, "HTTP/1.1 200 OK"},
+		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", limits.BodyIdleMax, "body-timeout"},
+		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", limits.BodyIdleMax, "body-timeout"},
+		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", limits.LingerMax, "HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -293,7 +297,7 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 				answer, _ := io.ReadAll(conn)
 				require.Contains(t, string(answer), c.want)
 				require.GreaterOrEqual(t, time.Since(start), c.most)
-				require.LessOrEqual(t, time.Since(start), c.most+2*lingerMax)
+				require.LessOrEqual(t, time.Since(start), c.most+2*limits.LingerMax)
 			})
 		})
 	}
@@ -309,7 +313,7 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 			synctest.Wait()
 			require.True(t, g.fake.sessions["s-0001"].busy.Load())
 			g.fake.running.Wait()
-			requireSince(t, start, AnswerIdleMax)
+			requireSince(t, start, limits.AnswerIdleMax)
 		})
 	})
 }

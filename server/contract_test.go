@@ -1,6 +1,8 @@
 package server
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 func TestRoutesAreThoseOfTheContract(t *testing.T) {
@@ -30,49 +36,41 @@ func TestRoutesAreThoseOfTheContract(t *testing.T) {
 	require.ElementsMatch(t, promised, mounted)
 }
 
-// The limits in the contract, wherever they stand, are the constants of limits.go.
+// The limits in the contract, wherever they stand there, are the constants of package limits.
 func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	doc := document(t)
-	limits := doc.Info.Extensions["x-limits"].(map[string]any)
+	stated := doc.Info.Extensions["x-limits"].(map[string]any)
 	want := map[string]int64{
-		"json_body_bytes_max":          JSONBodyBytesMax,
-		"score_body_bytes_max":         ScoreBodyBytesMax,
-		"import_body_bytes_max":        ImportBodyBytesMax,
-		"body_idle_seconds_max":        int64(BodyIdleMax / time.Second),
-		"answer_idle_seconds_max":      int64(AnswerIdleMax / time.Second),
-		"header_bytes_max":             HeaderBytesMax,
-		"header_seconds_max":           int64(HeaderTimeMax / time.Second),
-		"connection_idle_seconds_max":  int64(ConnIdleMax / time.Second),
-		"key_sessions_default":         KeySessionsDefault,
-		"key_requests_default":         KeyRequestsDefault,
-		"key_bytes_per_second_default": KeyBytesPerSecondDefault,
-		"queue_requests_max":           QueueRequestsMax,
-		"chunk_tokens_max":             ChunkTokensMax,
-		"gammas_max":                   GammasMax,
-		"beta_max":                     BetaMax,
-		"rate_max":                     RateMax,
-		"floor_max":                    FloorMax,
-		"cache_size_max":               CacheSizeMax,
-		"theta_max":                    ThetaMax,
-		"seed_max":                     SeedMax,
-		"offset_max":                   OffsetMax,
-		"labels_max":                   LabelsMax,
-		"label_key_chars_max":          LabelKeyCharsMax,
-		"label_value_chars_max":        LabelValueCharsMax,
-		"ttl_seconds_max":              TTLSecondsMax,
-		"list_limit_max":               ListLimitMax,
-		"list_limit_default":           ListLimitDefault,
-		"session_id_chars_max":         SessionIDCharsMax,
-		"completion_tokens_max":        CompletionTokensMax,
-		"completion_tokens_default":    CompletionTokensDefault,
-		"temperature_max":              TemperatureMax,
-		"top_k_max":                    TopKMax,
-		"stop_strings_max":             StopStringsMax,
-		"stop_chars_max":               StopCharsMax,
+		"json_body_bytes_max":          limits.JSONBodyBytesMax,
+		"score_body_bytes_max":         limits.ScoreBodyBytesMax,
+		"import_body_bytes_max":        limits.ImportBodyBytesMax,
+		"body_idle_seconds_max":        int64(limits.BodyIdleMax / time.Second),
+		"answer_idle_seconds_max":      int64(limits.AnswerIdleMax / time.Second),
+		"header_bytes_max":             limits.HeaderBytesMax,
+		"header_seconds_max":           int64(limits.HeaderTimeMax / time.Second),
+		"connection_idle_seconds_max":  int64(limits.ConnIdleMax / time.Second),
+		"key_sessions_default":         limits.KeySessionsDefault,
+		"key_requests_default":         limits.KeyRequestsDefault,
+		"key_bytes_per_second_default": limits.KeyBytesPerSecondDefault,
+		"queue_requests_max":           limits.QueueRequestsMax,
+		"seed_max":                     limits.SeedMax,
+		"offset_max":                   limits.OffsetMax,
+		"labels_max":                   limits.LabelsMax,
+		"label_key_chars_max":          limits.LabelKeyCharsMax,
+		"label_value_chars_max":        limits.LabelValueCharsMax,
+		"ttl_seconds_max":              limits.TTLSecondsMax,
+		"list_limit_max":               limits.ListLimitMax,
+		"list_limit_default":           limits.ListLimitDefault,
+		"session_id_chars_max":         limits.SessionIDCharsMax,
+		"completion_tokens_default":    limits.CompletionTokensDefault,
+		"stop_strings_max":             limits.StopStringsMax,
+		"stop_chars_max":               limits.StopCharsMax,
 	}
-	require.Len(t, limits, len(want))
+	maps.Copy(want, limitsOf(stream.Table))
+	maps.Copy(want, limitsOf(session.SamplingTable))
+	require.Len(t, stated, len(want))
 	for name, value := range want {
-		require.EqualValues(t, value, limits[name], name)
+		require.EqualValues(t, value, stated[name], name)
 	}
 
 	schema := func(name, field string) *openapi3.Schema {
@@ -82,65 +80,118 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		limit int64
 		found any
 	}{
-		{ChunkTokensMax, *schema("SettingsRequest", "chunk").Max},
-		{GammasMax, *schema("SettingsRequest", "gammas").MaxItems},
-		{BetaMax, *schema("SettingsRequest", "beta1").Max},
-		{BetaMax, *schema("SettingsRequest", "beta2").Max},
-		{RateMax, *schema("SettingsRequest", "rate").Max},
-		{FloorMax, *schema("SettingsRequest", "floor").Max},
-		{CacheSizeMax, *schema("SettingsRequest", "cache_size").Max},
-		{ThetaMax, *schema("SettingsRequest", "theta").Max},
-		{SeedMax, *schema("SessionRequest", "seed").Max},
-		{SeedMax, *schema("CompletionRequest", "seed").Max},
-		{LabelsMax, *schema("SessionRequest", "labels").MaxProps},
-		{LabelValueCharsMax, *schema("SessionRequest", "labels").AdditionalProperties.Schema.Value.MaxLength},
-		{TTLSecondsMax, *schema("SessionRequest", "ttl_seconds").Max},
-		{TTLSecondsMax, *schema("ForkRequest", "ttl_seconds").Max},
-		{OffsetMax, *schema("ForkRequest", "at_offset").Max},
-		{LabelsMax, *schema("ForkRequest", "labels").MaxProps},
-		{CompletionTokensMax, *schema("CompletionRequest", "max_tokens").Max},
-		{CompletionTokensDefault, schema("CompletionRequest", "max_tokens").Default},
-		{TemperatureMax, *schema("CompletionRequest", "temperature").Max},
-		{TopKMax, *schema("CompletionRequest", "top_k").Max},
-		{StopStringsMax, *schema("CompletionRequest", "stop").OneOf[1].Value.MaxItems},
-		{StopCharsMax, *doc.Components.Schemas["StopString"].Value.MaxLength},
-		{SessionIDCharsMax, *doc.Components.Parameters["SessionID"].Value.Schema.Value.MaxLength},
+		{limits.SeedMax, *schema("SessionRequest", "seed").Max},
+		{limits.SeedMax, *schema("CompletionRequest", "seed").Max},
+		{limits.LabelsMax, *schema("SessionRequest", "labels").MaxProps},
+		{limits.LabelValueCharsMax, *schema("SessionRequest", "labels").AdditionalProperties.Schema.Value.MaxLength},
+		{limits.TTLSecondsMax, *schema("SessionRequest", "ttl_seconds").Max},
+		{limits.TTLSecondsMax, *schema("ForkRequest", "ttl_seconds").Max},
+		{limits.OffsetMax, *schema("ForkRequest", "at_offset").Max},
+		{limits.LabelsMax, *schema("ForkRequest", "labels").MaxProps},
+		{limits.CompletionTokensDefault, schema("CompletionRequest", "max_tokens").Default},
+		{limits.StopStringsMax, *schema("CompletionRequest", "stop").OneOf[1].Value.MaxItems},
+		{limits.StopCharsMax, *doc.Components.Schemas["StopString"].Value.MaxLength},
+		{limits.SessionIDCharsMax, *doc.Components.Parameters["SessionID"].Value.Schema.Value.MaxLength},
 	} {
 		require.EqualValues(t, c.limit, c.found)
 	}
 	list, score := doc.Paths.Find("/v1/sessions").Get.Parameters, doc.Paths.Find("/v1/sessions/{id}/score").Post.Parameters
-	require.EqualValues(t, ListLimitMax, *list.GetByInAndName("query", "limit").Schema.Value.Max)
-	require.EqualValues(t, ListLimitDefault, list.GetByInAndName("query", "limit").Schema.Value.Default)
-	require.EqualValues(t, SessionIDCharsMax, *list.GetByInAndName("query", "after").Schema.Value.MaxLength)
-	require.EqualValues(t, OffsetMax, *score.GetByInAndName("query", "offset").Schema.Value.Max)
+	require.EqualValues(t, limits.ListLimitMax, *list.GetByInAndName("query", "limit").Schema.Value.Max)
+	require.EqualValues(t, limits.ListLimitDefault, list.GetByInAndName("query", "limit").Schema.Value.Default)
+	require.EqualValues(t, limits.SessionIDCharsMax, *list.GetByInAndName("query", "after").Schema.Value.MaxLength)
+	require.EqualValues(t, limits.OffsetMax, *score.GetByInAndName("query", "offset").Schema.Value.Max)
 	require.Contains(t, doc.Components.Schemas["Labels"].Value.Description, "1 to 64 characters")
 	require.Contains(t, doc.Info.Description, "up to 128 letters")
-	require.Equal(t, 128, requestIDCharsMax)
+	require.Equal(t, 128, limits.RequestIDCharsMax)
+}
+
+// limitsOf are the limits that a table has for the contract.
+func limitsOf[T any](table setting.Table[T]) map[string]int64 {
+	limits := map[string]int64{}
+	for _, row := range table {
+		if row.Limit != "" {
+			limits[row.Limit] = int64(row.Max)
+		}
+		if row.MaxItems > 0 {
+			limits[row.Limit] = int64(row.MaxItems)
+		}
+	}
+	return limits
+}
+
+// The range of every setting in the contract is that of its row, and the contract has no others.
+func TestSettingsAreThoseOfTheTable(t *testing.T) {
+	request := document(t).Components.Schemas["SettingsRequest"].Value
+	inForce := document(t).Components.Schemas["Settings"].Value
+	requireSchemas(t, stream.Table, request)
+	var names []string
+	for _, row := range stream.Table {
+		names = append(names, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Type, inForce.Properties[row.Name].Value.Type, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Format, inForce.Properties[row.Name].Value.Format, row.Name)
+	}
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(request.Properties)))
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(inForce.Properties)))
+	require.Equal(t, names, inForce.Required)
+}
+
+// The range and the default of every number of a completion in the contract are those of its row.
+func TestSamplingIsThatOfTheTable(t *testing.T) {
+	request := document(t).Components.Schemas["CompletionRequest"].Value
+	requireSchemas(t, session.SamplingTable, request)
+	for _, row := range session.SamplingTable {
+		require.Equal(t, row.Default, fmt.Sprint(request.Properties[row.Name].Value.Default), row.Name)
+	}
+}
+
+// requireSchemas compares the properties of an object with the rows of a table.
+func requireSchemas[T any](t *testing.T, table setting.Table[T], object *openapi3.Schema) {
+	for _, row := range table {
+		found := object.Properties[row.Name].Value
+		if found.Type.Is("array") {
+			require.EqualValues(t, 1, found.MinItems)
+			require.EqualValues(t, row.MaxItems, *found.MaxItems)
+			found = found.Items.Value
+		}
+		switch {
+		case found.Type.Is("number"), found.Type.Is("integer"):
+			require.Equal(t, row.Min, *found.Min, row.Name)
+			require.Equal(t, row.Max, *found.Max, row.Name)
+			require.Equal(t, row.Above, found.ExclusiveMin.IsTrue(), row.Name)
+			require.Equal(t, row.Below, found.ExclusiveMax.IsTrue(), row.Name)
+		case found.Type.Is("string"):
+			require.Len(t, found.Enum, len(row.Words), row.Name)
+			for _, word := range row.Words {
+				require.Contains(t, found.Enum, any(word), row.Name)
+			}
+		}
+	}
 }
 
 // The table of problems in the contract is the one the server answers from.
 func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	schema := document(t).Components.Schemas["ProblemType"].Value
 	table := schema.Extensions["x-problems"].(map[string]any)
-	require.Len(t, schema.Enum, len(problemKinds))
-	require.Len(t, table, len(problemKinds))
-	for kind, want := range problemKinds {
+	require.Len(t, schema.Enum, len(problem.Kinds))
+	require.Len(t, table, len(problem.Kinds))
+	for kind, want := range problem.Kinds {
 		require.True(t, kind.Valid())
 		require.Regexp(t, `^urn:lmserve:problem:[a-z]+(-[a-z]+)*$`, string(kind))
 		row := table[string(kind)].(map[string]any)
-		require.EqualValues(t, want.status, row["status"], kind)
-		require.Equal(t, want.title, row["title"], kind)
+		require.EqualValues(t, want.Status, row["status"], kind)
+		require.Equal(t, want.Title, row["title"], kind)
 	}
 }
 
-// Every status the server can give a problem is listed at some operation, and every type in the description of some answer.
+// Every status the server can give a problem is listed at some operation, and every type in the
+// description of some answer.
 func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	var text strings.Builder
 	for _, response := range document(t).Components.Responses {
 		text.WriteString(*response.Value.Description)
 	}
 	text.WriteString(document(t).Info.Description)
-	for kind := range problemKinds {
+	for kind := range problem.Kinds {
 		require.Contains(t, text.String(), "`"+strings.TrimPrefix(string(kind), "urn:lmserve:problem:")+"`")
 	}
 }
@@ -153,35 +204,20 @@ func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 		"Commit":       {session.CommitNone, session.CommitPrompt, session.CommitAll},
 		"FinishReason": {session.FinishStop, session.FinishLength},
 	} {
-		require.ElementsMatch(t, words, mapped(document(t).Components.Schemas[name].Value.Enum, func(v any) string { return v.(string) }), name)
+		var stated []string
+		for _, v := range document(t).Components.Schemas[name].Value.Enum {
+			stated = append(stated, v.(string))
+		}
+		require.ElementsMatch(t, words, stated, name)
 	}
 }
 
 func TestOptionsAreHeldToTheContract(t *testing.T) {
 	for _, bad := range []Options{
-		{ScoreBodyBytesMax: -1}, {ScoreBodyBytesMax: ScoreBodyBytesMax + 1}, {BodyIdleMax: BodyIdleMax + 1}, {AnswerIdleMax: -1}, {DrainDelay: -1},
+		{ScoreBodyBytesMax: -1}, {ScoreBodyBytesMax: limits.ScoreBodyBytesMax + 1}, {BodyIdleMax: limits.BodyIdleMax + 1}, {AnswerIdleMax: -1}, {DrainDelay: -1},
 	} {
 		_, err := New(newFake(), bad)
 		require.ErrorContains(t, err, "server: option")
 	}
 	require.NoError(t, Options{ScoreBodyBytesMax: 1, BodyIdleMax: 1, AnswerIdleMax: 1, DrainDelay: 1}.Validate())
-}
-
-// A schema's words are made for requests; every field of every request has some.
-func TestEveryRequestSchemaCanBeDescribed(t *testing.T) {
-	for name, ref := range document(t).Components.Schemas {
-		if !strings.HasSuffix(name, "Request") && name != "ScoreText" {
-			continue
-		}
-		for field, p := range ref.Value.Properties {
-			require.NotEmpty(t, describe(p.Value), name+"."+field)
-		}
-	}
-	for _, item := range document(t).Paths.Map() {
-		for _, op := range item.Operations() {
-			for _, p := range slices.Concat(item.Parameters, op.Parameters) {
-				require.NotEmpty(t, describe(p.Value.Schema.Value), p.Value.Name)
-			}
-		}
-	}
 }

@@ -13,17 +13,18 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
-// isDraining reports whether the sessions have been told.
+// isDraining reports whether Drain has been called.
 func (f *fakeSessions) isDraining() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.draining
 }
 
-// Readiness goes first; bodies that are coming in end with what was reported; what has been sent in whole is finished; new work is refused;
-// then the connections close.
+// Readiness goes first. Bodies that are coming in end, and what was reported stays; requests that
+// have arrived in whole are finished; new work is refused. Then the connections close.
 func TestDrainGoesInOrder(t *testing.T) {
 	g := newRig(t, Options{DrainDelay: 100 * time.Millisecond})
 	streaming, finishing := g.create(`{"settings":{"chunk":16}}`), g.create("{}")
@@ -31,7 +32,7 @@ func TestDrainGoesInOrder(t *testing.T) {
 	body, text := io.Pipe()
 	defer text.Close()
 	go func() { _, _ = io.WriteString(text, strings.Repeat("x", 16)) }()
-	events := readEvents(g.do("POST", streaming+"/score", body, "Content-Type", "text/plain", "Accept", mediaEventStream))
+	events := readEvents(g.do("POST", streaming+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream))
 	first, err := events.next()
 	require.NoError(t, err)
 
@@ -65,7 +66,7 @@ func TestDrainGoesInOrder(t *testing.T) {
 	require.Error(t, err, "nobody listens any more")
 }
 
-// A drain that takes too long is cut short, and says so.
+// A drain that takes longer than its context is cut short, and says so.
 func TestDrainEndsWithItsContext(t *testing.T) {
 	fake := newFake()
 	fake.hold("s-0001")
@@ -80,7 +81,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	failed := make(chan error, 1)
 	go func() {
-		resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/s-0001/complete", mediaJSON, strings.NewReader("{}"))
+		resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/s-0001/complete", contract.MediaJSON, strings.NewReader("{}"))
 		if err == nil {
 			_ = resp.Body.Close()
 		}

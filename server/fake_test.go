@@ -18,11 +18,12 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 )
 
-// fakeSessions is a small honest session manager: its model is the counts of the bytes seen in full chunks, so that scores are
-// deterministic, normalised, adapt at chunk borders only, and do not depend on how the text was split.
+// fakeSessions is a small honest session manager: its model is the counts of the bytes seen in full
+// chunks, so that scores are deterministic, normalised, adapt at chunk borders only, and do not
+// depend on how the text was split.
 type fakeSessions struct {
 	max  int   // live sessions
-	fail error // what Score and Complete fail with, after the first chunk or piece; Export after all of it, Fork at once
+	fail error // of Score and Complete after the first event, Export at its end, Fork at once
 	boom bool  // Get panics, and Score after the first chunk
 	full bool  // no request gets a place in the queue
 
@@ -31,19 +32,19 @@ type fakeSessions struct {
 	sessions map[string]*fakeSession
 	draining bool
 	failed   error                    // of the store
-	asked    session.CreateRequest    // the last one
-	forked   session.ForkRequest      // the same
-	held     map[string]chan struct{} // sessions whose Score and Complete wait after every chunk or piece until the channel is closed
+	asked    session.CreateRequest    // the last request of Create
+	forked   session.ForkRequest      // the last request of Fork
+	held     map[string]chan struct{} // by session; see hold
 	running  sync.WaitGroup
 }
 
 type fakeSession struct {
 	feeding sync.Mutex
-	busy    atomic.Bool // feeding is held
+	busy    atomic.Bool // a request holds feeding
 	mu      sync.Mutex
 	info    session.Info
 	text    []byte
-	counts  [256]float64 // of the full chunks
+	counts  [256]float64 // of every byte, in the full chunks
 }
 
 func newFake() *fakeSessions {
@@ -69,31 +70,30 @@ func (f *fakeSessions) Create(_ context.Context, who session.Caller, r session.C
 	if len(f.sessions) >= f.max {
 		return session.Info{}, session.ErrFull
 	}
-	if n := len(r.Settings.Gammas); n > 1 {
-		return session.Info{}, &session.FieldError{Field: "settings.gammas", Found: fmt.Sprintf("%d values", n), Want: "1 value, for the one bank of the model"}
+	if gammas, _ := r.Settings["gammas"].([]float32); len(gammas) > 1 {
+		return session.Info{}, &session.FieldError{Field: "settings.gammas", Found: fmt.Sprintf("%d values", len(gammas)), Want: "1 value, for the one bank of the model"}
 	}
 	f.n++
 	s := &fakeSession{info: session.Info{
 		ID: fmt.Sprintf("s-%04d", f.n), Model: "fake-0", Created: time.Now().UTC(), LastUsed: time.Now().UTC(),
 		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, History: cmp.Or(r.History, session.HistoryFull), MemoryBytes: 2048, Numerics: "fake", Owner: who.Key,
 	}}
-	if r.Settings.Chunk > 0 {
-		s.info.Settings.Chunk = r.Settings.Chunk
-	}
-	if r.Settings.P != nil {
-		s.info.Settings.P = r.Settings.P
+	for _, name := range []string{"chunk", "p", "baseline"} {
+		if value, given := r.Settings[name]; given {
+			s.info.Settings[name] = value
+		}
 	}
 	if r.Seed != nil {
 		s.info.Seed = *r.Seed
 	}
-	if r.Settings.Baseline {
-		s.info.Settings.Baseline, s.info.BaselineBits = true, new(float64)
+	if r.Settings["baseline"] == true {
+		s.info.BaselineBits = new(float64)
 	}
 	f.sessions[s.info.ID] = s
 	return told(who, s.info), nil
 }
 
-// told is what a caller may know of a session.
+// told is what a session says to this caller.
 func told(who session.Caller, i session.Info) session.Info {
 	if !who.Admin {
 		i.Owner = ""
@@ -142,7 +142,7 @@ func (f *fakeSessions) List(who session.Caller, after string, limit int) (page [
 	return page, next, nil
 }
 
-// fakeFile is an export.
+// fakeFile is an exported session.
 type fakeFile struct {
 	Model  string
 	Info   session.Info
@@ -199,7 +199,7 @@ func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string, r 
 	return f.add(who, fork), nil
 }
 
-// add makes a session of what is known of it, under a new id.
+// add makes a session of what is known of one, under a new id.
 func (f *fakeSessions) add(who session.Caller, s *fakeSession) session.Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +231,7 @@ func (f *fakeSessions) Delete(who session.Caller, id string) error {
 	return nil
 }
 
-// enter begins work on a session, or says why not. leave must follow.
+// enter begins work on a session, or says why that cannot be. A call of leave must follow.
 func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, leave func(), err error) {
 	if s, err = f.find(who, id); err != nil {
 		return nil, nil, err
@@ -265,7 +265,7 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	if s.info.BaselineBits != nil {
 		sum.BaselineBits = new(float64)
 	}
-	buf := make([]byte, s.info.Settings.Chunk)
+	buf := make([]byte, s.info.Settings["chunk"].(int))
 	for {
 		if err := ctx.Err(); err != nil {
 			return sum, err
@@ -300,12 +300,12 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 		}
 	}
 	sum.Offset, sum.Updates, sum.Elapsed = s.info.Offset, s.info.Step, time.Since(start)
-	sum.TotalBytes, sum.TotalChars, sum.TotalTokens = s.info.Offset, s.info.Chars, s.info.Tokens
-	sum.TotalBits, sum.TotalBaselineBits = s.info.Bits, s.info.BaselineBits
+	sum.Total = s.info.Tally
 	return sum, nil
 }
 
-// hold makes the next requests that change or sample a session wait until release is called.
+// hold makes Score and Complete of a session wait after every chunk or piece, and Delete before its
+// end, until release is called.
 func (f *fakeSessions) hold(id string) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -333,9 +333,10 @@ func (f *fakeSessions) wait(ctx context.Context, id string) error {
 func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size, n := s.info.Settings.Chunk, len(text)
+	size, n := s.info.Settings["chunk"].(int), len(text)
 	c := session.Chunk{
-		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset, Bytes: n, Chars: n, Tokens: n,
+		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset,
+		Tally:   session.Tally{Bytes: int64(n), Chars: int64(n), Tokens: int64(n)},
 		Updates: s.info.Step, Written: int64(s.info.Step) * 3, FastRMS: float64(s.info.Step) / 8, Elapsed: time.Millisecond,
 	}
 	total := 256 + float64(int(s.info.Step)*size)
@@ -347,13 +348,14 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 		}
 	}
 	s.text = append(s.text, text...)
-	s.info.Offset, s.info.Chars, s.info.Tokens = s.info.Offset+int64(n), s.info.Chars+int64(n), s.info.Tokens+int64(n)
+	s.info.Offset += int64(n)
+	s.info.Bytes, s.info.Chars, s.info.Tokens = s.info.Bytes+c.Bytes, s.info.Chars+c.Chars, s.info.Tokens+c.Tokens
 	s.info.Bits += c.Bits
 	if s.info.BaselineBits != nil {
 		bits, baseline := 8*float64(n), *s.info.BaselineBits+8*float64(n)
-		c.BaselineBits, c.TotalBaselineBits, s.info.BaselineBits = &bits, &baseline, &baseline
+		c.BaselineBits, s.info.BaselineBits = &bits, &baseline
 	}
-	c.TotalBytes, c.TotalChars, c.TotalTokens, c.TotalBits = s.info.Offset, s.info.Chars, s.info.Tokens, s.info.Bits
+	c.Total = s.info.Tally
 	if s.info.Pending = int(s.info.Offset) % size; s.info.Pending == 0 {
 		c.Complete = true
 		for _, b := range s.text[len(s.text)-size:] {
@@ -417,10 +419,9 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 }
 
 func (f *fakeSessions) Model() session.ModelInfo {
-	p, beta := .5, float32(.5)
 	return session.ModelInfo{
 		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Banks: 1,
-		Defaults: session.Settings{Method: session.MethodSparseMeta, Chunk: 16, P: &p, Gammas: []float32{.999}, Beta1: &beta, Beta2: &beta},
+		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5, "gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
 		Card:     json.RawMessage(`{"data":"none"}`),
 	}
 }

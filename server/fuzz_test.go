@@ -18,16 +18,18 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
-// contractRouter is made once: that takes a while.
+// contractRouter is made once, because making it takes a while.
 var (
 	makeRouter     sync.Once
 	contractRouter routers.Router
 )
 
-// FuzzRequest posts any body, with any path, query and headers: the answer is one of the contract's, and never a failure of the server. In a path, {id} stands for
-// a session that is there. Seeds are in testdata, one or more for each body of the contract.
+// FuzzRequest posts any body, with any path, query and headers: the answer is one of the
+// contract's, and never a failure of the server. In a path, {id} stands for a session that is
+// there. Seeds are in testdata, one or more for each body of the contract.
 func FuzzRequest(f *testing.F) {
 	m, err := modeltest.Small()
 	require.NoError(f, err)
@@ -40,11 +42,11 @@ func FuzzRequest(f *testing.F) {
 		who := session.Caller{}
 		info, err := mg.Create(t.Context(), who, session.CreateRequest{})
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a long completion
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a completion may be long
 		defer cancel()
 		r := httptest.NewRequest("POST", "/", bytes.NewReader(body)).WithContext(ctx)
 		r.URL.Path, r.URL.RawQuery = "/"+strings.TrimPrefix(strings.ReplaceAll(path, "{id}", info.ID), "/"), query
-		if chunked { // of a length that nobody knows
+		if chunked { // the length is not known before the end
 			r.ContentLength = -1
 		}
 		r.Header["Content-Type"], r.Header["Accept"] = []string{kind}, []string{accept}
@@ -55,14 +57,14 @@ func FuzzRequest(f *testing.F) {
 			answered(t, r, w.Result())
 		}
 		w = httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequest("GET", "/v1/sessions", nil))
+		s.router.ServeHTTP(w, httptest.NewRequest("GET", "/v1/sessions", nil))
 		for _, x := range decode[api.SessionList](t, w.Result(), http.StatusOK).Sessions {
 			require.NoError(t, mg.Delete(who, x.ID))
 		}
 	})
 }
 
-// serve tells whether the handler has cut the connection.
+// serve handles a request, and tells whether the handler has cut the connection.
 func serve(s *Server, w http.ResponseWriter, r *http.Request) (abandoned bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,7 +74,7 @@ func serve(s *Server, w http.ResponseWriter, r *http.Request) (abandoned bool) {
 			}
 		}
 	}()
-	s.ServeHTTP(w, r)
+	s.router.ServeHTTP(w, r)
 	return false
 }
 
@@ -83,7 +85,7 @@ func answered(t *testing.T, r *http.Request, resp *http.Response) {
 	require.Less(t, resp.StatusCode, http.StatusInternalServerError, "%s", raw)
 	makeRouter.Do(func() { contractRouter = router(t) })
 	c := &checkedTransport{t: t, doc: document(t), router: contractRouter}
-	if media := resp.Header.Get("Content-Type"); media == mediaEventStream || media == mediaNDJSON {
+	if media := resp.Header.Get("Content-Type"); media == contract.MediaEventStream || media == contract.MediaNDJSON {
 		c.checkStream(r, media, raw)
 		return
 	}

@@ -24,10 +24,13 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 func TestMain(m *testing.M) {
-	openapi3filter.RegisterBodyDecoder(mediaZstd, openapi3filter.FileBodyDecoder)
+	openapi3filter.RegisterBodyDecoder(contract.MediaZstd, openapi3filter.FileBodyDecoder)
 	goleak.VerifyTestMain(m)
 }
 
@@ -38,17 +41,18 @@ func smallModel(t *testing.T, seed uint64) *model.Model {
 	return m
 }
 
-// rig is a server on a loopback port, a fake behind it, and a client that holds every answer against the contract.
+// rig is a server on a loopback port, a fake behind it, and a client that holds every answer
+// against the contract.
 type rig struct {
 	t      *testing.T
-	fake   *fakeSessions // nil if something else is behind it
+	fake   *fakeSessions // nil if other sessions are behind the server
 	server *Server
 	addr   string
 	url    string
-	key    string // what requests show, unless they bring their own
-	small  string // another key, one that may do little
+	key    string // of the requests, unless they bring a key of their own
+	small  string // another key, with low limits
 	client *http.Client
-	plain  *http.Client // checks nothing and keeps nothing
+	plain  *http.Client // checks no answers, and keeps none in memory
 }
 
 func newRig(t *testing.T, o Options) *rig {
@@ -102,7 +106,7 @@ func router(t *testing.T) routers.Router {
 	return r
 }
 
-// do sends a request. headers are name, value pairs.
+// do sends a request. The headers are pairs of name and value.
 func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.Response {
 	g.t.Helper()
 	r, err := http.NewRequest(method, g.url+path, body)
@@ -153,11 +157,11 @@ func decode[T any](t *testing.T, resp *http.Response, status int) T {
 // requireProblem reads an answer that must be a problem of this type.
 func requireProblem(t *testing.T, resp *http.Response, kind api.ProblemType) api.Problem {
 	t.Helper()
-	require.Equal(t, mediaProblem, resp.Header.Get("Content-Type"))
-	p := decode[api.Problem](t, resp, problemKinds[kind].status)
+	require.Equal(t, contract.MediaProblem, resp.Header.Get("Content-Type"))
+	p := decode[api.Problem](t, resp, problem.Kinds[kind].Status)
 	require.Equal(t, kind, p.Type)
 	require.Equal(t, resp.StatusCode, p.Status)
-	require.Equal(t, resp.Header.Get(headerRequestID), p.RequestID)
+	require.Equal(t, resp.Header.Get(answer.HeaderRequestID), p.RequestID)
 	return p
 }
 
@@ -183,7 +187,7 @@ type eventReader struct {
 }
 
 func readEvents(resp *http.Response) *eventReader {
-	return &eventReader{sse: resp.Header.Get("Content-Type") == mediaEventStream, line: bufio.NewReader(resp.Body)}
+	return &eventReader{sse: resp.Header.Get("Content-Type") == contract.MediaEventStream, line: bufio.NewReader(resp.Body)}
 }
 
 // next gives the next event, or an error: io.EOF where the stream ends cleanly between two.
@@ -250,10 +254,10 @@ func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	media := resp.Header.Get("Content-Type")
-	if resp.Header.Get(headerRequestID) == "" {
-		c.t.Errorf("%s %s: no %s", r.Method, r.URL, headerRequestID)
+	if resp.Header.Get(answer.HeaderRequestID) == "" {
+		c.t.Errorf("%s %s: no %s", r.Method, r.URL, answer.HeaderRequestID)
 	}
-	if media == mediaEventStream || media == mediaNDJSON {
+	if media == contract.MediaEventStream || media == contract.MediaNDJSON {
 		resp.Body = &checkedStream{ReadCloser: resp.Body, check: func(raw []byte) { c.checkStream(r, media, raw) }}
 		return resp, nil
 	}
@@ -267,7 +271,8 @@ func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// checkWhole checks an answer that is not a stream. One to a path the contract does not have must be a problem.
+// checkWhole checks an answer that is not a stream. At a path that the contract does not have it
+// must be a problem.
 func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw []byte) {
 	route, params, err := c.router.FindRoute(r)
 	if err != nil {
@@ -296,14 +301,14 @@ func (c *checkedTransport) checkStream(r *http.Request, media string, raw []byte
 		return
 	}
 	schema := route.Operation.Responses.Status(http.StatusOK).Value.Content[media].Schema.Value
-	events := &eventReader{sse: media == mediaEventStream, line: bufio.NewReader(bytes.NewReader(raw))}
+	events := &eventReader{sse: media == contract.MediaEventStream, line: bufio.NewReader(bytes.NewReader(raw))}
 	for {
 		e, err := events.next()
 		if err != nil {
 			return
 		}
 		c.checkValue(r, schema, e.Raw)
-		if e.Name != e.Type && media == mediaEventStream {
+		if e.Name != e.Type && media == contract.MediaEventStream {
 			c.t.Errorf("%s %s: the event %q has type %q", r.Method, r.URL, e.Name, e.Type)
 		}
 		if e.ID != "" {

@@ -29,9 +29,11 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
-// testKeys is a keys file, the ring of a server on it, and the tokens by the keys' names.
+// testKeys is a keys file, the ring of a server on it, and the keys' ids and tokens by name.
 type testKeys struct {
 	*keys.Ring
 	path  string
@@ -39,7 +41,7 @@ type testKeys struct {
 	token map[string]string
 }
 
-// newTestKeys makes a file of keys that are described by their names and what else matters.
+// newTestKeys makes a file of keys, each with the name, limits and dates given.
 func newTestKeys(t *testing.T, list ...keys.Key) *testKeys {
 	t.Helper()
 	k := &testKeys{path: filepath.Join(t.TempDir(), "keys.json"), id: map[string]string{}, token: map[string]string{}}
@@ -68,7 +70,7 @@ func (k *testKeys) revoke(t *testing.T, name string) {
 	})
 }
 
-// certificate makes one for 127.0.0.1, and a pool that trusts it.
+// certificate makes a certificate for 127.0.0.1, and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -95,20 +97,21 @@ func newTLSRig(t *testing.T, o Options) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}})
 }
 
-// public lists what needs no key. It is short, and a route that should be on it is put here by hand.
+// public lists the operations that need no key. The list is short and written by hand, so that no
+// route becomes public by mistake.
 var public = []string{"GET /healthz", "GET /readyz", "GET /openapi.yaml"}
 
-// sample is one request to an operation of the contract, as good as the contract lets it be made.
+// sample is one request to an operation, made from what the contract says of the operation.
 type sample struct{ method, path, media, accept, body string }
 
 func (s sample) String() string {
 	return fmt.Sprintf("%s %s %s -> %s", s.method, s.path, s.media, s.accept)
 }
 
-// send sends it with a session's id in the place of {id}.
+// send sends the request with a session's id in the place of {id}.
 func (s sample) send(g *rig, id, token string) *http.Response {
 	g.t.Helper()
-	headers := []string{headerRequestID, "the-same"}
+	headers := []string{answer.HeaderRequestID, "the-same"}
 	for name, value := range map[string]string{"Content-Type": s.media, "Accept": s.accept, "Authorization": token} {
 		if value != "" {
 			headers = append(headers, name, value)
@@ -121,7 +124,8 @@ func (s sample) send(g *rig, id, token string) *http.Response {
 	return g.do(s.method, strings.ReplaceAll(s.path, "{id}", id), body, headers...)
 }
 
-// samples makes requests of every operation of the contract: with every type of body, every type of answer, and HEAD for GET.
+// samples makes requests to every operation of the contract: with every type of body, every type of
+// answer, and HEAD beside GET.
 func samples(t *testing.T) (all []sample) {
 	paths := document(t).Paths.Map()
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -135,7 +139,7 @@ func samples(t *testing.T) (all []sample) {
 				bodies = nil
 				for media, content := range op.RequestBody.Value.Content {
 					s.media, s.body = media, "x"
-					if media == mediaJSON {
+					if media == contract.MediaJSON {
 						text, err := json.Marshal(example(t, content.Schema.Value))
 						require.NoError(t, err)
 						s.body = string(text)
@@ -144,7 +148,7 @@ func samples(t *testing.T) (all []sample) {
 				}
 			}
 			for _, s := range bodies {
-				for _, s.accept = range append(offersOf(op), "") {
+				for _, s.accept = range append(contract.OffersOf(op), "") {
 					all = append(all, s)
 				}
 			}
@@ -188,7 +192,7 @@ func example(t *testing.T, s *openapi3.Schema) any {
 		for _, name := range s.Required {
 			object[name] = example(t, s.Properties[name].Value)
 		}
-		for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) { // text rather than base64
+		for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) { // "text" comes before "base64"
 			if len(object) < int(s.MinProps) {
 				object[name] = example(t, s.Properties[name].Value)
 			}
@@ -207,8 +211,10 @@ func example(t *testing.T, s *openapi3.Schema) any {
 	return nil
 }
 
-// Made from the contract, so that a new route cannot be forgotten: under every method, with every type of body and of answer, a request that names
-// another key's session gets, byte for byte, the answer of an id that never was, and changes nothing; its owner and an admin get another answer.
+// The requests are made from the contract, so that no new route is forgotten. Under every method,
+// with every type of body and of answer, a request that names another key's session gets, byte for
+// byte, the answer of an id that never was, and changes nothing; its owner and an admin get another
+// answer.
 func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "owner"}, keys.Key{Name: "stranger"}, keys.Key{Name: "admin", Admin: true})
 	g := newTLSRig(t, Options{Keys: ring.Ring})
@@ -265,7 +271,8 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 	require.Equal(t, ring.id["owner"], *list("admin")[0].Owner)
 }
 
-// Also from the contract: without a good key there is one answer, whatever else is right or wrong with the request, but on the short public list.
+// These requests are made from the contract, too. Without a good key there is one answer, whatever
+// else is right or wrong with the request; only the operations of the short public list answer.
 func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "good"}, keys.Key{Name: "expired", Expires: time.Now().Add(-time.Second)}, keys.Key{Name: "revoked", Revoked: time.Now()})
 	g := newTLSRig(t, Options{Keys: ring.Ring})
@@ -330,12 +337,13 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 	requireProblem(t, resp, api.ProblemUnauthorized)
 }
 
-// wrong is a token with another secret.
+// wrong is the token with another secret.
 func wrong(token string) string {
 	return token[:len(token)-2] + map[bool]string{true: "B", false: "A"}[token[len(token)-2] == 'A'] + token[len(token)-1:]
 }
 
-// withQuery is the request with a parameter the contract does not have, and one that cannot be read.
+// withQuery is the request with a parameter the contract does not have, and one that cannot be
+// read.
 func withQuery(s sample) sample {
 	s.path += map[bool]string{true: "&", false: "?"}[strings.Contains(s.path, "?")] + "bogus=1&offset=ten"
 	return s

@@ -1,20 +1,19 @@
 package server
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 func TestRequestIDIsTheClientsIfSane(t *testing.T) {
@@ -22,7 +21,7 @@ func TestRequestIDIsTheClientsIfSane(t *testing.T) {
 	for id, kept := range map[string]bool{
 		"a-B_9.x": true, strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a b": false, "a\"b": false, "": false,
 	} {
-		got := g.do("GET", "/healthz", nil, headerRequestID, id).Header.Get(headerRequestID)
+		got := g.do("GET", "/healthz", nil, answer.HeaderRequestID, id).Header.Get(answer.HeaderRequestID)
 		require.Equal(t, kept, got == id, id)
 		require.NotEmpty(t, got)
 	}
@@ -32,7 +31,7 @@ func TestAccessLogHasOneEntryARequest(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	g := newRig(t, Options{Log: zap.New(core)})
 	path := g.create("{}")
-	resp := g.text(path+"/score", "hello", headerRequestID, "my-id")
+	resp := g.text(path+"/score", "hello", answer.HeaderRequestID, "my-id")
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	g.do("GET", "/healthz", nil)
@@ -64,48 +63,10 @@ func TestAPanicIsAProblemOrACutStream(t *testing.T) {
 	require.NotContains(t, *p.Detail, "boom")
 	require.Equal(t, p.RequestID, logs.FilterMessage("panic").All()[0].ContextMap()["request_id"])
 
-	events := readEvents(g.text(path+"/score", "hello", "Accept", mediaEventStream))
+	events := readEvents(g.text(path+"/score", "hello", "Accept", contract.MediaEventStream))
 	_, err := events.next()
 	require.NoError(t, err)
 	_, err = events.next()
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a stream that failed so must not look complete")
 	require.Equal(t, http.StatusOK, g.do("GET", "/healthz", nil).StatusCode)
-}
-
-// Lone surrogates are exactly what encoding/json cannot keep: text without them survives decoding and encoding.
-func FuzzLoneSurrogate(f *testing.F) {
-	for _, seed := range []string{`a\ud83d\ude00`, `\ud83d`, `\\ud83d`, `\ude00\ud83d`, `\u00e9\uD83D\u0041`, `\"\\\/\b`} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		raw := []byte(`"` + s + `"`)
-		var text string
-		if !utf8.Valid(raw) || json.Unmarshal(raw, &text) != nil {
-			return
-		}
-		if strings.Contains(s, "\uFFFD") || strings.Contains(strings.ToLower(s), `\ufffd`) {
-			return // what encoding/json puts for what it cannot keep
-		}
-		replaced := strings.ContainsRune(text, utf8.RuneError)
-		i := loneSurrogate(raw)
-		if replaced != (i >= 0) {
-			t.Fatalf("%s: lone surrogate at %d, but encoding/json makes it %q", raw, i, text)
-		}
-		if i >= 0 {
-			u, ok := unicodeEscape(raw[i:])
-			require.True(t, ok && utf16.IsSurrogate(rune(u)))
-		}
-	})
-}
-
-func FuzzAcceptNeverPicksWhatWasNotOffered(f *testing.F) {
-	for _, seed := range []string{"*/*", "text/*;q=0.3, application/json;q=NaN", ";;,,", "a/b;q=1e400", "/;q=-0"} {
-		f.Add(seed)
-	}
-	offers := []string{mediaJSON, mediaNDJSON, mediaEventStream}
-	f.Fuzz(func(t *testing.T, accept string) {
-		if media := chooseMedia(accept, offers); media != "" {
-			require.Contains(t, offers, media)
-		}
-	})
 }

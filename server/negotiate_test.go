@@ -8,26 +8,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 func TestAnswerFollowsAccept(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}") + "/score"
 	for _, c := range []struct{ accept, want string }{
-		{"", mediaJSON},
-		{"*/*", mediaJSON},
-		{"application/*", mediaJSON},
-		{"application/json", mediaJSON},
-		{"APPLICATION/JSON", mediaJSON},
-		{"text/event-stream", mediaEventStream},
-		{"text/*", mediaEventStream},
-		{"text/event-stream, */*", mediaEventStream},
-		{"*/*, text/event-stream", mediaEventStream},
-		{"application/x-ndjson", mediaNDJSON},
-		{"application/x-ndjson;q=0.5, application/json;q=0.4", mediaNDJSON},
-		{"application/json;q=0, */*", mediaNDJSON},
-		{"application/json;q=0, application/x-ndjson;q=0, */*;q=0.1", mediaEventStream},
-		{"image/png, text/event-stream;charset=utf-8;q=0.3", mediaEventStream},
+		{"", contract.MediaJSON},
+		{"*/*", contract.MediaJSON},
+		{"application/*", contract.MediaJSON},
+		{"application/json", contract.MediaJSON},
+		{"APPLICATION/JSON", contract.MediaJSON},
+		{"text/event-stream", contract.MediaEventStream},
+		{"text/*", contract.MediaEventStream},
+		{"text/event-stream, */*", contract.MediaEventStream},
+		{"*/*, text/event-stream", contract.MediaEventStream},
+		{"application/x-ndjson", contract.MediaNDJSON},
+		{"application/x-ndjson;q=0.5, application/json;q=0.4", contract.MediaNDJSON},
+		{"application/json;q=0, */*", contract.MediaNDJSON},
+		{"application/json;q=0, application/x-ndjson;q=0, */*;q=0.1", contract.MediaEventStream},
+		{"image/png, text/event-stream;charset=utf-8;q=0.3", contract.MediaEventStream},
 		{"text/html", ""},
 		{"image/*", ""},
 		{"application/json;q=0", ""},
@@ -44,7 +45,7 @@ func TestAnswerFollowsAccept(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, resp.StatusCode, c.accept)
 		require.Equal(t, c.want, resp.Header.Get("Content-Type"), c.accept)
-		_, err := io.Copy(io.Discard, resp.Body) // the session is free again
+		_, err := io.Copy(io.Discard, resp.Body) // after the end of the answer the session is free
 		require.NoError(t, err)
 	}
 }

@@ -17,18 +17,23 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 func init() {
-	// Every check computes: fewer than the usual 100 unless -rapid.checks says otherwise.
+	// A check of these computes for long: 10 instead of rapid's 100, unless -rapid.checks says
+	// otherwise.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
 }
 
-// A client whose connection is cut at any byte, of a request or of an answer, asks for the offset and goes on; its session is the one of a client that was
-// never cut off.
+// A client whose connection is cut at any byte, of a request or of an answer, asks for the offset
+// and goes on. Its session comes to the state of one that was never cut off.
 func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	r := newRealRig(t, session.Options{}, Options{})
 	cuts, resumed := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -65,7 +70,7 @@ func scores(t require.TestingT, r *realRig, path string, at int, text string) (a
 	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d&logprobs=true", r.url, path, at), strings.NewReader(text))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "text/plain")
-	request.Header.Set("Accept", mediaNDJSON)
+	request.Header.Set("Accept", contract.MediaNDJSON)
 	resp, err := r.client.Do(request)
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -91,18 +96,19 @@ type cutClient struct {
 	t    *rapid.T
 	r    *realRig
 	path string
-	at   int // what is known of the session's offset
-	sent int // what it can be at most
+	at   int // the least that the session's offset can be
+	sent int // the most that the session's offset can be
 
 	cuts, resumed int
 }
 
-// send sends a piece of the text, perhaps over a connection that is cut, and finds out what became of it.
+// send sends a piece of the text, perhaps over a connection that is cut, and finds out what became
+// of it.
 func (f *cutClient) send(text string) {
 	n := rapid.IntRange(1, min(300, len(text)-f.at)).Draw(f.t, "piece")
 	piece := text[f.at : f.at+n]
 	f.sent = max(f.sent, f.at+n)
-	// About 250 bytes are headers, and an event is some hundred.
+	// About 250 bytes are headers, and an event has a few hundred.
 	c := &cutDialer{most: -1}
 	switch where := rapid.SampledFrom([]string{"", "request", "answer"}).Draw(f.t, "cut in"); where {
 	case "request", "answer":
@@ -116,7 +122,7 @@ func (f *cutClient) send(text string) {
 	case err == nil && status == http.StatusOK:
 		f.at += n
 		return
-	case err == nil: // a request that was cut off before still is at work
+	case err == nil: // a request that was cut off earlier is still at work
 		require.Equal(f.t, http.StatusConflict, status)
 		time.Sleep(time.Millisecond)
 	default:
@@ -130,7 +136,7 @@ func (f *cutClient) send(text string) {
 	}
 }
 
-// request sends a piece in one of the ways there are.
+// request sends a piece of text in one of the forms that the contract has.
 func (f *cutClient) request(client *http.Client, piece string) (status int, err error) {
 	kind, body := "text/plain", io.Reader(strings.NewReader(piece))
 	switch rapid.SampledFrom([]string{"length", "chunked", "json"}).Draw(f.t, "body") {
@@ -139,12 +145,12 @@ func (f *cutClient) request(client *http.Client, piece string) (status int, err 
 	case "json":
 		whole, err := json.Marshal(map[string]string{"text": piece})
 		require.NoError(f.t, err)
-		kind, body = mediaJSON, strings.NewReader(string(whole))
+		kind, body = contract.MediaJSON, strings.NewReader(string(whole))
 	}
 	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d", f.r.url, f.path, f.at), body)
 	require.NoError(f.t, err)
 	request.Header.Set("Content-Type", kind)
-	request.Header.Set("Accept", rapid.SampledFrom([]string{mediaJSON, mediaNDJSON, mediaEventStream}).Draw(f.t, "accept"))
+	request.Header.Set("Accept", rapid.SampledFrom([]string{contract.MediaJSON, contract.MediaNDJSON, contract.MediaEventStream}).Draw(f.t, "accept"))
 	resp, err := client.Do(request)
 	if err != nil {
 		return 0, err
@@ -170,7 +176,7 @@ func (f *cutClient) ask() {
 type cutDialer struct {
 	most   int // -1: never
 	answer bool
-	reset  bool // without a farewell
+	reset  bool // with a reset instead of an orderly end
 }
 
 func (d *cutDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -18,14 +18,17 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Every type of problem the contract lists is what some request is answered with.
+// For every type of problem in the contract there is a request that gets it as the answer.
 func TestEveryProblemIsReachable(t *testing.T) {
 	reach := map[api.ProblemType]func(g *rig, path string) *http.Response{
 		api.ProblemInvalidParameter: func(g *rig, path string) *http.Response { return g.text(path+"/score?offset=-1", "x") },
 		api.ProblemMalformedBody:    func(g *rig, path string) *http.Response { return g.json("/v1/sessions", `{"seed":`) },
-		api.ProblemBodyIncomplete:   func(g *rig, path string) *http.Response { return cutOff(g, path, mediaJSON) },
+		api.ProblemBodyIncomplete:   func(g *rig, path string) *http.Response { return cutOff(g, path, contract.MediaJSON) },
 		api.ProblemUnauthorized: func(g *rig, path string) *http.Response {
 			return g.do("GET", path, nil, "Authorization", "Bearer me")
 		},
@@ -34,17 +37,17 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.create("{}")
 			return g.json("/v1/sessions", "{}")
 		},
-		api.ProblemKeyRequestLimit: func(g *rig, path string) *http.Response {
+		api.ProblemKeyRequestLimit: func(g *rig, _ string) *http.Response {
 			g.key = g.small
-			path = g.create("{}")
+			path := g.create("{}")
 			g.t.Cleanup(g.fake.hold("s-0002"))
-			go g.do("POST", path+"/complete", strings.NewReader("{}"), "Content-Type", mediaJSON)
+			go g.do("POST", path+"/complete", strings.NewReader("{}"), "Content-Type", contract.MediaJSON)
 			require.Eventually(g.t, g.fake.sessions["s-0002"].busy.Load, 5*time.Second, time.Millisecond)
 			return g.do("GET", path, nil)
 		},
-		api.ProblemKeyRateLimit: func(g *rig, path string) *http.Response {
+		api.ProblemKeyRateLimit: func(g *rig, _ string) *http.Response {
 			g.key = g.small
-			path = g.create("{}")
+			path := g.create("{}")
 			require.Equal(g.t, http.StatusOK, g.json(path+"/complete", `{"max_tokens":60000}`).StatusCode)
 			return g.text(path+"/score", "x")
 		},
@@ -96,7 +99,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			return g.do("POST", "/v1/sessions/import", strings.NewReader("no file"))
 		},
 		api.ProblemImportModel: func(g *rig, path string) *http.Response {
-			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", mediaZstd)
+			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", contract.MediaZstd)
 		},
 		api.ProblemStoreFailed: func(g *rig, path string) *http.Response {
 			g.fake.failed = errors.New("sync /some/path: input/output error")
@@ -111,7 +114,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			return g.do("GET", "/readyz", nil)
 		},
 	}
-	require.ElementsMatch(t, slices.Collect(maps.Keys(problemKinds)), slices.Collect(maps.Keys(reach)))
+	require.ElementsMatch(t, slices.Collect(maps.Keys(problem.Kinds)), slices.Collect(maps.Keys(reach)))
 	for kind, request := range reach {
 		t.Run(strings.TrimPrefix(string(kind), "urn:lmserve:problem:"), func(t *testing.T) {
 			ring := newTestKeys(t, keys.Key{Name: "tester"}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1, Requests: 1, BytesPerSecond: 1000}})
@@ -119,7 +122,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.key, g.small = ring.token["tester"], ring.token["small"]
 			resp := request(g, g.create("{}"))
 			p := requireProblem(t, resp, kind)
-			require.Equal(t, problemKinds[kind].title, p.Title)
+			require.Equal(t, problem.Kinds[kind].Title, p.Title)
 			if resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests {
 				require.NotEmpty(t, resp.Header.Get("Retry-After"))
 			}
@@ -134,7 +137,8 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	}
 }
 
-// cutOff sends 40 of the 100 bytes it announces, ends its side of the connection, and gives the answer.
+// cutOff sends 40 of the 100 bytes it announces, ends its side of the connection, and gives the
+// answer.
 func cutOff(g *rig, path, accept string) *http.Response {
 	g.t.Helper()
 	client := &http.Client{Transport: &checkedTransport{t: g.t, base: cutTransport{g.addr}, doc: document(g.t), router: router(g.t)}}
@@ -235,7 +239,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 func TestParameterErrorsNameParameterFoundAndExpected(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
-	long := strings.Repeat("x", SessionIDCharsMax+1)
+	long := strings.Repeat("x", limits.SessionIDCharsMax+1)
 	for _, c := range []struct{ method, path, field, found, expected string }{
 		{"POST", path + "/score?offset=ten", "offset", `"ten"`, "an integer from 0 to 9007199254740991"},
 		{"POST", path + "/score?offset=-1", "offset", "-1", "an integer from 0 to 9007199254740991"},
@@ -245,7 +249,7 @@ func TestParameterErrorsNameParameterFoundAndExpected(t *testing.T) {
 		{"POST", path + "/score?logprobs=maybe", "logprobs", `"maybe"`, "true or false"},
 		{"GET", "/v1/sessions?limit=0", "limit", "0", "an integer from 1 to 1000"},
 		{"GET", "/v1/sessions?limit=", "limit", `""`, "an integer from 1 to 1000"},
-		{"GET", "/v1/sessions/" + long, "id", shortened(`"` + long + `"`), "a string of 1 to 128 characters"},
+		{"GET", "/v1/sessions/" + long, "id", problem.Shortened(`"` + long + `"`), "a string of 1 to 128 characters"},
 	} {
 		p := requireProblem(t, g.do(c.method, c.path, nil), api.ProblemInvalidParameter)
 		require.Equal(t, []string{c.field, c.found, c.expected}, []string{*p.Field, *p.Found, *p.Expected}, c.path)
@@ -272,7 +276,8 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 	require.EqualValues(t, 4, decode[api.SummaryEvent](t, g.json(path+"/score", `{"text":"\ud83d\ude00"}`), http.StatusOK).Bytes)
 }
 
-// 1e2 is an integer to the contract, and none to Go: whoever decodes it must still say which field it was.
+// 1e2 is an integer to the contract, but not to encoding/json, whose error must still name the
+// field.
 func TestAnIntegerThatOnlyTheContractCanReadIsAFieldError(t *testing.T) {
 	g := newRig(t, Options{})
 	p := requireProblem(t, g.json("/v1/sessions", `{"settings":{"chunk":1e2}}`), api.ProblemInvalidField)
@@ -298,7 +303,8 @@ func TestOversizedBodies(t *testing.T) {
 	g := newRig(t, Options{ScoreBodyBytesMax: 1000})
 	path := g.create("{}")
 
-	// Announced: nothing is read. Not announced: what was reported before the limit stays.
+	// Of a body whose length is announced nothing is read; otherwise what was reported before the
+	// limit stays.
 	p := requireProblem(t, g.text(path+"/score", strings.Repeat("x", 1001)), api.ProblemBodyTooLarge)
 	require.Equal(t, "at most 1000", *p.Expected)
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
@@ -309,7 +315,7 @@ func TestOversizedBodies(t *testing.T) {
 	require.EqualValues(t, 1000, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 	require.Equal(t, http.StatusOK, g.text(path+"/score", strings.Repeat("x", 1000)).StatusCode, "the limit itself is allowed")
 
-	huge := `{"text":"` + strings.Repeat("x", JSONBodyBytesMax) + `"}`
+	huge := `{"text":"` + strings.Repeat("x", limits.JSONBodyBytesMax) + `"}`
 	requireProblem(t, g.json(path+"/score", huge), api.ProblemBodyTooLarge)
 	requireProblem(t, g.do("POST", path+"/complete", io.MultiReader(strings.NewReader(huge)), "Content-Type", "application/json"), api.ProblemBodyTooLarge)
 }

@@ -21,12 +21,16 @@ import (
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Here the server has a real session manager behind it, with a small random model and a data folder.
+// In this file the server has a real session manager behind it, with a small random model and a
+// data folder.
 
-// realRig is a rig with a data folder; close ends it before the test does.
+// realRig is a rig with a data folder. Its close ends the server before the test ends.
 type realRig struct {
 	*rig
 	mg    *session.Manager
@@ -65,7 +69,7 @@ func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
 	return r
 }
 
-// stateBytes is what a session takes of the memory.
+// stateBytes is how much memory the state of a session takes.
 func stateBytes(t *testing.T, settings session.Settings) int64 {
 	m, err := modeltest.Small()
 	require.NoError(t, err)
@@ -77,7 +81,7 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 	return info.MemoryBytes
 }
 
-// state is all that decides how a session goes on, and what it has told.
+// state is all that decides how a session goes on, and the totals that it has reported.
 func (r *realRig) state(t require.TestingT, path string) []any {
 	var b bytes.Buffer
 	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"), &b))
@@ -87,14 +91,14 @@ func (r *realRig) state(t require.TestingT, path string) []any {
 	require.True(t, ok)
 	all := []any{f.Metadata["lmserve.snapshot"], string(text.Data)}
 	for _, x := range f.Tensors {
-		if !strings.HasPrefix(x.Name, "log.") { // that tells of the pieces in which it came
+		if !strings.HasPrefix(x.Name, "log.") { // the log also tells in which pieces the text came
 			all = append(all, x)
 		}
 	}
 	return all
 }
 
-// numbered is text that is different in every line, and of every number.
+// numbered is text whose lines differ from each other, and from those of other numbers.
 func numbered(n, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -114,7 +118,7 @@ func (r *realRig) post(path, text string) (status int, answer string, err error)
 	return resp.StatusCode, string(raw), err
 }
 
-// descriptors counts the open files of this process, where the system tells.
+// descriptors counts the open files of this process; -1 where the system does not tell.
 func descriptors() int {
 	names, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -124,7 +128,10 @@ func descriptors() int {
 }
 
 func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
-	newRealRig(t, session.Options{}, Options{}).close() // what the runtime opens once
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	newRealRig(t, session.Options{}, Options{}).close() // the runtime opens some files once
 	before := descriptors()
 	func() {
 		const sessions, clients, kinds, size = 1000, 200, 10, 24
@@ -151,7 +158,7 @@ func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
 		var watch sync.WaitGroup
 		watch.Go(func() { r.staysWithin(budget, done) })
 		each(func(i int) error {
-			resp, err := r.client.Post(r.url+"/v1/sessions", mediaJSON, strings.NewReader(`{"seed":3}`))
+			resp, err := r.client.Post(r.url+"/v1/sessions", contract.MediaJSON, strings.NewReader(`{"seed":3}`))
 			if err != nil {
 				return err
 			}
@@ -160,7 +167,7 @@ func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
 			_, err = io.Copy(io.Discard, resp.Body)
 			return err
 		})
-		const piece = size / 2 // in the middle of a chunk; in between, all the others come
+		const piece = size / 2 // ends in the middle of a chunk; all other sessions come before the next piece
 		for at := 0; at < size; at += piece {
 			each(func(i int) error {
 				status, answer, err := r.post(fmt.Sprintf("%s/score?offset=%d", paths[i], at), numbered(i%kinds, size)[at:at+piece])
@@ -181,7 +188,7 @@ func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
 			require.Equal(t, want[i%kinds], state)
 		}
 		require.NotEqual(t, want[0], want[1])
-		for i, path := range paths { // of all, the bits
+		for i, path := range paths { // compare the bits of all sessions
 			info, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"))
 			require.NoError(t, err)
 			twin, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(paths[i%kinds], "/v1/sessions/"))
@@ -193,7 +200,7 @@ func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
 		"%d files were open, now it is %d", before, descriptors())
 }
 
-// staysWithin looks at the memory of all sessions until it is done.
+// staysWithin watches the memory of all sessions until done is closed.
 func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	for {
 		var list api.SessionList
@@ -217,34 +224,36 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	}
 }
 
-// Clients that take nothing, send nothing, or send too much: who behaves beside them is served, with room for two more states, and gets the bits it
-// always gets.
+// Some clients take nothing, send nothing or send too much. The others are served beside them, with
+// memory for two more states, and get the same bits as without them.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const size = 20 * modeltest.Chunk
-	long := session.Settings{Chunk: ChunkTokensMax} // its events are large
+	long := session.Settings{"chunk": stream.MaxChunk} // its events are large
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t, session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
 	twin := r.create(`{"seed":3}`)
 	status, answer, err := r.post(twin+"/score", numbered(1, size))
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, answer)
 
-	silent, deaf, flooding := r.create("{}"), r.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, long.Chunk)), r.create("{}")
+	silent, deaf, flooding := r.create("{}"), r.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, stream.MaxChunk)), r.create("{}")
 	say := func(path, headers string, length int, body io.Reader) net.Conn {
 		conn, err := net.Dial("tcp", r.addr)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n", path, headers, length)
-		go func() { _, _ = io.Copy(conn, body) }() // until somebody closes the connection
+		go func() { _, _ = io.Copy(conn, body) }() // until one side closes the connection
 		return conn
 	}
 	const huge = 1 << 40
-	forever := func() io.Reader { return endlessText{} }
 	conns := []net.Conn{
 		say(silent+"/score", "", 1000, strings.NewReader("all that ever comes")),
-		say(deaf+"/score?logprobs=true", "Accept: text/event-stream\r\n", 8<<20, forever()),
+		say(deaf+"/score?logprobs=true", "Accept: text/event-stream\r\n", 8<<20, alphabet{}),
 	}
-	refused := say(flooding+"/score", "", huge, forever())
+	refused := say(flooding+"/score", "", huge, alphabet{})
 	line, err := io.ReadAll(io.LimitReader(refused, 12))
 	require.NoError(t, err)
 	require.Equal(t, "HTTP/1.1 413", string(line))
@@ -277,10 +286,10 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 			}
 		})
 	}
-	// Too much, in whole and in parts, and endless text of a length that nobody knows.
+	// Bodies that are too long: one of a known length, and one whose length nobody knows.
 	wait.Go(func() {
-		for _, body := range []io.Reader{bytes.NewReader(make([]byte, JSONBodyBytesMax+1)), io.LimitReader(endlessText{}, 2*JSONBodyBytesMax)} {
-			resp, err := r.client.Post(r.url+flooding+"/score", mediaJSON, body)
+		for _, body := range []io.Reader{bytes.NewReader(make([]byte, limits.JSONBodyBytesMax+1)), io.LimitReader(alphabet{}, 2*limits.JSONBodyBytesMax)} {
+			resp, err := r.client.Post(r.url+flooding+"/score", contract.MediaJSON, body)
 			if err == nil {
 				_ = resp.Body.Close()
 				if resp.StatusCode != http.StatusRequestEntityTooLarge {
@@ -301,14 +310,4 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	for _, path := range []string{silent, deaf} {
 		require.Eventually(t, func() bool { return !busy(path) }, 20*time.Second, 10*time.Millisecond, "a session is free when its client has gone")
 	}
-}
-
-// endlessText never ends.
-type endlessText struct{}
-
-func (endlessText) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte('a' + i%26)
-	}
-	return len(p), nil
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 )
 
 func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
@@ -29,7 +32,7 @@ func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
 	require.Equal(t, 8, info.Settings.Chunk)
 	require.Equal(t, 0.25, info.Settings.P)
 	require.True(t, info.Settings.Baseline)
-	require.EqualValues(t, SeedMax, info.Seed)
+	require.EqualValues(t, limits.SeedMax, info.Seed)
 	require.Equal(t, api.Labels{"a": "b"}, *info.Labels)
 	require.EqualValues(t, 60, info.TTLSeconds)
 
@@ -39,7 +42,7 @@ func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
 	requireProblem(t, g.do("DELETE", "/v1/sessions/"+info.ID, nil), api.ProblemSessionNotFound)
 }
 
-// Every setting reaches the manager, and every one of an Info is reported.
+// Every setting of a request reaches the manager, and every setting of a session is reported.
 func TestSettingsGoThroughBothWays(t *testing.T) {
 	g := newRig(t, Options{})
 	for _, method := range []string{session.MethodStatic, session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache} {
@@ -47,10 +50,10 @@ func TestSettingsGoThroughBothWays(t *testing.T) {
 			`"cache_size":11,"theta":4,"lambda":0.375,"baseline":true`
 		g.create(`{"settings":{` + body + `}}`)
 		asked := g.fake.asked.Settings
-		text, err := json.Marshal(encodeSettings(asked))
+		text, err := json.Marshal(codec.EncodeSettings(asked))
 		require.NoError(t, err)
 		require.Equal(t, "{"+body+"}", string(text), "in the order in which one reads it")
-		require.Equal(t, method, asked.Method)
+		require.Equal(t, method, asked["method"])
 	}
 	g.create(`{"settings":{}}`)
 	require.Equal(t, session.Settings{}, g.fake.asked.Settings, "what is left out is left to the manager")
@@ -121,7 +124,7 @@ func TestScoreOfNothingIsASummaryOfNothing(t *testing.T) {
 
 func TestScoreEventsAddUpToTheSummary(t *testing.T) {
 	g := newRig(t, Options{})
-	for _, accept := range []string{mediaEventStream, mediaNDJSON} {
+	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		path := g.create(`{"settings":{"chunk":16,"baseline":true}}`)
 		resp := g.text(path+"/score?logprobs=true&offset=0", strings.Repeat("abcd", 25), "Accept", accept)
 		require.Equal(t, accept, resp.Header.Get("Content-Type"))
@@ -143,7 +146,7 @@ func TestScoreEventsAddUpToTheSummary(t *testing.T) {
 			require.EqualValues(t, i, c.Step)
 			require.EqualValues(t, i, c.Adapted.Updates, "scored before the update that it causes")
 			require.Equal(t, c.Complete, c.Totals.Bytes%16 == 0)
-			if accept == mediaEventStream {
+			if accept == contract.MediaEventStream {
 				require.Equal(t, fmt.Sprint(c.Totals.Bytes), e.ID)
 			}
 		}
@@ -163,7 +166,7 @@ func TestOffsetConflictTellsTheTrueOffsetAndChangesNothing(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	g.text(path+"/score?offset=0", "0123456789")
-	for _, accept := range []string{mediaJSON, mediaNDJSON, mediaEventStream} {
+	for _, accept := range []string{contract.MediaJSON, contract.MediaNDJSON, contract.MediaEventStream} {
 		p := requireProblem(t, g.text(path+"/score?offset=4", "x", "Accept", accept), api.ProblemOffsetConflict)
 		require.EqualValues(t, 10, *p.Offset)
 		require.Equal(t, "4", *p.Found)
@@ -187,7 +190,7 @@ func TestCompletionWholeAndStreamed(t *testing.T) {
 	require.Zero(t, whole.Offset)
 
 	resp := g.json(path, `{"prompt":"abc","max_tokens":10,"stop":["zz","ca"],"stream":true,"commit":"prompt","temperature":0,"top_k":5,"top_p":0.5}`)
-	require.Equal(t, mediaEventStream, resp.Header.Get("Content-Type"))
+	require.Equal(t, contract.MediaEventStream, resp.Header.Get("Content-Type"))
 	events := readEvents(resp).all(t)
 	require.Len(t, events, 2)
 	require.Equal(t, "ab", as[api.PieceEvent](t, events[0]).Text)
@@ -200,7 +203,7 @@ func TestCompletionWholeAndStreamed(t *testing.T) {
 	require.Nil(t, one.TextBase64)
 
 	byDefault := decode[api.Completion](t, g.json(path, `{}`), http.StatusOK)
-	require.EqualValues(t, CompletionTokensDefault, byDefault.Usage.CompletionTokens)
+	require.EqualValues(t, limits.CompletionTokensDefault, byDefault.Usage.CompletionTokens)
 }
 
 func TestModelsHealthReadinessAndContract(t *testing.T) {

@@ -26,6 +26,9 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 // newFolderRig is a rig with the real session manager on a data folder.
@@ -111,19 +114,19 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 
 	resp := g.do("GET", path+"/snapshot", nil)
-	require.Equal(t, mediaZstd, resp.Header.Get("Content-Type"))
+	require.Equal(t, contract.MediaZstd, resp.Header.Get("Content-Type"))
 	require.Equal(t, `attachment; filename="`+id+`.safetensors.zst"`, resp.Header.Get("Content-Disposition"))
 	require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
 	file, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, []byte("\x28\xb5\x2f\xfd"), file[:4])
 	require.Equal(t, file, g.export(path), "the same state gives the same file")
-	requireProblem(t, g.do("GET", path+"/snapshot", nil, "Accept", mediaJSON), api.ProblemNotAcceptable)
+	requireProblem(t, g.do("GET", path+"/snapshot", nil, "Accept", contract.MediaJSON), api.ProblemNotAcceptable)
 
 	was := g.get(path)
 	for n, to := range []*rig{g, h} {
 		to.key = ring.token["taker"]
-		media := []string{"Content-Type", mediaZstd}
+		media := []string{"Content-Type", contract.MediaZstd}
 		if n == 1 {
 			media = nil
 		}
@@ -181,11 +184,11 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 	requireProblem(t, short, api.ProblemBodyIncomplete)
 	r, err = http.NewRequest("POST", g.url+to, io.NopCloser(bytes.NewReader(file)))
 	require.NoError(t, err)
-	r.ContentLength = ImportBodyBytesMax + 1
+	r.ContentLength = limits.ImportBodyBytesMax + 1
 	long, err := (&http.Client{Transport: cutTransport{g.addr}}).Do(r)
 	require.NoError(t, err)
 	defer long.Body.Close()
-	require.Equal(t, "at most "+strconv.Itoa(ImportBodyBytesMax), *requireProblem(t, long, api.ProblemBodyTooLarge).Expected)
+	require.Equal(t, "at most "+strconv.Itoa(limits.ImportBodyBytesMax), *requireProblem(t, long, api.ProblemBodyTooLarge).Expected)
 	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions, 1)
 }
 
@@ -202,7 +205,7 @@ func TestASnapshotThatFailsIsCutOff(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// What is damaged is listed, says where, and can be deleted; nothing of it can be used.
+// A damaged session is listed, says where the damage is, and can be deleted; every other use fails.
 func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 	dir := t.TempDir()
 	var path, good string
@@ -234,7 +237,7 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 	g.score(good, "x")
 }
 
-// One whose head cannot be read has nothing but an id and the reason.
+// A session whose head cannot be read has nothing but an id and the reason.
 func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	dir := t.TempDir()
 	store, err := sessionlog.Open(dir, sessionlog.Options{})
@@ -270,7 +273,7 @@ func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	}
 }
 
-// Every error that package session exports is told as the problem it is meant to be; a new one has to be put here.
+// Every error that package session exports has its type of problem; a new error needs a row here.
 func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	field := session.FieldError{Field: "f", Found: "1", Want: "2"}
 	damage := &sessionlog.CorruptError{File: "lmserve.db", Byte: 7, Offset: 9}
@@ -278,33 +281,37 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		err  error
 		kind api.ProblemType
 	}{
-		"ErrNotFound":   {session.ErrNotFound, api.ProblemSessionNotFound},
-		"ErrBusy":       {session.ErrBusy, api.ProblemSessionBusy},
-		"ErrFull":       {session.ErrFull, api.ProblemSessionLimit},
-		"ErrOverloaded": {session.ErrOverloaded, api.ProblemOverloaded},
-		"ErrImport":     {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},
-		"ErrStore":      {fmt.Errorf("%w: %w", session.ErrStore, damage), api.ProblemStoreFailed},
-		"ErrNoSpace":    {session.ErrNoSpace, api.ProblemNoSpace},
-		"ErrDraining":   {session.ErrDraining, api.ProblemDraining},
-		"UnusableError": {&session.UnusableError{Err: damage}, api.ProblemSessionUnusable},
-		"ModelError":    {fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{}), api.ProblemImportModel},
-		"OffsetError":   {&session.OffsetError{}, api.ProblemOffsetConflict},
-		"FieldError":    {&field, api.ProblemInvalidField},
-		"TrimmedError":  {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
-		"LimitError":    {&session.LimitError{}, api.ProblemSessionFull},
-		"QuotaError":    {&session.QuotaError{}, api.ProblemKeySessionLimit},
-		"BodyError":     {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
-		"MismatchError": {&session.MismatchError{}, api.ProblemInternal}, // is only reported, never returned
+		"ErrNotFound":    {session.ErrNotFound, api.ProblemSessionNotFound},
+		"ErrBusy":        {session.ErrBusy, api.ProblemSessionBusy},
+		"ErrFull":        {session.ErrFull, api.ProblemSessionLimit},
+		"ErrOverloaded":  {session.ErrOverloaded, api.ProblemOverloaded},
+		"ErrImport":      {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},
+		"ErrStore":       {fmt.Errorf("%w: %w", session.ErrStore, damage), api.ProblemStoreFailed},
+		"ErrNoSpace":     {session.ErrNoSpace, api.ProblemNoSpace},
+		"ErrDraining":    {session.ErrDraining, api.ProblemDraining},
+		"ErrUnavailable": {fmt.Errorf("%w: why", session.ErrUnavailable), api.ProblemOverloaded},
+		"ErrUnknown":     {fmt.Errorf("%w: why", session.ErrUnknown), api.ProblemInternal},
+		"UnusableError":  {&session.UnusableError{Err: damage}, api.ProblemSessionUnusable},
+		"ModelError":     {fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{}), api.ProblemImportModel},
+		"OffsetError":    {&session.OffsetError{}, api.ProblemOffsetConflict},
+		"FieldError":     {&field, api.ProblemInvalidField},
+		"TrimmedError":   {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
+		"LimitError":     {&session.LimitError{}, api.ProblemSessionFull},
+		"QuotaError":     {&session.QuotaError{}, api.ProblemKeySessionLimit},
+		"BodyError":      {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
+		"MismatchError":  {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
 	}
 	require.ElementsMatch(t, exportedErrors(t, "../internal/session"), slices.Collect(maps.Keys(table)))
 	for name, row := range table {
-		require.Equal(t, row.kind, problemOf(fmt.Errorf("somewhere: %w", row.err)).Type, name)
-		p := problemOf(row.err)
-		require.NotContains(t, value(p.Detail), "session: ", name)
+		require.Equal(t, row.kind, problem.Of(fmt.Errorf("somewhere: %w", row.err)).Type, name)
+		p := problem.Of(row.err)
+		if p.Detail != nil {
+			require.NotContains(t, *p.Detail, "session: ", name)
+		}
 	}
-	p := problemOf(&session.UnusableError{Err: damage})
+	p := problem.Of(&session.UnusableError{Err: damage})
 	require.Equal(t, api.Damage{File: "lmserve.db", Byte: &damage.Byte, Offset: &damage.Offset}, *p.Damage)
-	require.Nil(t, problemOf(&session.UnusableError{Err: &session.ModelError{}}).Damage)
+	require.Nil(t, problem.Of(&session.UnusableError{Err: &session.ModelError{}}).Damage)
 }
 
 // exportedErrors lists the package's variables ErrX and its types XError.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
@@ -21,7 +22,7 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 
 	body, text := io.Pipe()
 	go func() {
-		for range 8 { // longer than idle, all in all
+		for range 8 { // longer than idle in all
 			_, _ = io.WriteString(text, "x")
 			time.Sleep(idle / 5)
 		}
@@ -33,7 +34,7 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 	body, text = io.Pipe()
 	defer text.Close()
 	go func() { _, _ = io.WriteString(text, "xyz") }()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaEventStream)).all(t)
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream)).all(t)
 	p := as[api.ErrorEvent](t, events[len(events)-1]).Problem
 	require.Equal(t, api.ProblemBodyTimeout, p.Type)
 	require.EqualValues(t, 11, *p.Offset, "what was reported stays")
@@ -50,7 +51,8 @@ func TestABodyThatHasEndedHasNoDeadline(t *testing.T) {
 	require.EqualValues(t, 4, sum.Bytes)
 }
 
-// An answer may take longer than a stall: in all, as long as it moves; and before it begins.
+// An answer that moves may take longer in all than AnswerIdleMax, and so may the work before it
+// begins.
 func TestAnAnswerThatMovesLivesOn(t *testing.T) {
 	const idle = 500 * time.Millisecond
 	g := newRig(t, Options{AnswerIdleMax: idle})
@@ -63,14 +65,15 @@ func TestAnAnswerThatMovesLivesOn(t *testing.T) {
 		}
 		_ = text.Close()
 	}()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaEventStream)).all(t)
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream)).all(t)
 	require.EqualValues(t, 8, as[api.SummaryEvent](t, events[len(events)-1]).Bytes)
 
 	time.AfterFunc(3*idle/2, g.fake.hold("s-0001"))
 	require.Equal(t, http.StatusNoContent, g.do("DELETE", path, nil).StatusCode)
 }
 
-// A client that announces a body and never sends it gets its error at once, and its connection closed.
+// A client that announces a body and never sends it gets its error at once; then the connection is
+// closed.
 func TestAnErrorDoesNotWaitForABodyNobodyWants(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -95,7 +98,8 @@ func TestAnErrorDoesNotWaitForABodyNobodyWants(t *testing.T) {
 	}
 }
 
-// A connection is kept where the body was read, also after errors.
+// A connection is kept after a request whose body was read to its end, also when the answer is an
+// error.
 func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -106,7 +110,8 @@ func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 	}
 }
 
-// A client that takes none of its events stalls its own session only, and for so long.
+// A client that takes none of its events stalls only its own session, and that for AnswerIdleMax at
+// most.
 func TestAClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	g := newRig(t, Options{AnswerIdleMax: 300 * time.Millisecond})
 	stalled, other := g.create(`{"settings":{"chunk":1}}`), g.create("{}")
@@ -115,7 +120,8 @@ func TestAClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-	const size = 1 << 20 // of text; its events are some hundred times as many bytes, more than any buffer on the way holds
+	// In bytes of text; the events have a hundred times as many, more than all buffers on the way.
+	const size = 1 << 20
 	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)
 	go func() { _, _ = io.WriteString(conn, strings.Repeat("x", size)) }()
 

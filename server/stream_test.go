@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // Each chunk's event arrives before the text of the next chunk is sent.
 func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
-	for _, accept := range []string{mediaEventStream, mediaNDJSON} {
+	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		g := newRig(t, Options{})
 		path := g.create(`{"settings":{"chunk":16}}`)
 		body, text := io.Pipe()
@@ -44,13 +45,13 @@ func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
 	}
 }
 
-// A part of a chunk is scored as soon as it is there.
+// A part of a chunk is scored as soon as it arrives.
 func TestAPartOfAChunkIsReportedAtOnce(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create(`{"settings":{"chunk":16}}`)
 	body, text := io.Pipe()
 	go func() { _, _ = io.WriteString(text, "abc") }()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", mediaNDJSON))
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON))
 	e, err := events.next()
 	require.NoError(t, err)
 	require.EqualValues(t, 3, as[api.ChunkEvent](t, e).Bytes)
@@ -63,7 +64,7 @@ func TestAFailureInMidStreamIsTheLastEvent(t *testing.T) {
 	g := newRig(t, Options{})
 	g.fake.fail = errors.New("disk on fire")
 	path := g.create(`{"settings":{"chunk":16}}`)
-	for _, accept := range []string{mediaEventStream, mediaNDJSON} {
+	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		events := readEvents(g.text(path+"/score", strings.Repeat("x", 48), "Accept", accept)).all(t)
 		require.Len(t, events, 2)
 		failure := as[api.ErrorEvent](t, events[1])
@@ -79,12 +80,12 @@ func TestAFailureInMidStreamIsTheLastEvent(t *testing.T) {
 
 // The session keeps what was reported before the body was cut off, and goes on from there.
 func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
-	for _, accept := range []string{mediaJSON, mediaEventStream, mediaNDJSON} {
+	for _, accept := range []string{contract.MediaJSON, contract.MediaEventStream, contract.MediaNDJSON} {
 		g := newRig(t, Options{})
 		path := g.create(`{"settings":{"chunk":16}}`)
 		resp := cutOff(g, path, accept)
 		var p api.Problem
-		if accept == mediaJSON {
+		if accept == contract.MediaJSON {
 			p = requireProblem(t, resp, api.ProblemBodyIncomplete)
 		} else {
 			events := readEvents(resp).all(t)
@@ -97,7 +98,8 @@ func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels its request, whether it was still sending or only waiting, and the session is free again.
+// A client that leaves cancels its request, whether it was still sending or only waiting, and the
+// session is free again.
 func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for name, request := range map[string]func(g *rig, path string) *http.Request{
 		"score, still sending": func(g *rig, path string) *http.Request {
@@ -125,7 +127,7 @@ func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 			g := newRig(t, Options{})
 			path := g.create("{}")
 			r := request(g, path)
-			r.Header.Set("Accept", mediaEventStream)
+			r.Header.Set("Accept", contract.MediaEventStream)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			resp, err := g.client.Do(r.WithContext(ctx))
@@ -145,7 +147,7 @@ func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 	}
 }
 
-// Nothing keeps a body, or an answer: memory does not grow with them.
+// The server keeps neither bodies nor answers: its memory does not grow with their length.
 func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
 	const size = 12 << 20
 	g := newRig(t, Options{})
@@ -153,7 +155,7 @@ func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
 	r, err := http.NewRequest("POST", g.url+path+"/score", io.LimitReader(alphabet{}, size))
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "text/plain")
-	r.Header.Set("Accept", mediaNDJSON)
+	r.Header.Set("Accept", contract.MediaNDJSON)
 
 	before := heap()
 	resp, err := g.plain.Do(r)
@@ -202,7 +204,7 @@ func TestStreamsDoNotMix(t *testing.T) {
 	for i := range 8 {
 		path := g.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, 8+i))
 		all.Go(func() {
-			resp := g.text(path+"/score", strings.Repeat(string(rune('a'+i)), 1000+i), "Accept", mediaNDJSON)
+			resp := g.text(path+"/score", strings.Repeat(string(rune('a'+i)), 1000+i), "Accept", contract.MediaNDJSON)
 			events := readEvents(resp).all(t)
 			sum := as[api.SummaryEvent](t, events[len(events)-1])
 			if sum.Offset != int64(1000+i) {

@@ -92,17 +92,17 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 // BenchmarkSum is what a worker pays to take up another stream, and BenchmarkRMS what a chunk's report asks.
 func BenchmarkSum(b *testing.B) {
 	s := NewState(small(), 2, 1, kernel.BF16)
-	fast := make([]float32, s.Size())
+	fast, v := make([]float32, s.Size()), kernel.Arithmetic{}.Vectors()
 	for b.Loop() {
-		s.Sum(fast)
+		s.Sum(v, fast)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
 }
 
 func BenchmarkRMS(b *testing.B) {
-	s := NewState(small(), 2, 1, kernel.BF16)
+	s, v := NewState(small(), 2, 1, kernel.BF16), kernel.Arithmetic{}.Vectors()
 	for b.Loop() {
-		s.RMS()
+		s.RMS(v)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
 }
@@ -159,9 +159,9 @@ const streamBlock = 1 << 12
 
 type stream struct{ x, y []float32 }
 
-func (t *stream) Do(_ *kernel.Exec, i int) {
+func (t *stream) Do(w *kernel.Exec, i int) {
 	lo, hi := i*streamBlock, (i+1)*streamBlock
-	kernel.Axpy(t.y[lo:hi], 0.5, t.x[lo:hi])
+	w.Axpy(t.y[lo:hi], 0.5, t.x[lo:hi])
 }
 
 // BenchmarkNodeGradient is the gradient's way to the nodes, all elements written.

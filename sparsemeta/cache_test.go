@@ -30,7 +30,7 @@ func drawReading(t *rapid.T) *reading {
 		for w := range row {
 			row[w] = float32(5 * normal(key+2, uint64(1000*i+w)))
 		}
-		lse := kernel.LogSumExp(row)
+		lse := kernel.Arithmetic{}.Vectors().LogSumExp(row)
 		for w := range row {
 			row[w] -= lse
 		}

@@ -77,7 +77,9 @@ func Preprocess(x float64) (magnitude, sign float64) {
 }
 
 // Eval is g(x), computed in float64: the definition of what a Table approximates.
-// It is finite for every x, infinities and NaN included, if the weights are.
+// It is finite for every x, infinities and NaN included, if the weights are. The
+// conversions of products to float64, here and wherever a Table is computed, keep a
+// compiler from fusing multiply and add on machines where it could.
 func (n *Network) Eval(x float64) float64 {
 	return n.evalPreprocessed(Preprocess(x))
 }
@@ -86,15 +88,15 @@ func (n *Network) evalPreprocessed(magnitude, sign float64) float64 {
 	w1, b1, w2, b2, w3 := n.w1(), n.b1(), n.w2(), n.b2(), n.w3()
 	var h1 [hidden]float64
 	for i := range h1 {
-		h1[i] = leaky(float64(w1[2*i])*magnitude + float64(w1[2*i+1])*sign + float64(b1[i]))
+		h1[i] = leaky(float64(float64(w1[2*i])*magnitude) + float64(float64(w1[2*i+1])*sign) + float64(b1[i]))
 	}
 	y := float64(n[endW3])
 	for i := range hidden {
 		z := float64(b2[i])
 		for j, h := range h1 {
-			z += float64(w2[hidden*i+j]) * h
+			z += float64(float64(w2[hidden*i+j]) * h)
 		}
-		y += float64(w3[i]) * leaky(z)
+		y += float64(float64(w3[i]) * leaky(z))
 	}
 	return y
 }
@@ -106,28 +108,28 @@ func (n *Network) Backward(x, d float64, grad *[NetworkSize]float64) {
 	w1, b1, w2, b2, w3 := n.w1(), n.b1(), n.w2(), n.b2(), n.w3()
 	var z1, h1, dh1 [hidden]float64
 	for i := range h1 {
-		z1[i] = float64(w1[2*i])*magnitude + float64(w1[2*i+1])*sign + float64(b1[i])
+		z1[i] = float64(float64(w1[2*i])*magnitude) + float64(float64(w1[2*i+1])*sign) + float64(b1[i])
 		h1[i] = leaky(z1[i])
 	}
 	for i := range hidden {
 		z := float64(b2[i])
 		for j, h := range h1 {
-			z += float64(w2[hidden*i+j]) * h
+			z += float64(float64(w2[hidden*i+j]) * h)
 		}
-		grad[endB2+i] += d * leaky(z)
-		dz := d * float64(w3[i]) * leakySlope(z)
+		grad[endB2+i] += float64(d * leaky(z))
+		dz := float64(d * float64(w3[i]) * leakySlope(z))
 		grad[endW2+i] += dz
 		for j, h := range h1 {
-			grad[endB1+hidden*i+j] += dz * h
-			dh1[j] += dz * float64(w2[hidden*i+j])
+			grad[endB1+hidden*i+j] += float64(dz * h)
+			dh1[j] += float64(dz * float64(w2[hidden*i+j]))
 		}
 	}
 	grad[endW3] += d
 	for i, dh := range dh1 {
-		dz := dh * leakySlope(z1[i])
+		dz := float64(dh * leakySlope(z1[i]))
 		grad[endW1+i] += dz
-		grad[2*i] += dz * magnitude
-		grad[2*i+1] += dz * sign
+		grad[2*i] += float64(dz * magnitude)
+		grad[2*i+1] += float64(dz * sign)
 	}
 }
 

@@ -43,7 +43,7 @@ func preprocessAt(u float64) (magnitude, sign float64) {
 	} else if u > 1 {
 		s = &stretches[2]
 	}
-	return s.m0 + s.m1*u, s.s0 + s.s1*u
+	return s.m0 + float64(s.m1*u), s.s0 + float64(s.s1*u)
 }
 
 // pieceMin is the length in u below which a piece is not told from its neighbour:
@@ -81,7 +81,8 @@ func (n *Network) knots(ends []float64) []float64 {
 func (n *Network) firstUnit(s *stretch, i int) (a, b float64) {
 	w1 := n.w1()
 	m, g := float64(w1[2*i]), float64(w1[2*i+1])
-	return m*s.m0 + g*s.s0 + float64(n.b1()[i]), m*s.m1 + g*s.s1
+	a = float64(m*s.m0) + float64(g*s.s0) + float64(n.b1()[i])
+	return a, float64(m*s.m1) + float64(g*s.s1)
 }
 
 func (n *Network) firstLayerKnots(s *stretch, ends []float64) []float64 {
@@ -102,7 +103,7 @@ func (n *Network) secondLayerKnots(s *stretch, lo, hi float64, ends []float64) [
 	for i := range hidden {
 		a, b := n.firstUnit(s, i)
 		slope := 1.
-		if a+b*(lo+hi)/2 <= 0 {
+		if a+float64(b*(lo+hi)/2) <= 0 {
 			slope = LeakySlope
 		}
 		a1[i], b1[i] = slope*a, slope*b
@@ -111,8 +112,8 @@ func (n *Network) secondLayerKnots(s *stretch, lo, hi float64, ends []float64) [
 	for j := range hidden {
 		a, b := float64(b2[j]), 0.
 		for i, w := range w2[hidden*j : hidden*(j+1)] {
-			a += float64(w) * a1[i]
-			b += float64(w) * b1[i]
+			a += float64(float64(w) * a1[i])
+			b += float64(float64(w) * b1[i])
 		}
 		ends = appendRoot(ends, a, b, lo, hi)
 	}

@@ -77,8 +77,8 @@ func (t *Table) Place(n *Network) {
 	t.values = append(t.values[:0], make([]float64, 2*count)...)
 	for i := range t.pieces {
 		lo, hi := t.ends[i], t.ends[i+1]
-		inset := nodeInset * (hi - lo)
-		t.pieces[i] = piece{hi: hi, node: lo + inset, perUnit: 1 / (hi - lo - 2*inset)}
+		inset := float64(nodeInset * (hi - lo))
+		t.pieces[i] = piece{hi: hi, node: lo + inset, perUnit: 1 / (hi - lo - float64(2*inset))}
 	}
 }
 
@@ -117,7 +117,7 @@ func (t *Table) Fill() {
 func fillGrid(dst []float32, u []float64, a, b float64) {
 	u = u[:len(dst)]
 	for i := range dst {
-		dst[i] = float32(a + b*u[i])
+		dst[i] = float32(a + float64(b*u[i]))
 	}
 }
 
@@ -148,7 +148,7 @@ func (t *Table) lo(p int) float64 {
 func (t *Table) affine(p int) (a, b float64) {
 	v := t.values[2*p : 2*p+2]
 	b = (v[1] - v[0]) * t.pieces[p].perUnit
-	return v[0] - b*t.pieces[p].node, b
+	return v[0] - float64(b*t.pieces[p].node), b
 }
 
 // pieceOf is the piece that holds u, the lower one if u is an end.
@@ -178,7 +178,7 @@ func (t *Table) ErrorBound() float64 {
 		slope = max(slope, math.Abs(b))
 		value = max(value, math.Abs(t.values[2*p]), math.Abs(t.values[2*p+1]))
 	}
-	return slope/(1<<10) + value/(1<<21)
+	return float64(slope/(1<<10)) + float64(value/(1<<21))
 }
 
 // At is g(x) as it runs.
@@ -195,7 +195,7 @@ func (t *Table) At(x float32) float32 {
 func (t *Table) Beyond(x float32) float32 {
 	u := coordinate(float64(x))
 	a, b := t.affine(t.pieceOf(u))
-	return float32(a + b*u)
+	return float32(a + float64(b*u))
 }
 
 // Locate gives g(x) in terms of the nodes: (1-w) Values[node] + w Values[node+1].
@@ -208,7 +208,7 @@ func (t *Table) Locate(x float32) (node int, w float64) {
 		u := coordinate(float64(x))
 		return t.place(t.pieceOf(u), u)
 	}
-	u := t.u[i] + float64(f)*(t.u[i+1]-t.u[i])
+	u := t.u[i] + float64(float64(f)*(t.u[i+1]-t.u[i]))
 	return t.place(t.pieceFrom(int(t.start[i>>groupBits]), u), u)
 }
 

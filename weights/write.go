@@ -1,19 +1,18 @@
 package weights
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
 // WriteOptions says how a file is written; the zero value writes it plain.
@@ -41,22 +40,26 @@ func (o WriteOptions) Validate() error {
 	return nil
 }
 
-// WriteFile writes f to path, all or nothing: into a temporary file in the same
-// folder, which replaces path once it is on the disk. After an error path is
-// what it was before and the temporary file is gone; only if the very last
-// step fails, syncing the folder, the new file is in place.
+// WriteFile writes f to path, all or nothing: after an error path is what it was before, unless
+// only the last step of internal/atomicfile failed, putting the folder on the disk.
 func WriteFile(path string, f *File, o WriteOptions) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	err := replaceFile(path, func(w io.Writer) error {
+	var content error // of the File, and not of the disk
+	err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error {
 		if o.Zstd == 0 {
-			return Write(w, f)
+			content = Write(w, f)
+		} else {
+			content = writeZstd(w, f, o.Zstd)
 		}
-		return writeZstd(w, f, o.Zstd)
+		return content
 	})
-	if err != nil {
+	switch {
+	case content != nil:
 		return inFile(err, path)
+	case err != nil:
+		return fmt.Errorf("weights: %w", err)
 	}
 	return nil
 }
@@ -210,50 +213,4 @@ func appendString(b []byte, s string) []byte {
 		}
 	}
 	return append(b, '"')
-}
-
-// replaceFile makes path hold exactly what fill writes, or leaves everything
-// as it was, but for an error of the last step.
-func replaceFile(path string, fill func(io.Writer) error) (err error) {
-	dir, base := filepath.Split(path)
-	temporary := fmt.Sprintf("%s.%s.%016x.tmp", dir, base, rand.Uint64())
-	out, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // O_EXCL: never somebody else's
-	if err != nil {
-		return fmt.Errorf("weights: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			out.Close()
-			os.Remove(temporary)
-		}
-	}()
-	buffered := bufio.NewWriterSize(out, 1<<20)
-	if err := fill(buffered); err != nil {
-		return err
-	}
-	for _, step := range []func() error{
-		buffered.Flush,
-		out.Sync,
-		out.Close,
-		func() error { return os.Rename(temporary, path) },
-		func() error { return syncFolder(dir) },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("weights: writing %s: %w", path, err)
-		}
-	}
-	return nil
-}
-
-// syncFolder puts a rename in the folder on the disk.
-func syncFolder(dir string) error {
-	if dir == "" {
-		dir = "."
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

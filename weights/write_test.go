@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
 func TestFileIsReadWhateverItsName(t *testing.T) {
@@ -104,7 +106,7 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	require.NoError(t, err)
 
 	for room := range before { // a disk that is full after so many bytes
-		err := replaceFile(path, func(w io.Writer) error { return Write(&fullDisk{w, room}, small()) })
+		err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error { return Write(&fullDisk{w, room}, small()) })
 		require.ErrorIs(t, err, syscall.ENOSPC, "room for %d bytes", room)
 	}
 	bad := small()

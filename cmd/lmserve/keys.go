@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/server"
+	"github.com/lmserve/lmserve/server/limits"
 )
 
 func newKeys() *cobra.Command {
@@ -91,9 +91,9 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 	}
 	c.Flags().BoolVar(&k.Admin, "admin", false, "sees and may change the sessions of all keys")
 	c.Flags().StringVar(&expires, "expires", "", "when it ends: 2027-01-31 (UTC), 2027-01-31T12:00:00Z, or a time from now such as 90d or 12h (default: never)")
-	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions (default %d)", server.KeySessionsDefault))
-	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests at work at the same time (default %d)", server.KeyRequestsDefault))
-	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0, fmt.Sprintf("bytes of text a second (default %d)", server.KeyBytesPerSecondDefault))
+	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions (default %d)", limits.KeySessionsDefault))
+	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests at work at the same time (default %d)", limits.KeyRequestsDefault))
+	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0, fmt.Sprintf("bytes of text a second (default %d)", limits.KeyBytesPerSecondDefault))
 	return c
 }
 

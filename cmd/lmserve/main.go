@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 )
 
@@ -86,24 +87,31 @@ func printJSON(w io.Writer, v any) error {
 
 // modelFlags are what every command that runs a model has.
 type modelFlags struct {
-	path    string
-	threads int
+	path      string
+	threads   int
+	precision kernel.Precision
 }
 
 func (f *modelFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.path, "model", "", "file of weights (default: the embedded model)")
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads; results do not depend on it")
-	precisionFlag(c)
+	precisionFlag(c, &f.precision)
 }
 
 func (f *modelFlags) load() (*model.Model, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	if f.path == "" {
-		return model.Default()
+	load := model.Default
+	if f.path != "" {
+		load = func() (*model.Model, error) { return model.Load(f.path) }
 	}
-	return model.Load(f.path)
+	m, err := load()
+	if err != nil {
+		return nil, err
+	}
+	m.Arithmetic = kernel.Arithmetic{Precision: f.precision}
+	return m, nil
 }
 
 func (f *modelFlags) check() error {

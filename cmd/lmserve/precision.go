@@ -8,11 +8,11 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// precisionFlag gives a command --precision, which holds from before it computes.
-func precisionFlag(c *cobra.Command) {
-	name := c.Flags().String("precision", string(kernel.Float32), "of matrix products: float32, or bf16 (needs AMX): faster, rounded to 8 bits")
+// precisionFlag gives a command --precision, whose value is checked before the command runs.
+func precisionFlag(c *cobra.Command, p *kernel.Precision) {
+	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32), "of matrix products: float32, or bf16 (needs AMX): faster, rounded to 8 bits")
 	c.PreRunE = func(*cobra.Command, []string) error {
-		if err := kernel.SetPrecision(kernel.Precision(*name)); err != nil {
+		if err := (kernel.Arithmetic{Precision: *p}).Validate(); err != nil {
 			return usageError{fmt.Errorf("--precision: %w", err)}
 		}
 		return nil

@@ -97,7 +97,7 @@ that one command line serves every sitting.`,
 
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything random")
 	f.IntVar(&o.Threads, "threads", 0, "threads; the result does not depend on it (default all)")
-	precisionFlag(c)
+	precisionFlag(c, &o.Precision)
 
 	f.IntVar(&o.Pretrain.Steps, "steps", 0, "pretraining: optimiser steps (default: three times through the text, 1 to 20 MB)")
 	f.IntVar(&o.Pretrain.Batch, "batch", 0, "pretraining: streams read side by side (default 16)")

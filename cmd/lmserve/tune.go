@@ -36,9 +36,8 @@ func newTune() *cobra.Command {
 		Short: "Tune dynamic evaluation and the cache for a model",
 		Long: `Find the settings under which dynamic evaluation and the continuous cache score
 the documents of a directory best, each a stream of its own, and write the model
-with them as its defaults. Rate, decay and floor of dynamic evaluation and
-sharpness, share and size of the cache are searched for on a logarithmic grid,
-from the model's own settings on and as far as it gets better.
+with them as its defaults. They are searched for on a logarithmic grid, from the
+model's own settings on and as far as it gets better.
 
 dynamic-rms needs statistics of the gradients over training text: --statistics
 gathers them first, for a model that has none.`,
@@ -168,7 +167,7 @@ func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, erro
 		return nil, err
 	}
 	t.status.set("gathering the statistics of gradients")
-	x := kernel.NewExec(t.threads)
+	x := kernel.NewExecIn(t.threads, m.Arithmetic)
 	defer x.Close()
 	rms, err := train.GradientRMS(ctx, x, m, text, statisticsChunks, m.Chunk, statisticsSeed)
 	if err != nil {

@@ -46,7 +46,7 @@ func verify(c *cobra.Command, x *kernel.Exec, file string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s (%s, %s)\n", file, report.Kind, kernel.Numerics())
+	fmt.Fprintf(w, "%s (%s, %s)\n", file, report.Kind, x.Arithmetic().Numerics())
 	wrong := 0
 	for _, check := range report.Checks {
 		verdict := "ok"

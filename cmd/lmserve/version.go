@@ -24,7 +24,7 @@ func newVersion() *cobra.Command {
 			out := c.OutOrStdout()
 			fmt.Fprintf(out, "lmserve   %s\n", buildVersion())
 			fmt.Fprintf(out, "go        %s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			fmt.Fprintf(out, "numerics  %s\n", kernel.Numerics())
+			fmt.Fprintf(out, "numerics  %s\n", kernel.Arithmetic{}.Numerics())
 			fmt.Fprintf(out, "model     %s (%d weights)\n", m.ID(), m.LM.Layout.Size)
 			fmt.Fprintf(out, "sha256    %s\n", m.Hash())
 			return nil

@@ -135,9 +135,9 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 		return Report{}, err
 	}
 	o.complete(m)
-	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExec(o.Threads), memory: newMemory(), seen: map[int][]rates{}}
+	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic), memory: newMemory(), seen: map[int][]rates{}}
 	defer b.x.Close()
-	b.report = about(m, o)
+	b.report = b.about(m, o)
 	for _, s := range []struct {
 		name    string
 		measure func()
@@ -153,9 +153,9 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 	return b.report, nil
 }
 
-func about(m *model.Model, o Options) Report {
+func (b *bench) about(m *model.Model, o Options) Report {
 	r := Report{
-		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Numerics: kernel.Numerics(), Peak: kernel.PeakName(),
+		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Numerics: m.Arithmetic.Numerics(), Peak: b.x.PeakName(),
 		Model: m.Name, Weights: m.LM.Layout.Size, FastWeights: m.ArenaSize(), Chunk: o.Chunk, Memory: m.LM.Config.MemLen,
 	}
 	if m.Learner != nil {

@@ -94,7 +94,7 @@ func (b *bench) attention() {
 	t := task{section: Kernels, what: "a head  softmax", shape: fmt.Sprintf("%dx%d", n, keys)}
 	b.measure(1, t.ofStream(8*float64(n*keys)), func() {
 		for i := range n {
-			kernel.Softmax(prob.Data[i*keys:(i+1)*keys], float32(1/math.Sqrt(float64(d))))
+			b.x.Softmax(prob.Data[i*keys:(i+1)*keys], float32(1/math.Sqrt(float64(d))))
 		}
 	})
 }

@@ -51,7 +51,7 @@ func (m memory) piece(i int) (y, x []float32) {
 // rates measures the limits.
 func (b *bench) rates(threads int) rates {
 	b.x.SetThreads(threads)
-	r := rates{flops: b.peak(threads), streams: b.stream(threads, 3, add), reads: b.stream(threads, 2, read)}
+	r := rates{flops: b.peak(threads), streams: b.stream(threads, 3, b.addTo), reads: b.stream(threads, 2, b.dot)}
 	b.seen[threads] = append(b.seen[threads], r)
 	return r
 }
@@ -60,10 +60,10 @@ func (b *bench) rates(threads int) rates {
 func (b *bench) peak(threads int) float64 {
 	if b.rounds == 0 {
 		const rounds = 1 << 12
-		once := seconds(func() { kernel.PeakRounds(rounds) })
+		once := seconds(func() { b.x.PeakRounds(rounds) })
 		b.rounds = max(1, int(rounds*peakSeconds/ratePieces/once))
 	}
-	return b.rate(threads, float64(kernel.PeakRounds(1))*float64(b.rounds), func(int) { kernel.PeakRounds(b.rounds) })
+	return b.rate(threads, float64(b.x.PeakRounds(1))*float64(b.rounds), func(int) { b.x.PeakRounds(b.rounds) })
 }
 
 // stream is the bytes a second of passes over the arrays that move so many elements at
@@ -118,10 +118,10 @@ func (r *race) seconds() float64 {
 	return max(slices.MaxFunc(r.ends, time.Time.Compare).Sub(r.begin), 1).Seconds()
 }
 
-func add(y, x []float32) { kernel.Axpy(y, 1e-9, x) }
+func (b *bench) addTo(y, x []float32) { b.x.Axpy(y, 1e-9, x) }
 
-func read(y, x []float32) {
-	if s := kernel.Dot(y, x); s < 0 {
+func (b *bench) dot(y, x []float32) {
+	if s := b.x.Dot(y, x); s < 0 {
 		panic(fmt.Sprintf("bench: the scalar product of positive numbers is %v", s))
 	}
 }

@@ -160,7 +160,7 @@ func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bo
 		r.close(prefix+".M."+name, step.State.M[0].F32[lo:hi])
 		r.adopt(prefix+".M."+name, step.State.M[0].F32[lo:hi])
 	})
-	step.State.Sum(step.Fast.Values)
+	step.State.Sum(step.Exec.Vectors, step.Fast.Values)
 }
 
 // readScale gives the learner the file's factors for the inputs of g.

@@ -10,16 +10,7 @@ import "math"
 // and Root.
 type Adam struct{ Scale, Beta1, Beta2, Rate, Root, Eps float32 }
 
-// Step makes the step for weights w with moments m and v and the gradient g. No
-// product is fused with a sum, so that the bits are the same on every machine.
-func (a *Adam) Step(w, m, v, g []float32) {
-	sameLength("Adam.Step", len(w), len(m))
-	sameLength("Adam.Step", len(w), len(v))
-	sameLength("Adam.Step", len(w), len(g))
-	n := a.vector(w, m, v, g)
-	a.portable(w[n:], m[n:], v[n:], g[n:])
-}
-
+// portable is the reference of the assembly.
 func (a *Adam) portable(w, m, v, g []float32) {
 	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
 	rest1, rest2 := 1-a.Beta1, 1-a.Beta2

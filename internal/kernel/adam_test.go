@@ -10,10 +10,7 @@ import (
 )
 
 func TestAdamHasTheSameBitsEverywhere(t *testing.T) {
-	if !haveSIMD {
-		t.Skip("no assembly here")
-	}
-	defer setSIMD(true)
+	assembly := others(t)
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 70).Draw(t, "n")
 		odd := rapid.SampledFrom([]int{0, 10, 1}).Draw(t, "odd")
@@ -30,14 +27,14 @@ func TestAdamHasTheSameBitsEverywhere(t *testing.T) {
 		}
 		a := Adam{Scale: rng.Float32(), Beta1: rng.Float32(), Beta2: rng.Float32(), Rate: rng.Float32(), Root: 1 + rng.Float32(), Eps: 1e-8}
 		before := [][]float32{floats(), floats(), floats(), floats()}
-		var after [2][]float32
-		for i, on := range []bool{false, true} {
-			setSIMD(on)
+		after := func(e Vectors) []float32 {
 			w, m, v := slices.Clone(before[0]), slices.Clone(before[1]), slices.Clone(before[2])
-			a.Step(w, m, v, before[3])
-			after[i] = slices.Concat(w, m, v)
+			e.Adam(&a, w, m, v, before[3])
+			return slices.Concat(w, m, v)
 		}
-		requireSameBits(t, after[0], after[1])
+		for _, e := range assembly {
+			requireSameBits(t, after(Vectors{}), after(e))
+		}
 	})
 }
 
@@ -48,8 +45,9 @@ func BenchmarkAdam(b *testing.B) {
 		v[i] *= v[i]
 	}
 	a := Adam{Scale: 1, Beta1: 0.9, Beta2: 0.999, Rate: 1e-3, Root: 1, Eps: 1e-8}
+	e := Arithmetic{}.Vectors()
 	for b.Loop() {
-		a.Step(w, m, v, g)
+		e.Adam(&a, w, m, v, g)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/element")
 }

@@ -52,15 +52,6 @@ type Adaptation struct {
 // multiple of lanes, and an index within it fits a byte.
 const strip = 256
 
-// Run does the run and returns how many elements it wrote.
-func (a *Adaptation) Run() (written int) {
-	n, written := a.vector()
-	for lo := n; lo < len(a.G); lo += strip {
-		written += a.portable(lo, min(lo+strip, len(a.G)))
-	}
-	return written
-}
-
 // portable does elements lo to hi, a strip or less.
 func (a *Adaptation) portable(lo, hi int) int {
 	var x [strip]float32
@@ -95,7 +86,7 @@ func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int)
 		avg = avg[lo:hi]
 	} else {
 		avg = x[:hi-lo]
-		a.I.Range(lo, hi).Load(avg)
+		a.I.Range(lo, hi).load(avg)
 	}
 	gamma, beta1 := a.Gamma, a.Beta1
 	for e := range g {
@@ -111,7 +102,7 @@ func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int)
 
 // inputs computes x of elements lo to hi.
 func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
-	a.I.Range(lo, hi).Load(x[:hi-lo])
+	a.I.Range(lo, hi).load(x[:hi-lo])
 	for e, g := range a.G[lo:hi] {
 		x[e] += float32(a.Beta2 * g)
 	}

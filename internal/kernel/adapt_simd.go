@@ -6,10 +6,10 @@ import "unsafe"
 
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
-// vector does the first n elements, and counts the written ones.
-func (a *Adaptation) vector() (n, written int) {
+// adapt does the first n elements, and counts the written ones.
+func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	n = len(a.G) &^ 15
-	if !simd || n == 0 || a.Mask != nil || a.Threshold == 0 {
+	if v.set < AVX2 || n == 0 || a.Mask != nil || a.Threshold == 0 {
 		return 0, 0
 	}
 	g, scale, x := unsafe.SliceData(a.G), unsafe.SliceData(a.Scale), unsafe.SliceData(a.X)

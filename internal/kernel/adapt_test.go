@@ -22,8 +22,9 @@ func BenchmarkAdaptation(b *testing.B) {
 				for e := range a.G {
 					a.G[e] = float32(math.Exp(rand.NormFloat64()*sigma-9) * (2*rand.Float64() - 1))
 				}
+				x := Arithmetic{}.Vectors()
 				for b.Loop() {
-					a.Run()
+					x.Adapt(a)
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/element")
 			})
@@ -101,42 +102,39 @@ func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *
 	return a
 }
 
-// outputs copies what Run writes.
+// outputs copies what Adapt writes.
 func (a *Adaptation) outputs() (s []float32) {
 	return slices.Concat(loaded(a.I), loaded(a.M), a.X)
 }
 
 func loaded(a Array) []float32 {
 	s := make([]float32, a.Len())
-	a.Load(s)
+	Vectors{}.Load(s, a)
 	return s
 }
 
 func (a Array) clone() Array { return Array{slices.Clone(a.F32), slices.Clone(a.BF16)} }
 
 // requireSameRun runs an adaptation with the portable code and with the assembly.
-func requireSameRun(t require.TestingT, a *Adaptation) {
-	defer setSIMD(true)
-	b := *a
-	b.I, b.M, b.X = a.I.clone(), a.M.clone(), slices.Clone(a.X)
-	setSIMD(false)
-	want := a.Run()
-	setSIMD(true)
-	require.Equal(t, want, b.Run(), "elements written")
-	requireSameBits(t, a.outputs(), b.outputs())
+func requireSameRun(t require.TestingT, assembly []Vectors, a *Adaptation) {
+	for _, e := range assembly {
+		b, c := *a, *a
+		b.I, b.M, b.X = a.I.clone(), a.M.clone(), slices.Clone(a.X)
+		c.I, c.M, c.X = a.I.clone(), a.M.clone(), slices.Clone(a.X)
+		require.Equal(t, Vectors{}.Adapt(&b), e.Adapt(&c), "elements written")
+		requireSameBits(t, b.outputs(), c.outputs())
+	}
 }
 
 func TestAdaptationHasTheSameBitsEverywhere(t *testing.T) {
-	if !haveSIMD {
-		t.Skip("no assembly here")
-	}
+	assembly := others(t)
 	rapid.Check(t, func(t *rapid.T) {
 		flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		n := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, 3000)).Draw(t, "n")
 		a := adaptation(rng, n, rapid.SampledFrom([]int{0, 2, 50, 1000}).Draw(t, "odd"), flag("half"), flag("scaled"), flag("traced"), flag("masked"))
 		a.Threshold = rapid.OneOf(rapid.SampledFrom([]uint32{0, 1, MaskAll - 1, MaskAll}), rapid.Uint32Range(0, MaskAll)).Draw(t, "threshold")
-		requireSameRun(t, a)
+		requireSameRun(t, assembly, a)
 	})
 }
 
@@ -144,19 +142,17 @@ func FuzzAdaptation(f *testing.F) {
 	f.Add(uint64(1), uint16(300), uint8(3), uint32(MaskAll/2), uint8(0))
 	f.Add(uint64(2), uint16(16), uint8(0), uint32(MaskAll), uint8(7))
 	f.Add(uint64(3), uint16(1000), uint8(1), uint32(1), uint8(5))
+	assembly := others(f)
 	f.Fuzz(func(t *testing.T, seed uint64, n uint16, odd uint8, threshold uint32, flags uint8) {
-		if !haveSIMD {
-			t.Skip("no assembly here")
-		}
 		a := adaptation(rand.New(rand.NewPCG(seed, 1)), int(n%3000), int(odd), flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0)
 		a.Threshold = threshold % (MaskAll + 1)
-		requireSameRun(t, a)
+		requireSameRun(t, assembly, a)
 	})
 }
 
 // One element after the other, by the definition.
 func TestAdaptationFollowsItsDefinition(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		rng := rand.New(rand.NewPCG(5, 5))
 		for _, n := range []int{1, 15, 16, 17, 300, 1100} {
 			for _, half := range []bool{false, true} {
@@ -170,23 +166,23 @@ func TestAdaptationFollowsItsDefinition(t *testing.T) {
 						avg[e] = widenBF16(drawBF16(avg[e], 0x9E37*lane))
 					}
 					if uint32(lane) < a.Threshold {
-						x := (avg[e] + float32(a.Beta2*a.G[e])) * a.Scale[e]
-						y := theRough.Beyond(x)
-						if i, w, ok := Locate(x); ok {
+						in := (avg[e] + float32(a.Beta2*a.G[e])) * a.Scale[e]
+						y := theRough.Beyond(in)
+						if i, w, ok := Locate(in); ok {
 							y = a.Grid[i] + float32(w*(a.Grid[i+1]-a.Grid[i]))
 						}
 						m[e] = a.Out * y
 						if half {
 							m[e] = widenBF16(uint16(roundBF16(m[e])))
 						}
-						trace[e] = x
-						if x != x {
+						trace[e] = in
+						if in != in {
 							trace[e] = 0
 						}
 						written++
 					}
 				}
-				require.Equal(t, written, a.Run())
+				require.Equal(t, written, x.Adapt(a))
 				requireSameBits(t, slices.Concat(avg, m, trace), a.outputs())
 			}
 		}
@@ -195,7 +191,7 @@ func TestAdaptationFollowsItsDefinition(t *testing.T) {
 
 // A place outside of its slices is not touched.
 func TestAdaptationKeepsToItsSlices(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, half := range []bool{false, true} {
 			a := adaptation(rand.New(rand.NewPCG(6, 6)), 1000, 50, half, true, true, false)
 			whole := *a
@@ -205,7 +201,7 @@ func TestAdaptationKeepsToItsSlices(t *testing.T) {
 			for _, s := range []*[]float32{&a.G, &a.Scale, &a.X} {
 				*s = (*s)[lo:hi]
 			}
-			a.Run()
+			e.Adapt(a)
 			after := whole.outputs()
 			for part := range 3 {
 				o := 1000 * part
@@ -217,10 +213,10 @@ func TestAdaptationKeepsToItsSlices(t *testing.T) {
 }
 
 func TestAdaptationAllocatesNothing(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, half := range []bool{false, true} {
 			a := adaptation(rand.New(rand.NewPCG(7, 7)), 1003, 30, half, true, true, false)
-			require.Zero(t, testing.AllocsPerRun(10, func() { a.Run() }))
+			require.Zero(t, testing.AllocsPerRun(10, func() { e.Adapt(a) }))
 		}
 	})
 }
@@ -250,7 +246,7 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 
 // What rounding to nearest would never move: after n small steps the average of averages is where float32 has it.
 func TestAveragesInBF16DoNotStandStill(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200
 		a := &Adaptation{I: NewArray(n, BF16), M: NewArray(n, BF16), G: make([]float32, n), Grid: new(Grid), Gamma: 0.9995, Beta1: 0.5, Threshold: MaskAll / 2}
 		want := float32(1)
@@ -259,7 +255,7 @@ func TestAveragesInBF16DoNotStandStill(t *testing.T) {
 		}
 		for step := range uint64(steps) {
 			a.Key = Key(1, step)
-			a.Run()
+			x.Adapt(a)
 			want = a.Gamma*want + a.Beta1*1e-4
 		}
 		var mean float64

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Array is a row of numbers held in float32, or in bfloat16: one of the two is nil.
 type Array struct {
@@ -58,23 +55,10 @@ func (a Array) CopyFrom(from Array) {
 	copy(a.BF16, from.BF16)
 }
 
-// Load sets dst to the elements.
-func (a Array) Load(dst []float32) {
-	sameLength("Array.Load", len(dst), a.Len())
-	if a.BF16 != nil {
-		widen(dst, a.BF16)
-	}
+// load sets dst to the elements, in portable Go.
+func (a Array) load(dst []float32) {
+	widenGo(dst, a.BF16)
 	copy(dst, a.F32)
-}
-
-// AddTo adds the elements to dst.
-func (a Array) AddTo(dst []float32) {
-	sameLength("Array.AddTo", len(dst), a.Len())
-	if a.BF16 != nil {
-		addWiden(dst, a.BF16)
-		return
-	}
-	add(dst, dst, a.F32)
 }
 
 func widenGo(dst []float32, src []uint16) {
@@ -89,15 +73,8 @@ func addWidenGo(dst []float32, src []uint16) {
 	}
 }
 
-func widenBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-
-// drawBF16 rounds x to one of its two neighbours in bfloat16: away from zero if the
-// 16 bits that are lost and r together overflow. Over uniform r that is x on average.
-// NaN is made quiet.
-func drawBF16(x float32, r uint16) uint16 {
-	b := math.Float32bits(x)
-	if x != x {
-		return uint16(b>>16) | 0x40
+func sameLength(name string, a, b int) {
+	if a != b {
+		panic(fmt.Sprintf("kernel: %s: lengths %d and %d differ", name, a, b))
 	}
-	return uint16((b + uint32(r)) >> 16)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAnArrayIsItsElements(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		rng := rand.New(rand.NewPCG(1, 1))
 		for _, held := range []Precision{Float32, BF16} {
 			for _, n := range []int{0, 1, 7, 8, 9, 300} {
@@ -26,8 +26,8 @@ func TestAnArrayIsItsElements(t *testing.T) {
 				require.EqualValues(t, map[Precision]int{Float32: 4 * n, BF16: 2 * n}[held], a.Bytes())
 				b.CopyFrom(a)
 				sum := make([]float32, n)
-				b.Load(sum)
-				a.Range(n/3, n/2).AddTo(sum[n/3 : n/2])
+				e.Load(sum, b)
+				e.AddTo(sum[n/3:n/2], a.Range(n/3, n/2))
 				for i := range n {
 					want := a.At(i)
 					if i >= n/3 && i < n/2 {
@@ -46,8 +46,8 @@ func TestArraysThatDoNotFitPanic(t *testing.T) {
 	half := NewArray(3, BF16)
 	require.Panics(t, func() { NewArray(1, "float64") })
 	require.Panics(t, func() { half.CopyFrom(NewArray(3, Float32)) })
-	require.Panics(t, func() { half.Load(make([]float32, 2)) })
-	require.Panics(t, func() { half.AddTo(make([]float32, 4)) })
+	require.Panics(t, func() { Vectors{}.Load(make([]float32, 2), half) })
+	require.Panics(t, func() { Vectors{}.AddTo(make([]float32, 4), half) })
 }
 
 // A number between two neighbours goes to the farther from zero for as many of the r as it is near to it.

@@ -5,9 +5,9 @@ package kernel
 //go:generate sh -c "cd _generate && go run . bf16 -out ../bf16_amd64.s -stubs ../bf16_amd64.go -pkg kernel"
 
 // pairsAlong packs a tile; what the assembly does not cover is left to Go.
-func pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
+func (v Vectors) pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	switch {
-	case !simd || k < tileK:
+	case v.set < AVX2 || k < tileK:
 		pairsAlongGo(dst, src, add, stride, n, k)
 	case add == nil:
 		pairsAlongAVX2(&dst[0], &src[0], stride, n)
@@ -17,9 +17,9 @@ func pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 }
 
 // pairsAcross packs a tile.
-func pairsAcross(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
+func (v Vectors) pairsAcross(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	switch {
-	case !simd || k < tileK || n < tileLines:
+	case v.set < AVX2 || k < tileK || n < tileLines:
 		pairsAcrossGo(dst, src, add, stride, n, k)
 	case add == nil:
 		pairsAcrossAVX2(&dst[0], &src[0], stride)
@@ -28,8 +28,8 @@ func pairsAcross(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	}
 }
 
-func transposeTile(dst, src *[tileWords]uint32) {
-	if simd {
+func (v Vectors) transposeTile(dst, src *[tileWords]uint32) {
+	if v.set >= AVX2 {
 		transposeTileAVX2(&dst[0], &src[0])
 	} else {
 		transposeTileGo(dst, src)

@@ -17,26 +17,39 @@ import (
 
 // eachBF16 runs a test in bf16 with the portable code, with the assembly that packs
 // and, where there are any, with the processor's tiles.
-func eachBF16(t *testing.T, test func(t *testing.T)) {
-	before := tilesBF16
-	defer func() { precision, tilesBF16 = Float32, before }()
-	precision, tilesBF16 = BF16, tilesGo
-	eachKernel(t, test)
-	if permitTiles() == nil {
-		tilesBF16 = tilesAMX
-		t.Run("amx", test)
+func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
+	portable := Arithmetic{Precision: BF16, Instructions: Portable}
+	for _, set := range Available() {
+		t.Run(set.String(), func(t *testing.T) {
+			withExec(t, threads, portable, func(t *testing.T, x *Exec) {
+				x.packBy(set)
+				test(t, x)
+			})
+		})
+	}
+	if a := (Arithmetic{Precision: BF16}); a.Validate() == nil {
+		t.Run("amx", func(t *testing.T) { withExec(t, threads, a, test) })
+	}
+}
+
+// packBy makes a portable Exec pack by other instructions.
+func (x *Exec) packBy(set Instructions) {
+	x.engine.vectors = Vectors{set}
+	if x.pool != nil {
+		for i := range x.pool.workers {
+			x.pool.workers[i].exec.engine.vectors = Vectors{set}
+		}
 	}
 }
 
 // eachArithmetic runs a test in both precisions.
-func eachArithmetic(t *testing.T, test func(t *testing.T)) {
-	eachKernel(t, test)
-	t.Run("bf16", func(t *testing.T) { eachBF16(t, test) })
+func eachArithmetic(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
+	eachKernel(t, threads, test)
+	t.Run("bf16", func(t *testing.T) { eachBF16(t, threads, test) })
 }
 
 func TestBF16ProductsAgreeWithFloat64(t *testing.T) {
-	x := NewExec(1)
-	eachBF16(t, func(t *testing.T) {
+	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		rapid.Check(t, func(t *rapid.T) {
 			m, n, k := dims(t)
 			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -74,8 +87,7 @@ func rounded(m Matrix) Matrix {
 // The documented order, spelt out for single elements.
 func TestBF16SumsAreInTheOrderOfTheInstruction(t *testing.T) {
 	const k = 2*bf16BlockK + 37
-	x := NewExec(1)
-	eachBF16(t, func(t *testing.T) {
+	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b, c := normal(k), normal(k), []float32{0.75}
 		l, r := rounded(Mat(a, 1, k)).Data, rounded(Mat(b, 1, k)).Data
 		want := c[0]
@@ -95,8 +107,7 @@ func TestBF16SumsAreInTheOrderOfTheInstruction(t *testing.T) {
 }
 
 func TestBF16ProductsCutAtMultiplesOf32HaveTheBitsOfTheWhole(t *testing.T) {
-	x := NewExec(1)
-	eachBF16(t, func(t *testing.T) {
+	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b := Mat(normal(5*700), 5, 700), Mat(normal(700*40), 700, 40)
 		whole := multiply(x, 0, a, b)
 		for _, k := range []int{32, 256, 544} {
@@ -153,9 +164,8 @@ func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 }
 
 func TestSmallNumbersAreZeroInBF16(t *testing.T) {
-	x := NewExec(1)
 	const least = 0x1p-126
-	eachBF16(t, func(t *testing.T) {
+	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		for _, s := range []struct{ a, b, c, want float32 }{
 			{least / 2, 4, 0, 0},          // an operand
 			{least, 0.5, 0, 0},            // a product
@@ -175,26 +185,55 @@ func TestSmallNumbersAreZeroInBF16(t *testing.T) {
 
 func inf(sign int) float32 { return float32(math.Inf(sign)) }
 
-func TestSetPrecision(t *testing.T) {
-	defer func() { precision = Float32 }()
-	plain := Numerics()
-	require.EqualError(t, SetPrecision("float16"), `precision is "float16", expected float32 or bf16`)
-	require.NoError(t, SetPrecision(Float32))
-	require.Equal(t, plain, Numerics())
-	if missing := permitTiles(); missing != nil {
-		require.ErrorContains(t, SetPrecision(BF16), "AMX-BF16 under Linux; "+missing.Error())
-		require.Equal(t, plain, Numerics())
-		return
+func TestArithmetic(t *testing.T) {
+	plain := Arithmetic{}.Numerics()
+	require.EqualError(t, Arithmetic{Precision: "float16"}.Validate(), `precision is "float16", expected float32 or bf16`)
+	require.ErrorContains(t, Arithmetic{Instructions: AVX512 + 1}.Validate(), "on this machine")
+	require.NoError(t, Arithmetic{Precision: Float32}.Validate())
+	require.Equal(t, plain, Arithmetic{Precision: Float32}.Numerics())
+	require.Equal(t, "float32", Arithmetic{Instructions: Portable}.Numerics())
+	require.Equal(t, plain+"+bf16", Arithmetic{Precision: BF16}.Numerics())
+	require.Panics(t, func() { NewExecIn(1, Arithmetic{Precision: "float16"}) })
+	for _, set := range Available() {
+		a := Arithmetic{Instructions: set}
+		require.NoError(t, a.Validate())
+		require.Equal(t, a, NewExecIn(1, a).Arithmetic())
 	}
-	require.NoError(t, SetPrecision(BF16))
-	require.Equal(t, plain+"+bf16", Numerics())
-	require.NoError(t, SetPrecision(Float32))
-	require.Equal(t, plain, Numerics())
+	if missing := permitTiles(); missing != nil {
+		require.ErrorContains(t, Arithmetic{Precision: BF16}.Validate(), "AMX-BF16 under Linux; "+missing.Error())
+	} else {
+		require.NoError(t, Arithmetic{Precision: BF16}.Validate())
+	}
+}
+
+// Two Execs of one process may compute in different arithmetics, at the same time.
+func TestAnArithmeticIsItsExecsOwn(t *testing.T) {
+	a, b := Mat(normal(40*300), 40, 300), Mat(normal(50*300), 50, 300)
+	var want [][]float32
+	var execs []*Exec
+	for _, precision := range []Precision{Float32, BF16} {
+		x := NewExecIn(2, Arithmetic{Precision: precision, Instructions: Portable})
+		defer x.Close()
+		c := Mat(make([]float32, 40*50), 40, 50)
+		x.MulNT(c, a, b, false)
+		execs, want = append(execs, x), append(want, c.Data)
+	}
+	require.NotEqual(t, want[0], want[1])
+	var wait sync.WaitGroup
+	for i, x := range execs {
+		wait.Go(func() {
+			for range 20 {
+				c := Mat(make([]float32, 40*50), 40, 50)
+				x.MulNT(c, a, b, false)
+				requireSameBits(t, want[i], c.Data)
+			}
+		})
+	}
+	wait.Wait()
 }
 
 func TestBF16ProductsDoNotAllocate(t *testing.T) {
-	x := NewExec(1)
-	eachBF16(t, func(t *testing.T) {
+	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40)
 		require.Zero(t, testing.AllocsPerRun(3, func() {
 			x.MulNN(c, a, b, false)
@@ -267,11 +306,8 @@ func FuzzPackBF16(f *testing.F) {
 	f.Add(uint64(1), uint8(16), uint8(32), uint8(0), true, []byte{})
 	f.Add(uint64(2), uint8(5), uint8(32), uint8(3), true, binary.LittleEndian.AppendUint32(nil, 0x7f800001))
 	f.Add(uint64(3), uint8(16), uint8(31), uint8(1), false, binary.LittleEndian.AppendUint32(nil, 0xffffffff))
+	assembly := others(f)
 	f.Fuzz(func(t *testing.T, seed uint64, n, k, gap uint8, add bool, data []byte) {
-		if !haveSIMD {
-			t.Skip("no assembly here")
-		}
-		defer setSIMD(true)
 		lines, ks := 1+int(n-1)%tileLines, 1+int(k-1)%tileK
 		rng := rand.New(rand.NewPCG(seed, 0))
 		stride := tileK + int(gap%20)
@@ -280,14 +316,15 @@ func FuzzPackBF16(f *testing.F) {
 		if add {
 			more = anyFloats(rng, tileK*stride, nil)
 		}
-		var packed [2][3][tileWords]uint32
-		for i, on := range []bool{false, true} {
-			setSIMD(on)
-			pairsAlong(&packed[i][0], src, more, stride, lines, ks)
-			pairsAcross(&packed[i][1], src, more, stride, lines, ks)
-			transposeTile(&packed[i][2], &packed[i][0])
+		packed := func(e Vectors) (p [3][tileWords]uint32) {
+			e.pairsAlong(&p[0], src, more, stride, lines, ks)
+			e.pairsAcross(&p[1], src, more, stride, lines, ks)
+			e.transposeTile(&p[2], &p[0])
+			return p
 		}
-		require.Equal(t, packed[0], packed[1])
+		for _, e := range assembly {
+			require.Equal(t, packed(Vectors{}), packed(e))
+		}
 	})
 }
 
@@ -315,8 +352,6 @@ func FuzzProductBF16(f *testing.F) {
 		if permitTiles() != nil {
 			t.Skip("no tiles here")
 		}
-		defer func() { precision, tilesBF16 = Float32, tilesAMX }()
-		precision = BF16
 		rng := rand.New(rand.NewPCG(seed, 0))
 		value := []func() float32{
 			func() float32 { return float32(rng.NormFloat64()) },
@@ -338,14 +373,12 @@ func FuzzProductBF16(f *testing.F) {
 			return v
 		}
 		a, b, c := view(int(m), int(k%1100), false), view(int(k%1100), int(n), add), view(int(m), int(n), false)
-		x, product := NewExec(1), forms[form%3]
+		product := forms[form%3]
 		before, want := append([]float32(nil), c.Data...), []float32(nil)
-		tilesBF16 = tilesGo
-		product.mul(x, c, a, b, acc)
+		product.mul(NewExecIn(1, Arithmetic{Precision: BF16, Instructions: Portable}), c, a, b, acc)
 		want = append(want, c.Data...)
 		copy(c.Data, before)
-		tilesBF16 = tilesAMX
-		product.mul(x, c, a, b, acc)
+		product.mul(NewExecIn(1, Arithmetic{Precision: BF16}), c, a, b, acc)
 		requireSameBits(t, want, c.Data)
 	})
 }
@@ -355,9 +388,7 @@ func BenchmarkGEMMBF16(b *testing.B) {
 	if permitTiles() != nil {
 		b.Skip("no tiles here")
 	}
-	defer func() { precision = Float32 }()
-	precision = BF16
-	x := NewExec(1)
+	x := NewExecIn(1, Arithmetic{Precision: BF16})
 	for _, form := range []string{"NT", "NTAdd", "NN", "TN"} {
 		for _, s := range [][3]int{{1, 1536, 512}, {128, 1536, 512}, {128, 512, 2048}, {1024, 2048, 512}} {
 			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, s[0], s[1], s[2]), func(b *testing.B) { benchProduct(b, x, form, s[0], s[1], s[2]) })
@@ -368,7 +399,7 @@ func BenchmarkGEMMBF16(b *testing.B) {
 // BenchmarkPackBF16 packs 32 lines of 512 k's.
 func BenchmarkPackBF16(b *testing.B) {
 	const k = bf16BlockK
-	src, s := Mat(normal(k*k), k, k), new(bf16Scratch)
+	src, s, e := Mat(normal(k*k), k, k), new(bf16Scratch), Arithmetic{}.Vectors()
 	for _, add := range []bool{false, true} {
 		if add {
 			src.Add = normal(k * k)
@@ -378,7 +409,7 @@ func BenchmarkPackBF16(b *testing.B) {
 				b.Run(fmt.Sprintf("along=%t/right=%t/add=%t", along, right, add), func(b *testing.B) {
 					b.SetBytes(4 * panelLines * k)
 					for b.Loop() {
-						s.packPanel(s.right[:], linesOf(src, along, 0, 0), panelLines, k, right)
+						s.packPanel(e, s.right[:], linesOf(src, along, 0, 0), panelLines, k, right)
 					}
 				})
 			}

@@ -3,14 +3,15 @@ package kernel
 import (
 	"fmt"
 	"sync/atomic"
-	"time"
 )
 
-// Exec is what an operation needs besides its operands: threads and scratch. One
+// Exec is what an operation needs besides its operands: an arithmetic, threads and scratch. One
 // Exec serves one caller at a time. It allocates nothing once every kind of
 // operation has run.
 type Exec struct {
-	scratch scratch // first: a large object begins on a cache line, and so do its panels
+	engine engine // first: a large object begins on a cache line, and so do its panels
+	Vectors
+
 	threads int
 	room    []float32 // of the caller's tasks, see Reserve
 	product product   // operands of the product under way, kept here so that no call allocates
@@ -24,26 +25,36 @@ type Task interface {
 	Do(w *Exec, i int)
 }
 
-// How long a thread looks for work before it parks: at first without a pause, then
-// offering its core to whoever wants it between two looks. Operations of one chunk
-// follow each other within this time; waking a parked thread takes about as long.
-const (
-	spinTime  = 20 * time.Microsecond
-	yieldTime = 200 * time.Microsecond
-)
+// NewExec starts an Exec of up to maxThreads threads, the caller among them, in the arithmetic
+// of the zero Arithmetic: it parks maxThreads-1 goroutines, which Close ends.
+func NewExec(maxThreads int) *Exec { return NewExecIn(maxThreads, Arithmetic{}) }
 
-// NewExec starts an Exec of up to maxThreads threads, the caller among them: it
-// parks maxThreads-1 goroutines, which Close ends.
-func NewExec(maxThreads int) *Exec {
+// NewExecIn starts an Exec in a given arithmetic, which all its threads have. It panics if this
+// machine lacks it: see Arithmetic.Validate.
+func NewExecIn(maxThreads int, a Arithmetic) *Exec {
 	if maxThreads < 1 {
 		panic(fmt.Sprintf("kernel: NewExec(%d): at least one thread", maxThreads))
 	}
-	x := &Exec{threads: maxThreads}
+	if err := a.Validate(); err != nil {
+		panic("kernel: NewExec: " + err.Error())
+	}
+	x := newThread(a)
+	x.threads = maxThreads
 	if maxThreads > 1 {
-		x.pool = newPool(maxThreads)
+		x.pool = newPool(maxThreads, a)
 	}
 	return x
 }
+
+// newThread is an Exec of the calling thread alone.
+func newThread(a Arithmetic) *Exec {
+	x := &Exec{threads: 1, Vectors: a.Vectors()}
+	x.engine.set(a)
+	return x
+}
+
+// Arithmetic is what the Exec computes in.
+func (x *Exec) Arithmetic() Arithmetic { return x.engine.arithmetic }
 
 // SetThreads sets how many threads the next operations use, 1 to NewExec's
 // maximum. Results never depend on it.
@@ -128,12 +139,12 @@ type worker struct {
 	_    [64]byte
 }
 
-func newPool(threads int) *pool {
+func newPool(threads int, a Arithmetic) *pool {
 	p := &pool{workers: make([]worker, threads)}
 	p.done.init()
 	for i := range p.workers {
-		p.workers[i].exec = &Exec{threads: 1}
-		p.workers[i].exec.scratch.alloc() // which of them meets the first product is chance
+		p.workers[i].exec = newThread(a)
+		p.workers[i].exec.engine.alloc() // which of them meets the first product is chance
 		p.workers[i].call.init()
 	}
 	for i := 1; i < threads; i++ {
@@ -208,58 +219,5 @@ func (p *pool) close() {
 	p.closing.Store(true)
 	for i := range p.workers {
 		p.workers[i].call.open()
-	}
-}
-
-// gate lets one goroutine wait for another's signal, first spinning, then parked.
-type gate struct {
-	state atomic.Uint32
-	wake  chan struct{}
-	waker int // core of the thread that woke the waiter
-}
-
-const (
-	gateShut = iota
-	gateOpen
-	gateParked // shut, and the waiter is asleep
-)
-
-func (g *gate) init() { g.wake = make(chan struct{}, 1) }
-
-// open lets the waiter through once; opening an open gate does nothing.
-func (g *gate) open() {
-	if g.state.Swap(gateOpen) == gateParked {
-		g.waker = core()
-		g.wake <- struct{}{}
-	}
-}
-
-// wait returns when the gate is open, and shuts it.
-func (g *gate) wait() {
-	if !g.spin() && g.state.CompareAndSwap(gateShut, gateParked) {
-		<-g.wake
-		if core() == g.waker {
-			leave(g.waker)
-		}
-	}
-	g.state.Store(gateShut)
-}
-
-// spin looks at the gate for some time and says whether it opened.
-func (g *gate) spin() bool {
-	const looksPerClock = 64 // reading the clock costs as much as some fifty looks
-	start := time.Now()
-	for {
-		for range looksPerClock {
-			if g.state.Load() == gateOpen {
-				return true
-			}
-		}
-		switch waited := time.Since(start); {
-		case waited > yieldTime:
-			return false
-		case waited > spinTime:
-			yield()
-		}
 	}
 }

@@ -100,24 +100,22 @@ func TestCloseTwice(t *testing.T) {
 }
 
 func TestWarmOperationsDoNotAllocate(t *testing.T) {
-	x := NewExec(3)
-	defer x.Close()
 	a, b, c := Mat(normal(70*70), 70, 70), Mat(normal(70*70), 70, 70), Mat(normal(70*70), 70, 70)
 	b.Add = normal(70 * 70)
 	require.Greater(t, 70*70*70, parallelWork)
 	v := visits{count: make([]atomic.Int32, 9)}
 	row := normal(100)
-	for name, f := range map[string]func(){
-		"MulNN": func() { x.MulNN(c, a, b, false) }, "MulNT": func() { x.MulNT(c, a, b, true) },
-		"MulTN":     func() { x.MulTN(c, a, b, true) },
-		"Parallel":  func() { x.Parallel(9, &v) },
-		"Softmax":   func() { Softmax(row, 0.5) },
-		"LogSumExp": func() { LogSumExp(row) },
-		"Key":       func() { Bits(Key(1, 2, 3), 4) },
-	} {
-		eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 3, func(t *testing.T, x *Exec) {
+		for name, f := range map[string]func(){
+			"MulNN": func() { x.MulNN(c, a, b, false) }, "MulNT": func() { x.MulNT(c, a, b, true) },
+			"MulTN":     func() { x.MulTN(c, a, b, true) },
+			"Parallel":  func() { x.Parallel(9, &v) },
+			"Softmax":   func() { x.Softmax(row, 0.5) },
+			"LogSumExp": func() { x.LogSumExp(row) },
+			"Key":       func() { _ = Bits(Key(1, 2, 3), 4) },
+		} {
 			f()
 			require.Zero(t, testing.AllocsPerRun(100, f), name)
-		})
-	}
+		}
+	})
 }

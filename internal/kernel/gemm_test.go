@@ -18,8 +18,7 @@ func dims(t *rapid.T) (m, n, k int) {
 }
 
 func TestProductsAgreeWithFloat64(t *testing.T) {
-	x := NewExec(1)
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		rapid.Check(t, func(t *rapid.T) {
 			m, n, k := dims(t)
 			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -76,9 +75,7 @@ func requireProduct(t require.TestingT, c, a, b Matrix, before []float32, acc bo
 }
 
 func TestLargeProductsOverSeveralPieces(t *testing.T) {
-	x := NewExec(3)
-	defer x.Close()
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 3, func(t *testing.T, x *Exec) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		for _, form := range forms {
 			t.Run(form.name, func(t *testing.T) {
@@ -132,9 +129,9 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"kernel: matrix a (2, 2) with stride 2 needs 4 elements, has 3 (added: 0)": func() { x.MulNN(mat(2, 2), short, mat(2, 2), false) },
 		"kernel: rows 1 to 3 of a matrix with 2 rows":                              func() { mat(2, 2).RowRange(1, 3) },
 		"kernel: columns 1 to 0 of a matrix with 2 columns":                        func() { mat(2, 2).ColRange(1, 0) },
-		"kernel: Dot: lengths 1 and 2 differ":                                      func() { Dot(make([]float32, 1), make([]float32, 2)) },
+		"kernel: Dot: lengths 1 and 2 differ":                                      func() { x.Dot(make([]float32, 1), make([]float32, 2)) },
 		"kernel: SetThreads(2): this Exec has 1 to 1":                              func() { x.SetThreads(2) },
-		"kernel: Softmax: scale -1, must be >= 0":                                  func() { Softmax(nil, -1) },
+		"kernel: Softmax: scale -1, must be >= 0":                                  func() { x.Softmax(nil, -1) },
 	} {
 		require.PanicsWithValue(t, name, f)
 	}

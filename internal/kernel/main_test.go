@@ -13,17 +13,29 @@ import (
 // No test may leave an Exec's goroutines behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// eachKernel runs a test with the portable code and, where there is any, with the
-// assembly.
-func eachKernel(t *testing.T, test func(t *testing.T)) {
-	before := micro != &portable
-	defer setSIMD(before)
-	setSIMD(false)
-	t.Run("portable", test)
-	if haveSIMD {
-		setSIMD(true)
-		t.Run("simd", test)
+// eachKernel runs a test with every set of instructions that this machine has.
+func eachKernel(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
+	for _, set := range Available() {
+		t.Run(set.String(), func(t *testing.T) { withExec(t, threads, Arithmetic{Instructions: set}, test) })
 	}
+}
+
+func withExec(t *testing.T, threads int, a Arithmetic, test func(t *testing.T, x *Exec)) {
+	x := NewExecIn(threads, a)
+	defer x.Close()
+	test(t, x)
+}
+
+// others are the sets of instructions beside the portable one; without any the test is skipped.
+func others(t testing.TB) []Vectors {
+	var all []Vectors
+	for _, set := range Available()[1:] {
+		all = append(all, Arithmetic{Instructions: set}.Vectors())
+	}
+	if len(all) == 0 {
+		t.Skip("no assembly here")
+	}
+	return all
 }
 
 // drawMatrix views random numbers at a random offset and stride. What lies between

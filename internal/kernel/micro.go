@@ -8,7 +8,7 @@ package kernel
 // Every element is one chain of multiply-adds from p = 0 upwards, started at zero,
 // and then stored in c or added to it: the order that the package promises.
 type microKernel struct {
-	name       string // of its arithmetic, see Numerics
+	name       string // of its arithmetic, see Arithmetic.Numerics
 	rows, cols int    // of a tile
 	tile       func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool)
 }
@@ -18,13 +18,6 @@ const maxRows, maxCols = 12, 32 // of any kernel
 var portable = microKernel{name: "float32", rows: 6, cols: portableCols, tile: tileGo}
 
 const portableCols = 16
-
-// micro is the kernel in use.
-var micro = &portable
-
-// Numerics names the arithmetic in use. Two machines of one architecture that give
-// the same name get the same bits from every function of the package.
-func Numerics() string { return precision.numerics(micro.name) }
 
 // tileGo is the portable kernel and the reference for the others: eight elements
 // at a time, in registers.

@@ -19,8 +19,7 @@ func multiply(x *Exec, form int, a, b Matrix) Matrix {
 }
 
 func TestPartsOfAProductHaveTheBitsOfTheWhole(t *testing.T) {
-	x := NewExec(1)
-	eachArithmetic(t, func(t *testing.T) {
+	eachArithmetic(t, 1, func(t *testing.T, x *Exec) {
 		rapid.Check(t, func(t *rapid.T) {
 			m, n, k := dims(t)
 			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -41,8 +40,7 @@ func drawRange(t *rapid.T, n int) (lo, hi int) {
 }
 
 func TestRowsOneAtATimeHaveTheBitsOfRowsTogether(t *testing.T) {
-	x := NewExec(1)
-	eachArithmetic(t, func(t *testing.T) {
+	eachArithmetic(t, 1, func(t *testing.T, x *Exec) {
 		for form := range forms {
 			a, b := Mat(normal(13*300), 13, 300), Mat(normal(300*21), 300, 21)
 			together := multiply(x, form, a, b)
@@ -55,8 +53,7 @@ func TestRowsOneAtATimeHaveTheBitsOfRowsTogether(t *testing.T) {
 }
 
 func TestFurtherZeroProductsChangeNothing(t *testing.T) {
-	x := NewExec(1)
-	eachArithmetic(t, func(t *testing.T) {
+	eachArithmetic(t, 1, func(t *testing.T, x *Exec) {
 		rapid.Check(t, func(t *rapid.T) {
 			m, n, k := dims(t)
 			more := rapid.IntRange(0, 300).Draw(t, "more")
@@ -73,9 +70,7 @@ func TestFurtherZeroProductsChangeNothing(t *testing.T) {
 }
 
 func TestThreadsDoNotChangeBits(t *testing.T) {
-	x := NewExec(4)
-	defer x.Close()
-	eachArithmetic(t, func(t *testing.T) {
+	eachArithmetic(t, 4, func(t *testing.T, x *Exec) {
 		for _, s := range [][3]int{{1, 1000, 260}, {70, 129, 257}, {401, 70, 20}, {40, 300, 261}} {
 			a, b := Mat(normal(s[0]*s[2]), s[0], s[2]), Mat(normal(s[2]*s[1]), s[2], s[1])
 			for form := range forms {
@@ -92,11 +87,10 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 
 // The promised order itself, spelt out for single elements.
 func TestSumsAreChainsOverBlocksInOrder(t *testing.T) {
-	x := NewExec(1)
 	const k = 2*blockK + 37
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		step := multiplyThenAdd
-		if micro != &portable {
+		if x.engine.micro != &portable {
 			step = fused
 		}
 		a, b, c := normal(k), normal(k), []float32{0.75}

@@ -1,28 +1,10 @@
 package kernel
 
-// packRight packs columns j to j+cols-1 of op(B), k0 to k1-1, as [k][micro.cols], and
-// adds B's Add on the way. Columns that do not exist hold anything: what the tile
-// kernel makes of them is dropped.
-func (p *product) packRight(dst []float32, j, cols, k0, k1 int) {
-	b, k := &p.b, k1-k0
-	at := k0*b.Stride + j
-	if p.transB {
-		at = j*b.Stride + k0
-	}
-	src, add := b.Data[at:], b.Add
-	if add != nil {
-		add = add[at:]
-	}
-	if p.transB {
-		packRows(dst, src, add, b.Stride, cols, k)
-	} else {
-		packCols(dst, src, add, b.Stride, cols, k)
-	}
-}
+// The portable packing of operands, and the reference of the assembly. A panel of B has
+// width columns, a tile of A has height rows.
 
 // packRowsGo transposes: dst[p][j] = src[j][p] + add[j][p], for j < n and p < k.
-func packRowsGo(dst, src, add []float32, stride, n, k int) {
-	width := micro.cols
+func packRowsGo(dst, src, add []float32, stride, width, n, k int) {
 	for j := range n {
 		row := src[j*stride:][:k]
 		if add == nil {
@@ -39,9 +21,9 @@ func packRowsGo(dst, src, add []float32, stride, n, k int) {
 }
 
 // packColsGo copies: dst[p][j] = src[p][j] + add[p][j], for j < n and p < k.
-func packColsGo(dst, src, add []float32, stride, n, k int) {
+func packColsGo(dst, src, add []float32, stride, width, n, k int) {
 	for p := range k {
-		out := dst[p*micro.cols:][:n]
+		out := dst[p*width:][:n]
 		copy(out, src[p*stride:])
 		if add != nil {
 			for j, v := range add[p*stride:][:n] {
@@ -52,9 +34,9 @@ func packColsGo(dst, src, add []float32, stride, n, k int) {
 }
 
 // packLeftGo copies rows i < rows of a tile of Aᵀ: dst[p][i] = src[p][i], for p < k,
-// with micro.rows elements to a row of dst.
-func packLeftGo(dst, src []float32, stride, rows, k int) {
+// height elements to a row of dst.
+func packLeftGo(dst, src []float32, stride, height, rows, k int) {
 	for p := range k {
-		copy(dst[p*micro.rows:][:rows], src[p*stride:])
+		copy(dst[p*height:][:rows], src[p*stride:])
 	}
 }

@@ -1,19 +1,5 @@
 package kernel
 
-// PeakRounds runs independent chains of multiply-adds that touch no memory, by the
-// widest instructions in use, and returns the number of floating-point operations
-// (two a multiply-add). Nothing multiplies matrices faster than it runs: its speed
-// is the peak that products are measured against. rounds > 0.
-//
-// Without assembly it is a loop over scalars that multiplies and adds separately,
-// as the portable products do.
-func PeakRounds(rounds int) (flops int) {
-	return 2 * rounds * peakSteps * peakChains * runPeak(rounds)
-}
-
-// PeakName says what PeakRounds runs.
-func PeakName() string { return peakName() }
-
 const (
 	peakChains = 12
 	peakSteps  = 4 // of every chain in a round

@@ -5,13 +5,13 @@ package kernel
 //go:generate sh -c "cd _generate && go run . peak -out ../peak_amd64.s -stubs ../peak_amd64.go -pkg kernel"
 
 // runPeak runs the rounds and returns the width of the vectors.
-func runPeak(rounds int) int {
+func (v Vectors) runPeak(rounds int) int {
 	var chains [16 * peakChains]float32
 	switch {
-	case micro == &avx512:
+	case v.set == AVX512:
 		peakAVX512(rounds, &chains[0])
 		return 16
-	case simd:
+	case v.set == AVX2:
 		peakAVX2(rounds, &chains[0])
 		return 8
 	}
@@ -19,11 +19,11 @@ func runPeak(rounds int) int {
 	return 1
 }
 
-func peakName() string {
+func (v Vectors) peakName() string {
 	switch {
-	case micro == &avx512:
+	case v.set == AVX512:
 		return "AVX-512 FMA"
-	case simd:
+	case v.set == AVX2:
 		return "AVX2 FMA"
 	}
 	return peakNameGo

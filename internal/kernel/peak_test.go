@@ -7,15 +7,14 @@ import (
 )
 
 func TestPeakRoundsCountsTwoOperationsAMultiplyAdd(t *testing.T) {
-	one := PeakRounds(1)
-	require.Zero(t, one%(2*peakSteps*peakChains))
-	require.Equal(t, 5*one, PeakRounds(5))
-	if haveSIMD {
-		defer setSIMD(true)
-		setSIMD(false)
-		require.Equal(t, 2*peakSteps*peakChains, PeakRounds(1), "scalars")
-		require.Equal(t, peakNameGo, PeakName())
+	for _, set := range Available() {
+		e := Arithmetic{Instructions: set}.Vectors()
+		one := e.PeakRounds(1)
+		require.Zero(t, one%(2*peakSteps*peakChains))
+		require.Equal(t, 5*one, e.PeakRounds(5))
 	}
+	require.Equal(t, 2*peakSteps*peakChains, Vectors{}.PeakRounds(1), "scalars")
+	require.Equal(t, peakNameGo, Vectors{}.PeakName())
 }
 
 func TestPeakChainsMakeEveryStep(t *testing.T) {

@@ -9,14 +9,14 @@ import (
 )
 
 func TestExpOverTheWholeRange(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		var src, dst [64]float32
 		worst := 0.0
 		for lo := -104.0; lo < 89; lo += 64 * 0.0007 {
 			for i := range src {
 				src[i] = float32(lo + float64(i)*0.0007)
 			}
-			Exp(dst[:], src[:])
+			e.Exp(dst[:], src[:])
 			for i, v := range src {
 				want, got := math.Exp(float64(v)), float64(dst[i])
 				switch {
@@ -36,58 +36,55 @@ func TestExpOverTheWholeRange(t *testing.T) {
 
 func TestExpAtTheEnds(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		x := []float32{0, -inf, inf, -1e30, 1e30, -104, 88.73, nan, float32(math.Copysign(0, -1)), -inf, nan}
-		Exp(x, x)
+		e.Exp(x, x)
 		requireSameBits(t, []float32{1, 0, inf, 0, inf, 0, inf, nan, 1, 0, nan}, x)
 	})
 }
 
 func TestVectorFunctionsHaveTheSameBitsEverywhere(t *testing.T) {
-	if !haveSIMD {
-		t.Skip("no assembly here")
-	}
-	defer setSIMD(true)
+	assembly := others(t)
 	for n := range 70 {
 		x, y, gain, bias := normal(n), normal(n), normal(n), normal(n)
 		if n > 20 {
 			x[3], x[4], y[5], y[6] = float32(math.NaN()), 0, float32(math.Inf(1)), float32(math.Copysign(0, -1))
 		}
-		setSIMD(false)
-		want := allVectorFunctions(x, y, gain, bias)
-		setSIMD(true)
-		requireSameBits(t, want, allVectorFunctions(x, y, gain, bias))
+		want := allVectorFunctions(Vectors{}, x, y, gain, bias)
+		for _, e := range assembly {
+			requireSameBits(t, want, allVectorFunctions(e, x, y, gain, bias))
+		}
 	}
 }
 
 // allVectorFunctions is the results of all of them, one after the other.
-func allVectorFunctions(x, y, gain, bias []float32) (all []float32) {
+func allVectorFunctions(e Vectors, x, y, gain, bias []float32) (all []float32) {
 	out := make([]float32, len(x))
 	keep := func(values ...float32) { all = append(append(all, values...), out...) }
-	keep(Dot(x, y), LogSumExp(x))
+	keep(e.Dot(x, y), e.LogSumExp(x))
 	copy(out, y)
-	keep(Softmax(out, 1.5))
+	keep(e.Softmax(out, 1.5))
 	copy(out, y)
-	SoftmaxAgain(out, 0.5, 0.25, 3)
+	e.SoftmaxAgain(out, 0.5, 0.25, 3)
 	keep()
 	copy(out, y)
-	SoftmaxBackward(out, x, 0.3, 0.7)
+	e.SoftmaxBackward(out, x, 0.3, 0.7)
 	keep()
-	Axpy(out, -0.3, x)
+	e.Axpy(out, -0.3, x)
 	keep()
-	Exp(out, y)
-	Scale(out, 1.3)
+	e.Exp(out, y)
+	e.Scale(out, 1.3)
 	keep()
-	Add(out, x, y)
+	e.Add(out, x, y)
 	keep()
-	ReLU(out, x)
+	e.ReLU(out, x)
 	keep()
-	ReLUBackward(out, gain, x)
+	e.ReLUBackward(out, gain, x)
 	keep()
-	keep(LayerNorm(out, y, gain, bias, 1e-5))
-	LayerNormBackward(out, x, y, gain, 0.1, 1.2)
+	keep(e.LayerNorm(out, y, gain, bias, 1e-5))
+	e.LayerNormBackward(out, x, y, gain, 0.1, 1.2)
 	keep()
-	LayerNormGain(out, x, y, 0.1, 1.2)
+	e.LayerNormGain(out, x, y, 0.1, 1.2)
 	keep()
 	return all
 }
@@ -96,13 +93,13 @@ func allVectorFunctions(x, y, gain, bias []float32) (all []float32) {
 // differences in float64.
 func TestLayerNormAgreesWithFloat64(t *testing.T) {
 	const eps, step = 1e-5, 1e-4
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, n := range []int{1, 2, 7, 8, 40, 161} {
 			x, gain, bias, dy := normal(n), normal(n), normal(n), normal(n)
 			y, dx, dgain := make([]float32, n), make([]float32, n), make([]float32, n)
-			mean, rstd := LayerNorm(y, x, gain, bias, eps)
-			LayerNormBackward(dx, dy, x, gain, mean, rstd)
-			LayerNormGain(dgain, dy, x, mean, rstd)
+			mean, rstd := e.LayerNorm(y, x, gain, bias, eps)
+			e.LayerNormBackward(dx, dy, x, gain, mean, rstd)
+			e.LayerNormGain(dgain, dy, x, mean, rstd)
 
 			loss := func(i int, d float64) (sum float64) { // of dy*y, x[i] moved by d
 				norm := normRow(x, i, d, eps)
@@ -142,30 +139,30 @@ func normRow(x []float32, i int, d, eps float64) []float64 {
 
 func TestReLUAtItsEdges(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		x := []float32{-1, 0, 2, nan, inf, -inf, 3, -4, -5, 6, nan}
 		y := make([]float32, len(x))
-		ReLU(y, x)
+		e.ReLU(y, x)
 		requireSameBits(t, []float32{0, 0, 2, nan, inf, 0, 3, 0, 0, 6, nan}, y)
-		ReLUBackward(y, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, x)
+		e.ReLUBackward(y, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, x)
 		requireSameBits(t, []float32{0, 0, 3, 0, 5, 0, 7, 0, 0, 10, 0}, y)
 	})
 }
 
 func TestSoftmaxAgainGivesTheSameBits(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for n := range 50 {
 			row := normal(n)
 			again := append([]float32(nil), row...)
-			most, sum := Softmax(row, 2)
-			SoftmaxAgain(again, 2, most, sum)
+			most, sum := e.Softmax(row, 2)
+			e.SoftmaxAgain(again, 2, most, sum)
 			requireSameBits(t, row, again)
 		}
 	})
 }
 
 func TestSoftmaxAndLogSumExpAgreeWithFloat64(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, n := range []int{1, 2, 7, 8, 9, 100, 256, 641} {
 			row, scale := normal(n), float32(3)
 			row[n/2] = 80 // would overflow without its maximum taken off
@@ -178,12 +175,12 @@ func TestSoftmaxAndLogSumExpAgreeWithFloat64(t *testing.T) {
 				total += math.Exp(float64(v))
 				totalScaled += math.Exp(float64(scale) * float64(v))
 			}
-			require.InEpsilon(t, math.Log(total), float64(LogSumExp(row)), 1e-6)
+			require.InEpsilon(t, math.Log(total), float64(e.LogSumExp(row)), 1e-6)
 			want := make([]float64, n)
 			for i, v := range row {
 				want[i] = math.Exp(float64(scale)*float64(v)) / totalScaled
 			}
-			Softmax(row, scale)
+			e.Softmax(row, scale)
 			for i := range row {
 				require.InDelta(t, want[i], float64(row[i]), 1e-5*want[i]+1e-37) // 240 as a float32 is off by up to 8e-6
 			}
@@ -192,23 +189,23 @@ func TestSoftmaxAndLogSumExpAgreeWithFloat64(t *testing.T) {
 }
 
 func TestLogSumExpOfInfinities(t *testing.T) {
-	inf := float32(math.Inf(1))
-	require.Equal(t, -inf, LogSumExp(nil))
-	require.Equal(t, -inf, LogSumExp([]float32{-inf, -inf}))
-	require.Equal(t, inf, LogSumExp([]float32{1, inf}))
+	inf, e := float32(math.Inf(1)), Arithmetic{}.Vectors()
+	require.Equal(t, -inf, e.LogSumExp(nil))
+	require.Equal(t, -inf, e.LogSumExp([]float32{-inf, -inf}))
+	require.Equal(t, inf, e.LogSumExp([]float32{1, inf}))
 }
 
 func TestSoftmaxOfAnUnmaskedRowSumsToOne(t *testing.T) {
-	row := normal(256)
-	Softmax(row, 0) // no scale: uniform
+	row, e := normal(256), Arithmetic{}.Vectors()
+	e.Softmax(row, 0) // no scale: uniform
 	for _, v := range row {
 		require.Equal(t, float32(1)/256, v)
 	}
-	Softmax(nil, 1)
+	e.Softmax(nil, 1)
 }
 
 func TestDotAndAxpyAgreeWithFloat64(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for range 100 {
 			n := rand.IntN(200)
 			x, y := normal(n), normal(n)
@@ -217,12 +214,12 @@ func TestDotAndAxpyAgreeWithFloat64(t *testing.T) {
 				sum += float64(x[i]) * float64(y[i])
 				size += math.Abs(float64(x[i]) * float64(y[i]))
 			}
-			require.InDelta(t, sum, float64(Dot(x, y)), size*float64(n+1)/(1<<24))
+			require.InDelta(t, sum, float64(e.Dot(x, y)), size*float64(n+1)/(1<<24))
 			want := make([]float32, n)
 			for i := range want {
 				want[i] = y[i] + float32(2.5*x[i])
 			}
-			Axpy(y, 2.5, x)
+			e.Axpy(y, 2.5, x)
 			requireSameBits(t, want, y)
 		}
 	})

@@ -7,12 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
-// lockPatience is how long a writer waits for another.
-const lockPatience = 5 * time.Second
+const (
+	lockPatience = 5 * time.Second       // how long a writer waits for another
+	lockRetry    = 10 * time.Millisecond // how often it looks whether the other has finished
+)
 
 // ReadFile reads a keys file. Its errors are *FormatError, or those of package os.
 func ReadFile(path string) ([]Key, error) {
@@ -28,23 +31,18 @@ func ReadFile(path string) ([]Key, error) {
 	return Parse(path, text)
 }
 
-// UpdateFile replaces a keys file by what change makes of its keys, all or nothing; without a file change gets none, and the file and its
-// folder are made. Of two writers at once, one waits for the other.
+// UpdateFile replaces a keys file by what change makes of its keys, all or nothing. Without a file
+// change gets no keys, and the file and its folder are made. Of two writers at once, one waits for
+// the other: the temporary file is their lock.
 func UpdateFile(path string, change func([]Key) ([]Key, error)) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
-	lock, err := createLock(path + ".lock")
+	file, err := createLocked(path)
 	if err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
-	renamed := false // then the lock's name may be another's
-	defer func() {
-		if !renamed {
-			_ = lock.Close()
-			err = errors.Join(err, os.Remove(lock.Name()))
-		}
-	}()
+	defer func() { err = errors.Join(err, file.Discard()) }()
 	list, err := ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("keys: %w", err)
@@ -52,45 +50,25 @@ func UpdateFile(path string, change func([]Key) ([]Key, error)) (err error) {
 	if list, err = change(list); err != nil {
 		return err
 	}
-	for _, step := range []func() error{
-		func() error { _, err := lock.Write(Format(list)); return err },
-		lock.Sync,
-		lock.Close,
-		func() error { return os.Rename(lock.Name(), path) },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("keys: writing %s: %w", path, err)
-		}
+	if _, err := file.Write(Format(list)); err != nil {
+		return fmt.Errorf("keys: writing %s: %w", path, err)
 	}
-	renamed = true
-	return syncFolder(filepath.Dir(path)) // the file is the new one, whatever becomes of this
+	if err := file.Commit(); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	return nil
 }
 
-// createLock creates a file that must not exist, and waits for another writer to rename his.
-func createLock(path string) (*os.File, error) {
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(10 * time.Millisecond) {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// createLocked begins a new keys file, and waits for another writer to finish first.
+func createLocked(path string) (*atomicfile.File, error) {
+	lock := path + ".lock"
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
+		f, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Temporary: lock})
 		if err == nil || !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("%s exists: another program is writing the keys; if none is, one was killed at it: remove this file", path)
+			return nil, fmt.Errorf("%s exists: another program is writing the keys; if none is, one was killed at it: remove this file", lock)
 		}
 	}
-}
-
-// syncFolder puts a rename in the folder on the disk.
-func syncFolder(dir string) error {
-	if runtime.GOOS == "windows" { // has no such thing
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("keys: flushing %s: %w", dir, err)
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"sync"
 
+	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
@@ -37,6 +38,9 @@ type Model struct {
 	Rivals Rivals
 	// Card tells how the model came about and what it measured: any JSON object.
 	Card json.RawMessage
+	// Arithmetic is what workers compute in: the one field that is of the machine, and is
+	// not in the model's file.
+	Arithmetic kernel.Arithmetic
 
 	hash func() string
 }

@@ -61,8 +61,7 @@ func TestWhatTheLogDoesNotTakeNeverHappened(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, store.err)
-	require.Equal(t, Summary{Offset: info.Offset, Updates: 1, TotalBytes: info.Offset, TotalChars: info.Chars, TotalTokens: info.Tokens,
-		TotalBits: info.Bits, Elapsed: sum.Elapsed}, sum)
+	require.Equal(t, Summary{Offset: info.Offset, Updates: 1, Total: info.Tally, Elapsed: sum.Elapsed}, sum)
 	require.Equal(t, before, hash(t, mg, id))
 	after := get(t, mg, id)
 	after.LastUsed = info.LastUsed
@@ -70,6 +69,6 @@ func TestWhatTheLogDoesNotTakeNeverHappened(t *testing.T) {
 
 	store.err = nil
 	score(t, mg, id, text[testChunk+5:])
-	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, want.Hash(), hash(t, mg, id), "and it goes on")
 }

@@ -10,16 +10,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Methods of adaptation: values of Settings.Method.
+// Methods of adaptation: values of the setting "method".
 const (
-	MethodSparseMeta = "sparse-meta" // fast weights written by the model's meta-learners after every full chunk
-	MethodDynamicSGD = "dynamic-sgd" // dynamic evaluation: all weights descend the gradient of every full chunk, and decay
-	MethodDynamicRMS = "dynamic-rms" // the same, each weight at its own pace, by the model's gradient statistics
-	MethodCache      = "cache"       // the slow weights, mixed with a continuous cache of what was read
-	MethodStatic     = "static"      // the slow weights alone; nothing is ever written
+	MethodSparseMeta = stream.SparseMeta
+	MethodDynamicSGD = stream.DynamicSGD
+	MethodDynamicRMS = stream.DynamicRMS
+	MethodCache      = stream.Cache
+	MethodStatic     = stream.Static
 )
 
 // What a completion leaves in its session: values of CompleteRequest.Commit.
@@ -44,30 +47,10 @@ const (
 // SeedMax is the largest seed a session or a completion has. Seeds end below 2^53 so that every JSON reader keeps them exactly.
 const SeedMax = 1<<53 - 1
 
-// Settings say how a session adapts. A nil (or empty, or zero) field stands for the model's default for the method; in an Info every field is
-// set. Those of another method than the session's are held against their limits and have no effect.
-type Settings struct {
-	Method string // one of the methods above; "" is the model's default
-	Chunk  int    // tokens between two updates of the fast weights, >= 1; 0 is the model's default
-
-	// Of MethodSparseMeta.
-	P      *float64  // probability that an update writes one entry (eq. 4), 0..1
-	Gammas []float32 // decay of the gradient average (eq. 3), one for each bank of the model, each in [0, 1]
-	Beta1  *float32  // weight of the chunk's gradient in the average (eq. 3)
-	Beta2  *float32  // weight of the chunk's gradient beside the average (eq. 5)
-
-	// Of MethodDynamicSGD and MethodDynamicRMS; reported of a session that is neither: the former's defaults.
-	Rate  *float32 // of the gradient, 0..RateMax
-	Decay *float32 // part of the fast weights that an update takes away, 0..1
-	Floor *float32 // MethodDynamicRMS: added to a weight's RMS, in units of its matrix's mean, 0..FloorMax
-
-	// Of MethodCache.
-	CacheSize int      // tokens remembered, 1..CacheSizeMax; 0 is the model's default
-	Theta     *float32 // how sharply like states are preferred, 0..ThetaMax
-	Lambda    *float32 // the cache's share of the probability, 0 to less than 1
-
-	Baseline bool // also score every chunk with the static model
-}
+// Settings say how a session adapts, by the names of stream.Table. A setting that is missing stands
+// for the model's default for the method; in an Info none is missing. The settings of another method
+// than the session's are held to their ranges and have no effect.
+type Settings = setting.Values
 
 // Caller is who asks. The zero value is the one anonymous owner of a server without keys. To a caller that may not see a session it does not
 // exist.
@@ -103,29 +86,36 @@ type Parent struct {
 	Offset int64  `json:"offset"`
 }
 
+// Tally is the account of a text that was scored: how much text it was, and the information in it.
+type Tally struct {
+	Bytes        int64
+	Chars        int64 // characters, as the tokenizer counts them
+	Tokens       int64
+	Bits         float64  // the sum over the tokens of -log2 p
+	BaselineBits *float64 // the same sum under the static model; nil without Settings.Baseline
+}
+
 // Info is what is known about a session at one moment, between two chunks.
 type Info struct {
-	ID           string
-	Model        string    // ModelInfo.ID of the model it runs on
-	Created      time.Time // UTC
-	LastUsed     time.Time // UTC: the end of the last request that fed or sampled it, at first Created; after a restart, when text came last
-	Offset       int64     // bytes accepted so far: the offset the next byte will have
-	Step         uint64    // updates of the fast weights made so far
-	Pending      int       // tokens scored since the last update; Settings.Chunk only while the update that a full chunk causes is under way
-	Chars        int64     // characters accepted so far, as the tokenizer counts them
-	Tokens       int64     // tokens scored so far
-	Bits         float64   // information of everything scored so far: the sum of -log2 of each token's probability
-	BaselineBits *float64  // the same under the static model; nil without Settings.Baseline
-	MemoryBytes  int64     // memory the session occupies; 0 while it is only on disk
-	Numerics     string    // instruction set the session's arithmetic runs under, e.g. "amd64-avx2"; "" if not recorded
-	Settings     Settings  // in force: every field set
-	Seed         uint64    // in force
-	Labels       map[string]string
-	TTL          time.Duration // 0: none
-	History      string        // HistoryFull or HistoryTail
-	Parent       *Parent       // nil unless it is a fork
-	Err          error         // why it cannot be used (it can be deleted): it is damaged, or another model's; then other fields may be missing
-	Owner        string        // id of the key that made it; "" for the anonymous owner, and for callers that are no admins
+	Tally // of everything the session has accepted so far
+
+	ID          string
+	Model       string    // ModelInfo.ID of the model it runs on
+	Created     time.Time // UTC
+	LastUsed    time.Time // UTC: the end of the last request that fed or sampled it, at first Created; after a restart, when text came last
+	Offset      int64     // in the stream, of the byte that comes next: as many bytes are accepted
+	Step        uint64    // updates of the fast weights made so far
+	Pending     int       // tokens scored since the last update; Settings.Chunk only while the update that a full chunk causes is under way
+	MemoryBytes int64     // memory the session occupies; 0 while it is only on disk
+	Numerics    string    // instruction set the session's arithmetic runs under, e.g. "amd64-avx2"; "" if not recorded
+	Settings    Settings  // in force: every field set
+	Seed        uint64    // in force
+	Labels      map[string]string
+	TTL         time.Duration // 0: none
+	History     string        // HistoryFull or HistoryTail
+	Parent      *Parent       // nil unless it is a fork
+	Err         error         // why it cannot be used (it can be deleted): it is damaged, or another model's; then other fields may be missing
+	Owner       string        // id of the key that made it; "" for the anonymous owner, and for callers that are no admins
 }
 
 // ScoreOptions are the options of one Score call. The zero value scores whatever comes, at whatever offset the session has.
@@ -137,21 +127,12 @@ type ScoreOptions struct {
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a chunk border. Its scores were fixed
 // before the update that they cause.
 type Chunk struct {
-	Step    uint64 // index of the chunk in the stream; the first is 0
-	Offset  int64  // in the stream, of the first byte reported here
-	Bytes   int    // reported here
-	Chars   int
-	Tokens  int
-	Bits    float64       // sum over the tokens reported here of -log2 p
+	Tally       // of the text reported here
+	Total Tally // of the session, up to and with this report
+
+	Step    uint64        // index of the chunk in the stream; the first is 0
+	Offset  int64         // in the stream, of the first byte reported here
 	Elapsed time.Duration // from having the text to this report, waiting for other sessions included
-
-	BaselineBits *float64 // Bits under the static model; nil without Settings.Baseline
-
-	TotalBytes        int64 // of the session, up to and with this report
-	TotalChars        int64
-	TotalTokens       int64
-	TotalBits         float64
-	TotalBaselineBits *float64 // nil without Settings.Baseline
 
 	Complete bool      // the chunk is full; an update follows
 	Updates  uint64    // updates of the fast weights made before this chunk was scored
@@ -162,21 +143,13 @@ type Chunk struct {
 
 // Summary is what one Score call did, in the whole.
 type Summary struct {
-	Offset       int64 // of the session after the call
-	Bytes        int64 // accepted by this call
-	Chars        int64
-	Tokens       int64
-	Bits         float64  // of what this call accepted
-	BaselineBits *float64 // nil without Settings.Baseline
-	Chunks       int      // reports emitted
-	Updates      uint64   // made by the session so far, after the call
-	Elapsed      time.Duration
+	Tally       // of the text that this call accepted
+	Total Tally // of the session, after the call
 
-	TotalBytes        int64 // of the session, after the call
-	TotalChars        int64
-	TotalTokens       int64
-	TotalBits         float64
-	TotalBaselineBits *float64 // nil without Settings.Baseline
+	Offset  int64  // of the session, after the call
+	Chunks  int    // reports emitted
+	Updates uint64 // of the fast weights that the session has made, after the call
+	Elapsed time.Duration
 }
 
 // CompleteRequest asks for text sampled from the adapted model after the session's text and the prompt. With CommitPrompt and CommitAll the
@@ -241,8 +214,14 @@ var (
 	ErrNoSpace = errors.New("session: no space left on the disk")
 	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before is there when it is opened again.
 	ErrStore = errors.New("session: the store has failed")
+	// ErrUnavailable says that what keeps the sessions cannot be reached now. Nothing of the call was
+	// accepted that was not acknowledged before, and nothing is lost: the call can be repeated.
+	ErrUnavailable = errors.New("session: the store is not available now")
+	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The session's
+	// offset, asked for anew, tells.
+	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
-	ErrDraining = errors.New("session: draining, no new work is taken")
+	ErrDraining = lifecycle.ErrDraining
 )
 
 // UnusableError says that a session is there and cannot be used: it is damaged, or of another model. It can be deleted.

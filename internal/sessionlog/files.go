@@ -4,7 +4,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
 // fileSystem is what the store asks of the operating system beside what bbolt does with its file. Tests make it fail.
@@ -44,15 +45,4 @@ func (osFiles) MkdirAll(name string, perm fs.FileMode) error { return os.MkdirAl
 func (osFiles) Link(from, to string) error                   { return os.Link(from, to) }
 func (osFiles) Rename(from, to string) error                 { return os.Rename(from, to) }
 func (osFiles) Remove(name string) error                     { return os.Remove(name) }
-
-func (osFiles) SyncDir(name string) error {
-	if runtime.GOOS == "windows" {
-		return nil // has no such call; NTFS keeps names in its journal
-	}
-	d, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
+func (osFiles) SyncDir(name string) error                    { return atomicfile.SyncFolder(name) }

@@ -13,7 +13,7 @@ import (
 )
 
 // Restore makes the stream that a snapshot was taken of: under the same arithmetic
-// (kernel.Numerics; the snapshot's is returned) it goes on to the same bits. The model
+// (kernel.Arithmetic.Numerics; the snapshot's is returned) it goes on to the same bits. The model
 // has to be that of the snapshot, and set its settings. An error says where the file is
 // wrong, what was found and what was expected.
 func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics string, err error) {
@@ -22,6 +22,15 @@ func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics
 		return nil, "", fmt.Errorf("stream: snapshot: %w", err)
 	}
 	return s, numerics, nil
+}
+
+// SettingsOf returns the settings of the stream that a snapshot was taken of.
+func SettingsOf(f *weights.File) (Settings, error) {
+	h, err := readHeader(f)
+	if err != nil {
+		return Settings{}, fmt.Errorf("stream: snapshot: %w", err)
+	}
+	return h.Settings, nil
 }
 
 func restore(m *model.Model, set Settings, f *weights.File) (*Stream, string, error) {

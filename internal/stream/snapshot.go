@@ -49,7 +49,7 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 		return nil, errors.New("stream: snapshot of a frozen stream: it would go on learning")
 	}
 	text, err := json.Marshal(header{
-		Version: snapshotVersion, Model: s.model.Hash(), Numerics: kernel.Numerics(), Settings: s.Settings,
+		Version: snapshotVersion, Model: s.model.Hash(), Numerics: s.model.Arithmetic.Numerics(), Settings: s.Settings,
 		Step: s.Step, Written: s.Written, Last: s.Last, Tally: tally(s.Tally), BaselineBits: s.Baseline.Bits,
 	})
 	if err != nil {

@@ -30,7 +30,7 @@ func restored(t require.TestingT, m *model.Model, set Settings, file []byte) *St
 	require.NoError(t, err)
 	s, numerics, err := Restore(m, set, f)
 	require.NoError(t, err)
-	require.Equal(t, kernel.Numerics(), numerics)
+	require.Equal(t, kernel.Arithmetic{}.Numerics(), numerics)
 	return s
 }
 
@@ -247,7 +247,7 @@ func TestAFrozenStreamHasNoSnapshot(t *testing.T) {
 func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
 	m := testModel(t)
 	f, set := snapshotOf(t, m, SparseMeta)
-	replace(kernel.Numerics(), "float32-other")(f)
+	replace(kernel.Arithmetic{}.Numerics(), "float32-other")(f)
 	_, numerics, err := Restore(m, set, f)
 	require.NoError(t, err)
 	require.Equal(t, "float32-other", numerics)
@@ -291,7 +291,7 @@ func checkRestore(t *testing.T, m *model.Model, set Settings, f *weights.File) {
 	}
 	again, err := s.Snapshot()
 	require.NoError(t, err)
-	again.Metadata[keySnapshot] = strings.Replace(again.Metadata[keySnapshot], asJSON(kernel.Numerics()), asJSON(numerics), 1)
+	again.Metadata[keySnapshot] = strings.Replace(again.Metadata[keySnapshot], asJSON(kernel.Arithmetic{}.Numerics()), asJSON(numerics), 1)
 	require.Equal(t, f.Metadata[keySnapshot], again.Metadata[keySnapshot])
 	require.Len(t, again.Tensors, len(f.Tensors))
 	for _, tensor := range again.Tensors {

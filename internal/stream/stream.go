@@ -132,9 +132,9 @@ func (s *Stream) Updates() uint64 {
 func (s *Stream) FastRMS() float64 {
 	switch {
 	case s.Fast != nil:
-		return s.Fast.RMS()
+		return s.Fast.RMS(s.model.Arithmetic.Vectors())
 	case s.Dynamic != nil:
-		return s.Dynamic.RMS()
+		return s.Dynamic.RMS(s.model.Arithmetic.Vectors())
 	}
 	return 0
 }

@@ -46,7 +46,7 @@ type place struct{ stream, step uint64 }
 
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
-	return &Worker{Exec: kernel.NewExec(threads), model: m, grads: NewArena(m), fast: NewArena(m)}
+	return &Worker{Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m), fast: NewArena(m)}
 }
 
 // Close ends the worker's threads.
@@ -89,7 +89,7 @@ func (w *Worker) baseline(s *Stream) Step {
 // sum returns the fast weights of a SparseMeta stream, its banks added up.
 func (w *Worker) sum(s *Stream) Arena {
 	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
-		s.Fast.Sum(w.fast.Values)
+		s.Fast.Sum(w.Exec.Vectors, w.fast.Values)
 		w.fastAt = here
 	}
 	return w.fast

@@ -22,7 +22,7 @@
 // it was interrupted. Everything random comes from counter-based generators; the learning rates
 // depend on the number of the step alone. A checkpoint holds every array and counter, and a run
 // resumed from it ends with the same bits, down to the model's file. Machines whose arithmetic
-// differs (kernel.Numerics) differ by rounding.
+// differs (kernel.Arithmetic.Numerics) differ by rounding.
 //
 // # Observers
 //

@@ -86,6 +86,10 @@ func TinyPretraining(t *testing.T) Options {
 
 // TinyMeta meta-trains the tiny model, pretrained for a moment, for a few steps.
 func TinyMeta(t *testing.T, scheme string) Options {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	o := TinyPretraining(t)
 	o.Phases = []string{PhasePretrain, PhaseMeta, PhaseJoint}
 	o.HoldOut = []string{"domain3"}

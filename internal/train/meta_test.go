@@ -111,7 +111,7 @@ func TestOnlineIsServing(t *testing.T) {
 		w.Feed(s, text, nil)
 		// The tables differ by rounding: those of training come from gorgonia's graph.
 		require.InDelta(t, (s.Tally.Bits-before)/float64(len(text)), loss*BitsPerNat, 1e-5)
-		s.Fast.Sum(served)
+		s.Fast.Sum(w.Exec.Vectors, served)
 		require.InDeltaSlice(t, served, p.text.Fast.Values, 1e-7)
 		require.Equal(t, s.Fast.Step, p.text.State.Step)
 	}

@@ -24,6 +24,8 @@ type Opened struct {
 	Fields map[string]any // of the recipe: all that the run's bits depend on: fields of JSON, numbers as json.Number
 	Dir    string         // of the checkpoints; "" if there is none
 	Store  string         // type of the slow weights in the model's file
+
+	Numerics string // the arithmetic, see kernel.Arithmetic.Numerics
 }
 
 // Noted is a sentence for a person.

@@ -125,7 +125,7 @@ func (p *onlineScheme) load(c *checkpoint) error {
 		return c.err
 	}
 	p.text.State.Step, p.going = st.Writes, false
-	p.text.State.Sum(p.text.Fast.Values)
+	p.text.State.Sum(p.x.Vectors, p.text.Fast.Values)
 	c.failWith(p.pieces.Restore(st.Stream))
 	return c.err
 }

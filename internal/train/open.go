@@ -26,6 +26,7 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
 	if err := r.o.validate(); err != nil { // what depends on text and model, too
 		return nil, nil, err
 	}
@@ -46,10 +47,10 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: the recipe: %w", err)
 	}
-	if err := r.tell(Opened{r.o.Name, r.o.Phases, fields, r.o.Dir, r.o.Store}); err != nil {
+	if err := r.tell(Opened{r.o.Name, r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics()}); err != nil {
 		return nil, nil, err
 	}
-	r.x = kernel.NewExec(r.o.Threads)
+	r.x = kernel.NewExecIn(r.o.Threads, r.base.Arithmetic)
 	return r, last, nil
 }
 

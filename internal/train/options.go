@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 
+	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -63,6 +64,8 @@ type Options struct {
 
 	Seed    uint64 // of weights, order of the text, dropout and masks
 	Threads int    // 0: all that Go may use. The result does not depend on it
+
+	Precision kernel.Precision // of the matrix products; "": kernel.Float32
 
 	Pretrain   PretrainOptions
 	Meta       MetaOptions

@@ -88,5 +88,5 @@ type card struct {
 	Results  []PhaseReport `json:"results"`
 	Store    string        `json:"store"`           // type of the slow weights in the file
 	Stored   *Measurement  `json:"valid,omitempty"` // of the model as stored
-	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Numerics
+	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Arithmetic.Numerics
 }

@@ -71,7 +71,12 @@ func (r *runner) newPhase(name string) (stepper, error) {
 
 // model is the model as trained so far, sharing its weights.
 func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
-	return model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
+	m, err := model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
+	if err != nil {
+		return nil, err
+	}
+	m.Arithmetic = r.base.Arithmetic
+	return m, nil
 }
 
 // keepBest keeps a copy of the weights as they are.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -25,7 +24,7 @@ func (r *runner) save(p stepper) error {
 	c := newCheckpoint()
 	c.putJSON(keyRun, r.recipe)
 	c.putJSON(keyPosition, r.at)
-	c.file.Metadata[keyNumerics] = kernel.Numerics()
+	c.file.Metadata[keyNumerics] = r.base.Arithmetic.Numerics()
 	p.save(c)
 	if err := r.writeCheckpoint(c, r.file(lastName)); err != nil {
 		return err
@@ -67,9 +66,9 @@ func (r *runner) restore(p stepper, last *checkpoint) error {
 	if err := p.load(last); err != nil {
 		return err
 	}
-	if have := last.file.Metadata[keyNumerics]; have != kernel.Numerics() {
+	if have := last.file.Metadata[keyNumerics]; have != r.base.Arithmetic.Numerics() {
 		err := r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding",
-			have, kernel.Numerics())
+			have, r.base.Arithmetic.Numerics())
 		if err != nil {
 			return err
 		}

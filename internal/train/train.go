@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -105,7 +104,7 @@ func (r *runner) finish(ctx context.Context) (Report, error) {
 		stored.Step = last.Best.Step
 		report.Stored = &stored
 	}
-	if m.Card, err = json.Marshal(card{r.recipe, r.at.Done, r.o.Store, report.Stored, kernel.Numerics()}); err != nil {
+	if m.Card, err = json.Marshal(card{r.recipe, r.at.Done, r.o.Store, report.Stored, r.base.Arithmetic.Numerics()}); err != nil {
 		return report, fmt.Errorf("train: the model's card: %w", err)
 	}
 	report.Model = m.ID()

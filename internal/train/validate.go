@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -37,6 +38,9 @@ func (o Options) validate() error {
 	}
 	if _, ok := storeTypes[o.Store]; !ok {
 		return &OptionError{"Store", fmt.Sprintf("%q", o.Store), "float32, bf16 or f16"}
+	}
+	if err := (kernel.Arithmetic{Precision: o.Precision}).Validate(); err != nil {
+		return &OptionError{"Precision", fmt.Sprintf("%q", o.Precision), err.Error()}
 	}
 	if o.Resume && o.Dir == "" {
 		return &OptionError{"Dir", "empty", "the folder of the checkpoint to resume from"}

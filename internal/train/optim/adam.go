@@ -62,9 +62,9 @@ type updateTask struct {
 }
 
 // Do updates block i.
-func (t *updateTask) Do(_ *kernel.Exec, i int) {
+func (t *updateTask) Do(w *kernel.Exec, i int) {
 	lo, hi := i*block, min((i+1)*block, len(t.w))
-	t.Step(t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])
+	w.Adam(&t.Adam, t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])
 }
 
 // Moments are M and V.

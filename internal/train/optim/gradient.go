@@ -55,7 +55,7 @@ func (m *Mean) Add(x *kernel.Exec, g []float32) {
 }
 
 // Do adds block i.
-func (m *Mean) Do(_ *kernel.Exec, i int) {
+func (m *Mean) Do(w *kernel.Exec, i int) {
 	lo, hi := i*block, min((i+1)*block, len(m.g))
-	kernel.Axpy(m.Sum[lo:hi], m.Factor, m.g[lo:hi])
+	w.Axpy(m.Sum[lo:hi], m.Factor, m.g[lo:hi])
 }

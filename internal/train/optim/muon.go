@@ -77,10 +77,10 @@ func (o *Muon) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	}
 	for _, p := range o.parts {
 		lo, hi := p.off, p.off+p.rows*p.cols
-		o.momentum(o.M[lo:hi], g[lo:hi])
+		o.momentum(x, o.M[lo:hi], g[lo:hi])
 		u := o.orthogonal(x, p.rows, p.cols)
-		kernel.Scale(w[lo:hi], float32(1-rate*o.Decay))
-		kernel.Axpy(w[lo:hi], float32(-rate*muonRMS*math.Sqrt(float64(max(p.rows, p.cols)))), u)
+		x.Scale(w[lo:hi], float32(1-rate*o.Decay))
+		x.Axpy(w[lo:hi], float32(-rate*muonRMS*math.Sqrt(float64(max(p.rows, p.cols)))), u)
 	}
 	o.gather(o.w, w)
 	o.gather(o.g, g)
@@ -102,13 +102,13 @@ func (o *Muon) gather(dst, arena []float32) {
 
 // momentum moves a matrix's momentum, m <- momentum m + (1-momentum) g, and leaves Nesterov's look
 // ahead, momentum m + (1-momentum) g, in o.x.
-func (o *Muon) momentum(m, g []float32) {
+func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	u := o.x[:len(m)]
-	kernel.Scale(m, muonMomentum)
-	kernel.Axpy(m, 1-muonMomentum, g)
+	x.Scale(m, muonMomentum)
+	x.Axpy(m, 1-muonMomentum, g)
 	copy(u, m)
-	kernel.Scale(u, muonMomentum)
-	kernel.Axpy(u, 1-muonMomentum, g)
+	x.Scale(u, muonMomentum)
+	x.Axpy(u, 1-muonMomentum, g)
 }
 
 // orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. The singular values are first scaled
@@ -117,11 +117,11 @@ func (o *Muon) momentum(m, g []float32) {
 func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	n := rows * cols
 	x, y := o.x[:n], o.y[:n]
-	norm := math.Sqrt(float64(kernel.Dot(x, x)))
+	norm := math.Sqrt(float64(e.Dot(x, x)))
 	if norm == 0 {
 		return x
 	}
-	kernel.Scale(x, float32(1/norm))
+	e.Scale(x, float32(1/norm))
 	side := min(rows, cols)
 	a, b := kernel.Mat(o.a[:side*side], side, side), kernel.Mat(o.b[:side*side], side, side)
 	for range muonRounds {
@@ -132,14 +132,14 @@ func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 			e.MulTN(a, xm, xm, false) // Xᵀ X
 		}
 		e.MulNT(b, a, a, false) // symmetric: A Aᵀ = A²
-		kernel.Scale(b.Data, muonC)
-		kernel.Axpy(b.Data, muonB, a.Data)
+		e.Scale(b.Data, muonC)
+		e.Axpy(b.Data, muonB, a.Data)
 		if rows <= cols {
 			e.MulNN(ym, b, xm, false)
 		} else {
 			e.MulNN(ym, xm, b, false)
 		}
-		kernel.Axpy(y, muonA, x)
+		e.Axpy(y, muonA, x)
 		x, y = y, x
 	}
 	return x

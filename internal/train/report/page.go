@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"os"
+	"io"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/train"
 )
 
@@ -89,7 +89,10 @@ func (p *page) Observe(e train.Event) error {
 func (p *page) write(report train.Report, interrupted *train.InterruptedError) error {
 	text, err := p.render(report, interrupted)
 	if err == nil {
-		err = replaceFile(p.path, text)
+		err = atomicfile.Write(p.path, atomicfile.Options{}, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("train: the report %s could not be written: %w", p.path, err)
@@ -97,23 +100,10 @@ func (p *page) write(report train.Report, interrupted *train.InterruptedError) e
 	return nil
 }
 
-// replaceFile makes a file hold text, or leaves it as it was.
-func replaceFile(path string, text []byte) error {
-	temporary := path + ".tmp"
-	err := os.WriteFile(temporary, text, 0o666)
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		os.Remove(temporary)
-	}
-	return err
-}
-
 func (p *page) render(report train.Report, interrupted *train.InterruptedError) ([]byte, error) {
 	phases := p.run.Phases
 	content := pageContent{
-		Name: p.run.Name, Recipe: recipe(p.run.Fields), Report: report, Interrupted: interrupted, Store: p.run.Store, Numerics: kernel.Numerics(),
+		Name: p.run.Name, Recipe: recipe(p.run.Fields), Report: report, Interrupted: interrupted, Store: p.run.Store, Numerics: p.run.Numerics,
 	}
 	lines := ofRun(p.metrics.lines, phases[0])
 	spent, now := elapsed(lines), current(lines, phases)

@@ -1,0 +1,354 @@
+package atomicfile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// saying is a fill function that writes one text.
+func saying(text string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+}
+
+// requireOnly checks that a folder holds just these files, name and content.
+func requireOnly(t require.TestingT, dir string, want map[string]string) {
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	got := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		got[e.Name()] = string(text)
+	}
+	require.Equal(t, want, got)
+}
+
+func TestAFileIsMadeAndReplaced(t *testing.T) {
+	dir := t.TempDir()
+	for _, text := range []string{"one", "", strings.Repeat("much ", bufferBytes)} {
+		require.NoError(t, Write(filepath.Join(dir, "f"), Options{}, saying(text)))
+		requireOnly(t, dir, map[string]string{"f": text})
+	}
+}
+
+func TestARelativePathIsInTheCurrentFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, Write("f", Options{}, saying("here")))
+	require.NoError(t, Write("g", Options{Exclusive: true}, saying("there")))
+	requireOnly(t, ".", map[string]string{"f": "here", "g": "there"})
+}
+
+func TestPermissionsAreThoseAskedFor(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such permissions")
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
+	require.NoError(t, Write(path, Options{Perm: 0o600}, saying("secret")))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o600), info.Mode())
+}
+
+func TestAnExclusiveFileReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	require.NoError(t, Write(path, Options{Exclusive: true}, saying("first")))
+	err := Write(path, Options{Exclusive: true}, func(io.Writer) error { panic("work that is lost") })
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.ErrorContains(t, err, path)
+
+	late := filepath.Join(dir, "g") // another makes it in the meantime
+	f, err := Create(late, Options{Exclusive: true})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(late, []byte("another's"), 0o666))
+	require.ErrorIs(t, f.Commit(), fs.ErrExist)
+	requireOnly(t, dir, map[string]string{"f": "first", "g": "another's"})
+}
+
+func TestAFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	s := osSystem()
+	s.link = func(string, string) error { return syscall.EPERM }
+	for i, want := range []error{nil, fs.ErrExist} {
+		f, err := create(s, path, Options{Exclusive: i == 0})
+		require.NoError(t, err)
+		f.exclusive = true // the second is made by one that did not see the first yet
+		require.NoError(t, saying("first")(f))
+		require.ErrorIs(t, f.Commit(), want)
+	}
+	requireOnly(t, dir, map[string]string{"f": "first"})
+}
+
+func TestAGivenTemporaryNameIsALock(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	o := Options{Temporary: path + ".lock"}
+	f, err := Create(path, o)
+	require.NoError(t, err)
+	_, err = Create(path, o)
+	require.ErrorIs(t, err, fs.ErrExist)
+	requireOnly(t, dir, map[string]string{"f.lock": ""}) // the second left the first's alone
+	require.NoError(t, f.Commit())
+
+	f, err = Create(path, o)
+	require.NoError(t, err)
+	require.NoError(t, f.Discard())
+	requireOnly(t, dir, map[string]string{"f": ""})
+}
+
+func TestAFileEndsOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for _, end := range []func(*File) error{(*File).Commit, (*File).Discard} {
+		f, err := Create(path, Options{})
+		require.NoError(t, err)
+		require.NoError(t, end(f))
+		require.NoError(t, f.Discard())
+		require.ErrorIs(t, f.Commit(), fs.ErrClosed)
+		_, err = f.Write([]byte("late"))
+		require.ErrorIs(t, err, fs.ErrClosed)
+	}
+	requireOnly(t, dir, map[string]string{"f": ""})
+}
+
+func TestAnErrorWhileFillingChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	require.NoError(t, Write(path, Options{}, saying("old")))
+	mine := errors.New("no more to say")
+	err := Write(path, Options{}, func(w io.Writer) error {
+		_, _ = w.Write(make([]byte, 3*bufferBytes))
+		return mine
+	})
+	require.ErrorIs(t, err, mine)
+	require.EqualError(t, err, mine.Error(), "it comes as it is")
+	requireOnly(t, dir, map[string]string{"f": "old"})
+}
+
+// fullDisk is a file on a disk that has room for so many bytes.
+type fullDisk struct {
+	handle
+	room int
+}
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	n, err := d.handle.Write(p[:min(len(p), d.room)])
+	d.room -= n
+	if err == nil && n < len(p) {
+		err = syscall.ENOSPC
+	}
+	return n, err
+}
+
+func TestAFullDiskChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	require.NoError(t, Write(path, Options{}, saying("old")))
+	text := "the new content"
+	for room := range len(text) {
+		s := osSystem()
+		s.create = func(name string, perm fs.FileMode) (handle, error) {
+			out, err := osSystem().create(name, perm)
+			return &fullDisk{out, room}, err
+		}
+		f, err := create(s, path, Options{})
+		require.NoError(t, err)
+		require.ErrorIs(t, saying(text)(f), syscall.ENOSPC, "room for %d bytes", room)
+		require.NoError(t, f.Discard())
+		requireOnly(t, dir, map[string]string{"f": "old"})
+	}
+}
+
+// failing is a file whose Sync or Close does its work and then says that it failed.
+type failing struct {
+	handle
+	sync, close error
+}
+
+func (f failing) Sync() error  { return errors.Join(f.handle.Sync(), f.sync) }
+func (f failing) Close() error { return errors.Join(f.handle.Close(), f.close) }
+
+func TestEveryStepThatFailsIsReportedAndLeavesOldOrNewWhole(t *testing.T) {
+	disk := errors.New("disk on fire")
+	for name, c := range map[string]struct {
+		exclusive bool
+		spoil     func(s *system)
+		left      map[string]string
+	}{
+		"create": {false, func(s *system) { s.create = func(string, fs.FileMode) (handle, error) { return nil, disk } }, map[string]string{"f": "old"}},
+		"lstat":  {true, func(s *system) { s.lstat = func(string) (fs.FileInfo, error) { return nil, disk } }, map[string]string{"f": "old"}},
+		"sync":   {false, func(s *system) { spoilHandle(s, disk, nil) }, map[string]string{"f": "old"}},
+		"close":  {false, func(s *system) { spoilHandle(s, nil, disk) }, map[string]string{"f": "old"}},
+		"rename": {false, func(s *system) { s.rename = func(string, string) error { return disk } }, map[string]string{"f": "old"}},
+		"link and rename": {true, func(s *system) {
+			s.link = func(string, string) error { return syscall.EPERM }
+			s.rename = func(string, string) error { return disk }
+		}, map[string]string{"f": "old"}},
+		"the folder's sync": {false, func(s *system) { s.syncFolder = func(string) error { return disk } }, map[string]string{"f": "new"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "f")
+			require.NoError(t, Write(path, Options{}, saying("old")))
+			want := c.left
+			if c.exclusive { // makes another file
+				path = filepath.Join(dir, "g")
+			}
+			s := osSystem()
+			c.spoil(&s)
+			f, err := create(s, path, Options{Exclusive: c.exclusive})
+			if err == nil {
+				require.NoError(t, saying("new")(f))
+				err = f.Commit()
+				require.NoError(t, f.Discard())
+			}
+			require.ErrorIs(t, err, disk)
+			require.ErrorContains(t, err, path)
+			requireOnly(t, dir, want)
+		})
+	}
+}
+
+func spoilHandle(s *system, sync, close error) {
+	s.create = func(name string, perm fs.FileMode) (handle, error) {
+		out, err := osSystem().create(name, perm)
+		return failing{out, sync, close}, err
+	}
+}
+
+func TestATemporaryFileThatStaysIsReported(t *testing.T) {
+	disk := errors.New("disk on fire")
+	s := osSystem()
+	s.remove = func(string) error { return disk }
+	for _, exclusive := range []bool{false, true} {
+		f, err := create(s, filepath.Join(t.TempDir(), "f"), Options{Exclusive: exclusive})
+		require.NoError(t, err)
+		if exclusive {
+			require.ErrorIs(t, f.Commit(), disk)
+		} else {
+			require.ErrorIs(t, f.Discard(), disk)
+		}
+	}
+}
+
+// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content is on the disk before it gets the name, and the name before
+// Commit returns.
+func TestStepsComeInTheOrderThatSurvivesAPowerFailure(t *testing.T) {
+	dir := t.TempDir()
+	var did []string
+	s := osSystem()
+	s.create = func(name string, perm fs.FileMode) (handle, error) {
+		out, err := osSystem().create(name, perm)
+		return recording{out, &did}, err
+	}
+	s.rename = func(from, to string) error { did = append(did, "rename"); return os.Rename(from, to) }
+	s.syncFolder = func(name string) error {
+		require.Equal(t, dir, name)
+		did = append(did, "sync folder")
+		return SyncFolder(name)
+	}
+	f, err := create(s, filepath.Join(dir, "f"), Options{})
+	require.NoError(t, err)
+	require.NoError(t, saying("new")(f))
+	require.NoError(t, f.Commit())
+	require.Equal(t, []string{"write", "sync", "close", "rename", "sync folder"}, did)
+}
+
+type recording struct {
+	handle
+	did *[]string
+}
+
+func (r recording) Write(p []byte) (int, error) {
+	*r.did = append(*r.did, "write")
+	return r.handle.Write(p)
+}
+
+func (r recording) Sync() error  { *r.did = append(*r.did, "sync"); return r.handle.Sync() }
+func (r recording) Close() error { *r.did = append(*r.did, "close"); return r.handle.Close() }
+
+func TestAFolderOfThatNameIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	require.NoError(t, os.Mkdir(path, 0o777))
+	require.ErrorContains(t, Write(path, Options{}, saying("new")), path)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.ErrorIs(t, Write(filepath.Join(dir, "none", "f"), Options{}, saying("new")), fs.ErrNotExist)
+}
+
+// TestReadersSeeOldOrNewWhole has readers look while writers replace: each content is one letter,
+// repeated as often as its first byte says.
+func TestReadersSeeOldOrNewWhole(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not replace a file that somebody has open")
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	content := func(n byte) string { return string(bytes.Repeat([]byte{n}, 1+int(n)*100)) }
+	require.NoError(t, Write(path, Options{}, saying(content(0))))
+	done := make(chan struct{})
+	var writers, readers sync.WaitGroup
+	for i := range byte(4) {
+		writers.Go(func() {
+			for n := i; n < 80; n += 4 {
+				if err := Write(path, Options{}, saying(content(n))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 2 {
+		readers.Go(func() {
+			for {
+				text, err := os.ReadFile(path)
+				if err != nil || len(text) == 0 || string(text) != content(text[0]) {
+					t.Errorf("read %d bytes, error %v", len(text), err)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	readers.Wait()
+}
+
+// TestWhatIsWrittenInPiecesIsTheirSum checks the buffer.
+func TestWhatIsWrittenInPiecesIsTheirSum(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		pieces := rapid.SliceOfN(rapid.String(), 0, 8).Draw(t, "pieces")
+		err := Write(filepath.Join(dir, "f"), Options{}, func(w io.Writer) error {
+			for _, p := range pieces {
+				if _, err := io.WriteString(w, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		requireOnly(t, dir, map[string]string{"f": strings.Join(pieces, "")})
+	})
+}

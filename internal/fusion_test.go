@@ -1,0 +1,40 @@
+package internal_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// exact lists the packages whose arithmetic a session's bits depend on.
+var exact = []string{
+	"txl", "sparsemeta", "tokenizer", "weights",
+	"internal/kernel", "internal/model", "internal/stream",
+}
+
+// fused finds an instruction of arm64 that multiplies and adds with a single rounding, and
+// where it comes from, in what the compiler prints with -S.
+var fused = regexp.MustCompile(`\(([^()\s]+\.go:\d+)\)\s+(FN?M(?:ADD|SUB)[SD])\b`)
+
+// Go may compute x*y + z with one rounding instead of two, does so on arm64, and then gives
+// other bits than on amd64. A conversion forbids it: float32(x*y) + z.
+func TestNoProductIsFusedWithASum(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles for another machine")
+	}
+	args := []string{"build", "-gcflags=-S"}
+	for _, name := range exact {
+		args = append(args, module+name)
+	}
+	build := exec.Command("go", args...)
+	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
+	listing, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", listing[max(0, len(listing)-1000):])
+	require.Contains(t, string(listing), "FMUL", "the listing is the compiler's for arm64")
+	for _, found := range fused.FindAllSubmatch(listing, -1) {
+		t.Errorf("%s: the compiler makes %s of a product and a sum: convert the product to its type", found[1], found[2])
+	}
+}

@@ -1,0 +1,54 @@
+package kernel
+
+import "fmt"
+
+// Arithmetic says in what an Exec computes. The zero value is Float32 by the widest
+// instructions of this machine.
+type Arithmetic struct {
+	Precision    Precision    // of the matrix products; "" is Float32
+	Instructions Instructions // others than the widest are for tests
+}
+
+// machine is the widest set of instructions that this machine has.
+var machine = detect()
+
+// Available lists the sets of instructions of this machine, Portable first.
+func Available() []Instructions {
+	return []Instructions{Portable, AVX2, AVX512}[:machine-Portable+1]
+}
+
+// Validate says what this machine lacks. BF16 takes a processor with AMX tiles and a system
+// that permits their use; in portable instructions it is for tests, and works everywhere.
+func (a Arithmetic) Validate() error {
+	switch {
+	case a.Instructions > machine:
+		return fmt.Errorf("instructions are %v, expected %v or less on this machine", a.Instructions, machine)
+	case a.Precision == BF16 && a.Instructions != Portable:
+		if err := permitTiles(); err != nil {
+			return fmt.Errorf("bf16 needs the instructions AMX-TILE and AMX-BF16 under Linux; %w", err)
+		}
+	case a.Precision != BF16 && a.Precision != Float32 && a.Precision != "":
+		return fmt.Errorf("precision is %q, expected %s or %s", string(a.Precision), Float32, BF16)
+	}
+	return nil
+}
+
+// Numerics names the arithmetic. Two machines of one architecture that give the same name get
+// the same bits from every function of the package.
+func (a Arithmetic) Numerics() string {
+	name := a.instructions().micro().name
+	if a.Precision == BF16 {
+		return name + "+" + string(BF16)
+	}
+	return name
+}
+
+// Vectors are the vector functions of the arithmetic, for those that need no Exec.
+func (a Arithmetic) Vectors() Vectors { return Vectors{a.instructions()} }
+
+func (a Arithmetic) instructions() Instructions {
+	if a.Instructions == Widest {
+		return machine
+	}
+	return a.Instructions
+}

@@ -1,0 +1,100 @@
+package kernel
+
+import "math"
+
+// Tiles are AMX's: of C (16,16) float32; of A 16 rows of 16 pairs of k's; of B 16 pairs
+// of k's by 16 columns. Each is 1 KiB. A pair is one word, the even k below.
+const (
+	tileLines  = 16 // rows of A or columns of B in a tile
+	tilePairs  = 16
+	tileK      = 2 * tilePairs
+	tileWords  = tileLines * tilePairs
+	panelLines = 2 * tileLines // a block of C is (32,32), 4 tiles: with 2 of A and 2 of B all that there are
+	bf16BlockK = 512           // k's packed at once: a panel of B, 32 KiB, stays in L1. Has no part in the bits
+	panelWords = panelLines / 2 * bf16BlockK
+	leftPanels = (blockRows + panelLines - 1) / panelLines
+)
+
+// bf16Scratch is the packed operands of a product in bf16. A panel is 32 lines in
+// tiles: [k/32][2][tileWords].
+type bf16Scratch struct {
+	left  [leftPanels * panelWords]uint32  // of A, all rows of a piece
+	right [panelWords]uint32               // of B
+	tile  [tileWords]uint32                // to be transposed
+	block [panelLines * panelLines]float32 // a block that does not lie wholly inside C
+}
+
+// tilesGo is the reference of tilesAMX.
+func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc bool) {
+	for i := range rows {
+		left := s.left[i/panelLines*steps*2*tileWords:]
+		for j := range cols {
+			sum := &c[i*stride+j]
+			if !acc {
+				*sum = 0
+			}
+			for step := range steps {
+				a := left[tileAt(step, i%panelLines)+i%tileLines*tilePairs:]
+				b := s.right[tileAt(step, j)+j%tileLines:]
+				*sum = addFlushed(*sum, dotBF16(a, b))
+			}
+		}
+	}
+}
+
+// tileAt is where the tile begins that holds a line of a panel.
+func tileAt(step, line int) int { return (2*step + line/tileLines) * tileWords }
+
+// dotBF16 is the sum over one tile's k's: a row of A's by a column of B's.
+func dotBF16(a, b []uint32) float32 {
+	const high = 0xffff << 16
+	var even, odd float32
+	for p := range tilePairs {
+		x, y := a[p], b[p*tileLines]
+		even = fmaFlushed(math.Float32frombits(x<<16), math.Float32frombits(y<<16), even)
+		odd = fmaFlushed(math.Float32frombits(x&high), math.Float32frombits(y&high), odd)
+	}
+	return addFlushed(even, odd)
+}
+
+// pairsAlongGo packs n lines, each k floats in a row, as [line][pair]:
+// dst[i][p] = src[i][2p], src[i][2p+1], with add added. k's up to 32 become zero.
+func pairsAlongGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
+	for i := range n {
+		out := dst[i*tilePairs:][:tilePairs]
+		clear(out)
+		for p := range k {
+			out[p/2] |= sumBF16(src, add, i*stride+p) << (p % 2 * 16)
+		}
+	}
+}
+
+// pairsAcrossGo packs n lines, the k's of each in a column, as [pair][line]:
+// dst[p][j] = src[2p][j], src[2p+1][j], with add added. k's up to 32 become zero.
+func pairsAcrossGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
+	clear(dst[:])
+	for p := range k {
+		out := dst[p/2*tileLines:][:n]
+		for j := range out {
+			out[j] |= sumBF16(src, add, p*stride+j) << (p % 2 * 16)
+		}
+	}
+}
+
+// sumBF16 is src[i] + add[i], rounded.
+func sumBF16(src, add []float32, i int) uint32 {
+	v := src[i]
+	if add != nil {
+		v += add[i]
+	}
+	return roundBF16(v)
+}
+
+// transposeTileGo sets dst[i][j] = src[j][i].
+func transposeTileGo(dst, src *[tileWords]uint32) {
+	for i := range tileLines {
+		for j := range tileLines {
+			dst[i*tileLines+j] = src[j*tileLines+i]
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package kernel
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// How long a thread looks for work before it parks: at first without a pause, then
+// offering its core to whoever wants it between two looks. Operations of one chunk
+// follow each other within this time; waking a parked thread takes about as long.
+const (
+	spinTime  = 20 * time.Microsecond
+	yieldTime = 200 * time.Microsecond
+)
+
+// gate lets one goroutine wait for another's signal, first spinning, then parked.
+type gate struct {
+	state atomic.Uint32
+	wake  chan struct{}
+	waker int // core of the thread that woke the waiter
+}
+
+const (
+	gateShut = iota
+	gateOpen
+	gateParked // shut, and the waiter is asleep
+)
+
+func (g *gate) init() { g.wake = make(chan struct{}, 1) }
+
+// open lets the waiter through once; opening an open gate does nothing.
+func (g *gate) open() {
+	if g.state.Swap(gateOpen) == gateParked {
+		g.waker = core()
+		g.wake <- struct{}{}
+	}
+}
+
+// wait returns when the gate is open, and shuts it.
+func (g *gate) wait() {
+	if !g.spin() && g.state.CompareAndSwap(gateShut, gateParked) {
+		<-g.wake
+		if core() == g.waker {
+			leave(g.waker)
+		}
+	}
+	g.state.Store(gateShut)
+}
+
+// spin looks at the gate for some time and says whether it opened.
+func (g *gate) spin() bool {
+	const looksPerClock = 64 // reading the clock costs as much as some fifty looks
+	start := time.Now()
+	for {
+		for range looksPerClock {
+			if g.state.Load() == gateOpen {
+				return true
+			}
+		}
+		switch waited := time.Since(start); {
+		case waited > yieldTime:
+			return false
+		case waited > spinTime:
+			yield()
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package kernel
+
+// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C over the blocks of k, in
+// order.
+func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
+	j0 = e.fewColumns(p, j0, j1)
+	tiles := tilesOf(i1-i0, e.micro.rows)
+	for k0 := 0; k0 < p.k && j0 < j1; k0 += blockK {
+		k1 := min(k0+blockK, p.k)
+		left := e.left(p, tiles, i0, i1, k0, k1, j1-j0)
+		for j := j0; j < j1; j += e.micro.cols {
+			cols := min(e.micro.cols, j1-j)
+			right := e.right(p, tiles, j, cols, k0, k1)
+			e.multiplyPanel(p, tiles, left, right, i0, j, cols, k0, k1-k0, p.acc || k0 > 0)
+		}
+	}
+}
+
+// fewColumns computes columns from j0 on of a product of so few rows that packing B would
+// take longer than multiplying, and returns the column up to which it came.
+func (e *engine) fewColumns(p *product, j0, j1 int) int {
+	most := e.few
+	if p.b.Add == nil {
+		most = min(most, 2)
+	}
+	if !p.transB || p.m > most || p.k%4 != 0 {
+		return j0
+	}
+	for ; j0+fewCols <= j1; j0 += fewCols {
+		for k0 := 0; k0 < p.k; k0 += sumK {
+			at, k1 := j0*p.b.Stride+k0, min(k0+sumK, p.k)
+			b, stride := p.b.Data[at:], p.b.Stride
+			if p.b.Add != nil {
+				e.vectors.sumRows(e.rows[:], b, p.b.Add[at:], stride, sumStride, k1-k0)
+				b, stride = e.rows[:], sumStride
+			}
+			e.fewRows(p, b, stride, j0, k0, k1)
+		}
+	}
+	return j0
+}
+
+// fewRows adds k0 to k1-1, in blocks, to columns j to j+fewCols-1; b is op(B) there.
+func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
+	for k := k0; k < k1; k += blockK {
+		for i := 0; i < p.m; {
+			a, c := p.a.Data[i*p.a.Stride+k:], p.c.Data[i*p.c.Stride+j:]
+			i += e.vectors.fewTile(p.m-i, min(blockK, k1-k), a, p.a.Stride, b[k-k0:], stride, c, p.c.Stride, p.acc || k > 0)
+		}
+	}
+}
+
+// leftView is a piece of A as the tile kernel reads it: element (i,k) of a tile is
+// at i*row + k*col of tile's.
+type leftView struct {
+	data           []float32
+	step, row, col int // step: from tile to tile if they are packed, else 0
+}
+
+// tile is the elements of tile t, which begins i rows down.
+func (a *leftView) tile(t, i int) []float32 {
+	if a.step > 0 {
+		return a.data[t*a.step:]
+	}
+	return a.data[i*a.row:]
+}
+
+// left is rows i0 to i1-1 of op(A) over k0 to k1-1: packed if A is (k,m), where
+// neighbouring k's lie a whole row apart; else copied, if used for columns enough to
+// pay for it, so that rows at a stride of a power of two do not compete for the cache.
+func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
+	const often = 256
+	s, k := p.a.Stride, k1-k0
+	if !p.transA && cols < often {
+		return leftView{data: p.a.Data[i0*s+k0:], row: s, col: 1}
+	}
+	e.alloc()
+	left := e.packed
+	if !p.transA {
+		for i := range i1 - i0 {
+			copy(left[i*k:][:k], p.a.Data[(i0+i)*s+k0:])
+		}
+		return leftView{data: left, row: k, col: 1}
+	}
+	step := e.micro.rows*k + leftGap
+	for from := k0; from < k1; from += leftChunk {
+		for t := range tiles.n {
+			i, rows := tiles.tile(t)
+			e.vectors.packLeft(left[t*step+(from-k0)*e.micro.rows:], p.a.Data[from*s+i0+i:], s, e.micro.rows, rows, min(leftChunk, k1-from))
+		}
+	}
+	return leftView{data: left, step: step, row: 1, col: e.micro.rows}
+}
+
+// rightView is a panel of B as the tile kernel reads it: element (k,j) is at k*width + j.
+type rightView struct {
+	data  []float32
+	width int
+}
+
+// right is columns j to j+cols-1 of op(B) over k0 to k1-1: in place if nothing is to be
+// done but to copy a panel that so few tiles use, else packed.
+func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightView {
+	const few = 2
+	if !p.transB && p.b.Add == nil && tiles.n <= few && cols == e.micro.cols {
+		return rightView{data: p.b.Data[k0*p.b.Stride+j:], width: p.b.Stride}
+	}
+	e.packRight(p, e.panel[:], j, cols, k0, k1)
+	return rightView{data: e.panel[:], width: e.micro.cols}
+}
+
+// packRight packs columns j to j+cols-1 of op(B), k0 to k1-1, as [k][micro.cols], and
+// adds B's Add on the way. Columns that do not exist hold anything: what the tile
+// kernel makes of them is dropped.
+func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
+	b, k := &p.b, k1-k0
+	at := k0*b.Stride + j
+	if p.transB {
+		at = j*b.Stride + k0
+	}
+	src, add := b.Data[at:], b.Add
+	if add != nil {
+		add = add[at:]
+	}
+	if p.transB {
+		e.vectors.packRows(dst, src, add, b.Stride, e.micro.cols, cols, k)
+	} else {
+		e.vectors.packCols(dst, src, add, b.Stride, e.micro.cols, cols, k)
+	}
+}
+
+// fetchNext asks for part t of n of the panel that begins at column j, if op(B) is
+// packed from rows and too large to be near anyway: the weights of a model come from
+// far away, in pieces too short for the processor to notice where they lead.
+func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
+	const line, near = 16, 1 << 14
+	if !p.transB || p.n*p.k < near {
+		return
+	}
+	for r := j + e.micro.cols*t/n; r < min(j+e.micro.cols*(t+1)/n, p.n); r++ {
+		at := r*p.b.Stride + k0
+		e.vectors.prefetch(p.b.Data[at:], (k+line-1)/line)
+		if p.b.Add != nil {
+			e.vectors.prefetch(p.b.Add[at:], (k+line-1)/line)
+		}
+	}
+}
+
+// multiplyPanel multiplies the rows of A from i0 on by the panel of B that holds columns j to
+// j+cols-1, tile by tile, and fetches the next one meanwhile.
+func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightView, i0, j, cols, k0, k int, acc bool) {
+	for t := range tiles.n {
+		i, rows := tiles.tile(t)
+		e.fetchNext(p, t, tiles.n, j+cols, k0, k)
+		left, c := a.tile(t, i), p.c.Data[(i0+i)*p.c.Stride+j:]
+		if cols == e.micro.cols {
+			e.micro.tile(rows, k, left, a.row, a.col, b.data, b.width, c, p.c.Stride, acc)
+			continue
+		}
+		e.micro.tile(rows, k, left, a.row, a.col, b.data, b.width, e.tile[:], e.micro.cols, false)
+		copyTile(c, p.c.Stride, e.tile[:], e.micro.cols, rows, cols, acc)
+	}
+}
+
+// copyTile moves the part of a tile that lies inside C, by the tile kernel's last step.
+func copyTile(c []float32, stride int, tile []float32, width, rows, cols int, acc bool) {
+	for i := range rows {
+		dst, src := c[i*stride:][:cols], tile[i*width:]
+		if !acc {
+			copy(dst, src)
+			continue
+		}
+		for j := range dst {
+			dst[j] += src[j]
+		}
+	}
+}

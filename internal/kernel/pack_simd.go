@@ -1,0 +1,105 @@
+//go:build amd64 && !noasm
+
+package kernel
+
+// packRows transposes a panel eight rows and four k's at a time; the last ones
+// overlap those before them, and less is left to Go.
+func (v Vectors) packRows(dst, src, add []float32, stride, width, n, k int) {
+	if v.set < AVX2 || n < 8 || k < 4 {
+		packRowsGo(dst, src, add, stride, width, n, k)
+		return
+	}
+	for j := 0; j < n; j += 8 {
+		j = min(j, n-8)
+		v.packEightRows(dst[j:], src, add, j*stride, stride, width, k&^3)
+		if k%4 != 0 {
+			v.packEightRows(dst[(k-4)*width+j:], src, add, j*stride+k-4, stride, width, 4)
+		}
+	}
+}
+
+func (Vectors) packEightRows(dst, src, add []float32, at, stride, width, k int) {
+	if add == nil {
+		packRowsAVX2(&dst[0], &src[at], stride, width, k)
+	} else {
+		packRowsAddAVX2(&dst[0], &src[at], &add[at], stride, width, k)
+	}
+}
+
+// packCols copies a panel sixteen columns at a time, also those beyond n that lie
+// inside the operand's memory.
+func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
+	if v.set < AVX2 {
+		packColsGo(dst, src, add, stride, width, n, k)
+		return
+	}
+	const block = 16
+	for j := 0; j < n; j += block {
+		size := len(src) - j
+		if add != nil {
+			size = min(size, len(add)-j)
+		}
+		whole := 0 // rows that have so many columns
+		if size >= block {
+			whole = min(k, (size-block)/stride+1)
+		}
+		switch {
+		case whole == 0:
+		case add == nil:
+			packColsAVX2(&dst[j], &src[j], stride, width, whole)
+		default:
+			packColsAddAVX2(&dst[j], &src[j], &add[j], stride, width, whole)
+		}
+		if at := whole*stride + j; whole < k {
+			more := add
+			if more != nil {
+				more = more[at:]
+			}
+			packColsGo(dst[whole*width+j:], src[at:], more, stride, width, min(block, n-j), k-whole)
+		}
+	}
+}
+
+// packLeft packs rows of a tile of Aᵀ; it copies 8 or 16 columns where they exist.
+func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
+	wide, pack := 8, packLeft8AVX2
+	if height > 8 {
+		wide, pack = 16, packLeft16AVX2
+	}
+	whole := 0 // k's that have so many columns
+	if v.set >= AVX2 && len(src) >= wide {
+		whole = min(k, (len(src)-wide)/stride+1)
+		pack(&dst[0], &src[0], stride, height, whole)
+	}
+	if whole < k {
+		packLeftGo(dst[whole*height:], src[whole*stride:], stride, height, rows, k-whole)
+	}
+}
+
+// fewTile multiplies some of so many rows of A by fewCols rows of B, and returns how
+// many; k is a multiple of 4.
+func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32, stride int, acc bool) int {
+	switch {
+	case rows >= 4:
+		few4AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+		return 4
+	case rows >= 2:
+		few2AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+		return 2
+	}
+	few1AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)
+	return 1
+}
+
+// sumRows sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p], j < fewCols and
+// p < k, a multiple of 4.
+func (v Vectors) sumRows(dst, src, add []float32, stride, width, k int) {
+	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
+}
+
+// prefetch asks for cache lines from the beginning of data on.
+func (v Vectors) prefetch(data []float32, lines int) {
+	if v.set >= AVX2 {
+		prefetchAVX2(&data[0], lines)
+	}
+}

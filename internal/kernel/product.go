@@ -1,0 +1,77 @@
+package kernel
+
+import "fmt"
+
+// product is one matrix product under way, and the pieces of C it is cut into.
+type product struct {
+	c, a, b           Matrix
+	m, n, k           int
+	transA, transB    bool // a is (k,m), b is (n,k)
+	acc               bool
+	rowPieces, rows   int // rows: of a piece
+	colPieces, panels int // panels: of the product
+	width             int // columns of a panel
+}
+
+// cut sets the pieces: their rows are as even as can be, and so are their columns, in
+// panels. On one thread a piece has all columns (each piece packs its part of A
+// again); else there are so many that every thread finds a few pieces, if that
+// leaves them some panels.
+func (p *product) cut(threads, width int) {
+	const piecesPerThread, panelsPerPiece = 3, 4 // at least
+	p.rowPieces = (p.m + blockRows - 1) / blockRows
+	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
+	p.width = width
+	p.panels, p.colPieces = (p.n+width-1)/width, 1
+	if threads > 1 {
+		want := (threads*piecesPerThread + p.rowPieces - 1) / p.rowPieces
+		p.colPieces = min(want, max(threads, p.panels/panelsPerPiece), p.panels)
+	}
+}
+
+// piece is rows i0 to i1-1 and columns j0 to j1-1 of C.
+func (p *product) piece(i int) (i0, i1, j0, j1 int) {
+	row, col := i/p.colPieces, i%p.colPieces
+	i0, j0 = row*p.rows, p.panels*col/p.colPieces*p.width
+	return i0, min(i0+p.rows, p.m), j0, min(p.panels*(col+1)/p.colPieces*p.width, p.n)
+}
+
+func (p *product) check(name string, rightK int) {
+	if rightK != p.k || p.c.Rows != p.m || p.c.Cols != p.n {
+		panic(fmt.Sprintf("kernel: %s: c (%d, %d), a (%d, %d), b (%d, %d) do not fit", name,
+			p.c.Rows, p.c.Cols, p.a.Rows, p.a.Cols, p.b.Rows, p.b.Cols))
+	}
+	p.c.check("c")
+	p.a.check("a")
+	p.b.check("b")
+	if p.c.Add != nil || p.a.Add != nil {
+		panic(fmt.Sprintf("kernel: %s: only b may have an Add", name))
+	}
+}
+
+// clear is the product over no k at all.
+func (p *product) clear() {
+	if p.acc {
+		return
+	}
+	for i := range p.m {
+		clear(p.c.Data[i*p.c.Stride:][:p.n])
+	}
+}
+
+// rowTiles cuts rows into n tiles of at most height rows, as even as can be, since a tile of few rows takes as
+// long as one of more: the first tiles have one row more than the others.
+type rowTiles struct{ n, rows, larger int }
+
+func tilesOf(rows, height int) rowTiles {
+	n := (rows + height - 1) / height
+	return rowTiles{n: n, rows: rows / n, larger: rows % n}
+}
+
+// tile is the first row of tile t and the number of its rows.
+func (r rowTiles) tile(t int) (first, rows int) {
+	if t < r.larger {
+		return t * (r.rows + 1), r.rows + 1
+	}
+	return t*r.rows + r.larger, r.rows
+}

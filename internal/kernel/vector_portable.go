@@ -1,0 +1,157 @@
+package kernel
+
+import "math"
+
+// Constants of Exp: e^x = 2^n e^r, n = round(x log2 e), r = x - n ln 2 in two parts,
+// so that |r| <= ln(2)/2 carries no error that matters. The assembly repeats them.
+const (
+	expMost  = 89          // e^x has overflowed
+	expLeast = -87         // e^x is hardly a normal number
+	expFloor = -88         // keeps n in range
+	expRound = 12582912    // 1.5 2^23: a sum with it has round(x) in its lowest bits
+	log2e    = 1.44269504  //
+	ln2Hi    = 0.693359375 // 9 bits: n*ln2Hi is exact
+	ln2Lo    = -2.12194440e-4
+)
+
+// expPoly are the coefficients of (e^r - 1 - r)/r², highest first: Cephes' minimax
+// polynomial on |r| <= ln(2)/2.
+var expPoly = [...]float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
+
+// expGo sets dst[i] = e^(scale*src[i] - shift) and adds it to lanes[i%8].
+func expGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {
+	for i, v := range src {
+		y := exp(float32(scale*v) - shift)
+		dst[i] = y
+		lanes[i%8] += y
+	}
+}
+
+func exp(x float32) float32 {
+	if x > expMost {
+		x = expMost
+	}
+	if x < expFloor {
+		x = expFloor
+	}
+	t := float32(x*log2e) + expRound
+	n := t - expRound
+	r := x - float32(n*ln2Hi)
+	r -= float32(n * ln2Lo)
+	// The polynomial by pairs: a chain half as long.
+	r2 := float32(r * r)
+	a := float32(expPoly[0]*r) + expPoly[1]
+	b := float32(expPoly[2]*r) + expPoly[3]
+	c := float32(expPoly[4]*r) + expPoly[5]
+	y := float32((float32(a*r2)+b)*r2) + c
+	y = float32(y*r2) + r
+	y++
+	pow := math.Float32frombits(math.Float32bits(t)<<23 + math.Float32bits(1)) // 2^n; +Inf for n = 128
+	if x < expLeast {
+		return 0
+	}
+	return y * pow
+}
+
+// raiseGo raises lanes to the maxima of x.
+func raiseGo(x []float32, lanes *[8]float32) {
+	for i, v := range x {
+		if v > lanes[i%8] {
+			lanes[i%8] = v
+		}
+	}
+}
+
+// dotGo adds a[i]*b[i] to lanes[i%8].
+func dotGo(a, b []float32, lanes *[8]float32) {
+	for i, v := range a {
+		lanes[i%8] += float32(v * b[i])
+	}
+}
+
+func axpyGo(y []float32, a float32, x []float32) {
+	for i, v := range x {
+		y[i] += float32(a * v)
+	}
+}
+
+func scaleRowGo(x []float32, a float32) {
+	for i := range x {
+		x[i] *= a
+	}
+}
+
+func addGo(dst, a, b []float32) {
+	for i, v := range a {
+		dst[i] = v + b[i]
+	}
+}
+
+func reluGo(dst, x []float32) {
+	for i, v := range x {
+		if v < 0 {
+			v = 0
+		}
+		dst[i] = v
+	}
+}
+
+func reluBackwardGo(dst, d, x []float32) {
+	for i, v := range d {
+		if !(x[i] > 0) {
+			v = 0
+		}
+		dst[i] = v
+	}
+}
+
+func softmaxBackwardGo(d, prob []float32, dot, scale float32) {
+	for i, v := range d {
+		d[i] = float32(prob[i]*(v-dot)) * scale
+	}
+}
+
+// sumGo adds x[i] to lanes[i%8].
+func sumGo(x []float32, lanes *[8]float64) {
+	for i, v := range x {
+		lanes[i%8] += float64(v)
+	}
+}
+
+// squaresGo adds (x[i] - mean)² to lanes[i%8].
+func squaresGo(x []float32, mean float64, lanes *[8]float64) {
+	for i, v := range x {
+		d := float64(v) - mean
+		lanes[i%8] += float64(d * d)
+	}
+}
+
+// normalizeGo sets y = (x - mean) rstd gain + bias.
+func normalizeGo(y, x, gain, bias []float32, mean, rstd float32) {
+	for i, v := range x {
+		y[i] = float32((v-mean)*rstd*gain[i]) + bias[i]
+	}
+}
+
+// normDotsGo adds gain*dy to the first eight lanes and gain*dy*xhat to the others.
+func normDotsGo(dy, x, gain []float32, mean, rstd float32, lanes *[16]float64) {
+	for i, d := range dy {
+		g := float64(float32(d * gain[i]))
+		lanes[i%8] += g
+		lanes[8+i%8] += float64(g * float64(float32((x[i]-mean)*rstd)))
+	}
+}
+
+// normBackwardGo sets dx = rstd (gain dy - meanG - xhat meanGX).
+func normBackwardGo(dx, dy, x, gain []float32, mean, rstd, meanG, meanGX float32) {
+	for i, d := range dy {
+		xhat := float32((x[i] - mean) * rstd)
+		dx[i] = rstd * (float32(d*gain[i]) - meanG - float32(xhat*meanGX))
+	}
+}
+
+func normGainGo(dgain, dy, x []float32, mean, rstd float32) {
+	for i, d := range dy {
+		dgain[i] += float32(float32((x[i]-mean)*rstd) * d)
+	}
+}

@@ -1,0 +1,34 @@
+package answer
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/lmserve/lmserve/server/contract"
+)
+
+// File is an answer that is a file to be kept. It begins with the file's first byte, so that an
+// error before it has a status of its own.
+type File struct {
+	w     http.ResponseWriter
+	name  string
+	begun bool
+}
+
+// NewFile makes an answer on w of a zstd file of this name.
+func NewFile(w http.ResponseWriter, name string) *File {
+	return &File{w: w, name: name}
+}
+
+// Write implements io.Writer.
+func (f *File) Write(p []byte) (int, error) {
+	if !f.begun {
+		f.begun = true
+		h := f.w.Header()
+		h.Set("Content-Type", contract.MediaZstd)
+		h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", f.name))
+		h.Set("Cache-Control", "no-store")
+		f.w.WriteHeader(http.StatusOK)
+	}
+	return f.w.Write(p)
+}

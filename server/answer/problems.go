@@ -1,0 +1,83 @@
+package answer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// Problems answers requests with problem documents. What only those who run the server should know
+// of an error goes to the log, under the request's id.
+type Problems struct{ log *zap.Logger }
+
+// NewProblems makes a Problems that writes to this log.
+func NewProblems(log *zap.Logger) *Problems { return &Problems{log: log} }
+
+// Document completes the problem that err is for one request: its id, and the session it names. It
+// logs the problem's cause.
+func (a *Problems) Document(ctx context.Context, err error) api.Problem {
+	p := problem.Of(err)
+	doc := p.Problem
+	doc.RequestID = RequestID(ctx)
+	if doc.Type == api.ProblemSessionNotFound && doc.Detail == nil {
+		id := problem.Quoted(chi.URLParamFromCtx(ctx, "id"))
+		detail := fmt.Sprintf("No session has the id %s.", id)
+		doc.Detail = &detail
+	}
+	if p.Cause != nil {
+		a.log.Error("request failed", zap.String("request_id", doc.RequestID), zap.Error(p.Cause))
+	}
+	return doc
+}
+
+// Answer answers a request with the problem that err is. Where an answer has begun, or nobody is
+// there to read it, Answer cuts the connection instead: net/http would make a whole answer of what
+// there is, even of nothing.
+func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
+	if RecorderOf(w).Began() || r.Context().Err() != nil {
+		a.log.Debug("answer abandoned",
+			zap.String("request_id", RequestID(r.Context())), zap.Error(err))
+		panic(http.ErrAbortHandler)
+	}
+	p := problem.Of(err)
+	doc := a.Document(r.Context(), p)
+	body, err := json.Marshal(doc)
+	if err != nil { // strings and integers always have a form in JSON
+		panic(err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", contract.MediaProblem)
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	h.Set("Cache-Control", "no-store")
+	switch doc.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", challenge(r))
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		after := p.RetryAfter
+		if after == 0 {
+			after = limits.RetryAfterDefault
+		}
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+	}
+	w.WriteHeader(doc.Status)
+	_, _ = w.Write(append(body, '\n')) // if the client is gone there is nobody to tell
+}
+
+// challenge is the answer's WWW-Authenticate (RFC 6750, section 3).
+func challenge(r *http.Request) string {
+	if r.Header.Get("Authorization") == "" {
+		return `Bearer realm="lmserve"`
+	}
+	return `Bearer realm="lmserve", error="invalid_token"`
+}

@@ -1,0 +1,103 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// describe says in words what a schema accepts.
+func describe(s *openapi3.Schema) string {
+	switch {
+	case len(s.OneOf) > 0:
+		return describeAlternatives(s.OneOf)
+	case len(s.Enum) > 0:
+		return describeValues(s.Enum)
+	case s.Type.Is("integer"):
+		return "an integer" + describeRange(s)
+	case s.Type.Is("number"):
+		return "a number" + describeRange(s)
+	case s.Type.Is("boolean"):
+		return "true or false"
+	case s.Type.Is("string"):
+		return describeString(s)
+	case s.Type.Is("array"):
+		return fmt.Sprintf("%d to %d values, each %s", s.MinItems, *s.MaxItems, describe(s.Items.Value))
+	}
+	return describeObject(s)
+}
+
+// describeAlternatives lists in words what a value may be.
+func describeAlternatives(schemas openapi3.SchemaRefs) string {
+	alternatives := make([]string, 0, len(schemas))
+	for _, ref := range schemas {
+		alternatives = append(alternatives, describe(ref.Value))
+	}
+	return problem.OneOf(alternatives)
+}
+
+// describeValues lists the values of an enumeration.
+func describeValues(values []any) string {
+	alternatives := make([]string, 0, len(values))
+	for _, v := range values {
+		alternatives = append(alternatives, jsonOf(v))
+	}
+	return problem.OneOf(alternatives)
+}
+
+func describeString(s *openapi3.Schema) string {
+	switch {
+	case s.Format == "byte":
+		return "a string in base64 with padding"
+	case s.MaxLength != nil:
+		return fmt.Sprintf("a string of %d to %d characters", s.MinLength, *s.MaxLength)
+	}
+	return "a string"
+}
+
+func describeRange(s *openapi3.Schema) string {
+	if s.Min == nil || s.Max == nil {
+		return ""
+	}
+	from := "from"
+	if s.ExclusiveMin.Bool != nil && *s.ExclusiveMin.Bool {
+		from = "above"
+	}
+	to := "to"
+	if s.ExclusiveMax.Bool != nil && *s.ExclusiveMax.Bool {
+		to = "to less than"
+	}
+	return fmt.Sprintf(" %s %s %s %s", from, decimal(*s.Min), to, decimal(*s.Max))
+}
+
+func describeObject(s *openapi3.Schema) string {
+	switch {
+	case s.MinProps == 1 && s.MaxProps != nil && *s.MaxProps == 1:
+		return "an object with one of the fields " + problem.OneOf(slices.Sorted(maps.Keys(s.Properties)))
+	case len(s.Properties) > 0:
+		names := slices.Sorted(maps.Keys(s.Properties))
+		return "an object with no fields but " + strings.Join(names, ", ")
+	case s.MaxProps != nil:
+		return fmt.Sprintf("an object with at most %d fields", *s.MaxProps)
+	}
+	return "an object"
+}
+
+// decimal writes a number without an exponent.
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// jsonOf writes a value as JSON, and shortens it.
+func jsonOf(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("a value that JSON cannot hold (%v)", err)
+	}
+	return problem.Shortened(string(raw))
+}

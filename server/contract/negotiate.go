@@ -1,0 +1,81 @@
+package contract
+
+import (
+	"strconv"
+	"strings"
+)
+
+// acceptRange is one media range of an Accept header.
+type acceptRange struct {
+	media       string  // "text/plain", "text/*" or "*/*"
+	q           float64 // 0..1
+	specificity int     // 2, 1 or 0
+}
+
+// ChooseMedia picks the offer that an Accept header likes best (RFC 9110, section 12.5.1): the one
+// of the highest q, then the one that the header names more exactly, then the first offered. An
+// empty header accepts anything. If the header accepts no offer, ChooseMedia gives "".
+func ChooseMedia(accept string, offers []string) string {
+	if strings.TrimSpace(accept) == "" {
+		return offers[0]
+	}
+	ranges := parseAccept(accept)
+	best, bestQ, bestSpecificity := "", 0.0, -1
+	for _, offer := range offers {
+		q, specificity := quality(offer, ranges)
+		if q > bestQ || q == bestQ && q > 0 && specificity > bestSpecificity {
+			best, bestQ, bestSpecificity = offer, q, specificity
+		}
+	}
+	return best
+}
+
+// quality gives an offer the q of the most specific range that matches it; 0 if none does.
+func quality(offer string, ranges []acceptRange) (q float64, specificity int) {
+	specificity = -1
+	for _, r := range ranges {
+		if r.specificity > specificity && r.matches(offer) {
+			q, specificity = r.q, r.specificity
+		}
+	}
+	return q, specificity
+}
+
+func (r acceptRange) matches(offer string) bool {
+	switch r.specificity {
+	case 0:
+		return true
+	case 1:
+		return strings.HasPrefix(offer, strings.TrimSuffix(r.media, "*"))
+	}
+	return r.media == offer
+}
+
+// parseAccept reads the ranges of an Accept header. Parameters other than q are ignored, and so are
+// ranges that cannot be read.
+func parseAccept(accept string) []acceptRange {
+	var ranges []acceptRange
+	for part := range strings.SplitSeq(accept, ",") {
+		media, params, _ := strings.Cut(part, ";")
+		r := acceptRange{media: strings.ToLower(strings.TrimSpace(media)), q: 1, specificity: 2}
+		switch {
+		case r.media == "*/*":
+			r.specificity = 0
+		case strings.HasSuffix(r.media, "/*"):
+			r.specificity = 1
+		case !strings.Contains(r.media, "/"):
+			continue
+		}
+		for param := range strings.SplitSeq(params, ";") {
+			if value, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(param)), "q="); ok {
+				q, err := strconv.ParseFloat(value, 64)
+				if err != nil || !(q >= 0 && q <= 1) {
+					q = 0
+				}
+				r.q = q
+			}
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges
+}

@@ -1,0 +1,77 @@
+package handler
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/middleware"
+)
+
+// Complete implements POST /v1/sessions/{id}/complete.
+func (h *Handlers) Complete(
+	ctx context.Context, r api.CompleteRequestObject,
+) (api.CompleteResponseObject, error) {
+	start := time.Now()
+	request, err := codec.DecodeCompletion(*r.Body)
+	if err != nil {
+		return nil, err
+	}
+	call := completeCall{h.Sessions, r.ID, request}
+	if r.Body.Stream != nil && *r.Body.Stream {
+		return completeStream(func(w http.ResponseWriter) error {
+			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)
+		}), nil
+	}
+	var logprobs []float64
+	done, err := call.run(ctx, func(p session.Piece) error {
+		logprobs = append(logprobs, p.LogProbs...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return api.Complete200JSONResponse(codec.EncodeCompletion(done, logprobs, time.Since(start))), nil
+}
+
+// completeCall is one call of Sessions.Complete.
+type completeCall struct {
+	sessions Sessions
+	id       string
+	request  session.CompleteRequest
+}
+
+// run makes the call, and charges the caller for the text that was sampled.
+func (c completeCall) run(
+	ctx context.Context, emit func(session.Piece) error,
+) (session.Completion, error) {
+	report := func(p session.Piece) error {
+		middleware.Charge(ctx, len(p.Text))
+		return emit(p)
+	}
+	return c.sessions.Complete(ctx, middleware.CallerOf(ctx), c.id, c.request, report)
+}
+
+// stream makes the call and answers with an event for each piece of text.
+func (c completeCall) stream(
+	ctx context.Context, events *answer.EventStream, start time.Time,
+) error {
+	done, err := c.run(ctx, func(p session.Piece) error {
+		return events.Send(string(api.EventPiece), answer.NoID, codec.EncodePiece(p))
+	})
+	if err != nil {
+		return events.Fail(ctx, err)
+	}
+	return events.Send(string(api.EventDone), answer.NoID, codec.EncodeDone(done, time.Since(start)))
+}
+
+// completeStream writes a streamed answer.
+type completeStream func(w http.ResponseWriter) error
+
+// VisitCompleteResponse implements api.CompleteResponseObject.
+func (s completeStream) VisitCompleteResponse(w http.ResponseWriter) error { return s(w) }

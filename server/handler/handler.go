@@ -1,0 +1,53 @@
+// Package handler has the operations of the contract. A handler decodes the request (package
+// codec), calls one method of Sessions, and encodes what the method gives; authentication,
+// negotiation, limits and validation are behind it (package middleware). Its errors become problems
+// (package problem).
+//
+// A new operation is a method of Handlers in a file of its own; api.StrictServerInterface, which is
+// generated from the contract, names it. An answer that is neither JSON nor empty is a function
+// that writes to the http.ResponseWriter, as scoreStream in score.go.
+package handler
+
+import (
+	"context"
+	"io"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+)
+
+// Sessions is what the handlers need of a session manager. Its errors are those of package session.
+// All methods may be called at once.
+type Sessions interface {
+	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
+	Get(who session.Caller, id string) (session.Info, error)
+	List(who session.Caller, after string, limit int) (page []session.Info, next string, err error)
+	Delete(who session.Caller, id string) error
+	Fork(ctx context.Context, who session.Caller, id string,
+		r session.ForkRequest) (session.Info, error)
+	Export(ctx context.Context, who session.Caller, id string, w io.Writer) error
+	Import(ctx context.Context, who session.Caller, r io.Reader) (session.Info, error)
+	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
+		emit func(session.Chunk) error) (session.Summary, error)
+	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
+		emit func(session.Piece) error) (session.Completion, error)
+	Model() session.ModelInfo
+
+	// Err is why the store of the sessions has failed for good; nil if it has not.
+	Err() error
+}
+
+// Handlers implements the operations of the contract.
+type Handlers struct {
+	Sessions  Sessions
+	Keys      *keys.Ring  // nil: the server asks for no keys
+	TakesWork func() bool // false as soon as the server drains
+	Problems  *answer.Problems
+}
+
+var _ api.StrictServerInterface = (*Handlers)(nil)
+
+// sessionPath is the path of a session.
+func sessionPath(id string) string { return "/v1/sessions/" + id }

@@ -1,0 +1,99 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// Score implements POST /v1/sessions/{id}/score.
+func (h *Handlers) Score(
+	ctx context.Context, r api.ScoreRequestObject,
+) (api.ScoreResponseObject, error) {
+	text, err := scoreText(r)
+	if err != nil {
+		return nil, err
+	}
+	call := scoreCall{h.Sessions, r.ID, text, codec.DecodeScoreOptions(r.Params)}
+	if media := middleware.MediaOf(ctx); media != contract.MediaJSON {
+		return scoreStream(func(w http.ResponseWriter) error {
+			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
+		}), nil
+	}
+	summary, err := call.run(ctx, func(session.Chunk) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	return api.Score200JSONResponse(codec.EncodeSummary(summary)), nil
+}
+
+// scoreText gives the text of a request: the body as it comes in, or what its JSON holds.
+func scoreText(r api.ScoreRequestObject) (io.Reader, error) {
+	if media, _ := contract.MediaTypeOf(r.ContentType); media != contract.MediaJSON {
+		return r.Body, nil
+	}
+	var body api.ScoreText
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		return nil, problem.OfJSON(err)
+	}
+	if body.Text != nil {
+		return bytes.NewReader([]byte(*body.Text)), nil
+	}
+	return bytes.NewReader(body.Base64), nil
+}
+
+// scoreCall is one call of Sessions.Score.
+type scoreCall struct {
+	sessions Sessions
+	id       string
+	text     io.Reader
+	options  session.ScoreOptions
+}
+
+// run makes the call. An error after the first chunk carries the session's offset, whatever its
+// type: what was reported stays.
+func (c scoreCall) run(
+	ctx context.Context, emit func(session.Chunk) error,
+) (session.Summary, error) {
+	offset := int64(-1)
+	report := func(chunk session.Chunk) error {
+		offset = chunk.Total.Bytes
+		return emit(chunk)
+	}
+	summary, err := c.sessions.Score(ctx, middleware.CallerOf(ctx), c.id, c.text, c.options, report)
+	if err == nil {
+		return summary, nil
+	}
+	p := problem.Of(err)
+	if p.Offset == nil && offset >= 0 {
+		p.At(offset)
+	}
+	return summary, p
+}
+
+// stream makes the call and answers with an event for each chunk, while the text comes in.
+func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
+	summary, err := c.run(ctx, func(chunk session.Chunk) error {
+		return events.Send(string(api.EventChunk), chunk.Total.Bytes, codec.EncodeChunk(chunk))
+	})
+	if err != nil {
+		return events.Fail(ctx, err)
+	}
+	return events.Send(string(api.EventSummary), summary.Offset, codec.EncodeSummary(summary))
+}
+
+// scoreStream writes a streamed answer.
+type scoreStream func(w http.ResponseWriter) error
+
+// VisitScoreResponse implements api.ScoreResponseObject.
+func (s scoreStream) VisitScoreResponse(w http.ResponseWriter) error { return s(w) }

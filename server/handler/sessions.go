@@ -1,0 +1,92 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/middleware"
+)
+
+// CreateSession implements POST /v1/sessions.
+func (h *Handlers) CreateSession(
+	ctx context.Context, r api.CreateSessionRequestObject,
+) (api.CreateSessionResponseObject, error) {
+	var request session.CreateRequest
+	if r.Body != nil {
+		var err error
+		if request, err = codec.DecodeCreate(*r.Body); err != nil {
+			return nil, err
+		}
+	}
+	info, err := h.Sessions.Create(ctx, middleware.CallerOf(ctx), request)
+	if err != nil {
+		return nil, err
+	}
+	return api.CreateSession201JSONResponse{
+		Body:    codec.EncodeSession(info),
+		Headers: api.CreateSession201ResponseHeaders{Location: sessionPath(info.ID)},
+	}, nil
+}
+
+// ForkSession implements POST /v1/sessions/{id}/fork.
+func (h *Handlers) ForkSession(
+	ctx context.Context, r api.ForkSessionRequestObject,
+) (api.ForkSessionResponseObject, error) {
+	var request session.ForkRequest
+	if r.Body != nil {
+		var err error
+		if request, err = codec.DecodeFork(*r.Body); err != nil {
+			return nil, err
+		}
+	}
+	info, err := h.Sessions.Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
+	if err != nil {
+		return nil, err
+	}
+	return api.ForkSession201JSONResponse{
+		Body:    codec.EncodeSession(info),
+		Headers: api.ForkSession201ResponseHeaders{Location: sessionPath(info.ID)},
+	}, nil
+}
+
+// ListSessions implements GET /v1/sessions.
+func (h *Handlers) ListSessions(
+	ctx context.Context, r api.ListSessionsRequestObject,
+) (api.ListSessionsResponseObject, error) {
+	after, limit := codec.DecodeListing(r.Params)
+	page, next, err := h.Sessions.List(middleware.CallerOf(ctx), after, limit)
+	if err != nil {
+		return nil, err
+	}
+	list := api.ListSessions200JSONResponse{Sessions: make([]api.Session, 0, len(page))}
+	for _, info := range page {
+		list.Sessions = append(list.Sessions, codec.EncodeSession(info))
+	}
+	if next != "" {
+		list.Next = &next
+	}
+	return list, nil
+}
+
+// GetSession implements GET /v1/sessions/{id}.
+func (h *Handlers) GetSession(
+	ctx context.Context, r api.GetSessionRequestObject,
+) (api.GetSessionResponseObject, error) {
+	info, err := h.Sessions.Get(middleware.CallerOf(ctx), r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetSession200JSONResponse(codec.EncodeSession(info)), nil
+}
+
+// DeleteSession implements DELETE /v1/sessions/{id}.
+func (h *Handlers) DeleteSession(
+	ctx context.Context, r api.DeleteSessionRequestObject,
+) (api.DeleteSessionResponseObject, error) {
+	if err := h.Sessions.Delete(middleware.CallerOf(ctx), r.ID); err != nil {
+		return nil, err
+	}
+	return api.DeleteSession204Response{}, nil
+}

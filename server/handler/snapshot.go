@@ -1,0 +1,42 @@
+package handler
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/middleware"
+)
+
+// GetSnapshot implements GET /v1/sessions/{id}/snapshot. An error after the answer has begun cuts
+// the connection: a part of a file must not look like the whole.
+func (h *Handlers) GetSnapshot(
+	ctx context.Context, r api.GetSnapshotRequestObject,
+) (api.GetSnapshotResponseObject, error) {
+	return snapshotFile(func(w http.ResponseWriter) error {
+		file := answer.NewFile(w, r.ID+".safetensors.zst")
+		return h.Sessions.Export(ctx, middleware.CallerOf(ctx), r.ID, file)
+	}), nil
+}
+
+// snapshotFile writes an exported session.
+type snapshotFile func(w http.ResponseWriter) error
+
+// VisitGetSnapshotResponse implements api.GetSnapshotResponseObject.
+func (f snapshotFile) VisitGetSnapshotResponse(w http.ResponseWriter) error { return f(w) }
+
+// ImportSession implements POST /v1/sessions/import.
+func (h *Handlers) ImportSession(
+	ctx context.Context, r api.ImportSessionRequestObject,
+) (api.ImportSessionResponseObject, error) {
+	info, err := h.Sessions.Import(ctx, middleware.CallerOf(ctx), r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return api.ImportSession201JSONResponse{
+		Body:    codec.EncodeSession(info),
+		Headers: api.ImportSession201ResponseHeaders{Location: sessionPath(info.ID)},
+	}, nil
+}

@@ -1,0 +1,58 @@
+// Package limits has the numbers that bound what the server takes and gives. They stand in one
+// place, below everything that enforces them.
+package limits
+
+import (
+	"time"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// What the contract states, as info.x-limits or in the schema of a field (a test holds the two
+// equal). The middleware, the validation against the contract or a handler enforces each of them.
+const (
+	// Bodies and connections.
+	JSONBodyBytesMax   = 8 << 20          // of a JSON body, which is read into memory
+	ScoreBodyBytesMax  = 16 << 30         // of a streamed body, of which the server keeps nothing
+	ImportBodyBytesMax = 4 << 30          // of an exported session
+	HeaderBytesMax     = 64 << 10         // of a request's line and headers
+	BodyIdleMax        = 5 * time.Minute  // without a byte of a body before the request ends
+	AnswerIdleMax      = time.Minute      // without a byte taken of an answer before the request ends
+	HeaderTimeMax      = 10 * time.Second // for a request's line and headers to arrive
+	ConnIdleMax        = 2 * time.Minute  // for a kept connection without a request
+
+	// Keys whose entry in the keys file does not say otherwise.
+	KeySessionsDefault       = 1000    // live sessions
+	KeyRequestsDefault       = 64      // requests at work at the same time
+	KeyBytesPerSecondDefault = 1 << 20 // bytes of bodies and of sampled text
+
+	// The queue in front of the workers, of all keys together.
+	QueueRequestsMax = session.QueueDefault
+
+	// Sessions: the limits of the session manager, and those that only requests have. The limits on
+	// settings stand in stream.Table.
+	SeedMax            = session.SeedMax // 2^53 - 1, which every reader of JSON keeps exactly
+	OffsetMax          = 1<<53 - 1
+	LabelsMax          = session.LabelsMax // of one session
+	LabelKeyCharsMax   = session.LabelKeyCharsMax
+	LabelValueCharsMax = session.LabelValueCharsMax
+	TTLSecondsMax      = int64(session.TTLMax / time.Second)
+	ListLimitMax       = session.ListMax // sessions on a page of a listing
+	ListLimitDefault   = session.ListDefault
+	SessionIDCharsMax  = 128
+
+	// Completions, but for the limits on sampling, which stand in session.SamplingTable.
+	CompletionTokensDefault = session.CompletionTokensDefault
+	StopStringsMax          = session.StopStringsMax
+	StopCharsMax            = session.StopCharsMax
+)
+
+// What the contract states in words, or leaves to the server.
+const (
+	RequestIDCharsMax = 128             // of a request id that a client chooses
+	FoundCharsMax     = 80              // of a value that a problem quotes
+	DetailCharsMax    = 500             // of an error that a problem tells
+	LingerMax         = time.Second     // for the rest of a body that nobody wants to arrive
+	RetryAfterDefault = 5 * time.Second // advice to clients that find the server full or draining
+	PacedParts        = 8               // a paced body is read in such parts of a second's worth
+)

@@ -1,0 +1,68 @@
+package middleware
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/lmserve/lmserve/server/answer"
+)
+
+// AccessLog writes one entry for each request when the request ends: at level info, or debug for
+// the probes of a healthy server. Whatever comes after it answers through an answer.Recorder.
+func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			start := time.Now()
+			rec := &answer.Recorder{ResponseWriter: w}
+			in := &countingBody{ReadCloser: r.Body}
+			r.Body = in
+			defer func() {
+				route := chi.RouteContext(r.Context()).RoutePattern()
+				if route == "" {
+					route = rec.Route
+				}
+				log.Check(accessLevel(route, rec.Status), "request").Write(
+					zap.String("method", r.Method),
+					zap.String("route", route),
+					zap.String("session", chi.URLParam(r, "id")),
+					zap.String("key", rec.Key),
+					zap.Int("status", rec.FinalStatus(r)),
+					zap.Int64("bytes_in", in.n),
+					zap.Int64("bytes_out", rec.Bytes),
+					zap.Duration("duration", time.Since(start)),
+					zap.String("remote", r.RemoteAddr),
+					zap.String("request_id", answer.RequestID(r.Context())),
+				)
+			}()
+			next.ServeHTTP(rec, r)
+		})
+	}
+}
+
+// accessLevel keeps probes out of the log as long as they find nothing.
+func accessLevel(route string, status int) zapcore.Level {
+	isProbe := strings.HasSuffix(route, "z") && strings.Count(route, "/") == 1
+	if isProbe && status < http.StatusBadRequest {
+		return zapcore.DebugLevel
+	}
+	return zapcore.InfoLevel
+}
+
+// countingBody counts the bytes that are read of a body.
+type countingBody struct {
+	io.ReadCloser
+	n int64
+}
+
+// Read implements io.Reader.
+func (b *countingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,26 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+)
+
+// BodyKind refuses bodies of kinds that the contract does not list for the operation. A body
+// without a Content-Type, as `curl -T` sends it, counts as application/octet-stream. Operations
+// that take no body ignore one.
+func BodyKind(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			op := c.Operation(r)
+			if len(op.Accepts) > 0 && contract.HasBody(r) {
+				if p := op.CheckBodyKind(r); p != nil {
+					problems.Answer(w, r, p)
+					return
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

@@ -1,0 +1,39 @@
+package middleware
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// BodySize bounds the size of bodies: those that say how long they are before a byte is read, the
+// others as they come in. A streamed body has streamBytesMax bytes at most.
+func BodySize(
+	c *contract.Contract, streamBytesMax int64, problems *answer.Problems,
+) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if contract.HasBody(r) {
+				most := streamBytesMax
+				switch {
+				case contract.IsJSONBody(r):
+					most = limits.JSONBodyBytesMax
+				case c.Operation(r).TakesFile():
+					most = limits.ImportBodyBytesMax
+				}
+				if r.ContentLength > most {
+					problems.Answer(w, r, problem.Field(api.ProblemBodyTooLarge, "Content-Length",
+						strconv.FormatInt(r.ContentLength, 10), "at most "+strconv.FormatInt(most, 10)))
+					return
+				}
+				r.Body = http.MaxBytesReader(w, r.Body, most)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

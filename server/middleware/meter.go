@@ -1,0 +1,181 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// meters has the meters of all keys.
+type meters struct {
+	mu    sync.Mutex
+	byKey map[string]*meter // one for each key that was used since the start
+}
+
+// meter is what one key is using, of what it may.
+type meter struct {
+	limits keys.Limits   // every field set
+	bytes  *rate.Limiter // holds one second's worth; charges beyond that are debt
+
+	mu       sync.Mutex
+	requests int // at work
+}
+
+// of gives the meter of a key. When the key's limits have changed that is a new meter, without
+// debt; the old one goes on counting the requests that it has let in.
+func (m *meters) of(key string, limits keys.Limits) *meter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old := m.byKey[key]; old != nil && old.limits == limits {
+		return old
+	}
+	perSecond := limits.BytesPerSecond
+	made := &meter{
+		limits: limits,
+		bytes:  rate.NewLimiter(rate.Limit(perSecond), int(min(perSecond, math.MaxInt))),
+	}
+	m.byKey[key] = made
+	return made
+}
+
+// begin counts a request, unless as many as the key may have are at work.
+func (m *meter) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.requests >= m.limits.Requests {
+		return false
+	}
+	m.requests++
+	return true
+}
+
+// end takes back what begin has counted.
+func (m *meter) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests--
+}
+
+// behind is the time until all that was charged is paid.
+func (m *meter) behind(now time.Time) time.Duration {
+	debt := -m.bytes.TokensAt(now)
+	return time.Duration(max(0, debt) / float64(m.limits.BytesPerSecond) * float64(time.Second))
+}
+
+// charge takes bytes from the second's worth, or makes debt, and gives the time until the bytes are
+// paid.
+func (m *meter) charge(bytes int, now time.Time) time.Duration {
+	var wait time.Duration
+	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst { // the limiter takes no more at a time
+		wait = m.bytes.ReserveN(now, min(bytes, burst)).DelayFrom(now)
+	}
+	return wait
+}
+
+type meterKey struct{}
+
+// Charge charges the key of a request for bytes that the server has made for it. Where no limits
+// belong to the caller it does nothing.
+func Charge(ctx context.Context, bytes int) {
+	if m, ok := ctx.Value(meterKey{}).(*meter); ok {
+		m.charge(bytes, time.Now())
+	}
+}
+
+// Meter holds every key to its requests at work and its bytes a second, and ends a body whose key
+// is no longer good. When draining is done, bodies no longer wait for their turn. Meter comes after
+// Authenticate, which finds the caller and the limits.
+func Meter(
+	ring *keys.Ring, draining context.Context, problems *answer.Problems,
+) func(http.Handler) http.Handler {
+	meters := &meters{byKey: map[string]*meter{}}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who, _ := r.Context().Value(callerKey{}).(caller)
+			if who.Key == "" {
+				next.ServeHTTP(w, r)
+				return
+			}
+			m := meters.of(who.Key, who.limits)
+			if !m.begin() {
+				problems.Answer(w, r, requestsProblem(m))
+				return
+			}
+			defer m.end()
+			r = r.WithContext(context.WithValue(r.Context(), meterKey{}, m))
+			if contract.HasBody(r) {
+				if behind := m.behind(time.Now()); behind > time.Second {
+					problems.Answer(w, r, behindProblem(m, behind))
+					return
+				}
+				r.Body = &pacedBody{ReadCloser: r.Body, ctx: r.Context(), draining: draining, meter: m,
+					check: func() error { return ring.Check(who.Key) }}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// requestsProblem says that a key has too many requests at work.
+func requestsProblem(m *meter) *problem.Problem {
+	p := problem.New(api.ProblemKeyRequestLimit,
+		fmt.Sprintf("The key has %d requests at work.", m.limits.Requests))
+	p.RetryAfter = time.Second
+	return p
+}
+
+// behindProblem says that a key has used more bytes than it may.
+func behindProblem(m *meter, behind time.Duration) *problem.Problem {
+	p := problem.New(api.ProblemKeyRateLimit,
+		fmt.Sprintf("The key may have %d bytes a second, and is %.1f seconds behind.",
+			m.limits.BytesPerSecond, behind.Seconds()))
+	p.RetryAfter = behind
+	return p
+}
+
+// pacedBody is read no faster than its key may, and only as long as the key is good. Of several
+// bodies each gets its turn: what one of them reads at a time is a small part of a second's worth.
+type pacedBody struct {
+	io.ReadCloser
+	ctx      context.Context
+	draining context.Context
+	meter    *meter
+	check    func() error // why the key is no longer good
+}
+
+// Read waits after it has read, while nobody waits for the client: the time does not count as
+// idleness of the client.
+func (b *pacedBody) Read(p []byte) (int, error) {
+	if err := b.check(); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), max(1, b.meter.bytes.Burst()/limits.PacedParts))])
+	wait := b.meter.charge(n, time.Now())
+	if wait == 0 {
+		return n, err
+	}
+	paid := time.NewTimer(wait)
+	defer paid.Stop()
+	select {
+	case <-paid.C:
+		return n, err
+	case <-b.draining.Done():
+		return 0, session.ErrDraining
+	case <-b.ctx.Done():
+		return 0, b.ctx.Err()
+	}
+}

@@ -1,0 +1,43 @@
+package middleware
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+type mediaKey struct{}
+
+// Negotiate chooses the form of the answer among those that the contract offers for the operation,
+// by the request's Accept header.
+func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			offers := c.Operation(r).Offers
+			if len(offers) == 0 {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Add("Vary", "Accept")
+			accept := strings.Join(r.Header.Values("Accept"), ",")
+			media := contract.ChooseMedia(accept, offers)
+			if media == "" {
+				problems.Answer(w, r, problem.Field(api.ProblemNotAcceptable, "Accept",
+					problem.Quoted(accept), problem.OneOf(offers)))
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), mediaKey{}, media)))
+		})
+	}
+}
+
+// MediaOf is the media type that Negotiate chose for the answer to a request.
+func MediaOf(ctx context.Context) string {
+	media, _ := ctx.Value(mediaKey{}).(string)
+	return media
+}

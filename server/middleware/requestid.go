@@ -1,0 +1,39 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// RequestID gives every request an id in its context and in its answer: the id that the client
+// sent, if it can stand in headers and logs, otherwise a new one.
+func RequestID(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(answer.HeaderRequestID)
+		if !isRequestID(id) {
+			id = uuid.NewString()
+		}
+		w.Header().Set(answer.HeaderRequestID, id)
+		next.ServeHTTP(w, r.WithContext(answer.WithRequestID(r.Context(), id)))
+	})
+}
+
+// isRequestID reports whether a client's id can stand in headers and logs.
+func isRequestID(id string) bool {
+	if id == "" || len(id) > limits.RequestIDCharsMax {
+		return false
+	}
+	for _, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

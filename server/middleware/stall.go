@@ -1,0 +1,155 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// Stall lets a request take as long as it moves: every read of its body has a deadline of its own,
+// bodyIdle, and every write of its answer one of answerIdle, so that a client that stalls holds up
+// nothing but itself, and a stream that moves lives on. When draining is done the bodies that are
+// coming in end.
+//
+// Stall also allows answers before the end of the body: events go out while text comes in, and an
+// error does not wait for the rest of a body that nobody wants.
+func Stall(
+	bodyIdle, answerIdle time.Duration, draining context.Context,
+) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// Writers that have no connection under them, such as those of tests, support neither
+			// deadlines nor full duplex; then there is no client to stall either.
+			control := http.NewResponseController(w)
+			out := &patientWriter{ResponseWriter: w, control: control, idle: answerIdle}
+			out.extend()
+			defer out.extend() // net/http still has the last bytes to send
+			if !contract.HasBody(r) {
+				next.ServeHTTP(out, r)
+				return
+			}
+			_ = control.EnableFullDuplex()
+			// net/http cancels a request's context when reading its body fails. Here a failed read
+			// is the reader's to deal with, in order: what was read before is still to be scored
+			// and answered. Once the body has ended, the context tells as usual that the client has
+			// left.
+			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+			defer cancel()
+			in := &patientBody{ReadCloser: r.Body, control: control, idle: bodyIdle, draining: draining,
+				onEnd: func() { context.AfterFunc(r.Context(), cancel) }}
+			in.setDeadline(time.Now().Add(in.idle))
+			stop := context.AfterFunc(draining, func() { in.setDeadline(longAgo) })
+			defer stop()
+			out.body = in
+			request := r.WithContext(ctx)
+			request.Body = in
+			next.ServeHTTP(out, request)
+			in.setDeadline(time.Now().Add(limits.LingerMax))
+		})
+	}
+}
+
+// longAgo is a deadline that ends reads at once.
+var longAgo = time.Unix(1, 0)
+
+// patientBody gives every read of a body its own deadline.
+type patientBody struct {
+	io.ReadCloser
+	control  *http.ResponseController
+	idle     time.Duration
+	draining context.Context
+	onEnd    func() // is called once, when the body was read to its end
+
+	mu    sync.Mutex
+	ended bool // the body was read to its end
+}
+
+// Read fails with session.ErrDraining when the server drains, and with a timeout when no byte
+// arrives for the idle time.
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.setDeadline(time.Now().Add(b.idle))
+	// The check comes after the deadline: a drain that begins later sets a deadline of its own.
+	if b.draining.Err() != nil && !b.hasEnded() {
+		return 0, session.ErrDraining
+	}
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		b.end()
+	case err != nil && b.draining.Err() != nil:
+		err = session.ErrDraining
+	}
+	return n, err
+}
+
+// setDeadline bounds the reads of a body that has not ended.
+func (b *patientBody) setDeadline(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.control.SetReadDeadline(t)
+	}
+}
+
+// end takes the deadline away for good. net/http goes on reading in the background to learn when
+// the client leaves, and would take a deadline for the client's leaving.
+func (b *patientBody) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
+	}
+	b.ended = true
+	_ = b.control.SetReadDeadline(time.Time{})
+	b.onEnd()
+}
+
+// hasEnded reports whether the body was read to its end.
+func (b *patientBody) hasEnded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}
+
+// patientWriter gives every write of an answer its own deadline.
+type patientWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	idle    time.Duration
+	body    *patientBody // of the request; nil if the request has none
+	began   bool
+}
+
+// Unwrap lets http.ResponseController through.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// extend sets the deadline of the next write.
+func (w *patientWriter) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(w.idle)) }
+
+// WriteHeader announces the end of the connection if the body has not been read to its end: the
+// next request could not be told from the rest of the body.
+func (w *patientWriter) WriteHeader(status int) {
+	if !w.began && status >= http.StatusOK {
+		w.began = true
+		if w.body != nil && !w.body.hasEnded() {
+			w.Header().Set("Connection", "close")
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *patientWriter) Write(p []byte) (int, error) {
+	if !w.began {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.extend()
+	return w.ResponseWriter.Write(p)
+}

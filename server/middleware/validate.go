@@ -1,0 +1,21 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+)
+
+// Validate holds the parameters and the JSON body of a request against the contract.
+func Validate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := c.Operation(r).Validate(r); err != nil {
+				problems.Answer(w, r, err)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

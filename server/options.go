@@ -1,0 +1,56 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// Options of a Server. The zero value has the limits of the contract, asks for no keys and writes
+// no log.
+type Options struct {
+	Keys              *keys.Ring    // nil: the server asks for no keys
+	Log               *zap.Logger   // nil: no log
+	ScoreBodyBytesMax int64         // 0: limits.ScoreBodyBytesMax, which it cannot exceed
+	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, which it cannot exceed
+	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, which it cannot exceed
+
+	// DrainDelay is the time between readiness going and work being refused, for load balancers to
+	// notice. 0: none.
+	DrainDelay time.Duration
+}
+
+// Validate reports the first option that is out of range.
+func (o Options) Validate() error {
+	for _, limit := range []struct {
+		name       string
+		value, max int64
+	}{
+		{"ScoreBodyBytesMax", o.ScoreBodyBytesMax, limits.ScoreBodyBytesMax},
+		{"BodyIdleMax", int64(o.BodyIdleMax), int64(limits.BodyIdleMax)},
+		{"AnswerIdleMax", int64(o.AnswerIdleMax), int64(limits.AnswerIdleMax)},
+		{"DrainDelay", int64(o.DrainDelay), int64(time.Hour)},
+	} {
+		if limit.value < 0 || limit.value > limit.max {
+			return fmt.Errorf("server: option %s: found %d, expected 0 to %d",
+				limit.name, limit.value, limit.max)
+		}
+	}
+	return nil
+}
+
+// withDefaults fills in what is zero.
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	o.ScoreBodyBytesMax = cmp.Or(o.ScoreBodyBytesMax, limits.ScoreBodyBytesMax)
+	o.BodyIdleMax = cmp.Or(o.BodyIdleMax, limits.BodyIdleMax)
+	o.AnswerIdleMax = cmp.Or(o.AnswerIdleMax, limits.AnswerIdleMax)
+	return o
+}

@@ -1,0 +1,43 @@
+package problem
+
+import (
+	"net/http"
+
+	"github.com/lmserve/lmserve/api"
+)
+
+// Kinds gives each type of problem its status and title. The contract has the same table, the
+// x-problems of ProblemType; a test holds the two equal.
+var Kinds = map[api.ProblemType]struct {
+	Status int
+	Title  string
+}{
+	api.ProblemInvalidParameter:     {http.StatusBadRequest, "A parameter of the path or query cannot be used"},
+	api.ProblemMalformedBody:        {http.StatusBadRequest, "The body is not what its Content-Type says"},
+	api.ProblemBodyIncomplete:       {http.StatusBadRequest, "The body was cut off; what was reported before stays"},
+	api.ProblemImportDamaged:        {http.StatusBadRequest, "The file is damaged, or no export of a session"},
+	api.ProblemUnauthorized:         {http.StatusUnauthorized, "The request has no key that is good here; what was reported before stays"},
+	api.ProblemNotFound:             {http.StatusNotFound, "There is nothing at this path"},
+	api.ProblemSessionNotFound:      {http.StatusNotFound, "There is no such session"},
+	api.ProblemMethodNotAllowed:     {http.StatusMethodNotAllowed, "The path does not know this method"},
+	api.ProblemNotAcceptable:        {http.StatusNotAcceptable, "No answer can be given in a form that Accept allows"},
+	api.ProblemBodyTimeout:          {http.StatusRequestTimeout, "The body stalled; what was reported before stays"},
+	api.ProblemOffsetConflict:       {http.StatusConflict, "The session is at another offset"},
+	api.ProblemSessionBusy:          {http.StatusConflict, "Another request is feeding the session"},
+	api.ProblemSessionFull:          {http.StatusConflict, "The session has as much text as it can have; what was reported before stays"},
+	api.ProblemSessionUnusable:      {http.StatusConflict, "The session is damaged, or another model's; it can be deleted"},
+	api.ProblemHistoryTrimmed:       {http.StatusGone, "The session does not keep this part of its text any more"},
+	api.ProblemBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large; what was reported before stays"},
+	api.ProblemUnsupportedMediaType: {http.StatusUnsupportedMediaType, "A body of this kind cannot be used here"},
+	api.ProblemInvalidField:         {http.StatusUnprocessableEntity, "A field of the body has a value that cannot be used"},
+	api.ProblemImportModel:          {http.StatusUnprocessableEntity, "The exported session is another model's"},
+	api.ProblemKeySessionLimit:      {http.StatusTooManyRequests, "The key has as many live sessions as it may have"},
+	api.ProblemKeyRequestLimit:      {http.StatusTooManyRequests, "The key has as many requests at work as it may have"},
+	api.ProblemKeyRateLimit:         {http.StatusTooManyRequests, "The key has used up its bytes a second"},
+	api.ProblemInternal:             {http.StatusInternalServerError, "The server failed; what was reported before stays"},
+	api.ProblemSessionLimit:         {http.StatusServiceUnavailable, "The limit on live sessions, or on their memory, is reached"},
+	api.ProblemOverloaded:           {http.StatusServiceUnavailable, "As many requests wait for a worker as may"},
+	api.ProblemStoreFailed:          {http.StatusServiceUnavailable, "What keeps the sessions has failed, and the server ends; what was reported before stays"},
+	api.ProblemDraining:             {http.StatusServiceUnavailable, "The server is shutting down; what was reported before stays"},
+	api.ProblemNoSpace:              {http.StatusInsufficientStorage, "The disk is full; what was reported before stays"},
+}

@@ -1,0 +1,157 @@
+package problem
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// Of turns any error of a handler or middleware into the problem that the client is told. What it
+// does not know is an internal error.
+func Of(err error) *Problem {
+	var (
+		ready    *Problem
+		body     *session.BodyError
+		offset   *session.OffsetError
+		limit    *session.LimitError
+		trimmed  *session.TrimmedError
+		field    *session.FieldError
+		quota    *session.QuotaError
+		unusable *session.UnusableError
+	)
+	switch {
+	case errors.As(err, &ready):
+		return ready
+	case errors.As(err, &body):
+		return OfBody(body.Err).At(body.Offset)
+	case errors.As(err, &unusable):
+		return ofUnusable(unusable)
+	case errors.Is(err, session.ErrImport):
+		return ofImport(err)
+	case errors.As(err, &offset):
+		return Field(api.ProblemOffsetConflict, "offset", strconv.FormatInt(offset.Want, 10),
+			strconv.FormatInt(offset.Have, 10)).At(offset.Have)
+	case errors.As(err, &limit):
+		return New(api.ProblemSessionFull,
+			fmt.Sprintf("A session has at most %d bytes of text.", limit.Max)).At(limit.Offset)
+	case errors.As(err, &trimmed):
+		return Field(api.ProblemHistoryTrimmed, trimmed.Field, trimmed.Found, trimmed.Want)
+	case errors.As(err, &field):
+		return Field(api.ProblemInvalidField, field.Field, field.Found, field.Want)
+	case errors.As(err, &quota):
+		return New(api.ProblemKeySessionLimit, fmt.Sprintf("The key has %d live sessions.", quota.Max))
+	case errors.Is(err, session.ErrNotFound):
+		return New(api.ProblemSessionNotFound, "")
+	case errors.Is(err, session.ErrBusy):
+		return New(api.ProblemSessionBusy, "")
+	case errors.Is(err, session.ErrFull):
+		return New(api.ProblemSessionLimit, strings.TrimPrefix(err.Error(), "session: "))
+	case errors.Is(err, session.ErrOverloaded):
+		return New(api.ProblemOverloaded, "")
+	case errors.Is(err, session.ErrDraining):
+		return New(api.ProblemDraining, "")
+	case errors.Is(err, session.ErrStore):
+		return logged(api.ProblemStoreFailed, err)
+	case errors.Is(err, session.ErrUnavailable): // as after an overload, the same request may succeed later
+		return logged(api.ProblemOverloaded, err)
+	case errors.Is(err, session.ErrNoSpace):
+		return logged(api.ProblemNoSpace, err)
+	}
+	if p := ofKey(err); p != nil {
+		return p
+	}
+	return logged(api.ProblemInternal, err)
+}
+
+// logged makes the problem of a cause that concerns only those who run the server.
+func logged(kind api.ProblemType, cause error) *Problem {
+	p := New(kind, "The server's log has more, under this request_id.")
+	p.Cause = cause
+	return p
+}
+
+// ofUnusable says why a session cannot be used. Where the session is damaged the problem says the
+// place, and has a cause for the log.
+func ofUnusable(e *session.UnusableError) *Problem {
+	p := New(api.ProblemSessionUnusable, Clipped(e.Err.Error(), limits.DetailCharsMax))
+	found := e.Damage()
+	if found == nil {
+		return p
+	}
+	p.Cause = e
+	p.Damage = &api.Damage{File: found.File}
+	if found.Byte >= 0 {
+		p.Damage.Byte = &found.Byte
+	}
+	if found.Offset >= 0 {
+		p.Damage.Offset = &found.Offset
+	}
+	return p
+}
+
+// ofImport says what is wrong with an exported session.
+func ofImport(err error) *Problem {
+	var other *session.ModelError
+	if errors.As(err, &other) {
+		return Field(api.ProblemImportModel, "model", Shortened(other.Have), other.Want)
+	}
+	detail := strings.TrimPrefix(err.Error(), session.ErrImport.Error()+": ")
+	return New(api.ProblemImportDamaged, Clipped(detail, limits.DetailCharsMax))
+}
+
+// OfBody says why a body could not be read to its end.
+func OfBody(err error) *Problem {
+	var tooLarge *http.MaxBytesError
+	if p := ofKey(err); p != nil {
+		return p
+	}
+	switch {
+	case errors.As(err, &tooLarge):
+		return New(api.ProblemBodyTooLarge,
+			fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit))
+	case errors.Is(err, session.ErrDraining):
+		return New(api.ProblemDraining, "")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return New(api.ProblemBodyTimeout, "")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return New(api.ProblemBodyIncomplete, "The body ended before its declared end.")
+	}
+	return New(api.ProblemBodyIncomplete, err.Error())
+}
+
+// OfJSON says why encoding/json could not decode a body that is valid JSON.
+func OfJSON(err error) *Problem {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) && mismatch.Field != "" {
+		return Field(api.ProblemInvalidField, mismatch.Field, mismatch.Value,
+			"a value that fits "+mismatch.Type.String())
+	}
+	return New(api.ProblemMalformedBody, err.Error())
+}
+
+// ofKey says why a key is not good; nil if err is no error of a key. The problem never repeats the
+// key that the request shows.
+func ofKey(err error) *Problem {
+	switch {
+	case errors.Is(err, keys.ErrMalformed):
+		return Field(api.ProblemUnauthorized, "Authorization", "a header that is not",
+			"Bearer and a key, one time, as lmserve keys add has shown it")
+	case errors.Is(err, keys.ErrUnknown):
+		return New(api.ProblemUnauthorized, "The key is none of this server's.")
+	case errors.Is(err, keys.ErrRevoked):
+		return New(api.ProblemUnauthorized, "The key was revoked.")
+	case errors.Is(err, keys.ErrExpired):
+		return New(api.ProblemUnauthorized, "The key has expired.")
+	}
+	return nil
+}

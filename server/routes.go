@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/handler"
+	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// newRouter puts the middleware, the generated router and the handlers together. The middlewares
+// stand in the order in which a request meets them; those of the second list know its operation.
+func newRouter(
+	h *handler.Handlers, c *contract.Contract, o Options, draining context.Context,
+) *chi.Mux {
+	r := chi.NewRouter()
+	problems := h.Problems
+	r.Use(
+		middleware.RequestID,
+		middleware.AccessLog(o.Log),
+		middleware.Stall(o.BodyIdleMax, o.AnswerIdleMax, draining),
+		middleware.Recover(o.Log, problems),
+		chimiddleware.GetHead,
+		middleware.Authenticate(o.Keys, c, r, problems),
+		middleware.Meter(o.Keys, draining, problems),
+	)
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		problems.Answer(w, r, problem.New(api.ProblemNotFound, ""))
+	})
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Allow"] = allowedMethods(r)
+		problems.Answer(w, r, problem.New(api.ProblemMethodNotAllowed, ""))
+	})
+	strict := api.NewStrictHandlerWithOptions(h, nil, api.StrictHTTPServerOptions{
+		// A body that passed validation may still not fit its type, such as an integer written 1e2.
+		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
+			problems.Answer(w, r, problem.OfJSON(err))
+		},
+		ResponseErrorHandlerFunc: problems.Answer,
+	})
+	api.HandlerWithOptions(strict, api.ChiServerOptions{
+		BaseRouter: r,
+		Middlewares: []api.MiddlewareFunc{
+			middleware.Negotiate(c, problems),
+			middleware.BodyKind(c, problems),
+			middleware.BodySize(c, o.ScoreBodyBytesMax, problems),
+			middleware.Validate(c, problems),
+		},
+		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
+			problems.Answer(w, r, c.Operation(r).ParameterProblem(r, err))
+		},
+	})
+	return r
+}
+
+// allowedMethods lists the methods that the path of a request has.
+func allowedMethods(r *http.Request) (methods []string) {
+	routes := chi.RouteContext(r.Context()).Routes
+	for _, method := range []string{
+		http.MethodDelete, http.MethodGet, http.MethodHead,
+		http.MethodPatch, http.MethodPost, http.MethodPut,
+	} {
+		if routes.Match(chi.NewRouteContext(), contract.GetForHead(method), r.URL.Path) {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}
