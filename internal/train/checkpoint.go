@@ -1,13 +1,13 @@
 package train
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 
+	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -134,9 +134,7 @@ func (c *checkpoint) getJSON(key string, into any) {
 	if c.err != nil {
 		return
 	}
-	d := json.NewDecoder(bytes.NewReader([]byte(c.file.Metadata[key])))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := strictjson.Unmarshal([]byte(c.file.Metadata[key]), into); err != nil {
 		c.fail("metadata %s: %v", key, err)
 	}
 }
