@@ -19,11 +19,14 @@ const (
 
 // However many sessions there are, memory is the budget, what is stated above, and nothing else. With LMSERVE_TEST_LONG set there are 10,000.
 func TestMemoryIsFlatAtTheBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	sessions, clients := 500, 16
 	if os.Getenv("LMSERVE_TEST_LONG") != "" {
 		sessions, clients = 10_000, 64
 	}
-	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{Method: MethodCache, CacheSize: 4096}} // a state that is seen on the heap
+	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{"method": MethodCache, "cache_size": 4096}} // a state that is seen on the heap
 	probe := newManager(t, Options{})
 	size := get(t, probe, create(t, probe, request)).MemoryBytes
 	require.Greater(t, int64(sessions)*size, int64(4*workingBytes), "all of them at once would be seen")
@@ -54,7 +57,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 			used := heap() - base
 			most = max(most, used)
 			require.LessOrEqual(t, used, budget+workingBytes+int64(sessions)*idleSessionBytes)
-			require.LessOrEqual(t, sv.mg.memory, budget)
+			require.LessOrEqual(t, sv.mg.roster.budget.Used(), budget)
 		}
 	}
 	feed := func(i, from, to int) error {
@@ -72,7 +75,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	first := most
 	pass(func(i int) error { return feed(i, 40, len(text)) }) // each comes back
 	require.LessOrEqual(t, most, first+workingBytes/4, "the second time round takes nothing more")
-	want, _ := alone(t, sv.mg.model, request, text)
+	want, _ := alone(t, sv.mg.engine.model, request, text)
 	for _, i := range []int{0, 1, sessions / 2, sessions - 1} {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, ids[i]))
 	}
