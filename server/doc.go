@@ -1,6 +1,6 @@
 // Package server is lmserve over HTTP: routes, authentication, limits, streaming and errors, as
-// api/openapi.yaml says. It holds no model code: a handler decodes a request, calls one method of the
-// session manager, and encodes what the method gives.
+// api/openapi.yaml says. It holds no model code: a handler decodes a request, calls one method of
+// the session manager, and encodes what the method gives.
 //
 // # Layers
 //
@@ -25,10 +25,10 @@
 // mapped in package codec, and a method that the handler needs of the session manager stands in
 // handler.Sessions.
 //
-// A middleware is a file in package middleware, and a line in newRouter (routes.go), at its place in
-// the order in which a request meets them.
+// A middleware is a file in package middleware, and a line in newRouter (routes.go), at its place
+// in the order in which a request meets them.
 //
-// A type of problem is a row in the contract's ProblemType and in problem.Kinds; problem.Of says for
-// which error. A limit is a constant in package limits, and a number in the contract's x-limits or in
-// the schema of its field; a test holds the two equal.
+// A type of problem is a row in the contract's ProblemType and in problem.Kinds; problem.Of says
+// for which error. A limit is a constant in package limits, and a number in the contract's x-limits
+// or in the schema of its field; a test holds the two equal.
 package server

@@ -57,7 +57,7 @@ func FuzzRequest(f *testing.F) {
 			answered(t, r, w.Result())
 		}
 		w = httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequest("GET", "/v1/sessions", nil))
+		s.router.ServeHTTP(w, httptest.NewRequest("GET", "/v1/sessions", nil))
 		for _, x := range decode[api.SessionList](t, w.Result(), http.StatusOK).Sessions {
 			require.NoError(t, mg.Delete(who, x.ID))
 		}
@@ -74,7 +74,7 @@ func serve(s *Server, w http.ResponseWriter, r *http.Request) (abandoned bool) {
 			}
 		}
 	}()
-	s.ServeHTTP(w, r)
+	s.router.ServeHTTP(w, r)
 	return false
 }
 

@@ -28,8 +28,7 @@ type Sessions interface {
 
 var _ Sessions = (*session.Manager)(nil)
 
-// Server answers HTTP for one session manager. Its life: New, Serve, Drain. It is an http.Handler
-// too, for those who listen themselves.
+// Server answers HTTP for one session manager. Its life: New, Serve, Drain.
 type Server struct {
 	sessions   Sessions
 	drainDelay time.Duration
@@ -71,9 +70,6 @@ func New(sessions Sessions, o Options) (*Server, error) {
 	s.ready.Store(true)
 	return s, nil
 }
-
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
 // Serve answers requests from l until Drain, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {

@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // tokenizerName is the name in ModelInfo of the one tokenizer there is.
 const tokenizerName = "bytes"
 
 // modelInfo is what Manager.Model tells.
-func modelInfo(m *model.Model, defaults Settings) (ModelInfo, error) {
+func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 	config, err := json.Marshal(m.LM.Config)
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
@@ -23,8 +24,8 @@ func modelInfo(m *model.Model, defaults Settings) (ModelInfo, error) {
 		Parameters: int64(m.LM.Layout.Size),
 		Config:     config,
 		Tokenizer:  tokenizerName,
-		Banks:      len(defaults.Gammas),
-		Defaults:   defaults,
+		Banks:      len(defaults.Adapt.Gammas),
+		Defaults:   reported(defaults),
 		Card:       m.Card,
 	}, nil
 }

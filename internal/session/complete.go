@@ -89,11 +89,13 @@ type generation struct {
 }
 
 func newGeneration(e *engine, s *liveSession, prompt []byte, r CompleteRequest) *generation {
+	sampling := r.sampling().Sampling
+	sampling.Seed = seedOr(r.Seed)
 	return &generation{
 		engine:  e,
 		s:       s,
 		prompt:  prompt,
-		sampler: txl.NewSampler(r.sampling(), e.model.LM.Config.Vocab),
+		sampler: txl.NewSampler(sampling, e.model.LM.Config.Vocab),
 		most:    r.MaxTokens,
 		cut:     cutter{stops: r.Stop, logProbs: r.LogProbs},
 		out:     make(chan Piece, pieceQueue),

@@ -35,11 +35,11 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	defaults, err := effective(m, Settings{Chunk: m.Chunk})
+	defaults, err := effective(m, Settings{"chunk": m.Chunk})
 	if err != nil {
 		return nil, fmt.Errorf("session: model %s: %w", m.Name, err)
 	}
-	about, err := modelInfo(m, reported(defaults))
+	about, err := modelInfo(m, defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func assemble(m *model.Model, o Options) *Manager {
 func (mg *Manager) Model() ModelInfo {
 	about := mg.about
 	about.Card, about.Config = slices.Clone(about.Card), slices.Clone(about.Config)
-	about.Defaults.Gammas = slices.Clone(about.Defaults.Gammas)
+	about.Defaults = about.Defaults.Clone()
 	return about
 }
 
