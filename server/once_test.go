@@ -31,6 +31,9 @@ func init() {
 // A client whose connection is cut at any byte, of a request or of an answer, asks for the offset
 // and goes on. Its session comes to the state of one that was never cut off.
 func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	r := newRealRig(t, session.Options{}, Options{})
 	cuts, resumed := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

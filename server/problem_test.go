@@ -37,17 +37,17 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.create("{}")
 			return g.json("/v1/sessions", "{}")
 		},
-		api.ProblemKeyRequestLimit: func(g *rig, path string) *http.Response {
+		api.ProblemKeyRequestLimit: func(g *rig, _ string) *http.Response {
 			g.key = g.small
-			path = g.create("{}")
+			path := g.create("{}")
 			g.t.Cleanup(g.fake.hold("s-0002"))
 			go g.do("POST", path+"/complete", strings.NewReader("{}"), "Content-Type", contract.MediaJSON)
 			require.Eventually(g.t, g.fake.sessions["s-0002"].busy.Load, 5*time.Second, time.Millisecond)
 			return g.do("GET", path, nil)
 		},
-		api.ProblemKeyRateLimit: func(g *rig, path string) *http.Response {
+		api.ProblemKeyRateLimit: func(g *rig, _ string) *http.Response {
 			g.key = g.small
-			path = g.create("{}")
+			path := g.create("{}")
 			require.Equal(g.t, http.StatusOK, g.json(path+"/complete", `{"max_tokens":60000}`).StatusCode)
 			return g.text(path+"/score", "x")
 		},

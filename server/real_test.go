@@ -128,6 +128,9 @@ func descriptors() int {
 }
 
 func TestAThousandSessionsAndTwoHundredClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	newRealRig(t, session.Options{}, Options{}).close() // the runtime opens some files once
 	before := descriptors()
 	func() {
@@ -224,6 +227,9 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 // Some clients take nothing, send nothing or send too much. The others are served beside them, with
 // memory for two more states, and get the same bits as without them.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const size = 20 * modeltest.Chunk
 	long := session.Settings{"chunk": stream.MaxChunk} // its events are large
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t, session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})

@@ -101,7 +101,7 @@ func (c *Cache) Copy() *Cache {
 // Mix takes the model's negative log-likelihoods (nats) to those of the mixture. hidden
 // [n,D] are the states of the n positions that follow those in the cache, next [n] the
 // symbols after them; nll[k] is that of next[n-len(nll)+k].
-func (c *Cache) Mix(x *kernel.Exec, hidden []float32, next []int32, nll []float32) {
+func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.check("Mix", hidden, len(next))
 	if len(nll) > len(next) {
 		panic(fmt.Sprintf("sparsemeta: Cache.Mix: %d likelihoods of %d positions", len(nll), len(next)))
@@ -112,7 +112,7 @@ func (c *Cache) Mix(x *kernel.Exec, hidden []float32, next []int32, nll []float3
 // MixAll takes the model's distribution after the last row of hidden [n,D] to that of
 // the mixture: log-probabilities (nats) of all symbols. next [n-1] are the symbols
 // after the rows before it.
-func (c *Cache) MixAll(x *kernel.Exec, hidden []float32, next []int32, logProbs []float32) {
+func (c *Cache) MixAll(x *Exec, hidden []float32, next []int32, logProbs []float32) {
 	c.check("MixAll", hidden, len(next)+1)
 	if len(c.sums) != len(logProbs) {
 		c.sums = make([]float64, len(logProbs))
@@ -129,7 +129,7 @@ func (c *Cache) check(who string, hidden []float32, rows int) {
 // cacheRows is how many positions a task computes.
 const cacheRows = 16
 
-func (c *Cache) run(x *kernel.Exec, j cacheJob) {
+func (c *Cache) run(x *Exec, j cacheJob) {
 	rows := len(j.hidden) / c.width
 	x.Reserve(cacheRows * (c.set.Size + 1<<bits.Len(uint(rows)))) // not more with every row of a chunk
 	c.job, c.job.c = j, c
@@ -149,7 +149,7 @@ type cacheJob struct {
 
 // Do computes a block of rows: h_t·h_i for all positions before the last of them, and
 // row by row what follows from the positions in its window.
-func (j *cacheJob) Do(w *kernel.Exec, i int) {
+func (j *cacheJob) Do(w *Exec, i int) {
 	c, D := j.c, j.c.width
 	lo := j.from + i*cacheRows
 	hi := min(lo+cacheRows, len(j.hidden)/D)
@@ -166,7 +166,7 @@ func (j *cacheJob) Do(w *kernel.Exec, i int) {
 
 // row mixes the distribution after row r, given its scores up to its position; those
 // from begin on are in its window.
-func (j *cacheJob) row(x *kernel.Exec, r, begin int, scores []float32) {
+func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	window := scores[begin:]
 	if len(window) == 0 {
 		return

@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
-
-	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 // DynamicSettings are the numbers of dynamic evaluation.
@@ -115,7 +113,7 @@ func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMea
 // Update takes in the gradient of a chunk: g is an arena, the gradient of the chunk's
 // mean loss with respect to W + M. It allocates nothing, and its result does not
 // depend on x's threads.
-func (d *Dynamic) Update(x *kernel.Exec, g []float32) {
+func (d *Dynamic) Update(x *Exec, g []float32) {
 	if len(g) != len(d.M) {
 		panic(fmt.Sprintf("sparsemeta: Dynamic.Update: %d gradients, want %d", len(g), len(d.M)))
 	}
@@ -131,7 +129,7 @@ type dynamicJob struct {
 }
 
 // Do updates span i.
-func (j *dynamicJob) Do(w *kernel.Exec, i int) {
+func (j *dynamicJob) Do(w *Exec, i int) {
 	d, sp := j.d, j.d.spans[i]
 	lo, hi := d.offsets[sp.branch]+sp.lo, d.offsets[sp.branch]+sp.hi
 	m, g := d.M[lo:hi], j.g[lo:hi]
@@ -163,7 +161,7 @@ func hold(m []float32) {
 }
 
 // RMS is the root mean square of the fast weights.
-func (d *Dynamic) RMS(v kernel.Vectors) float64 {
+func (d *Dynamic) RMS(v Vectors) float64 {
 	var sum float64
 	for lo := 0; lo < len(d.M); lo += sumBlock {
 		block := d.M[lo:min(lo+sumBlock, len(d.M))]

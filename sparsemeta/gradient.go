@@ -2,8 +2,6 @@ package sparsemeta
 
 import (
 	"fmt"
-
-	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 // NodeGradients are the derivatives of a loss with respect to the values of g at
@@ -48,7 +46,7 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 //
 // A thread does a whole branch, in the order of its elements: the result does not
 // depend on the number of threads.
-func (s *State) NodeGradient(x *kernel.Exec, t Tables, out float32, g []float32, every int, dv NodeGradients) {
+func (s *State) NodeGradient(x *Exec, t Tables, out float32, g []float32, every int, dv NodeGradients) {
 	s.check("NodeGradient", t, g)
 	if s.X == nil {
 		panic("sparsemeta: NodeGradient: the state is not traced")
@@ -96,7 +94,7 @@ const (
 )
 
 // Do scatters one branch of one bank.
-func (j *scatterJob) Do(_ *kernel.Exec, i int) {
+func (j *scatterJob) Do(_ *Exec, i int) {
 	bank, branch := i/len(j.s.branches), i%len(j.s.branches)
 	table, dv := j.tables[bank][branch], j.dv[bank][branch]
 	xs, g := j.s.Branch(j.s.X[bank], branch), j.s.Branch(j.g, branch)

@@ -16,10 +16,10 @@ import (
 // same branches, banks and precision and filled with them goes on to the same bits.
 // Arenas hold the branches one after the other. One goroutine uses it at a time.
 type State struct {
-	Seed uint64         // of the masks
-	Step uint64         // updates made: the masks' time
-	I    []kernel.Array // [bank] arenas, eq. 3
-	M    []kernel.Array // [bank] arenas, eq. 6
+	Seed uint64  // of the masks
+	Step uint64  // updates made: the masks' time
+	I    []Array // [bank] arenas, eq. 3
+	M    []Array // [bank] arenas, eq. 6
 
 	// X, if not nil (see Trace), is the input of g at each element's last write,
 	// [bank] arenas, NaN = never written since the last Reset.
@@ -55,9 +55,9 @@ func cut(branches []Branch) (offsets []int, spans []span) {
 }
 
 // NewState is the state before the first chunk: I and M are zero. They are held in
-// kernel.Float32, or in half the memory in kernel.BF16.
-func NewState(branches []Branch, banks int, seed uint64, held kernel.Precision) *State {
-	s := &State{Seed: seed, branches: branches, I: make([]kernel.Array, banks), M: make([]kernel.Array, banks)}
+// Float32, or in half the memory in BF16.
+func NewState(branches []Branch, banks int, seed uint64, held Precision) *State {
+	s := &State{Seed: seed, branches: branches, I: make([]Array, banks), M: make([]Array, banks)}
 	s.offsets, s.spans = cut(branches)
 	for bank := range banks {
 		s.I[bank] = kernel.NewArray(s.Size(), held)
@@ -112,7 +112,7 @@ const sumBlock = 4096
 
 // Sum sets the arena fast to the fast weights, the banks' M added up: to the bits that
 // updates leave there.
-func (s *State) Sum(v kernel.Vectors, fast []float32) {
+func (s *State) Sum(v Vectors, fast []float32) {
 	if len(fast) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
 	}
@@ -122,7 +122,7 @@ func (s *State) Sum(v kernel.Vectors, fast []float32) {
 }
 
 // sum is the fast weights of the elements from lo on.
-func (s *State) sum(v kernel.Vectors, fast []float32, lo int) {
+func (s *State) sum(v Vectors, fast []float32, lo int) {
 	for bank, m := range s.M {
 		if m = m.Range(lo, lo+len(fast)); bank == 0 {
 			v.Load(fast, m)
@@ -133,7 +133,7 @@ func (s *State) sum(v kernel.Vectors, fast []float32, lo int) {
 }
 
 // RMS is the root mean square of the fast weights.
-func (s *State) RMS(v kernel.Vectors) float64 {
+func (s *State) RMS(v Vectors) float64 {
 	var fast [sumBlock]float32
 	var sum float64
 	for lo := 0; lo < s.Size(); lo += sumBlock {
@@ -162,7 +162,7 @@ func (s *State) Hash() string {
 	h := sha256.New()
 	h.Write(binary.LittleEndian.AppendUint64(nil, s.Seed))
 	h.Write(binary.LittleEndian.AppendUint64(nil, s.Step))
-	for _, arenas := range [][]kernel.Array{s.I, s.M} {
+	for _, arenas := range [][]Array{s.I, s.M} {
 		hashLength(h, len(arenas))
 		for _, arena := range arenas {
 			hashFloats(h, arena.F32)

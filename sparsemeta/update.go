@@ -15,13 +15,13 @@ import (
 // number of elements written, over all banks.
 //
 // It allocates nothing, and its result does not depend on x's threads.
-func (s *State) Update(x *kernel.Exec, t Tables, set Settings, scale, g, fast []float32) (written int) {
+func (s *State) Update(x *Exec, t Tables, set Settings, scale, g, fast []float32) (written int) {
 	return s.update(x, t, set, scale, g, fast, nil)
 }
 
 // UpdateMasked is Update with given masks, [bank] arenas, 0 = unchanged; the
 // settings' P has no part in it.
-func (s *State) UpdateMasked(x *kernel.Exec, t Tables, set Settings, scale, g, fast []float32, masks [][]uint8) (written int) {
+func (s *State) UpdateMasked(x *Exec, t Tables, set Settings, scale, g, fast []float32, masks [][]uint8) (written int) {
 	if len(masks) != len(s.M) {
 		panic(fmt.Sprintf("sparsemeta: UpdateMasked: masks for %d banks, want %d", len(masks), len(s.M)))
 	}
@@ -33,7 +33,7 @@ func (s *State) UpdateMasked(x *kernel.Exec, t Tables, set Settings, scale, g, f
 	return s.update(x, t, set, scale, g, fast, masks)
 }
 
-func (s *State) update(x *kernel.Exec, t Tables, set Settings, scale, g, fast []float32, masks [][]uint8) int {
+func (s *State) update(x *Exec, t Tables, set Settings, scale, g, fast []float32, masks [][]uint8) int {
 	s.check("Update", t, g)
 	if len(set.Gammas) != len(s.M) || scale != nil && len(scale) != len(g) || len(fast) != len(g) {
 		panic(fmt.Sprintf("sparsemeta: Update: %d gammas, want %d; %d scale factors, want 0 or %d; %d fast weights, want %d",
@@ -74,7 +74,7 @@ func (j *updateJob) drop() {
 }
 
 // Do updates span i, bank after bank.
-func (j *updateJob) Do(w *kernel.Exec, i int) {
+func (j *updateJob) Do(w *Exec, i int) {
 	s, sp, written := j.s, j.s.spans[i], 0
 	for bank := range s.M {
 		written += j.bank(w, bank, sp)
@@ -85,7 +85,7 @@ func (j *updateJob) Do(w *kernel.Exec, i int) {
 }
 
 // bank updates a span in one bank.
-func (j *updateJob) bank(w *kernel.Exec, bank int, sp span) int {
+func (j *updateJob) bank(w *Exec, bank int, sp span) int {
 	s, table := j.s, j.tables[bank][sp.branch]
 	lo, hi := s.offsets[sp.branch]+sp.lo, s.offsets[sp.branch]+sp.hi
 	a := kernel.Adaptation{

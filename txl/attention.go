@@ -6,39 +6,10 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// queryBlock is how many queries of a head are at work together. With klen = m+n keys
-// attention takes
-//
-//	forward  6 H d n klen   additions and multiplications (scores, positions, values)
-//	backward 12 H d n klen
-//
-// a layer, less the part that no query may see, and 8 queryBlock (klen + queryBlock)
-// bytes a thread: 2 MB for 3,800 rows of memory. Backward needs the probabilities of
-// forward. They are kept where a whole segment's fit keptBytes; where they do not,
-// backward computes them again, to the same bits, for 4 H d n klen operations more.
-const (
-	queryBlock = 64
-	keptBytes  = 64 << 20
-)
-
-// attention is the parallel task of one layer, forward or backward. Like
-// rowPass it lives in the segment.
-type attention struct {
-	do     func(s *Segment, w *kernel.Exec, a *attention, i int)
-	l      *layer
-	index  int // of the layer
-	n0, n1 int // queries
-	seg    *Segment
-
-	// Backward only: what is wanted.
-	firstKey  int  // keys and values from this one on need their gradient
-	distances bool // r needs its gradient
-}
-
 // Do implements kernel.Task.
-func (a *attention) Do(w *kernel.Exec, i int) { a.do(a.seg, w, a, i) }
+func (a *attention) Do(w *Exec, i int) { a.do(a.seg, w, a, i) }
 
-func (s *Segment) runAttention(x *kernel.Exec, tasks int, a attention) {
+func (s *Segment) runAttention(x *Exec, tasks int, a attention) {
 	s.attn = a
 	s.attn.seg = s
 	x.Reserve(s.room())
@@ -81,22 +52,8 @@ func (s scores) byDistance() kernel.Matrix {
 	return m
 }
 
-func (s *Segment) gap() int { return min(queryBlock, s.T) }
-
-// scoresSize is the memory of the scores of some queries.
-func (s *Segment) scoresSize(rows int) int { return s.gap() + rows*(s.cfg.maxKeys(s.T)+s.gap()) }
-
 func (s *Segment) scoresIn(buf []float32, rows, keys int) scores {
 	return scores{kernel.Matrix{Data: buf[:s.scoresSize(rows)], Rows: rows, Cols: keys, Stride: s.cfg.maxKeys(s.T) + s.gap()}, s.gap()}
-}
-
-// keptSize is the memory of all probabilities of a layer, 0 if they are not kept.
-func (s *Segment) keptSize() int {
-	size := s.B * s.cfg.NHead * s.scoresSize(s.T)
-	if 4*size*s.cfg.NLayer > keptBytes {
-		return 0
-	}
-	return size
 }
 
 // room is how many float32 a thread needs for a block.
@@ -104,7 +61,7 @@ func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.
 
 // block sets out the block of queries i0..i1 in the thread's room, the scores where the
 // layer keeps them.
-func (s *Segment) block(w *kernel.Exec, l *layer, b, h, i0, i1 int) block {
+func (s *Segment) block(w *Exec, l *activations, b, h, i0, i1 int) block {
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
 	take := func(n int) []float32 {
 		p := room[:n]
@@ -136,7 +93,7 @@ func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 //
 //	score(i,j) = ((q_i + r_w_bias)·k_j + (q_i + r_r_bias)·r_(i+m-j)) / sqrt(d),  j <= i+m
 //	x = LN(h + o_net(softmax(score) v))     or with pre-norm   h + o_net(...), q k v from LN(c)
-func (s *Segment) attend(x *kernel.Exec, i, n0, n1 int) {
+func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
 	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // the new rows among the keys
@@ -150,16 +107,14 @@ func (s *Segment) attend(x *kernel.Exec, i, n0, n1 int) {
 	s.runAttention(x, s.B*s.cfg.NHead*blocks(n1-n0), attention{do: attendBlock, l: l, index: i, n0: n0, n1: n1})
 
 	x.MulNT(rowsOf(l.y1, n0*s.B, n1*s.B, D), rowsOf(l.av, n0*s.B, n1*s.B, hd), s.weight(ix.o), false)
-	end := rowPass{do: residualRows, x: l.y1, z: l.in[s.mlen*s.B*D:], y: l.y1, w: l.x, norm: &l.norm1, gain: s.vec[ix.gain1], bias: s.vec[ix.bias1],
-		site: siteAttentionOut, layer: i, width: D, from: n0 * s.B, to: n1 * s.B}
+	end := &s.pass.residual
+	*end = residualPass{width: D, drop: &s.drop, branch: l.y1, residual: l.in[s.mlen*s.B*D:], sum: l.y1,
+		normed: l.x, norm: &l.norm1, normGain: s.vec[ix.gain1], normOffset: s.vec[ix.bias1],
+		site: siteAttentionOut, layer: i}
 	if s.cfg.PreLNorm {
-		end.norm, end.gain, end.bias = &l.norm2, s.vec[ix.gain2], s.vec[ix.bias2]
+		end.norm, end.normGain, end.normOffset = &l.norm2, s.vec[ix.gain2], s.vec[ix.bias2]
 	}
-	s.runRows(x, end)
-}
-
-func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
-	return kernel.Mat(buf[lo*width:hi*width], hi-lo, width)
+	s.eachRow(x, end, n0*s.B, n1*s.B)
 }
 
 // The views of one head's share of the buffers. Rows of one stream lie B rows
@@ -185,6 +140,15 @@ func (s *Segment) distances(buf []float32, h, n1 int) kernel.Matrix {
 	return s.byDistance(buf).RowRange(s.T-n1, s.T+s.mlen).ColRange(h*d, (h+1)*d)
 }
 
+// dropAttention sets dst to the dropped probabilities of a block.
+func (s *Segment) dropAttention(layer int, k *block, dst, prob kernel.Matrix) {
+	key := kernel.Key(s.drop.Key, siteAttention, uint64(layer), uint64(k.b), uint64(k.h))
+	stride := (s.cfg.maxKeys(s.T) + 3) / 4
+	for i := range prob.Rows {
+		dropRow(row(dst, i), row(prob, i), s.drop.Attention, key, uint64((k.i0+i)*stride))
+	}
+}
+
 // window is the range of keys query i may look at.
 func (s *Segment) window(i int) (lo, hi int) {
 	hi = i + s.mlen + 1
@@ -197,7 +161,7 @@ func (s *Segment) window(i int) (lo, hi int) {
 func row(m kernel.Matrix, i int) []float32 { return m.Data[i*m.Stride : i*m.Stride+m.Cols] }
 
 // attendBlock is task i of the forward direction: a block of queries.
-func attendBlock(s *Segment, w *kernel.Exec, a *attention, i int) {
+func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	per := blocks(a.n1 - a.n0)
 	head, i0 := i/per, a.n0+i%per*queryBlock
 	k := s.block(w, a.l, head/s.cfg.NHead, head%s.cfg.NHead, i0, min(i0+queryBlock, a.n1))
@@ -219,18 +183,15 @@ func attendBlock(s *Segment, w *kernel.Exec, a *attention, i int) {
 
 // score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d)
 // is still missing. Where a query may not look the numbers mean nothing.
-func (s *Segment) score(w *kernel.Exec, l *layer, k *block) {
+func (s *Segment) score(w *Exec, l *activations, k *block) {
 	w.MulNT(k.scores.byKey(), k.qu, s.keys(l.kv, 0, k.b, k.h, k.klen), false)
 	w.MulNT(k.scores.byDistance(), k.qv, s.distances(l.r, k.h, k.i1), true)
 }
 
 func (s *Segment) scale() float32 { return float32(1 / math.Sqrt(float64(s.cfg.DHead))) }
 
-// softmaxNorm is what computes a row's softmax again.
-type softmaxNorm struct{ most, sum float32 }
-
 // norms are those of a block's rows.
-func (s *Segment) norms(l *layer, k *block) []softmaxNorm {
+func (s *Segment) norms(l *activations, k *block) []softmaxNorm {
 	return l.norms[(k.b*s.cfg.NHead+k.h)*s.T+k.i0:][:k.i1-k.i0]
 }
 
@@ -243,11 +204,11 @@ func clearOutside(row []float32, lo, hi int) {
 // it (in s.dy; post-norm already differentiated), and adds the attention's
 // part of dL/dh to s.dx, which holds the residual's part, if below says that somebody
 // needs it.
-func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads, below bool) {
+func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
 	do := kernel.Mat(s.dy[:rows*D], rows, D)
-	s.dropRows(siteAttentionOut, i, s.dy, D, 0, rows)
+	s.drop.rows(siteAttentionOut, i, s.dy, D, 0, rows)
 	if g := grads[ix.o]; g != nil {
 		x.MulTN(kernel.Mat(g, D, hd), do, rowsOf(l.av, 0, rows, hd), false)
 	}
@@ -291,7 +252,7 @@ func (s *Segment) attendBackward(x *kernel.Exec, i int, grads Grads, below bool)
 // attendHeadBackward is a task of the backward direction: one head, whose gradients
 // of r and of the biases are sums over streams and blocks. The last block of a stream
 // comes first: it meets every key and every distance.
-func attendHeadBackward(s *Segment, w *kernel.Exec, a *attention, h int) {
+func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
 	du, dv := s.dbias[h*d:(h+1)*d], s.dbias[hd+h*d:hd+(h+1)*d]
 	clear(du)
@@ -324,7 +285,7 @@ func attendHeadBackward(s *Segment, w *kernel.Exec, a *attention, h int) {
 //	dP = dav vᵀ,  dscore = P (dP - dav·av) / sqrt(d)
 //
 // dav·av is the sum over keys of P dP; with dropout dP and the P in it are dropped ones.
-func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool) {
+func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	prob, d := k.scores.byKey(), k.d.byKey()
 	if len(a.l.prob) == 0 {
 		s.scoreAgain(w, a.l, k)
@@ -349,7 +310,7 @@ func (s *Segment) scoreBackward(w *kernel.Exec, a *attention, k *block, acc bool
 }
 
 // scoreAgain computes the block's probabilities as forward did.
-func (s *Segment) scoreAgain(w *kernel.Exec, l *layer, k *block) {
+func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 	s.score(w, l, k)
 	prob := k.scores.byKey()
 	for i, norm := range s.norms(l, k) {
@@ -366,7 +327,7 @@ func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kern
 
 // addBiasGrads adds this layer's part of the gradients of r_w_bias and
 // r_r_bias, which all layers share.
-func (s *Segment) addBiasGrads(x *kernel.Exec, grads Grads) {
+func (s *Segment) addBiasGrads(x *Exec, grads Grads) {
 	lay, hd := s.model.Layout, s.cfg.NHead*s.cfg.DHead
 	for k, index := range [2]int{lay.rwBias, lay.rrBias} {
 		if g := grads[index]; g != nil {

@@ -17,9 +17,6 @@ type Dropout struct {
 	Key               uint64
 }
 
-// SetDropout holds from the next Begin on; the zero value turns dropout off.
-func (s *Segment) SetDropout(d Dropout) { s.drop = d }
-
 // Sites keep the masks of different places apart.
 const (
 	siteEmbedding = iota
@@ -30,29 +27,21 @@ const (
 	siteOutput
 )
 
-// dropRows zeroes elements of rows from..to of buf [*,width] and scales the
-// others by 1/(1-p): its own backward.
-func (s *Segment) dropRows(site, layer int, buf []float32, width, from, to int) {
-	if s.drop.Hidden <= 0 {
+// rows zeroes elements of rows from..to of buf [*,width] and scales the others by 1/(1-p): the
+// pass is its own backward.
+func (d *Dropout) rows(site, layer int, buf []float32, width, from, to int) {
+	if d.Hidden <= 0 {
 		return
 	}
-	key := kernel.Key(s.drop.Key, uint64(site), uint64(layer))
+	key := kernel.Key(d.Key, uint64(site), uint64(layer))
 	stride := (width + 3) / 4
 	for r := from; r < to; r++ {
-		y := buf[r*width : (r+1)*width]
-		dropRow(y, y, s.drop.Hidden, key, uint64(r*stride))
+		y := rowOf(buf, r, width)
+		dropRow(y, y, d.Hidden, key, uint64(r*stride))
 	}
 }
 
-// dropAttention sets dst to the dropped probabilities of a block.
-func (s *Segment) dropAttention(layer int, k *block, dst, prob kernel.Matrix) {
-	key := kernel.Key(s.drop.Key, siteAttention, uint64(layer), uint64(k.b), uint64(k.h))
-	stride := (s.cfg.maxKeys(s.T) + 3) / 4
-	for i := range prob.Rows {
-		dropRow(row(dst, i), row(prob, i), s.drop.Attention, key, uint64((k.i0+i)*stride))
-	}
-}
-
+// dropRow sets dst to what is left of src under the mask of the random words from counter on.
 func dropRow(dst, src []float32, p float32, key, counter uint64) {
 	limit := uint64(math.Round(float64(p) * (1 << 16)))
 	keep := 1 / (1 - p)

@@ -1,53 +1,57 @@
 package txl
 
-import "github.com/lmserve/lmserve/internal/kernel"
-
 // norm holds what backward needs of a layer normalisation: each row's mean
 // and reciprocal standard deviation.
 type norm struct{ mean, rstd []float32 }
 
-// layerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias on rows
-// from..to of [*,D], with the biased variance.
-func (s *Segment) layerNorm(x *kernel.Exec, n *norm, y, in []float32, gain, bias, from, to int) {
-	s.runRows(x, rowPass{do: layerNormRows, y: y, x: in, norm: n, gain: s.vec[gain], bias: s.vec[bias],
-		width: s.cfg.DModel, from: from, to: to})
+// normPass is y = (x - mean)/sqrt(var + eps) * gain + bias, with the biased variance.
+type normPass struct {
+	norm       *norm
+	y, x       []float32 // [*,D]
+	gain, bias []float32 // [D]
 }
 
-func layerNormRows(p *rowPass, w *kernel.Exec, lo, hi int) {
+func (p *normPass) doRows(w *Exec, lo, hi int) {
+	D := len(p.gain)
 	for r := lo; r < hi; r++ {
-		x, y := p.x[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
-		p.norm.mean[r], p.norm.rstd[r] = w.LayerNorm(y, x, p.gain, p.bias, LayerNormEps)
+		p.norm.mean[r], p.norm.rstd[r] = w.LayerNorm(rowOf(p.y, r, D), rowOf(p.x, r, D), p.gain, p.bias, LayerNormEps)
 	}
 }
 
-// layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy itself) and,
-// where wanted, the gradients of gain and bias, from dy and the forward's x.
-func (s *Segment) layerNormBackward(x *kernel.Exec, n *norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
-	if grads[gain] != nil || grads[bias] != nil {
-		s.runCols(x, colPass{do: layerNormCols, y: grads[gain], z: grads[bias], g: dy, x: in, norm: n, rows: rows, width: s.cfg.DModel})
-	}
-	s.runRows(x, rowPass{do: layerNormBackwardRows, y: dx, z: dy, x: in, norm: n, gain: s.vec[gain],
-		width: s.cfg.DModel, to: rows})
+// normBackwardPass sets dx from dy and the forward's x; dx may be dy.
+type normBackwardPass struct {
+	norm      *norm
+	dx, dy, x []float32 // [*,D]
+	gain      []float32 // [D]
 }
 
-func layerNormBackwardRows(p *rowPass, w *kernel.Exec, lo, hi int) {
+func (p *normBackwardPass) doRows(w *Exec, lo, hi int) {
+	D := len(p.gain)
 	for r := lo; r < hi; r++ {
-		x, dy, dx := p.x[r*p.width:(r+1)*p.width], p.z[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
-		w.LayerNormBackward(dx, dy, x, p.gain, p.norm.mean[r], p.norm.rstd[r])
+		w.LayerNormBackward(rowOf(p.dx, r, D), rowOf(p.dy, r, D), rowOf(p.x, r, D), p.gain, p.norm.mean[r], p.norm.rstd[r])
 	}
 }
 
-func layerNormCols(p *colPass, w *kernel.Exec, lo, hi int) {
-	if p.z != nil {
-		sumCols(&colPass{y: p.z, g: p.g, rows: p.rows, width: p.width}, w, lo, hi)
+// normGradsPass sets the gradients of gain and bias; either may be nil.
+type normGradsPass struct {
+	norm  *norm
+	dgain []float32 // [D]
+	dbias sumPass
+	x     []float32 // [*,D]
+	width int       // D
+}
+
+func (p *normGradsPass) doCols(w *Exec, lo, hi int) {
+	if p.dbias.sum != nil {
+		p.dbias.doCols(w, lo, hi)
 	}
-	if p.y == nil {
+	if p.dgain == nil {
 		return
 	}
-	dgain := p.y[lo:hi]
+	dgain, dy := p.dgain[lo:hi], p.dbias.dy
 	clear(dgain)
-	for r := range p.rows {
-		at := r * p.width
-		w.LayerNormGain(dgain, p.g[at+lo:at+hi], p.x[at+lo:at+hi], p.norm.mean[r], p.norm.rstd[r])
+	for r := range p.dbias.rows {
+		i, j := r*p.width+lo, r*p.width+hi
+		w.LayerNormGain(dgain, dy[i:j], p.x[i:j], p.norm.mean[r], p.norm.rstd[r])
 	}
 }

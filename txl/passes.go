@@ -1,114 +1,96 @@
 package txl
 
-import "github.com/lmserve/lmserve/internal/kernel"
-
-// rowBlock and colBlock are how many rows, or columns, one parallel task
-// takes. They are fixed, so that sums are formed in the same order whatever
-// the number of threads.
+// rowBlock and colBlock are how many rows, or columns, one parallel task takes. They are fixed,
+// so that sums are formed in the same order whatever the number of threads.
 const (
 	rowBlock = 32
 	colBlock = 64
 )
 
-// rowPass runs a function over blocks of rows in parallel. It lives in the
-// segment, so that handing it to Parallel allocates nothing; its fields are
-// the function's arguments.
+// rowTask is an operation on the rows of matrices, each row by itself.
+type rowTask interface {
+	doRows(w *Exec, lo, hi int)
+}
+
+// rowPass is a rowTask under way.
 type rowPass struct {
-	do          func(p *rowPass, w *kernel.Exec, lo, hi int)
-	from, to    int // rows
-	width       int
-	y, x, z, w  []float32
-	gain, bias  []float32
-	shift       []float32 // the sub-layer's bias
-	norm        *norm
-	seg         *Segment
-	site, layer int // of dropout
+	task     rowTask
+	from, to int // rows
 }
 
-// Do implements kernel.Task.
-func (p *rowPass) Do(w *kernel.Exec, i int) {
+// Do implements kernel.Task: it does block i of the rows.
+func (p *rowPass) Do(w *Exec, i int) {
 	lo := p.from + i*rowBlock
-	p.do(p, w, lo, min(lo+rowBlock, p.to))
+	p.task.doRows(w, lo, min(lo+rowBlock, p.to))
 }
 
-func (s *Segment) runRows(x *kernel.Exec, p rowPass) {
-	s.rows = p
-	s.rows.seg = s
-	x.Parallel((p.to-p.from+rowBlock-1)/rowBlock, &s.rows)
+// colTask is an operation whose results are sums over rows: whoever has a block of columns adds
+// up all rows in order.
+type colTask interface {
+	doCols(w *Exec, lo, hi int)
 }
 
-// colPass is rowPass's counterpart for sums over rows: each task owns a block
-// of columns and adds up all rows in order.
+// colPass is a colTask under way.
 type colPass struct {
-	do      func(p *colPass, w *kernel.Exec, lo, hi int)
-	rows    int
-	width   int
-	y, z, x []float32
-	g       []float32
-	norm    *norm
+	task  colTask
+	width int
 }
 
-// Do implements kernel.Task.
-func (p *colPass) Do(w *kernel.Exec, i int) {
+// Do implements kernel.Task: it does block i of the columns.
+func (p *colPass) Do(w *Exec, i int) {
 	lo := i * colBlock
-	p.do(p, w, lo, min(lo+colBlock, p.width))
+	p.task.doCols(w, lo, min(lo+colBlock, p.width))
 }
 
-func (s *Segment) runCols(x *kernel.Exec, p colPass) {
-	s.cols = p
-	x.Parallel((p.width+colBlock-1)/colBlock, &s.cols)
-}
+// rowOf is row r of a matrix with rows of the given width.
+func rowOf(m []float32, r, width int) []float32 { return m[r*width : (r+1)*width] }
 
-// addBias adds a vector to rows from..to of y [*,width].
-func (s *Segment) addBias(x *kernel.Exec, y, bias []float32, width, from, to int) {
-	s.runRows(x, rowPass{do: addBiasRows, y: y, bias: bias, width: width, from: from, to: to})
-}
+// biasPass adds a vector to every row: y += bias.
+type biasPass struct{ y, bias []float32 } // [*,width], [width]
 
-func addBiasRows(p *rowPass, w *kernel.Exec, lo, hi int) {
+func (p *biasPass) doRows(w *Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
-		y := p.y[r*p.width:][:len(p.bias)]
+		y := rowOf(p.y, r, len(p.bias))
 		w.Add(y, y, p.bias)
 	}
 }
 
-// add sets y = x + z on rows from..to, all [*,width].
-func (s *Segment) add(x *kernel.Exec, y, a, b []float32, width, from, to int) {
-	s.runRows(x, rowPass{do: addRows, y: y, x: a, z: b, width: width, from: from, to: to})
+// addPass adds matrices: sum = a + b.
+type addPass struct {
+	sum, a, b []float32 // [*,width]
+	width     int
 }
 
-func addRows(p *rowPass, w *kernel.Exec, lo, hi int) {
-	y := p.y[lo*p.width : hi*p.width]
-	w.Add(y, p.x[lo*p.width:][:len(y)], p.z[lo*p.width:][:len(y)])
+func (p *addPass) doRows(w *Exec, lo, hi int) {
+	i, j := lo*p.width, hi*p.width
+	w.Add(p.sum[i:j], p.a[i:j], p.b[i:j])
 }
 
-// residualRows ends a half of a layer: y = z + drop(x + shift), without shift if it is
-// nil, and, if there is a norm, w = LN(y). x is overwritten; y may be x.
-func residualRows(p *rowPass, w *kernel.Exec, lo, hi int) {
-	for r := lo; r < hi; r++ {
-		x, y := p.x[r*p.width:(r+1)*p.width], p.y[r*p.width:(r+1)*p.width]
-		if p.shift != nil {
-			w.Add(x, x, p.shift)
-		}
-		p.seg.dropRows(p.site, p.layer, p.x, p.width, r, r+1)
-		w.Add(y, x, p.z[r*p.width:(r+1)*p.width])
-		if p.norm != nil {
-			p.norm.mean[r], p.norm.rstd[r] = w.LayerNorm(p.w[r*p.width:(r+1)*p.width], y, p.gain, p.bias, LayerNormEps)
-		}
-	}
+// sumPass is a bias's gradient: sum[j] = the sum of dy[r,j] over the rows.
+type sumPass struct {
+	sum, dy []float32 // [width], [rows,width]
+	rows    int
 }
 
-// sumRows sets y[j] = sum over the rows of g [rows,width]: a bias's gradient.
-func (s *Segment) sumRows(x *kernel.Exec, y, g []float32, rows, width int) {
-	if y == nil {
-		return
-	}
-	s.runCols(x, colPass{do: sumCols, y: y, g: g, rows: rows, width: width})
-}
-
-func sumCols(p *colPass, w *kernel.Exec, lo, hi int) {
-	y := p.y[lo:hi]
-	clear(y)
+func (p *sumPass) doCols(w *Exec, lo, hi int) {
+	width, sum := len(p.sum), p.sum[lo:hi]
+	clear(sum)
 	for r := range p.rows {
-		w.Add(y, y, p.g[r*p.width+lo:r*p.width+hi])
+		w.Add(sum, sum, p.dy[r*width+lo:r*width+hi])
+	}
+}
+
+// softmaxPass replaces logits by their softmax times a factor.
+type softmaxPass struct {
+	logits []float32 // [*,V]
+	vocab  int
+	factor float32
+}
+
+func (p *softmaxPass) doRows(w *Exec, lo, hi int) {
+	for r := lo; r < hi; r++ {
+		y := rowOf(p.logits, r, p.vocab)
+		w.Softmax(y, 1)
+		w.Scale(y, p.factor)
 	}
 }

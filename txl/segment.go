@@ -32,7 +32,7 @@ type Segment struct {
 	toks  []int32 // input tokens [T,B]
 	drop  Dropout
 
-	layers []layer
+	layers []activations
 	hidden []float32 // output of the last layer [T*B,D]
 	logits []float32 // [T*B,V]
 	pos    []float32 // R for distances MemLen+T-1 ... 0 [MemLen+T,D]
@@ -52,6 +52,7 @@ type Segment struct {
 
 	vectors kernel.Vectors // those of the Exec that computed the logits
 
+	pass passes
 	rows rowPass
 	cols colPass
 	attn attention
@@ -66,8 +67,8 @@ type Fast = [][]float32
 // nil where it is not wanted.
 type Grads = [][]float32
 
-// layer holds the activations of one layer.
-type layer struct {
+// activations are those of one layer.
+type activations struct {
 	in    []float32     // c = [memory; input] [(MemLen+T)*B,D]
 	norm1 norm          // post-norm: over y1, rows of the segment; pre-norm: over c
 	q     []float32     // [T*B,H*d]
@@ -83,6 +84,37 @@ type layer struct {
 	act   []float32     // activation, after dropout [T*B,F]
 	y2    []float32     // post-norm only: x + ff [T*B,D]
 	cn    []float32     // pre-norm only: LN(c) [(MemLen+T)*B,D]
+}
+
+// passes are the tasks of a segment, each with its arguments.
+type passes struct {
+	bias             biasPass
+	add              addPass
+	residual         residualPass
+	norm             normPass
+	normBackward     normBackwardPass
+	normGrads        normGradsPass
+	softmax          softmaxPass
+	activate         activatePass
+	activateBackward activateBackwardPass
+	sum              sumPass
+}
+
+// softmaxNorm is what computes a row's softmax again.
+type softmaxNorm struct{ most, sum float32 }
+
+// attention is the parallel task of one layer, forward or backward. Like
+// the passes it lives in the segment.
+type attention struct {
+	do     func(s *Segment, w *Exec, a *attention, i int)
+	l      *activations
+	index  int // of the layer
+	n0, n1 int // queries
+	seg    *Segment
+
+	// Backward only: what is wanted.
+	firstKey  int  // keys and values from this one on need their gradient
+	distances bool // r needs its gradient
 }
 
 // NewSegment allocates a segment for batch streams of at most maxLen rows.
@@ -125,7 +157,7 @@ func (s *Segment) carve(a *arena) {
 	c := s.cfg
 	rows, keys := s.T*s.B, c.maxKeys(s.T)
 	D, hd, F, F1 := c.DModel, c.NHead*c.DHead, c.DInner, c.dHidden()
-	s.layers = make([]layer, c.NLayer)
+	s.layers = make([]activations, c.NLayer)
 	for i := range s.layers {
 		l := &s.layers[i]
 		normed := rows
@@ -199,84 +231,8 @@ func (s *Segment) fillPositions() {
 	}
 }
 
-// Begin starts a segment at the given weights and memory, both only read and
-// kept by reference until the next Begin. fast may be empty (static model).
-func (s *Segment) Begin(x *kernel.Exec, m *Model, fast Fast, mem *Memory) {
-	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
-	s.addVectors()
-	D := s.cfg.DModel
-	for i := range s.layers {
-		copy(s.layers[i].in, mem.Layers[i][:s.mlen*s.B*D])
-		s.projectMemory(x, i)
-		s.projectPositions(x, i)
-	}
-}
-
-// Continue goes on behind the rows so far, at the weights of Begin: it is Remember and
-// then Begin with that memory, bit for bit. Fast weights may have changed their values.
-// A layer whose keys, values and positions have no fast weights keeps those it has.
-func (s *Segment) Continue(x *kernel.Exec) {
-	s.addVectors()
-	total, before := s.mlen+s.n, s.mlen
-	s.mlen, s.n = min(s.cfg.MemLen, total), 0
-	drop := total - s.mlen
-	keep := func(buf []float32, width int) { copy(buf, buf[drop*s.B*width:total*s.B*width]) }
-	for i := range s.layers {
-		l, ix := &s.layers[i], s.model.Layout.layers[i]
-		keep(l.in, s.cfg.DModel)
-		if s.fastOf(ix.qkv) != nil || s.cfg.PreLNorm && (s.fastOf(ix.gain1) != nil || s.fastOf(ix.bias1) != nil) {
-			s.projectMemory(x, i)
-		} else {
-			keep(l.kv, 2*s.cfg.NHead*s.cfg.DHead)
-			if s.cfg.PreLNorm {
-				keep(l.cn, s.cfg.DModel)
-				keep(l.norm1.mean, 1)
-				keep(l.norm1.rstd, 1)
-			}
-		}
-		if s.mlen != before || s.fastOf(ix.r) != nil {
-			s.projectPositions(x, i)
-		}
-	}
-}
-
-// projectMemory sets layer i's keys and values for the rows of memory.
-func (s *Segment) projectMemory(x *kernel.Exec, i int) {
-	l, ix := &s.layers[i], s.model.Layout.layers[i]
-	if s.mlen == 0 {
-		return
-	}
-	D, hd, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.mlen*s.B
-	if s.cfg.PreLNorm {
-		s.layerNorm(x, &l.norm1, l.cn, l.in, ix.gain1, ix.bias1, 0, keys)
-	}
-	x.MulNT(kernel.Mat(l.kv[:keys*2*hd], keys, 2*hd), kernel.Mat(s.keyInput(l), keys, D), s.weight(ix.qkv).RowRange(hd, 3*hd), false)
-}
-
-// projectPositions sets layer i's r = r_net(R) for every distance the segment can meet.
-func (s *Segment) projectPositions(x *kernel.Exec, i int) {
-	x.MulNT(s.byDistance(s.layers[i].r), s.positions(), s.weight(s.model.Layout.layers[i].r), false)
-}
-
-// addVectors forms the effective vectors W+M once a segment; matrices are
-// added while a product packs them.
-func (s *Segment) addVectors() {
-	off := 0
-	for i, t := range s.model.Layout.Tensors {
-		w := s.model.Tensor(i)
-		if f := s.fastOf(i); f != nil && !t.IsMatrix() {
-			sum := s.vecs[off : off+t.Size]
-			for j := range sum {
-				sum[j] = w[j] + f[j]
-			}
-			w = sum
-		}
-		if !t.IsMatrix() {
-			off += t.Size
-		}
-		s.vec[i] = w
-	}
-}
+// SetDropout holds from the next Begin on; the zero value turns dropout off.
+func (s *Segment) SetDropout(d Dropout) { s.drop = d }
 
 func (s *Segment) fastOf(i int) []float32 {
 	if len(s.fast) == 0 {
@@ -306,56 +262,6 @@ func (s *Segment) byDistance(buf []float32) kernel.Matrix {
 	return kernel.Mat(buf[:keys*hd], keys, hd)
 }
 
-// keyInput is what keys and values are made from: c, or LN(c) with pre-norm.
-func (s *Segment) keyInput(l *layer) []float32 {
-	if s.cfg.PreLNorm {
-		return l.cn
-	}
-	return l.in
-}
-
-// Len is the number of rows so far.
-func (s *Segment) Len() int { return s.n }
-
-// Extend appends len(tokens)/B rows: tokens is [k,B], ids below the
-// vocabulary's size.
-func (s *Segment) Extend(x *kernel.Exec, tokens []int32) {
-	n0, n1 := s.n, s.n+len(tokens)/s.B
-	if len(tokens)%s.B != 0 || n1 > s.T {
-		panic(fmt.Sprintf("txl: %d tokens extend a segment of %d rows, batch %d, expected whole rows and at most %d", len(tokens), n0, s.B, s.T))
-	}
-	if n0 == n1 {
-		return
-	}
-	copy(s.toks[n0*s.B:], tokens)
-	s.n, s.vectors = n1, x.Vectors
-	s.embed(n0, n1)
-	for i := range s.layers {
-		s.attend(x, i, n0, n1)
-		s.feedForward(x, i, n0, n1)
-	}
-	s.project(x, n0, n1)
-}
-
-// embed writes sqrt(D) * (W+M)[token] as the first layer's input.
-func (s *Segment) embed(n0, n1 int) {
-	D := s.cfg.DModel
-	scale := float32(math.Sqrt(float64(D)))
-	w, f := s.model.Tensor(s.model.Layout.emb), s.fastOf(s.model.Layout.emb)
-	first := s.layers[0].in[s.mlen*s.B*D:]
-	for row := n0 * s.B; row < n1*s.B; row++ {
-		id := int(s.toks[row])
-		dst := first[row*D : (row+1)*D]
-		for j, v := range w[id*D : (id+1)*D] {
-			if f != nil {
-				v += f[id*D+j]
-			}
-			dst[j] = v * scale
-		}
-	}
-	s.dropRows(siteEmbedding, 0, first, D, n0*s.B, n1*s.B)
-}
-
 // output is where layer i writes its result: the next layer's input.
 func (s *Segment) output(i int) []float32 {
 	if i+1 == len(s.layers) {
@@ -364,16 +270,44 @@ func (s *Segment) output(i int) []float32 {
 	return s.layers[i+1].in[s.mlen*s.B*s.cfg.DModel:]
 }
 
-// Remember sets mem to the memory after this segment: for each layer the last
-// MemLen rows of [memory; input]. mem may be the memory the segment began with.
-func (s *Segment) Remember(mem *Memory) {
-	width := s.B * s.cfg.DModel
-	total := s.mlen + s.n
-	mem.Len = min(s.cfg.MemLen, total)
-	for i := range s.layers {
-		copy(mem.Layers[i], s.layers[i].in[(total-mem.Len)*width:total*width])
+// keyInput is what keys and values are made from: c, or LN(c) with pre-norm.
+func (s *Segment) keyInput(l *activations) []float32 {
+	if s.cfg.PreLNorm {
+		return l.cn
 	}
+	return l.in
 }
 
-// Hidden is the output of the last layer for the rows so far, [n*B,D].
-func (s *Segment) Hidden() []float32 { return s.hidden[:s.n*s.B*s.cfg.DModel] }
+func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
+	return kernel.Mat(buf[lo*width:hi*width], hi-lo, width)
+}
+
+// queryBlock is how many queries of a head are at work together. With klen = m+n keys
+// attention takes
+//
+//	forward  6 H d n klen   additions and multiplications (scores, positions, values)
+//	backward 12 H d n klen
+//
+// a layer, less the part that no query may see, and 8 queryBlock (klen + queryBlock)
+// bytes a thread: 2 MB for 3,800 rows of memory. Backward needs the probabilities of
+// forward. They are kept where a whole segment's fit keptBytes; where they do not,
+// backward computes them again, to the same bits, for 4 H d n klen operations more.
+const (
+	queryBlock = 64
+	keptBytes  = 64 << 20
+)
+
+// gap is the length of the gaps between the rows of scores.
+func (s *Segment) gap() int { return min(queryBlock, s.T) }
+
+// scoresSize is the memory of the scores of some queries.
+func (s *Segment) scoresSize(rows int) int { return s.gap() + rows*(s.cfg.maxKeys(s.T)+s.gap()) }
+
+// keptSize is the memory of all probabilities of a layer, 0 if they are not kept.
+func (s *Segment) keptSize() int {
+	size := s.B * s.cfg.NHead * s.scoresSize(s.T)
+	if 4*size*s.cfg.NLayer > keptBytes {
+		return 0
+	}
+	return size
+}

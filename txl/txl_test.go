@@ -115,6 +115,9 @@ func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
 // The gradient at the effective weights, against central differences of the
 // float64 reference's mean loss: every tensor, a handful of entries each.
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
 			const batch = 2

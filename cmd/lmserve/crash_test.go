@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ import (
 // A real server is killed with SIGKILL at random moments while clients feed sessions: after every start all that was acknowledged is there, and all it ever
 // says has the bits of a stream that nothing ever happened to. LMSERVE_CRASH_ROUNDS says how often, LMSERVE_CRASH_SEED repeats the moments.
 func TestAServerThatIsKilledLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	rounds := environmentNumber(t, "LMSERVE_CRASH_ROUNDS", 3)
 	seed := environmentNumber(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
 	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
@@ -94,12 +98,28 @@ type crash struct {
 	torn, compared int
 }
 
+// buildAsTested is the go command's arguments that build with the tags of this test, so that
+// the server's bits are those of the model here, and with its race detector, so that a race ends
+// up among the complaints.
+func buildAsTested(t *testing.T) []string {
+	info, ok := debug.ReadBuildInfo()
+	require.True(t, ok, "a test binary knows how it was built")
+	args := []string{"build"}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "-tags", "-race":
+			args = append(args, s.Key+"="+s.Value)
+		}
+	}
+	return args
+}
+
 func newCrash(t *testing.T, seed uint64) *crash {
 	c := &crash{t: t, rand: rand.New(rand.NewPCG(seed, 0)), kinds: map[string]int{}}
 	c.first = c.rand.IntN(len(crashKinds))
 	folder := t.TempDir()
 	c.program, c.weights, c.dir = filepath.Join(folder, "lmserve"), filepath.Join(folder, "small.safetensors"), filepath.Join(folder, "data")
-	build := exec.Command("go", append(buildFlags, "-o", c.program, ".")...)
+	build := exec.Command("go", append(buildAsTested(t), "-o", c.program, ".")...)
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	c.model, err = modeltest.Small()

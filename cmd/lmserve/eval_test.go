@@ -31,6 +31,9 @@ func documentsOf(t *testing.T, texts map[string]string) (dir string) {
 }
 
 func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	dir := documentsOf(t, map[string]string{
 		"songs/a.txt": strings.Repeat("one two three\n", 150),
 		"b.txt":       "something else",

@@ -95,6 +95,9 @@ func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 // The promise of the product, on the embedded model: on a log it has never
 // seen, adaptive bits per character fall below static ones within a few KB.
 func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const few = 3 << 10
 	_, file := beginning(t, 2*few)
 	lines := jsonLines(t, must(t, "", "score", "--compare", "--json", file))
@@ -119,6 +122,9 @@ func TestNoWritesIsStatic(t *testing.T) {
 
 // Every method learns a repetitive text, from the command line and over HTTP to the same bit, and completes it there.
 func TestEveryMethodServes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	text, _ := beginning(t, 1600)
 	url, stop := serving(t)
 	defer stop()
@@ -162,6 +168,9 @@ func TestEveryMethodServes(t *testing.T) {
 }
 
 func TestSettingsOfAMethodOnTheCommandLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	text, _ := beginning(t, 600)
 	static := must(t, text, "score", "--static", "--json")
 	require.Equal(t, static, must(t, text, "score", "--method", "static", "--json"))

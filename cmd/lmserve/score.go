@@ -168,13 +168,9 @@ func (p *printer) line(l line) {
 		p.printf("%s\n", text)
 		return
 	}
-	label := fmt.Sprintf("%10d", l.Bytes)
-	tail := fmt.Sprintf("  total, %d bytes", l.Bytes)
+	label, tail := "     total", fmt.Sprintf("  %d bytes, %.0f bits", l.Bytes, l.Bits)
 	if !l.Total {
 		label, tail = fmt.Sprintf("%10d", *l.Offset), ""
-	} else {
-		label = "     total"
-		tail = fmt.Sprintf("  %d bytes, %.0f bits", l.Bytes, l.Bits)
 	}
 	if p.compare {
 		p.printf("%s  %6.3f    %6.3f%s\n", label, *l.StaticBPC, l.BPC, tail)

@@ -13,6 +13,9 @@ import (
 )
 
 func TestSessionsOffline(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	dir := t.TempDir()
 	text, _ := beginning(t, 500)
 	url, stop := serving(t, "--data-dir", dir)

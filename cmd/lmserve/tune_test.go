@@ -16,6 +16,9 @@ import (
 
 // The tuned model scores better by the tuned method, says so itself, and is the same otherwise.
 func TestTuneWritesABetterModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	dir := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20), "b": strings.Repeat("GET /index 200\n", 20)})
 	out := filepath.Join(t.TempDir(), "tuned.safetensors.zst")
 	text := must(t, "", "tune", "--data", dir, "--methods", "cache", "--max-bytes", "200", "--out", out)

@@ -56,6 +56,9 @@ func (r Report) find(t *testing.T, section, what string, threads int) Row {
 }
 
 func TestAReportHasEverything(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	r := reported(t, tiny(t), quick())
 	requireSound(t, r)
 	require.NotEmpty(t, r.Processor)

@@ -112,7 +112,7 @@ func TestWarmOperationsDoNotAllocate(t *testing.T) {
 			"Parallel":  func() { x.Parallel(9, &v) },
 			"Softmax":   func() { x.Softmax(row, 0.5) },
 			"LogSumExp": func() { x.LogSumExp(row) },
-			"Key":       func() { Bits(Key(1, 2, 3), 4) },
+			"Key":       func() { _ = Bits(Key(1, 2, 3), 4) },
 		} {
 			f()
 			require.Zero(t, testing.AllocsPerRun(100, f), name)

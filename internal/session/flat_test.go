@@ -19,6 +19,9 @@ const (
 
 // However many sessions there are, memory is the budget, what is stated above, and nothing else. With LMSERVE_TEST_LONG set there are 10,000.
 func TestMemoryIsFlatAtTheBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	sessions, clients := 500, 16
 	if os.Getenv("LMSERVE_TEST_LONG") != "" {
 		sessions, clients = 10_000, 64

@@ -334,6 +334,9 @@ func TestABodyThatBreaksLeavesWhatArrived(t *testing.T) {
 }
 
 func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 2, NHead: 1, DHead: 2, DInner: 2, Vocab: 256, SegLen: 32})
 	require.NoError(t, err)
 	m, err := model.New("fast", lm, nil, 32, nil)

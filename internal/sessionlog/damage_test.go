@@ -108,6 +108,9 @@ func harmless(t require.TestingT, dir, name string, bit int64, l layout, content
 }
 
 func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	dir, content := sample(t, 20)
 	l, err := (&Folder{dir: dir, environment: environment{files: osFiles{}}}).inspect()
 	require.NoError(t, err)

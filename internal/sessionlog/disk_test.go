@@ -47,12 +47,11 @@ type operation struct {
 
 // event is what an operation did.
 type event struct {
-	kind  string // write, sync, size, name, unname, syncdir
-	node  int
-	off   int64
-	data  []byte
-	name  string
-	files map[int][]byte // of a base: everything there was
+	kind string // write, sync, size, name, unname, syncdir
+	node int
+	off  int64
+	data []byte
+	name string
 }
 
 func newDisk(root string) *disk {

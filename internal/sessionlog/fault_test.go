@@ -162,6 +162,9 @@ func at(marks []mark, events int) []mark {
 }
 
 func TestAPowerCutAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	d, marks := recorded(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	t.Logf("%d steps, %d events", len(marks), len(d.events))
@@ -198,6 +201,9 @@ func TestAnyPartOfWhatWasNotSyncedMaySurvive(t *testing.T) {
 var faults = map[string]error{"disk full": errNoSpace, "input/output error": errIO}
 
 func TestAnyOperationMayFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	d, marks := recorded(t)
 	var states []string
 	for _, m := range marks[1:] {

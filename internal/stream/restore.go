@@ -24,6 +24,15 @@ func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics
 	return s, numerics, nil
 }
 
+// SettingsOf returns the settings of the stream that a snapshot was taken of.
+func SettingsOf(f *weights.File) (Settings, error) {
+	h, err := readHeader(f)
+	if err != nil {
+		return Settings{}, fmt.Errorf("stream: snapshot: %w", err)
+	}
+	return h.Settings, nil
+}
+
 func restore(m *model.Model, set Settings, f *weights.File) (*Stream, string, error) {
 	h, err := readHeader(f)
 	if err != nil {

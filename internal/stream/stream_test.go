@@ -275,6 +275,9 @@ func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 
 // What each method is for: a text that repeats itself gets cheaper than under the static model.
 func TestEveryMethodLearnsFromRepetition(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	m, err := model.Default()
 	require.NoError(t, err)
 	const fed = "one potato, two potato, three potato, four; "

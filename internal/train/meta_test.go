@@ -35,6 +35,9 @@ func metaOptions(t *testing.T, scheme string) Options {
 
 // In each of three phases, and between two.
 func TestPhasesResumeToTheSameBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	for _, scheme := range []string{SchemeOnline, SchemeWindow} {
 		t.Run(scheme, func(t *testing.T) {
 			o := metaOptions(t, scheme)

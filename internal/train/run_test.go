@@ -382,7 +382,7 @@ func TestOptionsAreValidated(t *testing.T) {
 // A resumed run ends with the weights that validated best, though they are neither the last ones nor in the last checkpoint.
 func TestBestWeightsSurvive(t *testing.T) {
 	o := pretrainOptions(t)
-	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
+	o.Pretrain.SlowOptions = SlowOptions{Rate: 2, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
 	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 100}
 	o.Metrics = filepath.Join(t.TempDir(), "metrics")
 	requireSameResult(t, o, 9, 11)

@@ -250,7 +250,6 @@ func (m *machine) trim(t *rapid.T) {
 func (m *machine) delete(t *rapid.T) {
 	id, s, epoch := m.one(t)
 	if s != nil && rapid.IntRange(0, 3).Draw(t, "anyone") == 0 {
-		epoch = s.epoch
 		require.NoError(t, m.s.Delete(background, id, 0))
 		delete(m.sessions, id)
 		return

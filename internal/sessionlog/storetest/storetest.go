@@ -180,7 +180,7 @@ func appended(t *testing.T, b Backend) {
 	records := []sessionlog.Record{
 		{UnixMS: -1, Bits: math.Inf(1), Text: []byte("x")},
 		{UnixMS: math.MaxInt64, Bits: 0.1, HasBaseline: true, Baseline: math.SmallestNonzeroFloat64, Text: []byte("\x00\xff\n")},
-		{Bits: -0.0, HasBaseline: true, Text: bytes.Repeat([]byte("long "), 100_000)},
+		{Bits: math.Copysign(0, -1), HasBaseline: true, Text: bytes.Repeat([]byte("long "), 100_000)},
 		{Text: bytes.Repeat([]byte{7}, sessionlog.MaxTextBytes)},
 	}
 	var want []logged
@@ -200,6 +200,7 @@ func appended(t *testing.T, b Backend) {
 	require.Equal(t, len(want), len(got))
 	for i := range want {
 		require.True(t, want[i].at == got[i].at && bytes.Equal(want[i].r.Text, got[i].r.Text), "record %d", i)
+		require.Equal(t, math.Float64bits(want[i].r.Bits), math.Float64bits(got[i].r.Bits), "record %d", i)
 		want[i].r.Text, got[i].r.Text = nil, nil
 		require.Equal(t, want[i], got[i])
 	}

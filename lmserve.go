@@ -1,0 +1,183 @@
+// Package lmserve runs an adaptive language model inside a Go program: a Transformer-XL whose
+// fast weights learn the stream of text that it scores, by Sparse-MetaNet. It is what the server
+// of this module, cmd/lmserve, puts behind HTTP, without sessions, storage and scheduling.
+//
+// A stream predicts every byte of its text from those before, and learns from the text a chunk
+// at a time: each byte is scored before the model learns from it. The scores of a stream are a
+// function of the model, the settings and the text, bit for bit, whatever the pieces in which the
+// text comes and the number of threads. On processors of different kinds they may differ by
+// rounding.
+//
+// A whole program, which reads a log and says how much of a surprise each line was:
+//
+//	package main
+//
+//	import (
+//		"bufio"
+//		"fmt"
+//		"log"
+//		"os"
+//
+//		"github.com/lmserve/lmserve"
+//	)
+//
+//	func main() {
+//		model, err := lmserve.Default(lmserve.Options{Threads: 2})
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer model.Close()
+//		stream, err := model.Open(model.Settings())
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		lines := bufio.NewScanner(os.Stdin)
+//		for lines.Scan() {
+//			bits := stream.Feed([]byte(lines.Text() + "\n"))
+//			fmt.Printf("%7.1f bits  %s\n", bits, lines.Text())
+//		}
+//		fmt.Printf("%.2f bits per byte\n", stream.Tally().BitsPerByte())
+//	}
+package lmserve
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Options of a loaded model.
+type Options struct {
+	// Threads is how many threads a stream uses for a piece of its text, the caller's among
+	// them; 0 is 1. Scores do not depend on it.
+	Threads int
+}
+
+// threadsMax is the largest number of threads.
+const threadsMax = 256
+
+// Validate reports the first option that is out of range.
+func (o Options) Validate() error {
+	if o.Threads < 0 || o.Threads > threadsMax {
+		return fmt.Errorf("lmserve: threads is %d, expected 0 (one) to %d", o.Threads, threadsMax)
+	}
+	return nil
+}
+
+// Settings say how a stream learns: Method names one of the methods below, and the field of that
+// method has its numbers. Chunk is the number of bytes between two updates. With Baseline the
+// text is also scored by the model as it is when it learns nothing. Seed is that of the random
+// masks of MethodSparseMeta.
+type Settings = stream.Settings
+
+// Methods, by which a stream adapts the model.
+const (
+	MethodStatic     = stream.Static     // not at all
+	MethodSparseMeta = stream.SparseMeta // fast weights, written by the model's meta-learners
+	MethodDynamicSGD = stream.DynamicSGD // dynamic evaluation: gradient descent on all weights
+	MethodDynamicRMS = stream.DynamicRMS // the same, scaled by the model's gradient statistics
+	MethodCache      = stream.Cache      // a continuous cache of hidden states
+)
+
+// Model is a loaded model, which any number of streams share. Its methods and its streams may be
+// used by many goroutines, each stream by one at a time. A call that computes borrows a worker
+// (threads, activations, gradients) from the model, which keeps as many as there were calls at
+// once.
+type Model struct {
+	model   *model.Model
+	threads int
+
+	mu   sync.Mutex
+	idle []*stream.Worker
+}
+
+// Default returns the model that is embedded in the program: byte level, 4.4 M weights.
+func Default(o Options) (*Model, error) { return load(model.Default, o) }
+
+// Load reads a model from a file, as lmserve train writes it.
+func Load(path string, o Options) (*Model, error) {
+	return load(func() (*model.Model, error) { return model.Load(path) }, o)
+}
+
+func load(read func() (*model.Model, error), o Options) (*Model, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := read()
+	if err != nil {
+		return nil, err
+	}
+	return &Model{model: m, threads: max(1, o.Threads)}, nil
+}
+
+// Close ends the threads. No stream of the model may be in use; none of them computes again.
+func (m *Model) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.idle {
+		w.Close()
+	}
+	m.idle = nil
+}
+
+// ID names the model: its name and the beginning of the hash of its weights.
+func (m *Model) ID() string { return m.model.ID() }
+
+// Settings are those that the model was trained and tuned for.
+func (m *Model) Settings() Settings { return stream.Defaults(m.model) }
+
+// Open returns the stream of an empty text. An error names the setting that does not fit.
+func (m *Model) Open(set Settings) (*Stream, error) {
+	if err := set.Validate(m.model); err != nil {
+		return nil, fmt.Errorf("lmserve: settings: %w", err)
+	}
+	return &Stream{model: m, state: stream.New(m.model, set)}, nil
+}
+
+// Restore reads a stream that Snapshot wrote, of the same model. It goes on to the bits that the
+// stream would have had, if the processor computes by the same instructions. An error says where
+// the snapshot is damaged, or that it is another model's.
+func (m *Model) Restore(r io.Reader) (*Stream, error) {
+	f, err := weights.Read(r, weights.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	return m.restore(f)
+}
+
+func (m *Model) restore(f *weights.File) (*Stream, error) {
+	set, err := stream.SettingsOf(f)
+	if err != nil {
+		return nil, err
+	}
+	state, _, err := stream.Restore(m.model, set, f)
+	if err != nil {
+		return nil, err
+	}
+	return &Stream{model: m, state: state}, nil
+}
+
+// compute lends a worker to f.
+func (m *Model) compute(f func(w *stream.Worker)) {
+	w := m.borrow()
+	f(w)
+	m.mu.Lock()
+	m.idle = append(m.idle, w)
+	m.mu.Unlock()
+}
+
+// borrow takes the worker that was given back last: it may hold the same stream's chunk still.
+func (m *Model) borrow() *stream.Worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.idle); n > 0 {
+		w := m.idle[n-1]
+		m.idle = m.idle[:n-1]
+		return w
+	}
+	return stream.NewWorker(m.model, m.threads)
+}

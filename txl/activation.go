@@ -1,0 +1,116 @@
+package txl
+
+import "math"
+
+// activatePass adds the bias to pre and sets act = f(pre), or f(gate) value where pre has a gate
+// before its value.
+type activatePass struct {
+	cfg  *Config
+	act  []float32 // [*,F]
+	pre  []float32 // [*,rows of CoreNet.0]
+	bias []float32 // [rows of CoreNet.0]
+}
+
+func (p *activatePass) doRows(w *Exec, lo, hi int) {
+	f, F := activationOf(p.cfg), p.cfg.DInner
+	for r := lo; r < hi; r++ {
+		act, pre := rowOf(p.act, r, F), rowOf(p.pre, r, len(p.bias))
+		w.Add(pre, pre, p.bias)
+		f.value(w, act, pre[:F])
+		if p.cfg.gated() {
+			for j, v := range pre[F:] {
+				act[j] *= v
+			}
+		}
+	}
+}
+
+// activateBackwardPass sets dpre from dact and the forward's pre, its bias added.
+type activateBackwardPass struct {
+	cfg  *Config
+	dpre []float32 // [*,rows of CoreNet.0]
+	dact []float32 // [*,F]
+	pre  []float32 // [*,rows of CoreNet.0]
+}
+
+func (p *activateBackwardPass) doRows(w *Exec, lo, hi int) {
+	f, F := activationOf(p.cfg), p.cfg.DInner
+	for r := lo; r < hi; r++ {
+		dact := rowOf(p.dact, r, F)
+		if !p.cfg.gated() {
+			f.backward(w, rowOf(p.dpre, r, F), dact, rowOf(p.pre, r, F))
+			continue
+		}
+		gate, value := rowOf(p.pre, 2*r, F), rowOf(p.pre, 2*r+1, F)
+		dgate, dvalue := rowOf(p.dpre, 2*r, F), rowOf(p.dpre, 2*r+1, F)
+		f.value(w, dvalue, gate)
+		for j, d := range dact {
+			dvalue[j] *= d
+		}
+		f.backward(w, dgate, dact, gate)
+		for j, v := range value {
+			dgate[j] *= v
+		}
+	}
+}
+
+// activation is an element-wise function: value sets y = f(x), backward
+// dx = dy f'(x).
+type activation struct {
+	value    func(w *Exec, y, x []float32)
+	backward func(w *Exec, dx, dy, x []float32)
+}
+
+func activationOf(c *Config) activation {
+	switch c.Activation {
+	case GELU, GeGLU:
+		return activation{gelu, geluBackward}
+	case SwiGLU:
+		return activation{silu, siluBackward}
+	default:
+		return activation{(*Exec).ReLU, (*Exec).ReLUBackward}
+	}
+}
+
+// gelu is x Phi(x), Phi the standard normal distribution function.
+func gelu(_ *Exec, y, x []float32) {
+	for j, v := range x {
+		y[j] = float32(float64(v) * normalCDF(float64(v)))
+	}
+}
+
+func geluBackward(_ *Exec, dx, dy, x []float32) {
+	for j, v := range x {
+		v := float64(v)
+		density := math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
+		dx[j] = dy[j] * float32(normalCDF(v)+float64(v*density))
+	}
+}
+
+func normalCDF(v float64) float64 { return float64(0.5 * math.Erfc(-v/math.Sqrt2)) }
+
+// silu is x sigmoid(x).
+func silu(w *Exec, y, x []float32) {
+	sigmoid(w, y, x)
+	for j, v := range x {
+		y[j] *= v
+	}
+}
+
+func siluBackward(w *Exec, dx, dy, x []float32) {
+	sigmoid(w, dx, x)
+	for j, v := range x {
+		g := dx[j]
+		dx[j] = dy[j] * float32(g*(1+float32(v*(1-g))))
+	}
+}
+
+func sigmoid(w *Exec, y, x []float32) {
+	for j, v := range x {
+		y[j] = -v
+	}
+	w.Exp(y, y)
+	for j, e := range y {
+		y[j] = 1 / (1 + e)
+	}
+}

@@ -1,0 +1,61 @@
+package txl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Backward sets grads to the gradient of the mean negative log-likelihood (in
+// nats, over all rows and streams) of targets [n,B], with respect to every
+// wanted weight at its effective value: dL/d(W+M), which is dL/dW and dL/dM
+// alike. grads has an entry a tensor of the layout; nil ones are skipped, and what
+// serves only them is not computed.
+func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
+	if len(targets) != s.n*s.B || s.n == 0 {
+		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
+	}
+	lay := s.model.Layout
+	for _, shared := range []int{lay.rwBias, lay.rrBias} {
+		clear(grads[shared])
+	}
+	lowest := s.lowestHalf(grads)
+	s.lossBackward(x, targets, grads)
+	s.drop.rows(siteOutput, 0, s.dx, s.cfg.DModel, 0, s.n*s.B)
+	for half := 2*len(s.layers) - 1; half >= lowest && half >= 0; half-- {
+		if half%2 == 1 {
+			s.feedForwardBackward(x, half/2, grads)
+		} else {
+			s.attendBackward(x, half/2, grads, half > lowest)
+		}
+	}
+	if lowest < 0 {
+		s.embedBackward(x, grads)
+	}
+}
+
+// lowestHalf is where backward may stop: the lowest half of a layer with a weight whose
+// gradient is wanted, counted from the bottom (layer i's attention is 2i, its
+// feed-forward 2i+1). The embedding is below them all; 2 NLayer means none.
+func (s *Segment) lowestHalf(grads Grads) int {
+	lay := s.model.Layout
+	wanted := func(tensors ...int) bool {
+		return slices.ContainsFunc(tensors, func(i int) bool { return grads[i] != nil })
+	}
+	switch {
+	case wanted(lay.emb):
+		return -1
+	case wanted(lay.rwBias, lay.rrBias):
+		return 0
+	}
+	for i, l := range lay.layers {
+		// The normalisation between the halves is differentiated with the upper one,
+		// the one in front of attention with the lower.
+		if wanted(l.qkv, l.r, l.o) || s.cfg.PreLNorm && wanted(l.gain1, l.bias1) {
+			return 2 * i
+		}
+		if wanted(l.gain1, l.bias1, l.w1, l.b1, l.w2, l.b2, l.gain2, l.bias2) {
+			return 2*i + 1
+		}
+	}
+	return 2 * len(lay.layers)
+}

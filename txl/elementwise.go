@@ -1,0 +1,50 @@
+package txl
+
+// eachRow does rows from..to in parallel. The task lives in the segment, so that handing it on
+// allocates nothing.
+func (s *Segment) eachRow(x *Exec, t rowTask, from, to int) {
+	s.rows = rowPass{t, from, to}
+	x.Parallel((to-from+rowBlock-1)/rowBlock, &s.rows)
+}
+
+// eachCol does all columns in parallel.
+func (s *Segment) eachCol(x *Exec, t colTask, width int) {
+	s.cols = colPass{t, width}
+	x.Parallel((width+colBlock-1)/colBlock, &s.cols)
+}
+
+func (s *Segment) addBias(x *Exec, y, bias []float32, from, to int) {
+	s.pass.bias = biasPass{y, bias}
+	s.eachRow(x, &s.pass.bias, from, to)
+}
+
+func (s *Segment) add(x *Exec, sum, a, b []float32, width, from, to int) {
+	s.pass.add = addPass{sum, a, b, width}
+	s.eachRow(x, &s.pass.add, from, to)
+}
+
+// sumRows does nothing where the sum is not wanted.
+func (s *Segment) sumRows(x *Exec, sum, dy []float32, rows int) {
+	if sum == nil {
+		return
+	}
+	s.pass.sum = sumPass{sum, dy, rows}
+	s.eachCol(x, &s.pass.sum, len(sum))
+}
+
+// layerNorm sets rows from..to of y to the normalised rows of in, by the tensors gain and bias.
+func (s *Segment) layerNorm(x *Exec, n *norm, y, in []float32, gain, bias, from, to int) {
+	s.pass.norm = normPass{n, y, in, s.vec[gain], s.vec[bias]}
+	s.eachRow(x, &s.pass.norm, from, to)
+}
+
+// layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy itself) and,
+// where wanted, the gradients of gain and bias, from dy and the forward's x.
+func (s *Segment) layerNormBackward(x *Exec, n *norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
+	if grads[gain] != nil || grads[bias] != nil {
+		s.pass.normGrads = normGradsPass{n, grads[gain], sumPass{grads[bias], dy, rows}, in, s.cfg.DModel}
+		s.eachCol(x, &s.pass.normGrads, s.cfg.DModel)
+	}
+	s.pass.normBackward = normBackwardPass{n, dx, dy, in, s.vec[gain]}
+	s.eachRow(x, &s.pass.normBackward, 0, rows)
+}
