@@ -25,33 +25,40 @@ const root = "."
 // and sparsemeta do not know each other.
 var rooms = map[string][]string{
 	"internal/atomicfile":  {},
+	"internal/strictjson":  {},
 	"internal/kernel":      {},
 	"internal/setting":     {}, // the form of a table of settings: it knows none of them
 	"tokenizer":            {},
-	"weights":              {"internal/atomicfile"},
+	"weights":              {"internal/atomicfile", "internal/strictjson"},
 	"txl":                  {"internal/kernel"},
 	"sparsemeta":           {"internal/kernel"},
 	"sparsemeta/metatrain": {"sparsemeta"},
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
-	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel"},
-	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
-	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog", "internal/setting"},
-	"internal/chart":       {},
-	"internal/documents":   {},
-	"internal/tune":        {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
-	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
-	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile"},
-	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
-	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
-	"internal/reload":      {},
-	"internal/keys":        {"internal/reload", "internal/atomicfile"},
-	"api":                  {},
+	"internal/model":  {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel", "internal/strictjson"},
+	"internal/stream": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
+	"internal/session": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/sessionlog", "internal/setting",
+		"internal/session/registry", "internal/session/budget", "internal/session/lifecycle", "internal/session/scheduler"},
+	// What sessions are made of knows no session, no store and no model; but for the workers.
+	"internal/session/registry":  {},
+	"internal/session/budget":    {},
+	"internal/session/lifecycle": {},
+	"internal/session/scheduler": {"internal/model", "internal/stream"},
+	"internal/chart":             {},
+	"internal/documents":         {},
+	"internal/tune":              {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
+	"internal/eval":              {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
+	"internal/train":             {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile", "internal/strictjson"},
+	"internal/bench":             {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
+	"internal/conformance":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
+	"internal/reload":            {},
+	"internal/keys":              {"internal/reload", "internal/atomicfile", "internal/strictjson"},
+	"api":                        {},
 	// The server decodes, calls one session method, encodes: no model code.
 	// Its rooms stand in this order.
 	"server/limits":   {"internal/session"},
 	"server/problem":  {"api", "internal/session", "internal/keys", "server/limits"},
-	"server/contract": {"api", "server/problem"},
+	"server/contract": {"api", "internal/strictjson", "server/problem"},
 	"server/codec":    {"api", "internal/session", "server/limits", "server/problem"},
 	"server/answer":   {"api", "server/limits", "server/problem", "server/contract"},
 	"server/middleware": {
@@ -96,6 +103,7 @@ var reserved = []struct {
 	}},
 	{"go.etcd.io/bbolt", "files of sessions are internal/sessionlog's", []string{"internal/sessionlog"}},
 	{"github.com/spf13/", "the command line is cmd/lmserve's", []string{"cmd/lmserve"}},
+	{"github.com/go-json-experiment/", "JSON held strictly to its format is internal/strictjson's", []string{"internal/strictjson"}},
 	{"go.uber.org/zap", "logs are the server's; packages return errors", []string{
 		"server", "server/answer", "server/middleware", "cmd/lmserve",
 	}},

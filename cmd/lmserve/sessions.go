@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -51,20 +50,18 @@ func (f *keysFlags) mustFolder() (string, error) {
 	return f.folder()
 }
 
-// openFolder opens it; to be written to, it must be there already.
-func (f *keysFlags) openFolder(o sessionlog.Options) (*sessionlog.Folder, error) {
+// openFolder opens the data folder, which must be there already.
+func (f *keysFlags) openFolder(o sessionlog.Options) (sessionlog.Store, error) {
 	dir, err := f.mustFolder()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "lmserve.db")); err != nil && !o.ReadOnly {
-		return nil, err
-	}
+	o.Existing = true
 	return sessionlog.Open(dir, o)
 }
 
 // withStore opens the folder for reading.
-func (f *keysFlags) withStore(do func(store *sessionlog.Folder) error) (err error) {
+func (f *keysFlags) withStore(do func(store sessionlog.Store) error) (err error) {
 	store, err := f.openFolder(sessionlog.Options{ReadOnly: true})
 	if err != nil {
 		return err
@@ -91,22 +88,6 @@ func (f *keysFlags) withManager(c *cobra.Command, flags modelFlags, do func(mg *
 	}
 	defer func() { err = errors.Join(err, mg.Drain(context.Background())) }()
 	return do(mg)
-}
-
-// each visits all sessions of a store.
-func each(ctx context.Context, store sessionlog.Store, visit func(found sessionlog.Session) error) error {
-	for after := ""; ; {
-		page, err := store.List(ctx, after, 1000)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		for _, found := range page {
-			if err := visit(found); err != nil {
-				return err
-			}
-		}
-		after = page[len(page)-1].ID
-	}
 }
 
 // storedSession is a session as it is listed and shown.
@@ -157,9 +138,9 @@ func newSessionsList(f *keysFlags) *cobra.Command {
 		Short: "List the sessions",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.withStore(func(store *sessionlog.Folder) error {
+			return f.withStore(func(store sessionlog.Store) error {
 				all := []storedSession{}
-				err := each(c.Context(), store, func(found sessionlog.Session) error {
+				err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
 					all = append(all, describeStored(found))
 					return nil
 				})
@@ -199,7 +180,7 @@ func newSessionsShow(f *keysFlags) *cobra.Command {
 		Short: "Show what is known of a session, as JSON",
 		Args:  exactly(1, "an id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.withStore(func(store *sessionlog.Folder) error {
+			return f.withStore(func(store sessionlog.Store) error {
 				found, err := store.Get(c.Context(), args[0])
 				if err != nil {
 					return err
@@ -252,8 +233,8 @@ replay) and nothing is changed. Every finding is a line; with any the exit code 
 				return err
 			}
 			sessions := 0
-			err = f.withStore(func(store *sessionlog.Folder) error {
-				return each(c.Context(), store, func(found sessionlog.Session) error {
+			err = f.withStore(func(store sessionlog.Store) error {
+				return sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
 					sessions++
 					return session.Verify(c.Context(), m, store, found, tell)
 				})
@@ -303,10 +284,10 @@ there, rounding makes a difference. With any difference the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return f.withStore(func(store *sessionlog.Folder) error {
+			return f.withStore(func(store sessionlog.Store) error {
 				ids := args
 				if len(ids) == 0 {
-					if err := each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
+					if err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
 						return err
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -109,9 +110,7 @@ func (s *snapshot) getJSON(key string, into any) {
 	if s.err != nil {
 		return
 	}
-	d := json.NewDecoder(bytes.NewReader([]byte(s.file.Metadata[key])))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := strictjson.Unmarshal([]byte(s.file.Metadata[key]), into); err != nil {
 		s.fail("metadata %s: %v", key, err)
 	}
 }
