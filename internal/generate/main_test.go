@@ -16,7 +16,7 @@ import (
 // inCopy goes to a copy of the folder api, beside one of docs.
 func inCopy(t *testing.T) {
 	t.Helper()
-	api, dir := filepath.Join("..", "..", "..", "api"), t.TempDir()
+	api, dir := filepath.Join("..", "..", "api"), t.TempDir()
 	for file := range partsOf(stream.Table, session.SamplingTable) {
 		text, err := os.ReadFile(filepath.Join(api, file))
 		require.NoError(t, err)
