@@ -97,7 +97,7 @@ type Tally struct {
 	Chars        int64 // characters, as the tokenizer counts them
 	Tokens       int64
 	Bits         float64  // the sum over the tokens of -log2 p
-	BaselineBits *float64 // the same sum under the static model; nil without Settings.Baseline
+	BaselineBits *float64 // the same sum under the static model; nil unless the setting "baseline" asks for it
 }
 
 // Info is what is known about a session at one moment, between two chunks.
@@ -119,7 +119,7 @@ type Info struct {
 	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
 	// "" if it was not recorded.
 	Numerics string
-	Settings Settings // in force: every field set
+	Settings Settings // in force: none is missing
 	Seed     uint64   // in force
 	Labels   map[string]string
 	TTL      time.Duration // 0: none
@@ -216,8 +216,8 @@ type ModelInfo struct {
 	Parameters int64           // slow weights, meta-learners not counted
 	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
 	Tokenizer  string          // e.g. "bytes"
-	Banks      int             // banks of fast weights; Settings.Gammas has one entry for each
-	Defaults   Settings        // what a session gets that asks for nothing: every field set
+	Banks      int             // banks of fast weights; the setting "gammas" has one number for each
+	Defaults   Settings        // what a session gets that asks for nothing: none is missing
 	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing
 }
 
