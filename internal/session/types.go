@@ -93,11 +93,13 @@ type Parent struct {
 
 // Tally is the account of a text that was scored: how much text it was, and the information in it.
 type Tally struct {
-	Bytes        int64
-	Chars        int64 // characters, as the tokenizer counts them
-	Tokens       int64
-	Bits         float64  // the sum over the tokens of -log2 p
-	BaselineBits *float64 // the same sum under the static model; nil unless the setting "baseline" asks for it
+	Bytes  int64
+	Chars  int64 // characters, as the tokenizer counts them
+	Tokens int64
+	Bits   float64 // the sum over the tokens of -log2 p
+	// BaselineBits is the same sum under the static model; nil unless the setting "baseline" asks
+	// for it.
+	BaselineBits *float64
 }
 
 // Info is what is known about a session at one moment, between two chunks.
@@ -216,7 +218,7 @@ type ModelInfo struct {
 	Parameters int64           // slow weights, meta-learners not counted
 	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
 	Tokenizer  string          // e.g. "bytes"
-	Banks      int             // banks of fast weights; the setting "gammas" has one number for each
+	Banks      int             // banks of fast weights; the setting "gammas" has a number for each
 	Defaults   Settings        // what a session gets that asks for nothing: none is missing
 	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing
 }
