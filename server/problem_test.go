@@ -214,6 +214,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"seed":-1}`, "seed", "-1", "an integer from 0 to 9007199254740991"},
 		{"/v1/sessions", `{"labels":{"a":1}}`, "labels.a", "1", "a string of 0 to 256 characters"},
 		{"/v1/sessions", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters", "1 to 64 characters"},
+		{"/v1/sessions", `{"seed":1,"settings":{"p":0.5,"\u0070":0}}`, "settings.p", "a field given twice", "it once"},
 		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but history, labels, seed, settings, ttl_seconds"},
 		{"/v1/sessions", `{"history":"none"}`, "history", `"none"`, `"full" or "tail"`},
 		{path + "/fork", `{"at_offset":-1}`, "at_offset", "-1", "an integer from 0 to 9007199254740991"},

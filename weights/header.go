@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 )
 
 const metadataKey = "__metadata__"
@@ -32,13 +31,10 @@ type header struct {
 }
 
 func parseHeader(text []byte, l Limits) (header, error) {
-	s := &scanner{text: text, where: "header"}
+	s := newScanner(text)
 	h := header{metadata: map[string]string{}}
-	if err := checkUTF8(s); err != nil {
-		return h, err
-	}
 	if len(text) == 0 || text[0] != '{' {
-		return h, s.fail(0, s.found(), "'{'")
+		return h, s.fail(0, s.found(0), "'{'")
 	}
 	err := s.object(func(key string, at int) error {
 		if key == metadataKey {
@@ -54,25 +50,11 @@ func parseHeader(text []byte, l Limits) (header, error) {
 	if err != nil {
 		return h, err
 	}
-	if rest := bytes.TrimLeft(s.text[s.pos:], " "); len(rest) > 0 {
-		s.pos = len(s.text) - len(rest)
-		return h, s.fail(s.pos, s.found(), "nothing but spaces after the object")
+	if rest := bytes.TrimLeft(text[s.in.Offset()+len("}"):], " "); len(rest) > 0 {
+		at := len(text) - len(rest)
+		return h, s.fail(at, s.found(at), "nothing but spaces after the object")
 	}
 	return h, h.arrange(l)
-}
-
-func checkUTF8(s *scanner) error {
-	if utf8.Valid(s.text) {
-		return nil
-	}
-	at := 0
-	for {
-		r, n := utf8.DecodeRune(s.text[at:])
-		if r == utf8.RuneError && n == 1 {
-			return s.fail(at, "byte "+strconv.QuoteToASCII(string(s.text[at:at+1])), "UTF-8")
-		}
-		at += n
-	}
 }
 
 // metadata reads the object of free-form strings.

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -39,10 +38,5 @@ func readConfigFile(name string) (c txl.Config, err error) {
 	if err != nil {
 		return c, err
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return c, fmt.Errorf("%w (expected an object with n_layer, d_model, n_head, d_head, d_inner, vocab, seg_len, mem_len)", err)
-	}
-	return c, nil
+	return c, strictjson.Unmarshal(data, &c)
 }

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
 // version of the file that this package reads and writes.
@@ -34,27 +35,10 @@ func (e *FormatError) Error() string {
 
 // Parse reads the text of a keys file; name is what errors call it. Its errors are *FormatError.
 func Parse(name string, text []byte) ([]Key, error) {
-	p := &parser{file: name, text: text}
-	if err := p.checkJSON(); err != nil {
-		return nil, err
-	}
-	p.dec = json.NewDecoder(bytes.NewReader(text))
-	p.dec.UseNumber()
-	var list []Key
-	taken := map[string]string{} // ids and names, by whom
-	err := p.object("", []string{"version", "keys"}, nil, func(field string) error {
-		if field == "version" {
-			_, err := p.integer(field, version, version)
-			return err
-		}
-		return p.array(field, KeysMax, func(path string) error {
-			k, err := p.key(path, taken)
-			list = append(list, k)
-			return err
-		})
-	})
+	p := &parser{file: name, text: text, in: strictjson.NewReader("file", text)}
+	list, err := p.keys()
 	if err != nil {
-		return nil, err
+		return nil, p.located(err)
 	}
 	return list, nil
 }
@@ -63,31 +47,29 @@ func Parse(name string, text []byte) ([]Key, error) {
 type parser struct {
 	file string
 	text []byte
-	dec  *json.Decoder
+	in   *strictjson.Reader
 }
 
-// checkJSON makes sure that the walk meets whole, well-formed JSON.
-func (p *parser) checkJSON() error {
+func (p *parser) keys() (list []Key, err error) {
 	if len(p.text) > FileBytesMax {
-		return p.fail(0, "", fmt.Sprintf("more than %d bytes", FileBytesMax), "no more")
+		return nil, p.fail(0, "", fmt.Sprintf("more than %d bytes", FileBytesMax), "no more")
 	}
-	for i := 0; i < len(p.text); {
-		r, n := utf8.DecodeRune(p.text[i:])
-		if r == utf8.RuneError && n == 1 {
-			return p.fail(i, "", fmt.Sprintf("the byte 0x%02x", p.text[i]), "UTF-8")
+	if err := strictjson.Check(p.text); err != nil { // the walk meets whole, well-formed JSON
+		return nil, err
+	}
+	taken := map[string]string{} // ids and names, by whom
+	err = p.in.Fields([]string{"version", "keys"}, nil, func(field string) error {
+		if field == "version" {
+			_, err := p.integer(version, version)
+			return err
 		}
-		i += n
-	}
-	var whole json.RawMessage
-	if err := json.Unmarshal(p.text, &whole); err != nil {
-		at := len(p.text)
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			at = max(0, int(syntax.Offset)-1)
-		}
-		return p.fail(at, "", err.Error(), "JSON")
-	}
-	return nil
+		return p.in.Array(KeysMax, func(int) error {
+			k, err := p.key(taken)
+			list = append(list, k)
+			return err
+		})
+	})
+	return list, err
 }
 
 // fail is an error at an offset of the text.
@@ -96,139 +78,59 @@ func (p *parser) fail(offset int, field, found, want string) error {
 	return &FormatError{File: p.file, Line: line, Field: field, Found: found, Want: want}
 }
 
-// next gives the next token, and fails if it is not what accept says it must be.
-func (p *parser) next(field, want string, accept func(json.Token) bool) (json.Token, error) {
-	token, err := p.dec.Token()
-	if err != nil { // not after checkJSON
-		return nil, p.fail(int(p.dec.InputOffset()), field, err.Error(), want)
-	}
-	if !accept(token) {
-		return nil, p.fail(int(p.dec.InputOffset()), field, show(token), want)
-	}
-	return token, nil
-}
-
-// show writes a token as an error has it.
-func show(token json.Token) string {
-	switch v := token.(type) {
-	case json.Delim:
-		return map[json.Delim]string{'{': "an object", '[': "an array", '}': "the end of an object", ']': "the end of an array"}[v]
-	case string:
-		if len(v) > 80 {
-			return strconv.Quote(v[:80]) + "…"
-		}
-		return strconv.Quote(v)
-	case nil:
-		return "null"
-	}
-	return fmt.Sprint(token)
-}
-
-func is(delim json.Delim) func(json.Token) bool {
-	return func(t json.Token) bool { return t == delim }
-}
-
-// object reads an object: each required field once, each optional one at most once, no other.
-func (p *parser) object(path string, required, optional []string, read func(field string) error) error {
-	if _, err := p.next(path, "an object", is('{')); err != nil {
+// located makes an error of strictjson one of this file's; others it leaves as they are.
+func (p *parser) located(err error) error {
+	var e *strictjson.Error
+	if !errors.As(err, &e) {
 		return err
 	}
-	var seen []string
-	for p.dec.More() {
-		token, err := p.dec.Token()
-		if err != nil {
-			return p.fail(int(p.dec.InputOffset()), path, err.Error(), "a field")
-		}
-		name := token.(string) // JSON has no other names
-		known := slices.Concat(required, optional)
-		switch {
-		case !slices.Contains(known, name):
-			return p.fail(int(p.dec.InputOffset()), join(path, name), "an unknown field", fmt.Sprintf("one of %q", known))
-		case slices.Contains(seen, name):
-			return p.fail(int(p.dec.InputOffset()), join(path, name), "a field given twice", "it once")
-		}
-		seen = append(seen, name)
-		if err := read(join(path, name)); err != nil {
-			return err
-		}
+	offset, field, found, want := e.Offset, e.Path, e.Found, e.Want
+	switch e.Kind {
+	case strictjson.ErrUTF8:
+		found = fmt.Sprintf("the byte 0x%02x", p.text[e.Offset])
+	case strictjson.ErrSyntax:
+		field, found, want = "", e.Cause.Error(), "JSON"
+		offset = min(offset, max(0, len(p.text)-1)) // the end of the text belongs to its last line
+	case strictjson.ErrDuplicate:
+		found, want = "a field given twice", "it once"
+	case strictjson.ErrUnknown:
+		found = "an unknown field"
+	case strictjson.ErrMissing:
+		found = "no such field"
 	}
-	if _, err := p.dec.Token(); err != nil { // the end
-		return p.fail(int(p.dec.InputOffset()), path, err.Error(), "the end of the object")
-	}
-	for _, name := range required {
-		if !slices.Contains(seen, name) {
-			return p.fail(int(p.dec.InputOffset()), join(path, name), "no such field", "one")
-		}
-	}
-	return nil
-}
-
-// join adds a field to a path. A name out of a foreign file is quoted where it could be mistaken for something else.
-func join(path, name string) string {
-	if !consistsOf(name, nameAlphabet) || len(name) > NameCharsMax {
-		name = show(name)
-	}
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// array reads an array of at most so many elements.
-func (p *parser) array(path string, most int, read func(path string) error) error {
-	if _, err := p.next(path, "an array", is('[')); err != nil {
-		return err
-	}
-	for i := 0; p.dec.More(); i++ {
-		if i == most {
-			return p.fail(int(p.dec.InputOffset()), path, fmt.Sprintf("more than %d elements", most), "no more")
-		}
-		if err := read(fmt.Sprintf("%s[%d]", path, i)); err != nil {
-			return err
-		}
-	}
-	_, err := p.next(path, "the end of the array", is(']'))
-	return err
+	return p.fail(offset, field, found, want)
 }
 
 // str reads a string for which fits gives "", or else what was expected.
-func (p *parser) str(path string, fits func(string) (want string)) (string, error) {
-	token, err := p.next(path, "a string", func(t json.Token) bool { _, ok := t.(string); return ok })
+func (p *parser) str(fits func(string) (want string)) (string, error) {
+	s, err := p.in.String()
 	if err != nil {
 		return "", err
 	}
-	s := token.(string)
 	if want := fits(s); want != "" {
-		return "", p.fail(int(p.dec.InputOffset()), path, show(s), want)
+		return "", p.in.Misfit(want)
 	}
 	return s, nil
 }
 
-func (p *parser) integer(path string, least, most int64) (n int64, err error) {
+func (p *parser) integer(least, most int64) (int64, error) {
 	want := fmt.Sprintf("an integer from %d to %d", least, most)
 	if least == most {
 		want = fmt.Sprint(least)
 	}
-	_, err = p.next(path, want, func(t json.Token) bool {
-		literal, ok := t.(json.Number)
-		if ok {
-			n, err = strconv.ParseInt(literal.String(), 10, 64)
-		}
-		return ok && err == nil && n >= least && n <= most
-	})
-	return n, err
-}
-
-func (p *parser) boolean(path string) (bool, error) {
-	token, err := p.next(path, "true or false", func(t json.Token) bool { _, ok := t.(bool); return ok })
+	literal, err := p.in.Number(want)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	return token.(bool), nil
+	n, err := strconv.ParseInt(literal, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, p.in.Misfit(want)
+	}
+	return n, nil
 }
 
-func (p *parser) time(path string) (t time.Time, err error) {
-	_, err = p.str(path, func(s string) string {
+func (p *parser) time() (t time.Time, err error) {
+	_, err = p.str(func(s string) string {
 		var bad error
 		if t, bad = time.Parse(time.RFC3339, s); bad != nil || t.IsZero() {
 			return "a time such as 2026-01-31T00:00:00Z"
@@ -241,31 +143,34 @@ func (p *parser) time(path string) (t time.Time, err error) {
 	return t.UTC(), err
 }
 
-// key reads one key. taken has the paths of those before it, by their ids and the names in use; an id is no name.
-func (p *parser) key(path string, taken map[string]string) (k Key, err error) {
+// key reads one key. taken has the paths of the keys before it, by their ids and the names in use; an
+// id is no name.
+func (p *parser) key(taken map[string]string) (k Key, err error) {
+	var path string        // of the key
 	at := map[string]int{} // offsets of the fields
-	err = p.object(path, []string{"id", "name", "sha256", "created"}, []string{"expires", "revoked", "admin", "limits"}, func(field string) (err error) {
-		defer func() { at[field] = int(p.dec.InputOffset()) }()
-		switch field[len(path)+1:] {
+	required, optional := []string{"id", "name", "sha256", "created"}, []string{"expires", "revoked", "admin", "limits"}
+	err = p.in.Fields(required, optional, func(field string) (err error) {
+		at[field], path = p.in.Offset(), strings.TrimSuffix(p.in.Path(), "."+field)
+		switch field {
 		case "id":
-			k.ID, err = p.str(field, func(s string) string { return unless(isID(s), "16 hexadecimal digits in lower case") })
+			k.ID, err = p.str(func(s string) string { return unless(isID(s), "16 hexadecimal digits in lower case") })
 		case "name":
-			k.Name, err = p.str(field, CheckName)
+			k.Name, err = p.str(CheckName)
 		case "sha256":
-			_, err = p.str(field, func(s string) string {
+			_, err = p.str(func(s string) string {
 				n, _ := hex.Decode(k.Hash[:], []byte(s[:min(len(s), 2*len(k.Hash))]))
 				return unless(n == len(k.Hash) && len(s) == 2*n && consistsOf(s, hexAlphabet), "64 hexadecimal digits in lower case")
 			})
 		case "created":
-			k.Created, err = p.time(field)
+			k.Created, err = p.time()
 		case "expires":
-			k.Expires, err = p.time(field)
+			k.Expires, err = p.time()
 		case "revoked":
-			k.Revoked, err = p.time(field)
+			k.Revoked, err = p.time()
 		case "admin":
-			k.Admin, err = p.boolean(field)
+			k.Admin, err = p.in.Bool()
 		case "limits":
-			k.Limits, err = p.limits(field)
+			k.Limits, err = p.limits()
 		}
 		return err
 	})
@@ -273,12 +178,12 @@ func (p *parser) key(path string, taken map[string]string) (k Key, err error) {
 		return k, err
 	}
 	if other := taken[k.ID]; other != "" {
-		return k, p.fail(at[path+".id"], path+".id", fmt.Sprintf("%q, which %s has", k.ID, other), "another one")
+		return k, p.fail(at["id"], path+".id", fmt.Sprintf("%q, which %s has", k.ID, other), "another one")
 	}
 	taken[k.ID] = path
 	if k.Revoked.IsZero() {
 		if other := taken[k.Name]; other != "" {
-			return k, p.fail(at[path+".name"], path+".name", fmt.Sprintf("%q, which %s has", k.Name, other), "another one, or one of the two revoked")
+			return k, p.fail(at["name"], path+".name", fmt.Sprintf("%q, which %s has", k.Name, other), "another one, or one of the two revoked")
 		}
 		taken[k.Name] = path
 	}
@@ -292,19 +197,18 @@ func unless(ok bool, want string) string {
 	return want
 }
 
-func (p *parser) limits(path string) (l Limits, err error) {
-	err = p.object(path, nil, []string{"sessions", "requests", "bytes_per_second"}, func(field string) error {
+func (p *parser) limits() (l Limits, err error) {
+	err = p.in.Fields(nil, []string{"sessions", "requests", "bytes_per_second"}, func(field string) (err error) {
 		var n int64
-		var err error
-		switch field[len(path)+1:] {
+		switch field {
 		case "sessions":
-			n, err = p.integer(field, 1, SessionsMax)
+			n, err = p.integer(1, SessionsMax)
 			l.Sessions = int(n)
 		case "requests":
-			n, err = p.integer(field, 1, RequestsMax)
+			n, err = p.integer(1, RequestsMax)
 			l.Requests = int(n)
 		case "bytes_per_second":
-			l.BytesPerSecond, err = p.integer(field, 1, BytesPerSecondMax)
+			l.BytesPerSecond, err = p.integer(1, BytesPerSecondMax)
 		}
 		return err
 	})

@@ -1,12 +1,12 @@
 package model
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
@@ -92,18 +92,19 @@ func mustJSON(v any) string {
 	return string(b)
 }
 
-// FromFile builds the model that a file of weights holds. Every tensor must
-// be one the configuration asks for, of its shape, and none may be missing.
+// FromFile builds the model that a file of weights holds. Every tensor must be one the configuration
+// asks for, of its shape, and none may be missing. Its metadata is read strictly: a field that this
+// version does not know may change what the weights mean.
 func FromFile(f *weights.File) (*Model, error) {
 	if _, ok := f.Metadata[keyConfig]; !ok {
 		return nil, ErrNotAModel
 	}
 	var config txl.Config
 	var a adapt
-	if err := decode(f.Metadata[keyConfig], &config); err != nil {
+	if err := strictjson.Unmarshal([]byte(f.Metadata[keyConfig]), &config); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
 	}
-	if err := decode(f.Metadata[keyAdapt], &a); err != nil {
+	if err := strictjson.Unmarshal([]byte(f.Metadata[keyAdapt]), &a); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
 	}
 	rivals, err := readRivals(f)
@@ -154,14 +155,6 @@ func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 		}
 	}
 	return common
-}
-
-// decode is strict: a field this version does not know may change what the
-// weights mean.
-func decode(text string, into any) error {
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	return d.Decode(into)
 }
 
 func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, error) {

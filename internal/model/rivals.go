@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 
+	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -37,7 +38,7 @@ func (r Rivals) Validate() error {
 func readRivals(f *weights.File) (Rivals, error) {
 	r := DefaultRivals()
 	if text, ok := f.Metadata[keyRivals]; ok {
-		if err := decode(text, &r); err != nil {
+		if err := strictjson.Unmarshal([]byte(text), &r); err != nil {
 			return r, err
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/server/problem"
 )
 
@@ -89,8 +89,9 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		describe(o.parameter(name).Schema.Value))
 }
 
-// readJSON reads a whole body that must be one JSON value in UTF-8. An empty body is none.
-// encoding/json replaces what is not UTF-8 in silence, and so changes the text: that is found here.
+// readJSON reads a whole body that must be one JSON value as package strictjson has it: of a name
+// given twice encoding/json would take the last, and what is no character it would replace, both in
+// silence. An empty body is none.
 func readJSON(body io.Reader) ([]byte, error) {
 	raw, err := io.ReadAll(body)
 	if err != nil {
@@ -99,81 +100,31 @@ func readJSON(body io.Reader) ([]byte, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
 	}
-	if i := invalidUTF8(raw); i >= 0 {
-		return nil, problem.New(api.ProblemMalformedBody,
-			fmt.Sprintf("Byte %d of the body, 0x%02X, is not UTF-8. Text of other bytes can be sent as base64.", i, raw[i]))
-	}
-	var value json.RawMessage
-	if err := json.Unmarshal(raw, &value); err != nil {
-		return nil, syntaxProblem(err)
-	}
-	if i := loneSurrogate(raw); i >= 0 {
-		return nil, problem.New(api.ProblemMalformedBody,
-			fmt.Sprintf("The escape at byte %d of the body, %s, is half of a surrogate pair, not a character.", i, raw[i:i+6]))
+	if err := strictjson.Check(raw); err != nil {
+		return nil, jsonProblem(raw, err)
 	}
 	return raw, nil
 }
 
-// syntaxProblem says where JSON stops being JSON.
-func syntaxProblem(err error) *problem.Problem {
+// jsonProblem says where a body stops being the JSON that is asked for.
+func jsonProblem(raw []byte, err error) *problem.Problem {
+	const escapeBytes = len(`\uXXXX`)
+	var fault *strictjson.Error
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	switch {
+	case !errors.As(err, &fault):
+	case fault.Kind == strictjson.ErrUTF8:
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
+			"Byte %d of the body, 0x%02X, is not UTF-8. Text of other bytes can be sent as base64.",
+			fault.Offset, raw[fault.Offset]))
+	case fault.Kind == strictjson.ErrSurrogate:
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
+			"The escape at byte %d of the body, %s, is half of a surrogate pair, not a character.",
+			fault.Offset, raw[fault.Offset:fault.Offset+escapeBytes]))
+	case fault.Kind == strictjson.ErrDuplicate:
+		return problem.Field(api.ProblemInvalidField, problem.Shortened(fault.Path), "a field given twice", "it once")
+	case errors.As(err, &syntax):
 		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the body: %s.", syntax.Offset, syntax))
 	}
 	return problem.New(api.ProblemMalformedBody, err.Error())
-}
-
-// invalidUTF8 gives the index of the first byte that is not UTF-8, or -1.
-func invalidUTF8(raw []byte) int {
-	for i := 0; i < len(raw); {
-		r, n := utf8.DecodeRune(raw[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return -1
-}
-
-// loneSurrogate gives the index of the first escape \uD800..\uDFFF in valid JSON that is not one of
-// a pair, or -1.
-func loneSurrogate(raw []byte) int {
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		first, ok := unicodeEscape(raw[i:])
-		switch {
-		case !ok:
-			i++ // the escaped character
-		case isSurrogate(first, 0xD800):
-			if second, ok := unicodeEscape(raw[i+6:]); !ok || !isSurrogate(second, 0xDC00) {
-				return i
-			}
-			i += 11
-		case isSurrogate(first, 0xDC00):
-			return i
-		default:
-			i += 5
-		}
-	}
-	return -1
-}
-
-// isSurrogate reports whether u is one of the 1,024 code units from base on.
-func isSurrogate(u uint16, base uint16) bool { return u&0xFC00 == base }
-
-// unicodeEscape reads an escape of the form \uXXXX.
-func unicodeEscape(raw []byte) (u uint16, ok bool) {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return 0, false
-	}
-	for _, c := range raw[2:6] {
-		digit := bytes.IndexByte([]byte("0123456789abcdef"), c|0x20)
-		if digit < 0 {
-			return 0, false
-		}
-		u = u<<4 | uint16(digit)
-	}
-	return u, true
 }

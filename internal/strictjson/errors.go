@@ -1,0 +1,102 @@
+package strictjson
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Kinds of fault. errors.Is matches an *Error against them.
+var (
+	// ErrSyntax: the text is not one JSON value.
+	ErrSyntax = errors.New("not JSON")
+	// ErrUTF8: the text is not UTF-8, which JSON is.
+	ErrUTF8 = errors.New("not UTF-8")
+	// ErrSurrogate: an escape \uD800 to \uDFFF is not one of a pair, and so no character.
+	ErrSurrogate = errors.New("half of a surrogate pair")
+	// ErrDuplicate: an object has a name twice.
+	ErrDuplicate = errors.New("a name given twice")
+	// ErrUnknown: an object has a name that the format does not have.
+	ErrUnknown = errors.New("an unknown name")
+	// ErrMissing: an object lacks a name that the format asks for.
+	ErrMissing = errors.New("a missing name")
+	// ErrValue: a value is sound JSON and not what the format asks for.
+	ErrValue = errors.New("a value that does not fit")
+)
+
+// Error says where a text is wrong, what was found there and what was expected.
+type Error struct {
+	Offset int    // of the text's byte where the fault begins, from 0; its length if the text ends too early
+	Path   string // of the field, "keys[3].expires"; "" is the whole text
+	Found  string
+	Want   string
+	Kind   error // one of the Err variables
+	Cause  error // if there is one: of a fault of syntax, in Check and Unmarshal, encoding/json's
+}
+
+func (e *Error) Error() string {
+	found := "json: found " + e.Found
+	switch { // the words of encoding/json, where it has some
+	case e.Kind == ErrUnknown || e.Kind == ErrMissing:
+		found = "json: " + e.Found
+	case e.Kind == ErrSyntax && e.Cause != nil:
+		found = e.Cause.Error()
+	}
+	at := "byte " + strconv.Itoa(e.Offset)
+	if e.Path != "" {
+		at += ", " + e.Path
+	}
+	return found + " (expected " + e.Want + "; " + at + ")"
+}
+
+// Unwrap returns the kind and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
+// quotedMax is the most bytes of a text that an error repeats.
+const quotedMax = 80
+
+// quote quotes a part of the text, cut short: it may have megabytes.
+func quote(s string) string {
+	if len(s) > quotedMax {
+		return strconv.Quote(s[:quotedMax]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// describe writes a plain value, or the bracket of an object or array, as an error has it.
+func describe(value jsontext.Value) string {
+	switch kind := value.Kind(); kind {
+	case jsontext.KindString:
+		text, _ := jsontext.AppendUnquote(nil, value) // an error cannot be: the value was read
+		return quote(string(text))
+	case jsontext.KindNumber:
+		return string(value[:min(len(value), quotedMax)])
+	default:
+		return describeKind(kind)
+	}
+}
+
+// describeKind says in words what a value is.
+func describeKind(kind jsontext.Kind) string {
+	switch kind {
+	case jsontext.KindBeginObject:
+		return "an object"
+	case jsontext.KindEndObject:
+		return "the end of an object"
+	case jsontext.KindBeginArray:
+		return "an array"
+	case jsontext.KindEndArray:
+		return "the end of an array"
+	case jsontext.KindString:
+		return "a string"
+	case jsontext.KindNumber:
+		return "a number"
+	}
+	return kind.String()
+}

@@ -1,0 +1,127 @@
+// Package strictjson reads JSON that must be just what its format prescribes: an object that has a
+// name twice, or one that the format does not have, is refused, and every fault is told with its byte
+// in the text and the path of its field.
+//
+// encoding/json lets the last of several equal names win, matches names in any case, and replaces
+// halves of surrogate pairs and bytes that are not UTF-8. The grammar here is that of jsontext, part
+// of the second version of encoding/json.
+package strictjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+// Check makes sure that a text is one JSON value and nothing more, with white space around it at
+// most, in UTF-8, and that no object in it has a name twice. The error is an *Error.
+func Check(text []byte) error {
+	s := NewReader("text", text)
+	err := s.checkUTF8()
+	for err == nil {
+		if _, err = s.token("a value"); s.dec.StackDepth() == 0 {
+			break
+		}
+	}
+	if err == nil {
+		err = s.end()
+	}
+	return withCause(text, err)
+}
+
+// Unmarshal reads a text into the variable that into points to, as encoding/json does, if it passes
+// Check and has only names that the variable's type has, in their case. After an error the variable
+// is changed in part. The error is an *Error, and io.ErrUnexpectedEOF if the text ends too early.
+func Unmarshal(text []byte, into any) error {
+	s := NewReader("text", text)
+	err := s.checkUTF8()
+	if err == nil {
+		err = jsonv2.UnmarshalDecode(s.dec, into, jsonv2.RejectUnknownMembers(true))
+		var semantic *jsonv2.SemanticError
+		if errors.As(err, &semantic) {
+			return s.misfit(semantic)
+		}
+	}
+	if fault := Check(text); fault != nil { // the same that was met, or what follows the value
+		err = fault
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Kind == ErrSyntax && e.Offset == len(text) {
+		e.Cause = io.ErrUnexpectedEOF // as a json.Decoder calls it
+	}
+	return err
+}
+
+// misfit describes a value that does not fit the Go type it is for.
+func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
+	e := &Error{Offset: int(err.ByteOffset), Path: path(s.dec, err.JSONPointer), Want: describeType(err.GoType), Kind: ErrValue}
+	switch {
+	case errors.Is(err, jsonv2.ErrUnknownName):
+		e.Found, e.Want, e.Kind = "unknown field "+quote(err.JSONPointer.LastToken()), oneOf(fields(err.GoType)), ErrUnknown
+	case len(err.JSONValue) > 0:
+		e.Found = describe(err.JSONValue)
+	default:
+		e.Found = describeKind(err.JSONKind)
+	}
+	if err.Err != nil && e.Kind == ErrValue {
+		e.Cause = err.Err
+	}
+	return e
+}
+
+// describeType says in words what JSON a Go type takes.
+func describeType(t reflect.Type) string {
+	if t == nil {
+		return "another value"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("an integer of %d bits", t.Bits())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprintf("an integer of %d bits without a sign", t.Bits())
+	case reflect.Float32, reflect.Float64:
+		return fmt.Sprintf("a number of %d bits", t.Bits())
+	case reflect.String:
+		return "a string"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "a value for " + t.String()
+}
+
+// fields are the names that an object for a struct may have.
+func fields(t reflect.Type) (names []string) {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, field := range reflect.VisibleFields(t) {
+		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if !field.IsExported() || tag == "-" || field.Anonymous && tag == "" {
+			continue
+		}
+		if tag == "" {
+			tag = field.Name
+		}
+		names = append(names, tag)
+	}
+	return names
+}
+
+// withCause adds to a fault of syntax what encoding/json calls it: the words that people know.
+func withCause(text []byte, err error) error {
+	var e *Error
+	if errors.As(err, &e) && e.Kind == ErrSyntax && e.Cause == nil {
+		var value json.RawMessage
+		e.Cause = json.Unmarshal(text, &value)
+	}
+	return err
+}
