@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// storeError is what a request is told of an error of the store.
+// storeError is the error of a request to which the store has failed to do something.
 func storeError(what string, err error) error {
 	var damage *sessionlog.CorruptError
 	switch {
@@ -51,7 +51,7 @@ func damaged(err error) bool {
 	return true
 }
 
-// memoryError is what a request is told that got no memory.
+// memoryError is the error of a request that got no memory.
 func memoryError(err error) error {
 	var full *budget.FullError
 	switch {

@@ -403,3 +403,44 @@ func TestAStartLeavesAloneWhatAnotherHasClaimedSince(t *testing.T) {
 	_, err = sv.mg.Get(Caller{}, id)
 	require.ErrorIs(t, err, ErrNotFound)
 }
+
+func TestASessionThatAnotherHasDeletedVanishes(t *testing.T) {
+	for name, use := range map[string]func(sv *server, id string) error{
+		"score": func(sv *server, id string) error { _, err := feed(sv, id, "x", 3); return err },
+		"complete": func(sv *server, id string) error {
+			return errOf(sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, noPieces))
+		},
+		"export": func(sv *server, id string) error { return sv.mg.Export(background, Caller{}, id, io.Discard) },
+		"fork": func(sv *server, id string) error {
+			return errOf(sv.mg.Fork(background, Caller{}, id, ForkRequest{}))
+		},
+	} {
+		sv, _ := faulty(t, Options{})
+		id := create(t, sv.mg, CreateRequest{})
+		score(t, sv.mg, id, "yes")
+		require.NoError(t, sv.store.Delete(background, id, 0))
+		require.ErrorIs(t, use(sv, id), ErrNotFound, name)
+		page, _, err := sv.mg.List(Caller{}, "", 0)
+		require.NoError(t, err)
+		require.Empty(t, page, name)
+		require.Zero(t, sv.mg.roster.registry.Places(), name)
+		require.Zero(t, sv.mg.roster.budget.Used(), name)
+	}
+}
+
+func TestASessionThatComesBackFromAnotherArithmeticIsNoted(t *testing.T) {
+	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
+	id := create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, id, "text")
+	found := takeOver(t, sv, id, "x")
+	h, err := decodeHead(id, found.Head)
+	require.NoError(t, err)
+	h.noteNumerics(numerics{From: 4, Name: "abacus"})
+	require.NoError(t, sv.store.SetHead(background, id, found.Epoch, h.encode()))
+	_, err = feed(sv, id, "y", 4)
+	require.ErrorIs(t, err, sessionlog.ErrFenced)
+	score(t, sv.mg, id, "y")
+	told := sv.told()
+	require.Len(t, told, 1)
+	require.ErrorContains(t, told[0], "abacus up to offset 5")
+}

@@ -15,6 +15,16 @@ import (
 type journal struct {
 	store  sessionlog.Store
 	report func(error)
+	// vanished is called with a session that the store has no more, because another server that
+	// shares the store has deleted it.
+	vanished func(*liveSession)
+}
+
+// missed looks whether an error says that the session has vanished.
+func (j *journal) missed(s *liveSession, err error) {
+	if errors.Is(err, sessionlog.ErrNotFound) {
+		j.vanished(s)
+	}
 }
 
 // writeLocked carries out a write under the session's epoch. If the store has let another write to
@@ -39,8 +49,14 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 	}
 	found, err := j.store.Claim(ctx, s.ID)
 	if err != nil {
+		j.missed(s, err)
 		return storeError("claiming session "+s.ID, err)
 	}
+	h, err := decodeHead(s.ID, found.Head) // another may have computed the session in its arithmetic
+	if err != nil {
+		return &UnusableError{ID: s.ID, Err: err}
+	}
+	s.noteNumericsLocked(h.Numerics)
 	s.claimedLocked(found)
 	return nil
 }
@@ -50,6 +66,7 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 func (j *journal) heldLocked(ctx context.Context, s *liveSession) error {
 	return j.writeLocked(s, "looking for", func(epoch uint64) error {
 		found, err := j.store.Get(ctx, s.ID)
+		j.missed(s, err)
 		if err == nil && found.Epoch != epoch {
 			return &sessionlog.FencedError{Session: s.ID, Have: found.Epoch, Want: epoch}
 		}
@@ -80,6 +97,7 @@ func (j *journal) look(ctx context.Context, s *liveSession) error {
 func (j *journal) get(ctx context.Context, s *liveSession) (sessionlog.Session, error) {
 	found, err := j.store.Get(ctx, s.ID)
 	if err != nil {
+		j.missed(s, err)
 		return found, storeError("looking for session "+s.ID, err)
 	}
 	return found, nil
@@ -104,7 +122,9 @@ func (j *journal) appendLocked(
 	ctx context.Context, s *liveSession, at int64, records ...sessionlog.Record,
 ) error {
 	return j.writeLocked(s, "appending to the log of", func(epoch uint64) error {
-		return j.store.Append(ctx, s.ID, epoch, at, records...)
+		err := j.store.Append(ctx, s.ID, epoch, at, records...)
+		j.missed(s, err)
+		return err
 	})
 }
 

@@ -190,7 +190,7 @@ func (s *liveSession) end() {
 	s.memory.Close()
 }
 
-// info is what a caller is told. memory is what the session's account has.
+// info describes the session to a caller. memory is what the session's account has.
 func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
 	s.mu.Lock()
 	i := s.head.info(who, s.mu.seen)

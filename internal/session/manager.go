@@ -63,7 +63,7 @@ func assemble(m *model.Model, o Options) *Manager {
 	saved := newSnapshots(m, j, o.Threads)
 	now := &clock{now: time.Now}
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life, report: o.Report}
-	return &Manager{
+	mg := &Manager{
 		life: life,
 		roster: &roster{
 			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
@@ -78,6 +78,8 @@ func assemble(m *model.Model, o Options) *Manager {
 			},
 		},
 	}
+	j.vanished = mg.roster.remove
+	return mg
 }
 
 // Model describes the model all sessions run on.

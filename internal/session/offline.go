@@ -86,7 +86,7 @@ type Replayed struct {
 	From    int64 // where it began: 0, or at a snapshot
 	To      int64 // the session's offset
 	Records int   // compared
-	Wrong   int   // of these, whose totals are others than were told
+	Wrong   int   // records whose totals are others than those that the log has
 	First   error // the first of these, a *MismatchError
 	// Numerics names other arithmetic than this machine's in which parts of the text were scored:
 	// there, rounding makes a difference.

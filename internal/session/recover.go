@@ -60,7 +60,7 @@ func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
 	return nil
 }
 
-// runError is what a request is told of a replay that came to no end.
+// runError is the error of a request whose replay came to no end.
 func (r *recoverer) runError(s *liveSession, err error) error {
 	var computing interrupted
 	switch {
@@ -174,7 +174,7 @@ func (r *recoverer) changeNumericsLocked(
 	return nil
 }
 
-// totalsCheck compares the totals that a replay comes to with those that were told.
+// totalsCheck compares the totals that a replay comes to with those that clients were told.
 type totalsCheck struct {
 	stream   *stream.Stream
 	id       string
@@ -183,7 +183,7 @@ type totalsCheck struct {
 	reported bool
 }
 
-// adopt compares, reports the first difference, and lets the totals that were told stay in force.
+// adopt compares, reports the first difference, and keeps the totals that clients were told.
 func (t *totalsCheck) adopt(bits, baseline float64) {
 	if wrong := mismatch(t.id, t.stream, bits, baseline); wrong != nil && t.exact && !t.reported {
 		t.reported = true

@@ -38,7 +38,7 @@ type replayer struct {
 	job       scheduler.Job
 	scheduler *scheduler.Scheduler
 	goesOn    func() error            // asked before every chunk: why the replay should end
-	compare   func(sessionlog.Record) // told of every record when the stream is at its end
+	compare   func(sessionlog.Record) // called with every record, when the stream is at its end
 	cost      time.Duration           // computing
 }
 

@@ -142,13 +142,18 @@ func (ro *roster) delete(who Caller, id string) error {
 			return storeError("deleting session "+id, err)
 		}
 	}
-	if ro.registry.Remove(s.entry) {
-		s.end()
-	}
+	ro.remove(s)
 	if err != nil {
 		return storeError("deleting session "+id, err)
 	}
 	return nil
+}
+
+// remove makes an end of a session that the store has no more.
+func (ro *roster) remove(s *liveSession) {
+	if ro.registry.Remove(s.entry) {
+		s.end()
+	}
 }
 
 // sweep deletes the sessions that were not used for too long. It runs whenever sessions are made or

@@ -96,7 +96,7 @@ func (h *head) suits(m *model.Model, found sessionlog.Session) error {
 	return h.Settings.Validate(m)
 }
 
-// info is what a caller is told of a session with this head, but for what its life in memory adds.
+// info describes a session with this head to a caller, but for what its life in memory adds.
 func (h *head) info(who Caller, p progress) Info {
 	i := Info{
 		ID:       h.ID,

@@ -267,7 +267,8 @@ func (e *UnusableError) Error() string {
 // Unwrap gives the reason.
 func (e *UnusableError) Unwrap() error { return e.Err }
 
-// Damage is where the data folder is damaged; nil if that is not why, or it cannot be told.
+// Damage is where the data folder is damaged; nil if damage is not why the session cannot be used,
+// or if its place is not known.
 func (e *UnusableError) Damage() *sessionlog.CorruptError {
 	var damage *sessionlog.CorruptError
 	errors.As(e.Err, &damage)

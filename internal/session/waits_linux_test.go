@@ -67,6 +67,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 		life:     lifecycle.New(store, func() {}),
 		clock:    &clock{now: time.Now},
 	}}
+	c.roster.journal.vanished = c.roster.remove
 	c.roster.life.Serve()
 	for range n {
 		s := c.add(time.Duration(n%2) * time.Hour)

@@ -31,7 +31,7 @@ type queue struct {
 	wake    chan struct{} // holds a token when there may be something to do
 }
 
-func (q *queue) add(w *write) error {
+func (q *queue) enqueue(w *write) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -62,15 +62,15 @@ func (q *queue) withdraw(w *write) bool {
 	return false
 }
 
-// take gives everything that waits, and whether more may come.
-func (q *queue) take() (batch []*write, open bool) {
+// batch gives everything that waits, and whether more may come.
+func (q *queue) batch() (batch []*write, open bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch, q.waiting = q.waiting, nil
 	return batch, !q.closed
 }
 
-// close makes add refuse; false if it did already.
+// close makes enqueue refuse, and reports false if it did so already.
 func (q *queue) close() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,7 +92,7 @@ func (f *Folder) write(ctx context.Context, w *write) error {
 		return fmt.Errorf("sessionlog: %s: %w", f.dir, ErrReadOnly)
 	}
 	w.done = make(chan struct{})
-	if err := f.queue.add(w); err != nil {
+	if err := f.queue.enqueue(w); err != nil {
 		return err
 	}
 	select {
@@ -110,7 +110,7 @@ func (f *Folder) write(ctx context.Context, w *write) error {
 func (f *Folder) commitAll() {
 	defer close(f.stopped)
 	for range f.queue.wake {
-		batch, open := f.queue.take()
+		batch, open := f.queue.batch()
 		if len(batch) > 0 {
 			f.commit(batch)
 		}

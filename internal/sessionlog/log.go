@@ -45,7 +45,7 @@ func (f *Folder) Claim(ctx context.Context, id string) (s Session, err error) {
 		if err != nil {
 			return err
 		}
-		if s, err = describe(tx, id, e); err != nil {
+		if s, err = sessionOf(tx, id, e); err != nil {
 			return err
 		}
 		if s.Epoch, err = nextEpoch(tx); err != nil {
@@ -71,7 +71,7 @@ func (f *Folder) Get(ctx context.Context, id string) (s Session, err error) {
 		if err != nil {
 			return err
 		}
-		s, err = describe(tx, id, e)
+		s, err = sessionOf(tx, id, e)
 		return err
 	})
 	return s, err
@@ -102,7 +102,7 @@ func listed(tx *bbolt.Tx, key, value []byte) Session {
 	if err != nil {
 		return Session{ID: id, Err: corruptEntry(id, err)}
 	}
-	s, err := describe(tx, id, e)
+	s, err := sessionOf(tx, id, e)
 	if err != nil {
 		return Session{ID: id, Err: err}
 	}
@@ -334,7 +334,8 @@ func owned(tx *bbolt.Tx, id string, epoch uint64) (entry, error) {
 	return e, nil
 }
 
-func describe(tx *bbolt.Tx, id string, e entry) (Session, error) {
+// sessionOf tells what is known of a session without reading its log.
+func sessionOf(tx *bbolt.Tx, id string, e entry) (Session, error) {
 	end, last, err := lastRecord(tx, id, e)
 	if err != nil {
 		return Session{}, err

@@ -45,7 +45,7 @@ func (s *memorySession) end() int64 {
 	return s.start
 }
 
-func (s *memorySession) describe(id string) Session {
+func (s *memorySession) session(id string) Session {
 	d := Session{ID: id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end()}
 	if n := len(s.records); n > 0 {
 		d.Last = s.records[n-1].withoutText()
@@ -111,7 +111,7 @@ func (m *Memory) Claim(ctx context.Context, id string) (found Session, err error
 	err = m.with(ctx, id, func(s *memorySession) error {
 		m.epoch++
 		s.epoch = m.epoch
-		found = s.describe(id)
+		found = s.session(id)
 		return nil
 	})
 	return found, err
@@ -120,7 +120,7 @@ func (m *Memory) Claim(ctx context.Context, id string) (found Session, err error
 // Get implements Store.
 func (m *Memory) Get(ctx context.Context, id string) (found Session, err error) {
 	err = m.with(ctx, id, func(s *memorySession) error {
-		found = s.describe(id)
+		found = s.session(id)
 		return nil
 	})
 	return found, err
@@ -143,7 +143,7 @@ func (m *Memory) List(ctx context.Context, after string, limit int) (found []Ses
 	}
 	slices.SortFunc(ids, strings.Compare)
 	for _, id := range ids[:min(limit, len(ids))] {
-		found = append(found, m.sessions[id].describe(id))
+		found = append(found, m.sessions[id].session(id))
 	}
 	return found, nil
 }

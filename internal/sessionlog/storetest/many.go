@@ -230,3 +230,51 @@ func closed(t *testing.T, b Backend) {
 	default:
 	}
 }
+
+// listedMeanwhile lists while others are made and deleted: who is there all the time is listed once.
+func listedMeanwhile(t *testing.T, b Backend) {
+	s := started(t, b)
+	const stay = 20
+	for n := range stay {
+		_, err := s.Create(background, fmt.Sprintf("%03d", 10*n), nil, 0)
+		require.NoError(t, err)
+	}
+	stop, wait := make(chan struct{}), sync.WaitGroup{}
+	wait.Go(func() {
+		for n := 0; ; n = (n + 7) % (10 * stay) {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if n%10 == 0 {
+				continue
+			}
+			id := fmt.Sprintf("%03d", n)
+			if epoch, err := s.Create(background, id, nil, 0); err != nil || s.Delete(background, id, epoch) != nil {
+				t.Errorf("session %s: %v", id, err)
+				return
+			}
+		}
+	})
+	for range 5 {
+		seen := 0
+		for after := ""; ; {
+			page, err := s.List(background, after, 3)
+			require.NoError(t, err)
+			if len(page) == 0 {
+				break
+			}
+			for _, found := range page {
+				require.NoError(t, found.Err)
+				require.Greater(t, found.ID, after)
+				if after = found.ID; strings.HasSuffix(after, "0") {
+					seen++
+				}
+			}
+		}
+		require.Equal(t, stay, seen)
+	}
+	close(stop)
+	wait.Wait()
+}

@@ -49,6 +49,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		{"a snapshot that was not written leaves nothing", snapshotUnwritten},
 		{"a session that is deleted is gone", deleted},
 		{"sessions are listed by pages", pages},
+		{"a list goes on while sessions come and go", listedMeanwhile},
 		{"what is over the limits is refused", limits},
 		{"a context ends what has not begun", cancelled},
 		{"appends of many sessions at once", concurrent},
