@@ -2,9 +2,13 @@ package train
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -34,6 +38,28 @@ func TestOneBankResumesToTheSameBits(t *testing.T) {
 	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
 	o.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.99}, Beta1: .5, Beta2: .5, P: 1, Out: .01}
 	requireSameResult(t, o, 2)
+}
+
+// goldenRuns are the hashes of a run's last checkpoint by scheme, under the arithmetic float32-fma of
+// amd64. A change here says that a run that was interrupted before does not go on to the same bits.
+var goldenRuns = map[string]string{
+	SchemeOnline: "234ad09b5769091815a0622c3f6d736b6b93f0f4b3b0db509f05cb9d4352f0d2",
+	SchemeWindow: "b4c6f20772289ee86ae3bd6c8a49b9a1eb7132f9a820f9bfae22e4edebcfdc73",
+}
+
+func TestARunHasTheBitsThatItAlwaysHad(t *testing.T) {
+	if (kernel.Arithmetic{}).Numerics() != "float32-fma" || runtime.GOARCH != "amd64" {
+		t.Skip("the golden bits are those of another arithmetic")
+	}
+	for scheme, want := range goldenRuns {
+		o := TinyMeta(t, scheme)
+		o.Dir = filepath.Join(t.TempDir(), "run")
+		_, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		checkpoint, err := os.ReadFile(filepath.Join(o.Dir, lastName))
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprintf("%x", sha256.Sum256(checkpoint)), scheme)
+	}
 }
 
 // The paper trains slow weights and meta-learners together, from scratch.
