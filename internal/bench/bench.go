@@ -36,9 +36,11 @@ func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decod
 
 // Options say what to measure.
 type Options struct {
-	Chunk   int      // tokens; 0: the model's
-	Threads int      // besides one; 0: one alone
-	Seconds float64  // for the samples of each row, of which there are three at least; 0: SecondsDefault
+	Chunk   int // tokens; 0: the model's
+	Threads int // besides one; 0: one alone
+	// Seconds is the time for the samples of each row, of which there are three at least; 0:
+	// SecondsDefault.
+	Seconds float64
 	Only    []string // sections; nil: all
 	// Progress, if set, is told what is measured next.
 	Progress func(what string)
@@ -79,27 +81,30 @@ func (o *Options) complete(m *model.Model) {
 
 // Report is what was measured, and on what.
 type Report struct {
-	Processor   string `json:"processor"`
-	Cores       int    `json:"cores"` // that Go may use
-	Go          string `json:"go"`
-	Numerics    string `json:"numerics"`
-	Peak        string `json:"peak"` // what the peak is made of
-	Model       string `json:"model"`
-	Weights     int    `json:"weights"`
-	FastWeights int    `json:"fast_weights"` // elements of all branches; 0: the model only serves statically
-	Banks       int    `json:"banks"`
-	Chunk       int    `json:"chunk"`  // tokens
-	Memory      int    `json:"memory"` // rows, full in all that is measured
-	Rows        []Row  `json:"rows"`
+	Processor string `json:"processor"`
+	Cores     int    `json:"cores"` // that Go may use
+	Go        string `json:"go"`
+	Numerics  string `json:"numerics"`
+	Peak      string `json:"peak"` // what the peak is made of
+	Model     string `json:"model"`
+	Weights   int    `json:"weights"`
+	// FastWeights are the elements of all branches; 0: the model only serves statically.
+	FastWeights int   `json:"fast_weights"`
+	Banks       int   `json:"banks"`
+	Chunk       int   `json:"chunk"`  // tokens
+	Memory      int   `json:"memory"` // rows, full in all that is measured
+	Rows        []Row `json:"rows"`
 }
 
 // Row is one thing measured. Achieved and Limit are speeds in Unit.
 type Row struct {
-	Section  string  `json:"section"`
-	What     string  `json:"what"`
-	Shape    string  `json:"shape,omitempty"`
-	Threads  int     `json:"threads"`
-	Seconds  float64 `json:"seconds"` // median; of a limit: for 10^9 operations or bytes; of sessions: from one chunk of any to the next
+	Section string `json:"section"`
+	What    string `json:"what"`
+	Shape   string `json:"shape,omitempty"`
+	Threads int    `json:"threads"`
+	// Seconds is the median; of a limit, it is for 10^9 operations or bytes; of sessions, it is the
+	// time from one chunk of any session to the next.
+	Seconds  float64 `json:"seconds"`
 	Achieved float64 `json:"achieved"`
 	Limit    float64 `json:"limit"`
 	Unit     string  `json:"unit"`

@@ -122,7 +122,8 @@ var layerTensors = []string{
 // layerBackward counts a layer; below says whether its input needs a gradient.
 func (s segment) layerBackward(want wanted, below bool) float64 {
 	D, hd, rows, distances := s.DModel, s.heads(), s.rows*s.batch, s.memory+s.rows
-	pair := product(s.pairs(0)*s.batch, hd, 1) // one of the products of queries with keys, values or r
+	// A pair is one of the products of queries with keys, values or r.
+	pair := product(s.pairs(0)*s.batch, hd, 1)
 	first, second, o := product(rows, s.inner(), D), product(rows, D, s.DInner), product(rows, D, hd)
 
 	flops := first + second + o + 3*pair // probabilities; queries, by content and by position
@@ -130,7 +131,8 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 		flops += product(rows, 3*hd, D)
 	}
 	if want("dec_attn.qkv_net.weight") {
-		flops += product(rows, hd, D) + product(distances*s.batch, 2*hd, D) + 2*pair // of all keys and values
+		// The keys and values of all rows need these.
+		flops += product(rows, hd, D) + product(distances*s.batch, 2*hd, D) + 2*pair
 	} else {
 		flops += 2 * product(s.pairs(s.memory)*s.batch, hd, 1) // of the text's own
 	}

@@ -14,8 +14,10 @@ import (
 
 // rates are the machine's limits with some number of threads, a second.
 type rates struct {
-	flops   float64 // multiply-adds in registers, two operations each
-	streams float64 // bytes of y += a x over arrays far larger than the caches: two read, one written in place
+	flops float64 // multiply-adds in registers, two operations each
+	// streams are bytes of y += a x over arrays far larger than the caches: two are read, one is
+	// written in place.
+	streams float64
 	reads   float64 // bytes of the scalar product of two such arrays
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/lmserve/lmserve/internal/chart"
 )
 
-// Chart is bits per byte against bytes seen, one line a method: an octave of a document's bytes around each place, averaged over the
-// documents that are long enough, or a window that runs over the stream that is never reset.
+// Chart is bits per byte against bytes seen, one line a method: an octave of a document's bytes
+// around each place, averaged over the documents that are long enough, or a window that runs over
+// the stream that is never reset.
 func (r Result) Chart() chart.Chart {
 	points := r.drawn()
 	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()), Y: chart.Axis{Label: "bits per byte"}}
@@ -36,7 +37,8 @@ func (r Result) place(p Point) float64 {
 	return float64(p.To)
 }
 
-// drawn are the windows that at least a quarter of the documents reach: the mean over fewer jumps from text to text.
+// drawn are the windows that at least a quarter of the documents reach: the mean over fewer jumps
+// from text to text.
 func (r Result) drawn() (points []Point) {
 	for _, p := range r.Windows {
 		if r.Reset == ResetNever || 4*p.Texts >= len(r.Documents) {

@@ -20,8 +20,8 @@ const (
 	ResetNever    = "never"    // all documents are one stream
 )
 
-// Options say what to score and how. The zero value scores every byte of each document as a stream of its own, with the methods static
-// and, if the model has meta-learners, sparse-meta.
+// Options say what to score and how. The zero value scores every byte of each document as a stream
+// of its own, with the methods static and, if the model has meta-learners, sparse-meta.
 type Options struct {
 	Methods  []string // the first is what gain and cost are measured against
 	Reset    string   // ResetDocument (also "") or ResetNever
@@ -155,7 +155,8 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) *evaluatio
 	return e
 }
 
-// warm runs each method once over two chunks that are not counted, so that the first one timed does not pay for all.
+// warm runs each method once over two chunks that are not counted, so that the first one timed does
+// not pay for all.
 func (e *evaluation) warm(text []byte) {
 	for _, t := range e.tracks {
 		e.worker.Feed(stream.New(e.model, t.set), text[:min(len(text), 2*t.set.Chunk)], nil)
@@ -193,7 +194,8 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 	return nil
 }
 
-// score feeds the text to a track's stream until its end or until the method diverges. The time is that of feeding alone.
+// score feeds the text to a track's stream until its end or until the method diverges. The time is
+// that of feeding alone.
 func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string, text []byte) (took time.Duration, err error) {
 	if t.broken {
 		return 0, nil

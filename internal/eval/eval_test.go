@@ -85,7 +85,8 @@ func corpus(t *testing.T) (dir string) {
 	return dir
 }
 
-// Each document is a stream of its own: its score is what scoring it alone gives, whatever stands beside it, and the sums are sums.
+// Each document is a stream of its own: its score is what scoring it alone gives, whatever stands
+// beside it, and the sums are sums.
 func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	m := small(t, 1)
 	var last int64
@@ -251,7 +252,8 @@ func TestThreadsChangeNoScore(t *testing.T) {
 	}
 }
 
-// A method that diverges has no score, in the document, in its domain and in total; the others keep theirs.
+// A method that diverges has no score, in the document, in its domain and in total; the others keep
+// theirs.
 func TestADivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	dir := corpus(t)
 	good, bad := small(t, 1), small(t, 3e38)

@@ -36,8 +36,8 @@ func (m *meter) upTo(n int64) float64 {
 	return math.NaN()
 }
 
-// A method has diverged when a score is no number, or when guardBytes cost more than maxBits a byte. Knowing nothing costs 8, and a
-// static model of text that meets a binary about 16.
+// A method has diverged when a score is no number, or when guardBytes cost more than maxBits a
+// byte. Knowing nothing costs 8, and a static model of text that meets a binary about 16.
 const (
 	guardBytes = 1024
 	maxBits    = 64
@@ -74,7 +74,8 @@ var firsts = []int64{2 * kb, 8 * kb, 32 * kb, 128 * kb}
 // perOctave is the number of marks between a length and its double.
 const perOctave = 4
 
-// octaves are marks from 64 bytes to n, evenly spaced on a logarithmic scale; every power of two is one.
+// octaves are marks from 64 bytes to n, evenly spaced on a logarithmic scale; every power of two is
+// one.
 func octaves(n int64) (marks []int64) {
 	for k := 0; ; k++ {
 		mark := int64(math.Round(64 * math.Exp2(float64(k)/perOctave)))
@@ -85,8 +86,8 @@ func octaves(n int64) (marks []int64) {
 	}
 }
 
-// running are the marks of a stream of n bytes, and the window that runs over them, moved by an eighth of itself: a power of two
-// between a 32nd and a 16th of the stream, not below 1 KB.
+// running are the marks of a stream of n bytes, and the window that runs over them, moved by an
+// eighth of itself: a power of two between a 32nd and a 16th of the stream, not below 1 KB.
 func running(n int64) (marks []int64, window int64) {
 	for window = kb; window*32 <= n; window *= 2 {
 	}
@@ -115,7 +116,8 @@ func octaveSpans(marks []int64) (spans []span) {
 	return spans
 }
 
-// runningSpans are the last window bytes at each mark, at the beginning of the stream what there is.
+// runningSpans are the last window bytes at each mark, at the beginning of the stream what there
+// is.
 func runningSpans(marks []int64, window int64) (spans []span) {
 	for _, to := range marks {
 		spans = append(spans, span{max(0, to-window), to})

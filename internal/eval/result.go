@@ -2,26 +2,30 @@ package eval
 
 // Result of an evaluation. Its JSON has null where there is no number because a method diverged.
 type Result struct {
-	Model      string       `json:"model"`
-	Data       string       `json:"data"`    // the directory
-	Methods    []string     `json:"methods"` // the order of all scores; gain and cost are against the first
-	Reset      string       `json:"reset"`
-	Shuffle    *uint64      `json:"shuffle"`   // seed of the documents' order; null: path order
-	MaxBytes   int64        `json:"max_bytes"` // of each document; 0: all
-	Seed       uint64       `json:"seed"`
-	Threads    int          `json:"threads"`
-	Documents  []Part       `json:"documents"` // in the order in which they were scored
-	Domains    []Part       `json:"domains"`   // by name
-	Total      Part         `json:"total"`
-	Curve      []Point      `json:"curve"`   // over the first 2, 8, 32, 128 KB of a document, 1 KB = 1024 bytes, as far as any is that long
+	Model string `json:"model"`
+	Data  string `json:"data"` // the directory
+	// Methods are in the order of all scores; gain and cost are against the first.
+	Methods   []string `json:"methods"`
+	Reset     string   `json:"reset"`
+	Shuffle   *uint64  `json:"shuffle"`   // seed of the documents' order; null: path order
+	MaxBytes  int64    `json:"max_bytes"` // of each document; 0: all
+	Seed      uint64   `json:"seed"`
+	Threads   int      `json:"threads"`
+	Documents []Part   `json:"documents"` // in the order in which they were scored
+	Domains   []Part   `json:"domains"`   // by name
+	Total     Part     `json:"total"`
+	// Curve has the first 2, 8, 32 and 128 KB of a document, 1 KB = 1024 bytes, as far as any
+	// document is that long.
+	Curve      []Point      `json:"curve"`
 	Windows    []Point      `json:"windows"` // of a document, or of the stream if it is never reset
 	Divergence []Divergence `json:"divergence"`
 }
 
 // Part of the text: a document, a domain or all.
 type Part struct {
-	Name      string   `json:"name"`             // path below the directory, or the domain
-	Domain    string   `json:"domain,omitempty"` // of a document: its first folder below the directory, "." for none
+	Name string `json:"name"` // path below the directory, or the domain
+	// Domain is the first folder of a document below the directory, "." for none.
+	Domain    string   `json:"domain,omitempty"`
 	Documents int      `json:"documents"`
 	Bytes     int64    `json:"bytes"`
 	Scores    []*Score `json:"scores"` // one a method; null if it diverged here
@@ -29,24 +33,29 @@ type Part struct {
 
 // Score is one method on one part.
 type Score struct {
-	Bits          float64  `json:"bits"`
-	BitsPerByte   float64  `json:"bits_per_byte"`
-	Gain          *float64 `json:"gain"` // bits per byte that it needs less than the first method; null if that diverged
+	Bits        float64 `json:"bits"`
+	BitsPerByte float64 `json:"bits_per_byte"`
+	// Gain is how many bits per byte less than the first method this method needs; null if the
+	// first method diverged.
+	Gain          *float64 `json:"gain"`
 	Seconds       float64  `json:"seconds"`
 	MicrosPerByte float64  `json:"us_per_byte"`
-	Cost          *float64 `json:"cost"` // time as a multiple of the first method's; null if that diverged
+	// Cost is the time as a multiple of the first method's; null if the first method diverged.
+	Cost *float64 `json:"cost"`
 }
 
 // Point is the mean over texts of the bits per byte in the stretch of bytes from From to To.
 type Point struct {
-	From        int64      `json:"from"`
-	To          int64      `json:"to"`
-	Texts       int        `json:"texts"`         // that are long enough: documents, or the one stream
-	BitsPerByte []*float64 `json:"bits_per_byte"` // one a method; null if it diverged in one of them
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Texts is the number of texts that are long enough: documents, or the one stream.
+	Texts int `json:"texts"`
+	// BitsPerByte has one score a method; null if the method diverged in one of the texts.
+	BitsPerByte []*float64 `json:"bits_per_byte"`
 }
 
-// Divergence says that a method's scores came to nothing from about byte Offset of a document on. In a stream that is never reset
-// the documents after it have no score either.
+// Divergence says that a method's scores came to nothing from about byte Offset of a document on.
+// In a stream that is never reset the documents after it have no score either.
 type Divergence struct {
 	Method   string `json:"method"`
 	Document string `json:"document"`

@@ -221,7 +221,8 @@ func notANumber(t weights.Tensor) weights.Tensor {
 	return weights.FloatTensor(t.Name, t.DType, t.Shape, values)
 }
 
-// What a broken gradient leaves in I is part of the state, since g takes it; anywhere else it cannot be.
+// What a broken gradient leaves in I is part of the state, since g takes it; anywhere else it
+// cannot be.
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -253,7 +254,8 @@ func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
 	require.Equal(t, "float32-other", numerics)
 }
 
-// FuzzRestore: no file makes Restore panic, and what it accepts is a stream whose snapshot is that file.
+// FuzzRestore: no file makes Restore panic, and what it accepts is a stream whose snapshot is that
+// file.
 func FuzzRestore(f *testing.F) {
 	m := testModel(f)
 	var sets []Settings

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 
 const testChunk = 16
 
-// testModel is small and random: two banks, statistics, and settings that are seen in every score after the first chunk.
+// testModel is small and random: two banks, statistics, and settings that are seen in every score
+// after the first chunk.
 func testModel(t testing.TB) *model.Model {
 	m, err := theModel()
 	require.NoError(t, err)
@@ -63,9 +64,10 @@ func newModel(patterns []string) (*model.Model, error) {
 		return nil, err
 	}
 	return m.WithRivals(model.Rivals{
-		SGD:   sparsemeta.DynamicSettings{Rate: 1, Decay: 0.05},
-		RMS:   sparsemeta.DynamicSettings{Rate: 0.01, Decay: 0.05, Floor: 0.3},
-		Cache: sparsemeta.CacheSettings{Size: 24, Theta: 1, Lambda: 0.4}, // a window that slides, within chunks too
+		SGD: sparsemeta.DynamicSettings{Rate: 1, Decay: 0.05},
+		RMS: sparsemeta.DynamicSettings{Rate: 0.01, Decay: 0.05, Floor: 0.3},
+		// The window slides, within chunks too.
+		Cache: sparsemeta.CacheSettings{Size: 24, Theta: 1, Lambda: 0.4},
 	})
 }
 
@@ -199,7 +201,8 @@ func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
 	})
 }
 
-// A worker goes on from the chunk before, keeping what the branches leave as it is: the bits are those of workers that know nothing of it.
+// A worker goes on from the chunk before, keeping what the branches leave as it is: the bits are
+// those of workers that know nothing of it.
 func TestAWorkerGoesOnAsAFreshOneBegins(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
@@ -287,7 +290,8 @@ func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 		set.Baseline = true
 		s := New(m, set)
 		w.Feed(s, []byte(strings.Repeat(fed, 24)), nil)
-		require.Less(t, s.Tally.Bits, 0.75*s.Baseline.Bits) // the static model's memory sees repetition, too
+		// The static model's memory sees repetition, too.
+		require.Less(t, s.Tally.Bits, 0.75*s.Baseline.Bits)
 	})
 }
 
@@ -368,7 +372,8 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 		ids, logProbs := generated(w, s, prompt, n, rapid.Uint64().Draw(t, "seed"))
 		nll := w.Score(s, m.Tokenizer.Decode([]byte(prompt), ids)).NLL[len(prompt):]
 		for i := range logProbs {
-			// LogProbs and NLL both are a logit less the same log-sum-exp; they may round differently.
+			// LogProbs and NLL both are a logit less the same log-sum-exp; they may round
+			// differently.
 			require.InDelta(t, -nll[i], logProbs[i], 1e-5, "token %d", i)
 		}
 	})
@@ -410,9 +415,9 @@ func TestAWarmChunkAllocatesNothing(t *testing.T) {
 	})
 }
 
-// golden is the state after text, by kernel.Arithmetic.Numerics and method. The portable arithmetic,
-// "float32", gives it on every machine. A change here says that sessions made before do not go
-// on to the same bits.
+// golden is the state after text, by kernel.Arithmetic.Numerics and method. The portable
+// arithmetic, "float32", gives it on every machine. A change here says that sessions made before do
+// not go on to the same bits.
 var golden = map[string]map[string]string{
 	"float32": {
 		Static:     "a265a360709290152afdbe0c123b262182ce84048bca2274c7670365972c53b1",

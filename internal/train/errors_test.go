@@ -40,7 +40,8 @@ func TestFilesWithoutPermissionAreNamed(t *testing.T) {
 func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
-	// What stands where the best checkpoint must go is a folder: the write fails after the last one has been written.
+	// What stands where the best checkpoint must go is a folder: the write fails after the last one
+	// has been written.
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
 	_, err := Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)
@@ -52,7 +53,8 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// On a full disk the run ends with an error that says so; the last checkpoint is whole, and the run goes on from it to the same bits.
+// On a full disk the run ends with an error that says so; the last checkpoint is whole, and the run
+// goes on from it to the same bits.
 func TestFullDiskLosesNothing(t *testing.T) {
 	whole := TinyPretraining(t)
 	whole.Out = filepath.Join(t.TempDir(), "m")

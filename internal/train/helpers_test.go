@@ -95,7 +95,8 @@ func TinyMeta(t *testing.T, scheme string) Options {
 	o.HoldOut = []string{"domain3"}
 	o.Pretrain.Steps = 4
 	o.Meta = MetaOptions{
-		Scheme: scheme, Steps: 4, Chunk: 16, Branches: []string{"word_emb.*", "*.o_net.weight"}, // few: gorgonia is slow under the race detector
+		// The branches are few: gorgonia is slow under the race detector.
+		Scheme: scheme, Steps: 4, Chunk: 16, Branches: []string{"word_emb.*", "*.o_net.weight"},
 		Online: OnlineOptions{Chunks: 2, Reset: .5, PieceMin: 40, PieceMax: 120},
 		Window: WindowOptions{K: 3, GradientChunk: 24, Batch: 2, P: .3},
 	}
@@ -163,7 +164,8 @@ func (r *runner) steps() int {
 	return n
 }
 
-// requireSameResult runs the options uninterrupted and with interruptions, and compares the models and the last checkpoints byte for byte.
+// requireSameResult runs the options uninterrupted and with interruptions, and compares the models
+// and the last checkpoints byte for byte.
 func requireSameResult(t *testing.T, o Options, stops ...int) {
 	t.Helper()
 	read := func(stops ...int) (model, last []byte) {

@@ -34,7 +34,8 @@ func TestRunKeepsTextBack(t *testing.T) {
 
 // Steps that are not given follow from the text.
 func TestDefaultStepsFollowFromTheText(t *testing.T) {
-	for bytes, want := range map[int][3]int{ // pretraining of 16 x 128, online steps of 4 x 128, windows of 8 x (4 x 128 + 512)
+	// A step of pretraining is of 16 x 128, online steps of 4 x 128, windows of 8 x (4 x 128 + 512)
+	for bytes, want := range map[int][3]int{
 		1000:      {512, 512, 128},
 		1 << 20:   {1536, 2048, 384},
 		100 << 20: {10240, 2048, 2560},

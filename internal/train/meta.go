@@ -67,8 +67,8 @@ func branches(m *model.Model, o MetaOptions) ([]sparsemeta.Branch, error) {
 	return b, nil
 }
 
-// reusable tells whether the options ask for the meta-learners that m has: for the same branches and
-// as many banks, or for nothing.
+// reusable tells whether the options ask for the meta-learners that m has: for the same branches
+// and as many banks, or for nothing.
 func reusable(m *model.Model, o MetaOptions) (bool, error) {
 	if len(o.Branches) > 0 {
 		asked, err := branches(m, o)
@@ -153,7 +153,8 @@ func (m *metaLearner) load(c *checkpoint, steps int) {
 	if c.err != nil {
 		return
 	}
-	trainer, err := metatrain.New(m.learner, m.options) // compiles the tables of the phi that were read
+	// New compiles the tables of the phi that were read.
+	trainer, err := metatrain.New(m.learner, m.options)
 	if err == nil {
 		err = trainer.Restore(state)
 	}

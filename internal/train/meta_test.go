@@ -2,9 +2,13 @@ package train
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -36,6 +40,28 @@ func TestOneBankResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, o, 2)
 }
 
+// goldenRuns are the hashes of a run's last checkpoint by scheme, under the arithmetic float32-fma of
+// amd64. A change here says that a run that was interrupted before does not go on to the same bits.
+var goldenRuns = map[string]string{
+	SchemeOnline: "234ad09b5769091815a0622c3f6d736b6b93f0f4b3b0db509f05cb9d4352f0d2",
+	SchemeWindow: "b4c6f20772289ee86ae3bd6c8a49b9a1eb7132f9a820f9bfae22e4edebcfdc73",
+}
+
+func TestARunHasTheBitsThatItAlwaysHad(t *testing.T) {
+	if (kernel.Arithmetic{}).Numerics() != "float32-fma" || runtime.GOARCH != "amd64" {
+		t.Skip("the golden bits are those of another arithmetic")
+	}
+	for scheme, want := range goldenRuns {
+		o := TinyMeta(t, scheme)
+		o.Dir = filepath.Join(t.TempDir(), "run")
+		_, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		checkpoint, err := os.ReadFile(filepath.Join(o.Dir, lastName))
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprintf("%x", sha256.Sum256(checkpoint)), scheme)
+	}
+}
+
 // The paper trains slow weights and meta-learners together, from scratch.
 func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeWindow)
@@ -43,8 +69,8 @@ func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, o, 1, 3)
 }
 
-// After the online phase the model adapts: on the whole of the validation text, a domain that pretraining never saw among it, adaptive
-// bpc is below static. The slow weights stood still.
+// After the online phase the model adapts: on the whole of the validation text, a domain that
+// pretraining never saw among it, adaptive bpc is below static. The slow weights stood still.
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
@@ -70,8 +96,9 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 	require.Equal(t, report.Phases, c.Results)
 }
 
-// In the online phase a stream is scored and adapted to exactly as a session would be: with meta-learners that (almost) stand still, and
-// a state in 16 bits as a session has it, loss and fast weights are those of a stream fed the same bytes.
+// In the online phase a stream is scored and adapted to exactly as a session would be: with
+// meta-learners that (almost) stand still, and a state in 16 bits as a session has it, loss and
+// fast weights are those of a stream fed the same bytes.
 func TestOnlineIsServing(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Meta.Rate, o.Meta.Online.Reset = 1e-30, -1
@@ -98,7 +125,8 @@ func TestOnlineIsServing(t *testing.T) {
 		p.meta.begin()
 		for range p.options.Online.Chunks {
 			loss += p.chunk(0) / float64(p.options.Online.Chunks)
-			if p.text.State.Step == 1 { // its loss came before any write: it has no gradient for the meta-learners
+			// A loss before any write has no gradient for the meta-learners.
+			if p.text.State.Step == 1 {
 				require.Zero(t, p.meta.norm())
 			}
 			for _, id := range p.text.targets {
@@ -129,7 +157,8 @@ func newPhaseOf(t *testing.T, o Options, name string) stepper {
 	return p
 }
 
-// A window moves the meta-learners, and in a joint phase the slow weights; it leaves M and I at zero and keeps the memory.
+// A window moves the meta-learners, and in a joint phase the slow weights; it leaves M and I at
+// zero and keeps the memory.
 func TestWindowStep(t *testing.T) {
 	for _, name := range []string{PhaseMeta, PhaseJoint} {
 		p := newPhaseOf(t, TinyMeta(t, SchemeWindow), name).(*windowScheme)
@@ -148,15 +177,17 @@ func TestWindowStep(t *testing.T) {
 	}
 }
 
-// The gradient that the window hands to the meta-learners is taken at the weights before the slow step, from entries of the last writes:
-// it is what the branches' part of the slow gradient says of them.
+// The gradient that the window hands to the meta-learners is taken at the weights before the slow
+// step, from entries of the last writes: it is what the branches' part of the slow gradient says of
+// them.
 func TestWindowSharesOneBackward(t *testing.T) {
 	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*windowScheme)
 	var o Outcome
 	p.writeFast(&o)
 	p.learn(&o)
 	sum, want := 0.0, 0.0
-	for _, branch := range p.meta.sums[0] { // a node's sum and its neighbour's add up to G of the entries between them
+	// A node's sum and its neighbour's add up to G of the entries between them.
+	for _, branch := range p.meta.sums[0] {
 		for _, v := range branch {
 			sum += v
 		}
@@ -176,8 +207,9 @@ func TestWindowSharesOneBackward(t *testing.T) {
 	require.InDelta(t, want, sum, 1e-9)
 }
 
-// A joint online step, by hand: chunk by chunk forward at W + M, backward by all weights, write; then Adam on the mean gradient, and the
-// meta-learners by the branches' part of the same gradients.
+// A joint online step, by hand: chunk by chunk forward at W + M, backward by all weights, write;
+// then Adam on the mean gradient, and the meta-learners by the branches' part of the same
+// gradients.
 func TestJointOnlineStep(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
@@ -217,7 +249,8 @@ func TestJointOnlineStep(t *testing.T) {
 		require.Equal(t, rate, out.SlowRate)
 		require.InDelta(t, loss, out.Loss, 1e-6)
 		require.InEpsilon(t, norm, out.Norm, 1e-5)
-		require.InDeltaSlice(t, q.lm.W, p.lm.W, 2e-6) // Adam divides by the gradient's own size: its rounding shows
+		// Adam divides by the gradient's own size, so that the gradient's rounding shows.
+		require.InDeltaSlice(t, q.lm.W, p.lm.W, 2e-6)
 		require.InDeltaSlice(t, q.text.Fast.Values, p.text.Fast.Values, 1e-6)
 		for b, n := range p.learner().Phi[1] {
 			require.InDeltaSlice(t, q.learner().Phi[1][b][:], n[:], 1e-4)
@@ -225,8 +258,8 @@ func TestJointOnlineStep(t *testing.T) {
 	}
 }
 
-// The mean loss of one step's chunks falls along the slow gradient by as much as the gradient says: a central difference over all slow
-// weights at once, with fast weights that were written before.
+// The mean loss of one step's chunks falls along the slow gradient by as much as the gradient says:
+// a central difference over all slow weights at once, with fast weights that were written before.
 func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1
@@ -309,7 +342,8 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.Equal(t, r.seen.Bytes(), p.(*pretraining).bytes)
 }
 
-// Meta-learners that a model has are trained further if nothing is asked or what is asked is theirs, and made anew otherwise.
+// Meta-learners that a model has are trained further if nothing is asked or what is asked is
+// theirs, and made anew otherwise.
 func TestMetaLearnersGoOn(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone

@@ -111,7 +111,8 @@ func TestPretrainingLearns(t *testing.T) {
 	require.Equal(t, 8, c.Recipe.Data.Files)
 }
 
-// One command line serves every sitting: to resume where there is no checkpoint yet is to start, and it is said.
+// One command line serves every sitting: to resume where there is no checkpoint yet is to start,
+// and it is said.
 func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	o := train.TinyPretraining(t)
 	var log bytes.Buffer
@@ -143,7 +144,8 @@ func TestJointWindowLearns(t *testing.T) {
 	require.Less(t, last.Loss, first.Loss-1)
 }
 
-// The page of a run of three phases in several sittings has all of them: results, curves, recipe. It needs nothing from anywhere else.
+// The page of a run of three phases in several sittings has all of them: results, curves, recipe.
+// It needs nothing from anywhere else.
 func TestPageShowsTheWholeRun(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	o.Dir, o.Name = filepath.Join(t.TempDir(), "run"), "a <b>name</b> & more"
@@ -197,7 +199,8 @@ func TestPageOfAnInterruptedRunSaysSo(t *testing.T) {
 	require.Contains(t, string(text), "Not finished: interrupted in phase pretrain after step 0.")
 }
 
-// A person is told at the start what will be done and how long it will take; the model is not touched by the trial steps.
+// A person is told at the start what will be done and how long it will take; the model is not
+// touched by the trial steps.
 func TestPlanIsToldAtTheStart(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	var log bytes.Buffer

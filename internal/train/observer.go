@@ -21,9 +21,11 @@ type Event interface{ event() }
 type Opened struct {
 	Name   string // of the model
 	Phases []string
-	Fields map[string]any // of the recipe: all that the run's bits depend on: fields of JSON, numbers as json.Number
-	Dir    string         // of the checkpoints; "" if there is none
-	Store  string         // type of the slow weights in the model's file
+	// Fields are those of the recipe, all that the run's bits depend on, under their JSON names;
+	// numbers are json.Number.
+	Fields map[string]any
+	Dir    string // of the checkpoints; "" if there is none
+	Store  string // type of the slow weights in the model's file
 
 	Numerics string // the arithmetic, see kernel.Arithmetic.Numerics
 }

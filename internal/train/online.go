@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/train/optim"
 )
 
-// onlineScheme trains meta-learners on one stream: I and M are carried under exactly the settings of
-// serving, and the meta-learners are moved by the losses of every few chunks. The slow weights
+// onlineScheme trains meta-learners on one stream: I and M are carried under exactly the settings
+// of serving, and the meta-learners are moved by the losses of every few chunks. The slow weights
 // stand still or, in a joint phase, are moved by the same losses.
 type onlineScheme struct {
 	trainee
@@ -89,8 +89,8 @@ func (p *onlineScheme) chunk(i int) float64 {
 	return loss
 }
 
-// resetDue decides whether M and I go back to zero at the piece that has just begun, by the seed and
-// the piece's number.
+// resetDue decides whether M and I go back to zero at the piece that has just begun, by the seed
+// and the piece's number.
 func (p *onlineScheme) resetDue() bool {
 	random := kernel.Bits(p.resets, p.pieces.State.Piece)
 	return float64(random>>11)/(1<<53) < p.options.Online.Reset

@@ -42,7 +42,9 @@ var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weight
 // The other phases train the meta-learners that they find further, if these have the branches and
 // as many banks as are asked for or if nothing is asked, and otherwise make meta-learners anew.
 type Options struct {
-	Phases []string // in order, each at most once, PhasePretrain only as the first; nil: PhasePretrain, PhaseMeta
+	// Phases in their order, each at most once, PhasePretrain only as the first; nil:
+	// PhasePretrain, PhaseMeta.
+	Phases []string
 
 	Init string // path of a model file to go on from; "": random weights of a configuration
 	// Model is the configuration. Without Init, if NLayer is 0: DefaultConfig. With Init: the
@@ -52,7 +54,9 @@ type Options struct {
 
 	Data    string   // directory of text files: each file a stream, its first folder its domain
 	HoldOut []string // domains kept out of pretraining: to the other phases their text is new
-	Valid   string   // directory of text files for validation, or ValidNone; "": a part of Data is kept back for it
+	// Valid is a directory of text files for validation, or ValidNone; "": a part of Data is kept
+	// back for it.
+	Valid string
 
 	Out    string // where the model is written; "": nowhere
 	Store  string // type of the slow weights in that file: a key of storeTypes; "": StoreDefault
@@ -84,12 +88,17 @@ const (
 // SlowOptions are the settings of the optimiser of the slow weights, with a warm-up, a schedule and
 // clipping.
 type SlowOptions struct {
-	Optimizer        string  `json:"optimizer"`         // "": OptimizerMuon in pretraining, else OptimizerAdam
-	Schedule         string  `json:"schedule"`          // optim.Schedule's Kind; "": optim.ScheduleCosine
-	Rate             float64 `json:"rate"`              // largest learning rate; 0: in pretraining .003 (Muon) or .001 (Adam)
-	Final            float64 `json:"final"`             // fraction of Rate at the last step; 0: .05
-	Warmup           int     `json:"warmup"`            // steps; 0: a twentieth of all; below 0: none
-	Clip             float64 `json:"clip"`              // largest norm of the gradient; 0: .25; below 0: no clipping
+	// Optimizer is OptimizerMuon (also "" in pretraining) or OptimizerAdam (also "" elsewhere).
+	Optimizer string `json:"optimizer"`
+	// Schedule is the Kind of an optim.Schedule; "": optim.ScheduleCosine.
+	Schedule string `json:"schedule"`
+	// Rate is the largest learning rate; 0: in pretraining .003 (Muon) or .001 (Adam).
+	Rate  float64 `json:"rate"`
+	Final float64 `json:"final"` // fraction of Rate at the last step; 0: .05
+	// Warmup is a number of steps; 0: a twentieth of all; below 0: none.
+	Warmup int `json:"warmup"`
+	// Clip is the largest norm of the gradient; 0: .25; below 0: there is no clipping.
+	Clip             float64 `json:"clip"`
 	Dropout          float64 `json:"dropout"`           // on hidden states; 0: none
 	AttentionDropout float64 `json:"attention_dropout"` // on attention probabilities; 0: none
 }
@@ -116,8 +125,10 @@ type MetaOptions struct {
 	Steps int `json:"steps"`
 	// Chunk is the number of tokens between two writes of the fast weights. 0: as the
 	// meta-learners found have it, or 64 (online), 128 (window).
-	Chunk    int     `json:"chunk"`
-	Rate     float64 `json:"rate"`     // largest learning rate of the meta-learners; 0: .003, or .00025 where Settings.Out is of the order of 1
+	Chunk int `json:"chunk"`
+	// Rate is the largest learning rate of the meta-learners; 0: .003, or .00025 where Settings.Out
+	// is of the order of 1.
+	Rate     float64 `json:"rate"`
 	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0: .05
 	Schedule string  `json:"schedule"` // as SlowOptions.Schedule
 	// Branches are the weights that get fast weights, for model.Branches. nil: as the
@@ -132,9 +143,12 @@ type MetaOptions struct {
 
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
-	Chunks   int     `json:"chunks"`    // whose gradients are summed for one step; 0: 8
-	Sample   int     `json:"sample"`    // a step's gradient is estimated from one of so many fast weights; 0: 8
-	Reset    float64 `json:"reset"`     // probability that M and I go back to zero where a piece of text begins; 0: .5; below 0: never
+	Chunks int `json:"chunks"` // whose gradients are summed for one step; 0: 8
+	// Sample n estimates a step's gradient from one of n fast weights; 0: 8.
+	Sample int `json:"sample"`
+	// Reset is the probability that M and I go back to zero where a piece of text begins; 0: .5;
+	// below 0: they never do.
+	Reset    float64 `json:"reset"`
 	PieceMin int     `json:"piece_min"` // bytes of the shortest pieces of text; 0: 4096
 	PieceMax int     `json:"piece_max"` // bytes of the longest; 0: 65536
 }
@@ -158,10 +172,15 @@ type ValidationOptions struct {
 	// Every is the number of steps between two measurements; 0: there are ten a phase; below 0:
 	// only the end of a phase is measured. Unless it is below 0, weights that have been trained
 	// are measured at step 0, too.
-	Every     int  `json:"every"`
-	Bytes     int  `json:"bytes"`      // of each file of Options.Valid; 0: 16384; below 0: all. What is kept back counts as a whole
-	Patience  int  `json:"patience"`   // a phase ends after so many validations in a row without a better one; 0: never
-	OneStream bool `json:"one_stream"` // all documents as one stream that is never reset; else each is a stream of its own
+	Every int `json:"every"`
+	// Bytes is the most of each file of Options.Valid; 0: 16384; below 0: all of it. Text that is
+	// kept back counts as a whole.
+	Bytes int `json:"bytes"`
+	// Patience ends a phase after so many validations in a row without a better one; 0: never.
+	Patience int `json:"patience"`
+	// OneStream makes all documents one stream that is never reset; otherwise each is a stream of
+	// its own.
+	OneStream bool `json:"one_stream"`
 }
 
 // OptionError says that one field of Options has a value that cannot be used.

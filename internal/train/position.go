@@ -2,12 +2,13 @@ package train
 
 // position is where a run stands, with everything that its loop has to remember.
 type position struct {
-	Phase     string        `json:"phase"`
-	Step      int           `json:"step"`      // optimiser steps made in the phase
-	Tokens    int64         `json:"tokens"`    // scored in the phase
-	Loss      float64       `json:"loss"`      // running mean, nats a token
-	Validated int           `json:"validated"` // step of the last validation; -1: none in the phase yet
-	Stale     int           `json:"stale"`     // validations since the best one
+	Phase  string  `json:"phase"`
+	Step   int     `json:"step"`   // optimiser steps made in the phase
+	Tokens int64   `json:"tokens"` // scored in the phase
+	Loss   float64 `json:"loss"`   // running mean, nats a token
+	// Validated is the step of the last validation; -1: there was none in the phase yet.
+	Validated int           `json:"validated"`
+	Stale     int           `json:"stale"` // validations since the best one
 	Best      *Measurement  `json:"best,omitempty"`
 	Done      []PhaseReport `json:"done,omitempty"` // phases that ended
 }

@@ -11,18 +11,21 @@ import (
 // Recipe identifies a run: everything that its bits depend on. A checkpoint is resumed by a run
 // with the same recipe only.
 type Recipe struct {
-	Phases     []string           `json:"phases"`
-	Name       string             `json:"name"`
-	Init       string             `json:"init,omitempty"` // hash of the model gone on from
-	Model      txl.Config         `json:"model"`
-	Data       TextRecord         `json:"data"`
-	HoldOut    []string           `json:"hold_out,omitempty"`
-	Valid      *TextRecord        `json:"valid,omitempty"`
-	KeptBack   bool               `json:"kept_back,omitempty"` // Valid is a part of the directory that Data is the rest of
-	Seed       uint64             `json:"seed"`
-	Pretrain   *PretrainOptions   `json:"pretrain,omitempty"` // nil if the phase is not part of the run
-	Meta       *MetaOptions       `json:"meta,omitempty"`     // nil if the run is pretraining alone
-	Joint      *JointOptions      `json:"joint,omitempty"`    // nil if the phase is not part of the run
+	Phases  []string    `json:"phases"`
+	Name    string      `json:"name"`
+	Init    string      `json:"init,omitempty"` // hash of the model gone on from
+	Model   txl.Config  `json:"model"`
+	Data    TextRecord  `json:"data"`
+	HoldOut []string    `json:"hold_out,omitempty"`
+	Valid   *TextRecord `json:"valid,omitempty"`
+	// KeptBack says that Valid is a part of the directory that Data is the rest of.
+	KeptBack bool   `json:"kept_back,omitempty"`
+	Seed     uint64 `json:"seed"`
+	// Pretrain is nil if the phase is not part of the run.
+	Pretrain *PretrainOptions `json:"pretrain,omitempty"`
+	Meta     *MetaOptions     `json:"meta,omitempty"` // nil if the run is pretraining alone
+	// Joint is nil if the phase is not part of the run.
+	Joint      *JointOptions      `json:"joint,omitempty"`
 	Chunk      int                `json:"chunk"`
 	Validation *ValidationOptions `json:"validation,omitempty"`
 }
@@ -84,9 +87,10 @@ func decodeFields(text []byte) (fields map[string]any, err error) {
 // would not share, so that a resumed run ends with the same file, to the byte, as one that was not
 // interrupted.
 type card struct {
-	Recipe   Recipe        `json:"recipe"`
-	Results  []PhaseReport `json:"results"`
-	Store    string        `json:"store"`           // type of the slow weights in the file
-	Stored   *Measurement  `json:"valid,omitempty"` // of the model as stored
-	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Arithmetic.Numerics
+	Recipe  Recipe        `json:"recipe"`
+	Results []PhaseReport `json:"results"`
+	Store   string        `json:"store"`           // type of the slow weights in the file
+	Stored  *Measurement  `json:"valid,omitempty"` // of the model as stored
+	// Numerics is the arithmetic of the machine, see kernel.Arithmetic.Numerics.
+	Numerics string `json:"numerics"`
 }

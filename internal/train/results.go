@@ -53,11 +53,14 @@ func (v Measurement) score() float64 {
 
 // PhaseReport is what one phase did.
 type PhaseReport struct {
-	Phase  string       `json:"phase"`           // PhasePretrain, PhaseMeta or PhaseJoint
-	Steps  int          `json:"steps"`           // optimiser steps made
-	Tokens int64        `json:"tokens"`          // scored for training; a token of a byte-level model is a byte
-	Loss   float64      `json:"loss"`            // nats a token, running mean at the end
-	Best   *Measurement `json:"valid,omitempty"` // of the weights the phase ended with; nil without validation text
+	Phase string `json:"phase"` // PhasePretrain, PhaseMeta or PhaseJoint
+	Steps int    `json:"steps"` // optimiser steps made
+	// Tokens is how many were scored for training; a token of a byte-level model is a byte.
+	Tokens int64   `json:"tokens"`
+	Loss   float64 `json:"loss"` // nats a token, running mean at the end
+	// Best is the measurement of the weights that the phase ended with; nil without validation
+	// text.
+	Best *Measurement `json:"valid,omitempty"`
 }
 
 // BPC is the running training loss at the end, in bits a character.

@@ -25,7 +25,8 @@ type runner struct {
 	at     position
 	best   []array // the trained arrays at position.Best
 
-	writeFile func(string, *weights.File, weights.WriteOptions) error // weights.WriteFile, or a disk with a fault
+	// weights.WriteFile, or a disk with a fault
+	writeFile func(string, *weights.File, weights.WriteOptions) error
 
 	saved     int // step of the phase that the last checkpoint has
 	bestSaved int // step of the phase that the best checkpoint has; -1: none that this run wrote

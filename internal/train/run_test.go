@@ -78,7 +78,8 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
-// Under the schedule wsd a run may be prolonged before its learning rate comes down, and ends as if it had been as long from its start.
+// Under the schedule wsd a run may be prolonged before its learning rate comes down, and ends as if
+// it had been as long from its start.
 func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {
 		o := TinyPretraining(t)
@@ -192,10 +193,12 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 }
 
-// A resumed run ends with the weights that validated best, though they are neither the last ones nor in the last checkpoint.
+// A resumed run ends with the weights that validated best, though they are neither the last ones
+// nor in the last checkpoint.
 func TestBestWeightsSurvive(t *testing.T) {
 	o := TinyPretraining(t)
-	o.Pretrain.SlowOptions = SlowOptions{Rate: 2, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
+	// The steps are soon far too large.
+	o.Pretrain.SlowOptions = SlowOptions{Rate: 2, Final: 1, Warmup: 8, Clip: -1}
 	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 100}
 	var told recorder
 	o.Observer = &told
@@ -241,7 +244,8 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 	require.ErrorContains(t, err, `option Store is "int8", expected float32, bf16 or f16`)
 }
 
-// A model goes on with other lengths of segment and memory than it was trained with: no weight depends on them. Nothing else can change.
+// A model goes on with other lengths of segment and memory than it was trained with: no weight
+// depends on them. Nothing else can change.
 func TestModelGoesOnWithOtherLengths(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
@@ -281,11 +285,13 @@ func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	require.Equal(t, before.LM.W, after.LM.W)
 }
 
-// A phase ends when validation has not become better for a while, with the weights that did best; interrupted or not.
+// A phase ends when validation has not become better for a while, with the weights that did best;
+// interrupted or not.
 func TestPatienceEndsAPhase(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1, []string{"r_w_bias"}
-	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
+	// The steps are soon far too large.
+	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1}
 	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 100, Patience: 3}
 	var told recorder
 	o.Observer = &told

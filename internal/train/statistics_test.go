@@ -31,8 +31,8 @@ func textsOf(texts ...string) *corpus.Corpus {
 	return c
 }
 
-// One chunk at the only place there is: the root mean square is the gradient's size, at every weight. The document's first 24 bytes fill
-// the memory, as chunks before it would.
+// One chunk at the only place there is: the root mean square is the gradient's size, at every
+// weight. The document's first 24 bytes fill the memory, as chunks before it would.
 func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	m := statisticsModel(t)
 	x := kernel.NewExec(1)
@@ -60,7 +60,8 @@ func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	}
 }
 
-// Against the definition over all places of a small corpus: with many chunks drawn, each place comes up about as often.
+// Against the definition over all places of a small corpus: with many chunks drawn, each place
+// comes up about as often.
 func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	m := statisticsModel(t)
 	x := kernel.NewExec(2)

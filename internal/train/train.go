@@ -57,8 +57,8 @@ func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 	return r.finish(ctx)
 }
 
-// phase makes the steps of one phase, from the checkpoint last if there is one; base is the model it
-// ends with.
+// phase makes the steps of one phase, from the checkpoint last if there is one; base is the model
+// it ends with.
 func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err error) {
 	p, err := r.newPhase(name)
 	if err != nil {

@@ -20,9 +20,9 @@ type validator struct {
 	threads int
 }
 
-// measure scores the validation text, statically and (with meta-learners) adaptively. static, if not
-// nil, is the static result, which is known already. When the context ends, measure stops with the
-// context's error.
+// measure scores the validation text, statically and (with meta-learners) adaptively. static, if
+// not nil, is the static result, which is known already. When the context ends, measure stops with
+// the context's error.
 func (v *validator) measure(ctx context.Context, m *model.Model, static *float64) (Measurement, error) {
 	w := stream.NewWorker(m, v.threads)
 	defer w.Close()

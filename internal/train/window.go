@@ -9,10 +9,10 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// windowScheme trains meta-learners by Algorithm 1 of the paper. A batch of streams shares M. In a window
-// of k chunks the first k-1 write M, under gamma 0, beta1 0, beta2 1 and a small p; the loss of the
-// k-th moves the meta-learners and, in a joint phase, the slow weights. Then M and I go back to
-// zero; the memory of the streams stays.
+// windowScheme trains meta-learners by Algorithm 1 of the paper. A batch of streams shares M. In a
+// window of k chunks the first k-1 write M, under gamma 0, beta1 0, beta2 1 and a small p; the loss
+// of the k-th moves the meta-learners and, in a joint phase, the slow weights. Then M and I go back
+// to zero; the memory of the streams stays.
 type windowScheme struct {
 	trainee
 	options  MetaOptions
@@ -100,7 +100,8 @@ func (p *windowScheme) describe() string {
 		p.meta.describe(p.slow), w.K-1, p.options.Chunk, w.GradientChunk, w.Batch)
 }
 
-// windowState is the part of the phase's state that is not arrays. Between two steps M and I are zero.
+// windowState is the part of the phase's state that is not arrays. Between two steps M and I are
+// zero.
 type windowState struct {
 	Steps  int                `json:"steps"`
 	Reader corpus.ReaderState `json:"reader"`

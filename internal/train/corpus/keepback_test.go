@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the documents: nothing is lost and nothing is in both parts, every domain stays in the training text, and what is kept back is
-// about a twenty-fifth.
+// Whatever the documents: nothing is lost and nothing is in both parts, every domain stays in the
+// training text, and what is kept back is about a twenty-fifth.
 func TestKeepBackSplitsTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(1, 20000)), 1, 60).Draw(t, "sizes")
@@ -26,7 +26,8 @@ func TestKeepBackSplitsTheText(t *testing.T) {
 		}
 		require.Equal(t, c.Domains(), rest.Domains())
 		parts := map[string][]byte{}
-		for _, part := range []*Corpus{rest, kept} { // in this order: of a document that is cut, the end is kept back
+		// The order matters: of a document that is cut, the end is kept back.
+		for _, part := range []*Corpus{rest, kept} {
 			for _, d := range part.Documents {
 				require.NotEmpty(t, d.Text)
 				parts[d.Name] = append(parts[d.Name], d.Text...)
@@ -69,7 +70,8 @@ func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
 	require.InDelta(t, c.Bytes()/keepBackPart, kept.Bytes(), 100)
 	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25, "in proportion")
 
-	many := &Corpus{} // shares of 2400 bytes are not worth it: some documents give more, others nothing
+	// Shares of 2400 bytes are not worth it: some documents give more, others nothing.
+	many := &Corpus{}
 	for i := range 35 {
 		many.Documents = append(many.Documents, NewDocument(fmt.Sprint("a/", i), text[:60000]))
 	}

@@ -13,7 +13,8 @@ import (
 
 const startToken = '\n'
 
-// corpusOf makes a corpus in memory from documents of the given sizes, every document's bytes telling its number and their place.
+// corpusOf makes a corpus in memory from documents of the given sizes, every document's bytes
+// telling its number and their place.
 func corpusOf(sizes ...int) *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, size := range sizes {
@@ -26,7 +27,8 @@ func corpusOf(sizes ...int) *Corpus {
 	return c
 }
 
-// In one epoch the lanes together read every byte of every document exactly once, each after the byte before it in its document.
+// In one epoch the lanes together read every byte of every document exactly once, each after the
+// byte before it in its document.
 func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 200), 1, 8).Draw(t, "sizes")
@@ -70,8 +72,8 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 	})
 }
 
-// With balance, domains are read in proportion to bytes^(1-balance), and the spans of a domain take turns: in the midst of an
-// epoch none is two ahead of the rest.
+// With balance, domains are read in proportion to bytes^(1-balance), and the spans of a domain take
+// turns: in the midst of an epoch none is two ahead of the rest.
 func TestReaderBalancesDomains(t *testing.T) {
 	c := corpusOf(6400, 64, 1600) // a domain each
 	read := func(balance float64, bytes int) (parts [3]float64, seen map[span]int) {
@@ -167,7 +169,8 @@ func TestReaderRefusesForeignStates(t *testing.T) {
 	}
 }
 
-// The stream's tokens are pieces of documents, each of another domain than the one before; input and target make one unbroken stream.
+// The stream's tokens are pieces of documents, each of another domain than the one before; input
+// and target make one unbroken stream.
 func TestPiecesChangeDomain(t *testing.T) {
 	c := corpusOf(400, 300, 500, 20, 1, 350)
 	s := NewPieces(c, nil, 30, 200, startToken, 5)

@@ -19,7 +19,8 @@ func normals(rng *rand.Rand, n int, scale float64) []float32 {
 	return v
 }
 
-// referenceAdam is Algorithm 1 of Kingma and Ba in float64, with the gradient first scaled to the norm clip.
+// referenceAdam is Algorithm 1 of Kingma and Ba in float64, with the gradient first scaled to the
+// norm clip.
 type referenceAdam struct{ w, m, v []float64 }
 
 func (a *referenceAdam) step(t int, g []float32, rate, clip float64) {

@@ -18,8 +18,8 @@ func muonConfig() txl.Config {
 	return txl.Config{NLayer: 1, DModel: 12, NHead: 2, DHead: 5, DInner: 9, Vocab: 256, SegLen: 4, MemLen: 4, Activation: txl.SwiGLU}
 }
 
-// Whatever the matrix, a step moves along a matrix whose Gram matrix on the smaller side is near the identity: all its singular values
-// are near 1, unless they were tiny.
+// Whatever the matrix, a step moves along a matrix whose Gram matrix on the smaller side is near
+// the identity: all its singular values are near 1, unless they were tiny.
 func TestMuonMovesEveryDirectionAlike(t *testing.T) {
 	x := kernel.NewExec(2)
 	defer x.Close()
@@ -65,7 +65,8 @@ func TestMuonLeavesAZeroGradientAlone(t *testing.T) {
 	require.Equal(t, before, w)
 }
 
-// The embedding and the vectors take Adam's steps, the layers' matrices do not; queries, keys and values are three matrices.
+// The embedding and the vectors take Adam's steps, the layers' matrices do not; queries, keys and
+// values are three matrices.
 func TestMuonTellsMatricesFromTheRest(t *testing.T) {
 	x := kernel.NewExec(1)
 	defer x.Close()

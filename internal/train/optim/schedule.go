@@ -29,7 +29,8 @@ type Schedule struct {
 	Steps  int     // of the whole phase
 }
 
-// Rate returns the learning rate of step t, 0 <= t < Steps. The first warm-up step already has Peak/Warmup.
+// Rate returns the learning rate of step t, 0 <= t < Steps. The first warm-up step already has
+// Peak/Warmup.
 func (s Schedule) Rate(t int) float64 {
 	if t < s.Warmup {
 		return s.Peak * float64(t+1) / float64(s.Warmup)

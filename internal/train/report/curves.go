@@ -72,7 +72,8 @@ func (c curves) charts() ([]template.HTML, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, template.HTML(svg[bytes.Index(svg, []byte("<svg")):])) // without XML's own first lines
+		// The first lines, which are XML's own, have no place in a page.
+		all = append(all, template.HTML(svg[bytes.Index(svg, []byte("<svg")):]))
 	}
 	return all, nil
 }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// ofRun are the lines since a run with that first phase has begun: a file may have others before it.
+// ofRun are the lines since a run with that first phase has begun: a file may have others before
+// it.
 func ofRun(lines []Metric, first string) []Metric {
 	for i := len(lines) - 1; i >= 0; i-- {
 		if lines[i].Event == eventStart && lines[i].Phase == first {
@@ -15,9 +16,9 @@ func ofRun(lines []Metric, first string) []Metric {
 	return lines
 }
 
-// current are the lines that count, of a run with the given phases. A sitting that begins or goes on
-// after some step of a phase supersedes what was written before of that phase's later steps and of
-// later phases.
+// current are the lines that count, of a run with the given phases. A sitting that begins or goes
+// on after some step of a phase supersedes what was written before of that phase's later steps and
+// of later phases.
 func current(lines []Metric, phases []string) []Metric {
 	var now []Metric
 	for _, line := range lines {

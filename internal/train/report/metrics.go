@@ -31,16 +31,24 @@ type Metric struct {
 	Phase string    `json:"phase"`
 	Step  int       `json:"step"` // optimiser steps made in the phase
 
-	Tokens       int64   `json:"tokens"`                   // scored for training in the phase so far
-	Loss         float64 `json:"loss,omitempty"`           // nats a token, mean over the steps since the last line
-	BPC          float64 `json:"bpc,omitempty"`            // the same in bits a character
-	Rate         float64 `json:"lr,omitempty"`             // learning rate of the last step: in pretraining of the slow weights, else of the meta-learners
-	SlowRate     float64 `json:"slow_lr,omitempty"`        // learning rate of the slow weights in the phase joint
-	GradNorm     float64 `json:"grad_norm,omitempty"`      // of the last step, before clipping; phase meta: of the gradient at the tables' nodes
-	TokensPerSec float64 `json:"tokens_per_s,omitempty"`   // since the last line
-	Static       float64 `json:"valid_static,omitempty"`   // validation, bits a character, without fast weights
-	Adaptive     float64 `json:"valid_adaptive,omitempty"` // the same with fast weights
-	Best         bool    `json:"best,omitempty"`           // the validation is the best so far
+	// Tokens is how many were scored for training in the phase so far.
+	Tokens int64 `json:"tokens"`
+	// Loss is in nats a token, the mean over the steps since the last line.
+	Loss float64 `json:"loss,omitempty"`
+	BPC  float64 `json:"bpc,omitempty"` // the same in bits a character
+	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
+	// meta-learners.
+	Rate float64 `json:"lr,omitempty"`
+	// SlowRate is the learning rate of the slow weights in the phase joint.
+	SlowRate float64 `json:"slow_lr,omitempty"`
+	// GradNorm is that of the last step, before clipping; in the phase meta, of the gradient at the
+	// tables' nodes.
+	GradNorm     float64 `json:"grad_norm,omitempty"`
+	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // since the last line
+	// Static is the validation without fast weights, in bits a character.
+	Static   float64 `json:"valid_static,omitempty"`
+	Adaptive float64 `json:"valid_adaptive,omitempty"` // the same with fast weights
+	Best     bool    `json:"best,omitempty"`           // the validation is the best so far
 }
 
 // metricsName is the metrics file in the folder of the checkpoints.
@@ -110,8 +118,8 @@ func (m *metrics) stepped(e train.Stepped) error {
 	return m.write(line)
 }
 
-// open reads what the file has, which need not exist, and makes the file ready for more. A line that
-// is cut off, by a full disk or a power failure, is passed over.
+// open reads what the file has, which need not exist, and makes the file ready for more. A line
+// that is cut off, by a full disk or a power failure, is passed over.
 func (m *metrics) open() error {
 	if m.path == "" {
 		return nil

@@ -14,7 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/train"
 )
 
-// lines are metrics in shorthand, such as "start:pretrain:0"; line i is written i*i seconds after the first.
+// lines are metrics in shorthand, such as "start:pretrain:0"; line i is written i*i seconds after
+// the first.
 func lines(shorthand ...string) (all []Metric) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, s := range shorthand {

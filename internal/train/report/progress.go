@@ -17,7 +17,8 @@ import (
 const (
 	barInterval  = 200 * time.Millisecond // between two pictures of the bar
 	lineInterval = 15 * time.Second       // between two lines where there is no terminal
-	lineFirst    = 3 * time.Second        // until the first of these: it has the first estimate of the time left
+	// The first line comes earlier: it has the first estimate of the time left.
+	lineFirst = 3 * time.Second
 )
 
 // progress tells a person how a run is going: a live bar on a terminal, a line now and then

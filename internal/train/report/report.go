@@ -1,6 +1,6 @@
-// Package report tells people of a training run: a live bar or lines on a terminal, a file of metrics,
-// and a page with the recipe, the results and the curves. Each is an observer of the run (see
-// train.Observer), which knows none of them.
+// Package report tells people of a training run: a live bar or lines on a terminal, a file of
+// metrics, and a page with the recipe, the results and the curves. Each is an observer of the run
+// (see train.Observer), which knows none of them.
 package report
 
 import (
@@ -13,9 +13,11 @@ import (
 // Options say where a run is reported. Zero fields stand for the defaults given with them.
 type Options struct {
 	Progress io.Writer // live bar if it is a terminal, else a line now and then; nil: silent
-	Metrics  string    // file to which metrics are appended as JSON lines; "": metricsName in the folder of the checkpoints, if there is one
-	Page     string    // file of a page with the recipe, the results and the curves; "": none
-	LogEvery int       // steps between two lines of metrics; 0: 10
+	// Metrics is a file to which metrics are appended as JSON lines; "": metricsName in the folder
+	// of the checkpoints, if there is one.
+	Metrics  string
+	Page     string // file of a page with the recipe, the results and the curves; "": none
+	LogEvery int    // steps between two lines of metrics; 0: 10
 }
 
 const (
