@@ -79,7 +79,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	  $(GO) test $$dir -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 
-generate: ## code from api/openapi.yaml, assembly from internal/kernel/_generate
+generate: ## contract and docs from the table of settings, code from api/openapi.yaml, assembly from internal/kernel/_generate
 	$(GO) generate ./...
 
 check: ## formatting and vet

@@ -450,7 +450,7 @@ type CompletionRequest struct {
 	// Logprobs Report the log-probability of every sampled token under the full distribution.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
-	// MaxTokens Tokens to sample at most.
+	// MaxTokens The most tokens that are sampled.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
 	// Prompt Fed after the session's text, as UTF-8.
@@ -468,13 +468,13 @@ type CompletionRequest struct {
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature Divides the logits. At 0 the likeliest token is always taken.
+	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK Sample among so many likeliest tokens. 0 is all.
+	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
 
-	// TopP Sample among the likeliest tokens that hold this much probability together.
+	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
@@ -615,7 +615,8 @@ type Model struct {
 	// Banks Banks of fast weights: how many `gammas` a session has.
 	Banks int `json:"banks"`
 
-	// Defaults The settings in force. Each field is described at `SettingsRequest`.
+	// Defaults The settings in force. Each is described at `SettingsRequest`. Those of dynamic evaluation are
+	// the ones of `dynamic-rms` in its sessions, and the ones of `dynamic-sgd` in all others.
 	Defaults Settings `json:"defaults"`
 
 	// Config The network's configuration, as in the weights file.
@@ -752,7 +753,8 @@ type Session struct {
 	// Numerics Instruction set its arithmetic runs under; bits may differ between two by rounding.
 	Numerics *string `json:"numerics,omitempty"`
 
-	// Settings The settings in force. Each field is described at `SettingsRequest`.
+	// Settings The settings in force. Each is described at `SettingsRequest`. Those of dynamic evaluation are
+	// the ones of `dynamic-rms` in its sessions, and the ones of `dynamic-sgd` in all others.
 	Settings *Settings `json:"settings,omitempty"`
 	Seed     uint64    `json:"seed"`
 
@@ -798,15 +800,16 @@ type SessionRequest struct {
 	// Drawn at random if left out.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Settings How the session is to adapt. What is left out is the model's default (`Model.defaults`; `rate`, `decay` and `floor` have others for each of the
-	// dynamic methods).
+	// Settings How the session is to adapt. What is left out is the model's default for the method. Those of
+	// dynamic evaluation differ between its two methods; `Model.defaults` has the others.
 	Settings *SettingsRequest `json:"settings,omitempty"`
 
 	// TTLSeconds The session is deleted when it has not been used for so long. 0, or left out, is never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
-// Settings The settings in force. Each field is described at `SettingsRequest`.
+// Settings The settings in force. Each is described at `SettingsRequest`. Those of dynamic evaluation are
+// the ones of `dynamic-rms` in its sessions, and the ones of `dynamic-sgd` in all others.
 type Settings struct {
 	// Method How a session adapts.
 	//
@@ -822,51 +825,49 @@ type Settings struct {
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 	//
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
-	Method Method    `json:"method"`
-	Chunk  int       `json:"chunk"`
-	P      float64   `json:"p"`
-	Gammas []float32 `json:"gammas"`
-	Beta1  float32   `json:"beta1"`
-	Beta2  float32   `json:"beta2"`
-
-	// Rate Of `dynamic-rms` in its sessions, else of `dynamic-sgd`; so are the next two.
-	Rate      float32 `json:"rate"`
-	Decay     float32 `json:"decay"`
-	Floor     float32 `json:"floor"`
-	CacheSize int     `json:"cache_size"`
-	Theta     float32 `json:"theta"`
-	Lambda    float32 `json:"lambda"`
-	Baseline  bool    `json:"baseline"`
+	Method    Method    `json:"method"`
+	Chunk     int       `json:"chunk"`
+	P         float64   `json:"p"`
+	Gammas    []float32 `json:"gammas"`
+	Beta1     float32   `json:"beta1"`
+	Beta2     float32   `json:"beta2"`
+	Rate      float32   `json:"rate"`
+	Decay     float32   `json:"decay"`
+	Floor     float32   `json:"floor"`
+	CacheSize int       `json:"cache_size"`
+	Theta     float32   `json:"theta"`
+	Lambda    float32   `json:"lambda"`
+	Baseline  bool      `json:"baseline"`
 }
 
-// SettingsRequest How the session is to adapt. What is left out is the model's default (`Model.defaults`; `rate`, `decay` and `floor` have others for each of the
-// dynamic methods).
+// SettingsRequest How the session is to adapt. What is left out is the model's default for the method. Those of
+// dynamic evaluation differ between its two methods; `Model.defaults` has the others.
 type SettingsRequest struct {
-	// Baseline Whether to score every chunk with the static model too. Costs the time of one more scoring.
+	// Baseline Whether every chunk is scored with the static model too. It costs the time of one more scoring.
 	Baseline *bool `json:"baseline,omitempty"`
 
-	// Beta1 Weight of a chunk's gradient in the average.
+	// Beta1 Of `sparse-meta`: the weight of a chunk's gradient in the average.
 	Beta1 *float32 `json:"beta1,omitempty"`
 
-	// Beta2 Weight of a chunk's gradient beside the average.
+	// Beta2 Of `sparse-meta`: the weight of a chunk's gradient beside the average.
 	Beta2 *float32 `json:"beta2,omitempty"`
 
-	// CacheSize Tokens that a `cache` remembers. Memory and time grow with it.
+	// CacheSize Of `cache`: how many tokens the cache remembers. Memory and time grow with it.
 	CacheSize *int `json:"cache_size,omitempty"`
 
 	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
 	Chunk *int `json:"chunk,omitempty"`
 
-	// Decay Part of the fast weights that an update of the dynamic methods takes away, in `dynamic-rms` times the weight's r/R.
+	// Decay Of `dynamic-sgd` and `dynamic-rms`: the part of the fast weights that an update takes away. In `dynamic-rms` it is multiplied by the weight's r/R.
 	Decay *float32 `json:"decay,omitempty"`
 
-	// Floor What `dynamic-rms` adds to a weight's root mean square, in units of its matrix's mean. The smaller, the sooner it diverges.
+	// Floor Of `dynamic-rms`: what is added to a weight's root mean square, in units of the mean of its matrix. The smaller it is, the sooner the weights diverge.
 	Floor *float32 `json:"floor,omitempty"`
 
-	// Gammas Decay of the gradient average from chunk to chunk, one number for each bank of the model (`Model.banks`).
+	// Gammas Of `sparse-meta`: the decay of the gradient average from chunk to chunk, one number a bank of the model. `Model.banks` is how many banks a model has.
 	Gammas []float32 `json:"gammas,omitempty"`
 
-	// Lambda The share that a `cache` has in the probability. At 0 the session scores as the static model does.
+	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as the static model does.
 	Lambda *float32 `json:"lambda,omitempty"`
 
 	// Method How a session adapts.
@@ -885,13 +886,13 @@ type SettingsRequest struct {
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Probability that an update writes one entry of the fast weights. At 0 a `sparse-meta` session scores as the static model does.
+	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as the static model does.
 	P *float64 `json:"p,omitempty"`
 
-	// Rate Learning rate of the dynamic methods. At 0 the session scores as the static model does.
+	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as the static model does.
 	Rate *float32 `json:"rate,omitempty"`
 
-	// Theta How sharply a `cache` prefers states like the present one. At 0 all count alike.
+	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.
 	Theta *float32 `json:"theta,omitempty"`
 }
 

@@ -27,6 +27,7 @@ var rooms = map[string][]string{
 	"internal/atomicfile":  {},
 	"internal/strictjson":  {},
 	"internal/kernel":      {},
+	"internal/setting":     {}, // the form of a table of settings: it knows none of them
 	"tokenizer":            {},
 	"weights":              {"internal/atomicfile", "internal/strictjson"},
 	"txl":                  {"internal/kernel"},
@@ -35,11 +36,11 @@ var rooms = map[string][]string{
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
 	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel", "internal/strictjson"},
-	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel"},
-	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog"},
+	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
+	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog", "internal/setting"},
 	"internal/chart":       {},
 	"internal/documents":   {},
-	"internal/tune":        {"sparsemeta", "internal/model", "internal/stream", "internal/eval"},
+	"internal/tune":        {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
 	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
 	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile", "internal/strictjson"},
 	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
@@ -70,6 +71,8 @@ var rooms = map[string][]string{
 	"cmd/lmserve":   nil, // nil: everything
 	// What a Go program imports: text through a stream, without sessions or a server.
 	root: {"txl", "tokenizer", "weights", "internal/model", "internal/stream"},
+	// What is made of the table of settings: parts of the contract and of the documentation.
+	"internal/setting/generate": {"internal/setting", "internal/stream", "internal/session"},
 	// The model that tests share.
 	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
 )
@@ -48,13 +53,6 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"key_requests_default":         limits.KeyRequestsDefault,
 		"key_bytes_per_second_default": limits.KeyBytesPerSecondDefault,
 		"queue_requests_max":           limits.QueueRequestsMax,
-		"chunk_tokens_max":             limits.ChunkTokensMax,
-		"gammas_max":                   limits.GammasMax,
-		"beta_max":                     limits.BetaMax,
-		"rate_max":                     limits.RateMax,
-		"floor_max":                    limits.FloorMax,
-		"cache_size_max":               limits.CacheSizeMax,
-		"theta_max":                    limits.ThetaMax,
 		"seed_max":                     limits.SeedMax,
 		"offset_max":                   limits.OffsetMax,
 		"labels_max":                   limits.LabelsMax,
@@ -64,13 +62,12 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"list_limit_max":               limits.ListLimitMax,
 		"list_limit_default":           limits.ListLimitDefault,
 		"session_id_chars_max":         limits.SessionIDCharsMax,
-		"completion_tokens_max":        limits.CompletionTokensMax,
 		"completion_tokens_default":    limits.CompletionTokensDefault,
-		"temperature_max":              limits.TemperatureMax,
-		"top_k_max":                    limits.TopKMax,
 		"stop_strings_max":             limits.StopStringsMax,
 		"stop_chars_max":               limits.StopCharsMax,
 	}
+	maps.Copy(want, limitsOf(stream.Table))
+	maps.Copy(want, limitsOf(session.SamplingTable))
 	require.Len(t, stated, len(want))
 	for name, value := range want {
 		require.EqualValues(t, value, stated[name], name)
@@ -83,14 +80,6 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		limit int64
 		found any
 	}{
-		{limits.ChunkTokensMax, *schema("SettingsRequest", "chunk").Max},
-		{limits.GammasMax, *schema("SettingsRequest", "gammas").MaxItems},
-		{limits.BetaMax, *schema("SettingsRequest", "beta1").Max},
-		{limits.BetaMax, *schema("SettingsRequest", "beta2").Max},
-		{limits.RateMax, *schema("SettingsRequest", "rate").Max},
-		{limits.FloorMax, *schema("SettingsRequest", "floor").Max},
-		{limits.CacheSizeMax, *schema("SettingsRequest", "cache_size").Max},
-		{limits.ThetaMax, *schema("SettingsRequest", "theta").Max},
 		{limits.SeedMax, *schema("SessionRequest", "seed").Max},
 		{limits.SeedMax, *schema("CompletionRequest", "seed").Max},
 		{limits.LabelsMax, *schema("SessionRequest", "labels").MaxProps},
@@ -99,10 +88,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{limits.TTLSecondsMax, *schema("ForkRequest", "ttl_seconds").Max},
 		{limits.OffsetMax, *schema("ForkRequest", "at_offset").Max},
 		{limits.LabelsMax, *schema("ForkRequest", "labels").MaxProps},
-		{limits.CompletionTokensMax, *schema("CompletionRequest", "max_tokens").Max},
 		{limits.CompletionTokensDefault, schema("CompletionRequest", "max_tokens").Default},
-		{limits.TemperatureMax, *schema("CompletionRequest", "temperature").Max},
-		{limits.TopKMax, *schema("CompletionRequest", "top_k").Max},
 		{limits.StopStringsMax, *schema("CompletionRequest", "stop").OneOf[1].Value.MaxItems},
 		{limits.StopCharsMax, *doc.Components.Schemas["StopString"].Value.MaxLength},
 		{limits.SessionIDCharsMax, *doc.Components.Parameters["SessionID"].Value.Schema.Value.MaxLength},
@@ -117,6 +103,69 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	require.Contains(t, doc.Components.Schemas["Labels"].Value.Description, "1 to 64 characters")
 	require.Contains(t, doc.Info.Description, "up to 128 letters")
 	require.Equal(t, 128, limits.RequestIDCharsMax)
+}
+
+// limitsOf are the limits that a table has for the contract.
+func limitsOf[T any](table setting.Table[T]) map[string]int64 {
+	limits := map[string]int64{}
+	for _, row := range table {
+		if row.Limit != "" {
+			limits[row.Limit] = int64(row.Max)
+		}
+		if row.MaxItems > 0 {
+			limits[row.Limit] = int64(row.MaxItems)
+		}
+	}
+	return limits
+}
+
+// The range of every setting in the contract is that of its row, and the contract has no others.
+func TestSettingsAreThoseOfTheTable(t *testing.T) {
+	request := document(t).Components.Schemas["SettingsRequest"].Value
+	inForce := document(t).Components.Schemas["Settings"].Value
+	requireSchemas(t, stream.Table, request)
+	var names []string
+	for _, row := range stream.Table {
+		names = append(names, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Type, inForce.Properties[row.Name].Value.Type, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Format, inForce.Properties[row.Name].Value.Format, row.Name)
+	}
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(request.Properties)))
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(inForce.Properties)))
+	require.Equal(t, names, inForce.Required)
+}
+
+// The range and the default of every number of a completion in the contract are those of its row.
+func TestSamplingIsThatOfTheTable(t *testing.T) {
+	request := document(t).Components.Schemas["CompletionRequest"].Value
+	requireSchemas(t, session.SamplingTable, request)
+	for _, row := range session.SamplingTable {
+		require.Equal(t, row.Default, fmt.Sprint(request.Properties[row.Name].Value.Default), row.Name)
+	}
+}
+
+// requireSchemas compares the properties of an object with the rows of a table.
+func requireSchemas[T any](t *testing.T, table setting.Table[T], object *openapi3.Schema) {
+	for _, row := range table {
+		found := object.Properties[row.Name].Value
+		if found.Type.Is("array") {
+			require.EqualValues(t, 1, found.MinItems)
+			require.EqualValues(t, row.MaxItems, *found.MaxItems)
+			found = found.Items.Value
+		}
+		switch {
+		case found.Type.Is("number"), found.Type.Is("integer"):
+			require.Equal(t, row.Min, *found.Min, row.Name)
+			require.Equal(t, row.Max, *found.Max, row.Name)
+			require.Equal(t, row.Above, found.ExclusiveMin.IsTrue(), row.Name)
+			require.Equal(t, row.Below, found.ExclusiveMax.IsTrue(), row.Name)
+		case found.Type.Is("string"):
+			require.Len(t, found.Enum, len(row.Words), row.Name)
+			for _, word := range row.Words {
+				require.Contains(t, found.Enum, any(word), row.Name)
+			}
+		}
+	}
 }
 
 // The table of problems in the contract is the one the server answers from.

@@ -70,25 +70,24 @@ func (f *fakeSessions) Create(_ context.Context, who session.Caller, r session.C
 	if len(f.sessions) >= f.max {
 		return session.Info{}, session.ErrFull
 	}
-	if n := len(r.Settings.Gammas); n > 1 {
-		return session.Info{}, &session.FieldError{Field: "settings.gammas", Found: fmt.Sprintf("%d values", n), Want: "1 value, for the one bank of the model"}
+	if gammas, _ := r.Settings["gammas"].([]float32); len(gammas) > 1 {
+		return session.Info{}, &session.FieldError{Field: "settings.gammas", Found: fmt.Sprintf("%d values", len(gammas)), Want: "1 value, for the one bank of the model"}
 	}
 	f.n++
 	s := &fakeSession{info: session.Info{
 		ID: fmt.Sprintf("s-%04d", f.n), Model: "fake-0", Created: time.Now().UTC(), LastUsed: time.Now().UTC(),
 		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, History: cmp.Or(r.History, session.HistoryFull), MemoryBytes: 2048, Numerics: "fake", Owner: who.Key,
 	}}
-	if r.Settings.Chunk > 0 {
-		s.info.Settings.Chunk = r.Settings.Chunk
-	}
-	if r.Settings.P != nil {
-		s.info.Settings.P = r.Settings.P
+	for _, name := range []string{"chunk", "p", "baseline"} {
+		if value, given := r.Settings[name]; given {
+			s.info.Settings[name] = value
+		}
 	}
 	if r.Seed != nil {
 		s.info.Seed = *r.Seed
 	}
-	if r.Settings.Baseline {
-		s.info.Settings.Baseline, s.info.BaselineBits = true, new(float64)
+	if r.Settings["baseline"] == true {
+		s.info.BaselineBits = new(float64)
 	}
 	f.sessions[s.info.ID] = s
 	return told(who, s.info), nil
@@ -266,7 +265,7 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	if s.info.BaselineBits != nil {
 		sum.BaselineBits = new(float64)
 	}
-	buf := make([]byte, s.info.Settings.Chunk)
+	buf := make([]byte, s.info.Settings["chunk"].(int))
 	for {
 		if err := ctx.Err(); err != nil {
 			return sum, err
@@ -334,7 +333,7 @@ func (f *fakeSessions) wait(ctx context.Context, id string) error {
 func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size, n := s.info.Settings.Chunk, len(text)
+	size, n := s.info.Settings["chunk"].(int), len(text)
 	c := session.Chunk{
 		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset,
 		Tally:   session.Tally{Bytes: int64(n), Chars: int64(n), Tokens: int64(n)},
@@ -420,10 +419,9 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 }
 
 func (f *fakeSessions) Model() session.ModelInfo {
-	p, beta := .5, float32(.5)
 	return session.ModelInfo{
 		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Banks: 1,
-		Defaults: session.Settings{Method: session.MethodSparseMeta, Chunk: 16, P: &p, Gammas: []float32{.999}, Beta1: &beta, Beta2: &beta},
+		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5, "gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
 		Card:     json.RawMessage(`{"data":"none"}`),
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/weights"
@@ -230,14 +231,14 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 		t.Skip("slow")
 	}
 	const size = 20 * modeltest.Chunk
-	long := session.Settings{Chunk: limits.ChunkTokensMax} // its events are large
+	long := session.Settings{"chunk": stream.MaxChunk} // its events are large
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t, session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
 	twin := r.create(`{"seed":3}`)
 	status, answer, err := r.post(twin+"/score", numbered(1, size))
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, answer)
 
-	silent, deaf, flooding := r.create("{}"), r.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, long.Chunk)), r.create("{}")
+	silent, deaf, flooding := r.create("{}"), r.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, stream.MaxChunk)), r.create("{}")
 	say := func(path, headers string, length int, body io.Reader) net.Conn {
 		conn, err := net.Dial("tcp", r.addr)
 		require.NoError(t, err)

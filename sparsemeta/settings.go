@@ -36,8 +36,8 @@ func WindowSettings() Settings {
 	return Settings{Gammas: []float32{0}, Beta1: 0, Beta2: 1, P: 0.05, Out: 1}
 }
 
-// maxBanks bounds the number of banks; each costs two arenas a session.
-const maxBanks = 8
+// MaxBanks bounds the number of banks: a session holds two arenas for each.
+const MaxBanks = 8
 
 // SettingError says which field of Settings is out of range.
 type SettingError struct{ Field, Found, Want string }
@@ -51,8 +51,8 @@ func (s Settings) Validate() error {
 	bad := func(field string, found any, want string) error {
 		return &SettingError{Field: field, Found: fmt.Sprint(found), Want: want}
 	}
-	if n := len(s.Gammas); n < 1 || n > maxBanks {
-		return bad("gammas", fmt.Sprintf("%d numbers", n), fmt.Sprintf("1 to %d, one a bank", maxBanks))
+	if n := len(s.Gammas); n < 1 || n > MaxBanks {
+		return bad("gammas", fmt.Sprintf("%d numbers", n), fmt.Sprintf("1 to %d, one a bank", MaxBanks))
 	}
 	for i, gamma := range s.Gammas {
 		if !(gamma >= 0 && gamma <= 1) {

@@ -38,7 +38,7 @@ func newComplete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			set, err := sf.settings(c, m)
+			set, err := sf.settings(m)
 			if err != nil {
 				return err
 			}

@@ -4,75 +4,15 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/sparsemeta"
 )
-
-// streamFlags choose how a stream adapts; unset ones keep the model's defaults for the method.
-type streamFlags struct {
-	static  bool
-	method  string
-	chunk   int
-	p       float64
-	dynamic sparsemeta.DynamicSettings
-	cache   sparsemeta.CacheSettings
-	seed    uint64
-}
-
-func (f *streamFlags) register(c *cobra.Command) {
-	flags := c.Flags()
-	flags.BoolVar(&f.static, "static", false, "do not adapt: --method static")
-	flags.StringVar(&f.method, "method", "", strings.Join(stream.Methods(), ", ")+" (default: the model's)")
-	flags.IntVar(&f.chunk, "chunk", 0, "tokens between two updates (default: the model's)")
-	flags.Float64Var(&f.p, "p", -1, "sparse-meta: probability that an update writes one fast weight (default: the model's)")
-	flags.Float32Var(&f.dynamic.Rate, "rate", 0, "dynamic methods: learning rate (default: the model's)")
-	flags.Float32Var(&f.dynamic.Decay, "decay", 0, "dynamic methods: part of the fast weights that an update takes away (default: the model's)")
-	flags.Float32Var(&f.dynamic.Floor, "floor", 0, "dynamic-rms: added to a weight's RMS, in units of its matrix's mean (default: the model's)")
-	flags.IntVar(&f.cache.Size, "cache-size", 0, "cache: tokens remembered (default: the model's)")
-	flags.Float32Var(&f.cache.Theta, "theta", 0, "cache: how sharply like states are preferred (default: the model's)")
-	flags.Float32Var(&f.cache.Lambda, "lambda", 0, "cache: its share of the probability (default: the model's)")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
-}
-
-func (f *streamFlags) settings(c *cobra.Command, m *model.Model) (stream.Settings, error) {
-	set := stream.Defaults(m)
-	set.Seed = f.seed
-	changed := c.Flags().Changed
-	if f.static && changed("method") {
-		return set, usageError{errors.New("--static is --method static: expected one of them")}
-	}
-	take(f.static, &set.Method, stream.Static)
-	take(changed("method"), &set.Method, f.method)
-	take(changed("chunk"), &set.Chunk, f.chunk)
-	take(changed("p"), &set.Adapt.P, f.p)
-	dynamic := set.Dynamic()
-	take(changed("rate"), &dynamic.Rate, f.dynamic.Rate)
-	take(changed("decay"), &dynamic.Decay, f.dynamic.Decay)
-	take(changed("floor"), &dynamic.Floor, f.dynamic.Floor)
-	take(changed("cache-size"), &set.Cache.Size, f.cache.Size)
-	take(changed("theta"), &set.Cache.Theta, f.cache.Theta)
-	take(changed("lambda"), &set.Cache.Lambda, f.cache.Lambda)
-	if err := set.Validate(m); err != nil {
-		return set, usageError{err}
-	}
-	return set, nil
-}
-
-// take sets what a flag was given for.
-func take[T any](given bool, set *T, value T) {
-	if given {
-		*set = value
-	}
-}
 
 func newScore() *cobra.Command {
 	var mf modelFlags
@@ -91,11 +31,11 @@ before the update that it causes.`,
 			if err != nil {
 				return err
 			}
-			set, err := sf.settings(c, m)
+			sf.asked["baseline"] = compare
+			set, err := sf.settings(m)
 			if err != nil {
 				return err
 			}
-			set.Baseline = compare
 			in, closeIn, err := openAll(files, c.InOrStdin())
 			if err != nil {
 				return err

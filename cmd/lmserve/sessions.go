@@ -140,8 +140,10 @@ type storedSnapshot struct {
 func describeStored(found sessionlog.Session) storedSession {
 	i := session.Describe(found)
 	s := storedSession{ID: i.ID, Model: i.Model, Owner: i.Owner, Created: i.Created, LastUsed: i.LastUsed, Offset: i.Offset, Bits: i.Bits,
-		BaselineBits: i.BaselineBits, Method: i.Settings.Method, Chunk: i.Settings.Chunk, Seed: i.Seed, History: i.History, Start: found.Start,
+		BaselineBits: i.BaselineBits, Seed: i.Seed, History: i.History, Start: found.Start,
 		Parent: i.Parent, Numerics: i.Numerics, TTLSeconds: i.TTL.Seconds(), Labels: i.Labels}
+	s.Method, _ = i.Settings["method"].(string) // "" if the head could not be read
+	s.Chunk, _ = i.Settings["chunk"].(int)
 	if i.Err != nil {
 		s.Problem = i.Err.Error()
 	}

@@ -35,9 +35,8 @@ func newTune() *cobra.Command {
 		Short: "Tune dynamic evaluation and the cache for a model",
 		Long: `Find the settings under which dynamic evaluation and the continuous cache score
 the documents of a directory best, each a stream of its own, and write the model
-with them as its defaults. Rate, decay and floor of dynamic evaluation and
-sharpness, share and size of the cache are searched for on a logarithmic grid,
-from the model's own settings on and as far as it gets better.
+with them as its defaults. They are searched for on a logarithmic grid, from the
+model's own settings on and as far as it gets better.
 
 dynamic-rms needs statistics of the gradients over training text: --statistics
 gathers them first, for a model that has none.`,

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // tokenizerName is what ModelInfo calls the one tokenizer there is.
 const tokenizerName = "bytes"
 
 // describe is what Model tells.
-func describe(m *model.Model, defaults Settings) (ModelInfo, error) {
+func describe(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 	config, err := json.Marshal(m.LM.Config)
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
@@ -24,8 +25,8 @@ func describe(m *model.Model, defaults Settings) (ModelInfo, error) {
 		Parameters: int64(m.LM.Layout.Size),
 		Config:     config,
 		Tokenizer:  tokenizerName,
-		Banks:      len(defaults.Gammas),
-		Defaults:   defaults,
+		Banks:      len(defaults.Adapt.Gammas),
+		Defaults:   reported(defaults),
 		Card:       m.Card,
 	}, nil
 }
@@ -34,6 +35,6 @@ func describe(m *model.Model, defaults Settings) (ModelInfo, error) {
 func (mg *Manager) Model() ModelInfo {
 	about := mg.about
 	about.Card, about.Config = slices.Clone(about.Card), slices.Clone(about.Config)
-	about.Defaults.Gammas = slices.Clone(about.Defaults.Gammas)
+	about.Defaults = about.Defaults.Clone()
 	return about
 }

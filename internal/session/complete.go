@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/txl"
 )
@@ -73,21 +74,11 @@ func (mg *Manager) fits(s *session, r CompleteRequest) error {
 // checkCompletion holds a request against its limits.
 func checkCompletion(r CompleteRequest) error {
 	if n := len(r.Prompt); n > PromptBytesMax {
-		return &FieldError{"prompt", count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
+		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
 	}
-	if err := checkRange("max_tokens", r.MaxTokens, 1, CompletionTokensMax); err != nil {
-		return err
-	}
-	if r.Temperature != nil {
-		if err := checkRange("temperature", *r.Temperature, 0, TemperatureMax); err != nil {
-			return err
-		}
-	}
-	if r.TopP != nil && !(*r.TopP > 0 && *r.TopP <= 1) {
-		return &FieldError{"top_p", fmt.Sprint(*r.TopP), "above 0, at most 1"}
-	}
-	if err := checkRange("top_k", r.TopK, 0, TopKMax); err != nil {
-		return err
+	sampling := r.sampling()
+	if err := SamplingTable.Check(&sampling); err != nil {
+		return fieldError("", err)
 	}
 	if err := checkSeed(r.Seed); err != nil {
 		return err
@@ -104,26 +95,26 @@ func checkCompletion(r CompleteRequest) error {
 
 func checkStops(stops []string) error {
 	if n := len(stops); n > StopStringsMax {
-		return &FieldError{"stop", count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
+		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
 	}
 	for i, stop := range stops {
 		if n := utf8.RuneCountInString(stop); n < 1 || n > StopCharsMax {
-			return &FieldError{fmt.Sprintf("stop[%d]", i), count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax)}
+			return &FieldError{fmt.Sprintf("stop[%d]", i), setting.Count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax)}
 		}
 	}
 	return nil
 }
 
-// sampling gives the request's, with its defaults: the model's own distribution.
-func (r CompleteRequest) sampling() txl.Sampling {
-	p := txl.Sampling{Temperature: 1, TopK: r.TopK, TopP: 1, Seed: seedOr(r.Seed)}
+// sampling is how the request samples, but for the seed; by default from the model's own distribution.
+func (r CompleteRequest) sampling() Sampling {
+	s := Sampling{MaxTokens: r.MaxTokens, Sampling: txl.Sampling{Temperature: 1, TopK: r.TopK, TopP: 1}}
 	if r.Temperature != nil {
-		p.Temperature = *r.Temperature
+		s.Temperature = *r.Temperature
 	}
 	if r.TopP != nil {
-		p.TopP = *r.TopP
+		s.TopP = *r.TopP
 	}
-	return p
+	return s
 }
 
 // generation is a completion under way. It works in turns of at most one chunk, each with a worker of its own from the line, so that a long
@@ -148,11 +139,13 @@ type generation struct {
 }
 
 func newGeneration(mg *Manager, s *session, prompt []byte, r CompleteRequest) *generation {
+	sampling := r.sampling().Sampling
+	sampling.Seed = seedOr(r.Seed)
 	return &generation{
 		mg:      mg,
 		s:       s,
 		prompt:  prompt,
-		sampler: txl.NewSampler(r.sampling(), mg.model.LM.Config.Vocab),
+		sampler: txl.NewSampler(sampling, mg.model.LM.Config.Vocab),
 		most:    r.MaxTokens,
 		cut:     cutter{stops: r.Stop, logProbs: r.LogProbs},
 		out:     make(chan Piece, pieceQueue),

@@ -210,7 +210,7 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 	before := hash(t, mg, id)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	long := CompleteRequest{MaxTokens: CompletionTokensMax, Commit: CommitNone}
+	long := CompleteRequest{MaxTokens: 65536, Commit: CommitNone}
 	_, err := mg.Complete(ctx, Caller{}, id, long, func(Piece) error { return gone })
 	require.ErrorIs(t, err, gone)
 	require.Panics(t, func() { _, _ = mg.Complete(ctx, Caller{}, id, long, func(Piece) error { panic(gone) }) })
@@ -233,7 +233,7 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 func TestACompletionOfADeletedSessionEnds(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
-	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: CompletionTokensMax}, func(Piece) error {
+	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: 65536}, func(Piece) error {
 		_ = mg.Delete(Caller{}, id)
 		return nil
 	})

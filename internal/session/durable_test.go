@@ -229,7 +229,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Zero(t, get(t, sv.mg, a).MemoryBytes, "it made room")
 	require.Equal(t, size, get(t, sv.mg, b).MemoryBytes)
-	_, err := sv.mg.Create(background, Caller{}, CreateRequest{Settings: Settings{Baseline: true}})
+	_, err := sv.mg.Create(background, Caller{}, CreateRequest{Settings: Settings{"baseline": true}})
 	require.ErrorIs(t, err, ErrFull, "it would never fit")
 }
 
@@ -433,7 +433,7 @@ func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
 	mg := newManager(t, Options{Store: store, Threads: 1})
 	text, done := logText(3*testChunk), make(chan []Chunk, 1)
 	store.id = create(t, mg, CreateRequest{})
-	other := create(t, mg, CreateRequest{Settings: Settings{Chunk: 7}})
+	other := create(t, mg, CreateRequest{Settings: Settings{"chunk": 7}})
 	go func() {
 		chunks, _ := score(t, mg, store.id, text)
 		done <- chunks

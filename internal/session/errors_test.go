@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/sparsemeta"
 )
 
 func TestAListTellsThatTheStoreHasFailed(t *testing.T) {
@@ -128,7 +129,7 @@ func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
 // What passes through has memory of its own, and does not wait for it. A file is not believed: not its size, and not its settings.
 func TestExportsAndImportsShareTheirMemory(t *testing.T) {
 	mg := newManager(t, Options{})
-	id := create(t, mg, CreateRequest{Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax}})
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodCache, "cache_size": sparsemeta.CacheSizeMax}})
 	state := get(t, mg, id).MemoryBytes
 	score(t, mg, id, logText(40))
 	file := export(t, mg, id)
@@ -161,7 +162,7 @@ func errOf[T any](_ T, err error) error { return err }
 func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 	for _, history := range []string{HistoryFull, HistoryTail} {
 		mg := newManager(t, Options{ReplayMax: 1})
-		r := CreateRequest{History: history, Seed: ptr(uint64(3)), Settings: Settings{Baseline: true}}
+		r := CreateRequest{History: history, Seed: ptr(uint64(3)), Settings: Settings{"baseline": true}}
 		id, text := create(t, mg, r), logText(20*testChunk+5)
 		empty := get(t, mg, id).MemoryBytes
 		score(t, mg, id, text)

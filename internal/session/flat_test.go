@@ -26,7 +26,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_LONG") != "" {
 		sessions, clients = 10_000, 64
 	}
-	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{Method: MethodCache, CacheSize: 4096}} // a state that is seen on the heap
+	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{"method": MethodCache, "cache_size": 4096}} // a state that is seen on the heap
 	probe := newManager(t, Options{})
 	size := get(t, probe, create(t, probe, request)).MemoryBytes
 	require.Greater(t, int64(sessions)*size, int64(4*workingBytes), "all of them at once would be seen")

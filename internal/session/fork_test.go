@@ -159,7 +159,7 @@ func exportedFile(t testing.TB, mg *Manager, id string) *weights.File {
 
 func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 	mg := newManager(t, Options{})
-	id := create(t, mg, CreateRequest{Settings: Settings{Baseline: true}})
+	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	score(t, mg, id, logText(40))
 	tensor := func(f *weights.File, name string) *weights.Tensor {
 		x, ok := f.Tensor(name)
@@ -223,7 +223,7 @@ func FuzzImport(f *testing.F) {
 	mg, err := NewManager(m, Options{})
 	require.NoError(f, err)
 	for _, baseline := range []bool{false, true} {
-		info, err := mg.Create(background, Caller{}, CreateRequest{Settings: Settings{Method: MethodStatic, Baseline: baseline}})
+		info, err := mg.Create(background, Caller{}, CreateRequest{Settings: Settings{"method": MethodStatic, "baseline": baseline}})
 		require.NoError(f, err)
 		for range 2 {
 			_, err = mg.Score(context.Background(), Caller{}, info.ID, io.LimitReader(endless{}, 20), ScoreOptions{}, func(Chunk) error { return nil })

@@ -10,7 +10,7 @@ import (
 )
 
 func testHead(t testing.TB) head {
-	set, err := effective(testModel(t), Settings{Baseline: true})
+	set, err := effective(testModel(t), Settings{"baseline": true})
 	require.NoError(t, err)
 	set.Seed = SeedMax
 	return head{Version: headVersion, ID: "0198", Complete: true, Owner: "k", Created: time.Unix(1, 2).UTC(), Model: modelName{"test", "abc"}, Settings: set,

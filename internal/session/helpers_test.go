@@ -188,10 +188,10 @@ func cut(t *rapid.T, text string, most int) (pieces []string) {
 // drawRequest draws a session.
 func drawRequest(t *rapid.T) CreateRequest {
 	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")), Settings: Settings{
-		Method: rapid.SampledFrom([]string{MethodSparseMeta, MethodSparseMeta, MethodStatic, MethodDynamicSGD, MethodDynamicRMS, MethodCache}).
+		"method": rapid.SampledFrom([]string{MethodSparseMeta, MethodSparseMeta, MethodStatic, MethodDynamicSGD, MethodDynamicRMS, MethodCache}).
 			Draw(t, "method"),
-		Chunk:    rapid.SampledFrom([]int{testChunk, testChunk, 7, 1, 40}).Draw(t, "chunk"),
-		Baseline: rapid.Bool().Draw(t, "baseline"),
+		"chunk":    rapid.SampledFrom([]int{testChunk, testChunk, 7, 1, 40}).Draw(t, "chunk"),
+		"baseline": rapid.Bool().Draw(t, "baseline"),
 	}}
 }
 

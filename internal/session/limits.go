@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/sparsemeta"
 )
 
 // Limits of a Manager whose Options do not say otherwise.
@@ -24,26 +23,18 @@ const (
 	QueueMax    = 1 << 16
 )
 
-// Limits on requests.
+// Limits on requests. Those on settings are in stream.Table, those on sampling in SamplingTable.
 const (
-	ChunkTokensMax      = stream.MaxChunk
-	BetaMax             = 1000
-	RateMax             = 1000
-	FloorMax            = 1000
-	CacheSizeMax        = sparsemeta.CacheSizeMax
-	ThetaMax            = sparsemeta.CacheThetaMax
-	LabelsMax           = 16 // of one session
-	LabelKeyCharsMax    = 64
-	LabelValueCharsMax  = 256
-	TTLMax              = 365 * 24 * time.Hour
-	ListDefault         = 100 // sessions on a page
-	ListMax             = 1000
-	PromptBytesMax      = 8 << 20
-	CompletionTokensMax = 65536
-	TemperatureMax      = 10
-	TopKMax             = 1 << 20
-	StopStringsMax      = 4
-	StopCharsMax        = 256
+	ChunkTokensMax     = stream.MaxChunk
+	LabelsMax          = 16 // of one session
+	LabelKeyCharsMax   = 64
+	LabelValueCharsMax = 256
+	TTLMax             = 365 * 24 * time.Hour
+	ListDefault        = 100 // sessions on a page
+	ListMax            = 1000
+	PromptBytesMax     = 8 << 20
+	StopStringsMax     = 4
+	StopCharsMax       = 256
 )
 
 const (

@@ -51,7 +51,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	defaults, err := effective(m, Settings{Chunk: m.Chunk})
+	defaults, err := effective(m, Settings{"chunk": m.Chunk})
 	if err != nil {
 		return nil, fmt.Errorf("session: model %s: %w", m.Name, err)
 	}
@@ -68,7 +68,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 		drained:   make(chan struct{}),
 	}
 	_, mg.resident = o.Store.(*sessionlog.Memory)
-	if mg.about, err = describe(m, reported(defaults)); err != nil {
+	if mg.about, err = describe(m, defaults); err != nil {
 		return nil, err
 	}
 	if err := mg.load(context.Background()); err != nil {

@@ -13,24 +13,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
 )
 
 func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 	mg := newManager(t, Options{})
 	for field, r := range map[string]CreateRequest{
-		"settings.method":     {Settings: Settings{Method: "dynamic"}},
-		"settings.chunk":      {Settings: Settings{Chunk: ChunkTokensMax + 1}},
-		"settings.p":          {Settings: Settings{P: ptr(1.5)}},
-		"settings.gammas":     {Settings: Settings{Gammas: []float32{0.5}}},
-		"settings.gammas[1]":  {Settings: Settings{Gammas: []float32{0.5, float32(math.NaN())}}},
-		"settings.beta1":      {Settings: Settings{Beta1: ptr(float32(-1))}},
-		"settings.beta2":      {Settings: Settings{Beta2: ptr(float32(math.Inf(1)))}},
-		"settings.rate":       {Settings: Settings{Rate: ptr(float32(math.NaN()))}},
-		"settings.decay":      {Settings: Settings{Method: MethodDynamicSGD, Decay: ptr(float32(1.5))}},
-		"settings.floor":      {Settings: Settings{Method: MethodDynamicRMS, Floor: ptr(float32(FloorMax + 1))}},
-		"settings.theta":      {Settings: Settings{Method: MethodCache, Theta: ptr(float32(-1))}},
-		"settings.lambda":     {Settings: Settings{Method: MethodCache, Lambda: ptr(float32(1))}},
-		"settings.cache_size": {Settings: Settings{Method: MethodCache, CacheSize: CacheSizeMax + 1}},
+		"settings.method":     {Settings: Settings{"method": "dynamic"}},
+		"settings.chunk":      {Settings: Settings{"chunk": ChunkTokensMax + 1}},
+		"settings.p":          {Settings: Settings{"p": 1.5}},
+		"settings.gammas":     {Settings: Settings{"gammas": []float32{0.5}}},
+		"settings.gammas[1]":  {Settings: Settings{"gammas": []float32{0.5, float32(math.NaN())}}},
+		"settings.beta1":      {Settings: Settings{"beta1": float32(-1)}},
+		"settings.beta2":      {Settings: Settings{"beta2": float32(math.Inf(1))}},
+		"settings.rate":       {Settings: Settings{"rate": float32(math.NaN())}},
+		"settings.decay":      {Settings: Settings{"method": MethodDynamicSGD, "decay": float32(1.5)}},
+		"settings.floor":      {Settings: Settings{"method": MethodDynamicRMS, "floor": float32(1001)}},
+		"settings.theta":      {Settings: Settings{"method": MethodCache, "theta": float32(-1)}},
+		"settings.lambda":     {Settings: Settings{"method": MethodCache, "lambda": float32(1)}},
+		"settings.cache_size": {Settings: Settings{"method": MethodCache, "cache_size": sparsemeta.CacheSizeMax + 1}},
 		"ttl_seconds":         {TTL: -time.Second},
 		"seed":                {Seed: ptr(uint64(SeedMax + 1))},
 		"labels":              {Labels: map[string]string{"": "x"}},
@@ -43,7 +44,7 @@ func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 		require.NotEmpty(t, wrong.Found)
 		require.NotEmpty(t, wrong.Want)
 	}
-	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Gammas: []float32{1}}})
+	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"gammas": []float32{1}}})
 	require.EqualError(t, err, "session: settings.gammas: found 1 value, expected 2 values, one for each bank of the model")
 	many := map[string]string{}
 	for i := range LabelsMax + 1 {
@@ -53,12 +54,12 @@ func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 	require.EqualError(t, err, "session: labels: found 17 labels, expected at most 16")
 
 	static := newManagerOf(t, staticModel(t), Options{})
-	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Method: MethodSparseMeta}})
+	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodSparseMeta}})
 	require.ErrorContains(t, err, "no meta-learners")
-	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Method: MethodDynamicRMS}})
+	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodDynamicRMS}})
 	require.ErrorContains(t, err, "settings.method")
 	require.ErrorContains(t, err, "no gradient statistics")
-	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Gammas: []float32{1}}})
+	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"gammas": []float32{1}}})
 	require.ErrorContains(t, err, "expected 0 values")
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Empty(t, page, "nothing was made")
@@ -69,30 +70,30 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	info, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.NoError(t, err)
 	rivals := model.DefaultRivals()
-	require.Equal(t, Settings{Method: MethodSparseMeta, Chunk: testChunk, P: ptr(.5), Gammas: []float32{.99, .99975}, Beta1: ptr(float32(.5)), Beta2: ptr(float32(.5)),
-		Rate: &rivals.SGD.Rate, Decay: &rivals.SGD.Decay, Floor: &rivals.SGD.Floor,
-		CacheSize: rivals.Cache.Size, Theta: &rivals.Cache.Theta, Lambda: &rivals.Cache.Lambda}, info.Settings)
-	rms, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{Method: MethodDynamicRMS, Decay: ptr(float32(.5))}})
+	require.Equal(t, Settings{"method": MethodSparseMeta, "chunk": testChunk, "p": .5, "gammas": []float32{.99, .99975}, "beta1": float32(.5), "beta2": float32(.5),
+		"rate": rivals.SGD.Rate, "decay": rivals.SGD.Decay, "floor": rivals.SGD.Floor,
+		"cache_size": rivals.Cache.Size, "theta": rivals.Cache.Theta, "lambda": rivals.Cache.Lambda, "baseline": false}, info.Settings)
+	rms, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodDynamicRMS, "decay": float32(.5)}})
 	require.NoError(t, err)
-	require.Equal(t, []float32{rivals.RMS.Rate, .5, rivals.RMS.Floor}, []float32{*rms.Settings.Rate, *rms.Settings.Decay, *rms.Settings.Floor})
+	require.Equal(t, []any{rivals.RMS.Rate, float32(.5), rivals.RMS.Floor}, []any{rms.Settings["rate"], rms.Settings["decay"], rms.Settings["floor"]})
 	require.Equal(t, mg.Model().Defaults, info.Settings)
 	require.Equal(t, mg.Model().ID, info.Model)
 	require.NotEmpty(t, info.Numerics)
 	require.NotZero(t, info.MemoryBytes)
 
 	labels := map[string]string{"stream": "nginx"}
-	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour, Settings: Settings{Method: MethodStatic, Chunk: 5, P: ptr(.25),
-		Gammas: []float32{0, 1}, Beta1: ptr(float32(0)), Beta2: ptr(float32(2)), Rate: ptr(float32(.1)), Decay: ptr(float32(1)), Floor: ptr(float32(0)),
-		CacheSize: 7, Theta: ptr(float32(3)), Lambda: ptr(float32(.5)), Baseline: true}}
+	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour, Settings: Settings{"method": MethodStatic, "chunk": 5, "p": .25,
+		"gammas": []float32{0, 1}, "beta1": float32(0), "beta2": float32(2), "rate": float32(.1), "decay": float32(1), "floor": float32(0),
+		"cache_size": 7, "theta": float32(3), "lambda": float32(.5), "baseline": true}}
 	info, err = mg.Create(context.Background(), Caller{}, own)
 	require.NoError(t, err)
 	require.Equal(t, own.Settings, info.Settings)
 	require.Equal(t, own, CreateRequest{Seed: &info.Seed, Labels: info.Labels, TTL: info.TTL, Settings: info.Settings})
 	require.Equal(t, 0., *info.BaselineBits)
-	labels["stream"], info.Labels["stream"], info.Settings.Gammas[0] = "changed", "changed", 9
+	labels["stream"], info.Labels["stream"], info.Settings["gammas"].([]float32)[0] = "changed", "changed", 9
 	again := get(t, mg, info.ID)
 	require.Equal(t, "nginx", again.Labels["stream"], "the session's own")
-	require.Equal(t, float32(0), again.Settings.Gammas[0])
+	require.Equal(t, []float32{0, 1}, again.Settings["gammas"])
 
 	a, b := create(t, mg, CreateRequest{Seed: nil}), create(t, mg, CreateRequest{Seed: nil})
 	require.NotEqual(t, a, b)
@@ -113,12 +114,12 @@ func TestTheModelIsDescribed(t *testing.T) {
 	require.Contains(t, string(about.Config), `"d_model":8`)
 	require.Equal(t, 2, about.Banks)
 	require.JSONEq(t, string(testModel(t).Card), string(about.Card))
-	about.Card[0], about.Defaults.Gammas[0] = '?', 7
+	about.Card[0], about.Defaults["gammas"].([]float32)[0] = '?', 7
 	require.JSONEq(t, string(testModel(t).Card), string(mg.Model().Card))
-	require.NotEqual(t, float32(7), mg.Model().Defaults.Gammas[0])
+	require.NotEqual(t, float32(7), mg.Model().Defaults["gammas"].([]float32)[0])
 
 	static := newManagerOf(t, staticModel(t), Options{}).Model()
-	require.Equal(t, MethodStatic, static.Defaults.Method)
+	require.Equal(t, MethodStatic, static.Defaults["method"])
 	require.Zero(t, static.Banks)
 	require.Empty(t, static.Card)
 }

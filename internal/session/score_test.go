@@ -67,12 +67,12 @@ func checkTotals(t *rapid.T, r CreateRequest, chunks []Chunk, want *stream.Strea
 	var offset int64
 	for _, c := range chunks {
 		require.Equal(t, offset, c.Offset)
-		require.Equal(t, uint64(offset)/uint64(r.Settings.Chunk), c.Step)
+		require.Equal(t, uint64(offset)/uint64(r.Settings["chunk"].(int)), c.Step)
 		offset += c.Bytes
 		require.Equal(t, offset, c.Total.Bytes)
-		require.LessOrEqual(t, offset, int64(c.Step+1)*int64(r.Settings.Chunk), "never across the border of a chunk")
-		require.Equal(t, offset%int64(r.Settings.Chunk) == 0, c.Complete)
-		require.Equal(t, r.Settings.Baseline, c.BaselineBits != nil)
+		require.LessOrEqual(t, offset, int64(c.Step+1)*int64(r.Settings["chunk"].(int)), "never across the border of a chunk")
+		require.Equal(t, offset%int64(r.Settings["chunk"].(int)) == 0, c.Complete)
+		require.Equal(t, r.Settings["baseline"] == true, c.BaselineBits != nil)
 	}
 	if len(chunks) > 0 {
 		last := chunks[len(chunks)-1]
@@ -81,7 +81,7 @@ func checkTotals(t *rapid.T, r CreateRequest, chunks []Chunk, want *stream.Strea
 	require.Equal(t, want.Tally.Bytes, info.Offset)
 	require.Equal(t, want.Tally.Bits, info.Bits)
 	require.Equal(t, len(want.Pending), info.Pending)
-	if r.Settings.Baseline {
+	if r.Settings["baseline"] == true {
 		require.Equal(t, want.Baseline.Bits, *info.BaselineBits)
 	}
 }
@@ -89,7 +89,7 @@ func checkTotals(t *rapid.T, r CreateRequest, chunks []Chunk, want *stream.Strea
 func TestTheSumOfACallDoesNotDependOnItsPieces(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(100)
-	r := CreateRequest{Settings: Settings{Baseline: true}}
+	r := CreateRequest{Settings: Settings{"baseline": true}}
 	_, whole := score(t, mg, create(t, mg, r), text)
 	_, bytewise := scoreBody(t, mg, create(t, mg, r), bytewiseBody(text))
 	require.Equal(t, 7, whole.Chunks)
@@ -145,8 +145,8 @@ func TestProbabilitiesSumToOneInAnAdaptedSession(t *testing.T) {
 func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(120)
-	static, _ := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{Method: MethodStatic}}), text)
-	never, sum := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{P: ptr(0.), Baseline: true}}), text)
+	static, _ := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}}), text)
+	never, sum := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{"p": 0., "baseline": true}}), text)
 	require.Equal(t, logProbs(static), logProbs(never))
 	require.Equal(t, sum.Total.Bits, *sum.Total.BaselineBits)
 	require.Equal(t, sum.Bits, *sum.BaselineBits)
@@ -155,7 +155,7 @@ func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 		require.Zero(t, c.Written)
 		require.Zero(t, c.FastRMS)
 	}
-	adapted, sum := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{Baseline: true}}), text)
+	adapted, sum := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}), text)
 	require.NotEqual(t, logProbs(static), logProbs(adapted))
 	require.Equal(t, static[len(static)-1].Total.Bits, *sum.Total.BaselineBits, "the baseline is the static model")
 	require.NotZero(t, adapted[1].Written)
@@ -223,7 +223,7 @@ func TestAFastBodyGetsFullChunks(t *testing.T) {
 
 func TestAnEmptyBodyChangesNothing(t *testing.T) {
 	mg := newManager(t, Options{})
-	id := create(t, mg, CreateRequest{Settings: Settings{Baseline: true}})
+	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	before := hash(t, mg, id)
 	chunks, sum := score(t, mg, id, "")
 	require.Empty(t, chunks)

@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Methods of adaptation: values of Settings.Method.
+// Methods of adaptation: values of the setting "method".
 const (
-	MethodSparseMeta = "sparse-meta" // fast weights written by the model's meta-learners after every full chunk
-	MethodDynamicSGD = "dynamic-sgd" // dynamic evaluation: all weights descend the gradient of every full chunk, and decay
-	MethodDynamicRMS = "dynamic-rms" // the same, each weight at its own pace, by the model's gradient statistics
-	MethodCache      = "cache"       // the slow weights, mixed with a continuous cache of what was read
-	MethodStatic     = "static"      // the slow weights alone; nothing is ever written
+	MethodSparseMeta = stream.SparseMeta
+	MethodDynamicSGD = stream.DynamicSGD
+	MethodDynamicRMS = stream.DynamicRMS
+	MethodCache      = stream.Cache
+	MethodStatic     = stream.Static
 )
 
 // What a completion leaves in its session: values of CompleteRequest.Commit.
@@ -44,30 +46,10 @@ const (
 // SeedMax is the largest seed a session or a completion has. Seeds end below 2^53 so that every JSON reader keeps them exactly.
 const SeedMax = 1<<53 - 1
 
-// Settings say how a session adapts. A nil (or empty, or zero) field stands for the model's default for the method; in an Info every field is
-// set. Those of another method than the session's are held against their limits and have no effect.
-type Settings struct {
-	Method string // one of the methods above; "" is the model's default
-	Chunk  int    // tokens between two updates of the fast weights, >= 1; 0 is the model's default
-
-	// Of MethodSparseMeta.
-	P      *float64  // probability that an update writes one entry (eq. 4), 0..1
-	Gammas []float32 // decay of the gradient average (eq. 3), one for each bank of the model, each in [0, 1]
-	Beta1  *float32  // weight of the chunk's gradient in the average (eq. 3)
-	Beta2  *float32  // weight of the chunk's gradient beside the average (eq. 5)
-
-	// Of MethodDynamicSGD and MethodDynamicRMS; reported of a session that is neither: the former's defaults.
-	Rate  *float32 // of the gradient, 0..RateMax
-	Decay *float32 // part of the fast weights that an update takes away, 0..1
-	Floor *float32 // MethodDynamicRMS: added to a weight's RMS, in units of its matrix's mean, 0..FloorMax
-
-	// Of MethodCache.
-	CacheSize int      // tokens remembered, 1..CacheSizeMax; 0 is the model's default
-	Theta     *float32 // how sharply like states are preferred, 0..ThetaMax
-	Lambda    *float32 // the cache's share of the probability, 0 to less than 1
-
-	Baseline bool // also score every chunk with the static model
-}
+// Settings say how a session adapts, by the names of stream.Table. A setting that is missing stands
+// for the model's default for the method; in an Info none is missing. The settings of another method
+// than the session's are held to their ranges and have no effect.
+type Settings = setting.Values
 
 // Caller is who asks. The zero value is the one anonymous owner of a server without keys. To a caller that may not see a session it does not
 // exist.

@@ -21,11 +21,13 @@ const (
 // Methods lists them all.
 func Methods() []string { return []string{Static, SparseMeta, DynamicSGD, DynamicRMS, Cache} }
 
-// MaxChunk is the largest number of tokens between two updates: a worker's
-// activations grow with it.
+// MaxChunk is the largest number of tokens between two updates: the memory for a worker's
+// activations grows with it.
 const MaxChunk = 1024
 
-// Settings say how a stream adapts. Those of the other methods have no effect.
+// Settings say how a stream adapts. The settings of other methods than Method have no effect. Their
+// JSON is a part of every stored session (docs/formats.md): a field that is added, moved or renamed
+// makes another version of that format. What people can choose of them is in Table.
 type Settings struct {
 	Method   string                     `json:"method"`
 	Chunk    int                        `json:"chunk"`    // tokens between two updates
@@ -37,10 +39,11 @@ type Settings struct {
 	Seed     uint64                     `json:"seed"`
 }
 
-// Defaults are the settings the model's meta-learners were trained for, and
-// those that its other methods were tuned for.
+// Defaults are the settings that the model's meta-learners were trained for, and those that its
+// other methods were tuned for.
 func Defaults(m *model.Model) Settings {
-	s := Settings{Method: Static, Chunk: m.Chunk, SGD: m.Rivals.SGD, RMS: m.Rivals.RMS, Cache: m.Rivals.Cache}
+	s := Settings{Method: Static, Chunk: m.Chunk}
+	s.SetRivals(m.Rivals)
 	if m.Learner != nil {
 		s.Method, s.Adapt = SparseMeta, m.Learner.Settings
 		s.Adapt.Gammas = slices.Clone(s.Adapt.Gammas)
@@ -55,7 +58,16 @@ func DefaultsFor(m *model.Model, method string) Settings {
 	return s
 }
 
-// Dynamic is the part that dynamic evaluation goes by: RMS for that method, else SGD.
+// SetRivals takes over the settings of the methods that sparse-meta is compared with.
+func (s *Settings) SetRivals(r model.Rivals) { s.SGD, s.RMS, s.Cache = r.SGD, r.RMS, r.Cache }
+
+// Rivals are the settings of the methods that sparse-meta is compared with.
+func (s *Settings) Rivals() model.Rivals {
+	return model.Rivals{SGD: s.SGD, RMS: s.RMS, Cache: s.Cache}
+}
+
+// Dynamic gives the settings of dynamic evaluation that the method goes by: RMS for DynamicRMS, SGD
+// for every other method.
 func (s *Settings) Dynamic() *sparsemeta.DynamicSettings {
 	if s.Method == DynamicRMS {
 		return &s.RMS
@@ -65,15 +77,34 @@ func (s *Settings) Dynamic() *sparsemeta.DynamicSettings {
 
 // Supports says why the model cannot adapt by a method; nil if it can.
 func Supports(m *model.Model, method string) error {
-	switch {
-	case !slices.Contains(Methods(), method):
+	if !slices.Contains(Methods(), method) {
 		return fmt.Errorf("method is %q, expected %s", method, strings.Join(Methods(), ", "))
-	case method == SparseMeta && m.Learner == nil:
-		return fmt.Errorf("method is %s, but model %s has no meta-learners", method, m.Name)
-	case method == DynamicRMS && m.Statistics == nil:
-		return fmt.Errorf("method is %s, but model %s has no gradient statistics (tensors gradient.rms.* of its file)", method, m.Name)
 	}
-	return nil
+	switch what := lacks(m, method); what {
+	case "":
+		return nil
+	case statistics:
+		return fmt.Errorf("method is %s, but model %s has no %s (tensors gradient.rms.* of its file)", method, m.Name, what)
+	default:
+		return fmt.Errorf("method is %s, but model %s has no %s", method, m.Name, what)
+	}
+}
+
+// Parts of a model that a method may need.
+const (
+	metaLearners = "meta-learners"
+	statistics   = "gradient statistics"
+)
+
+// lacks is the part that a method needs and the model has not; "" if there is none.
+func lacks(m *model.Model, method string) string {
+	switch {
+	case method == SparseMeta && m.Learner == nil:
+		return metaLearners
+	case method == DynamicRMS && m.Statistics == nil:
+		return statistics
+	}
+	return ""
 }
 
 // Validate reports the first setting of the method that does not fit the model.

@@ -3,66 +3,85 @@ package tune
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/lmserve/lmserve/internal/eval"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/sparsemeta"
 )
 
 // Methods are those that can be tuned.
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
-// step is the ratio of two neighbours on the coarse grid; refined once, on the fine one its square root. An improvement below tolerance
-// bits per byte is noise of the choice of text.
+// On the coarse grid, step is the ratio of two neighbours; on the fine grid it is the square root
+// of that. An improvement below tolerance bits per byte is noise of the choice of text.
 const (
 	step      = 2
 	tolerance = 2e-4
 )
 
-// Parameters are the settings of a method that are searched for, starting at the model's own.
+// Parameters are the settings of a method that are searched for, each from the model's own value
+// on: the rows of stream.Table that say where to search.
 func Parameters(m *model.Model, method string) ([]Parameter, error) {
-	own, usual := m.Rivals, model.DefaultRivals()
-	// A start of 0 is on no logarithmic grid.
-	p := func(name string, start, otherwise, from, to float64) Parameter {
-		if start <= 0 {
-			start = otherwise
+	rows, err := searched(method)
+	if err != nil {
+		return nil, err
+	}
+	own, usual := stream.DefaultsFor(m, method), stream.DefaultsFor(m, method)
+	usual.SetRivals(model.DefaultRivals())
+	params := make([]Parameter, len(rows))
+	for i, r := range rows {
+		start := r.Number(&own)
+		if start <= 0 { // which is on no logarithmic grid
+			start = r.Number(&usual)
 		}
-		return Parameter{Name: name, Start: min(max(digits(start), from), to), Step: step, Min: from, Max: to}
+		params[i] = Parameter{
+			// The name without its method, as cache_size of the cache.
+			Name:  strings.TrimPrefix(r.Name, method+"_"),
+			Start: min(max(digits(start), r.Search.Min), r.Search.Max),
+			Step:  step, Min: r.Search.Min, Max: r.Search.Max, Whole: r.Whole(),
+		}
 	}
-	dynamic := func(own, usual sparsemeta.DynamicSettings) []Parameter {
-		return []Parameter{p("rate", float64(own.Rate), float64(usual.Rate), 1e-8, 1e3), p("decay", float64(own.Decay), float64(usual.Decay), 1e-6, 1)}
-	}
-	switch method {
-	case stream.DynamicSGD:
-		return dynamic(own.SGD, usual.SGD), nil
-	case stream.DynamicRMS:
-		return append(dynamic(own.RMS, usual.RMS), p("floor", float64(own.RMS.Floor), float64(usual.RMS.Floor), 1e-3, 1e2)), nil
-	case stream.Cache:
-		size := p("size", float64(own.Cache.Size), float64(usual.Cache.Size), 1, sparsemeta.CacheSizeMax)
-		size.Whole = true
-		return []Parameter{p("theta", float64(own.Cache.Theta), float64(usual.Cache.Theta), 1e-3, sparsemeta.CacheThetaMax),
-			p("lambda", float64(own.Cache.Lambda), float64(usual.Cache.Lambda), 1e-3, 0.99), size}, nil
-	}
-	return nil, fmt.Errorf("tune: method is %q, expected one of %v", method, Methods())
+	return params, nil
 }
 
-// rivals are the model's settings with a method's parameters at these values.
-func rivals(m *model.Model, method string, v []float64) model.Rivals {
-	r := m.Rivals
-	switch method {
-	case stream.DynamicSGD:
-		r.SGD.Rate, r.SGD.Decay = float32(v[0]), float32(v[1])
-	case stream.DynamicRMS:
-		r.RMS = sparsemeta.DynamicSettings{Rate: float32(v[0]), Decay: float32(v[1]), Floor: float32(v[2])}
-	case stream.Cache:
-		r.Cache = sparsemeta.CacheSettings{Theta: float32(v[0]), Lambda: float32(v[1]), Size: int(v[2])}
+// searched are the rows that a method is tuned by, whole numbers last: a step of them changes most.
+func searched(method string) (setting.Table[stream.Settings], error) {
+	if !slices.Contains(Methods(), method) {
+		return nil, fmt.Errorf("tune: method is %q, expected one of %v", method, Methods())
 	}
-	return r
+	rows := slices.DeleteFunc(stream.Table.Of(method), func(r setting.Row[stream.Settings]) bool {
+		return r.Search == setting.Range{}
+	})
+	slices.SortStableFunc(rows, func(a, b setting.Row[stream.Settings]) int {
+		switch {
+		case a.Whole() == b.Whole():
+			return 0
+		case b.Whole():
+			return -1
+		}
+		return 1
+	})
+	return rows, nil
 }
 
-// Method finds the settings of a method under which the texts, each a stream of its own, need the fewest bits per byte, and returns the
-// model with them as its default.
+// withValues returns the model with the parameters of a method at these values.
+func withValues(m *model.Model, method string, values []float64) (*model.Model, error) {
+	rows, err := searched(method)
+	if err != nil {
+		return nil, err
+	}
+	set := stream.DefaultsFor(m, method)
+	for i, r := range rows {
+		r.SetNumber(&set, values[i])
+	}
+	return m.WithRivals(set.Rivals())
+}
+
+// Method finds the settings of a method under which the texts, each a stream of its own, need the
+// fewest bits per byte, and returns the model with them as its default.
 func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, threads int, visit func(Trial)) (*model.Model, Trial, error) {
 	params, err := Parameters(m, method)
 	if err != nil {
@@ -74,7 +93,7 @@ func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, 
 	w := stream.NewWorker(m, threads)
 	defer w.Close()
 	best, err := Search{Refine: 1, Tolerance: tolerance, Visit: visit}.Minimise(params, func(values []float64) (float64, error) {
-		candidate, err := m.WithRivals(rivals(m, method, values))
+		candidate, err := withValues(m, method, values)
 		if err != nil {
 			return 0, err
 		}
@@ -83,6 +102,6 @@ func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, 
 	if err != nil {
 		return nil, best, err
 	}
-	m, err = m.WithRivals(rivals(m, method, best.Values))
+	m, err = withValues(m, method, best.Values)
 	return m, best, err
 }

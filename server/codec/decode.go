@@ -17,22 +17,8 @@ import (
 // DecodeCreate reads the body of a request for a new session.
 func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
 	request := session.CreateRequest{Seed: r.Seed}
-	if s := r.Settings; s != nil {
-		request.Settings = session.Settings{
-			Method:    string(value(s.Method)),
-			Chunk:     value(s.Chunk),
-			P:         s.P,
-			Gammas:    s.Gammas,
-			Beta1:     s.Beta1,
-			Beta2:     s.Beta2,
-			Rate:      s.Rate,
-			Decay:     s.Decay,
-			Floor:     s.Floor,
-			CacheSize: value(s.CacheSize),
-			Theta:     s.Theta,
-			Lambda:    s.Lambda,
-			Baseline:  value(s.Baseline),
-		}
+	if r.Settings != nil {
+		request.Settings = decodeSettings(*r.Settings)
 	}
 	request.TTL, request.History = seconds(r.TTLSeconds), string(value(r.History))
 	var err error

@@ -31,7 +31,7 @@ func EncodeSession(i session.Info) api.Session {
 	if i.Numerics != "" {
 		s.Numerics = &i.Numerics
 	}
-	if i.Settings.Method != "" {
+	if len(i.Settings) > 0 { // else the head of the session could not be read
 		settings := EncodeSettings(i.Settings)
 		s.Settings = &settings
 	}
@@ -54,29 +54,6 @@ func EncodeSession(i session.Info) api.Session {
 		s.Labels = &labels
 	}
 	return s
-}
-
-// EncodeSettings is the settings of a session or of a model, each of which has a value.
-func EncodeSettings(s session.Settings) api.Settings {
-	gammas := s.Gammas
-	if gammas == nil {
-		gammas = []float32{} // of a model without banks
-	}
-	return api.Settings{
-		Method:    api.Method(s.Method),
-		Chunk:     s.Chunk,
-		P:         value(s.P),
-		Gammas:    gammas,
-		Beta1:     value(s.Beta1),
-		Beta2:     value(s.Beta2),
-		Rate:      value(s.Rate),
-		Decay:     value(s.Decay),
-		Floor:     value(s.Floor),
-		CacheSize: s.CacheSize,
-		Theta:     value(s.Theta),
-		Lambda:    value(s.Lambda),
-		Baseline:  s.Baseline,
-	}
 }
 
 // EncodeChunk is the event of a scored chunk.

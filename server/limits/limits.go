@@ -29,15 +29,9 @@ const (
 	// The queue in front of the workers, of all keys together.
 	QueueRequestsMax = session.QueueDefault
 
-	// Sessions: the limits of the session manager, and those that only requests have.
-	ChunkTokensMax     = session.ChunkTokensMax // tokens between two updates
-	GammasMax          = 8                      // banks of fast weights
-	BetaMax            = session.BetaMax        // beta1 and beta2
-	RateMax            = session.RateMax        // rate
-	FloorMax           = session.FloorMax       // floor
-	CacheSizeMax       = session.CacheSizeMax   // tokens a cache remembers
-	ThetaMax           = session.ThetaMax       // theta
-	SeedMax            = session.SeedMax        // 2^53 - 1, which every reader of JSON keeps exactly
+	// Sessions: the limits of the session manager, and those that only requests have. The limits on
+	// settings stand in stream.Table.
+	SeedMax            = session.SeedMax // 2^53 - 1, which every reader of JSON keeps exactly
 	OffsetMax          = 1<<53 - 1
 	LabelsMax          = session.LabelsMax // of one session
 	LabelKeyCharsMax   = session.LabelKeyCharsMax
@@ -47,11 +41,8 @@ const (
 	ListLimitDefault   = session.ListDefault
 	SessionIDCharsMax  = 128
 
-	// Completions.
-	CompletionTokensMax     = session.CompletionTokensMax // sampled by one request
-	CompletionTokensDefault = 128
-	TemperatureMax          = session.TemperatureMax
-	TopKMax                 = session.TopKMax
+	// Completions, but for the limits on sampling, which stand in session.SamplingTable.
+	CompletionTokensDefault = session.CompletionTokensDefault
 	StopStringsMax          = session.StopStringsMax
 	StopCharsMax            = session.StopCharsMax
 )

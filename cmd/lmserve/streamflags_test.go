@@ -1,0 +1,51 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// The flags of the commands that run one stream are the rows of the table.
+func TestEverySettingIsAFlag(t *testing.T) {
+	for _, c := range []*cobra.Command{newScore(), newComplete()} {
+		for _, row := range stream.Table {
+			flag := c.Flags().Lookup(row.FlagName())
+			if row.NoFlag {
+				require.Nil(t, flag, row.Name)
+				continue
+			}
+			require.NotNil(t, flag, row.Name)
+			require.Equal(t, row.FlagUsage(), flag.Usage)
+			require.Empty(t, flag.DefValue, "the default is the model's")
+		}
+	}
+}
+
+func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
+	for _, c := range []struct{ flag, value, want string }{
+		{"--rate", "fast", `found "fast", expected 0 to 1000`},
+		{"--chunk", "1025", "--chunk is 1025, expected 1 to 1024"},
+		{"--cache-size", "0", "--cache-size is 0, expected 1 to 65536"},
+		{"--lambda", "1", "--lambda is 1, expected 0 to less than 1"},
+		{"--gammas", "0.5,2", "--gammas[1] is 2, expected 0 to 1"},
+		{"--gammas", "0.5", "--gammas is 1 value, expected 2 values, one for each bank of the model"},
+		{"--method", "", `--method is "", expected static, sparse-meta`},
+	} {
+		_, stderr, code := lmserve("", "score", c.flag, c.value)
+		require.Equal(t, exitUsage, code, c)
+		require.Contains(t, stderr, c.want)
+	}
+}
+
+// A setting that is asked for by a flag is the one that the mathematics uses.
+func TestFlagsOfTheMetaLearnersReachThem(t *testing.T) {
+	text, _ := beginning(t, 300)
+	usual := must(t, text, "score", "--json", "--total")
+	for _, flag := range [][2]string{{"--gammas", "0.5,0.9"}, {"--beta1", "0.25"}, {"--beta2", "2"}, {"--p", "0.25"}, {"--chunk", "16"}} {
+		require.NotEqual(t, usual, must(t, text, "score", "--json", "--total", flag[0], flag[1]), flag)
+	}
+}

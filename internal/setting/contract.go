@@ -1,0 +1,152 @@
+package setting
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// RequestSchema is the OpenAPI schema of every setting as a request has it, in YAML: the lines
+// below an object's `properties`, not indented.
+func (t Table[T]) RequestSchema() string {
+	var b strings.Builder
+	for _, r := range t {
+		if r.Schema != "" {
+			fmt.Fprintf(&b, "%s: { $ref: \"#/components/schemas/%s\" }\n", r.Name, r.Schema)
+			continue
+		}
+		fmt.Fprintf(&b, "%s:\n", r.Name)
+		switch _, list := r.Field(new(T)).(*[]float32); {
+		case list:
+			fmt.Fprintf(&b, "  type: array\n  minItems: 1\n  maxItems: %d\n", r.MaxItems)
+			fmt.Fprintf(&b, "  items: { %s }\n", strings.Join(r.number(), ", "))
+		default:
+			for _, keyword := range r.number() {
+				fmt.Fprintf(&b, "  %s\n", keyword)
+			}
+		}
+		if _, err := strconv.ParseFloat(r.Default, 64); err == nil || r.IsBool() {
+			fmt.Fprintf(&b, "  default: %s\n", r.Default)
+		}
+		b.WriteString("  description: >-\n")
+		for _, line := range wrapped(r.describe(), 80) {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+	}
+	return b.String()
+}
+
+// AnswerSchema is the OpenAPI schema of every setting as an answer has it, in YAML: `required` and
+// `properties` of an object, not indented.
+func (t Table[T]) AnswerSchema() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "required: [%s]\nproperties:\n", strings.Join(t.names(), ", "))
+	for _, r := range t {
+		keywords := strings.Join(r.kind(), ", ")
+		switch _, list := r.Field(new(T)).(*[]float32); {
+		case r.Schema != "":
+			keywords = fmt.Sprintf("$ref: \"#/components/schemas/%s\"", r.Schema)
+		case list:
+			keywords = "type: array, items: { " + keywords + " }"
+		}
+		fmt.Fprintf(&b, "  %s: { %s }\n", r.Name, keywords)
+	}
+	return b.String()
+}
+
+// Order is the order of the settings for the generator of Go code, which writes the fields of an
+// object in the order of its struct: the lines below an overlay's `update`, not indented.
+func (t Table[T]) Order() string {
+	var b strings.Builder
+	for i, r := range t {
+		fmt.Fprintf(&b, "%s: { x-order: %d }\n", r.Name, i+1)
+	}
+	return b.String()
+}
+
+// Limits are the numbers for the contract's info.x-limits, in YAML. Rows that name the same limit
+// have the same maximum.
+func (t Table[T]) Limits() string {
+	var b strings.Builder
+	seen := map[string]float64{}
+	for _, r := range t {
+		most := r.Max
+		if r.MaxItems > 0 {
+			most = float64(r.MaxItems)
+		}
+		before, again := seen[r.Limit]
+		switch {
+		case r.Limit == "":
+		case !again:
+			seen[r.Limit] = most
+			fmt.Fprintf(&b, "%s: %s\n", r.Limit, decimal(most))
+		case before != most:
+			panic(fmt.Sprintf("setting: %s has the limit %s, which is %s, and %s of a row before",
+				r.Name, r.Limit, decimal(most), decimal(before)))
+		}
+	}
+	return b.String()
+}
+
+// describe says what the setting is, in sentences that begin with whose it is.
+func (r Row[T]) describe() string {
+	text := r.Help
+	if len(r.Methods) > 0 {
+		text = "Of `" + strings.Join(r.Methods, "` and `") + "`: " + text
+	}
+	text = strings.ToUpper(text[:1]) + text[1:] + "."
+	if r.Note != "" {
+		text += " " + r.Note
+	}
+	return text
+}
+
+// kind are the keywords for the type of the setting, of a list for that of each number.
+func (r Row[T]) kind() []string {
+	switch r.Field(new(T)).(type) {
+	case *string:
+		return []string{"type: string"}
+	case *bool:
+		return []string{"type: boolean"}
+	case *int:
+		return []string{"type: integer"}
+	case *float64:
+		return []string{"type: number", "format: double"}
+	}
+	return []string{"type: number", "format: float"}
+}
+
+// number are the keywords for the type and the range of the setting, of a list for those of each
+// number.
+func (r Row[T]) number() []string {
+	keywords := r.kind()
+	switch r.Field(new(T)).(type) {
+	case *string:
+		return append(keywords, "enum: ["+strings.Join(r.Words, ", ")+"]")
+	case *bool:
+		return keywords
+	}
+	keywords = append(keywords, "minimum: "+decimal(r.Min))
+	if r.Above {
+		keywords = append(keywords, "exclusiveMinimum: true")
+	}
+	keywords = append(keywords, "maximum: "+decimal(r.Max))
+	if r.Below {
+		keywords = append(keywords, "exclusiveMaximum: true")
+	}
+	return keywords
+}
+
+// wrapped cuts a text at spaces into lines of at most so many bytes, or of one word.
+func wrapped(text string, most int) []string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last < 0 || len(lines[last])+1+len(word) > most {
+			lines = append(lines, word)
+			continue
+		}
+		lines[last] += " " + word
+	}
+	return lines
+}

@@ -1,0 +1,84 @@
+// Command generate writes what is made of the tables of settings into the files that people read:
+// parts of the contract, of what the generator of its Go code is told, and of the documentation. A
+// part stands between two lines with "BEGIN GENERATED name" and "END GENERATED name"; the rest of
+// such a file is written by hand. It runs in the folder api, as a part of go generate.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+func main() {
+	if err := run(partsOf(stream.Table, session.SamplingTable)); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+// parts are texts by their names, by the file that they stand in.
+type parts map[string]map[string]string
+
+// partsOf are the parts that are made of the tables.
+func partsOf(settings setting.Table[stream.Settings], sampling setting.Table[session.Sampling]) parts {
+	return parts{
+		"openapi.yaml": {
+			"limits of settings":   settings.Limits(),
+			"limits of sampling":   sampling.Limits(),
+			"settings of requests": settings.RequestSchema(),
+			"settings in force":    settings.AnswerSchema(),
+			"sampling":             sampling.RequestSchema(),
+		},
+		"overlay.yaml":        {"order of settings": settings.Order()},
+		"../docs/settings.md": {"settings": settings.Markdown(), "sampling": sampling.Markdown()},
+	}
+}
+
+// run brings every file up to date.
+func run(all parts) error {
+	for file, named := range all {
+		old, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		text := string(old)
+		for name, part := range named {
+			if text, err = replace(text, name, part); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+		if text == string(old) {
+			continue
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace puts a part into a text, each line as far to the right as the line that begins the part.
+func replace(text, name, part string) (string, error) {
+	before, rest, begins := strings.Cut(text, "BEGIN GENERATED "+name)
+	_, after, ends := strings.Cut(rest, "END GENERATED "+name)
+	if !begins || !ends || strings.Contains(after, "BEGIN GENERATED "+name) {
+		return "", fmt.Errorf("part %q: expected one line with BEGIN GENERATED %[1]s and below it "+
+			"one with END GENERATED %[1]s", name)
+	}
+	first, _, _ := strings.Cut(rest, "\n")
+	opening := before[strings.LastIndexByte(before, '\n')+1:] // spaces, and what begins a comment
+	indent := opening[:len(opening)-len(strings.TrimLeft(opening, " "))]
+
+	var b strings.Builder
+	b.WriteString(before + "BEGIN GENERATED " + name + first + "\n")
+	for line := range strings.Lines(part) {
+		b.WriteString(indent + line)
+	}
+	b.WriteString(opening + "END GENERATED " + name + after)
+	return b.String(), nil
+}

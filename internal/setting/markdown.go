@@ -1,0 +1,33 @@
+package setting
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Markdown is the table for the documentation, a line a setting.
+func (t Table[T]) Markdown() string {
+	var b strings.Builder
+	b.WriteString("| name | flag | range | default | what it is |\n|---|---|---|---|---|\n")
+	for _, r := range t {
+		flag := "none"
+		if !r.NoFlag {
+			flag = "`--" + r.FlagName() + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n",
+			r.Name, flag, r.rangeWithUnit(), r.Default, r.describe())
+	}
+	return b.String()
+}
+
+// rangeWithUnit says what the setting may be, in its unit.
+func (r Row[T]) rangeWithUnit() string {
+	text := r.wanted()
+	if r.MaxItems > 0 {
+		text = fmt.Sprintf("1 to %d numbers, each %s", r.MaxItems, text)
+	}
+	if r.Unit != "" {
+		text += " " + r.Unit
+	}
+	return text
+}

@@ -1,0 +1,184 @@
+package setting
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Values are settings by name, each of its field's type: a string, bool, int, float32, float64 or
+// []float32. They are what somebody asks for, where a name that is missing stands for the default,
+// or what is in force, where none is missing.
+type Values map[string]any
+
+// Clone returns a copy that shares nothing with v.
+func (v Values) Clone() Values {
+	c := make(Values, len(v))
+	for name, value := range v {
+		c[name] = copied(value)
+	}
+	return c
+}
+
+// copied is a value that shares nothing with the given one.
+func copied(value any) any {
+	if list, ok := value.([]float32); ok {
+		return slices.Clone(list)
+	}
+	return value
+}
+
+// Set gives the fields of a T the values asked for, and leaves the others as they are; an empty
+// list is left as it is, too. An *Error names the first value that is of no row, of another type or
+// out of its range; the T may then hold some of the values.
+func (t Table[T]) Set(into *T, asked Values) error {
+	names := t.names()
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		if !slices.Contains(names, name) {
+			return &Error{name, "an unknown setting", strings.Join(names, ", ")}
+		}
+	}
+	for _, r := range t {
+		value, given := asked[r.Name]
+		if list, is := value.([]float32); !given || is && len(list) == 0 {
+			continue
+		}
+		if err := r.set(into, value); err != nil {
+			return err
+		}
+		if err := r.Check(into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check returns an *Error for the first setting of a T that is out of its range.
+func (t Table[T]) Check(of *T) error {
+	for _, r := range t {
+		if err := r.Check(of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Values are all settings of a T.
+func (t Table[T]) Values(of *T) Values {
+	values := make(Values, len(t))
+	for _, r := range t {
+		values[r.Name] = copied(r.value(of))
+	}
+	return values
+}
+
+// Check returns an *Error unless the setting of a T is in its range.
+func (r Row[T]) Check(of *T) error {
+	switch value := r.value(of).(type) {
+	case string:
+		if !slices.Contains(r.Words, value) {
+			return &Error{r.Name, strconv.Quote(value), r.wanted()}
+		}
+	case []float32:
+		if n := len(value); n < 1 || n > r.MaxItems {
+			return &Error{r.Name, Count(n, "value"), fmt.Sprintf("1 to %d values", r.MaxItems)}
+		}
+		for i, v := range value {
+			if !r.holds(float64(v)) {
+				return &Error{fmt.Sprintf("%s[%d]", r.Name, i), fmt.Sprint(v), r.wanted()}
+			}
+		}
+	case int, float32, float64:
+		if !r.holds(r.Number(of)) {
+			return &Error{r.Name, fmt.Sprint(value), r.wanted()}
+		}
+	}
+	return nil
+}
+
+// Number is the setting of a T, of a row that holds one number.
+func (r Row[T]) Number(of *T) float64 {
+	switch p := r.Field(of).(type) {
+	case *int:
+		return float64(*p)
+	case *float32:
+		return float64(*p)
+	case *float64:
+		return *p
+	}
+	panic("setting: " + r.Name + " is not a number")
+}
+
+// SetNumber gives a field of a T a number, rounded to its type, without a check.
+func (r Row[T]) SetNumber(into *T, v float64) {
+	switch p := r.Field(into).(type) {
+	case *int:
+		*p = int(v)
+	case *float32:
+		*p = float32(v)
+	case *float64:
+		*p = v
+	default:
+		panic("setting: " + r.Name + " is not a number")
+	}
+}
+
+// Whole says whether the setting is a whole number.
+func (r Row[T]) Whole() bool {
+	_, whole := r.Field(new(T)).(*int)
+	return whole
+}
+
+// value is what the field of a T holds.
+func (r Row[T]) value(of *T) any {
+	switch p := r.Field(of).(type) {
+	case *string:
+		return *p
+	case *bool:
+		return *p
+	case *int:
+		return *p
+	case *float32:
+		return *p
+	case *float64:
+		return *p
+	case *[]float32:
+		return *p
+	default:
+		panic(fmt.Sprintf("setting: %s is held by a %T, which no row can have", r.Name, p))
+	}
+}
+
+// set gives the field of a T a value of its own type.
+func (r Row[T]) set(into *T, value any) error {
+	switch p := r.Field(into).(type) {
+	case *string:
+		return assign(r.Name, p, value)
+	case *bool:
+		return assign(r.Name, p, value)
+	case *int:
+		return assign(r.Name, p, value)
+	case *float32:
+		return assign(r.Name, p, value)
+	case *float64:
+		return assign(r.Name, p, value)
+	case *[]float32:
+		err := assign(r.Name, p, value)
+		*p = slices.Clone(*p)
+		return err
+	default:
+		panic(fmt.Sprintf("setting: %s is held by a %T, which no row can have", r.Name, p))
+	}
+}
+
+func assign[V any](name string, into *V, value any) error {
+	v, ok := value.(V)
+	if !ok {
+		found := fmt.Sprintf("a value of type %T", value)
+		return &Error{name, found, fmt.Sprintf("one of type %T", v)}
+	}
+	*into = v
+	return nil
+}

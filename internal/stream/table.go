@@ -1,0 +1,126 @@
+package stream
+
+import (
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/sparsemeta"
+)
+
+// modelDefault is what stands in the place of most settings that are left out.
+const modelDefault = "the model's"
+
+// dynamicMethods are the two forms of dynamic evaluation.
+var dynamicMethods = []string{DynamicSGD, DynamicRMS}
+
+// Table is the one place that knows every setting that people can choose: the flags of commands,
+// the checks of requests, the contract and docs/settings.md are made of its rows. The field of a
+// row is the one that the mathematics uses. The method comes first: which field of dynamic
+// evaluation a row means depends on it.
+var Table = setting.Table[Settings]{
+	{
+		Name: "method", Field: func(s *Settings) any { return &s.Method },
+		Words: Methods(), Schema: "Method", Default: modelDefault,
+		Help: "how the session adapts",
+		Note: "`Method` in the contract describes each.",
+	},
+	{
+		Name: "chunk", Field: func(s *Settings) any { return &s.Chunk },
+		Min: 1, Max: MaxChunk, Limit: "chunk_tokens_max", Unit: "tokens", Default: modelDefault,
+		Help: "tokens between two updates of the fast weights",
+		Note: "The model may allow fewer than the maximum.",
+	},
+	{
+		Name: "p", Field: func(s *Settings) any { return &s.Adapt.P },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
+		Help: "the probability that an update writes one entry of the fast weights",
+		Note: "At 0 the session scores as the static model does.",
+	},
+	{
+		Name: "gammas", Field: func(s *Settings) any { return &s.Adapt.Gammas },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
+		MaxItems: sparsemeta.MaxBanks, Limit: "gammas_max",
+		Help: "the decay of the gradient average from chunk to chunk, one number a bank of the model",
+		Note: "`Model.banks` is how many banks a model has.",
+	},
+	{
+		Name: "beta1", Field: func(s *Settings) any { return &s.Adapt.Beta1 },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1000, Limit: "beta_max", Default: modelDefault,
+		Help: "the weight of a chunk's gradient in the average",
+	},
+	{
+		Name: "beta2", Field: func(s *Settings) any { return &s.Adapt.Beta2 },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1000, Limit: "beta_max", Default: modelDefault,
+		Help: "the weight of a chunk's gradient beside the average",
+	},
+	{
+		Name: "rate", Field: func(s *Settings) any { return &s.Dynamic().Rate },
+		Methods: dynamicMethods, Min: 0, Max: 1000, Limit: "rate_max", Default: modelDefault,
+		Search: setting.Range{Min: 1e-8, Max: 1e3},
+		Help:   "the learning rate",
+		Note:   "At 0 the session scores as the static model does.",
+	},
+	{
+		Name: "decay", Field: func(s *Settings) any { return &s.Dynamic().Decay },
+		Methods: dynamicMethods, Min: 0, Max: 1, Default: modelDefault,
+		Search: setting.Range{Min: 1e-6, Max: 1},
+		Help:   "the part of the fast weights that an update takes away",
+		Note:   "In `dynamic-rms` it is multiplied by the weight's r/R.",
+	},
+	{
+		Name: "floor", Field: func(s *Settings) any { return &s.Dynamic().Floor },
+		Methods: []string{DynamicRMS}, Min: 0, Max: 1000, Limit: "floor_max", Default: modelDefault,
+		Search: setting.Range{Min: 1e-3, Max: 1e2},
+		Help:   "what is added to a weight's root mean square, in units of the mean of its matrix",
+		Note:   "The smaller it is, the sooner the weights diverge.",
+	},
+	{
+		Name: "cache_size", Field: func(s *Settings) any { return &s.Cache.Size },
+		Methods: []string{Cache}, Min: 1, Max: sparsemeta.CacheSizeMax, Limit: "cache_size_max",
+		Unit: "tokens", Default: modelDefault,
+		Search: setting.Range{Min: 1, Max: sparsemeta.CacheSizeMax},
+		Help:   "how many tokens the cache remembers",
+		Note:   "Memory and time grow with it.",
+	},
+	{
+		Name: "theta", Field: func(s *Settings) any { return &s.Cache.Theta },
+		Methods: []string{Cache}, Min: 0, Max: sparsemeta.CacheThetaMax, Limit: "theta_max", Default: modelDefault,
+		Search: setting.Range{Min: 1e-3, Max: sparsemeta.CacheThetaMax},
+		Help:   "how sharply states like the present one are preferred",
+		Note:   "At 0 all count alike.",
+	},
+	{
+		Name: "lambda", Field: func(s *Settings) any { return &s.Cache.Lambda },
+		Methods: []string{Cache}, Min: 0, Max: 1, Below: true, Default: modelDefault,
+		Search: setting.Range{Min: 1e-3, Max: 0.99},
+		Help:   "the share that the cache has in the probability",
+		Note:   "At 0 the session scores as the static model does.",
+	},
+	{
+		Name: "baseline", Field: func(s *Settings) any { return &s.Baseline },
+		Default: "false", NoFlag: true,
+		Help: "whether every chunk is scored with the static model too",
+		Note: "It costs the time of one more scoring.",
+	},
+}
+
+// With are the model's default settings, and in their place what is asked for. A *setting.Error
+// names the first value that is out of its row's range or that the model cannot serve. The settings
+// of other methods than the stream's are held to their ranges, too, and have no effect.
+func With(m *model.Model, asked setting.Values) (Settings, error) { return with(Table, m, asked) }
+
+func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (Settings, error) {
+	set := Defaults(m)
+	banks := len(set.Adapt.Gammas)
+	if err := table.Set(&set, asked); err != nil {
+		return set, err
+	}
+	if what := lacks(m, set.Method); what != "" {
+		want := "another: the model has no " + what
+		return set, &setting.Error{Name: "method", Found: set.Method, Want: want}
+	}
+	if n := len(set.Adapt.Gammas); n != banks {
+		want := setting.Count(banks, "value") + ", one for each bank of the model"
+		return set, &setting.Error{Name: "gammas", Found: setting.Count(n, "value"), Want: want}
+	}
+	return set, set.Validate(m)
+}
