@@ -12,24 +12,24 @@ import (
 // noDataDir is the --data-dir of a server that keeps nothing.
 const noDataDir = "none"
 
-// keysFlags say where the keys file is.
-type keysFlags struct {
+// dataFlags say where the keys file is.
+type dataFlags struct {
 	dataDir string
 	file    string
 }
 
-func (f *keysFlags) register(c *cobra.Command, fileFlag string) {
+func (f *dataFlags) register(c *cobra.Command, fileFlag string) {
 	f.registerFolder(c)
 	c.PersistentFlags().StringVar(&f.file, fileFlag, "", "keys file (default: keys.json in the data folder)")
 }
 
 // registerFolder is for commands that have nothing to do with keys.
-func (f *keysFlags) registerFolder(c *cobra.Command) {
+func (f *dataFlags) registerFolder(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", "", "data folder (default: lmserve in the user's state folder)")
 }
 
 // path of the keys file; "" where there is no data folder to have one.
-func (f *keysFlags) path() (string, error) {
+func (f *dataFlags) path() (string, error) {
 	switch {
 	case f.file != "":
 		return f.file, nil
@@ -40,7 +40,7 @@ func (f *keysFlags) path() (string, error) {
 	return filepath.Join(dir, "keys.json"), err
 }
 
-func (f *keysFlags) folder() (string, error) {
+func (f *dataFlags) folder() (string, error) {
 	if f.dataDir != "" {
 		return f.dataDir, nil
 	}

@@ -4,19 +4,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/lmserve/lmserve/internal/kernel"
-	"github.com/lmserve/lmserve/internal/model"
 )
 
 // Exit codes. 1 is for everything that has none of its own.
@@ -77,48 +72,3 @@ Every command works with the embedded model; --model takes a file instead.`,
 	root.AddCommand(newServe(), newKeys(), newSessions(), newScore(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newVersion())
 	return root
 }
-
-// printJSON prints a value for people and programs.
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// modelFlags are what every command that runs a model has.
-type modelFlags struct {
-	path      string
-	threads   int
-	precision kernel.Precision
-}
-
-func (f *modelFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.path, "model", "", "file of weights (default: the embedded model)")
-	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads; results do not depend on it")
-	precisionFlag(c, &f.precision)
-}
-
-func (f *modelFlags) load() (*model.Model, error) {
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	load := model.Default
-	if f.path != "" {
-		load = func() (*model.Model, error) { return model.Load(f.path) }
-	}
-	m, err := load()
-	if err != nil {
-		return nil, err
-	}
-	m.Arithmetic = kernel.Arithmetic{Precision: f.precision}
-	return m, nil
-}
-
-func (f *modelFlags) check() error {
-	if f.threads < 1 || f.threads > maxThreads {
-		return usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, maxThreads)}
-	}
-	return nil
-}
-
-const maxThreads = 256

@@ -20,7 +20,7 @@ import (
 
 type serveFlags struct {
 	model       modelFlags
-	keys        keysFlags
+	keys        dataFlags
 	listen      string
 	tlsCert     string
 	tlsKey      string

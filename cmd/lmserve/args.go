@@ -1,0 +1,17 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// exactly is cobra.ExactArgs with an error that says what was expected.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usageError{fmt.Errorf("found %d arguments, expected %s (see '%s --help')", len(args), what, c.CommandPath())}
+		}
+		return nil
+	}
+}

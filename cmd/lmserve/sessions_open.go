@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// mustFolder is the data folder, which these commands cannot do without.
+func (f *dataFlags) mustFolder() (string, error) {
+	if f.dataDir == noDataDir {
+		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}
+	}
+	return f.folder()
+}
+
+// openFolder opens it; to be written to, it must be there already.
+func (f *dataFlags) openFolder(o sessionlog.Options) (*sessionlog.Folder, error) {
+	dir, err := f.mustFolder()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "lmserve.db")); err != nil && !o.ReadOnly {
+		return nil, err
+	}
+	return sessionlog.Open(dir, o)
+}
+
+// withStore opens the folder for reading.
+func (f *dataFlags) withStore(do func(store *sessionlog.Folder) error) (err error) {
+	store, err := f.openFolder(sessionlog.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return do(store)
+}
+
+// withManager opens the folder as a server does.
+func (f *dataFlags) withManager(c *cobra.Command, flags modelFlags, do func(mg *session.Manager) error) (err error) {
+	m, err := flags.load()
+	if err != nil {
+		return err
+	}
+	store, err := f.openFolder(sessionlog.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	mg, err := session.NewManager(m, session.Options{Store: store, Threads: flags.threads,
+		Report: func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) }})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mg.Drain(context.Background())) }()
+	return do(mg)
+}
+
+// each visits all sessions of a store.
+func each(ctx context.Context, store sessionlog.Store, visit func(found sessionlog.Session) error) error {
+	for after := ""; ; {
+		page, err := store.List(ctx, after, 1000)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, found := range page {
+			if err := visit(found); err != nil {
+				return err
+			}
+		}
+		after = page[len(page)-1].ID
+	}
+}
