@@ -57,9 +57,9 @@ change their clocks. What is in the caches may be faster than memory.`,
 	flags.register(c)
 	c.Flags().StringVar(&config, "config", "", "random weights instead of a model: "+configUsage())
 	c.Flags().IntVar(&o.Chunk, "chunk", 0, "tokens between two updates (default: the model's)")
-	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "time for each row; less is quicker and noisier")
+	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "seconds to measure each row for; fewer are quicker and noisier")
 	c.Flags().StringSliceVar(&o.Only, "only", bench.Sections(), "sections to measure")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
 	return c
 }
 

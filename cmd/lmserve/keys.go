@@ -10,7 +10,7 @@ func newKeys() *cobra.Command {
 	var f dataFlags
 	c := &cobra.Command{
 		Use:   "keys",
-		Short: "Say who may use a server",
+		Short: "Make, list and revoke the keys of a server",
 		Long: `Make, list and revoke the bearer keys of a server. They are in the file keys.json
 of the data folder, hashed; a running server follows it within a second. Once there
 is such a file, every request needs a key.`,

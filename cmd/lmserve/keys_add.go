@@ -56,11 +56,11 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&k.Admin, "admin", false, "sees and may change the sessions of all keys")
-	c.Flags().StringVar(&expires, "expires", "", "when it ends: 2027-01-31 (UTC), 2027-01-31T12:00:00Z, or a time from now such as 90d or 12h (default: never)")
-	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions (default %d)", limits.KeySessionsDefault))
-	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests at work at the same time (default %d)", limits.KeyRequestsDefault))
-	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0, fmt.Sprintf("bytes of text a second (default %d)", limits.KeyBytesPerSecondDefault))
+	c.Flags().BoolVar(&k.Admin, "admin", false, "let the key see and change the sessions of all keys")
+	c.Flags().StringVar(&expires, "expires", "", "when the key expires: 2027-01-31 (UTC), 2027-01-31T12:00:00Z, or a time from now such as 90d or 12h (default: never)")
+	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions of this key (default %d)", limits.KeySessionsDefault))
+	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests of this key at work at the same time (default %d)", limits.KeyRequestsDefault))
+	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0, fmt.Sprintf("most bytes of text a second for this key (default %d)", limits.KeyBytesPerSecondDefault))
 	return c
 }
 

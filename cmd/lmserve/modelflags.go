@@ -18,8 +18,8 @@ type modelFlags struct {
 }
 
 func (f *modelFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.path, "model", "", "file of weights (default: the embedded model)")
-	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads; results do not depend on it")
+	c.Flags().StringVar(&f.path, "model", "", "file of the model (default: the embedded model)")
+	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads to compute with; results do not depend on their number")
 	precisionFlag(c, &f.precision)
 }
 

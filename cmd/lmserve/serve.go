@@ -20,7 +20,7 @@ import (
 
 type serveFlags struct {
 	model       modelFlags
-	keys        dataFlags
+	data        dataFlags
 	listen      string
 	tlsCert     string
 	tlsKey      string
@@ -54,17 +54,18 @@ address only. On other addresses keys and text want TLS.`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
 	f.model.register(c)
-	f.keys.register(c, "keys")
-	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file with the certificate chain, PEM: serve HTTPS; read again when it changes")
-	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file with the certificate's key, PEM")
-	c.Flags().BoolVar(&f.insecure, "insecure", false, "listen on other than loopback addresses without keys, or without TLS")
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address; port 0 takes a free one")
-	c.Flags().StringVar(&f.logFormat, "log", "console", "access log: console, json or none")
-	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, "most live sessions (0: the default)")
-	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G: those used longest ago make room, on disk\n(default: a quarter of the machine's)")
-	c.Flags().DurationVar(&f.replayMax, "replay-max", session.ReplayMaxDefault, "computing that a restart may have to repeat for a session; sets how often its state goes to disk")
-	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "how long a drain may take")
-	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz going 503 and the drain, for load balancers")
+	f.data.register(c, "keys-file")
+	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
+	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
+	c.Flags().BoolVar(&f.insecure, "insecure", false, "allow listening on addresses that other machines can reach without keys, or without TLS")
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
+	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
+	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
+	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
+	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
+	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
+	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
+	renamed(c, map[string]string{"keys": "keys-file", "log": "log-format", "replay-max": "max-replay"})
 	return c
 }
 
@@ -123,13 +124,13 @@ func serve(c *cobra.Command, f serveFlags) error {
 
 // openKeys opens the keys file, if there is a place for one. One that is named must be there: a slip must not open the server.
 func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
-	path, err := f.keys.path()
+	path, err := f.data.path()
 	if err != nil || path == "" {
 		return nil, err
 	}
-	if f.keys.file != "" {
+	if f.data.keysFile != "" {
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("--keys: %w (make it with 'lmserve keys add NAME --file %s')", err, path)
+			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --file %s')", err, path)
 		}
 	}
 	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
@@ -175,10 +176,10 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 
 // openStore opens what keeps the sessions, and says where that is.
 func (f *serveFlags) openStore() (store sessionlog.Store, where string, err error) {
-	if f.keys.dataDir == noDataDir {
+	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
 	}
-	dir, err := f.keys.folder()
+	dir, err := f.data.folder()
 	if err != nil {
 		return nil, "", err
 	}
@@ -217,7 +218,7 @@ func newLogger(format string) (*zap.Logger, error) {
 	case "none":
 		return zap.NewNop(), nil
 	default:
-		return nil, usageError{fmt.Errorf("--log is %q, expected console, json or none", format)}
+		return nil, usageError{fmt.Errorf("--log-format is %q, expected console, json or none", format)}
 	}
 	config.OutputPaths, config.ErrorOutputPaths = []string{"stderr"}, []string{"stderr"}
 	config.DisableCaller, config.DisableStacktrace = true, true

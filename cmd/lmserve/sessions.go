@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// errFindings ends a check or a replay that has found something wrong, and has said what.
-var errFindings = errors.New("not all is as it should be")
+// errFindings ends a check or a replay that has found damage or differences, and has printed them.
+var errFindings = errors.New("damage or differences were found, as printed")
 
 func newSessions() *cobra.Command {
 	var f dataFlags
 	c := &cobra.Command{
 		Use:   "sessions",
-		Short: "Look after the sessions in a data folder",
+		Short: "List, check, move and delete the sessions in a data folder",
 		Long: `List, check, replay, export, import and delete the sessions in a data folder, while no
 server has it open.`,
 		RunE: func(c *cobra.Command, args []string) error {

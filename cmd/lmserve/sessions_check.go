@@ -17,8 +17,9 @@ func newSessionsCheck(f *dataFlags) *cobra.Command {
 		Use:   "check",
 		Short: "Check every byte of a data folder",
 		Long: `Check every checksum and invariant of a data folder: its files, the head and the log of
-every session, and that its snapshots can be restored. Nothing is computed again (see
-replay) and nothing is changed. Every finding is a line; with any the exit code is 1.`,
+every session, and that its snapshots can be restored. Nothing is computed again (that is
+'sessions replay') and nothing is changed. Every finding is one line; if a finding is
+damage, the exit code is 1.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, err := flags.load()
@@ -44,7 +45,7 @@ replay) and nothing is changed. Every finding is a line; with any the exit code 
 				return err
 			}
 			sessions := 0
-			err = f.withStore(func(store *sessionlog.Folder) error {
+			err = f.withStore(func(store sessionlog.Store) error {
 				return each(c.Context(), store, func(found sessionlog.Session) error {
 					sessions++
 					return session.Verify(c.Context(), m, store, found, tell)
@@ -65,6 +66,6 @@ replay) and nothing is changed. Every finding is a line; with any the exit code 
 		},
 	}
 	flags.register(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of lines")
 	return c
 }

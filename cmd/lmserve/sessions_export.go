@@ -28,6 +28,6 @@ func newSessionsExport(f *dataFlags) *cobra.Command {
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&out, "out", "", "file to make (default: standard output)")
+	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet (default: standard output)")
 	return c
 }

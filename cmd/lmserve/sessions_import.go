@@ -38,6 +38,6 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&owner, "owner", "", "id of the key that it is to belong to (default: nobody's, as in a server without keys)")
+	c.Flags().StringVar(&owner, "owner", "", "id of the key that the session is to belong to (default: no key, as in a server without keys)")
 	return c
 }

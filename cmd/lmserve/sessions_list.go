@@ -18,7 +18,7 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 		Short: "List the sessions",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.withStore(func(store *sessionlog.Folder) error {
+			return f.withStore(func(store sessionlog.Store) error {
 				all := []storedSession{}
 				err := each(c.Context(), store, func(found sessionlog.Session) error {
 					all = append(all, describeStored(found))
@@ -34,7 +34,7 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
 	return c
 }
 

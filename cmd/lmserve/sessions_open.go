@@ -15,7 +15,7 @@ import (
 
 // mustFolder is the data folder, which these commands cannot do without.
 func (f *dataFlags) mustFolder() (string, error) {
-	if f.dataDir == noDataDir {
+	if f.dir == noDataDir {
 		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}
 	}
 	return f.folder()
@@ -34,7 +34,7 @@ func (f *dataFlags) openFolder(o sessionlog.Options) (*sessionlog.Folder, error)
 }
 
 // withStore opens the folder for reading.
-func (f *dataFlags) withStore(do func(store *sessionlog.Folder) error) (err error) {
+func (f *dataFlags) withStore(do func(store sessionlog.Store) error) (err error) {
 	store, err := f.openFolder(sessionlog.Options{ReadOnly: true})
 	if err != nil {
 		return err

@@ -31,13 +31,13 @@ func newSessionsReplay(f *dataFlags) *cobra.Command {
 		Short: "Compute sessions again and compare every score",
 		Long: `Compute sessions (without an ID: all) again from their text, and compare every logged
 total to the bit. Text that was scored in another arithmetic ('lmserve version') is named:
-there, rounding makes a difference. With any difference the exit code is 1.`,
+there, rounding makes a difference. If any total differs, the exit code is 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := flags.load()
 			if err != nil {
 				return err
 			}
-			return f.withStore(func(store *sessionlog.Folder) error {
+			return f.withStore(func(store sessionlog.Store) error {
 				ids := args
 				if len(ids) == 0 {
 					if err := each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
@@ -65,7 +65,7 @@ there, rounding makes a difference. With any difference the exit code is 1.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "a line of JSON a session")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line for each session")
 	return c
 }
 

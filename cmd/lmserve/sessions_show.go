@@ -9,10 +9,10 @@ import (
 func newSessionsShow(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
-		Short: "Show what is known of a session, as JSON",
+		Short: "Show what is known of one session, as JSON",
 		Args:  exactly(1, "an id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.withStore(func(store *sessionlog.Folder) error {
+			return f.withStore(func(store sessionlog.Store) error {
 				found, err := store.Get(c.Context(), args[0])
 				if err != nil {
 					return err
