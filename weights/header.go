@@ -20,7 +20,7 @@ type entry struct {
 	dtype      DType
 	shape      []int
 	begin, end int64
-	at         int64 // byte of the name in the file, for errors
+	at         int64 // the offset of the name in the file, for errors
 }
 
 // header is a parsed and checked header; the entries are in the order of their

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exactly is cobra.ExactArgs with an error that says what was expected.
+// exactly is cobra.ExactArgs with an error that says what arguments were expected.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {

@@ -63,7 +63,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 	return c
 }
 
-// benchModel is the model of a file, the embedded one, or one of a configuration.
+// benchModel returns the model of a file, the embedded one, or a random one of a configuration.
 func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	if config == "" {
 		return flags.load()
@@ -82,11 +82,11 @@ func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	return m, nil
 }
 
-// printBench prints a table a section.
+// printBench prints a table for each section.
 func printBench(w io.Writer, r bench.Report) error {
 	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
 	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
-	what, shape := 0, 0 // widths: these columns are aligned to the left
+	what, shape := 0, 0 // widths of the two columns that are aligned to the left
 	for _, row := range r.Rows {
 		what, shape = max(what, utf8.RuneCountInString(row.What)), max(shape, utf8.RuneCountInString(row.Shape))
 	}

@@ -26,7 +26,7 @@ is such a file, every request needs a key.`,
 	return c
 }
 
-// mustPath is the path of the keys file, which these commands cannot do without.
+// mustPath returns the path of the keys file, without which the commands on keys cannot work.
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {

@@ -43,7 +43,7 @@ func newKeysList(f *dataFlags) *cobra.Command {
 	return c
 }
 
-// listedKey is a key as it is listed.
+// listedKey is a key as 'list' prints it.
 type listedKey struct {
 	ID             string    `json:"id"`
 	Name           string    `json:"name"`
@@ -52,7 +52,7 @@ type listedKey struct {
 	Created        time.Time `json:"created"`
 	Expires        time.Time `json:"expires,omitzero"`
 	Revoked        time.Time `json:"revoked,omitzero"`
-	Sessions       int       `json:"sessions,omitempty"` // of its own; absent: the server's default, as are the next two
+	Sessions       int       `json:"sessions,omitempty"` // 0: the server's default
 	Requests       int       `json:"requests,omitempty"`
 	BytesPerSecond int64     `json:"bytes_per_second,omitempty"`
 }

@@ -1,5 +1,5 @@
-// Command lmserve serves, scores, completes, evaluates and trains adaptive
-// language models. One file a command; wiring only.
+// Command lmserve serves, scores, completes, evaluates and trains adaptive language models. Every
+// command has a file of its own, which parses its flags and calls the packages that do the work.
 package main
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes. 1 is for everything that has none of its own.
+// Exit codes. exitFailure is for every error that has no code of its own.
 const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitInterrupted = 130
 )
 
-// usageError marks errors in how the command was called.
+// usageError marks an error in how the command was called.
 type usageError struct{ error }
 
 func main() {
@@ -31,7 +31,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit code.
+// run is the whole program, and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)

@@ -74,7 +74,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }() // standard error cannot always be synced
+	defer func() { _ = log.Sync() }() // standard error cannot be synced on every system
 	ring, err := f.openKeys(log)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Close() }() // everything that was confirmed is durable without
+	defer func() { _ = store.Close() }() // what was confirmed is durable before the store is closed
 	sessions, err := session.NewManager(m, session.Options{
 		Store:          store,
 		Report:         func(err error) { log.Error("sessions", zap.Error(err)) },
@@ -122,7 +122,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	return serveUntilDone(c.Context(), srv, sessions, l, log, f.drain)
 }
 
-// openKeys opens the keys file, if there is a place for one. One that is named must be there: a slip must not open the server.
+// openKeys opens the keys file, if there is a place for one. A file that the command line names
+// must be there: a misspelt name must not leave the server open to everybody.
 func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
 	path, err := f.data.path()
 	if err != nil || path == "" {
@@ -140,7 +141,7 @@ func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
 	return ring, err
 }
 
-// reportReload logs what became of files that have changed.
+// reportReload returns a function that logs whether files that have changed could be read again.
 func reportReload(log *zap.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {
@@ -151,7 +152,7 @@ func reportReload(log *zap.Logger, what string) func(error) {
 	}
 }
 
-// open listens, unless strangers could do harm there.
+// open listens, unless the address can be reached from other machines and is not protected.
 func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
@@ -174,7 +175,7 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	return tls.NewListener(l, secure), nil
 }
 
-// openStore opens what keeps the sessions, and says where that is.
+// openStore opens the store of the sessions, and says in words where the sessions are.
 func (f *serveFlags) openStore() (store sessionlog.Store, where string, err error) {
 	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
@@ -189,7 +190,7 @@ func (f *serveFlags) openStore() (store sessionlog.Store, where string, err erro
 	return store, "the data folder " + dir, nil
 }
 
-// serveUntilDone serves until the context ends, then drains; or until the store fails.
+// serveUntilDone serves until the context ends or the store fails, and then drains.
 func serveUntilDone(ctx context.Context, srv *server.Server, sessions *session.Manager, l net.Listener, log *zap.Logger, timeout time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
@@ -204,7 +205,7 @@ func serveUntilDone(ctx context.Context, srv *server.Server, sessions *session.M
 	drain, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	err := errors.Join(srv.Drain(drain), <-served)
-	return errors.Join(sessions.Err(), err) // whenever it failed
+	return errors.Join(sessions.Err(), err) // the store may also have failed during the drain
 }
 
 func newLogger(format string) (*zap.Logger, error) {
@@ -214,7 +215,7 @@ func newLogger(format string) (*zap.Logger, error) {
 		config = zap.NewDevelopmentConfig()
 	case "json":
 		config = zap.NewProductionConfig()
-		config.Sampling = nil // an access log with holes is no access log
+		config.Sampling = nil // an access log must have every request
 	case "none":
 		return zap.NewNop(), nil
 	default:

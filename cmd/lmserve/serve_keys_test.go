@@ -33,7 +33,8 @@ func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
 }
 
-// A server from its keys to its certificate: what changes in the files it follows without a restart.
+// A server from its keys to its certificate: what changes in the files it follows without a
+// restart.
 func TestServeFollowsItsKeysAndItsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")

@@ -51,7 +51,7 @@ damage, the exit code is 1.`,
 					return session.Verify(c.Context(), m, store, found, tell)
 				})
 			})
-			if err != nil && damaged == 0 { // else it is what was told
+			if err != nil && damaged == 0 { // with damage, the error is of what was printed already
 				return err
 			}
 			if asJSON {

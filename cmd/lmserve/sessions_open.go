@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// mustFolder is the data folder, which these commands cannot do without.
+// mustFolder returns the data folder, without which the commands on stored sessions cannot work.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.dir == noDataDir {
 		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}
@@ -21,7 +21,7 @@ func (f *dataFlags) mustFolder() (string, error) {
 	return f.folder()
 }
 
-// openFolder opens it; to be written to, it must be there already.
+// openFolder opens the data folder. A folder that is to be written to must be there already.
 func (f *dataFlags) openFolder(o sessionlog.Options) (*sessionlog.Folder, error) {
 	dir, err := f.mustFolder()
 	if err != nil {
@@ -33,7 +33,7 @@ func (f *dataFlags) openFolder(o sessionlog.Options) (*sessionlog.Folder, error)
 	return sessionlog.Open(dir, o)
 }
 
-// withStore opens the folder for reading.
+// withStore calls do with the data folder's store, opened for reading.
 func (f *dataFlags) withStore(do func(store sessionlog.Store) error) (err error) {
 	store, err := f.openFolder(sessionlog.Options{ReadOnly: true})
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *dataFlags) withStore(do func(store sessionlog.Store) error) (err error)
 	return do(store)
 }
 
-// withManager opens the folder as a server does.
+// withManager calls do with a manager of the data folder's sessions, as a server has it.
 func (f *dataFlags) withManager(c *cobra.Command, flags modelFlags, do func(mg *session.Manager) error) (err error) {
 	m, err := flags.load()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// replayedSession is what a replay came to.
+// replayedSession is the result of replaying one session.
 type replayedSession struct {
 	ID       string   `json:"id"`
 	Problem  string   `json:"problem,omitempty"`

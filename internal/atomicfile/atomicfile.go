@@ -40,8 +40,8 @@ type Options struct {
 	Temporary string
 }
 
-// File is a file in the making. Exactly one of Commit and Discard ends it; Discard after Commit does
-// nothing, so that it can be deferred.
+// File is a file in the making. Exactly one of Commit and Discard ends it; Discard after Commit
+// does nothing, so that it can be deferred.
 type File struct {
 	system    system
 	path      string

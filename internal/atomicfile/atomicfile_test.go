@@ -248,8 +248,8 @@ func TestATemporaryFileThatStaysIsReported(t *testing.T) {
 	}
 }
 
-// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content is on the disk before it gets the name, and the name before
-// Commit returns.
+// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content is on the disk before it
+// gets the name, and the name before Commit returns.
 func TestStepsComeInTheOrderThatSurvivesAPowerFailure(t *testing.T) {
 	dir := t.TempDir()
 	var did []string
