@@ -35,19 +35,25 @@ var rooms = map[string][]string{
 	"sparsemeta/metatrain": {"sparsemeta"},
 	// A loaded model, and one stream through it: what session, train and eval
 	// would otherwise each put together.
-	"internal/model":       {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel", "internal/strictjson"},
-	"internal/stream":      {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
-	"internal/session":     {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/kernel", "internal/sessionlog", "internal/setting"},
-	"internal/chart":       {},
-	"internal/documents":   {},
-	"internal/tune":        {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
-	"internal/eval":        {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
-	"internal/train":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile", "internal/strictjson"},
-	"internal/bench":       {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
-	"internal/conformance": {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
-	"internal/reload":      {},
-	"internal/keys":        {"internal/reload", "internal/atomicfile", "internal/strictjson"},
-	"api":                  {},
+	"internal/model":  {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel", "internal/strictjson"},
+	"internal/stream": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
+	"internal/session": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/sessionlog", "internal/setting",
+		"internal/session/registry", "internal/session/budget", "internal/session/lifecycle", "internal/session/scheduler"},
+	// What sessions are made of knows no session, no store and no model; but for the workers.
+	"internal/session/registry":  {},
+	"internal/session/budget":    {},
+	"internal/session/lifecycle": {},
+	"internal/session/scheduler": {"internal/model", "internal/stream"},
+	"internal/chart":             {},
+	"internal/documents":         {},
+	"internal/tune":              {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
+	"internal/eval":              {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
+	"internal/train":             {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile", "internal/strictjson"},
+	"internal/bench":             {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
+	"internal/conformance":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
+	"internal/reload":            {},
+	"internal/keys":              {"internal/reload", "internal/atomicfile", "internal/strictjson"},
+	"api":                        {},
 	// The server decodes, calls one session method, encodes: no model code.
 	// Its rooms stand in this order.
 	"server/limits":   {"internal/session"},
@@ -72,7 +78,7 @@ var rooms = map[string][]string{
 	// What a Go program imports: text through a stream, without sessions or a server.
 	root: {"txl", "tokenizer", "weights", "internal/model", "internal/stream"},
 	// What is made of the table of settings: parts of the contract and of the documentation.
-	"internal/setting/generate": {"internal/setting", "internal/stream", "internal/session"},
+	"internal/generate": {"internal/setting", "internal/stream", "internal/session"},
 	// The model that tests share.
 	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
 	// Sessions on the disk: bytes and their order, not what they mean.

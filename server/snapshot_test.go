@@ -281,23 +281,25 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		err  error
 		kind api.ProblemType
 	}{
-		"ErrNotFound":   {session.ErrNotFound, api.ProblemSessionNotFound},
-		"ErrBusy":       {session.ErrBusy, api.ProblemSessionBusy},
-		"ErrFull":       {session.ErrFull, api.ProblemSessionLimit},
-		"ErrOverloaded": {session.ErrOverloaded, api.ProblemOverloaded},
-		"ErrImport":     {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},
-		"ErrStore":      {fmt.Errorf("%w: %w", session.ErrStore, damage), api.ProblemStoreFailed},
-		"ErrNoSpace":    {session.ErrNoSpace, api.ProblemNoSpace},
-		"ErrDraining":   {session.ErrDraining, api.ProblemDraining},
-		"UnusableError": {&session.UnusableError{Err: damage}, api.ProblemSessionUnusable},
-		"ModelError":    {fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{}), api.ProblemImportModel},
-		"OffsetError":   {&session.OffsetError{}, api.ProblemOffsetConflict},
-		"FieldError":    {&field, api.ProblemInvalidField},
-		"TrimmedError":  {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
-		"LimitError":    {&session.LimitError{}, api.ProblemSessionFull},
-		"QuotaError":    {&session.QuotaError{}, api.ProblemKeySessionLimit},
-		"BodyError":     {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
-		"MismatchError": {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
+		"ErrNotFound":    {session.ErrNotFound, api.ProblemSessionNotFound},
+		"ErrBusy":        {session.ErrBusy, api.ProblemSessionBusy},
+		"ErrFull":        {session.ErrFull, api.ProblemSessionLimit},
+		"ErrOverloaded":  {session.ErrOverloaded, api.ProblemOverloaded},
+		"ErrImport":      {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},
+		"ErrStore":       {fmt.Errorf("%w: %w", session.ErrStore, damage), api.ProblemStoreFailed},
+		"ErrNoSpace":     {session.ErrNoSpace, api.ProblemNoSpace},
+		"ErrDraining":    {session.ErrDraining, api.ProblemDraining},
+		"ErrUnavailable": {fmt.Errorf("%w: why", session.ErrUnavailable), api.ProblemOverloaded},
+		"ErrUnknown":     {fmt.Errorf("%w: why", session.ErrUnknown), api.ProblemInternal},
+		"UnusableError":  {&session.UnusableError{Err: damage}, api.ProblemSessionUnusable},
+		"ModelError":     {fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{}), api.ProblemImportModel},
+		"OffsetError":    {&session.OffsetError{}, api.ProblemOffsetConflict},
+		"FieldError":     {&field, api.ProblemInvalidField},
+		"TrimmedError":   {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
+		"LimitError":     {&session.LimitError{}, api.ProblemSessionFull},
+		"QuotaError":     {&session.QuotaError{}, api.ProblemKeySessionLimit},
+		"BodyError":      {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
+		"MismatchError":  {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
 	}
 	require.ElementsMatch(t, exportedErrors(t, "../internal/session"), slices.Collect(maps.Keys(table)))
 	for name, row := range table {

@@ -46,7 +46,7 @@ damage, the exit code is 1.`,
 			}
 			sessions := 0
 			err = f.withStore(func(store sessionlog.Store) error {
-				return each(c.Context(), store, func(found sessionlog.Session) error {
+				return sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
 					sessions++
 					return session.Verify(c.Context(), m, store, found, tell)
 				})

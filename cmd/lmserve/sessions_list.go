@@ -20,7 +20,7 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.withStore(func(store sessionlog.Store) error {
 				all := []storedSession{}
-				err := each(c.Context(), store, func(found sessionlog.Session) error {
+				err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
 					all = append(all, describeStored(found))
 					return nil
 				})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -21,15 +19,13 @@ func (f *dataFlags) mustFolder() (string, error) {
 	return f.folder()
 }
 
-// openFolder opens the data folder. A folder that is to be written to must be there already.
-func (f *dataFlags) openFolder(o sessionlog.Options) (*sessionlog.Folder, error) {
+// openFolder opens the data folder, which must be there already.
+func (f *dataFlags) openFolder(o sessionlog.Options) (sessionlog.Store, error) {
 	dir, err := f.mustFolder()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "lmserve.db")); err != nil && !o.ReadOnly {
-		return nil, err
-	}
+	o.Existing = true
 	return sessionlog.Open(dir, o)
 }
 
@@ -61,20 +57,4 @@ func (f *dataFlags) withManager(c *cobra.Command, flags modelFlags, do func(mg *
 	}
 	defer func() { err = errors.Join(err, mg.Drain(context.Background())) }()
 	return do(mg)
-}
-
-// each visits all sessions of a store.
-func each(ctx context.Context, store sessionlog.Store, visit func(found sessionlog.Session) error) error {
-	for after := ""; ; {
-		page, err := store.List(ctx, after, 1000)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		for _, found := range page {
-			if err := visit(found); err != nil {
-				return err
-			}
-		}
-		after = page[len(page)-1].ID
-	}
 }

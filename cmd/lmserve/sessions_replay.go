@@ -40,7 +40,7 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 			return f.withStore(func(store sessionlog.Store) error {
 				ids := args
 				if len(ids) == 0 {
-					if err := each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
+					if err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
 						return err
 					}
 				}

@@ -4,48 +4,44 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"strconv"
-	"unicode/utf8"
 
-	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Complete samples text after the session's text and the prompt, from the model as the session has adapted it, and leaves the session as it
-// was unless it is told to commit. emit is told of each piece of the text as it grows. While a completion samples, the session takes no
-// other text: a request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets ErrBusy beside another.
-//
-// It ends with emit's error, with the context, with ErrNotFound when the session is deleted meanwhile, and at its beginning with ErrOverloaded.
-func (mg *Manager) Complete(ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error) (Completion, error) {
-	s, err := mg.use(who, id)
-	if err != nil {
-		return Completion{}, err
+// commits reports whether the completion feeds its session.
+func (r *CompleteRequest) commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
+
+// beginCommit makes a completion that commits the one request that feeds its session, until end is
+// called, and makes sure that there is room for what it will commit.
+func (e *engine) beginCommit(ctx context.Context, s *liveSession, r CompleteRequest) (end func(), err error) {
+	if !r.commits() {
+		return func() {}, nil
 	}
-	defer mg.unuse(s)
-	if err := checkCompletion(r); err != nil {
-		return Completion{}, err
+	if end, err = e.beginFeeding(ctx, s); err != nil {
+		return nil, err
 	}
-	if err := mg.enter(); err != nil {
-		return Completion{}, err
+	if err := e.roomFor(s, r); err != nil {
+		end()
+		return nil, err
 	}
-	defer mg.leave()
-	f := feeder{mg: mg, s: s, emit: func(Chunk) error { return nil }}
+	return end, nil
+}
+
+// complete carries out a completion that was checked. A completion that commits feeds the prompt
+// first, so that the text is sampled from a model that has learnt from it, and the text last.
+func (e *engine) complete(
+	ctx context.Context, s *liveSession, r CompleteRequest, emit func(Piece) error,
+) (Completion, error) {
+	f := feeder{engine: e, s: s, emit: noChunks}
 	prompt := r.Prompt
-	if r.Commit == CommitPrompt || r.Commit == CommitAll {
-		if !s.feeding.CompareAndSwap(false, true) {
-			return Completion{}, ErrBusy
-		}
-		defer s.feeding.Store(false)
-		if err := mg.fits(s, r); err != nil {
-			return Completion{}, err
-		}
+	if r.commits() {
 		if err := f.all(ctx, prompt); err != nil {
 			return Completion{}, err
 		}
 		prompt = nil
 	}
-	g := newGeneration(mg, s, prompt, r)
+	g := newGeneration(e, s, prompt, r)
 	g.admitted = f.admitted
 	done, err := g.run(ctx, emit)
 	f.admitted = true
@@ -53,81 +49,35 @@ func (mg *Manager) Complete(ctx context.Context, who Caller, id string, r Comple
 		err = f.all(ctx, done.Text)
 	}
 	done.PromptTokens = len(r.Prompt) // a token is a byte
-	done.Offset = mg.touch(s).offset
+	done.Offset = s.seen().offset
 	return done, err
 }
 
-// fits says whether the session and the memory have room for what a completion will commit at most.
-func (mg *Manager) fits(s *session, r CompleteRequest) error {
+// roomFor says whether the session and the memory have room for what a completion will commit at most.
+func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	bytes := int64(len(r.Prompt))
 	if r.Commit == CommitAll {
 		bytes += int64(r.MaxTokens)
 	}
-	if have := mg.offset(s); have+bytes > mg.options.MaxSessionBytes {
-		return &LimitError{Offset: have, Max: mg.options.MaxSessionBytes}
+	if have := s.seen().offset; have+bytes > e.textMax {
+		return &LimitError{Offset: have, Max: e.textMax}
 	}
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	return mg.memoryFor(mg.textBytes(int(bytes), int(bytes)/s.Settings.Chunk+4)) // of the records, the first and last of prompt and text are short
+	records := int(bytes)/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	return memoryError(e.states.budget.Check(textBytes(e.store(), int(bytes), records)))
 }
 
-// checkCompletion holds a request against its limits.
-func checkCompletion(r CompleteRequest) error {
-	if n := len(r.Prompt); n > PromptBytesMax {
-		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
-	}
-	sampling := r.sampling()
-	if err := SamplingTable.Check(&sampling); err != nil {
-		return fieldError("", err)
-	}
-	if err := checkSeed(r.Seed); err != nil {
-		return err
-	}
-	if err := checkStops(r.Stop); err != nil {
-		return err
-	}
-	switch r.Commit {
-	case "", CommitNone, CommitPrompt, CommitAll:
-		return nil
-	}
-	return &FieldError{"commit", strconv.Quote(r.Commit), CommitNone + ", " + CommitPrompt + " or " + CommitAll}
-}
-
-func checkStops(stops []string) error {
-	if n := len(stops); n > StopStringsMax {
-		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
-	}
-	for i, stop := range stops {
-		if n := utf8.RuneCountInString(stop); n < 1 || n > StopCharsMax {
-			return &FieldError{fmt.Sprintf("stop[%d]", i), setting.Count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax)}
-		}
-	}
-	return nil
-}
-
-// sampling is how the request samples, but for the seed; by default from the model's own distribution.
-func (r CompleteRequest) sampling() Sampling {
-	s := Sampling{MaxTokens: r.MaxTokens, Sampling: txl.Sampling{Temperature: 1, TopK: r.TopK, TopP: 1}}
-	if r.Temperature != nil {
-		s.Temperature = *r.Temperature
-	}
-	if r.TopP != nil {
-		s.TopP = *r.TopP
-	}
-	return s
-}
-
-// generation is a completion under way. It works in turns of at most one chunk, each with a worker of its own from the line, so that a long
-// one does not keep short requests waiting; its frozen stream carries it from turn to turn, and the bits are those of one go. It runs on a
-// goroutine beside the caller's, which emits: the worker never waits for a client.
+// generation is a completion under way. It works in turns of at most one chunk, each with a worker of
+// its own from the line, so that a long completion does not keep short requests waiting; its frozen
+// stream carries it from turn to turn, and the bits are those of one go. It runs on a goroutine beside
+// the caller's, which emits: the worker never waits for a client.
 type generation struct {
-	mg       *Manager
-	s        *session
+	engine   *engine
+	s        *liveSession
 	prompt   []byte // not fed yet
 	sampler  *txl.Sampler
 	most     int // tokens
 	cut      cutter
-	admitted bool // it has waited before
+	admitted bool // the request has waited before
 
 	frozen   *stream.Stream // where the completion is
 	tokens   int            // sampled
@@ -135,17 +85,17 @@ type generation struct {
 	late     []Piece        // that out has no room for
 	out      chan Piece
 	err      error  // of the goroutine, as panicked: to be read after out is closed
-	panicked string // of the goroutine, with its stack
+	panicked string // what the goroutine panicked with, and its stack
 }
 
-func newGeneration(mg *Manager, s *session, prompt []byte, r CompleteRequest) *generation {
+func newGeneration(e *engine, s *liveSession, prompt []byte, r CompleteRequest) *generation {
 	sampling := r.sampling().Sampling
 	sampling.Seed = seedOr(r.Seed)
 	return &generation{
-		mg:      mg,
+		engine:  e,
 		s:       s,
 		prompt:  prompt,
-		sampler: txl.NewSampler(sampling, mg.model.LM.Config.Vocab),
+		sampler: txl.NewSampler(sampling, e.model.LM.Config.Vocab),
 		most:    r.MaxTokens,
 		cut:     cutter{stops: r.Stop, logProbs: r.LogProbs},
 		out:     make(chan Piece, pieceQueue),
@@ -187,18 +137,19 @@ func (g *generation) generate(ctx context.Context) {
 }
 
 func (g *generation) turns(ctx context.Context) error {
-	if err := g.mg.waiting.wait(&g.admitted, func() error { return g.mg.lock(ctx, g.s) }); err != nil {
+	open := func() error { return g.engine.states.openCurrent(ctx, g.s) }
+	if err := g.engine.waiting.wait(&g.admitted, open); err != nil {
 		return err
 	}
-	defer g.mg.unlock(g.s)
+	defer g.s.unlock()
 	g.frozen = g.s.stream.Frozen()
 	for len(g.prompt) > 0 {
-		if err := g.take(ctx, g.read); err != nil {
+		if err := g.turnLocked(ctx, g.read); err != nil {
 			return err
 		}
 	}
 	for g.reason == "" {
-		if err := g.take(ctx, func(w *stream.Worker) { g.sample(ctx, w) }); err != nil {
+		if err := g.turnLocked(ctx, func(w *stream.Worker) { g.sample(ctx, w) }); err != nil {
 			return err
 		}
 		if err := g.catchUp(ctx); err != nil {
@@ -208,21 +159,21 @@ func (g *generation) turns(ctx context.Context) error {
 	return nil
 }
 
-// take takes a turn.
-func (g *generation) take(ctx context.Context, do func(*stream.Worker)) error {
-	if err := g.mg.alive(g.s); err != nil {
+// turnLocked does one turn's work with a worker, unless the session was deleted, or is another's by
+// now.
+func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) error {
+	if err := g.s.alive(); err != nil {
 		return err
 	}
-	var l *lease
-	err := g.mg.waiting.wait(&g.admitted, func() (err error) {
-		l, err = g.mg.scheduler.lease(ctx, g.s.job())
+	if err := g.engine.journal.heldLocked(ctx, g.s); err != nil {
 		return err
-	})
+	}
+	l, err := g.engine.leaseLocked(ctx, g.s, &g.admitted)
 	if err != nil {
 		return err
 	}
-	defer l.release()
-	do(l.worker())
+	defer l.Release()
+	do(l.Worker())
 	return nil
 }
 
@@ -237,16 +188,16 @@ func (g *generation) read(w *stream.Worker) {
 func (g *generation) sample(ctx context.Context, w *stream.Worker) {
 	room := g.frozen.Room()
 	w.Generate(g.frozen, g.sampler, func(id int32, logProb float32) bool {
-		g.add(byte(id), float64(logProb))
+		g.accept(byte(id), float64(logProb))
 		room--
 		return g.reason == "" && room > 0 && ctx.Err() == nil
 	})
 }
 
-// add takes a sampled token.
-func (g *generation) add(token byte, logProb float64) {
+// accept accepts a sampled token.
+func (g *generation) accept(token byte, logProb float64) {
 	g.tokens++
-	p, stopped := g.cut.add(token, logProb)
+	p, stopped := g.cut.push(token, logProb)
 	g.queue(p)
 	switch {
 	case stopped:

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// cutter turns sampled tokens into pieces of text: whole characters, and nothing that may turn out to belong to a stop string. A token is a
-// byte.
+// cutter turns sampled tokens into pieces of text: whole characters, and nothing that may turn out to
+// belong to a stop string. A token is a byte.
 type cutter struct {
 	stops    []string
 	logProbs bool // pieces have them
@@ -17,8 +17,9 @@ type cutter struct {
 	waiting []float64      // log-probabilities of all that is held back
 }
 
-// add takes a token, and gives what may be seen of the text now. If the token completes a stop string the text has ended before it.
-func (c *cutter) add(token byte, logProb float64) (p Piece, stopped bool) {
+// push appends a token, and gives what may be seen of the text now. If the token completes a stop
+// string, the text has ended before that string.
+func (c *cutter) push(token byte, logProb float64) (p Piece, stopped bool) {
 	c.held += string([]byte{token})
 	if c.logProbs {
 		c.waiting = append(c.waiting, logProb)

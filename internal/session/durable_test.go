@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,13 +63,10 @@ func (sv *server) start() {
 // stop leaves what a process leaves that was killed: what is in memory is forgotten first, so that the drain takes no snapshots of it, however long it
 // took to compute on a busy machine.
 func (sv *server) stop() {
-	sv.mg.mu.Lock()
-	hot := slices.Collect(maps.Keys(sv.mg.hot))
-	sv.mg.mu.Unlock()
-	for _, s := range hot {
+	for s, ok := sv.mg.roster.budget.Victim(); ok; s, ok = sv.mg.roster.budget.Victim() {
 		require.NoError(sv.t, s.lock(background))
-		sv.mg.drop(s)
-		sv.mg.unlock(s)
+		s.dropLocked()
+		s.unlock()
 	}
 	require.NoError(sv.t, sv.mg.Drain(background))
 	require.NoError(sv.t, sv.store.Close())
@@ -93,12 +88,14 @@ func (sv *server) told() []error {
 
 // keep takes a snapshot now.
 func (sv *server) keep(id string) {
-	withSession(sv.t, sv.mg, id, func(s *session) { require.NoError(sv.t, sv.mg.snapshot(background, s)) })
+	withSession(sv.t, sv.mg, id, func(s *liveSession) {
+		require.NoError(sv.t, sv.mg.engine.snapshots.writeLocked(background, s, s.stream))
+	})
 }
 
 // evict drops a session from memory now.
 func (sv *server) evict(id string) {
-	withSession(sv.t, sv.mg, id, func(s *session) { sv.mg.drop(s) })
+	withSession(sv.t, sv.mg, id, func(s *liveSession) { s.dropLocked() })
 }
 
 // tempDir is for draws of rapid, which have none.
@@ -141,7 +138,7 @@ func TestASessionThatComesBackHasTheSameBits(t *testing.T) {
 			got = append(got, logProbs(chunks)...)
 		}
 		sv.restart()
-		want, wantLogProbs := alone(rt, sv.mg.model, r, text)
+		want, wantLogProbs := alone(rt, sv.mg.engine.model, r, text)
 		require.Equal(rt, wantLogProbs, got)
 		require.Equal(rt, want.Hash(), hash(rt, sv.mg, id))
 		require.Empty(rt, sv.told())
@@ -171,11 +168,12 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	size := get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
 	sv := &server{t: t, dir: t.TempDir(), options: Options{MaxMemoryBytes: 3*size + size/2, ReplayMax: time.Hour}}
 	var most int64
+	var looking sync.Mutex
 	sv.wrap = func(s sessionlog.Store) sessionlog.Store {
 		return &watched{s, func() {
-			sv.mg.mu.Lock()
-			defer sv.mg.mu.Unlock()
-			most = max(most, sv.mg.memory)
+			looking.Lock()
+			defer looking.Unlock()
+			most = max(most, sv.mg.roster.budget.Used())
 		}}
 	}
 	sv.start()
@@ -185,7 +183,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	for i := range ids {
 		ids[i] = create(t, sv.mg, CreateRequest{})
 	}
-	require.Zero(t, sv.mg.memory, "before its first text a session takes none")
+	require.Zero(t, sv.mg.roster.budget.Used(), "before its first text a session takes none")
 	var wait sync.WaitGroup
 	for c := range clients {
 		wait.Go(func() {
@@ -200,11 +198,11 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	}
 	wait.Wait()
 	require.Equal(t, 3*size, most, "the budget was used, and not more")
-	want, _ := alone(t, sv.mg.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	for _, id := range ids {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 	}
-	require.LessOrEqual(t, sv.mg.memory, 3*size)
+	require.LessOrEqual(t, sv.mg.roster.budget.Used(), 3*size)
 	require.Empty(t, sv.told())
 }
 
@@ -215,7 +213,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 	defer func() { sv.stop() }()
 	a, b := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
 	done := make(chan error, 1)
-	withSession(t, sv.mg, a, func(*session) { // at work
+	withSession(t, sv.mg, a, func(*liveSession) { // at work
 		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 		defer cancel()
 		_, err := sv.mg.Score(ctx, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, nil)
@@ -224,7 +222,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 			_, err := sv.mg.Score(background, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, func(Chunk) error { return nil })
 			done <- err
 		}()
-		soon(t, "it waits", func() bool { sv.mg.mu.Lock(); defer sv.mg.mu.Unlock(); return sv.mg.room != nil })
+		soon(t, "it waits", sv.mg.roster.budget.Waiting)
 	})
 	require.NoError(t, <-done)
 	require.Zero(t, get(t, sv.mg, a).MemoryBytes, "it made room")
@@ -256,7 +254,7 @@ func TestADamagedSnapshotIsReportedAndGoneWithout(t *testing.T) {
 				require.NoError(t, os.WriteFile(file, b, 0o600))
 			}
 			sv.start()
-			want, _ := alone(t, sv.mg.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+			want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
 			require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 			told := sv.told()
 			require.Len(t, told, damaged)
@@ -300,7 +298,7 @@ func TestATailIsNotEnoughWithoutASnapshot(t *testing.T) {
 		require.Len(t, sv.told(), 2)
 	}
 	require.Equal(t, int64(4*testChunk+3), get(t, sv.mg, id).Offset)
-	require.Zero(t, sv.mg.memory)
+	require.Zero(t, sv.mg.roster.budget.Used())
 }
 
 func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
@@ -342,7 +340,7 @@ func TestADrainTakesTheSnapshotsThatAreWorthIt(t *testing.T) {
 	ids := []string{create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})}
 	for n, cost := range []time.Duration{replayWorth - 1, replayWorth} {
 		score(t, sv.mg, ids[n], logText(2*testChunk+1))
-		withSession(t, sv.mg, ids[n], func(s *session) { s.replay = cost })
+		withSession(t, sv.mg, ids[n], func(s *liveSession) { s.replay = cost })
 	}
 	require.NoError(t, sv.mg.Drain(background))
 	for n, id := range ids {
@@ -441,7 +439,7 @@ func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
 	<-store.reached
 	score(t, mg, other, text) // with the only worker
 	close(store.resume)
-	want, wantLogProbs := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, wantLogProbs := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, wantLogProbs, logProbs(<-done))
 	require.Equal(t, want.Hash(), hash(t, mg, store.id))
 }
@@ -452,10 +450,10 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 	a, b := create(t, sv.mg, CreateRequest{TTL: time.Minute}), create(t, sv.mg, CreateRequest{TTL: 50 * time.Millisecond})
 	score(t, sv.mg, a, "text")
 	now := time.Now().Add(time.Hour)
-	sv.mg.now = func() time.Time { return now }
+	sv.mg.engine.clock.now = func() time.Time { return now }
 	_, err := sv.mg.Get(Caller{}, a)
 	require.ErrorIs(t, err, ErrNotFound)
-	sv.mg.now = time.Now
+	sv.mg.engine.clock.now = time.Now
 	get(t, sv.mg, a)
 	time.Sleep(60 * time.Millisecond)
 	sv.restart() // sweeps
@@ -463,7 +461,7 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 		_, err := sv.store.Get(background, id)
 		require.Equal(t, id == b, errors.Is(err, sessionlog.ErrNotFound))
 	}
-	sv.mg.now = func() time.Time { return now }
+	sv.mg.engine.clock.now = func() time.Time { return now }
 	page, _, _ := sv.mg.List(Caller{}, "", 0)
 	require.Empty(t, page)
 	_, err = sv.store.Get(background, a)

@@ -55,7 +55,7 @@ func TestAFullDiskIsAnErrorOfTheCallAlone(t *testing.T) {
 	require.NoError(t, mg.Err())
 	store.from = 1 << 20
 	score(t, mg, id, logText(3 * testChunk)[testChunk:])
-	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logText(3*testChunk))
+	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logText(3*testChunk))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "it goes on as if nothing had been")
 }
 
@@ -136,23 +136,23 @@ func TestExportsAndImportsShareTheirMemory(t *testing.T) {
 	require.Less(t, int64(len(file)), state/100)
 	for _, o := range []Options{{}, {MaxMemoryBytes: 4 * state}} {
 		to := newManager(t, o)
-		most := max(to.options.MaxMemoryBytes/2, filesBytes)
-		l := loan{mg: to}
-		require.NoError(t, l.take(most-importWindow+1))
+		most := max(o.withDefaults().MaxMemoryBytes/2, filesBytes)
+		l := to.roster.budget.Allow()
+		require.NoError(t, l.Draw(most-importWindow+1))
 		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the window")
-		l.repay()
-		require.NoError(t, l.take(most-importWindow-state))
+		l.Return()
+		require.NoError(t, l.Draw(most-importWindow-state))
 		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the state")
-		l.repay()
+		l.Return()
 		info, err := to.Import(background, Caller{}, bytes.NewReader(file))
 		require.NoError(t, err)
-		require.NoError(t, l.take(most-state))
+		require.NoError(t, l.Draw(most-state))
 		require.ErrorIs(t, to.Export(background, Caller{}, info.ID, io.Discard), ErrFull)
-		require.Equal(t, most-state, to.lent)
-		l.repay()
+		require.Equal(t, most-state, to.roster.budget.Allowed())
+		l.Return()
 		require.NoError(t, to.Export(background, Caller{}, info.ID, io.Discard))
-		require.Zero(t, to.lent)
-		require.Equal(t, 1, to.places)
+		require.Zero(t, to.roster.budget.Allowed())
+		require.Equal(t, 1, to.roster.registry.Places())
 	}
 }
 
@@ -166,9 +166,9 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		id, text := create(t, mg, r), logText(20*testChunk+5)
 		empty := get(t, mg, id).MemoryBytes
 		score(t, mg, id, text)
-		found, err := mg.options.Store.Get(background, id)
+		found, err := mg.engine.store().Get(background, id)
 		require.NoError(t, err)
-		kept, err := mg.options.Store.Snapshots(background, id)
+		kept, err := mg.engine.store().Snapshots(background, id)
 		require.NoError(t, err)
 		require.Empty(t, kept)
 		if history == HistoryFull {
@@ -178,7 +178,7 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		require.Equal(t, int64(20*testChunk), found.Start, "the last record is there")
 		require.Equal(t, empty+5+recordBytes, get(t, mg, id).MemoryBytes)
 
-		want, _ := alone(t, mg.model, r, text)
+		want, _ := alone(t, mg.engine.model, r, text)
 		require.Equal(t, want.Hash(), hash(t, mg, id))
 		_, err = mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(7))})
 		require.ErrorAs(t, err, new(*TrimmedError))
@@ -188,13 +188,13 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		require.NoError(t, err)
 		imported, err := mg.Import(background, Caller{}, bytes.NewReader(export(t, mg, id)))
 		require.NoError(t, err)
-		want, _ = alone(t, mg.model, r, text+"and on")
+		want, _ = alone(t, mg.engine.model, r, text+"and on")
 		for _, id := range []string{id, fork.ID, imported.ID} {
 			_, sum := score(t, mg, id, "and on")
 			require.Equal(t, want.Tally.Bits, sum.Total.Bits)
 			require.Equal(t, want.Hash(), hash(t, mg, id))
 			require.NoError(t, mg.Delete(Caller{}, id))
 		}
-		require.Zero(t, mg.memory)
+		require.Zero(t, mg.roster.budget.Used())
 	}
 }

@@ -57,7 +57,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 			used := heap() - base
 			most = max(most, used)
 			require.LessOrEqual(t, used, budget+workingBytes+int64(sessions)*idleSessionBytes)
-			require.LessOrEqual(t, sv.mg.memory, budget)
+			require.LessOrEqual(t, sv.mg.roster.budget.Used(), budget)
 		}
 	}
 	feed := func(i, from, to int) error {
@@ -75,7 +75,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	first := most
 	pass(func(i int) error { return feed(i, 40, len(text)) }) // each comes back
 	require.LessOrEqual(t, most, first+workingBytes/4, "the second time round takes nothing more")
-	want, _ := alone(t, sv.mg.model, request, text)
+	want, _ := alone(t, sv.mg.engine.model, request, text)
 	for _, i := range []int{0, 1, sessions / 2, sessions - 1} {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, ids[i]))
 	}

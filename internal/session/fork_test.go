@@ -33,12 +33,12 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		id, text := create(rt, mg, r), logText(rapid.IntRange(1, 150).Draw(rt, "bytes"))
 		for _, piece := range cut(rt, text, 60) {
 			score(rt, mg, id, piece)
-			if rapid.Bool().Draw(rt, "snapshot") && !mg.resident {
+			if rapid.Bool().Draw(rt, "snapshot") && mg.engine.store().Durable() {
 				sv.keep(id)
 			}
 		}
 		if rapid.Bool().Draw(rt, "costly") {
-			withSession(rt, mg, id, func(s *session) { s.replay = time.Minute })
+			withSession(rt, mg, id, func(s *liveSession) { s.replay = time.Minute })
 		}
 		was := hash(rt, mg, id)
 		at := rapid.Int64Range(0, int64(len(text))).Draw(rt, "at")
@@ -53,29 +53,28 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		require.Equal(rt, f.Labels, info.Labels)
 		require.Equal(rt, "k", info.Owner)
 		who := Caller{Admin: true}
-		want, _ := alone(rt, mg.model, r, text[:at])
+		want, _ := alone(rt, mg.engine.model, r, text[:at])
 		require.Equal(rt, want.Tally.Bits, info.Bits)
 		require.Equal(rt, at, info.Offset)
-		if !mg.resident && rapid.Bool().Draw(rt, "restart") {
+		if mg.engine.store().Durable() && rapid.Bool().Draw(rt, "restart") {
 			sv.restart()
 			mg = sv.mg
 		}
 		_, err = mg.Score(background, who, info.ID, bytes.NewReader([]byte("and on")), ScoreOptions{Offset: &at}, func(Chunk) error { return nil })
 		require.NoError(rt, err)
-		want, _ = alone(rt, mg.model, r, text[:at]+"and on")
-		mg.mu.Lock()
-		s := mg.sessions[info.ID]
-		mg.mu.Unlock()
-		require.NoError(rt, mg.lock(background, s))
+		want, _ = alone(rt, mg.engine.model, r, text[:at]+"and on")
+		s, err := mg.roster.find(who, info.ID)
+		require.NoError(rt, err)
+		require.NoError(rt, mg.engine.states.open(background, s))
 		require.Equal(rt, want.Hash(), s.stream.Hash())
-		mg.unlock(s)
+		s.unlock()
 		require.Equal(rt, was, hash(rt, mg, id))
 		require.Empty(rt, sv.told())
 		for _, id := range []string{id, info.ID} {
 			require.NoError(rt, mg.Delete(who, id))
 		}
-		require.Zero(rt, mg.memory)
-		require.Zero(rt, mg.places)
+		require.Zero(rt, mg.roster.budget.Used())
+		require.Zero(rt, mg.roster.registry.Places())
 	})
 }
 
@@ -99,7 +98,7 @@ func TestAForkThatCannotBeMadeLeavesNothing(t *testing.T) {
 	require.ErrorAs(t, err, new(*QuotaError))
 	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(81))})
 	require.NoError(t, err)
-	want, _ := alone(t, sv.mg.model, CreateRequest{Seed: ptr(uint64(3))}, logText(81))
+	want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logText(81))
 	require.Equal(t, want.Hash(), hash(t, sv.mg, info.ID))
 	stored, err := sv.store.List(background, "", 10)
 	require.NoError(t, err)
@@ -143,7 +142,7 @@ func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 			to = sv.mg
 		}
 		score(rt, to, info.ID, "and on")
-		want, _ := alone(rt, to.model, r, text+"and on")
+		want, _ := alone(rt, to.engine.model, r, text+"and on")
 		require.Equal(rt, want.Hash(), hash(rt, to, info.ID))
 		require.Empty(rt, sv.told())
 	})
@@ -239,7 +238,7 @@ func FuzzImport(f *testing.F) {
 		if err != nil || file.Metadata == nil || seal(file) != nil {
 			return
 		}
-		p, err := mg.parse(file)
+		p, err := mg.engine.parse(file)
 		if err != nil {
 			return
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// headVersion is that of the whole document (docs/formats.md, "The head of a session").
+// headVersion is the version of the whole document (docs/formats.md, "The head of a session").
 const headVersion = 1
 
-// head is what is kept of a session beside its text and its state.
+// head is what the store keeps of a session beside its text and its snapshots.
 type head struct {
 	Version  int               `json:"version"`
 	ID       string            `json:"id"`
@@ -34,6 +34,14 @@ type modelName struct {
 	Hash string `json:"hash"`
 }
 
+// id is ModelInfo.ID.
+func (m modelName) id() string {
+	if len(m.Hash) < 12 {
+		return m.Name
+	}
+	return m.Name + "-" + m.Hash[:12]
+}
+
 // numerics is the arithmetic that a session was computed in from an offset on.
 type numerics struct {
 	From int64  `json:"from"`
@@ -48,8 +56,8 @@ func (h *head) encode() []byte {
 	return text
 }
 
-// decodeHead takes a head only as encode writes it: a field that this version does not know may change what the others mean, and one that is
-// missing is not 0.
+// decodeHead accepts a head only as encode writes it: a field that this version does not know may
+// change what the others mean, and a field that is missing is not 0.
 func decodeHead(id string, text []byte) (h head, err error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, fmt.Errorf("head: %w", err)
@@ -70,7 +78,7 @@ func decodeHead(id string, text []byte) (h head, err error) {
 	return h, nil
 }
 
-// check holds what does not depend on the model against its limits.
+// check compares what does not depend on the model with its limits.
 func (h *head) check(id string) error {
 	if h.ID != id {
 		return fmt.Errorf("id is %.80q, expected %q", h.ID, id)
@@ -98,13 +106,13 @@ func (h *head) check(id string) error {
 	return checkRequest(CreateRequest{Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History})
 }
 
-// numerics is what the session is computed in now.
+// numerics is the arithmetic that the session is computed in now.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
 
-// addNumerics notes that from an offset on it is another arithmetic.
-func (h *head) addNumerics(n numerics) {
+// noteNumerics notes that the session is computed in another arithmetic from an offset on.
+func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in those
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in these
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

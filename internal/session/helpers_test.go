@@ -105,14 +105,12 @@ func logProbs(chunks []Chunk) (all []float64) {
 }
 
 // withSession gives the test a session as a request has it.
-func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
+func withSession(t fatal, mg *Manager, id string, f func(s *liveSession)) {
 	t.Helper()
-	mg.mu.Lock()
-	s, err := mg.find(Caller{}, id)
-	mg.mu.Unlock()
+	s, err := mg.roster.find(Caller{}, id)
 	require.NoError(t, err)
-	require.NoError(t, mg.lock(context.Background(), s))
-	defer mg.unlock(s)
+	require.NoError(t, mg.engine.states.open(context.Background(), s))
+	defer s.unlock()
 	f(s)
 }
 
@@ -120,7 +118,7 @@ func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 func logged(t fatal, mg *Manager, id string) string {
 	t.Helper()
 	var text []byte
-	require.NoError(t, mg.options.Store.Read(context.Background(), id, 0, func(_ int64, r sessionlog.Record) error {
+	require.NoError(t, mg.engine.store().Read(context.Background(), id, 0, func(_ int64, r sessionlog.Record) error {
 		text = append(text, r.Text...)
 		return nil
 	}))
@@ -129,7 +127,7 @@ func logged(t fatal, mg *Manager, id string) string {
 
 func hash(t fatal, mg *Manager, id string) (h string) {
 	t.Helper()
-	withSession(t, mg, id, func(s *session) { h = s.stream.Hash() })
+	withSession(t, mg, id, func(s *liveSession) { h = s.stream.Hash() })
 	return h
 }
 

@@ -2,47 +2,32 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/lifecycle"
+	"github.com/lmserve/lmserve/internal/session/registry"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Manager keeps the sessions of one model in a store, and the states of those in use in memory. All its methods may be called at once. A Manager
-// that is no longer needed is drained, which ends its threads.
+// Manager keeps the sessions of one model in a store, and the states of those in use in memory. All
+// its methods may be called at once. A Manager that is no longer needed is drained, which ends its
+// threads.
+//
+// It is put together of parts that each do one thing and have a lock of their own: the roster knows
+// which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
 type Manager struct {
-	model     *model.Model
-	about     ModelInfo
-	options   Options
-	scheduler *scheduler
-	waiting   queue
-
-	resident bool          // the store is this process's memory: sessions stay hot
-	copies   chan struct{} // holds a token for every snapshot being written or read
-
-	now  func() time.Time
-	last sync.Once // what is done when the Manager has drained
-
-	mu       sync.Mutex
-	sessions map[string]*session
-	places   int                   // sessions, and those being made
-	owned    map[string]int        // the same by owner
-	hot      map[*session]struct{} // those that have memory reserved
-	memory   int64                 // reserved by all of them
-	lent     int64                 // memory of exports and imports under way
-	turns    uint64                // the last session.turn given out
-	room     chan struct{}         // closed when there may be memory for those that wait; nil: nobody does
-	draining bool
-	working  int           // operations under way that a drain waits for
-	drained  chan struct{} // closed when it drains and none is left
+	about  ModelInfo
+	roster *roster
+	engine *engine
+	life   *lifecycle.Lifecycle
+	last   sync.Once // what is done when the Manager has drained
 }
 
 // NewManager returns a Manager of the sessions that the store has.
@@ -50,46 +35,74 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
 	defaults, err := effective(m, Settings{"chunk": m.Chunk})
 	if err != nil {
 		return nil, fmt.Errorf("session: model %s: %w", m.Name, err)
 	}
-	mg := &Manager{
-		model:     m,
-		options:   o,
-		scheduler: newScheduler(m, o.Threads),
-		waiting:   queue{most: o.MaxQueue},
-		now:       time.Now,
-		copies:    make(chan struct{}, o.Threads),
-		sessions:  map[string]*session{},
-		owned:     map[string]int{},
-		hot:       map[*session]struct{}{},
-		drained:   make(chan struct{}),
-	}
-	_, mg.resident = o.Store.(*sessionlog.Memory)
-	if mg.about, err = describe(m, defaults); err != nil {
+	about, err := modelInfo(m, defaults)
+	if err != nil {
 		return nil, err
 	}
-	if err := mg.load(context.Background()); err != nil {
+	mg := assemble(m, o.withDefaults())
+	mg.about = about
+	if err := mg.roster.load(context.Background()); err != nil {
 		return nil, err
 	}
+	mg.life.Serve()
 	return mg, nil
 }
 
-// Failed is closed when the store has failed for good: all requests get ErrStore, and the process should end with Err.
-func (mg *Manager) Failed() <-chan struct{} { return mg.options.Store.Failed() }
+// assemble makes the parts of a Manager and hands each what it needs.
+func assemble(m *model.Model, o Options) *Manager {
+	memory := budget.New[*liveSession](budget.Options{
+		Max: o.MaxMemoryBytes, Files: max(o.MaxMemoryBytes/2, filesBytes), Keeps: !o.Store.Durable(),
+	})
+	workers := scheduler.New(m, o.Threads)
+	life := lifecycle.New(o.Store, workers.Close)
+	j := &journal{store: o.Store, report: o.Report}
+	saved := newSnapshots(m, j, o.Threads)
+	now := &clock{now: time.Now}
+	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life, report: o.Report}
+	return &Manager{
+		life: life,
+		roster: &roster{
+			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
+			clock: now, max: o.MaxSessions, report: o.Report,
+		},
+		engine: &engine{
+			model: m, journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
+			life: life, clock: now, textMax: o.MaxSessionBytes,
+			states: &states{
+				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
+				replayMax: o.ReplayMax, report: o.Report,
+			},
+		},
+	}
+}
+
+// Model describes the model all sessions run on.
+func (mg *Manager) Model() ModelInfo {
+	about := mg.about
+	about.Card, about.Config = slices.Clone(about.Card), slices.Clone(about.Config)
+	about.Defaults = about.Defaults.Clone()
+	return about
+}
+
+// Failed is closed when the store has failed for good: all requests get ErrStore, and the process
+// should end with Err.
+func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 
 // Err is why the store has failed, nil if it has not.
-func (mg *Manager) Err() error { return mg.options.Store.Err() }
+func (mg *Manager) Err() error { return mg.life.Err() }
 
-// Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings that cannot be used, a *QuotaError when the key
-// has as many as it may, and ErrFull when there is no room.
+// Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings
+// that cannot be used, a *QuotaError when the key has as many as it may, and ErrFull when there is no
+// room.
 func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
 	}
-	set, err := effective(mg.model, r.Settings)
+	set, err := effective(mg.engine.model, r.Settings)
 	if err != nil {
 		return Info{}, err
 	}
@@ -97,182 +110,162 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 		return Info{}, err
 	}
 	set.Seed = seedOr(r.Seed)
-	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
+	s, err := mg.roster.fresh(who, set, r)
 	if err != nil {
-		return Info{}, fmt.Errorf("session: id: %w", err)
-	}
-	return mg.insert(ctx, who, mg.fresh(who, id.String(), set, r))
-}
-
-// fresh is a session that is not in the store yet.
-func (mg *Manager) fresh(who Caller, id string, set stream.Settings, r CreateRequest) *session {
-	now := mg.now().UTC()
-	h := head{Version: headVersion, ID: id, Complete: true, Owner: who.Key, Created: now, Model: modelName{mg.model.Name, mg.model.Hash()},
-		Settings: set, Labels: maps.Clone(r.Labels), TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: mg.model.Arithmetic.Numerics()}}}
-	if h.History == "" {
-		h.History = HistoryFull
-	}
-	return &session{head: h, lastUsed: now, state: make(chan struct{}, 1)}
-}
-
-// insert makes an empty session.
-func (mg *Manager) insert(ctx context.Context, who Caller, s *session) (Info, error) {
-	return mg.build(ctx, who, s, 0, func() error {
-		if mg.resident { // it is made now, or there is no room for it
-			return mg.warm(ctx, s)
-		}
-		return nil
-	})
-}
-
-// build makes a session, in the store first, and then lets fill do what is to be done before anybody sees it. If that fails nothing is left.
-func (mg *Manager) build(ctx context.Context, who Caller, s *session, start int64, fill func() error) (Info, error) {
-	if err := mg.admit(who, s, stream.StateBytes(mg.model, s.Settings)); err != nil {
 		return Info{}, err
 	}
-	err := mg.store(ctx, s, start, fill)
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	if err != nil {
-		s.gone = true
-		mg.forgo(s)
-		return Info{}, err
-	}
-	mg.sessions[s.ID] = s
-	return s.info(who), nil
-}
-
-func (mg *Manager) store(ctx context.Context, s *session, start int64, fill func() error) (err error) {
-	if s.epoch, err = mg.options.Store.Create(ctx, s.ID, s.encode(), start); err != nil {
-		return mg.storeError("making session "+s.ID, err)
-	}
-	if err = fill(); err == nil && !s.Complete {
-		s.Complete = true
-		if err = mg.options.Store.SetHead(ctx, s.ID, s.epoch, s.encode()); err != nil {
-			err = mg.storeError("completing session "+s.ID, err)
-		}
-	}
-	if err != nil {
-		mg.erase([]string{s.ID})
-	}
-	return err
+	fill := func() error { return mg.engine.settleIn(ctx, s) }
+	return mg.roster.build(ctx, blueprint{who: who, s: s, fill: fill})
 }
 
 // Get describes a session, without waiting for what is at work on it.
 func (mg *Manager) Get(who Caller, id string) (Info, error) {
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	s, err := mg.find(who, id)
-	if err != nil {
-		return Info{}, err
-	}
-	return s.info(who), nil
+	return mg.roster.get(context.Background(), who, id)
 }
 
-// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the order of ids, which is that of creation.
-// It starts after the id given; next is where the next page starts after, "" on the last page. Its error is ErrStore.
+// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the
+// order of ids, which is that of creation. It starts after the id given; next is where the next page
+// starts after, "" on the last page. Its error is ErrStore.
 func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next string, err error) {
 	if limit < 1 {
 		limit = ListDefault
 	}
-	limit = min(limit, ListMax)
-	mg.sweep()
-	if err := mg.options.Store.Err(); err != nil {
-		return nil, "", mg.storeError("listing sessions", err)
-	}
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	var ids []string
-	for id, s := range mg.sessions {
-		if who.sees(s.Owner) {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	first, found := slices.BinarySearch(ids, after)
-	if found {
-		first++
-	}
-	for _, id := range ids[first:min(len(ids), first+limit)] {
-		page = append(page, mg.sessions[id].info(who))
-	}
-	if first+limit < len(ids) {
-		next = ids[first+limit-1]
-	}
-	return page, next, nil
+	return mg.roster.list(who, after, min(limit, ListMax))
 }
 
-// Delete removes a session with everything that was ever kept for it. A request that is at work on it ends with ErrNotFound after its chunk.
-func (mg *Manager) Delete(who Caller, id string) error {
-	mg.mu.Lock()
-	s, err := mg.find(who, id)
-	mg.mu.Unlock()
+// Delete removes a session with everything that was ever kept for it. A request that is at work on it
+// ends with ErrNotFound after its chunk.
+func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete(who, id) }
+
+// Score feeds text to a session, as it comes: what the body has at hand, up to the end of the chunk,
+// is scored at once. emit is told of each thing scored, in order, before the update that it causes;
+// what emit was told of is in the session, whatever happens then.
+//
+// One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with emit's
+// error; between two chunks with the context, when the session is deleted (ErrNotFound), and when the
+// Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a *LimitError
+// when the session is full, and with ErrFull when the memory is; with ErrUnavailable and ErrUnknown. A
+// call that fails with *OffsetError or ErrBusy has read nothing of the body; one that fails with
+// ErrOverloaded has read some, and accepted nothing. The Summary tells what was accepted, also beside
+// an error.
+func (mg *Manager) Score(
+	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
+) (Summary, error) {
+	begun := time.Now()
+	s, done, err := mg.roster.use(who, id)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer done()
+	end, err := mg.engine.beginFeeding(ctx, s)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer end()
+	if have := s.seen().offset; o.Offset != nil && *o.Offset != have {
+		return Summary{}, &OffsetError{Have: have, Want: *o.Offset}
+	}
+	f := feeder{engine: mg.engine, s: s, logProbs: o.LogProbs, emit: emit}
+	err = f.body(ctx, body)
+	mg.roster.touch(s)
+	f.finish(begun)
+	return f.sum, err
+}
+
+// Complete samples text after the session's text and the prompt, from the model as the session has
+// adapted it, and leaves the session as it was unless it is told to commit. emit is told of each piece
+// of the text as it grows. While a completion samples, the session takes no other text: a request that
+// feeds it goes on afterwards; a completion that commits is itself a feeder, and gets ErrBusy beside
+// another.
+//
+// It ends with emit's error, with the context, with ErrNotFound when the session is deleted meanwhile,
+// and at its beginning with ErrOverloaded.
+func (mg *Manager) Complete(
+	ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error,
+) (Completion, error) {
+	s, done, err := mg.roster.use(who, id)
+	if err != nil {
+		return Completion{}, err
+	}
+	defer done()
+	if err := checkCompletion(r); err != nil {
+		return Completion{}, err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return Completion{}, err
+	}
+	defer mg.life.Leave()
+	end, err := mg.engine.beginCommit(ctx, s, r)
+	if err != nil {
+		return Completion{}, err
+	}
+	defer end()
+	defer mg.roster.touch(s)
+	return mg.engine.complete(ctx, s, r, emit)
+}
+
+// Fork makes a session that has the text of another up to an offset, and goes its own way from there.
+// It belongs to the caller. It returns a *FieldError for an offset that the other does not have (a
+// *TrimmedError: any more), and what Create does.
+func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
+	s, done, err := mg.roster.use(who, id)
+	if err != nil {
+		return Info{}, err
+	}
+	defer done()
+	if err := mg.life.Enter(); err != nil {
+		return Info{}, err
+	}
+	defer mg.life.Leave()
+	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: r.History}
+	if err := checkRequest(like); err != nil {
+		return Info{}, err
+	}
+	f := fork{engine: mg.engine, roster: mg.roster, from: s}
+	return f.run(ctx, who, r)
+}
+
+// Export writes a session as one file, from which Import makes it again, here or elsewhere. Until it
+// is written, its content takes memory: if there is not enough, Export returns ErrFull. Nothing is
+// written before an error but one of w.
+func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
+	s, done, err := mg.roster.use(who, id)
 	if err != nil {
 		return err
 	}
-	ctx := context.Background() // the erasing of what is gone has to come to its end
-	err = mg.options.Store.Delete(ctx, id, 0)
-	if err != nil {
-		if _, still := mg.options.Store.Get(ctx, id); !errors.Is(still, sessionlog.ErrNotFound) {
-			return mg.storeError("deleting session "+id, err)
+	defer done()
+	return mg.engine.export(ctx, s, w)
+}
+
+// Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error is
+// ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when the
+// file cannot be read; ErrFull when there is no memory for it; and what Create returns.
+func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, error) {
+	if err := mg.life.Enter(); err != nil {
+		return Info{}, err
+	}
+	defer mg.life.Leave()
+	im := importing{engine: mg.engine, roster: mg.roster}
+	return im.run(ctx, who, r)
+}
+
+// Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
+// request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots, so
+// that the next start has little to compute again. When the context ends the wait, what is under way
+// goes on, and the threads end with it. Sessions can still be looked at and deleted.
+func (mg *Manager) Drain(ctx context.Context) error {
+	drained := mg.life.Drain()
+	select {
+	case <-drained:
+	default:
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
 		}
 	}
-	mg.mu.Lock()
-	mg.remove(s)
-	mg.mu.Unlock()
-	if err != nil {
-		return mg.storeError("deleting session "+id, err)
-	}
+	mg.last.Do(func() { mg.engine.states.keepAll(ctx) })
 	return nil
 }
 
-// enter begins an operation that a drain waits for.
-func (mg *Manager) enter() error {
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	if mg.draining {
-		return ErrDraining
-	}
-	mg.working++
-	return nil
-}
-
-func (mg *Manager) leave() {
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	mg.working--
-	mg.endIfDrained()
-}
-
-// endIfDrained needs mu.
-func (mg *Manager) endIfDrained() {
-	if mg.draining && mg.working == 0 {
-		mg.scheduler.close()
-		close(mg.drained)
-	}
-}
-
-// Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A request that is feeding a session ends with
-// ErrDraining after its chunk. Then it takes snapshots, so that the next start has little to compute again. When the context ends the wait, what is
-// under way goes on, and the threads end with it. Sessions can still be looked at and deleted.
-func (mg *Manager) Drain(ctx context.Context) error {
-	mg.mu.Lock()
-	if !mg.draining {
-		mg.draining = true
-		mg.endIfDrained()
-	}
-	mg.mu.Unlock()
-	select {
-	case <-mg.drained:
-		mg.last.Do(func() { mg.keepAll(ctx) })
-		return nil
-	default:
-	}
-	select {
-	case <-mg.drained:
-		mg.last.Do(func() { mg.keepAll(ctx) })
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
-	}
-}
+var _ lifecycle.Failure = sessionlog.Store(nil)

@@ -177,7 +177,7 @@ func TestUnknownAndDeletedSessionsAreNotFound(t *testing.T) {
 		_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
 		require.ErrorIs(t, err, ErrNotFound)
 	}
-	require.Zero(t, mg.memory)
+	require.Zero(t, mg.roster.budget.Used())
 }
 
 func TestDeletingASessionEndsItsFeederAfterItsChunk(t *testing.T) {
@@ -193,7 +193,7 @@ func TestDeletingASessionEndsItsFeederAfterItsChunk(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 	require.Equal(t, 2, events)
 	require.Equal(t, int64(2*testChunk), sum.Offset)
-	require.Zero(t, mg.memory)
+	require.Zero(t, mg.roster.budget.Used())
 }
 
 func TestASecondFeederIsRefusedAtOnce(t *testing.T) {
@@ -228,7 +228,8 @@ func TestTheNumberOfSessionsIsBounded(t *testing.T) {
 func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
 	probe := newManager(t, Options{})
 	one := get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
-	mg := newManager(t, Options{MaxMemoryBytes: 2*one + 6*(testChunk+recordBytes) + 1})
+	most := 2*one + 6*(testChunk+recordBytes) + 1
+	mg := newManager(t, Options{MaxMemoryBytes: most})
 	id := create(t, mg, CreateRequest{})
 	create(t, mg, CreateRequest{})
 	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
@@ -239,7 +240,7 @@ func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
 	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: make([]byte, 50), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, sum.Offset, get(t, mg, id).Offset)
-	require.LessOrEqual(t, mg.memory, mg.options.MaxMemoryBytes)
+	require.LessOrEqual(t, mg.roster.budget.Used(), most)
 }
 
 func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
@@ -250,7 +251,7 @@ func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
 		var full *LimitError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, LimitError{Offset: 50, Max: 50}, *full)
-		want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logText(50))
+		want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logText(50))
 		require.Equal(t, want.Hash(), hash(t, mg, id))
 	}
 	id := create(t, mg, CreateRequest{})
@@ -266,7 +267,7 @@ func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
 func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	mg := newManager(t, Options{MaxSessions: 3})
 	now := time.Now()
-	mg.now = func() time.Time { return now }
+	mg.engine.clock.now = func() time.Time { return now }
 	id, lasting := create(t, mg, CreateRequest{TTL: time.Minute}), create(t, mg, CreateRequest{})
 	now = now.Add(59 * time.Second)
 	get(t, mg, id)
@@ -289,7 +290,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 2)
 	require.Equal(t, lasting, page[0].ID)
-	require.Equal(t, page[0].MemoryBytes+page[1].MemoryBytes, mg.memory)
+	require.Equal(t, page[0].MemoryBytes+page[1].MemoryBytes, mg.roster.budget.Used())
 }
 
 func TestASessionInUseDoesNotExpire(t *testing.T) {
@@ -297,7 +298,7 @@ func TestASessionInUseDoesNotExpire(t *testing.T) {
 	clock := make(chan time.Duration, 1)
 	start := time.Now()
 	clock <- 0
-	mg.now = func() time.Time { d := <-clock; clock <- d; return start.Add(d) }
+	mg.engine.clock.now = func() time.Time { d := <-clock; clock <- d; return start.Add(d) }
 	id := create(t, mg, CreateRequest{TTL: time.Minute})
 	body, client := io.Pipe()
 	done := make(chan error, 1)
@@ -348,7 +349,7 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	require.ErrorIs(t, <-fed, ErrDraining)
 	require.NoError(t, <-drained)
 	require.NoError(t, mg.Drain(context.Background()), "again")
-	want, _ := alone(t, mg.model, CreateRequest{Seed: ptr(uint64(3))}, logged(t, mg, id))
+	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logged(t, mg, id))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "settled")
 	require.Equal(t, int64(2*testChunk), get(t, mg, id).Offset)
 	require.NoError(t, mg.Delete(Caller{}, other))

@@ -4,37 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/weights"
 )
 
-// This file looks at sessions in a store without a Manager: nothing in it writes.
+// This file looks at sessions in a store without a Manager. Nothing in it writes.
 
-// Describe tells of a stored session what a Manager would, and to an admin. Info.Err is set if its head cannot be read; its model is not looked at.
+// Describe tells of a stored session what a Manager would tell an admin. Info.Err is set if the head
+// cannot be read; whether the model is the right one is not looked at.
 func Describe(found sessionlog.Session) Info {
-	s := stored(nil, found)
-	if s.bad == nil && !s.Complete {
-		s.bad = errors.New("its making was not completed: the next start of a server deletes it")
+	k := readStored(nil, found)
+	if k.bad == nil && !k.Complete {
+		k.bad = errors.New("its making was not completed: the next start of a server deletes it")
 	}
-	return s.info(Caller{Admin: true})
+	i := k.info(Caller{Admin: true}, k.seen)
+	i.LastUsed, i.Err = k.lastUsed, k.bad
+	return i
 }
 
-// Verify holds a session's head, the totals of its records and its snapshots against their rules and each other, without computing anything again, and
-// visits what it finds wrong. Checksums are sessionlog.Check's. The state of a session of another model cannot be looked at.
+// Verify compares a session's head, the totals of its records and its snapshots with their rules and
+// with each other, without computing anything again, and visits what it finds wrong. Checksums are
+// sessionlog.Check's. The state of a session of another model cannot be looked at.
 func Verify(ctx context.Context, m *model.Model, store sessionlog.Store, found sessionlog.Session, visit func(error)) error {
-	s := stored(m, found)
+	s := readStored(m, found)
 	if s.bad != nil {
 		visit(&UnusableError{ID: s.ID, Err: s.bad})
 	}
 	if found.Err != nil || s.Version == 0 { // there is no head
 		return nil
 	}
-	if err := verifyLog(ctx, store, s, found.Start, visit); err != nil || s.bad != nil {
+	if err := verifyLog(ctx, store, &s.head, found.Start, visit); err != nil || s.bad != nil {
 		return err
 	}
 	kept, err := store.Snapshots(ctx, s.ID)
@@ -42,7 +45,7 @@ func Verify(ctx context.Context, m *model.Model, store sessionlog.Store, found s
 		return damageOr(err, visit)
 	}
 	for _, k := range kept {
-		if _, err := restoreFrom(ctx, m, store, s, k.Offset); err != nil {
+		if _, err := readSnapshot(ctx, m, store, &s.head, k.Offset); err != nil {
 			visit(fmt.Errorf("session: session %s, snapshot at offset %d: %w", s.ID, k.Offset, err))
 		}
 	}
@@ -58,39 +61,20 @@ func damageOr(err error, visit func(error)) error {
 	return err
 }
 
-func verifyLog(ctx context.Context, store sessionlog.Store, s *session, start int64, visit func(error)) error {
+func verifyLog(ctx context.Context, store sessionlog.Store, h *head, start int64, visit func(error)) error {
 	var last sessionlog.Record
-	err := store.Read(ctx, s.ID, start, func(at int64, r sessionlog.Record) error {
-		if r.HasBaseline != s.Settings.Baseline {
-			visit(fmt.Errorf("session: session %s, record at offset %d: has baseline bits: %t, expected %t", s.ID, at, r.HasBaseline, s.Settings.Baseline))
+	err := store.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
+		if r.HasBaseline != h.Settings.Baseline {
+			visit(fmt.Errorf("session: session %s, record at offset %d: has baseline bits: %t, expected %t", h.ID, at, r.HasBaseline, h.Settings.Baseline))
 		}
 		if !(r.Bits >= last.Bits) || !(r.Baseline >= last.Baseline) || math.IsInf(r.Bits, 0) || math.IsInf(r.Baseline, 0) {
 			visit(fmt.Errorf("session: session %s, record at offset %d: totals of %v and %v bits after %v and %v, expected finite ones that do not fall",
-				s.ID, at, r.Bits, r.Baseline, last.Bits, last.Baseline))
+				h.ID, at, r.Bits, r.Baseline, last.Bits, last.Baseline))
 		}
 		last = r
 		return nil
 	})
 	return damageOr(err, visit)
-}
-
-// restoreFrom reads a snapshot.
-func restoreFrom(ctx context.Context, m *model.Model, store sessionlog.Store, s *session, at int64) (st *stream.Stream, err error) {
-	err = store.ReadSnapshot(ctx, s.ID, at, func(r io.Reader) error {
-		f, err := weights.Read(r, weights.Limits{})
-		if err != nil {
-			return err
-		}
-		st, _, err = stream.Restore(m, s.Settings, f)
-		if err == nil && st.Tally.Bytes != at {
-			return fmt.Errorf("it is of offset %d, expected %d", st.Tally.Bytes, at)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return st, nil
 }
 
 // Replayed is what Replay has found.
@@ -103,74 +87,72 @@ type Replayed struct {
 	Numerics []string // other arithmetic than this machine's in which parts of the text were scored: there, rounding makes a difference
 }
 
-// Replay computes a session again, from the beginning of its log (or the oldest snapshot, if its text is trimmed), and compares the totals of every
-// record with what was told. progress is told of the bytes done of all.
-func Replay(ctx context.Context, m *model.Model, store sessionlog.Store, id string, threads int, progress func(done, all int64)) (r Replayed, err error) {
+// Replay computes a session again, from the beginning of its log (or the oldest snapshot, if its text
+// is trimmed), and compares the totals of every record with what was told. progress is told of the
+// bytes done of all.
+func Replay(
+	ctx context.Context, m *model.Model, store sessionlog.Store, id string, threads int,
+	progress func(done, all int64),
+) (r Replayed, err error) {
 	found, err := store.Get(ctx, id)
 	if err != nil {
 		return r, err
 	}
-	s := stored(m, found)
+	s := readStored(m, found)
 	if s.bad != nil {
 		return r, &UnusableError{ID: id, Err: s.bad}
 	}
-	st, err := oldest(ctx, m, store, s, found.Start)
+	st, err := oldest(ctx, m, store, &s.head, found.Start)
 	if err != nil {
 		return r, err
 	}
 	r.From, r.To = st.Tally.Bytes, found.End
-	for n, x := range s.Numerics {
-		if ends := n == len(s.Numerics)-1 || s.Numerics[n+1].From > r.From; x.Name != m.Arithmetic.Numerics() && ends {
-			r.Numerics = append(r.Numerics, x.Name)
-		}
+	r.Numerics = otherNumerics(m, &s.head, r.From)
+	workers := scheduler.New(m, threads)
+	defer workers.Close()
+	re := &replayer{
+		stream: st, job: scheduler.Job{Session: id, Chunk: s.Settings.Chunk}, scheduler: workers, goesOn: ctx.Err,
+		compare: func(rec sessionlog.Record) {
+			r.Records++
+			if wrong := mismatch(id, st, rec.Bits, rec.Baseline); wrong != nil {
+				if r.Wrong++; r.First == nil {
+					r.First = wrong
+				}
+			}
+			progress(st.Tally.Bytes-r.From, r.To-r.From)
+		},
 	}
-	w := stream.NewWorker(m, threads)
-	defer w.Close()
-	err = store.Read(ctx, id, r.From, func(at int64, rec sessionlog.Record) error {
-		for text := rec.Text[st.Tally.Bytes-at:]; len(text) > 0; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			n := min(len(text), st.Room())
-			w.Feed(st, text[:n], nil)
-			text = text[n:]
-		}
-		r.Records++
-		if err := differ(st, id, rec); err != nil {
-			if r.Wrong++; r.First == nil {
-				r.First = err
-			}
-		}
-		progress(st.Tally.Bytes-r.From, r.To-r.From)
-		return nil
-	})
+	err = re.run(ctx, store)
+	var given interrupted
+	if errors.As(err, &given) {
+		err = given.error
+	}
 	return r, err
 }
 
-// differ compares the totals with those of a record.
-func differ(st *stream.Stream, id string, r sessionlog.Record) error {
-	e := &MismatchError{ID: id, Offset: st.Tally.Bytes, Have: st.Tally.Bits, Want: r.Bits}
-	if math.Float64bits(e.Have) != math.Float64bits(e.Want) {
-		return e
+// otherNumerics names other arithmetic than this machine's (or the model's) in which text after
+// an offset was scored.
+func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
+	for n, x := range h.Numerics {
+		ends := n == len(h.Numerics)-1 || h.Numerics[n+1].From > from
+		if x.Name != m.Arithmetic.Numerics() && ends {
+			names = append(names, x.Name)
+		}
 	}
-	e.Have, e.Want, e.Baseline = st.Baseline.Bits, r.Baseline, true
-	if st.Settings.Baseline && math.Float64bits(e.Have) != math.Float64bits(e.Want) {
-		return e
-	}
-	return nil
+	return names
 }
 
 // oldest is the stream from which most of the log can be computed again, settled.
-func oldest(ctx context.Context, m *model.Model, store sessionlog.Store, s *session, start int64) (*stream.Stream, error) {
+func oldest(ctx context.Context, m *model.Model, store sessionlog.Store, h *head, start int64) (*stream.Stream, error) {
 	if start == 0 {
-		return stream.New(m, s.Settings), nil
+		return stream.New(m, h.Settings), nil
 	}
-	kept, err := store.Snapshots(ctx, s.ID)
+	kept, err := store.Snapshots(ctx, h.ID)
 	if err != nil {
 		return nil, err
 	}
 	if len(kept) == 0 {
-		return nil, fmt.Errorf("session: session %s has its text from offset %d on only, and no snapshot", s.ID, start)
+		return nil, fmt.Errorf("session: session %s has its text from offset %d on only, and no snapshot", h.ID, start)
 	}
-	return restoreFrom(ctx, m, store, s, kept[0].Offset)
+	return readSnapshot(ctx, m, store, h, kept[0].Offset)
 }

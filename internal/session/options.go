@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"time"
@@ -10,22 +11,28 @@ import (
 
 // Options of a Manager. A zero field stands for its default.
 type Options struct {
-	// Store keeps the sessions; the Manager's caller closes it after Drain. Nil is a sessionlog.Memory, of which sessions are never dropped from
-	// memory: beyond MaxMemoryBytes there are no more.
+	// Store keeps the sessions; the Manager's caller closes it after Drain. Nil is a sessionlog.Memory.
+	// The states of a store that is not durable are never dropped from memory: beyond MaxMemoryBytes
+	// there are no more.
 	Store sessionlog.Store
-	// Report is told of what a person should know and no request is to blame for: damage that was healed, sessions that could not be snapshotted or
-	// deleted. It may be called at any time, and must not call the Manager. Nil: nobody is told.
+	// Report is told of what a person should know and no request is to blame for: damage that was
+	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
+	// must not call the Manager. Nil: nobody is told.
 	Report func(error)
 
 	MaxSessions int // SessionsDefault
-	// MaxMemoryBytes bounds the states in memory (with a sessionlog.Memory, and text). Beside it there is what exports and imports under way need, each
-	// about as much as its file is long before compression, all of them half as much at most, or 64 MiB; what the workers need; and the copies of
-	// snapshots being written or read, at most one for each of Threads. A MemoryShareDefault-th of the machine's memory.
-	MaxMemoryBytes  int64
-	ReplayMax       time.Duration // computing a restart may have to repeat for a session: then a snapshot is taken; ReplayMaxDefault
-	MaxSessionBytes int64         // text of one session; SessionTextBytesDefault
-	MaxQueue        int           // requests that wait for a session's turn or a worker; QueueDefault
-	Threads         int           // workers, and threads of each, see scheduler; the number of processors
+	// MaxMemoryBytes bounds the states in memory, and the text of a store that is not durable. Beside it
+	// there is what exports and imports under way need, each about as much as its file is long before
+	// compression, all of them half as much at most, or 64 MiB; what the workers need; and the copies of
+	// snapshots being written or read, at most one for each of Threads. The default is a
+	// MemoryShareDefault-th of the machine's memory.
+	MaxMemoryBytes int64
+	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is taken
+	// when there is so much. ReplayMaxDefault.
+	ReplayMax       time.Duration
+	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
+	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault
+	Threads         int   // workers, and threads of each, see package scheduler; the number of processors
 }
 
 // Validate returns a *FieldError for the first option that is out of range.
@@ -49,27 +56,19 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	o.MaxSessions = or(o.MaxSessions, SessionsDefault)
+	o.MaxSessions = cmp.Or(o.MaxSessions, SessionsDefault)
 	if o.Store == nil {
 		o.Store = sessionlog.NewMemory()
 	}
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	o.MaxMemoryBytes = or(o.MaxMemoryBytes, memoryBytesDefault())
-	o.ReplayMax = or(o.ReplayMax, ReplayMaxDefault)
-	o.MaxSessionBytes = or(o.MaxSessionBytes, SessionTextBytesDefault)
-	o.MaxQueue = or(o.MaxQueue, QueueDefault)
-	o.Threads = or(o.Threads, runtime.GOMAXPROCS(0))
+	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, memoryBytesDefault())
+	o.ReplayMax = cmp.Or(o.ReplayMax, ReplayMaxDefault)
+	o.MaxSessionBytes = cmp.Or(o.MaxSessionBytes, SessionTextBytesDefault)
+	o.MaxQueue = cmp.Or(o.MaxQueue, QueueDefault)
+	o.Threads = cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	return o
-}
-
-// or gives v, or the default in place of 0.
-func or[T int | int64 | time.Duration](v, otherwise T) T {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 func memoryBytesDefault() int64 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/session/scheduler"
 )
 
 // To every caller there are the sessions of its own key, to an admin all, in every list however it is paged, and no others under any method.
@@ -55,7 +57,7 @@ func TestASessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 		for id, key := range owner {
 			require.NoError(rt, mg.Delete(Caller{Key: key}, id))
 		}
-		require.Empty(rt, mg.owned)
+		require.Zero(rt, mg.roster.registry.Places())
 	})
 }
 
@@ -73,7 +75,7 @@ func requireNotFound(t fatal, mg *Manager, who Caller, id string) {
 func TestAKeyHasSoManySessionsAndOthersAsManyOfTheirOwn(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
-	mg.now = func() time.Time { return now }
+	mg.engine.clock.now = func() time.Time { return now }
 	a, b := Caller{Key: "a", MaxSessions: 2}, Caller{Key: "b", MaxSessions: 1}
 	first, err := mg.Create(context.Background(), a, CreateRequest{})
 	require.NoError(t, err)
@@ -131,15 +133,15 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 		done <- err
 	}()
 	<-reached
-	held := mustAcquire(t, mg.scheduler, job{"another", testChunk}) // when the holder's client has been slow for long enough
+	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another", Chunk: testChunk}) // when the holder's client has been slow for long enough
 	for i := 1; i <= 2; i++ {
 		go func() {
 			_, err := mg.Score(context.Background(), Caller{}, ids[i], strings.NewReader("waits"), ScoreOptions{}, func(Chunk) error { return nil })
 			done <- err
 		}()
-		soon(t, "it waits", func() bool { return mg.waiting.waiting.Load() == int64(i) })
+		soon(t, "it waits", func() bool { return mg.engine.waiting.waiting.Load() == int64(i) })
 	}
-	_, err := mg.Score(context.Background(), Caller{}, ids[3], strings.NewReader("is refused"), ScoreOptions{}, nil)
+	_, err = mg.Score(context.Background(), Caller{}, ids[3], strings.NewReader("is refused"), ScoreOptions{}, nil)
 	require.ErrorIs(t, err, ErrOverloaded)
 	_, err = mg.Complete(context.Background(), Caller{}, ids[3], CompleteRequest{MaxTokens: 1}, noPieces)
 	require.ErrorIs(t, err, ErrOverloaded)
@@ -147,10 +149,10 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 	require.ErrorIs(t, err, ErrOverloaded)
 	require.Zero(t, get(t, mg, ids[3]).Offset)
 	close(resume)
-	mg.scheduler.release(held)
+	held.Release()
 	for range 3 {
 		require.NoError(t, <-done)
 	}
-	require.Zero(t, mg.waiting.waiting.Load())
+	require.Zero(t, mg.engine.waiting.waiting.Load())
 	score(t, mg, ids[3], "there is room again")
 }

@@ -4,283 +4,182 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/lifecycle"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// lock waits for a session's state, and makes its stream if it is not there. The context ends both.
-func (mg *Manager) lock(ctx context.Context, s *session) error {
-	if err := s.lock(ctx); err != nil {
-		return err
-	}
-	err := mg.warm(ctx, s)
-	if err != nil {
-		mg.unlock(s)
-	}
-	return err
+// recoverer makes the streams of cold sessions from what the store has of them.
+type recoverer struct {
+	model     *model.Model
+	journal   *journal
+	snapshots *snapshots
+	scheduler *scheduler.Scheduler
+	life      *lifecycle.Lifecycle
+	report    func(error)
 }
 
-// unlock ends what lock has begun: from now on the session may be dropped from memory.
-func (mg *Manager) unlock(s *session) {
-	s.unlock()
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	mg.signal()
-}
-
-// warm makes a cold session hot. It needs the lock.
-func (mg *Manager) warm(ctx context.Context, s *session) error {
-	mg.mu.Lock()
-	mg.turns++
-	s.turn = mg.turns
-	mg.mu.Unlock()
-	if s.stream != nil {
-		return nil
-	}
-	if err := mg.claim(ctx, s); err != nil {
-		return err
-	}
-	if err := mg.reserveState(ctx, s); err != nil {
-		return err
-	}
-	err := mg.recoverStream(ctx, s)
-	if err != nil {
-		mg.drop(s)
-	}
-	return err
-}
-
-// claim makes this Manager the one who may write to the session, unless it is already.
-func (mg *Manager) claim(ctx context.Context, s *session) error {
-	if s.epoch != 0 {
-		return nil
-	}
-	found, err := mg.options.Store.Claim(ctx, s.ID)
-	if err != nil {
-		return mg.storeError("claiming session "+s.ID, err)
-	}
-	s.epoch = found.Epoch
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	s.seen = s.stored(found)
-	return nil
-}
-
-// MismatchError says that a session computed again from its log did not come to what was told when the text was accepted, though in the same
-// arithmetic: some state or some weight is not what it was. The session goes on with the totals that were told.
-type MismatchError struct {
-	ID       string
-	Offset   int64 // where the record ends that shows it first
-	Have     float64
-	Want     float64
-	Baseline bool // they are the baseline's
-}
-
-func (e *MismatchError) Error() string {
-	what := "bits"
-	if e.Baseline {
-		what = "baseline bits"
-	}
-	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, expected %v, as was told", e.ID, e.Offset, e.Have, what, e.Want)
-}
-
-// recoverStream makes the stream that the log's end belongs to: the last good snapshot, and the log after it. It arrives at the bits the stream had.
-func (mg *Manager) recoverStream(ctx context.Context, s *session) error {
-	st, err := mg.lastGood(ctx, s)
+// runLocked makes the stream that the log's end belongs to: the newest snapshot that is good, and the
+// log after it computed again. It arrives at the bits that the stream had. The session is claimed.
+func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
+	st, err := r.startLocked(ctx, s)
 	if err != nil {
 		return err
 	}
-	last := s.numerics()
-	same := last.Name == mg.model.Arithmetic.Numerics() && st.Tally.Bytes >= last.From
-	r := replay{mg: mg, s: s, stream: st, exact: same}
-	if err := mg.options.Store.Read(ctx, s.ID, st.Tally.Bytes, func(at int64, rec sessionlog.Record) error { return r.record(ctx, at, rec) }); err != nil {
-		var own *replayError
-		if errors.As(err, &own) {
-			return own.err
-		}
-		if errors.Is(err, sessionlog.ErrRange) {
-			return &UnusableError{ID: s.ID, Err: fmt.Errorf("there is no good snapshot, and its log does not begin at 0: %w", err)}
-		}
-		return mg.storeError("replaying session "+s.ID, err)
+	before := s.numerics()
+	same := before.Name == r.model.Arithmetic.Numerics() && st.Tally.Bytes >= before.From
+	t := &totalsCheck{stream: st, id: s.ID, exact: same, report: r.report}
+	re := &replayer{
+		stream: st, job: s.job(), scheduler: r.scheduler,
+		goesOn:  func() error { return r.goesOn(s) },
+		compare: func(rec sessionlog.Record) { t.adopt(rec.Bits, rec.Baseline) },
 	}
-	mg.mu.Lock()
-	seen := s.seen
-	mg.mu.Unlock()
+	if err := re.run(ctx, r.journal.store); err != nil {
+		return r.runError(s, err)
+	}
+	seen := s.seen()
 	if st.Tally.Bytes != seen.offset {
 		return &UnusableError{ID: s.ID, Err: fmt.Errorf("recovered up to offset %d, expected %d", st.Tally.Bytes, seen.offset)}
 	}
 	if !seen.blind {
-		r.compare(seen.tally.Bits, seen.baseline.Bits)
+		t.adopt(seen.tally.Bits, seen.baseline.Bits)
 	}
-	s.stream, s.rms, s.replay, s.due = st, st.FastRMS(), r.cost, 0
+	s.replay, s.due = re.cost, 0
 	if !same {
-		if err := mg.changeNumerics(ctx, s, last.Name); err != nil {
-			s.stream = nil
+		if err := r.changeNumericsLocked(ctx, s, st, before.Name); err != nil {
 			return err
 		}
 	}
-	mg.publish(s)
+	s.stream, s.rms = st, st.FastRMS()
+	s.publishLocked()
 	return nil
 }
 
-// lastGood gives the stream of the newest snapshot that is good, else that of an empty text. A damaged one is dropped as soon as there is something to
-// go on from without it: left there, it would push a good one out.
-func (mg *Manager) lastGood(ctx context.Context, s *session) (*stream.Stream, error) {
-	var st *stream.Stream
-	var cause error // why the newest is not good
-	kept, err := mg.options.Store.Snapshots(ctx, s.ID)
-	if errors.Is(err, sessionlog.ErrCorrupt) {
-		mg.options.Report(fmt.Errorf("session: session %s: its snapshots are not used: %w", s.ID, err))
-		cause, kept, err = err, nil, nil
+// runError is what a request is told of a replay that came to no end.
+func (r *recoverer) runError(s *liveSession, err error) error {
+	var computing interrupted
+	switch {
+	case errors.As(err, &computing):
+		return computing.error
+	case errors.Is(err, sessionlog.ErrRange):
+		return &UnusableError{ID: s.ID, Err: fmt.Errorf("there is no good snapshot, and its log does not begin at 0: %w", err)}
 	}
+	return storeError("replaying session "+s.ID, err)
+}
+
+// goesOn says why the replay of a session should end.
+func (r *recoverer) goesOn(s *liveSession) error {
+	if err := s.alive(); err != nil {
+		return err
+	}
+	return r.life.Check()
+}
+
+// startLocked gives the stream that a replay starts from: that of the newest snapshot that is good,
+// else that of an empty text. A damaged snapshot is dropped as soon as there is something to go on
+// from without it: left there, it would push a good one out.
+func (r *recoverer) startLocked(ctx context.Context, s *liveSession) (*stream.Stream, error) {
+	kept, cause, err := r.list(ctx, s)
 	if err != nil {
-		return nil, mg.storeError("looking for snapshots of session "+s.ID, err)
+		return nil, err
 	}
-	var damaged []int64
+	var st *stream.Stream
+	var bad []int64
 	for n := len(kept) - 1; n >= 0 && st == nil; n-- {
 		at := kept[n].Offset
-		st, err = mg.restore(ctx, s, at)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil, errors.Is(err, sessionlog.ErrFailed), errors.Is(err, sessionlog.ErrClosed), errors.Is(err, sessionlog.ErrNotFound):
-			return nil, mg.storeError("reading a snapshot of session "+s.ID, err)
-		default:
-			mg.options.Report(fmt.Errorf("session: session %s: going on without its snapshot at offset %d: %w", s.ID, at, err))
-			damaged = append(damaged, at)
-			if cause == nil {
-				cause = err
-			}
+		if st, err = r.snapshots.read(ctx, s, at); err == nil {
+			break
+		}
+		if ctx.Err() != nil || !damaged(err) {
+			return nil, storeError("reading a snapshot of session "+s.ID, err)
+		}
+		r.report(fmt.Errorf("session: session %s: going on without its snapshot at offset %d: %w", s.ID, at, err))
+		bad = append(bad, at)
+		if cause == nil {
+			cause = err
 		}
 	}
 	if st == nil {
-		found, err := mg.options.Store.Get(ctx, s.ID)
-		if err != nil {
-			return nil, mg.storeError("looking for session "+s.ID, err)
+		if st, err = r.empty(ctx, s, cause); err != nil {
+			return nil, err
 		}
-		if found.Start > 0 {
-			bad := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot", found.Start)
-			if cause != nil {
-				bad = fmt.Errorf("%w: %w", bad, cause)
-			}
-			return nil, &UnusableError{ID: s.ID, Err: bad}
-		}
-		st = stream.New(mg.model, s.Settings)
 	}
-	for _, at := range damaged {
-		if err := mg.options.Store.DropSnapshot(ctx, s.ID, s.epoch, at); err != nil {
-			return nil, mg.storeError("dropping a snapshot of session "+s.ID, err)
+	for _, at := range bad {
+		if err := r.journal.dropSnapshotLocked(ctx, s, at); err != nil {
+			return nil, err
 		}
 	}
 	return st, nil
 }
 
-// restore reads a snapshot.
-func (mg *Manager) restore(ctx context.Context, s *session, at int64) (*stream.Stream, error) {
-	select { // a copy of the state passes through memory
-	case mg.copies <- struct{}{}:
-		defer func() { <-mg.copies }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	return restoreFrom(ctx, mg.model, mg.options.Store, s, at)
-}
-
-// replay computes a log again, chunk by chunk as requests do, so that nobody waits longer for it than for a request.
-type replay struct {
-	mg     *Manager
-	s      *session
-	stream *stream.Stream
-	cost   time.Duration // computing
-	exact  bool          // the totals must be those of the log
-	told   bool          // that they were not
-}
-
-// replayError keeps errors of the replay apart from those of the store.
-type replayError struct{ err error }
-
-func (e *replayError) Error() string { return e.err.Error() }
-
-// record is a visit of Store.Read.
-func (r *replay) record(ctx context.Context, at int64, rec sessionlog.Record) error {
-	have := r.stream.Tally.Bytes
-	if err := r.feed(ctx, rec.Text[have-at:]); err != nil {
-		return &replayError{err}
-	}
-	r.compare(rec.Bits, rec.Baseline)
-	return nil
-}
-
-func (r *replay) feed(ctx context.Context, text []byte) error {
-	for len(text) > 0 {
-		if err := r.mg.goesOn(r.s); err != nil {
-			return err
-		}
-		l, err := r.mg.scheduler.lease(ctx, r.s.job())
-		if err != nil {
-			return err
-		}
-		begun, w := time.Now(), l.worker()
-		w.Settle(r.stream)
-		n := min(len(text), r.stream.Room())
-		w.Feed(r.stream, text[:n], nil)
-		r.cost += time.Since(begun)
-		l.release()
-		text = text[n:]
-	}
-	return nil
-}
-
-// goesOn says why a replay should end.
-func (mg *Manager) goesOn(s *session) error {
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
+// list lists the session's snapshots. If their index is damaged it lists none, and says why.
+func (r *recoverer) list(ctx context.Context, s *liveSession) (kept []sessionlog.Snapshot, cause, err error) {
+	kept, err = r.journal.store.Snapshots(ctx, s.ID)
 	switch {
-	case s.gone:
-		return ErrNotFound
-	case mg.draining:
-		return ErrDraining
+	case errors.Is(err, sessionlog.ErrCorrupt):
+		r.report(fmt.Errorf("session: session %s: its snapshots are not used: %w", s.ID, err))
+		return nil, err, nil
+	case err != nil:
+		return nil, nil, storeError("looking for snapshots of session "+s.ID, err)
 	}
-	return nil
+	return kept, nil, nil
 }
 
-// compare holds the totals against those that were told, which stay in force.
-func (r *replay) compare(bits, baseline float64) {
-	st := r.stream
-	wrong := math.Float64bits(st.Tally.Bits) != math.Float64bits(bits)
-	if wrong && r.exact && !r.told {
-		r.told = true
-		r.mg.options.Report(&MismatchError{ID: r.s.ID, Offset: st.Tally.Bytes, Have: st.Tally.Bits, Want: bits})
+// empty gives the stream of an empty text. cause is why no snapshot was good; nil if there was none.
+func (r *recoverer) empty(ctx context.Context, s *liveSession, cause error) (*stream.Stream, error) {
+	found, err := r.journal.get(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	st.Tally.Bits = bits
-	if !st.Settings.Baseline {
-		return
+	if found.Start > 0 {
+		bad := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot", found.Start)
+		if cause != nil {
+			bad = fmt.Errorf("%w: %w", bad, cause)
+		}
+		return nil, &UnusableError{ID: s.ID, Err: bad}
 	}
-	if math.Float64bits(st.Baseline.Bits) != math.Float64bits(baseline) && r.exact && !r.told {
-		r.told = true
-		r.mg.options.Report(&MismatchError{ID: r.s.ID, Offset: st.Tally.Bytes, Have: st.Baseline.Bits, Want: baseline, Baseline: true})
-	}
-	st.Baseline.Bits = baseline
+	return stream.New(r.model, s.Settings), nil
 }
 
-// changeNumerics notes that the session goes on in another arithmetic. The snapshot comes first: the log before it cannot be computed again to the same
-// bits here, and must not be needed once the head says that it is this arithmetic's.
-func (mg *Manager) changeNumerics(ctx context.Context, s *session, before string) error {
-	now := numerics{From: s.stream.Tally.Bytes, Name: mg.model.Arithmetic.Numerics()}
-	mg.options.Report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: scores may differ by rounding from those it would have had",
-		s.ID, before, now.From, now.Name))
-	if err := mg.snapshot(ctx, s); err != nil {
-		return mg.storeError("taking a snapshot of session "+s.ID, err)
+// changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes first:
+// the log before it cannot be computed again to the same bits here, and must not be needed once the
+// head says that the arithmetic is this one.
+func (r *recoverer) changeNumericsLocked(ctx context.Context, s *liveSession, st *stream.Stream, before string) error {
+	now := numerics{From: st.Tally.Bytes, Name: r.model.Arithmetic.Numerics()}
+	r.report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: "+
+		"scores may differ by rounding from those it would have had", s.ID, before, now.From, now.Name))
+	if err := r.snapshots.writeLocked(ctx, s, st); err != nil {
+		return err
 	}
 	h := s.head
-	h.addNumerics(now)
-	if err := mg.options.Store.SetHead(ctx, s.ID, s.epoch, h.encode()); err != nil {
-		return mg.storeError("noting the arithmetic of session "+s.ID, err)
+	h.noteNumerics(now)
+	if err := r.journal.setHeadLocked(ctx, s, &h); err != nil {
+		return err
 	}
-	mg.mu.Lock()
-	defer mg.mu.Unlock()
-	s.Numerics = h.Numerics
+	s.noteNumericsLocked(h.Numerics)
 	return nil
+}
+
+// totalsCheck compares the totals that a replay comes to with those that were told.
+type totalsCheck struct {
+	stream   *stream.Stream
+	id       string
+	exact    bool // the arithmetic is the same: the totals must be, too
+	report   func(error)
+	reported bool
+}
+
+// adopt compares, reports the first difference, and lets the totals that were told stay in force.
+func (t *totalsCheck) adopt(bits, baseline float64) {
+	if wrong := mismatch(t.id, t.stream, bits, baseline); wrong != nil && t.exact && !t.reported {
+		t.reported = true
+		t.report(wrong)
+	}
+	t.stream.Tally.Bits = bits
+	if t.stream.Settings.Baseline {
+		t.stream.Baseline.Bits = baseline
+	}
 }

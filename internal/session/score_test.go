@@ -126,12 +126,12 @@ func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
 
 func TestProbabilitiesSumToOneInAnAdaptedSession(t *testing.T) {
 	mg := newManager(t, Options{})
-	w := stream.NewWorker(mg.model, 1)
+	w := stream.NewWorker(mg.engine.model, 1)
 	defer w.Close()
 	id := create(t, mg, CreateRequest{})
 	for _, piece := range []string{logText(5), logText(30), logText(61), logText(9)} {
 		score(t, mg, id, piece)
-		withSession(t, mg, id, func(s *session) {
+		withSession(t, mg, id, func(s *liveSession) {
 			var sum float64
 			for b := range 256 {
 				sum += math.Exp(-float64(w.Score(s.stream, []byte{byte(b)}).NLL[0]))
@@ -166,11 +166,10 @@ func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 func TestAnEventIsEmittedAfterTheLogAndBeforeTheUpdateItCauses(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
-	mg.mu.Lock()
-	s := mg.sessions[id]
-	mg.mu.Unlock()
+	s, err := mg.roster.find(Caller{}, id)
+	require.NoError(t, err)
 	updates := uint64(0)
-	_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)), ScoreOptions{}, func(c Chunk) error {
+	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)), ScoreOptions{}, func(c Chunk) error {
 		// The feeder holds the stream and waits for this function.
 		require.Len(t, logged(t, mg, id), int(c.Total.Bytes), "the text is in the log")
 		require.Equal(t, c.Total.Bytes, get(t, mg, id).Offset, "what was acknowledged is what a client finds")

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -213,8 +214,14 @@ var (
 	ErrNoSpace = errors.New("session: no space left on the disk")
 	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before is there when it is opened again.
 	ErrStore = errors.New("session: the store has failed")
+	// ErrUnavailable says that what keeps the sessions cannot be reached now. Nothing of the call was
+	// accepted that was not acknowledged before, and nothing is lost: the call can be repeated.
+	ErrUnavailable = errors.New("session: the store is not available now")
+	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The session's
+	// offset, asked for anew, tells.
+	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
-	ErrDraining = errors.New("session: draining, no new work is taken")
+	ErrDraining = lifecycle.ErrDraining
 )
 
 // UnusableError says that a session is there and cannot be used: it is damaged, or of another model. It can be deleted.

@@ -18,7 +18,16 @@ var (
 	ErrInUse    = errors.New("in use by another process")
 	ErrReadOnly = errors.New("open for reading only")
 	ErrClosed   = errors.New("closed")
-	ErrFailed   = errors.New("the store has failed")
+	ErrFailed   = errors.New("the store has failed") // for good, see Store.Failed
+
+	// ErrUnavailable says that the store cannot be reached now. Nothing was written, nothing that was
+	// written before is lost, and the store has not failed for good: the same call may succeed later.
+	ErrUnavailable = errors.New("unavailable for now")
+	// ErrUnknown says that nobody knows whether a write was made: the connection was lost while the
+	// store was at work on it. Either all of the write was made or nothing. The caller has to forget
+	// what it took the session to be, claim the session anew, which refuses the write if it is still
+	// on its way, and read what there is.
+	ErrUnknown = errors.New("outcome unknown")
 )
 
 // SequenceError says that an append did not go to the end of the log. Nothing was changed.

@@ -42,6 +42,7 @@ type Folder struct {
 // Options of Open.
 type Options struct {
 	ReadOnly bool // for tools: writes are refused, and several may read at the same time
+	Existing bool // the folder must have sessions' data already; without it, one is made
 }
 
 // Open opens a data folder, or makes one if it may write. It checks the structure of all of lmserve.db, but not the checksums of what is in it: reads do that
@@ -58,6 +59,11 @@ type environment struct {
 func open(dir string, o Options, env environment) (_ *Folder, err error) {
 	f := &Folder{dir: dir, readOnly: o.ReadOnly, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
 	f.queue.wake = make(chan struct{}, 1)
+	if o.Existing {
+		if _, err := os.Stat(f.path(databaseName)); err != nil {
+			return nil, fmt.Errorf("sessionlog: %w", err)
+		}
+	}
 	if !o.ReadOnly {
 		if err := f.create(); err != nil {
 			return nil, fmt.Errorf("sessionlog: making %s: %w", dir, err)
@@ -274,6 +280,9 @@ func stray(dir, name string, indexed map[string]bool) bool {
 	return strings.HasSuffix(name, snapshotSuffix) && !indexed[name] ||
 		strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, temporarySuffix)
 }
+
+// Durable implements Store: it is.
+func (f *Folder) Durable() bool { return true }
 
 // Failed implements Store.
 func (f *Folder) Failed() <-chan struct{} { return f.failed }

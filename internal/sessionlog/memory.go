@@ -321,6 +321,9 @@ func (m *Memory) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 	})
 }
 
+// Durable implements Store: it is not.
+func (m *Memory) Durable() bool { return false }
+
 // Failed implements Store.
 func (m *Memory) Failed() <-chan struct{} { return m.failed }
 

@@ -1,5 +1,6 @@
-// Package sessionlog keeps sessions: the log of what each has accepted, the snapshots of its state, and who may write them. It knows nothing of what
-// they mean. Folder keeps them in a data folder (docs/formats.md, "The data folder"), Memory for as long as the process runs.
+// Package sessionlog keeps sessions: the log of what each has accepted, the snapshots of its state,
+// and who may write them. It knows nothing of what they mean. Folder keeps them in a data folder
+// (docs/formats.md, "The data folder"), Memory for as long as the process runs.
 package sessionlog
 
 import (
@@ -7,14 +8,24 @@ import (
 	"io"
 )
 
-// Store is what keeps sessions needs from whatever holds them. Package storetest says what an implementation must do. All methods may be called
-// at the same time; a context ends a wait, but not a write that has begun: an error of the context means that nothing was written.
+// Store is what a server of sessions needs from whatever holds them. Package storetest says what an
+// implementation must do. All methods may be called at the same time. A context ends a wait, but not a
+// write that has begun: an error of the context means that nothing was written.
 //
-// Every write names the epoch of the caller's claim on the session; under any but the session's own it is refused (ErrFenced), so that only the last to
-// claim can write.
+// Every write names the epoch of the caller's claim on the session. Under any other epoch than the
+// session's own the write is refused (ErrFenced), so that only the last to claim can write.
+//
+// A store that is reached over a network has two more answers, to every method: ErrUnavailable, and
+// to those that write ErrUnknown.
 type Store interface {
-	// Create makes a session whose log is empty and starts at an offset, 0 unless what came before it is known only by a snapshot. The
-	// caller has the first claim on it. ErrExists if there is one of that name.
+	// Durable reports whether what is written outlives this process. Nothing is ever recovered from
+	// a store that does not: the states of its sessions have to stay in memory, and the text that it
+	// holds takes memory of this process.
+	Durable() bool
+
+	// Create makes a session whose log is empty and starts at an offset, 0 unless what came before it
+	// is known only by a snapshot. The caller has the first claim on it. ErrExists if there is one of
+	// that name.
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
 	// Claim makes the caller the one who may write, and tells what there is to write to.
 	Claim(ctx context.Context, id string) (Session, error)
@@ -24,35 +35,60 @@ type Store interface {
 	List(ctx context.Context, after string, limit int) ([]Session, error)
 	// SetHead replaces the head.
 	SetHead(ctx context.Context, id string, epoch uint64, head []byte) error
-	// Delete removes the session with everything that was ever kept for it. Epoch 0 is anyone's: so a damaged session can be deleted as well. If the
-	// session is gone after an error, something was left of it that nobody can read any more: it goes with the next Delete or Open.
+	// Delete removes the session with everything that was ever kept for it. Epoch 0 is anyone's, so
+	// that a damaged session can be deleted as well. If the session is gone after an error, something
+	// was left of it that nobody can read any more: it goes with the next Delete or Open.
 	Delete(ctx context.Context, id string, epoch uint64) error
 
-	// Append adds records, at least one, to a log that ends at an offset, and returns when they are durable: all of them or, with an error, none.
-	// If the log ends elsewhere, the error is a SequenceError.
+	// Append adds records, at least one, to a log that ends at an offset, and returns when they are
+	// durable: all of them or, with an error but ErrUnknown, none. If the log ends elsewhere, the error
+	// is a SequenceError.
 	Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error
-	// Read visits the records from an offset to the end that the log has when it begins: first the one that holds the offset, then the ones after
-	// it. A record's text is valid until visit returns. visit may call the store.
+	// Read visits the records from an offset to the end that the log has when Read begins: first the
+	// record that holds the offset, then the ones after it. A record's text is valid until visit
+	// returns. visit may call the store.
 	Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error
-	// Trim drops the records that end at or before an offset, which no snapshot may be older than: that of the newest at most.
+	// Trim drops the records that end at or before an offset, which is that of the newest snapshot at
+	// most.
 	Trim(ctx context.Context, id string, epoch uint64, before int64) error
 
-	// WriteSnapshot keeps what write writes as the state at an offset of the log, and drops what is older than the last KeptSnapshots. ErrExists if
-	// there is one of that offset; ErrRange if the offset is not within the log, or the snapshot would be dropped at once.
+	// WriteSnapshot keeps what write writes as the state at an offset of the log, and drops what is
+	// older than the last KeptSnapshots. ErrExists if there is one of that offset; ErrRange if the
+	// offset is not within the log, or the snapshot would be dropped at once.
 	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error
 	// Snapshots lists them, the oldest first.
 	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
-	// ReadSnapshot hands read what was written, after it has made sure that it is just that; if not, the error is a CorruptError.
+	// ReadSnapshot hands read what was written, after it has made sure that the bytes are just those; if
+	// not, the error is a CorruptError.
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
 	// DropSnapshot removes one, say because it is damaged.
 	DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error
 
-	// Failed is closed when the store has failed for good: every call then returns Err, which is ErrFailed, and what was not acknowledged before may be
-	// there or not when the store is opened again.
+	// Failed is closed when the store has failed for good: every call then returns Err, which is
+	// ErrFailed, and what was not acknowledged before may be there or not when the store is opened again.
 	Failed() <-chan struct{}
 	Err() error
 	// Close waits for writes that were accepted. Every later call returns ErrClosed.
 	Close() error
+}
+
+// pageSessions is how many sessions Each reads from a store at once.
+const pageSessions = 1000
+
+// Each visits all sessions of a store in the order of their ids.
+func Each(ctx context.Context, s Store, visit func(Session) error) error {
+	for after := ""; ; {
+		page, err := s.List(ctx, after, pageSessions)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, found := range page {
+			if err := visit(found); err != nil {
+				return err
+			}
+		}
+		after = page[len(page)-1].ID
+	}
 }
 
 // Session is what is known of one without reading its log.
@@ -66,8 +102,8 @@ type Session struct {
 	Err   error   // from List: what is wrong with this one; nothing but ID is set
 }
 
-// Record is a piece of text that was accepted as one, and the session's running totals after it: so the last record tells them without the others, and a
-// replay is held against every one.
+// Record is a piece of text that was accepted as one, and the session's running totals after it. So
+// the last record tells the totals without the others, and a replay is compared with every record.
 type Record struct {
 	UnixMS      int64   // when
 	Bits        float64 // the sum of -log2 p of all of the session's text, up to the end of this one's
@@ -76,7 +112,7 @@ type Record struct {
 	Text        []byte
 }
 
-// Snapshot is a session's state at an offset, as it is kept.
+// Snapshot is a session's state at an offset of its log, as the store keeps it.
 type Snapshot struct {
 	Offset int64
 	Bytes  int64    // as kept: compressed

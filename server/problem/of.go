@@ -62,6 +62,8 @@ func Of(err error) *Problem {
 		return New(api.ProblemDraining, "")
 	case errors.Is(err, session.ErrStore):
 		return logged(api.ProblemStoreFailed, err)
+	case errors.Is(err, session.ErrUnavailable): // as after an overload, the same request may succeed later
+		return logged(api.ProblemOverloaded, err)
 	case errors.Is(err, session.ErrNoSpace):
 		return logged(api.ProblemNoSpace, err)
 	}

@@ -32,6 +32,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		name string
 		run  func(t *testing.T, b Backend)
 	}{
+		{"the store says whether it outlives its process", durable},
 		{"a session is created, described and listed", created},
 		{"records come back as they were appended", appended},
 		{"an append goes to the end of the log or nowhere", sequence},
@@ -66,6 +67,10 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 }
 
 var background = context.Background()
+
+func durable(t *testing.T, b Backend) {
+	require.Equal(t, b.durable(), started(t, b).Durable())
+}
 
 func open(t require.TestingT, b Backend) sessionlog.Store {
 	s, err := b.Open()

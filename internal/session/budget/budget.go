@@ -1,0 +1,317 @@
+// Package budget bounds the memory that sessions take: their states, their text where the store is
+// memory too, and what exports and imports need beside them. It knows who may be asked to give a
+// state up, and who waits for memory; what a state is, and how it is given up, it does not know.
+//
+// Everything a chunk asks for costs O(1) under the lock.
+package budget
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// FullError says that there is not so much memory.
+type FullError struct{ reason string }
+
+func (e *FullError) Error() string { return e.reason }
+
+// ErrClosed says that an account is closed: its holder is gone.
+var ErrClosed = errors.New("budget: the account is closed")
+
+// Budget is a number of bytes, and the accounts that share them. All methods may be called at once.
+type Budget[H any] struct {
+	max   int64
+	files int64 // that allowances may take, beside max
+	keeps bool
+
+	mu struct {
+		sync.Mutex
+		used    int64         // by all accounts
+		allowed int64         // by all allowances
+		idle    list.List     // of *Account[H]: those whose state can be given up, the one used longest ago first
+		changed chan struct{} // closed when those that wait should try again; nil: nobody waits
+	}
+}
+
+// Options of a Budget.
+type Options struct {
+	Max   int64 // bytes of all accounts
+	Files int64 // bytes of all allowances, beside Max
+	Keeps bool  // states are never given up: when all bytes are taken, there are no more
+}
+
+// New makes a budget of which nothing is taken.
+func New[H any](o Options) *Budget[H] {
+	return &Budget[H]{max: o.Max, files: o.Files, keeps: o.Keeps}
+}
+
+// Account is what one holder has of a budget.
+type Account[H any] struct {
+	budget *Budget[H]
+	holder H
+	bytes  atomic.Int64 // written under budget.mu
+
+	// Guarded by budget.mu.
+	state  int64         // of bytes: the state's
+	place  *list.Element // in idle; nil: not there
+	closed bool
+}
+
+// Open makes an account that has nothing.
+func (b *Budget[H]) Open(holder H) *Account[H] { return &Account[H]{budget: b, holder: holder} }
+
+// Used is the number of bytes that all accounts have.
+func (b *Budget[H]) Used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.used
+}
+
+// Waiting reports whether somebody waits for memory.
+func (b *Budget[H]) Waiting() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.changed != nil
+}
+
+// Fits reports, as a *FullError, that a state could never have its memory.
+func (b *Budget[H]) Fits(bytes int64) error {
+	if bytes > b.max {
+		return &FullError{fmt.Sprintf("a state of %d bytes, there are %d for all", bytes, b.max)}
+	}
+	return nil
+}
+
+// Check reports, as a *FullError, that so many bytes more could not be had now.
+func (b *Budget[H]) Check(bytes int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.roomLocked(bytes)
+}
+
+// Victim removes the holder from the list of those that are idle whose state was used longest ago.
+// It is listed again by its next Rest. Whoever asks has to find out whether somebody has begun to
+// work on the state in the meantime. It reports false if nobody is idle.
+func (b *Budget[H]) Victim() (holder H, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.victimLocked()
+	if a == nil {
+		return holder, false
+	}
+	return a.holder, true
+}
+
+// Want is what becomes of a reservation: it was made, if neither field is set; or there is a holder
+// that can be asked to give up its state; or a channel that is closed when it is worth another try.
+type Want[H any] struct {
+	Victim  H
+	Asked   bool // there is a Victim
+	Changed <-chan struct{}
+}
+
+// Reserve takes memory for the holder's state. The error is ErrClosed, or a *FullError where waiting
+// is of no use.
+func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
+	b := a.budget
+	if err := b.Fits(bytes); err != nil {
+		return want, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.closed {
+		return want, ErrClosed
+	}
+	full := b.roomLocked(bytes)
+	switch {
+	case full == nil:
+		a.state += bytes
+		a.addLocked(bytes)
+		return want, nil
+	case b.keeps:
+		return want, full
+	}
+	if victim := b.victimLocked(); victim != nil {
+		return Want[H]{Victim: victim.holder, Asked: true}, nil
+	}
+	if b.mu.changed == nil {
+		b.mu.changed = make(chan struct{})
+	}
+	return Want[H]{Changed: b.mu.changed}, nil
+}
+
+// Release gives back the memory of the state.
+func (a *Account[H]) Release() {
+	b := a.budget
+	b.mu.Lock()
+	a.addLocked(-a.state)
+	a.state = 0
+	b.unlistLocked(a)
+	wake := b.wakeLocked()
+	b.mu.Unlock()
+	notify(wake)
+}
+
+// Charge takes memory for text. The error is ErrClosed or a *FullError; nobody waits for text.
+func (a *Account[H]) Charge(bytes int64) error {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.closed {
+		return ErrClosed
+	}
+	if bytes == 0 {
+		return nil
+	}
+	if err := b.roomLocked(bytes); err != nil {
+		return err
+	}
+	a.addLocked(bytes)
+	return nil
+}
+
+// Refund gives back memory that Charge took. A closed account has given it back.
+func (a *Account[H]) Refund(bytes int64) {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !a.closed {
+		a.addLocked(-bytes)
+	}
+}
+
+// Work says that somebody is at work on the state: it is not given up.
+func (a *Account[H]) Work() {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unlistLocked(a)
+}
+
+// Rest says that nobody is at work on the state any more, which can be given up from now on.
+func (a *Account[H]) Rest() {
+	b := a.budget
+	b.mu.Lock()
+	b.unlistLocked(a)
+	if a.state > 0 {
+		a.place = b.mu.idle.PushBack(a)
+	}
+	wake := b.wakeLocked()
+	b.mu.Unlock()
+	notify(wake)
+}
+
+// Close gives back everything, for good.
+func (a *Account[H]) Close() {
+	b := a.budget
+	b.mu.Lock()
+	a.closed = true
+	a.state = 0
+	a.addLocked(-a.bytes.Load())
+	b.unlistLocked(a)
+	wake := b.wakeLocked()
+	b.mu.Unlock()
+	notify(wake)
+}
+
+// Bytes is what the account has, without waiting for the lock.
+func (a *Account[H]) Bytes() int64 { return a.bytes.Load() }
+
+// BytesOf is what accounts have at one moment: all of it together is within the budget.
+func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
+	all := make([]int64, len(accounts))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, a := range accounts {
+		all[i] = a.bytes.Load()
+	}
+	return all
+}
+
+func (a *Account[H]) addLocked(bytes int64) {
+	a.bytes.Add(bytes)
+	a.budget.mu.used += bytes
+}
+
+func (b *Budget[H]) roomLocked(bytes int64) error {
+	if b.mu.used+bytes > b.max {
+		return &FullError{fmt.Sprintf("%d of %d bytes of memory are in use", b.mu.used, b.max)}
+	}
+	return nil
+}
+
+func (b *Budget[H]) victimLocked() *Account[H] {
+	front := b.mu.idle.Front()
+	if front == nil {
+		return nil
+	}
+	a := front.Value.(*Account[H])
+	b.unlistLocked(a)
+	return a
+}
+
+func (b *Budget[H]) unlistLocked(a *Account[H]) {
+	if a.place != nil {
+		b.mu.idle.Remove(a.place)
+		a.place = nil
+	}
+}
+
+// wakeLocked takes the channel that those who wait look at. It is closed outside the lock: that
+// costs as much as there are who wait.
+func (b *Budget[H]) wakeLocked() chan struct{} {
+	wake := b.mu.changed
+	b.mu.changed = nil
+	return wake
+}
+
+func notify(wake chan struct{}) {
+	if wake != nil {
+		close(wake)
+	}
+}
+
+// Allowance is memory for an export or import under way, beside that of the accounts. Nobody waits
+// for it: two files could wait for each other.
+type Allowance struct {
+	draw  func(bytes int64) error
+	bytes int64
+}
+
+// Allow makes an allowance that has nothing. One goroutine uses it.
+func (b *Budget[H]) Allow() *Allowance { return &Allowance{draw: b.draw} }
+
+// Allowed is the number of bytes that all allowances have.
+func (b *Budget[H]) Allowed() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.allowed
+}
+
+func (b *Budget[H]) draw(bytes int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if bytes > 0 && b.mu.allowed+bytes > b.files {
+		return &FullError{fmt.Sprintf("of %d bytes for exports and imports, %d are in use", b.files, b.mu.allowed)}
+	}
+	b.mu.allowed += bytes
+	return nil
+}
+
+// Draw takes more. The error is a *FullError.
+func (a *Allowance) Draw(bytes int64) error {
+	if err := a.draw(bytes); err != nil {
+		return err
+	}
+	a.bytes += bytes
+	return nil
+}
+
+// Return gives everything back.
+func (a *Allowance) Return() {
+	_ = a.draw(-a.bytes) // giving back never fails
+	a.bytes = 0
+}

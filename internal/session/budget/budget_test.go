@@ -1,0 +1,185 @@
+package budget
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func reserve(t require.TestingT, a *Account[string], bytes int64) {
+	want, err := a.Reserve(bytes)
+	require.NoError(t, err)
+	require.Equal(t, Want[string]{}, want)
+}
+
+func TestTheStateUsedLongestAgoIsGivenUpFirst(t *testing.T) {
+	b := New[string](Options{Max: 30})
+	var all []*Account[string]
+	for _, name := range []string{"a", "b", "c"} {
+		a := b.Open(name)
+		reserve(t, a, 10)
+		a.Rest()
+		all = append(all, a)
+	}
+	all[0].Work()
+	all[1].Work()
+	all[1].Rest() // b was used after c
+	late := b.Open("late")
+	for _, name := range []string{"c", "b"} {
+		want, err := late.Reserve(1)
+		require.NoError(t, err)
+		require.True(t, want.Asked)
+		require.Equal(t, name, want.Victim)
+	}
+	want, err := late.Reserve(1)
+	require.NoError(t, err)
+	require.False(t, want.Asked, "somebody is at work on a")
+	require.True(t, b.Waiting())
+	all[0].Rest()
+	<-want.Changed
+	require.False(t, b.Waiting())
+	holder, ok := b.Victim()
+	require.True(t, ok)
+	require.Equal(t, "a", holder)
+	_, ok = b.Victim()
+	require.False(t, ok, "each is asked once until it rests again")
+}
+
+func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
+	for name, giveBack := range map[string]func(a *Account[string]){
+		"release": (*Account[string]).Release, "close": (*Account[string]).Close, "rest": (*Account[string]).Rest,
+	} {
+		b := New[string](Options{Max: 10})
+		a, other := b.Open("a"), b.Open("b")
+		reserve(t, a, 10)
+		want, err := other.Reserve(5)
+		require.NoError(t, err)
+		giveBack(a)
+		<-want.Changed
+		want, err = other.Reserve(5)
+		require.NoError(t, err)
+		require.Equal(t, name == "rest", want.Asked, name)
+	}
+}
+
+func TestABudgetThatKeepsItsStatesIsFull(t *testing.T) {
+	b := New[string](Options{Max: 10, Keeps: true})
+	a, other := b.Open("a"), b.Open("b")
+	reserve(t, a, 10)
+	a.Rest()
+	_, err := other.Reserve(1)
+	require.EqualError(t, err, "10 of 10 bytes of memory are in use")
+	require.ErrorAs(t, err, new(*FullError))
+	require.Error(t, b.Check(1))
+	require.NoError(t, b.Check(0))
+	_, err = other.Reserve(11)
+	require.EqualError(t, err, "a state of 11 bytes, there are 10 for all")
+}
+
+func TestAClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
+	b := New[string](Options{Max: 20})
+	a := b.Open("a")
+	reserve(t, a, 10)
+	require.NoError(t, a.Charge(5))
+	require.Equal(t, int64(15), a.Bytes())
+	require.Equal(t, []int64{0, 15}, b.BytesOf([]*Account[string]{b.Open("b"), a}))
+	a.Release()
+	require.Equal(t, int64(5), a.Bytes(), "the text stays")
+	a.Close()
+	a.Close()
+	a.Refund(5)
+	a.Release()
+	a.Rest()
+	require.Zero(t, b.Used())
+	require.ErrorIs(t, a.Charge(1), ErrClosed)
+	require.ErrorIs(t, a.Charge(0), ErrClosed)
+	_, err := a.Reserve(1)
+	require.ErrorIs(t, err, ErrClosed)
+	_, ok := b.Victim()
+	require.False(t, ok)
+}
+
+func TestAllowancesHaveTheirOwnBytes(t *testing.T) {
+	b := New[string](Options{Max: 1, Files: 100})
+	one, two := b.Allow(), b.Allow()
+	require.NoError(t, one.Draw(60))
+	require.EqualError(t, two.Draw(41), "of 100 bytes for exports and imports, 60 are in use")
+	require.NoError(t, two.Draw(40))
+	require.Equal(t, int64(100), b.Allowed())
+	require.Zero(t, b.Used())
+	one.Return()
+	one.Return()
+	require.Equal(t, int64(40), b.Allowed())
+	two.Return()
+	require.Zero(t, b.Allowed())
+}
+
+// Holders lock their states, work, and give each other up, as sessions do; whatever happens at once,
+// nobody waits for ever and no byte is lost.
+func TestHoldersThatShareAFewStatesAllComeToTheirTurn(t *testing.T) {
+	type holder struct {
+		account *Account[*holder]
+		state   chan struct{} // holds a token while somebody is at work
+		hot     bool
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b := New[*holder](Options{Max: 3})
+		holders := make([]*holder, rapid.IntRange(1, 8).Draw(t, "holders"))
+		for i := range holders {
+			holders[i] = &holder{state: make(chan struct{}, 1)}
+			holders[i].account = b.Open(holders[i])
+		}
+		evict := func(h *holder) {
+			select {
+			case h.state <- struct{}{}:
+			default:
+				return
+			}
+			h.hot = false
+			h.account.Release()
+			<-h.state
+			h.account.Rest()
+		}
+		work := func(h *holder) error {
+			h.state <- struct{}{}
+			h.account.Work()
+			defer func() { <-h.state; h.account.Rest() }()
+			for !h.hot {
+				want, err := h.account.Reserve(1)
+				switch {
+				case err != nil:
+					return err
+				case want.Asked:
+					evict(want.Victim)
+				case want.Changed != nil:
+					<-want.Changed
+				default:
+					h.hot = true
+				}
+			}
+			return nil
+		}
+		errs := make(chan error, 1000)
+		var wait sync.WaitGroup
+		for range rapid.IntRange(1, 6).Draw(t, "clients") {
+			turns := rapid.SliceOfN(rapid.IntRange(0, len(holders)-1), 1, 20).Draw(t, "turns")
+			wait.Go(func() {
+				for _, i := range turns {
+					errs <- work(holders[i])
+				}
+			})
+		}
+		wait.Wait()
+		close(errs)
+		for err := range errs {
+			require.NoError(t, err)
+		}
+		require.LessOrEqual(t, b.Used(), int64(3))
+		for _, h := range holders {
+			h.account.Close()
+		}
+		require.Zero(t, b.Used())
+	})
+}

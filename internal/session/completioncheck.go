@@ -1,0 +1,59 @@
+package session
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// checkCompletion compares a request with its limits.
+func checkCompletion(r CompleteRequest) error {
+	if n := len(r.Prompt); n > PromptBytesMax {
+		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
+	}
+	sampling := r.sampling()
+	if err := SamplingTable.Check(&sampling); err != nil {
+		return fieldError("", err)
+	}
+	if err := checkSeed(r.Seed); err != nil {
+		return err
+	}
+	if err := checkStops(r.Stop); err != nil {
+		return err
+	}
+	switch r.Commit {
+	case "", CommitNone, CommitPrompt, CommitAll:
+		return nil
+	}
+	return &FieldError{"commit", strconv.Quote(r.Commit), CommitNone + ", " + CommitPrompt + " or " + CommitAll}
+}
+
+func checkStops(stops []string) error {
+	if n := len(stops); n > StopStringsMax {
+		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
+	}
+	for i, stop := range stops {
+		if n := utf8.RuneCountInString(stop); n < 1 || n > StopCharsMax {
+			return &FieldError{
+				fmt.Sprintf("stop[%d]", i), setting.Count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax),
+			}
+		}
+	}
+	return nil
+}
+
+// sampling is how the request samples, without its seed; by default from the model's own
+// distribution.
+func (r CompleteRequest) sampling() Sampling {
+	s := Sampling{MaxTokens: r.MaxTokens, Sampling: txl.Sampling{Temperature: 1, TopK: r.TopK, TopP: 1}}
+	if r.Temperature != nil {
+		s.Temperature = *r.Temperature
+	}
+	if r.TopP != nil {
+		s.TopP = *r.TopP
+	}
+	return s
+}

@@ -1,0 +1,76 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/lifecycle"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// clock tells the time; tests set it.
+type clock struct{ now func() time.Time }
+
+// engine is what every request at work on a session is handed: the states, the workers that compute
+// with them, the journal that makes text durable, and the line in front of all of these.
+type engine struct {
+	model     *model.Model
+	journal   *journal
+	states    *states
+	snapshots *snapshots
+	scheduler *scheduler.Scheduler
+	waiting   queue
+	life      *lifecycle.Lifecycle
+	clock     *clock
+	textMax   int64 // bytes of text that a session can have
+}
+
+func (e *engine) store() sessionlog.Store { return e.journal.store }
+
+// leaseLocked waits for a worker for a session. admitted is the request's, see queue.
+func (e *engine) leaseLocked(ctx context.Context, s *liveSession, admitted *bool) (l *scheduler.Lease, err error) {
+	err = e.waiting.wait(admitted, func() (err error) {
+		l, err = e.scheduler.Lease(ctx, s.job())
+		return err
+	})
+	return l, err
+}
+
+// openWithWorker waits for a session's stream, which it locks, and for a worker.
+func (e *engine) openWithWorker(ctx context.Context, s *liveSession, admitted *bool) (l *scheduler.Lease, err error) {
+	err = e.waiting.wait(admitted, func() error {
+		if err := e.states.open(ctx, s); err != nil {
+			return err
+		}
+		if l, err = e.scheduler.Lease(ctx, s.job()); err != nil {
+			s.unlock()
+		}
+		return err
+	})
+	return l, err
+}
+
+// charge takes memory for text, and gives back as much of the text as the session can have. It fails
+// when the session was deleted, when it is full, and when the memory is.
+func (e *engine) charge(s *liveSession, text []byte) ([]byte, error) {
+	have := s.seen().offset
+	left := e.textMax - have
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	if left <= 0 {
+		return nil, &LimitError{Offset: have, Max: e.textMax}
+	}
+	text = text[:min(int64(len(text)), left)]
+	return text, e.chargeRecords(s, len(text), 1)
+}
+
+// chargeRecords takes memory for the text of records.
+func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
+	return memoryError(s.memory.Charge(textBytes(e.store(), bytes, records)))
+}
+
+// refund gives memory for text back.
+func (e *engine) refund(s *liveSession, bytes int) { s.memory.Refund(textBytes(e.store(), bytes, 1)) }

@@ -1,0 +1,116 @@
+// Package lifecycle is the life of what serves sessions: it loads, serves, drains, and may be struck
+// by the failure of what it stands on. It counts the operations under way, so that a drain knows
+// when they are over; what an operation is, it does not know.
+//
+//	loading --Serve--> serving --Drain--> draining --the last operation ends--> drained
+package lifecycle
+
+import (
+	"errors"
+	"sync"
+)
+
+// Errors of Enter.
+var (
+	ErrLoading  = errors.New("session: what is stored is still being loaded")
+	ErrDraining = errors.New("session: draining, no new work is taken")
+)
+
+// Failure is what the whole stands on, and may fail for good.
+type Failure interface {
+	// Failed is closed when it has failed.
+	Failed() <-chan struct{}
+	// Err is why, nil if it has not.
+	Err() error
+}
+
+type phase int
+
+const (
+	loading phase = iota
+	serving
+	draining
+)
+
+// Lifecycle is one life. All methods may be called at once.
+type Lifecycle struct {
+	Failure
+	end     func()
+	drained chan struct{}
+
+	mu struct {
+		sync.Mutex
+		phase   phase
+		working int // operations under way
+	}
+}
+
+// New begins a life that is loading. end is called once, when it drains and the last operation is
+// over; it must not call the Lifecycle.
+func New(f Failure, end func()) *Lifecycle {
+	return &Lifecycle{Failure: f, end: end, drained: make(chan struct{})}
+}
+
+// Serve ends the loading.
+func (l *Lifecycle) Serve() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.phase == loading {
+		l.mu.phase = serving
+	}
+}
+
+// Check says why no operation may begin or go on: ErrLoading or ErrDraining; nil if one may.
+func (l *Lifecycle) Check() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.checkLocked()
+}
+
+// Enter begins an operation, which a drain waits for. The error is that of Check.
+func (l *Lifecycle) Enter() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.checkLocked(); err != nil {
+		return err
+	}
+	l.mu.working++
+	return nil
+}
+
+// Leave ends an operation.
+func (l *Lifecycle) Leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.working--
+	l.endLocked()
+}
+
+// Drain refuses operations from now on, and returns a channel that is closed when those under way
+// are over.
+func (l *Lifecycle) Drain() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.phase != draining {
+		l.mu.phase = draining
+		l.endLocked()
+	}
+	return l.drained
+}
+
+func (l *Lifecycle) checkLocked() error {
+	switch l.mu.phase {
+	case loading:
+		return ErrLoading
+	case draining:
+		return ErrDraining
+	}
+	return nil
+}
+
+func (l *Lifecycle) endLocked() {
+	if l.mu.phase == draining && l.mu.working == 0 {
+		l.end()
+		close(l.drained)
+	}
+}

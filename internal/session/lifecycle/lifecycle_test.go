@@ -1,0 +1,94 @@
+package lifecycle
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ground is a Failure that fails when its channel is closed.
+type ground struct{ failed chan struct{} }
+
+func (g ground) Failed() <-chan struct{} { return g.failed }
+
+func (g ground) Err() error {
+	select {
+	case <-g.failed:
+		return errors.New("it has failed")
+	default:
+		return nil
+	}
+}
+
+func over(drained <-chan struct{}) bool {
+	select {
+	case <-drained:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestOperationsBeginOnlyWhileItServes(t *testing.T) {
+	ends := 0
+	l := New(ground{}, func() { ends++ })
+	require.ErrorIs(t, l.Enter(), ErrLoading)
+	l.Serve()
+	require.NoError(t, l.Check())
+	require.NoError(t, l.Enter())
+	require.NoError(t, l.Enter())
+	drained := l.Drain()
+	require.ErrorIs(t, l.Enter(), ErrDraining)
+	require.ErrorIs(t, l.Check(), ErrDraining)
+	l.Serve()
+	require.ErrorIs(t, l.Check(), ErrDraining, "there is no way back")
+	l.Leave()
+	require.False(t, over(drained))
+	require.Zero(t, ends)
+	l.Leave()
+	require.True(t, over(drained))
+	require.True(t, over(l.Drain()), "again")
+	require.Equal(t, 1, ends)
+}
+
+func TestADrainWithNothingUnderWayIsOverAtOnce(t *testing.T) {
+	for _, serve := range []bool{false, true} {
+		l := New(ground{}, func() {})
+		if serve {
+			l.Serve()
+		}
+		require.True(t, over(l.Drain()))
+	}
+}
+
+func TestTheFailureOfTheGroundIsSeen(t *testing.T) {
+	g := ground{make(chan struct{})}
+	l := New(g, func() {})
+	require.NoError(t, l.Err())
+	require.False(t, over(l.Failed()))
+	close(g.failed)
+	require.EqualError(t, l.Err(), "it has failed")
+	require.True(t, over(l.Failed()))
+}
+
+func TestADrainWaitsForExactlyWhatHasBegun(t *testing.T) {
+	var working atomic.Int64
+	l := New(ground{}, func() { require.Zero(t, working.Load()) })
+	l.Serve()
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for l.Enter() == nil {
+				working.Add(1)
+				working.Add(-1)
+				l.Leave()
+			}
+		})
+	}
+	<-l.Drain()
+	wait.Wait()
+	require.Zero(t, working.Load())
+}

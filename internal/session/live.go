@@ -1,0 +1,199 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/registry"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// liveSession is a session as it lives in this process, hot (its stream is in memory) or cold. Three things guard its parts, always
+// taken in this order: feeding, state, mu.
+type liveSession struct {
+	head          // Numerics changes under state and mu, the rest never
+	bad     error // why the session cannot be used; nil if it can
+	entry   *registry.Entry[*liveSession]
+	memory  *budget.Account[*liveSession]
+	deleted atomic.Bool
+
+	// feeding is set while a request feeds the session: only that request moves the offset. It is
+	// held for the length of the request, and nobody waits for it.
+	feeding atomic.Bool
+
+	// state holds one token while a chunk, or a completion, is at work on the stream. It is a channel
+	// so that waiting can be given up; those that wait get the token in the order they came.
+	state  chan struct{}
+	stream *stream.Stream // nil: cold
+	rms    float64        // root mean square of the fast weights
+	replay time.Duration  // computing since the last snapshot: what a recovery would repeat
+	due    time.Duration  // the replay at which a snapshot is taken; 0 is Options.ReplayMax
+
+	mu struct {
+		sync.Mutex
+		seen    progress
+		epoch   uint64 // under which the store lets the session be written; 0: not known
+		claimed bool   // the epoch is that of a claim of this Manager; changes under state
+		stale   bool   // what was seen may not be what the store has
+	}
+}
+
+// newSession makes a cold session that is in no registry yet.
+func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
+	s := &liveSession{head: k.head, bad: k.bad, state: make(chan struct{}, 1)}
+	s.mu.seen, s.mu.epoch = k.seen, k.epoch
+	s.memory = accounts.Open(s)
+	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
+	return s
+}
+
+// lock waits for the session's state; the context ends the wait.
+func (s *liveSession) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case s.state <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tryLock locks the state if nobody has to be waited for.
+func (s *liveSession) tryLock() bool {
+	select {
+	case s.state <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// unlock ends what lock has begun: from now on the stream may be dropped from memory.
+func (s *liveSession) unlock() {
+	<-s.state
+	s.memory.Rest()
+}
+
+// job is what the session wants a worker for.
+func (s *liveSession) job() scheduler.Job {
+	return scheduler.Job{Session: s.ID, Chunk: s.Settings.Chunk}
+}
+
+// settleLocked ends the chunk if it is full.
+func (s *liveSession) settleLocked(w *stream.Worker) {
+	if s.stream.Room() == 0 {
+		begun := time.Now()
+		w.Settle(s.stream)
+		s.rms = s.stream.FastRMS()
+		s.replay += time.Since(begun)
+	}
+}
+
+// publishLocked shows callers where the stream is.
+func (s *liveSession) publishLocked() {
+	p := progressOf(s.stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.seen = p
+}
+
+// dropLocked makes the session cold.
+func (s *liveSession) dropLocked() {
+	s.stream = nil
+	s.memory.Release()
+}
+
+// forsakeLocked makes an end of what this Manager took the session to be, because somebody else may
+// have written to it: the next request claims the session anew and reads what there is.
+func (s *liveSession) forsakeLocked() {
+	s.dropLocked()
+	s.forsakeClaim()
+}
+
+// forsakeClaim is the part of forsakeLocked that needs no lock on the state.
+func (s *liveSession) forsakeClaim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.claimed, s.mu.stale = false, true
+}
+
+// claimedLocked notes a claim of this Manager, and what it has found.
+func (s *liveSession) claimedLocked(found sessionlog.Session) {
+	seen := s.progressAt(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.epoch, s.mu.claimed, s.mu.stale, s.mu.seen = found.Epoch, true, false, seen
+}
+
+// saw notes what the store has, without a claim to it.
+func (s *liveSession) saw(found sessionlog.Session) {
+	seen := s.progressAt(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.stale {
+		s.mu.seen = seen
+	}
+}
+
+// noteNumericsLocked replaces the arithmetics that the session was computed in.
+func (s *liveSession) noteNumericsLocked(all []numerics) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Numerics = all
+}
+
+func (s *liveSession) isClaimed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.claimed
+}
+
+// isStale reports whether what was seen of the session may not be what the store has.
+func (s *liveSession) isStale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.stale
+}
+
+// epoch is that of the last claim this Manager knows of, 0 if it knows of none.
+func (s *liveSession) epoch() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.epoch
+}
+
+func (s *liveSession) seen() progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.seen
+}
+
+// alive says whether the session was deleted under a request.
+func (s *liveSession) alive() error {
+	if s.deleted.Load() {
+		return ErrNotFound
+	}
+	return nil
+}
+
+// end makes an end of the session in memory; what the store has of it is not its concern.
+func (s *liveSession) end() {
+	s.deleted.Store(true)
+	s.memory.Close()
+}
+
+// info is what a caller is told. memory is what the session's account has.
+func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
+	s.mu.Lock()
+	i := s.head.info(who, s.mu.seen)
+	s.mu.Unlock()
+	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.bad
+	return i
+}

@@ -1,0 +1,301 @@
+// Package registry is the ordered index of live sessions: which there are, whose they are, how many
+// each owner has, and when each expires. It knows nothing of what a session is, and asks nobody:
+// times and limits come in as plain values.
+//
+// A session enters in one of two ways. One that is being made has its place reserved first (Reserve)
+// and then enters it (Enter) or gives it up (Cancel). One that is found, because a store had it or
+// because it came from another server, is added beyond all limits (Add). A session leaves when it
+// is deleted, when it expires, or when it has moved elsewhere: all three are removals here.
+//
+// Every operation costs O(log n), a page O(page + log n); nothing walks over all sessions.
+package registry
+
+import (
+	"cmp"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/btree"
+)
+
+// Errors of Reserve.
+var (
+	ErrQuota = errors.New("registry: the owner has as many sessions as it may have")
+	ErrFull  = errors.New("registry: there are as many sessions as there may be")
+)
+
+// degree is that of the trees: a node has up to twice as many entries.
+const degree = 32
+
+// Entry is a session in the index. The exported fields never change once it has entered.
+type Entry[S any] struct {
+	ID    string
+	Owner string
+	TTL   time.Duration // the session expires when it has not been used for so long; 0: never
+	Value S
+
+	// Guarded by Registry.mu.
+	lastUsed time.Time
+	users    int       // requests at work on the session, which does not expire under them
+	present  bool      // it has entered, and was not removed
+	deadline time.Time // under which deadlines has the entry; zero: deadlines does not have it
+}
+
+// NewEntry describes a session that was used last at a time.
+func NewEntry[S any](id, owner string, ttl time.Duration, lastUsed time.Time, value S) *Entry[S] {
+	return &Entry[S]{ID: id, Owner: owner, TTL: ttl, Value: value, lastUsed: lastUsed}
+}
+
+func (e *Entry[S]) expired(now time.Time) bool {
+	return e.TTL > 0 && e.users == 0 && now.Sub(e.lastUsed) >= e.TTL
+}
+
+// Registry is the index of up to a number of sessions. All methods may be called at once.
+type Registry[S any] struct {
+	max   int
+	nodes *btree.FreeListG[*Entry[S]] // shared by the trees of all owners
+
+	mu struct {
+		sync.Mutex
+		byID      *btree.BTreeG[*Entry[S]]
+		deadlines *btree.BTreeG[*Entry[S]] // entries that nobody uses and that can expire
+		owners    map[string]*owner[S]
+		places    int // sessions, and those that are being made
+	}
+}
+
+// owner is who has sessions.
+type owner[S any] struct {
+	places int
+	byID   *btree.BTreeG[*Entry[S]]
+}
+
+// New makes an empty registry in which up to max sessions find a place.
+func New[S any](max int) *Registry[S] {
+	r := &Registry[S]{max: max, nodes: btree.NewFreeListG[*Entry[S]](btree.DefaultFreeListSize)}
+	r.mu.byID = btree.NewWithFreeListG(degree, byID[S], r.nodes)
+	r.mu.deadlines = btree.NewWithFreeListG(degree, byDeadline[S], r.nodes)
+	r.mu.owners = map[string]*owner[S]{}
+	return r
+}
+
+func byID[S any](a, b *Entry[S]) bool { return a.ID < b.ID }
+
+func byDeadline[S any](a, b *Entry[S]) bool {
+	return cmp.Or(a.deadline.Compare(b.deadline), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// Reserve takes a place for a session that is going to be made. It fails with ErrQuota if the owner
+// has most sessions already (0: any number), and with ErrFull if all places are taken.
+func (r *Registry[S]) Reserve(owner string, most int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.mu.owners[owner]; o != nil && most > 0 && o.places >= most {
+		return ErrQuota
+	}
+	if r.mu.places >= r.max {
+		return ErrFull
+	}
+	r.occupyLocked(owner)
+	return nil
+}
+
+// Cancel gives up a place that was reserved.
+func (r *Registry[S]) Cancel(owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vacateLocked(owner)
+}
+
+// Enter puts a session into the place that was reserved for its owner.
+func (r *Registry[S]) Enter(e *Entry[S]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.insertLocked(e)
+}
+
+// Add puts a session that exists already into a place beyond all limits, and reports whether it did:
+// an id that is taken is left as it is.
+func (r *Registry[S]) Add(e *Entry[S]) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.byID.Has(e) {
+		return false
+	}
+	r.occupyLocked(e.Owner)
+	r.insertLocked(e)
+	return true
+}
+
+// Remove takes a session out, and reports whether it was there.
+func (r *Registry[S]) Remove(e *Entry[S]) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.removeLocked(e)
+}
+
+// Find returns the entry of an id, nil if there is none that has not expired.
+func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.mu.byID.Get(&Entry[S]{ID: id})
+	if !ok || e.expired(now) {
+		return nil
+	}
+	return e
+}
+
+// Use begins a request on a session, which does not expire until Done ends the request. It reports
+// false, and begins nothing, if the session was removed or has expired.
+func (r *Registry[S]) Use(e *Entry[S], now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !e.present || e.expired(now) {
+		return false
+	}
+	e.users++
+	r.unscheduleLocked(e)
+	return true
+}
+
+// Done ends what Use has begun.
+func (r *Registry[S]) Done(e *Entry[S]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.users--
+	r.scheduleLocked(e)
+}
+
+// Touch sets when a session was used last. Its caller uses the session.
+func (r *Registry[S]) Touch(e *Entry[S], now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.lastUsed = now
+}
+
+// LastUsed returns when a session was used last.
+func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.lastUsed
+}
+
+// Page returns up to limit sessions in the order of their ids, beginning after one ("": at the
+// first), and whether there are more. Sessions that have expired are not on it; Expire should come
+// first, so that there are few of these to skip.
+func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entry[S], more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return pageOf(r.mu.byID, after, limit, now)
+}
+
+// PageOf is Page for the sessions of one owner.
+func (r *Registry[S]) PageOf(owner, after string, limit int, now time.Time) (page []*Entry[S], more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.mu.owners[owner]; o != nil {
+		return pageOf(o.byID, after, limit, now)
+	}
+	return nil, false
+}
+
+func pageOf[S any](
+	tree *btree.BTreeG[*Entry[S]], after string, limit int, now time.Time,
+) (page []*Entry[S], more bool) {
+	tree.AscendGreaterOrEqual(&Entry[S]{ID: after}, func(e *Entry[S]) bool {
+		if e.ID == after || e.expired(now) {
+			return true
+		}
+		if more = len(page) == limit; !more {
+			page = append(page, e)
+		}
+		return !more
+	})
+	return page, more
+}
+
+// Expire removes up to limit sessions that have expired, and returns them. Fewer than limit means
+// that no other has.
+func (r *Registry[S]) Expire(now time.Time, limit int) (expired []*Entry[S]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(expired) < limit {
+		e, ok := r.mu.deadlines.Min()
+		if !ok || e.deadline.After(now) {
+			break
+		}
+		r.removeLocked(e)
+		expired = append(expired, e)
+	}
+	return expired
+}
+
+// Places is the number of sessions, those being made included.
+func (r *Registry[S]) Places() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.places
+}
+
+// PlacesOf is Places for one owner.
+func (r *Registry[S]) PlacesOf(owner string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.mu.owners[owner]; o != nil {
+		return o.places
+	}
+	return 0
+}
+
+func (r *Registry[S]) occupyLocked(name string) {
+	o := r.mu.owners[name]
+	if o == nil {
+		o = &owner[S]{byID: btree.NewWithFreeListG(degree, byID[S], r.nodes)}
+		r.mu.owners[name] = o
+	}
+	o.places++
+	r.mu.places++
+}
+
+func (r *Registry[S]) vacateLocked(name string) {
+	r.mu.places--
+	o := r.mu.owners[name]
+	if o.places--; o.places == 0 {
+		delete(r.mu.owners, name)
+	}
+}
+
+func (r *Registry[S]) insertLocked(e *Entry[S]) {
+	e.present = true
+	r.mu.byID.ReplaceOrInsert(e)
+	r.mu.owners[e.Owner].byID.ReplaceOrInsert(e)
+	r.scheduleLocked(e)
+}
+
+func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
+	if !e.present {
+		return false
+	}
+	r.unscheduleLocked(e)
+	r.mu.owners[e.Owner].byID.Delete(e)
+	r.mu.byID.Delete(e)
+	e.present = false
+	r.vacateLocked(e.Owner)
+	return true
+}
+
+// scheduleLocked notes when a session expires that nobody uses.
+func (r *Registry[S]) scheduleLocked(e *Entry[S]) {
+	if e.present && e.TTL > 0 && e.users == 0 {
+		e.deadline = e.lastUsed.Add(e.TTL)
+		r.mu.deadlines.ReplaceOrInsert(e)
+	}
+}
+
+func (r *Registry[S]) unscheduleLocked(e *Entry[S]) {
+	if !e.deadline.IsZero() {
+		r.mu.deadlines.Delete(e)
+		e.deadline = time.Time{}
+	}
+}

@@ -1,0 +1,217 @@
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func ids(page []*Entry[int]) (all []string) {
+	for _, e := range page {
+		all = append(all, e.ID)
+	}
+	return all
+}
+
+// pages collects all pages of a listing.
+func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
+	for after := ""; ; {
+		found, more := page(after)
+		all = append(all, ids(found)...)
+		if !more {
+			return all
+		}
+		after = all[len(all)-1]
+	}
+}
+
+// model is what a registry has to be: sessions in a map, looked through from end to end.
+type model struct {
+	entries map[string]*Entry[int]
+	pending map[string]int // places reserved, by owner
+}
+
+func (m *model) owned(owner string) (n int) {
+	for _, e := range m.entries {
+		if e.Owner == owner {
+			n++
+		}
+	}
+	return n + m.pending[owner]
+}
+
+func (m *model) places() (n int) {
+	for _, p := range m.pending {
+		n += p
+	}
+	return n + len(m.entries)
+}
+
+func (m *model) listed(owner string, now time.Time) (all []string) {
+	for id, e := range m.entries {
+		if (owner == "all" || e.Owner == owner) && !e.expired(now) {
+			all = append(all, id)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
+	const max, most = 12, 5
+	rapid.Check(t, func(t *rapid.T) {
+		r, m := New[int](max), &model{entries: map[string]*Entry[int]{}, pending: map[string]int{}}
+		now, serial := start, 0
+		owners := rapid.SampledFrom([]string{"", "a", "b"})
+		ttls := rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute})
+		fresh := func(owner string) *Entry[int] {
+			serial++
+			id := fmt.Sprintf("%02d-%d", rapid.IntRange(0, 99).Draw(t, "id"), serial)
+			return NewEntry(id, owner, ttls.Draw(t, "ttl"), now, serial)
+		}
+		pick := func() *Entry[int] {
+			if len(m.entries) == 0 {
+				t.Skip("there is none")
+			}
+			return m.entries[rapid.SampledFrom(slices.Sorted(maps.Keys(m.entries))).Draw(t, "entry")]
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"reserve": func(t *rapid.T) {
+				owner := owners.Draw(t, "owner")
+				err := r.Reserve(owner, most)
+				switch {
+				case m.owned(owner) >= most:
+					require.ErrorIs(t, err, ErrQuota)
+				case m.places() >= max:
+					require.ErrorIs(t, err, ErrFull)
+				default:
+					require.NoError(t, err)
+					m.pending[owner]++
+				}
+			},
+			"enter or cancel": func(t *rapid.T) {
+				owner := owners.Draw(t, "owner")
+				if m.pending[owner] == 0 {
+					t.Skip("nothing is reserved")
+				}
+				m.pending[owner]--
+				if rapid.Bool().Draw(t, "cancel") {
+					r.Cancel(owner)
+					return
+				}
+				e := fresh(owner)
+				r.Enter(e)
+				m.entries[e.ID] = e
+			},
+			"add": func(t *rapid.T) {
+				e := fresh(owners.Draw(t, "owner"))
+				require.True(t, r.Add(e))
+				require.False(t, r.Add(NewEntry(e.ID, "other", 0, now, 0)), "the id is taken")
+				m.entries[e.ID] = e
+			},
+			"remove": func(t *rapid.T) {
+				e := pick()
+				require.True(t, r.Remove(e))
+				require.False(t, r.Remove(e))
+				require.False(t, r.Use(e, now))
+				delete(m.entries, e.ID)
+			},
+			"use": func(t *rapid.T) {
+				e := pick()
+				require.Equal(t, !e.expired(now), r.Use(e, now))
+			},
+			"done": func(t *rapid.T) {
+				e := pick()
+				if e.users == 0 {
+					t.Skip("nobody uses it")
+				}
+				r.Touch(e, now)
+				require.Equal(t, now, r.LastUsed(e))
+				r.Done(e)
+			},
+			"time passes": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+			},
+			"expire": func(t *rapid.T) {
+				limit := rapid.IntRange(1, 4).Draw(t, "limit")
+				want := len(m.entries) - len(m.listed("all", now))
+				gone := r.Expire(now, limit)
+				require.Len(t, gone, min(limit, want))
+				for n, e := range gone {
+					require.True(t, e.expired(now))
+					require.True(t, n == 0 || !e.lastUsed.Add(e.TTL).Before(gone[n-1].lastUsed.Add(gone[n-1].TTL)),
+						"the first to expire goes first")
+					delete(m.entries, e.ID)
+				}
+			},
+			"": func(t *rapid.T) {
+				limit := rapid.IntRange(1, 4).Draw(t, "page")
+				require.Equal(t, m.listed("all", now),
+					pages(func(after string) ([]*Entry[int], bool) { return r.Page(after, limit, now) }))
+				for _, owner := range []string{"", "a", "b", "nobody"} {
+					require.Equal(t, m.owned(owner), r.PlacesOf(owner))
+					require.Equal(t, m.listed(owner, now),
+						pages(func(after string) ([]*Entry[int], bool) { return r.PageOf(owner, after, limit, now) }))
+				}
+				require.Equal(t, m.places(), r.Places())
+				for id, e := range m.entries {
+					if e.expired(now) {
+						require.Nil(t, r.Find(id, now))
+					} else {
+						require.Same(t, e, r.Find(id, now))
+					}
+				}
+				require.Nil(t, r.Find("unknown", now))
+			},
+		})
+	})
+}
+
+func TestASessionThatIsGoneBetweenTwoPagesDoesNotEndTheList(t *testing.T) {
+	r := New[int](10)
+	var all []*Entry[int]
+	for n := range 5 {
+		e := NewEntry(fmt.Sprint(n), "a", 0, start, n)
+		require.NoError(t, r.Reserve("a", 0))
+		r.Enter(e)
+		all = append(all, e)
+	}
+	page, more := r.Page("", 2, start)
+	require.Equal(t, []string{"0", "1"}, ids(page))
+	require.True(t, more)
+	r.Remove(all[1])
+	page, more = r.Page("1", 2, start)
+	require.Equal(t, []string{"2", "3"}, ids(page))
+	require.True(t, more)
+	page, more = r.PageOf("a", "3", 1, start)
+	require.Equal(t, []string{"4"}, ids(page))
+	require.False(t, more)
+}
+
+func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
+	r := New[int](1)
+	e := NewEntry("a", "", time.Minute, start, 1)
+	r.Add(e)
+	require.True(t, r.Use(e, start))
+	late := start.Add(time.Hour)
+	require.Empty(t, r.Expire(late, 10))
+	require.Same(t, e, r.Find("a", late))
+	r.Touch(e, late)
+	r.Done(e)
+	require.Empty(t, r.Expire(late.Add(time.Minute-1), 10))
+	require.Equal(t, []*Entry[int]{e}, r.Expire(late.Add(time.Minute), 10))
+	require.Zero(t, r.Places())
+	r2 := NewEntry("b", "", time.Minute, start, 1)
+	r.Add(r2)
+	require.True(t, r.Use(r2, start))
+	r.Remove(r2)
+	r.Done(r2)
+	require.Empty(t, r.Expire(late, 10), "what was removed under its user has no deadline")
+}

@@ -1,0 +1,95 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/session/scheduler"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// MismatchError says that a session computed again from its log did not come to the totals that were
+// told when the text was accepted, though in the same arithmetic: some state or some weight is not
+// what it was. The session goes on with the totals that were told.
+type MismatchError struct {
+	ID       string
+	Offset   int64 // where the record ends that shows it first
+	Have     float64
+	Want     float64
+	Baseline bool // the totals are the baseline's
+}
+
+func (e *MismatchError) Error() string {
+	what := "bits"
+	if e.Baseline {
+		what = "baseline bits"
+	}
+	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, expected %v, as was told",
+		e.ID, e.Offset, e.Have, what, e.Want)
+}
+
+// replayer computes a log again, chunk by chunk as requests do, so that nobody waits longer for a
+// replay than for a request. Recovery, forks and offline replays all use it.
+type replayer struct {
+	stream    *stream.Stream // where the replay is
+	job       scheduler.Job
+	scheduler *scheduler.Scheduler
+	goesOn    func() error            // asked before every chunk: why the replay should end
+	compare   func(sessionlog.Record) // told of every record when the stream is at its end
+	cost      time.Duration           // computing
+}
+
+// interrupted keeps the errors of computing apart from those of the store that is read.
+type interrupted struct{ error }
+
+func (e interrupted) Unwrap() error { return e.error }
+
+// run computes the log from the stream's offset to its end. Its error is an interrupted one if the
+// computing was given up; else it is the store's.
+func (r *replayer) run(ctx context.Context, store sessionlog.Store) error {
+	from := r.stream.Tally.Bytes
+	return store.Read(ctx, r.job.Session, from, func(at int64, rec sessionlog.Record) error {
+		if err := r.feed(ctx, rec.Text[r.stream.Tally.Bytes-at:]); err != nil {
+			return interrupted{err}
+		}
+		r.compare(rec)
+		return nil
+	})
+}
+
+func (r *replayer) feed(ctx context.Context, text []byte) error {
+	for len(text) > 0 {
+		if err := r.goesOn(); err != nil {
+			return err
+		}
+		l, err := r.scheduler.Lease(ctx, r.job)
+		if err != nil {
+			return err
+		}
+		begun, w := time.Now(), l.Worker()
+		w.Settle(r.stream)
+		n := min(len(text), r.stream.Room())
+		w.Feed(r.stream, text[:n], nil)
+		r.cost += time.Since(begun)
+		l.Release()
+		text = text[n:]
+	}
+	return nil
+}
+
+// mismatch compares the totals that a stream has come to with those that were told, to the bit. It
+// returns nil if they are the same.
+func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchError {
+	e := &MismatchError{ID: id, Offset: st.Tally.Bytes, Have: st.Tally.Bits, Want: bits}
+	if math.Float64bits(e.Have) != math.Float64bits(e.Want) {
+		return e
+	}
+	e.Have, e.Want, e.Baseline = st.Baseline.Bits, baseline, true
+	if st.Settings.Baseline && math.Float64bits(e.Have) != math.Float64bits(e.Want) {
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/google/uuid"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/lifecycle"
+	"github.com/lmserve/lmserve/internal/session/registry"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// roster is which sessions there are: the registry in memory, and the store that it is read from.
+type roster struct {
+	model    *model.Model
+	registry *registry.Registry[*liveSession]
+	budget   *budget.Budget[*liveSession]
+	journal  *journal
+	life     *lifecycle.Lifecycle
+	clock    *clock
+	max      int // sessions
+	report   func(error)
+}
+
+// load finds out which sessions the store has. Nothing is computed, and nothing but heads and last
+// records is read. Sessions that were never completed, and those that have expired, are deleted.
+func (ro *roster) load(ctx context.Context) error {
+	var halves []*liveSession
+	err := sessionlog.Each(ctx, ro.journal.store, func(found sessionlog.Session) error {
+		s := newSession(readStored(ro.model, found), ro.budget)
+		switch {
+		case s.bad == nil && !s.Complete:
+			halves = append(halves, s)
+			return nil
+		case s.bad != nil:
+			ro.report(&UnusableError{ID: s.ID, Err: s.bad})
+		}
+		ro.registry.Add(s.entry)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("session: listing what is stored: %w", err)
+	}
+	ro.journal.discardAll(halves)
+	ro.sweep()
+	return nil
+}
+
+// find finds the session that a request names.
+func (ro *roster) find(who Caller, id string) (*liveSession, error) {
+	if err := ro.life.Err(); err != nil {
+		return nil, storeError("looking for session "+id, err)
+	}
+	e := ro.registry.Find(id, ro.clock.now())
+	if e == nil || !who.sees(e.Owner) {
+		return nil, ErrNotFound
+	}
+	return e.Value, nil
+}
+
+// use finds a session for a request that feeds or samples it. done must follow.
+func (ro *roster) use(who Caller, id string) (s *liveSession, done func(), err error) {
+	if err := ro.life.Check(); err != nil {
+		return nil, nil, err
+	}
+	if s, err = ro.find(who, id); err != nil {
+		return nil, nil, err
+	}
+	if s.bad != nil {
+		return nil, nil, &UnusableError{ID: s.ID, Err: s.bad}
+	}
+	if !ro.registry.Use(s.entry, ro.clock.now()) {
+		return nil, nil, ErrNotFound
+	}
+	return s, func() { ro.registry.Done(s.entry) }, nil
+}
+
+// touch ends a request that fed or sampled a session.
+func (ro *roster) touch(s *liveSession) { ro.registry.Touch(s.entry, ro.clock.now().UTC()) }
+
+// info describes a session.
+func (ro *roster) info(who Caller, s *liveSession) Info {
+	return s.info(who, ro.registry.LastUsed(s.entry), s.memory.Bytes())
+}
+
+// get describes the session that a request names.
+func (ro *roster) get(ctx context.Context, who Caller, id string) (Info, error) {
+	s, err := ro.find(who, id)
+	if err != nil {
+		return Info{}, err
+	}
+	if s.isStale() {
+		if err := ro.journal.look(ctx, s); err != nil {
+			return Info{}, err
+		}
+	}
+	return ro.info(who, s), nil
+}
+
+// list describes a page of the sessions that a caller sees.
+func (ro *roster) list(who Caller, after string, limit int) (page []Info, next string, err error) {
+	ro.sweep()
+	if err := ro.life.Err(); err != nil {
+		return nil, "", storeError("listing sessions", err)
+	}
+	var found []*registry.Entry[*liveSession]
+	var more bool
+	if now := ro.clock.now(); who.Admin {
+		found, more = ro.registry.Page(after, limit, now)
+	} else {
+		found, more = ro.registry.PageOf(who.Key, after, limit, now)
+	}
+	accounts := make([]*budget.Account[*liveSession], len(found))
+	for i, e := range found {
+		accounts[i] = e.Value.memory
+	}
+	for i, bytes := range ro.budget.BytesOf(accounts) {
+		page = append(page, found[i].Value.info(who, ro.registry.LastUsed(found[i]), bytes))
+	}
+	if more {
+		next = page[len(page)-1].ID
+	}
+	return page, next, nil
+}
+
+// delete deletes the session that a request names. What is at work on it ends after its chunk.
+func (ro *roster) delete(who Caller, id string) error {
+	s, err := ro.find(who, id)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background() // the erasing of what is gone has to come to its end
+	err = ro.journal.delete(ctx, s)
+	if err != nil {
+		if _, still := ro.journal.store.Get(ctx, id); !errors.Is(still, sessionlog.ErrNotFound) {
+			return storeError("deleting session "+id, err)
+		}
+	}
+	if ro.registry.Remove(s.entry) {
+		s.end()
+	}
+	if err != nil {
+		return storeError("deleting session "+id, err)
+	}
+	return nil
+}
+
+// sweep deletes the sessions that were not used for too long. It runs whenever sessions are made or
+// listed, so that no goroutine is needed: nobody finds a session that has expired before.
+func (ro *roster) sweep() {
+	now := ro.clock.now()
+	for {
+		gone := ro.registry.Expire(now, sweepBatch)
+		doomed := make([]*liveSession, 0, len(gone))
+		for _, e := range gone {
+			e.Value.end()
+			doomed = append(doomed, e.Value)
+		}
+		ro.journal.discardAll(doomed)
+		if len(gone) < sweepBatch {
+			return
+		}
+	}
+}
+
+// sweepBatch is how many sessions expire under one lock.
+const sweepBatch = deletesAtOnce
+
+// blueprint is a session that is going to be made.
+type blueprint struct {
+	who   Caller
+	s     *liveSession
+	start int64        // offset at which its log begins
+	fill  func() error // what is to be done before anybody sees it; nil: nothing
+}
+
+// fresh is a session that is not in the store yet.
+func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*liveSession, error) {
+	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
+	if err != nil {
+		return nil, fmt.Errorf("session: id: %w", err)
+	}
+	now := ro.clock.now().UTC()
+	h := head{
+		Version: headVersion, ID: id.String(), Complete: true, Owner: who.Key, Created: now,
+		Model: modelName{ro.model.Name, ro.model.Hash()}, Settings: set, Labels: maps.Clone(r.Labels),
+		TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: ro.model.Arithmetic.Numerics()}},
+	}
+	if h.History == "" {
+		h.History = HistoryFull
+	}
+	return newSession(storedSession{head: h, lastUsed: now}, ro.budget), nil
+}
+
+// build makes a session, in the store first, and then fills it. If that fails nothing is left.
+func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
+	s := m.s
+	if err := ro.admit(m.who, stream.StateBytes(ro.model, s.Settings)); err != nil {
+		return Info{}, err
+	}
+	if err := ro.store(ctx, m); err != nil {
+		s.end()
+		ro.registry.Cancel(s.Owner)
+		return Info{}, err
+	}
+	ro.registry.Enter(s.entry)
+	return ro.info(m.who, s), nil
+}
+
+// admit reserves the place of one more session of the caller.
+func (ro *roster) admit(who Caller, bytes int64) error {
+	ro.sweep()
+	if err := ro.life.Err(); err != nil {
+		return storeError("making a session", err)
+	}
+	if err := ro.life.Check(); err != nil {
+		return err
+	}
+	err := ro.registry.Reserve(who.Key, who.MaxSessions)
+	switch {
+	case errors.Is(err, registry.ErrQuota):
+		return &QuotaError{Max: who.MaxSessions}
+	case errors.Is(err, registry.ErrFull):
+		return fmt.Errorf("%w: %d sessions", ErrFull, ro.max)
+	}
+	if err := ro.budget.Fits(bytes); err != nil { // the session could never be used
+		ro.registry.Cancel(who.Key)
+		return memoryError(err)
+	}
+	return nil
+}
+
+func (ro *roster) store(ctx context.Context, m blueprint) error {
+	s := m.s
+	if err := ro.journal.create(ctx, s, m.start); err != nil {
+		return err
+	}
+	err := m.fill()
+	if err == nil && !s.Complete {
+		s.Complete = true
+		err = ro.journal.setHeadLocked(ctx, s, &s.head)
+	}
+	if err != nil {
+		ro.journal.discard(s)
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+// Package scheduler shares workers among sessions, one chunk at a time. There are as many workers as
+// threads. A session that finds none free waits in line; a worker that comes free goes to the head of
+// the line, so a session with a long upload is behind everybody else again after each chunk.
+//
+// Threads follow the number of active sessions, those that hold a worker or wait for one: one session
+// alone computes on all threads, and from as many sessions as threads on each computes on one.
+// Results do not depend on it.
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// Scheduler has the workers of one model. All methods may be called at once.
+type Scheduler struct {
+	model   *model.Model
+	threads int
+
+	mu struct {
+		sync.Mutex
+		made   int     // workers
+		idle   []*slot // the least recently used first
+		line   []*ticket
+		active int // sessions that hold a worker or wait for one
+	}
+}
+
+// Job is what a worker is wanted for. It names the session by its id: holding the session would keep
+// the session's memory alive.
+type Job struct {
+	Session string // id
+	Chunk   int    // tokens: the size of a worker's segments
+}
+
+// slot is a worker, and what its working space was last used for.
+type slot struct {
+	worker *stream.Worker
+	job    Job
+}
+
+// ticket is a place in the line.
+type ticket struct {
+	job   Job
+	ready chan *slot // has room for the one slot it will get
+}
+
+// New makes a scheduler of up to so many workers, each of up to so many threads. Workers are made
+// when they are needed first.
+func New(m *model.Model, threads int) *Scheduler {
+	return &Scheduler{model: m, threads: threads}
+}
+
+// acquire waits for a worker. The context ends the wait.
+func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	sc.mu.Lock()
+	sc.mu.active++
+	if len(sc.mu.idle) > 0 || sc.mu.made < sc.threads { // then nobody waits
+		defer sc.mu.Unlock()
+		return sc.grantLocked(sc.pickLocked(j), j), nil
+	}
+	t := &ticket{job: j, ready: make(chan *slot, 1)}
+	sc.mu.line = append(sc.mu.line, t)
+	sc.mu.Unlock()
+
+	select {
+	case s := <-t.ready:
+		return s, nil
+	case <-ctx.Done():
+		sc.leave(t)
+		return nil, ctx.Err()
+	}
+}
+
+// pickLocked removes an idle worker, or makes one. The best is the one that served the session last
+// and may still hold its segment, then one whose segments have the right size, the least recently
+// used of these.
+func (sc *Scheduler) pickLocked(j Job) *slot {
+	for _, fits := range []func(*slot) bool{
+		func(s *slot) bool { return s.job == j },
+		func(s *slot) bool { return s.job.Chunk == j.Chunk },
+		func(*slot) bool { return sc.mu.made == sc.threads },
+	} {
+		if i := slices.IndexFunc(sc.mu.idle, fits); i >= 0 {
+			s := sc.mu.idle[i]
+			sc.mu.idle = slices.Delete(sc.mu.idle, i, i+1)
+			return s
+		}
+	}
+	sc.mu.made++
+	return &slot{worker: stream.NewWorker(sc.model, sc.threads)}
+}
+
+// grantLocked prepares a worker for a job.
+func (sc *Scheduler) grantLocked(s *slot, j Job) *slot {
+	s.job = j
+	s.worker.Exec.SetThreads(max(1, sc.threads/sc.mu.active))
+	return s
+}
+
+// leave gives up a place in the line, or the worker it has got meanwhile.
+func (sc *Scheduler) leave(t *ticket) {
+	sc.mu.Lock()
+	i := slices.Index(sc.mu.line, t)
+	if i >= 0 {
+		sc.mu.line = slices.Delete(sc.mu.line, i, i+1)
+		sc.mu.active--
+	}
+	sc.mu.Unlock()
+	if i < 0 {
+		sc.release(<-t.ready)
+	}
+}
+
+// release gives a worker back.
+func (sc *Scheduler) release(s *slot) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.mu.active--
+	if len(sc.mu.line) == 0 {
+		sc.mu.idle = append(sc.mu.idle, s)
+		return
+	}
+	t := sc.mu.line[0]
+	sc.mu.line = slices.Delete(sc.mu.line, 0, 1)
+	t.ready <- sc.grantLocked(s, t.job)
+}
+
+// Close ends the workers' threads. All workers must be idle.
+func (sc *Scheduler) Close() {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, s := range sc.mu.idle {
+		s.worker.Close()
+	}
+	sc.mu.made -= len(sc.mu.idle)
+	sc.mu.idle = nil
+}

@@ -1,0 +1,139 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// snapshots writes states to the store, and reads them from there.
+type snapshots struct {
+	model   *model.Model
+	journal *journal
+	copies  chan struct{} // holds a token for every snapshot being written or read: a copy of the state
+}
+
+func newSnapshots(m *model.Model, j *journal, atOnce int) *snapshots {
+	return &snapshots{model: m, journal: j, copies: make(chan struct{}, atOnce)}
+}
+
+// writeLocked writes a state of the session to the store. Of a log of which only the tail is kept, it
+// trims what is older than the older of two snapshots, which is never needed again. It needs no
+// worker. A snapshot that is there already is as good as a new one.
+func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
+	sn.copies <- struct{}{}
+	defer func() { <-sn.copies }()
+	f, err := st.Snapshot()
+	if err != nil {
+		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
+	}
+	write := func(w io.Writer) error { return weights.Write(w, f) }
+	err = sn.journal.writeSnapshotLocked(ctx, s, st.Tally.Bytes, write)
+	if err != nil && !errors.Is(err, sessionlog.ErrExists) {
+		return err
+	}
+	s.replay, s.due = 0, 0
+	if s.History != HistoryTail {
+		return nil
+	}
+	kept, err := sn.journal.store.Snapshots(ctx, s.ID)
+	if err != nil {
+		return storeError("looking for snapshots of session "+s.ID, err)
+	}
+	if len(kept) < sessionlog.KeptSnapshots {
+		return nil
+	}
+	return sn.journal.trimLocked(ctx, s, kept[0].Offset)
+}
+
+// read reads the state that a snapshot of the session is of.
+func (sn *snapshots) read(ctx context.Context, s *liveSession, at int64) (*stream.Stream, error) {
+	select {
+	case sn.copies <- struct{}{}:
+		defer func() { <-sn.copies }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return readSnapshot(ctx, sn.model, sn.journal.store, &s.head, at)
+}
+
+// readSnapshot reads the state that a snapshot is of.
+func readSnapshot(
+	ctx context.Context, m *model.Model, store sessionlog.Store, h *head, at int64,
+) (st *stream.Stream, err error) {
+	err = store.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
+		f, err := weights.Read(r, weights.Limits{})
+		if err != nil {
+			return err
+		}
+		st, _, err = stream.Restore(m, h.Settings, f)
+		if err == nil && st.Tally.Bytes != at {
+			return fmt.Errorf("it is of offset %d, expected %d", st.Tally.Bytes, at)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// dropAllLocked drops the snapshots of a session of a store that is not durable, which has no more use
+// for them: nothing is ever recovered from it.
+func (sn *snapshots) dropAllLocked(ctx context.Context, s *liveSession) error {
+	kept, err := sn.journal.store.Snapshots(ctx, s.ID)
+	if err != nil {
+		return storeError("dropping snapshots of session "+s.ID, err)
+	}
+	for _, k := range kept {
+		err = errors.Join(err, sn.journal.dropSnapshotLocked(ctx, s, k.Offset))
+	}
+	return err
+}
+
+// trimVolatileLocked trims the log of a session of a store that is not durable, and gives the memory
+// of the text back. The state is in memory for good, so of a tail nothing is needed but the last
+// record, for its totals.
+func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) error {
+	store := sn.journal.store
+	found, err := store.Get(ctx, s.ID)
+	if err != nil || found.Last == nil {
+		return err
+	}
+	var last int64 // offset of the last record
+	var bytes, records int
+	err = store.Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
+		last = at
+		bytes += len(r.Text)
+		records++
+		return nil
+	})
+	if err != nil || records < 2 {
+		return err
+	}
+	// The store trims what a snapshot makes superfluous. That the state is in memory makes it
+	// superfluous too: the snapshot is an empty one, and does not stay.
+	nothing := func(io.Writer) error { return nil }
+	if err := sn.journal.writeSnapshotLocked(ctx, s, found.End, nothing); err != nil {
+		return err
+	}
+	if err := errors.Join(sn.journal.trimLocked(ctx, s, last), sn.dropAllLocked(ctx, s)); err != nil {
+		return err
+	}
+	s.memory.Refund(textBytes(store, bytes-int(found.End-last), records-1))
+	return nil
+}
+
+// textBytes is what text takes of the memory: nothing where the store is durable.
+func textBytes(store sessionlog.Store, bytes, records int) int64 {
+	if store.Durable() {
+		return 0
+	}
+	return int64(bytes) + int64(records)*recordBytes
+}

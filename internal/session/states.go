@@ -1,0 +1,183 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/lifecycle"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// states keeps the states in memory within their budget: who comes in, who goes out, and the
+// snapshots that make it cheap to come back.
+type states struct {
+	model     *model.Model
+	journal   *journal
+	snapshots *snapshots
+	recoverer *recoverer
+	budget    *budget.Budget[*liveSession]
+	life      *lifecycle.Lifecycle
+	replayMax time.Duration
+	report    func(error)
+}
+
+// store is where the sessions are.
+func (st *states) store() sessionlog.Store { return st.journal.store }
+
+// open waits for a session's state, and makes its stream if it is not in memory. The context ends
+// both waits. The session is locked until its unlock.
+func (st *states) open(ctx context.Context, s *liveSession) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	err := st.warmLocked(ctx, s)
+	if err != nil {
+		s.unlock()
+	}
+	return err
+}
+
+// openCurrent is open for a request that reads the state and writes nothing: the store would not
+// refuse it if another had claimed the session.
+func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	err := st.journal.currentLocked(ctx, s)
+	if err == nil {
+		err = st.warmLocked(ctx, s)
+	}
+	if err != nil {
+		s.unlock()
+	}
+	return err
+}
+
+// refresh finds out what the store has of a session that others may have written to.
+func (st *states) refresh(ctx context.Context, s *liveSession) error {
+	if !s.isStale() {
+		return nil
+	}
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	return st.journal.claimLocked(ctx, s)
+}
+
+// warmLocked makes a cold session hot.
+func (st *states) warmLocked(ctx context.Context, s *liveSession) error {
+	s.memory.Work()
+	if s.stream != nil {
+		return nil
+	}
+	if err := st.journal.claimLocked(ctx, s); err != nil {
+		return err
+	}
+	if err := st.reserveLocked(ctx, s); err != nil {
+		return err
+	}
+	err := st.recoverer.runLocked(ctx, s)
+	if err != nil {
+		s.dropLocked()
+	}
+	return err
+}
+
+// reserveLocked takes memory for a session's stream. It drops the sessions that were not used for the
+// longest time, and if all are at work it waits; the context ends the wait. It takes other sessions'
+// locks only where it does not have to wait for them.
+func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
+	need := stream.StateBytes(st.model, s.Settings)
+	for {
+		want, err := s.memory.Reserve(need)
+		switch {
+		case err != nil:
+			return memoryError(err)
+		case want.Asked:
+			st.evict(want.Victim)
+			continue
+		case want.Changed == nil:
+			return nil
+		}
+		select {
+		case <-want.Changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-st.life.Failed():
+			return storeError("waiting for memory", st.life.Err())
+		}
+	}
+}
+
+// evict drops a session from memory, unless somebody has begun to work on it. Without its snapshot it
+// comes back all the same, only later.
+func (st *states) evict(s *liveSession) {
+	if !s.tryLock() {
+		return
+	}
+	defer s.unlock()
+	if s.stream != nil && s.replay >= replayWorth {
+		st.keepLocked(s)
+	}
+	s.dropLocked()
+}
+
+// keepIfDueLocked takes a snapshot when a recovery would repeat too much.
+func (st *states) keepIfDueLocked(s *liveSession) {
+	due := s.due
+	if due == 0 {
+		due = st.replayMax
+	}
+	if s.stream != nil && s.replay >= due {
+		st.keepLocked(s)
+	}
+}
+
+// keepLocked makes it cheap to recover the session's state, as far as the store has use for that. No
+// request is to blame if that fails: the failure is reported, and the snapshot is tried again when as
+// much has been computed once more.
+func (st *states) keepLocked(s *liveSession) {
+	at := s.stream.Tally.Bytes
+	if !st.store().Durable() {
+		st.trimTailLocked(s, at)
+		return
+	}
+	err := st.snapshots.writeLocked(context.Background(), s, s.stream)
+	if err == nil || s.alive() != nil {
+		return
+	}
+	s.due = s.replay + st.replayMax
+	st.report(fmt.Errorf("session: session %s: no snapshot at offset %d: %w", s.ID, at, err))
+}
+
+// trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery to
+// make cheap, but text that nobody needs any more.
+func (st *states) trimTailLocked(s *liveSession, at int64) {
+	if s.History != HistoryTail {
+		return
+	}
+	if err := st.snapshots.trimVolatileLocked(context.Background(), s); err != nil && s.alive() == nil {
+		st.report(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w", s.ID, at, err))
+	}
+	s.due = s.replay + st.replayMax // a fork computes no less than before: replay stays
+}
+
+// keepAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves out
+// is computed again after a restart.
+func (st *states) keepAll(ctx context.Context) {
+	for {
+		s, ok := st.budget.Victim()
+		if !ok || s.lock(ctx) != nil {
+			return
+		}
+		if st.life.Err() == nil && s.stream != nil && s.replay >= replayWorth {
+			st.keepLocked(s)
+		}
+		<-s.state // it stays hot, and does not come up again
+	}
+}

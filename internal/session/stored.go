@@ -1,0 +1,130 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// progress is what callers see of a stream: how it was after the last text that was accepted.
+type progress struct {
+	offset          int64
+	updates         uint64
+	pending         int
+	tally, baseline tokenizer.Tally
+	blind           bool // the bits are not known: no record ends where the log does, as in a fork that is being made
+}
+
+func progressOf(st *stream.Stream) progress {
+	return progress{
+		offset: st.Tally.Bytes, updates: st.Updates(), pending: len(st.Pending),
+		tally: st.Tally, baseline: st.Baseline,
+	}
+}
+
+// progressAt is the progress of a session of which only the head and the last record are known.
+func (h *head) progressAt(found sessionlog.Session) progress {
+	n, chunk := found.End, int64(h.Settings.Chunk)
+	t := tokenizer.Tally{Bytes: n, Chars: n, Tokens: n} // a token is a byte
+	p := progress{offset: n, pending: int(n % chunk), tally: t, blind: n > 0 && found.Last == nil}
+	if m := h.Settings.Method; m != stream.Static && m != stream.Cache {
+		p.updates = uint64(n / chunk)
+	}
+	if h.Settings.Baseline {
+		p.baseline = t
+	}
+	if r := found.Last; r != nil {
+		p.tally.Bits = r.Bits
+		if h.Settings.Baseline {
+			p.baseline.Bits = r.Baseline
+		}
+	}
+	return p
+}
+
+// storedSession is what a store tells of a session without its log being read.
+type storedSession struct {
+	head
+	seen     progress
+	lastUsed time.Time
+	epoch    uint64
+	bad      error // why the session cannot be used; nil if it can
+}
+
+// readStored reads what a store has found. Without a model, whether the session could go on under one
+// is not looked at.
+func readStored(m *model.Model, found sessionlog.Session) storedSession {
+	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
+	if k.bad = found.Err; k.bad != nil {
+		return k
+	}
+	h, err := decodeHead(found.ID, found.Head)
+	if k.bad = err; err != nil {
+		return k
+	}
+	k.head, k.lastUsed, k.seen = h, h.Created, h.progressAt(found)
+	if r := found.Last; r != nil {
+		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) {
+			k.lastUsed = at
+		}
+	}
+	k.bad = h.suits(m, found)
+	return k
+}
+
+// suits says why a session cannot go on here.
+func (h *head) suits(m *model.Model, found sessionlog.Session) error {
+	switch {
+	case m != nil && h.Model.Hash != m.Hash():
+		return &ModelError{Have: h.Model.id(), Want: m.ID()}
+	case found.Last == nil && found.End > 0:
+		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with its totals", found.End)
+	case found.Last != nil && found.Last.HasBaseline != h.Settings.Baseline:
+		return fmt.Errorf("its last record has baseline bits: %t, expected %t, as its settings say",
+			found.Last.HasBaseline, h.Settings.Baseline)
+	}
+	if m == nil {
+		return nil
+	}
+	return h.Settings.Validate(m)
+}
+
+// info is what a caller is told of a session with this head, but for what its life in memory adds.
+func (h *head) info(who Caller, p progress) Info {
+	i := Info{
+		ID:       h.ID,
+		Model:    h.Model.id(),
+		Created:  h.Created,
+		Offset:   p.offset,
+		Step:     p.updates,
+		Pending:  p.pending,
+		Tally:    h.account(p.tally, p.baseline.Bits),
+		Settings: reported(h.Settings),
+		Seed:     h.Settings.Seed,
+		Labels:   maps.Clone(h.Labels),
+		TTL:      h.TTL,
+		History:  h.History,
+		Parent:   h.Parent,
+	}
+	if len(h.Numerics) > 0 { // else the head is damaged
+		i.Numerics = h.numerics().Name
+	}
+	if who.Admin {
+		i.Owner = h.Owner
+	}
+	return i
+}
+
+// account is the form in which callers see the tally of a text, and its bits under the static model.
+func (h *head) account(t tokenizer.Tally, baseline float64) Tally {
+	told := Tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
+	if h.Settings.Baseline {
+		told.BaselineBits = &baseline
+	}
+	return told
+}
