@@ -7,12 +7,6 @@ import (
 	"strconv"
 )
 
-const metadataKey = "__metadata__"
-
-// prefixBytes is the length of the little-endian header length that a file
-// starts with.
-const prefixBytes = 8
-
 // entry is what the header says about one tensor. begin and end count from the
 // first byte after the header.
 type entry struct {

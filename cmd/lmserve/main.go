@@ -21,9 +21,6 @@ const (
 	exitInterrupted = 130
 )
 
-// usageError marks an error in how the command was called.
-type usageError struct{ error }
-
 func main() {
 	// The first signal asks for a clean end, the second one kills.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
