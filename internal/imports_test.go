@@ -1,4 +1,4 @@
-// Package internal_test holds the table of who may import whom.
+// Package internal_test holds the house to what ARCHITECTURE.md says of it.
 package internal_test
 
 import (
@@ -6,7 +6,9 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,114 +19,105 @@ import (
 
 const module = "github.com/lmserve/lmserve/"
 
-// root is the name of the package in the module's root.
+// root is the package lmserve, as the table of rooms writes it.
 const root = "."
 
-// rooms lists every package and the packages of ours it may import. Text goes
-// one way through them: nothing imports upwards, there are no circles, and txl
-// and sparsemeta do not know each other.
-var rooms = map[string][]string{
-	"internal/atomicfile":  {},
-	"internal/strictjson":  {},
-	"internal/kernel":      {},
-	"internal/setting":     {}, // the form of a table of settings: it knows none of them
-	"tokenizer":            {},
-	"weights":              {"internal/atomicfile", "internal/strictjson"},
-	"txl":                  {"internal/kernel"},
-	"sparsemeta":           {"internal/kernel"},
-	"sparsemeta/metatrain": {"sparsemeta"},
-	// A loaded model, and one stream through it: what session, train and eval
-	// would otherwise each put together.
-	"internal/model":  {"txl", "sparsemeta", "tokenizer", "weights", "internal/kernel", "internal/strictjson"},
-	"internal/stream": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/kernel", "internal/setting"},
-	"internal/session": {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/sessionlog", "internal/setting",
-		"internal/session/registry", "internal/session/budget", "internal/session/lifecycle", "internal/session/scheduler"},
-	// What sessions are made of knows no session, no store and no model; but for the workers.
-	"internal/session/registry":  {},
-	"internal/session/budget":    {},
-	"internal/session/lifecycle": {},
-	"internal/session/scheduler": {"internal/model", "internal/stream"},
-	"internal/chart":             {},
-	"internal/documents":         {},
-	"internal/tune":              {"internal/setting", "internal/model", "internal/stream", "internal/eval"},
-	"internal/eval":              {"txl", "sparsemeta", "tokenizer", "weights", "internal/model", "internal/stream", "internal/chart", "internal/documents"},
-	"internal/train":             {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "tokenizer", "internal/model", "internal/stream", "internal/kernel", "internal/chart", "internal/documents", "internal/atomicfile", "internal/strictjson"},
-	"internal/bench":             {"txl", "sparsemeta", "tokenizer", "internal/model", "internal/stream", "internal/train", "internal/kernel"},
-	"internal/conformance":       {"txl", "sparsemeta", "sparsemeta/metatrain", "weights", "internal/model", "internal/stream", "internal/kernel"},
-	"internal/reload":            {},
-	"internal/keys":              {"internal/reload", "internal/atomicfile", "internal/strictjson"},
-	"api":                        {},
-	// The server decodes, calls one session method, encodes: no model code.
-	// Its rooms stand in this order.
-	"server/limits":   {"internal/session"},
-	"server/problem":  {"api", "internal/session", "internal/keys", "server/limits"},
-	"server/contract": {"api", "internal/strictjson", "server/problem"},
-	"server/codec":    {"api", "internal/session", "server/limits", "server/problem"},
-	"server/answer":   {"api", "server/limits", "server/problem", "server/contract"},
-	"server/middleware": {
-		"api", "internal/session", "internal/keys",
-		"server/limits", "server/problem", "server/contract", "server/answer",
-	},
-	"server/handler": {
-		"api", "internal/session", "internal/keys",
-		"server/problem", "server/contract", "server/codec", "server/answer", "server/middleware",
-	},
-	"server": {
-		"api", "internal/session", "internal/keys", "server/limits", "server/problem",
-		"server/contract", "server/answer", "server/middleware", "server/handler",
-	},
-	"internal/demo": {},  // a client: it knows the binary and HTTP
-	"cmd/lmserve":   nil, // nil: everything
-	// What a Go program imports: text through a stream, without sessions or a server.
-	root: {"txl", "tokenizer", "weights", "internal/model", "internal/stream"},
-	// What is made of the table of settings: parts of the contract and of the documentation.
-	"internal/generate": {"internal/setting", "internal/stream", "internal/session"},
-	// The model that tests share.
-	"internal/model/modeltest": {"txl", "sparsemeta", "internal/model"},
-	// Sessions on the disk: bytes and their order, not what they mean.
-	"internal/sessionlog":           {"internal/atomicfile"},
-	"internal/sessionlog/storetest": {"internal/sessionlog"},
+// house is what ARCHITECTURE.md says of rooms.
+type house struct {
+	order    []string            // from the top down
+	imports  map[string][]string // what a room may import of ours; nil: everything
+	reserved []reserved
 }
 
-// reserved lists outside packages that only some rooms may import, and why.
-var reserved = []struct {
+// reserved is packages from outside that only some rooms may import.
+type reserved struct {
 	prefix, why string
 	rooms       []string
-}{
-	{"gorgonia.org/", "the engine of the meta-learner and an oracle in tests; never on the serving path", []string{"sparsemeta/metatrain"}},
-	{"gonum.org/v1/gonum", "the model's arithmetic is internal/kernel's", nil},
-	{"gonum.org/v1/plot", "drawing is internal/chart's", []string{"internal/chart"}},
-	{"net/http", "only the server and clients speak HTTP", []string{
-		"server", "server/problem", "server/contract", "server/answer", "server/middleware",
-		"server/handler", "api", "internal/demo", "cmd/lmserve",
-	}},
-	{"github.com/go-chi/", "routing is the server's", []string{
-		"server", "server/contract", "server/answer", "server/middleware", "api",
-	}},
-	{"go.etcd.io/bbolt", "files of sessions are internal/sessionlog's", []string{"internal/sessionlog"}},
-	{"github.com/spf13/", "the command line is cmd/lmserve's", []string{"cmd/lmserve"}},
-	{"github.com/go-json-experiment/", "JSON held strictly to its format is internal/strictjson's", []string{"internal/strictjson"}},
-	{"go.uber.org/zap", "logs are the server's; packages return errors", []string{
-		"server", "server/answer", "server/middleware", "cmd/lmserve",
-	}},
-	{"unsafe", "only where memory is reached that Go cannot name", []string{"internal/kernel", "sparsemeta/metatrain", "weights"}},
 }
 
-func TestEveryRoomImportsOnlyWhatStandsBeforeIt(t *testing.T) {
-	for room, imports := range importsByPackage(t) {
-		allowed, known := rooms[room]
-		require.True(t, known, "package %s is in no table: add it with what it may import", room)
+// readHouse reads the two tables of ARCHITECTURE.md.
+func readHouse(t *testing.T) house {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	require.NoError(t, err)
+	h := house{imports: map[string][]string{}}
+	for _, row := range tableUnder(t, string(text), "## Rooms") {
+		room := names(row[0])
+		require.Len(t, room, 1, "the first cell names one room: %s", row)
+		require.NotContains(t, h.order, room[0], "a room stands once")
+		h.order = append(h.order, room[0])
+		if h.imports[room[0]] = names(row[2]); row[2] == "everything" {
+			h.imports[room[0]] = nil
+		}
+	}
+	for _, row := range tableUnder(t, string(text), "## Packages from outside") {
+		h.reserved = append(h.reserved, reserved{names(row[0])[0], row[2], names(row[1])})
+	}
+	return h
+}
+
+// tableUnder gives the cells of the first table under a heading, three a row, without the table's
+// own head.
+func tableUnder(t *testing.T, text, heading string) (rows [][]string) {
+	_, after, found := strings.Cut(text, "\n"+heading)
+	require.True(t, found, "ARCHITECTURE.md has no heading %q", heading)
+	for line := range strings.Lines(after) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "|"):
+			cells := strings.Split(strings.Trim(line, "|"), "|")
+			require.Len(t, cells, 3, line)
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			rows = append(rows, cells)
+		case len(rows) > 0:
+			return rows[2:]
+		}
+	}
+	return rows[2:]
+}
+
+// names gives what stands in back quotes.
+func names(cell string) []string {
+	all := []string{}
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+func TestTheTableOfRoomsRunsDownwards(t *testing.T) {
+	h := readHouse(t)
+	for at, room := range h.order {
+		for _, below := range h.imports[room] {
+			require.Contains(t, h.order[at+1:], below, "ARCHITECTURE.md: %s may import %s, which does not stand below it", room, below)
+		}
+	}
+}
+
+func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
+	h, found := readHouse(t), importsByPackage(t)
+	for room, imports := range found {
+		allowed, known := h.imports[room]
+		require.True(t, known, "package %s is in no row of ARCHITECTURE.md: add it with what it may import", room)
 		for _, path := range imports {
 			ours, inside := strings.CutPrefix(path+"/", module)
 			ours = cmp.Or(strings.TrimSuffix(ours, "/"), root)
 			if inside && allowed != nil {
 				require.Contains(t, allowed, ours, "%s may not import %s", room, ours)
 			}
-			for _, r := range reserved {
+			for _, r := range h.reserved {
 				if path == r.prefix || strings.HasPrefix(path, strings.TrimSuffix(r.prefix, "/")+"/") {
 					require.Contains(t, r.rooms, room, "%s may not import %s: %s", room, path, r.why)
 				}
 			}
+		}
+	}
+	for _, room := range h.order {
+		require.Contains(t, found, room, "ARCHITECTURE.md has a row for %s, which is no package", room)
+		for _, ours := range h.imports[room] {
+			path := strings.TrimSuffix(module+strings.TrimPrefix(ours, root), "/")
+			require.Contains(t, found[room], path, "ARCHITECTURE.md lets %s import %s, which it does not", room, ours)
 		}
 	}
 }

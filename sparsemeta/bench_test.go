@@ -89,7 +89,8 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
 }
 
-// BenchmarkSum is what a worker pays to take up another stream, and BenchmarkRMS what a chunk's report asks.
+// BenchmarkSum is what a worker pays to take up another stream, and BenchmarkRMS is what the
+// report of a chunk costs.
 func BenchmarkSum(b *testing.B) {
 	s := NewState(small(), 2, 1, kernel.BF16)
 	fast, v := make([]float32, s.Size()), kernel.Arithmetic{}.Vectors()

@@ -10,7 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// reading is a text as a model reads it: states, what followed each, and the model's distribution after each.
+// reading is a text as a model reads it: hidden states, the symbol that followed each, and the
+// model's distribution after each.
 type reading struct {
 	width, vocab int
 	hidden       []float32 // [n,width]
@@ -76,8 +77,9 @@ func drawCache(t *rapid.T) CacheSettings {
 	}
 }
 
-// Fed in pieces and chunks of any size, on any number of threads, the cache gives the likelihoods and distributions of its definition, and
-// the same bits for all of these ways. Scores are products of up to 32 numbers of size 3 in float32: off by about 1e-5 before theta.
+// Fed in pieces and chunks of any size, on any number of threads, the cache gives the likelihoods
+// and distributions of its definition, and the same bits in all these ways. Scores are products of
+// up to 32 numbers of size 3 in float32: they are off by about 1e-5 before theta.
 func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
 	one, three := exec(t, 1), exec(t, 3)
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +142,8 @@ func TestACopyOfACacheIsItsOwn(t *testing.T) {
 	require.Equal(t, []float32{3, 4, 5, 6, 7, 8}, twin.Keys)
 }
 
-// States and sharpness beyond all measure still give a distribution: the likest position takes it all.
+// Huge states and a huge theta still give a distribution: the most similar position takes all of
+// the probability.
 func TestTheCacheDoesNotOverflow(t *testing.T) {
 	c := NewCache(CacheSettings{Size: 8, Theta: CacheThetaMax, Lambda: 0.5}, 2)
 	c.Append([]float32{1e15, 0, -1e15, 0, 0, 1e15}, []int32{0, 1, 2})

@@ -9,8 +9,10 @@ import (
 
 // DynamicSettings are the numbers of dynamic evaluation.
 type DynamicSettings struct {
-	Rate  float32 `json:"rate"`  // of the gradient, 0 or more
-	Decay float32 `json:"decay"` // part of M that an update takes away, 0 to 1; with statistics times the weight's relative RMS
+	Rate float32 `json:"rate"` // of the gradient, 0 or more
+	// Decay is the part of M that an update takes away, 0 to 1; with statistics it is multiplied
+	// by the weight's RMS over the mean of all.
+	Decay float32 `json:"decay"`
 	// Floor keeps weights whose gradient is usually small from running away: it is added to a
 	// weight's RMS, in units of the mean RMS of its branch. 0 or more; only with statistics.
 	Floor float32 `json:"floor"`

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testRMS are root mean squares over some octaves, a few of them 0, and one branch that never had a gradient.
+// testRMS are root mean squares over some octaves; a few of them are 0, and so are all of one
+// branch, which never had a gradient.
 func testRMS(branches []Branch) []float32 {
 	rms := make([]float32, 0, arenaSize(branches))
 	for b, branch := range branches {
@@ -29,7 +30,8 @@ func testStatistics(t testing.TB, branches []Branch) *Statistics {
 	return s
 }
 
-// Against the equation, element by element, in float64; float32 rounds M and its two terms in each step.
+// An update is compared with its equation, element by element, in float64; float32 rounds M and
+// its two terms in each step.
 func TestDynamicEvaluationAgreesWithItsEquations(t *testing.T) {
 	branches := testLearner(1).Branches
 	stats := testStatistics(t, branches)
@@ -120,7 +122,8 @@ func TestAWeightWithoutStatisticsStays(t *testing.T) {
 	}
 }
 
-// Whatever the gradients and the rate, M is finite and within its bounds; where it is nothing happens to it.
+// Whatever the gradients and the rate, M is finite and within its bounds, and elements within the
+// bounds are not changed.
 func TestDivergenceIsHeld(t *testing.T) {
 	branches := testLearner(1).Branches
 	for _, rms := range []*Statistics{nil, testStatistics(t, branches)} {

@@ -77,16 +77,6 @@ func (t Tables) CheckGradients(dv NodeGradients) error {
 	return nil
 }
 
-// scatterJob is a NodeGradient under way; a task is one branch of one bank.
-type scatterJob struct {
-	s      *State
-	tables Tables
-	out    float64
-	g      []float32
-	every  int
-	dv     NodeGradients
-}
-
 // A branch is sampled in runs of sampleRun elements if it has sampleLeast or more.
 const (
 	sampleRun   = 64

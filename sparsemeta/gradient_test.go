@@ -125,7 +125,8 @@ func TestNothingWrittenGivesNoGradient(t *testing.T) {
 	require.Equal(t, tables.Gradients(nil), dv)
 }
 
-// The estimates from one of n runs of elements, averaged over n updates, are the whole gradient; small branches are not sampled.
+// The estimates from one of n runs of elements, averaged over n updates, are the whole gradient;
+// small branches are not sampled.
 func TestSampledNodeGradientsAreTheWholeOnAverage(t *testing.T) {
 	const every = 3
 	branches := []Branch{{"large", sampleLeast + 5*sampleRun + 7}, {"small", sampleLeast - 1}}

@@ -16,8 +16,9 @@ type Settings struct {
 	Gammas []float32 `json:"gammas"` // decay of I, one a bank, 0 to 1
 	Beta1  float32   `json:"beta1"`  // weight of G in I
 	Beta2  float32   `json:"beta2"`  // weight of G beside I in the input of g
-	P      float64   `json:"p"`      // probability that an element of M is written, in steps of 1/65536
-	Out    float32   `json:"out"`    // factor on g; the paper's is 1
+	// P is the probability that an element of M is written, in steps of 1/65536.
+	P   float64 `json:"p"`
+	Out float32 `json:"out"` // factor on g; the paper's is 1
 }
 
 // PaperSettings are those of the paper at evaluation, on characters.

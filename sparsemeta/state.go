@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"math"
+	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 )
@@ -30,6 +31,29 @@ type State struct {
 	spans    []span
 	job      updateJob
 	scatter  scatterJob
+}
+
+// updateJob is an update under way. Its tasks are the state's spans, every bank of a
+// span by the same thread.
+type updateJob struct {
+	s         *State
+	tables    Tables
+	set       Settings
+	threshold uint32
+	scale, g  []float32
+	fast      []float32
+	masks     [][]uint8
+	written   atomic.Int64
+}
+
+// scatterJob is a NodeGradient under way; a task is one branch of one bank.
+type scatterJob struct {
+	s      *State
+	tables Tables
+	out    float64
+	g      []float32
+	every  int
+	dv     NodeGradients
 }
 
 // span is the unit of work: a run of elements of one branch. Runs begin at

@@ -121,7 +121,8 @@ func requireSum(t *testing.T, s *State, fast []float32) {
 	require.InEpsilon(t, math.Sqrt(squares/float64(len(want))), s.RMS(v), 1e-6)
 }
 
-// In bfloat16 the state is that of float32 but for rounding: M, which is rounded once, to its last place; I at random, and on average not at all.
+// In bfloat16 the state is that of float32 but for rounding: M is rounded once, to its last place;
+// I is rounded at random, and keeps its value on average.
 func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
@@ -142,7 +143,8 @@ func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
 				size += math.Abs(float64(whole.I[bank].At(e)))
 			}
 		}
-		// A step moves an element by 2^-8 of itself at most, one way or the other: sqrt(100)/2^8 of itself in all, averaged over thousands of elements.
+		// A step moves an element by 2^-8 of itself at most, one way or the other: by
+		// sqrt(100)/2^8 of itself in all, averaged over thousands of elements.
 		require.InDelta(t, 0, drift/size, 5*10./256/math.Sqrt(float64(banks*l.Size())))
 	}
 }

@@ -3,7 +3,6 @@ package sparsemeta
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 )
@@ -53,19 +52,6 @@ func (s *State) check(who string, t Tables, g []float32) {
 		panic(fmt.Sprintf("sparsemeta: %s: tables for %d banks of %d branches and %d gradients, want %d, %d and %d",
 			who, len(t), len(t[0]), len(g), len(s.M), len(s.branches), s.Size()))
 	}
-}
-
-// updateJob is an update under way. Its tasks are the state's spans, every bank of a
-// span by the same thread.
-type updateJob struct {
-	s         *State
-	tables    Tables
-	set       Settings
-	threshold uint32
-	scale, g  []float32
-	fast      []float32
-	masks     [][]uint8
-	written   atomic.Int64
 }
 
 // drop lets go of the caller's slices.

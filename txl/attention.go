@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// Do implements kernel.Task.
+// Do implements kernel.Task: it does task i.
 func (a *attention) Do(w *Exec, i int) { a.do(a.seg, w, a, i) }
 
 func (s *Segment) runAttention(x *Exec, tasks int, a attention) {
@@ -28,10 +28,10 @@ type block struct {
 	dqv    kernel.Matrix // backward: gradient of qv
 }
 
-// scores is a (queries, keys) matrix in a buffer with a gap in front and behind every
-// row, as long as a block has rows. So the same memory, read with a stride one longer
+// scores is a (queries, keys) matrix in a buffer with gaps in front of and behind every
+// row, each as long as a block has rows. The same memory, read with a stride longer by one
 // from rows-1 elements before its beginning, is the matrix by distance: query i meets
-// key j in column j + rows-1-i. What that view sees where there is no key lies in the
+// key j in column j + rows-1-i. Elements of that view for which there is no key lie in the
 // gaps.
 type scores struct {
 	kernel.Matrix // Data begins with the gap
@@ -59,8 +59,8 @@ func (s *Segment) scoresIn(buf []float32, rows, keys int) scores {
 // room is how many float32 a thread needs for a block.
 func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.DHead }
 
-// block sets out the block of queries i0..i1 in the thread's room, the scores where the
-// layer keeps them.
+// block lays out the block of queries i0..i1 in the thread's room; its scores lie where the
+// layer keeps them, if it does.
 func (s *Segment) block(w *Exec, l *activations, b, h, i0, i1 int) block {
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
 	take := func(n int) []float32 {
@@ -117,8 +117,8 @@ func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	s.eachRow(x, end, n0*s.B, n1*s.B)
 }
 
-// The views of one head's share of the buffers. Rows of one stream lie B rows
-// apart.
+// The following functions view one head's share of the buffers. Rows of one stream lie B
+// rows apart.
 
 // queries views rows n0..n1 of stream b, head h, in a [T*B,H*d] buffer.
 func (s *Segment) queries(buf []float32, b, h, n0, n1 int) kernel.Matrix {
@@ -170,8 +170,8 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	for i := range prob.Rows {
 		lo, hi := s.window(k.i0 + i)
 		norms[i].most, norms[i].sum = w.Softmax(row(prob, i)[lo:hi], s.scale())
-		// Backward reads the columns of keys that come later, too: the segment before
-		// has left its own there.
+		// Backward also reads the columns of later keys, where the segment before has left
+		// its own numbers.
 		clearOutside(prob.Data[i*prob.Stride:][:s.mlen+s.T], lo, hi)
 	}
 	if s.drop.Attention > 0 {
@@ -182,7 +182,7 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 }
 
 // score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d)
-// is still missing. Where a query may not look the numbers mean nothing.
+// is still missing. The numbers of keys that a query may not look at mean nothing.
 func (s *Segment) score(w *Exec, l *activations, k *block) {
 	w.MulNT(k.scores.byKey(), k.qu, s.keys(l.kv, 0, k.b, k.h, k.klen), false)
 	w.MulNT(k.scores.byDistance(), k.qv, s.distances(l.r, k.h, k.i1), true)
@@ -190,7 +190,7 @@ func (s *Segment) score(w *Exec, l *activations, k *block) {
 
 func (s *Segment) scale() float32 { return float32(1 / math.Sqrt(float64(s.cfg.DHead))) }
 
-// norms are those of a block's rows.
+// norms are the softmaxNorms of a block's rows.
 func (s *Segment) norms(l *activations, k *block) []softmaxNorm {
 	return l.norms[(k.b*s.cfg.NHead+k.h)*s.T+k.i0:][:k.i1-k.i0]
 }
@@ -200,10 +200,10 @@ func clearOutside(row []float32, lo, hi int) {
 	clear(row[hi:])
 }
 
-// attendBackward takes dy1, the gradient of h + o before any normalisation of
-// it (in s.dy; post-norm already differentiated), and adds the attention's
-// part of dL/dh to s.dx, which holds the residual's part, if below says that somebody
-// needs it.
+// attendBackward takes s.dy = dL/d(h + o), the normalisation of post-norm already
+// differentiated, and adds the attention's part of dL/dh to s.dx, which holds the
+// residual's part. It leaves s.dx as it is unless below says that the gradient of a weight
+// below this layer is wanted.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
@@ -320,7 +320,7 @@ func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 	}
 }
 
-// keysFrom is keys of a gradient from the first that is wanted on.
+// keysFrom views the keys (or values) of a gradient, from the first wanted one on.
 func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kernel.Matrix {
 	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }

@@ -8,8 +8,8 @@ import (
 // Backward sets grads to the gradient of the mean negative log-likelihood (in
 // nats, over all rows and streams) of targets [n,B], with respect to every
 // wanted weight at its effective value: dL/d(W+M), which is dL/dW and dL/dM
-// alike. grads has an entry a tensor of the layout; nil ones are skipped, and what
-// serves only them is not computed.
+// alike. grads has an entry a tensor of the layout. The gradients of tensors whose entry is
+// nil, and what only they would need, are not computed.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	if len(targets) != s.n*s.B || s.n == 0 {
 		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
@@ -34,8 +34,8 @@ func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 }
 
 // lowestHalf is where backward may stop: the lowest half of a layer with a weight whose
-// gradient is wanted, counted from the bottom (layer i's attention is 2i, its
-// feed-forward 2i+1). The embedding is below them all; 2 NLayer means none.
+// gradient is wanted. Halves are counted from the bottom: layer i's attention is 2i, its
+// feed-forward 2i+1, and the embedding -1. The number 2 NLayer means that none is wanted.
 func (s *Segment) lowestHalf(grads Grads) int {
 	lay := s.model.Layout
 	wanted := func(tensors ...int) bool {

@@ -6,12 +6,12 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// Dropout is used in training only. Hidden acts on embeddings, the outputs of
-// attention and feed-forward, the feed-forward's inner activations and the
-// last hidden states; Attention on the attention probabilities. Both are the
-// probability of dropping, quantised to 1/65536. Masks are a pure function of
-// Key and the element's place, so backward redraws what forward drew: use a
-// new Key for every segment.
+// Dropout is used in training only. Hidden is the probability of dropping an element of the
+// embeddings, of the outputs of attention and feed-forward, of the feed-forward's inner
+// activations and of the last hidden states; Attention is that of dropping an attention
+// probability. Both are rounded to multiples of 1/65536. A mask is a pure function of Key and
+// of the element's place, so that backward draws the masks of forward again: every segment
+// needs a Key of its own.
 type Dropout struct {
 	Hidden, Attention float32
 	Key               uint64

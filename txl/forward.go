@@ -20,9 +20,10 @@ func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	}
 }
 
-// Continue goes on behind the rows so far, at the weights of Begin: it is Remember and
-// then Begin with that memory, bit for bit. Fast weights may have changed their values.
-// A layer whose keys, values and positions have no fast weights keeps those it has.
+// Continue starts the next segment behind the rows so far, at the weights of Begin. The result
+// is that of Remember and of Begin with that memory, bit for bit. The fast weights may have
+// changed their values. A layer whose keys, values and positions have no fast weights keeps
+// what it has computed.
 func (s *Segment) Continue(x *Exec) {
 	s.addVectors()
 	total, before := s.mlen+s.n, s.mlen
@@ -66,8 +67,8 @@ func (s *Segment) projectPositions(x *Exec, i int) {
 	x.MulNT(s.byDistance(s.layers[i].r), s.positions(), s.weight(s.model.Layout.layers[i].r), false)
 }
 
-// addVectors forms the effective vectors W+M once a segment; matrices are
-// added while a product packs them.
+// addVectors forms the effective vectors W+M once a segment; the sum W+M of a matrix is formed
+// while a product packs it.
 func (s *Segment) addVectors() {
 	off := 0
 	for i, t := range s.model.Layout.Tensors {

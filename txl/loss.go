@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// project computes the logits of rows n0..n1: softmax weights are the
-// embedding's, tied, so M acts on both uses.
+// project computes the logits of rows n0..n1. The softmax has the embedding's weights, so M
+// acts on both uses.
 func (s *Segment) project(x *Exec, n0, n1 int) {
 	D, V := s.cfg.DModel, s.cfg.Vocab
 	x.MulNT(rowsOf(s.logits, n0*s.B, n1*s.B, V), rowsOf(s.hidden, n0*s.B, n1*s.B, D), s.weight(s.model.Layout.emb), false)
@@ -16,8 +16,7 @@ func (s *Segment) project(x *Exec, n0, n1 int) {
 }
 
 // NLL writes the negative log-likelihood in nats of targets [k,B] for rows
-// from, from+1, ... of the segment. Like LogProbs it must be called before
-// the next Begin.
+// from, from+1, ... of the segment. NLL and LogProbs must be called before the next Begin.
 func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	if len(targets) > len(nll) || from*s.B+len(targets) > s.n*s.B {
 		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of batch %d", len(targets), from, len(nll), s.n, s.B))
@@ -58,7 +57,8 @@ func (s *Segment) lossBackward(x *Exec, targets []int32, grads Grads) {
 	x.MulNN(rowsOf(s.dx, 0, rows, D), dlogits, s.weight(s.model.Layout.emb), false)
 }
 
-// embedBackward adds the embedding's own use to the tied gradient.
+// embedBackward adds the part of the embedding's use as the first layer's input to the gradient
+// of the tied weights.
 func (s *Segment) embedBackward(x *Exec, grads Grads) {
 	g := grads[s.model.Layout.emb]
 	if g == nil {

@@ -74,7 +74,7 @@ type activations struct {
 	q     []float32     // [T*B,H*d]
 	kv    []float32     // keys, then values [(MemLen+T)*B,2*H*d]
 	r     []float32     // r_net(R), distances from far to near [MemLen+T,H*d]
-	prob  []float32     // where they are kept: scores, then their softmax [B,H] of [T,MemLen+T], see scores
+	prob  []float32     // if kept: scores, then their softmax [B,H] of [T,MemLen+T], see scores
 	norms []softmaxNorm // [B,H,T]
 	av    []float32     // attention vectors, heads side by side [T*B,H*d]
 	y1    []float32     // h + o [T*B,D]
@@ -100,7 +100,7 @@ type passes struct {
 	sum              sumPass
 }
 
-// softmaxNorm is what computes a row's softmax again.
+// softmaxNorm has the two numbers by which a row's softmax is computed again.
 type softmaxNorm struct{ most, sum float32 }
 
 // attention is the parallel task of one layer, forward or backward. Like

@@ -258,7 +258,8 @@ func TestProbabilitiesOfLongMemoriesAreNotKept(t *testing.T) {
 	require.Zero(t, size(c, 128))
 }
 
-// Going on gives the bits of beginning anew from the memory, whichever weights have fast weights, and however these have moved.
+// Continue gives the bits of a new Begin from the memory, whichever weights have fast weights,
+// and however the fast weights have moved.
 func TestContinueIsRememberAndBegin(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {

@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/train"
+	"github.com/lmserve/lmserve/internal/train/optim"
+	"github.com/lmserve/lmserve/internal/train/report"
 )
 
 func newTrain() *cobra.Command {
-	o := train.Options{}
+	o, told := train.Options{}, report.Options{}
 	var config string
 	c := &cobra.Command{
 		Use:   "train --data DIR --out FILE",
@@ -56,12 +58,16 @@ that one command line serves every sitting.`,
 			joint := &o.Joint.SlowOptions
 			joint.Schedule, joint.Clip = o.Pretrain.Schedule, o.Pretrain.Clip
 			joint.Dropout, joint.AttentionDropout = o.Pretrain.Dropout, o.Pretrain.AttentionDropout
-			o.Progress = c.ErrOrStderr()
-			report, err := train.Run(c.Context(), o)
+			told.Progress = c.ErrOrStderr()
+			var err error
+			if o.Observer, err = report.New(told); err != nil {
+				return trainError(err)
+			}
+			done, err := train.Run(c.Context(), o)
 			if err != nil {
 				return trainError(err)
 			}
-			_, err = fmt.Fprint(c.OutOrStdout(), report)
+			_, err = fmt.Fprint(c.OutOrStdout(), done)
 			return err
 		},
 	}
@@ -84,10 +90,10 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Dir, "checkpoints", "", "folder for checkpoints")
 	f.BoolVar(&o.Resume, "resume", false, "go on from the last checkpoint, if there is one")
 	f.IntVar(&o.CheckpointEvery, "checkpoint-every", 0, "steps between two checkpoints (default 500)")
-	f.StringVar(&o.Metrics, "metrics", "", "file to append metrics to, as JSON lines (default metrics.jsonl in the folder of the checkpoints)")
-	f.IntVar(&o.LogEvery, "log-every", 0, "steps between two lines of metrics (default 10)")
+	f.StringVar(&told.Metrics, "metrics", "", "file to append metrics to, as JSON lines (default metrics.jsonl in the folder of the checkpoints)")
+	f.IntVar(&told.LogEvery, "log-every", 0, "steps between two lines of metrics (default 10)")
 
-	f.StringVar(&o.Report, "report", "", "file of a page (HTML) with the recipe, the results and the curves")
+	f.StringVar(&told.Page, "report", "", "file of a page (HTML) with the recipe, the results and the curves")
 
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything random")
 	f.IntVar(&o.Threads, "threads", 0, "threads; the result does not depend on it (default all)")
@@ -100,7 +106,7 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: muon (the layers' matrices take orthogonal steps) or adam (default muon)")
 	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.003, adam 0.001)")
 	f.IntVar(&o.Pretrain.Warmup, "warmup", 0, "pretraining: warm-up steps (default a twentieth of the steps; -1: none)")
-	f.StringVar(&o.Pretrain.Schedule, "schedule", train.ScheduleCosine, "learning rates after the warm-up: cosine, wsd (stable, then down over the last fifth) or constant")
+	f.StringVar(&o.Pretrain.Schedule, "schedule", optim.ScheduleCosine, "learning rates after the warm-up: cosine, wsd (stable, then down over the last fifth) or constant")
 	f.Float64Var(&o.Pretrain.Clip, "clip", 0, "slow weights: largest gradient norm (default 0.25; -1: none)")
 	f.Float64Var(&o.Pretrain.Dropout, "dropout", 0, "slow weights: dropout on hidden states")
 	f.Float64Var(&o.Pretrain.AttentionDropout, "attention-dropout", 0, "slow weights: dropout on attention")

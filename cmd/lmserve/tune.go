@@ -17,6 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/internal/train"
+	"github.com/lmserve/lmserve/internal/train/corpus"
 	"github.com/lmserve/lmserve/internal/tune"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -161,14 +162,14 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts 
 }
 
 func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, error) {
-	corpus, err := train.LoadCorpus(t.statistics, 0)
+	text, err := corpus.Load(t.statistics, 0)
 	if err != nil {
 		return nil, err
 	}
 	t.status.set("gathering the statistics of gradients")
 	x := kernel.NewExecIn(t.threads, m.Arithmetic)
 	defer x.Close()
-	rms, err := train.GradientRMS(ctx, x, m, corpus, statisticsChunks, m.Chunk, statisticsSeed)
+	rms, err := train.GradientRMS(ctx, x, m, text, statisticsChunks, m.Chunk, statisticsSeed)
 	if err != nil {
 		return nil, err
 	}

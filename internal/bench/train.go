@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/internal/train"
+	"github.com/lmserve/lmserve/internal/train/optim"
 )
 
 const (
@@ -27,7 +27,7 @@ func (b *bench) train() {
 	t := b.newText(size)
 	t.All = stream.NewArenaOfAll(t.Network.Layout)
 	weights := slices.Clone(t.Network.W) // Adam's: the model's stay as they are
-	adam := train.NewAdam(len(weights), 0.9, 0.999, 1e-8, 0.25)
+	adam := optim.NewAdam(len(weights), optim.Beta1, optim.Beta2, optim.Epsilon, 0.25)
 	w := work{flops: size.forward() + size.backward(all), streams: adamBytes * float64(len(weights))}
 	for _, threads := range b.threadCounts() {
 		b.measure(threads, t.task(Train, "step of training", w), func() {

@@ -11,10 +11,10 @@ const (
 	MaskAll = 1 << laneBits
 )
 
-// roundLane takes an element's lane to the random number that its average is rounded
-// by. An odd factor permutes the lanes, and the golden ratio scatters those below a
-// threshold, and those above, evenly: that an element is written says nothing of how its
-// average was rounded.
+// roundLane is the factor that turns an element's lane into the random number by which its
+// average is rounded. An odd factor permutes the lanes, and the golden ratio scatters the
+// lanes below a threshold evenly, and those above it: whether an element is written says
+// nothing of how its average was rounded.
 const roundLane = golden >> (64 - laneBits)
 
 // Adaptation rewrites a run of weights M, sparsely, from their gradient G:
@@ -26,10 +26,10 @@ const roundLane = golden >> (64 - laneBits)
 // All arrays have the length of G. The products are not fused with the sums, so that
 // the bits are the same on every machine.
 //
-// I and M are both in float32 or both in bfloat16. There M is rounded to nearest, ties to
-// even, and I, before x is computed, to one of its neighbours at random: with Gamma near
-// 1 a chunk moves most elements by less than half of the last place, to nearest they would
-// stand still.
+// I and M are both in float32 or both in bfloat16. In bfloat16 M is rounded to nearest, ties
+// to even. I is rounded, before x is computed, to one of its two neighbours at random: with
+// Gamma near 1 a chunk moves most elements of I by less than half a unit of the last place,
+// and rounded to nearest they would never move.
 type Adaptation struct {
 	I, M                     Array
 	G                        []float32
@@ -66,7 +66,7 @@ func (a *Adaptation) portable(lo, hi int) int {
 	return len(list)
 }
 
-// draw makes the lanes of elements lo to hi.
+// draw sets lane to the random lanes of elements lo to hi.
 func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	counter := a.Counter + uint64(lo)/lanes
 	for e := 0; e < hi-lo; e += lanes {
@@ -78,8 +78,8 @@ func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	}
 }
 
-// average moves I; x has room for it. The conversions keep the compiler from fusing
-// products with sums.
+// average updates I for elements lo to hi; x is its scratch where I is in bfloat16. The
+// conversions keep the compiler from fusing products with sums.
 func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int) {
 	g, avg := a.G[lo:hi], a.I.F32
 	if avg != nil {
@@ -100,7 +100,7 @@ func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int)
 	}
 }
 
-// inputs computes x of elements lo to hi.
+// inputs sets x for elements lo to hi from the new I.
 func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	a.I.Range(lo, hi).load(x[:hi-lo])
 	for e, g := range a.G[lo:hi] {
@@ -127,7 +127,7 @@ func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (
 	return count
 }
 
-// given is choose with a given mask.
+// given lists the elements whose byte of the mask is not 0.
 func given(on *[strip]uint8, mask []uint8) (count int) {
 	for e, b := range mask {
 		if b != 0 {
@@ -138,7 +138,7 @@ func given(on *[strip]uint8, mask []uint8) (count int) {
 	return count
 }
 
-// trace keeps the listed elements' x.
+// trace stores x of the listed elements in X, where X is wanted.
 func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	if a.X == nil {
 		return

@@ -221,7 +221,8 @@ func TestAdaptationAllocatesNothing(t *testing.T) {
 	})
 }
 
-// The random numbers that I is rounded by are uniform, also over the written elements alone and over the others alone.
+// The random numbers by which I is rounded are uniform, also over the written elements alone
+// and over the others alone.
 func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	for _, threshold := range []int{1000, 3277, MaskAll / 2, MaskAll - 3277} {
 		var sums, ups, counts [2]float64
@@ -244,7 +245,8 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	}
 }
 
-// What rounding to nearest would never move: after n small steps the average of averages is where float32 has it.
+// Small steps, which rounding to nearest would lose, move I in bfloat16: after many of them its
+// mean is where float32 has it.
 func TestAveragesInBF16DoNotStandStill(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200
@@ -262,7 +264,8 @@ func TestAveragesInBF16DoNotStandStill(t *testing.T) {
 		for _, v := range loaded(a.I) {
 			mean += float64(v) / n
 		}
-		// One step of an element is 2^-8 or 2^-7 with probability below .1: over 200 steps a standard deviation of about .02.
+		// A step of an element is 2^-8 or 2^-7 with probability below .1: over 200 steps that is
+		// a standard deviation of about .02.
 		require.InDelta(t, want, mean, 5*0.03/math.Sqrt(n))
 		require.Less(t, want, float32(0.95))
 	})

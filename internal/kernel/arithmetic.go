@@ -22,7 +22,8 @@ func Available() []Instructions {
 func (a Arithmetic) Validate() error {
 	switch {
 	case a.Instructions > machine:
-		return fmt.Errorf("instructions are %v, expected %v or less on this machine", a.Instructions, machine)
+		return fmt.Errorf("instructions are %v, expected %v or less on this machine",
+			a.Instructions, machine)
 	case a.Precision == BF16 && a.Instructions != Portable:
 		if err := permitTiles(); err != nil {
 			return fmt.Errorf("bf16 needs the instructions AMX-TILE and AMX-BF16 under Linux; %w", err)
@@ -43,7 +44,7 @@ func (a Arithmetic) Numerics() string {
 	return name
 }
 
-// Vectors are the vector functions of the arithmetic, for those that need no Exec.
+// Vectors are the vector functions of the arithmetic, for a caller that needs no Exec.
 func (a Arithmetic) Vectors() Vectors { return Vectors{a.instructions()} }
 
 func (a Arithmetic) instructions() Instructions {

@@ -2,15 +2,23 @@ package kernel
 
 import "math"
 
-// Tiles are AMX's: of C (16,16) float32; of A 16 rows of 16 pairs of k's; of B 16 pairs
-// of k's by 16 columns. Each is 1 KiB. A pair is one word, the even k below.
+// The tiles are those of AMX, of 1 KiB each. A tile of C has (16,16) float32, a tile of A has
+// 16 rows of 16 pairs of k's, and a tile of B has 16 pairs of k's by 16 columns. A pair is one
+// word, with the even k in its lower half.
 const (
-	tileLines  = 16 // rows of A or columns of B in a tile
-	tilePairs  = 16
-	tileK      = 2 * tilePairs
-	tileWords  = tileLines * tilePairs
-	panelLines = 2 * tileLines // a block of C is (32,32), 4 tiles: with 2 of A and 2 of B all that there are
-	bf16BlockK = 512           // k's packed at once: a panel of B, 32 KiB, stays in L1. Has no part in the bits
+	tileLines = 16 // rows of A or columns of B in a tile
+	tilePairs = 16
+	tileK     = 2 * tilePairs
+	tileWords = tileLines * tilePairs
+
+	// panelLines is the side of a block of C, of 4 tiles: with 2 of A and 2 of B they are the
+	// processor's 8.
+	panelLines = 2 * tileLines
+
+	// bf16BlockK k's are packed at once: a panel of B, 32 KiB, stays in the first-level cache.
+	// The number has no influence on the bits of a result.
+	bf16BlockK = 512
+
 	panelWords = panelLines / 2 * bf16BlockK
 	leftPanels = (blockRows + panelLines - 1) / panelLines
 )
@@ -42,10 +50,10 @@ func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc
 	}
 }
 
-// tileAt is where the tile begins that holds a line of a panel.
+// tileAt is the index in a panel at which the tile of a step and a line begins.
 func tileAt(step, line int) int { return (2*step + line/tileLines) * tileWords }
 
-// dotBF16 is the sum over one tile's k's: a row of A's by a column of B's.
+// dotBF16 is the scalar product of a row of a tile of A and a column of a tile of B.
 func dotBF16(a, b []uint32) float32 {
 	const high = 0xffff << 16
 	var even, odd float32

@@ -1,8 +1,10 @@
 // Package kernel is dense linear algebra on float32: matrix products, the
 // vector functions around a softmax, a counter-based generator of random bits,
-// and the threads that run them. Everything is portable Go; on amd64 with AVX2
-// and FMA the inner loops are replaced at run time by assembly, those of the products
-// by wider ones with AVX-512.
+// and the threads that run them. Everything exists in portable Go. On amd64 with AVX2
+// and FMA the inner loops are assembly, and with AVX-512 those of the products are wider.
+//
+// An [Exec] holds threads, scratch and an [Arithmetic]: the precision of its products and
+// the set of instructions that it computes by. Nothing in the process decides beside it.
 //
 // # Order
 //
@@ -17,14 +19,25 @@
 // nothing.
 //
 // The assembly uses fused multiply-adds and the portable code does not, hence the
-// two differ by rounding; [Numerics] names the arithmetic in use. AVX2 and AVX-512 give
-// the same bits. Products in [BF16] keep the promise in an order of their own.
+// two differ by rounding; [Arithmetic.Numerics] gives the two different names. AVX2 and
+// AVX-512 give the same bits. Products in [BF16] keep the promise in an order of their own.
 //
 // # Products
 //
-// C is cut into pieces, which the threads claim. A piece goes through the blocks of k,
-// and in a block through panels of 16 or 32 columns of op(B): a panel is packed, with
-// Add, into the first-level cache, and then meets every tile of 6 or 12 rows of op(A),
-// which stays in the second. Products of one row to four, which decoding a text is made
-// of, do not pack: they read every element of B once, as fast as the memory gives it.
+// C is cut into pieces, which the threads claim. The work on a piece goes through the
+// blocks of k, and in a block through panels of 16 or 32 columns of op(B): a panel is
+// packed, with Add, into the first-level cache, and is then multiplied by every tile of 6
+// or 12 rows of op(A), which stays in the second-level cache. A product of one to four
+// rows, as in decoding a text, does not pack: it reads every element of B once, as fast as
+// the memory gives it.
+//
+// # Files
+//
+// A file names only what stands below it: types (matrix, array, grid, random, precision,
+// instructions); the portable functions, which are the reference of the assembly
+// (vector_portable, pack, micro, peak, adam, adapt, bf16_portable); the stubs of the
+// assembly (*_amd64); the choice between the two (*_simd, and instructions_other where
+// there is no assembly); the public vector functions (vector, norm); a product on one
+// thread (engine, product, gemm_float32, bf16_gemm); threads (gate, exec); and the
+// products that use them (gemm).
 package kernel

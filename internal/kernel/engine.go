@@ -28,7 +28,7 @@ type engine struct {
 	tile   [maxRows * maxCols]float32   // a tile that does not lie wholly inside C
 	rows   [fewCols * sumStride]float32 // rows of B with Add, in a product of few rows
 	packed []float32                    // a piece of A, copied or in tiles [k][micro.rows]
-	bf16   *bf16Scratch                 // instead of all of them, for products in bf16
+	bf16   *bf16Scratch                 // the packed operands of products in bf16
 
 	arithmetic Arithmetic
 	vectors    Vectors
@@ -48,7 +48,7 @@ func (e *engine) set(a Arithmetic) {
 	}
 }
 
-// alloc makes what the first product that needs it has not found.
+// alloc makes the scratch that the first product needs and does not find.
 func (e *engine) alloc() {
 	bf16 := e.arithmetic.Precision == BF16
 	switch {

@@ -6,8 +6,8 @@ import (
 )
 
 // Exec is what an operation needs besides its operands: an arithmetic, threads and scratch. One
-// Exec serves one caller at a time. It allocates nothing once every kind of
-// operation has run.
+// Exec serves one caller at a time. An Exec allocates nothing once every kind of operation has
+// run.
 type Exec struct {
 	engine engine // first: a large object begins on a cache line, and so do its panels
 	Vectors

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// How long a thread looks for work before it parks: at first without a pause, then
-// offering its core to whoever wants it between two looks. Operations of one chunk
-// follow each other within this time; waking a parked thread takes about as long.
+// A thread looks for work for yieldTime before it parks. During spinTime it looks without a
+// pause; after that it offers its core to other threads between two looks. The operations of
+// one chunk follow each other within yieldTime, and waking a parked thread takes about as long.
 const (
 	spinTime  = 20 * time.Microsecond
 	yieldTime = 200 * time.Microsecond

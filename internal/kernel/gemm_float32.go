@@ -65,9 +65,9 @@ func (a *leftView) tile(t, i int) []float32 {
 	return a.data[i*a.row:]
 }
 
-// left is rows i0 to i1-1 of op(A) over k0 to k1-1: packed if A is (k,m), where
-// neighbouring k's lie a whole row apart; else copied, if used for columns enough to
-// pay for it, so that rows at a stride of a power of two do not compete for the cache.
+// left is rows i0 to i1-1 of op(A) over k0 to k1-1. They are packed if A is (k,m), where
+// neighbouring k's lie a whole row apart. Otherwise they are copied if so many columns use them
+// that the copy pays: rows at a stride of a power of two compete for the same cache lines.
 func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
 	const often = 256
 	s, k := p.a.Stride, k1-k0
@@ -98,8 +98,8 @@ type rightView struct {
 	width int
 }
 
-// right is columns j to j+cols-1 of op(B) over k0 to k1-1: in place if nothing is to be
-// done but to copy a panel that so few tiles use, else packed.
+// right is columns j to j+cols-1 of op(B) over k0 to k1-1. The panel is packed, unless the
+// packing would be a mere copy, of a panel that few tiles use: then it is read in place.
 func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightView {
 	const few = 2
 	if !p.transB && p.b.Add == nil && tiles.n <= few && cols == e.micro.cols {
@@ -129,9 +129,9 @@ func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	}
 }
 
-// fetchNext asks for part t of n of the panel that begins at column j, if op(B) is
-// packed from rows and too large to be near anyway: the weights of a model come from
-// far away, in pieces too short for the processor to notice where they lead.
+// fetchNext prefetches part t of n of the panel that begins at column j, if op(B) is packed
+// from rows and too large for the caches: the weights of a model come from memory, in runs too
+// short for the processor's own prefetcher to notice.
 func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	const line, near = 16, 1 << 14
 	if !p.transB || p.n*p.k < near {

@@ -5,7 +5,7 @@ package kernel
 // There is no assembly for this machine, or it is switched off by the build tag: every function is
 // the portable one.
 
-// detect is the widest set of instructions that this machine has.
+// detect returns the widest set of instructions that this machine has.
 func detect() Instructions { return Portable }
 
 func (Instructions) micro() *microKernel { return &portable }

@@ -59,8 +59,8 @@ func (p *product) clear() {
 	}
 }
 
-// rowTiles cuts rows into n tiles of at most height rows, as even as can be, since a tile of few rows takes as
-// long as one of more: the first tiles have one row more than the others.
+// rowTiles cuts rows into n tiles of at most height rows, as even as can be: a tile of few rows
+// takes as long as a tile of many. The first tiles have one row more than the others.
 type rowTiles struct{ n, rows, larger int }
 
 func tilesOf(rows, height int) rowTiles {

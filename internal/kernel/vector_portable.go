@@ -16,7 +16,10 @@ const (
 
 // expPoly are the coefficients of (e^r - 1 - r)/r², highest first: Cephes' minimax
 // polynomial on |r| <= ln(2)/2.
-var expPoly = [...]float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
+var expPoly = [...]float32{
+	1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
+	4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
+}
 
 // expGo sets dst[i] = e^(scale*src[i] - shift) and adds it to lanes[i%8].
 func expGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {

@@ -29,7 +29,8 @@ func readCharged(memory *budget.Allowance, r io.Reader) (*weights.File, error) {
 	return f, nil
 }
 
-// charged reads a file that may be compressed, and draws the memory that its reader will need for it.
+// charged reads a file that may be compressed, and draws the memory that its reader will need for
+// it.
 type charged struct {
 	memory *budget.Allowance
 	in     *remembering

@@ -14,7 +14,9 @@ func (r *CompleteRequest) commits() bool { return r.Commit == CommitPrompt || r.
 
 // beginCommit makes a completion that commits the one request that feeds its session, until end is
 // called, and makes sure that there is room for what it will commit.
-func (e *engine) beginCommit(ctx context.Context, s *liveSession, r CompleteRequest) (end func(), err error) {
+func (e *engine) beginCommit(
+	ctx context.Context, s *liveSession, r CompleteRequest,
+) (end func(), err error) {
 	if !r.commits() {
 		return func() {}, nil
 	}
@@ -53,7 +55,8 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor says whether the session and the memory have room for what a completion will commit at most.
+// roomFor says whether the session and the memory have room for what a completion will commit at
+// most.
 func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	bytes := int64(len(r.Prompt))
 	if r.Commit == CommitAll {
@@ -66,10 +69,10 @@ func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	return memoryError(e.states.budget.Check(textBytes(e.store(), int(bytes), records)))
 }
 
-// generation is a completion under way. It works in turns of at most one chunk, each with a worker of
-// its own from the line, so that a long completion does not keep short requests waiting; its frozen
-// stream carries it from turn to turn, and the bits are those of one go. It runs on a goroutine beside
-// the caller's, which emits: the worker never waits for a client.
+// generation is a completion under way. It works in turns of at most one chunk, each with a worker
+// of its own from the line, so that a long completion does not keep short requests waiting; its
+// frozen stream carries it from turn to turn, and the bits are those of one go. It runs on a
+// goroutine beside the caller's, which emits: the worker never waits for a client.
 type generation struct {
 	engine   *engine
 	s        *liveSession

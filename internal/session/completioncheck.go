@@ -12,7 +12,8 @@ import (
 // checkCompletion compares a request with its limits.
 func checkCompletion(r CompleteRequest) error {
 	if n := len(r.Prompt); n > PromptBytesMax {
-		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d", PromptBytesMax)}
+		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d",
+			PromptBytesMax)}
 	}
 	sampling := r.sampling()
 	if err := SamplingTable.Check(&sampling); err != nil {
@@ -33,12 +34,14 @@ func checkCompletion(r CompleteRequest) error {
 
 func checkStops(stops []string) error {
 	if n := len(stops); n > StopStringsMax {
-		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d", StopStringsMax)}
+		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d",
+			StopStringsMax)}
 	}
 	for i, stop := range stops {
 		if n := utf8.RuneCountInString(stop); n < 1 || n > StopCharsMax {
 			return &FieldError{
-				fmt.Sprintf("stop[%d]", i), setting.Count(n, "character"), fmt.Sprintf("1 to %d", StopCharsMax),
+				fmt.Sprintf("stop[%d]", i), setting.Count(n, "character"), fmt.Sprintf("1 to %d",
+					StopCharsMax),
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// cutter turns sampled tokens into pieces of text: whole characters, and nothing that may turn out to
-// belong to a stop string. A token is a byte.
+// cutter turns sampled tokens into pieces of text: whole characters, and nothing that may turn out
+// to belong to a stop string. A token is a byte.
 type cutter struct {
 	stops    []string
 	logProbs bool // pieces have them

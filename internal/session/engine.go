@@ -30,7 +30,9 @@ type engine struct {
 func (e *engine) store() sessionlog.Store { return e.journal.store }
 
 // leaseLocked waits for a worker for a session. admitted is the request's, see queue.
-func (e *engine) leaseLocked(ctx context.Context, s *liveSession, admitted *bool) (l *scheduler.Lease, err error) {
+func (e *engine) leaseLocked(
+	ctx context.Context, s *liveSession, admitted *bool,
+) (l *scheduler.Lease, err error) {
 	err = e.waiting.wait(admitted, func() (err error) {
 		l, err = e.scheduler.Lease(ctx, s.job())
 		return err
@@ -39,7 +41,9 @@ func (e *engine) leaseLocked(ctx context.Context, s *liveSession, admitted *bool
 }
 
 // openWithWorker waits for a session's stream, which it locks, and for a worker.
-func (e *engine) openWithWorker(ctx context.Context, s *liveSession, admitted *bool) (l *scheduler.Lease, err error) {
+func (e *engine) openWithWorker(
+	ctx context.Context, s *liveSession, admitted *bool,
+) (l *scheduler.Lease, err error) {
 	err = e.waiting.wait(admitted, func() error {
 		if err := e.states.open(ctx, s); err != nil {
 			return err
@@ -52,8 +56,8 @@ func (e *engine) openWithWorker(ctx context.Context, s *liveSession, admitted *b
 	return l, err
 }
 
-// charge takes memory for text, and gives back as much of the text as the session can have. It fails
-// when the session was deleted, when it is full, and when the memory is.
+// charge takes memory for text, and gives back as much of the text as the session can have. It
+// fails when the session was deleted, when it is full, and when the memory is.
 func (e *engine) charge(s *liveSession, text []byte) ([]byte, error) {
 	have := s.seen().offset
 	left := e.textMax - have

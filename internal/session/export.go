@@ -37,7 +37,9 @@ func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error 
 
 // exportFile is the session as it is now. A drain waits for it, but not for the writing, which may
 // take long.
-func (e *engine) exportFile(ctx context.Context, s *liveSession, memory *budget.Allowance) (*weights.File, error) {
+func (e *engine) exportFile(
+	ctx context.Context, s *liveSession, memory *budget.Allowance,
+) (*weights.File, error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}

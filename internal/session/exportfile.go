@@ -98,11 +98,13 @@ func checkSeal(f *weights.File) error {
 		return fmt.Errorf("metadata %s: %w", keyExport, err)
 	}
 	if e.Version != exportVersion {
-		return fmt.Errorf("metadata %s: version is %d, expected %d", keyExport, e.Version, exportVersion)
+		return fmt.Errorf("metadata %s: version is %d, expected %d",
+			keyExport, e.Version, exportVersion)
 	}
 	delete(f.Metadata, keyExport)
 	if have := f.Hash(); e.Content != have {
-		return fmt.Errorf("the content's hash is %s, expected %.80q: the file is damaged", have, e.Content)
+		return fmt.Errorf("the content's hash is %s, expected %.80q: the file is damaged",
+			have, e.Content)
 	}
 	return nil
 }
@@ -137,7 +139,8 @@ func (p *parsed) readLog(f *weights.File) error {
 	}{{columnEnds, weights.I64}, {columnTimes, weights.I64}, {columnBits, weights.F64}, {columnBaseline, weights.F64}} {
 		if c.name == columnBaseline && !p.head.Settings.Baseline {
 			if _, ok := f.Tensor(columnBaseline); ok {
-				return fmt.Errorf("tensor %q is there, expected none without a baseline", columnBaseline)
+				return fmt.Errorf("tensor %q is there, expected none without a baseline",
+					columnBaseline)
 			}
 			continue
 		}
@@ -145,7 +148,8 @@ func (p *parsed) readLog(f *weights.File) error {
 			return err
 		}
 		if len(numbers[n]) != len(numbers[0]) {
-			return fmt.Errorf("tensor %q has %d elements, expected %d, as %q", c.name, len(numbers[n])/8, len(numbers[0])/8, columnEnds)
+			return fmt.Errorf("tensor %q has %d elements, expected %d, as %q",
+				c.name, len(numbers[n])/8, len(numbers[0])/8, columnEnds)
 		}
 	}
 	return p.split(text, numbers)
@@ -157,12 +161,14 @@ func (p *parsed) split(text []byte, numbers [4][]byte) error {
 	count := len(numbers[0]) / 8
 	if count == 0 {
 		if len(text) > 0 {
-			return fmt.Errorf("tensor %q has %d bytes, expected none without records", columnText, len(text))
+			return fmt.Errorf("tensor %q has %d bytes, expected none without records",
+				columnText, len(text))
 		}
 		return nil
 	}
 	if p.start = int64(at(0, count-1)) - int64(len(text)); p.start < 0 {
-		return fmt.Errorf("tensor %q ends at offset %d, expected %d or more, the bytes of the text", columnEnds, at(0, count-1), len(text))
+		return fmt.Errorf("tensor %q ends at offset %d, expected %d or more, the bytes of the text",
+			columnEnds, at(0, count-1), len(text))
 	}
 	from := p.start
 	for n := range count {
@@ -182,7 +188,8 @@ func (p *parsed) split(text []byte, numbers [4][]byte) error {
 // check compares log, head and state with each other.
 func (p *parsed) check(st *stream.Stream) error {
 	if p.head.History == HistoryFull && p.start > 0 {
-		return fmt.Errorf("the log begins at offset %d, expected 0: the head says that it is full", p.start)
+		return fmt.Errorf("the log begins at offset %d, expected 0: the head says that it is full",
+			p.start)
 	}
 	end, last := p.start, sessionlog.Record{}
 	for n, r := range p.records {
@@ -193,11 +200,14 @@ func (p *parsed) check(st *stream.Stream) error {
 	}
 	switch {
 	case st.Tally.Bytes != end:
-		return fmt.Errorf("the state is that of offset %d, expected %d, the end of the log", st.Tally.Bytes, end)
+		return fmt.Errorf("the state is that of offset %d, expected %d, the end of the log",
+			st.Tally.Bytes, end)
 	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):
-		return fmt.Errorf("the state has %v bits, expected %v, as the last record", st.Tally.Bits, last.Bits)
+		return fmt.Errorf("the state has %v bits, expected %v, as the last record",
+			st.Tally.Bits, last.Bits)
 	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
-		return fmt.Errorf("the state has %v bits of the baseline, expected %v, as the last record", st.Baseline.Bits, last.Baseline)
+		return fmt.Errorf("the state has %v bits of the baseline, expected %v, as the last record",
+			st.Baseline.Bits, last.Baseline)
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ type feeder struct {
 
 func noChunks(Chunk) error { return nil }
 
-// beginFeeding makes a request the only one that feeds a session, until end is called. If others may
-// have written to the session, it finds out where the session is. The error is ErrBusy.
+// beginFeeding makes a request the only one that feeds a session, until end is called. If others
+// may have written to the session, it finds out where the session is. The error is ErrBusy.
 func (e *engine) beginFeeding(ctx context.Context, s *liveSession) (end func(), err error) {
 	if !s.feeding.CompareAndSwap(false, true) {
 		return nil, ErrBusy
@@ -39,8 +39,8 @@ func (e *engine) beginFeeding(ctx context.Context, s *liveSession) (end func(), 
 	return end, nil
 }
 
-// body reads ahead of the scoring only what is there: a slow body is scored as it comes, of a fast one
-// every chunk is full.
+// body reads ahead of the scoring only what is there: a slow body is scored as it comes, of a fast
+// one every chunk is full.
 func (f *feeder) body(ctx context.Context, body io.Reader) error {
 	r := bufio.NewReaderSize(body, readBufferBytes)
 	for {
@@ -79,10 +79,11 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// chunk feeds as much of the text as the chunk has room for, in the order that makes a session what it
-// is: score with the state before; append to the log; accept; report; and only then, if the chunk is
-// full, backward and update. Nothing changes before the log has the text, and nothing after that is
-// left out, whether the report arrives or not. It returns the number of bytes that were fed.
+// chunk feeds as much of the text as the chunk has room for, in the order that makes a session what
+// it is: score with the state before; append to the log; accept; report; and only then, if the
+// chunk is full, backward and update. Nothing changes before the log has the text, and nothing
+// after that is left out, whether the report arrives or not. It returns the number of bytes that
+// were fed.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	l, err := e.openWithWorker(ctx, s, &f.admitted)
@@ -114,8 +115,11 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	return len(text), l.Yield(func() error { return f.emit(c) }, patience)
 }
 
-// acceptLocked scores a text and makes it durable. While the disk is at work, the worker is not held.
-func (f *feeder) acceptLocked(ctx context.Context, l *scheduler.Lease, text []byte) (stream.Scores, error) {
+// acceptLocked scores a text and makes it durable. While the disk is at work, the worker is not
+// held.
+func (f *feeder) acceptLocked(
+	ctx context.Context, l *scheduler.Lease, text []byte,
+) (stream.Scores, error) {
 	s, begun := f.s, time.Now()
 	scores := l.Worker().Score(s.stream, text)
 	s.replay += time.Since(begun)
@@ -165,8 +169,8 @@ func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 	return c
 }
 
-// addBits adds nats as bits, one token after the other: a sum must not depend on how the tokens came
-// in pieces.
+// addBits adds nats as bits, one token after the other: a sum must not depend on how the tokens
+// came in pieces.
 func addBits(sum float64, nll []float32) float64 {
 	for _, v := range nll {
 		sum += float64(v) / math.Ln2

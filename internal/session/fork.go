@@ -63,7 +63,8 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 // tidyLocked drops the snapshot that was taken to be copied, where there is no other use for it.
 func (f *fork) tidyLocked() {
 	if !f.engine.store().Durable() {
-		_ = f.engine.snapshots.dropAllLocked(context.Background(), f.from) // a session that is gone has none
+		// A session that is gone has no snapshots, and this error can be ignored.
+		_ = f.engine.snapshots.dropAllLocked(context.Background(), f.from)
 	}
 }
 
@@ -104,8 +105,9 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	return nil
 }
 
-// snapshotLocked takes a snapshot of the other at its end, if the fork begins there and would have too
-// much to compute without one, or has no other state to come from. It tells what the store then has.
+// snapshotLocked takes a snapshot of the other at its end, if the fork begins there and would have
+// too much to compute without one, or has no other state to come from. It tells what the store then
+// has.
 func (f *fork) snapshotLocked(ctx context.Context, end int64) (sessionlog.Session, error) {
 	s, e := f.from, f.engine
 	found, err := e.journal.get(ctx, s)
@@ -152,7 +154,8 @@ func (f *fork) beginTail(ctx context.Context) error {
 		f.start = at
 		return stop
 	})
-	if err != nil && !errors.Is(err, stop) && !errors.Is(err, sessionlog.ErrRange) { // the log may begin with the snapshot
+	// The log may begin with the snapshot: then there is no record before it.
+	if err != nil && !errors.Is(err, stop) && !errors.Is(err, sessionlog.ErrRange) {
 		return storeError("reading the log of session "+f.from.ID, err)
 	}
 	return nil
@@ -210,8 +213,8 @@ func (f *fork) copyLocked(ctx context.Context) (cut []byte, err error) {
 	return cut, nil
 }
 
-// finish feeds what is left of a record that was cut, for its totals; and where nothing is recovered
-// later, it makes the state now.
+// finish feeds what is left of a record that was cut, for its totals; and where nothing is
+// recovered later, it makes the state now.
 func (f *fork) finish(ctx context.Context, cut []byte) error {
 	e, to := f.engine, f.to
 	if err := e.foundLocked(ctx, to); err != nil {

@@ -84,13 +84,16 @@ func (h *head) check(id string) error {
 		return fmt.Errorf("id is %.80q, expected %q", h.ID, id)
 	}
 	if h.Settings.Chunk < 1 || h.Settings.Chunk > ChunkTokensMax {
-		return fmt.Errorf("settings.chunk is %d, expected 1 to %d", h.Settings.Chunk, ChunkTokensMax)
+		return fmt.Errorf("settings.chunk is %d, expected 1 to %d",
+			h.Settings.Chunk, ChunkTokensMax)
 	}
 	if !slices.Contains(stream.Methods(), h.Settings.Method) {
-		return fmt.Errorf("settings.method is %.80q, expected %s", h.Settings.Method, strings.Join(stream.Methods(), ", "))
+		return fmt.Errorf("settings.method is %.80q, expected %s",
+			h.Settings.Method, strings.Join(stream.Methods(), ", "))
 	}
 	if h.History != HistoryFull && h.History != HistoryTail {
-		return fmt.Errorf("history is %.80q, expected %s or %s", h.History, HistoryFull, HistoryTail)
+		return fmt.Errorf("history is %.80q, expected %s or %s",
+			h.History, HistoryFull, HistoryTail)
 	}
 	if h.Parent != nil && h.Parent.Offset < 0 {
 		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
@@ -100,7 +103,8 @@ func (h *head) check(id string) error {
 	}
 	for i, n := range h.Numerics {
 		if n.From < 0 || i > 0 && n.From <= h.Numerics[i-1].From {
-			return fmt.Errorf("numerics[%d].from is %d, expected more than the one before", i, n.From)
+			return fmt.Errorf("numerics[%d].from is %d, expected more than the one before",
+				i, n.From)
 		}
 	}
 	return checkRequest(CreateRequest{Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History})

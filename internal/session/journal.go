@@ -45,8 +45,8 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 	return nil
 }
 
-// heldLocked finds out whether the claim is still in force, for requests that write nothing: without
-// it a completion would go on from a state that is not the session's any more.
+// heldLocked finds out whether the claim is still in force, for requests that write nothing:
+// without it a completion would go on from a state that is not the session's any more.
 func (j *journal) heldLocked(ctx context.Context, s *liveSession) error {
 	return j.writeLocked(s, "looking for", func(epoch uint64) error {
 		found, err := j.store.Get(ctx, s.ID)
@@ -100,7 +100,9 @@ func (j *journal) create(ctx context.Context, s *liveSession, start int64) error
 	return nil
 }
 
-func (j *journal) appendLocked(ctx context.Context, s *liveSession, at int64, records ...sessionlog.Record) error {
+func (j *journal) appendLocked(
+	ctx context.Context, s *liveSession, at int64, records ...sessionlog.Record,
+) error {
 	return j.writeLocked(s, "appending to the log of", func(epoch uint64) error {
 		return j.store.Append(ctx, s.ID, epoch, at, records...)
 	})
@@ -118,7 +120,9 @@ func (j *journal) trimLocked(ctx context.Context, s *liveSession, before int64) 
 	})
 }
 
-func (j *journal) writeSnapshotLocked(ctx context.Context, s *liveSession, at int64, write func(io.Writer) error) error {
+func (j *journal) writeSnapshotLocked(
+	ctx context.Context, s *liveSession, at int64, write func(io.Writer) error,
+) error {
 	return j.writeLocked(s, "taking a snapshot of", func(epoch uint64) error {
 		return j.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
 	})
@@ -130,10 +134,10 @@ func (j *journal) dropSnapshotLocked(ctx context.Context, s *liveSession, at int
 	})
 }
 
-// delete deletes a session because a caller has asked for it. It does not wait for what is at work on
-// the session. If another has claimed the session meanwhile, it claims it in turn: the caller wants
-// the session gone, whoever has it. A damaged session, which has no epoch to go by, is deleted under
-// anyone's.
+// delete deletes a session because a caller has asked for it. It does not wait for what is at work
+// on the session. If another has claimed the session meanwhile, it claims it in turn: the caller
+// wants the session gone, whoever has it. A damaged session, which has no epoch to go by, is
+// deleted under anyone's.
 func (j *journal) delete(ctx context.Context, s *liveSession) error {
 	epoch := s.epoch()
 	if s.bad != nil {
@@ -151,8 +155,8 @@ func (j *journal) delete(ctx context.Context, s *liveSession) error {
 	return j.deleteUnder(ctx, s.ID, found.Epoch)
 }
 
-// deleteUnder deletes a session under an epoch, or under anyone's if the session is so damaged that it
-// has none.
+// deleteUnder deletes a session under an epoch, or under anyone's if the session is so damaged that
+// it has none.
 func (j *journal) deleteUnder(ctx context.Context, id string, epoch uint64) error {
 	err := j.store.Delete(ctx, id, epoch)
 	if errors.Is(err, sessionlog.ErrCorrupt) {
@@ -175,8 +179,8 @@ func (j *journal) discardAll(all []*liveSession) {
 	}
 }
 
-// discard deletes a session under the epoch that was seen last: one that another has claimed since is
-// in use there, and stays.
+// discard deletes a session under the epoch that was seen last: one that another has claimed since
+// is in use there, and stays.
 func (j *journal) discard(s *liveSession) {
 	ctx := context.Background()
 	epoch := s.epoch()

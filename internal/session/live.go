@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// liveSession is a session as it lives in this process, hot (its stream is in memory) or cold. Three things guard its parts, always
-// taken in this order: feeding, state, mu.
+// liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
+// Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
 	head          // Numerics changes under state and mu, the rest never
 	bad     error // why the session cannot be used; nil if it can
@@ -26,8 +26,9 @@ type liveSession struct {
 	// held for the length of the request, and nobody waits for it.
 	feeding atomic.Bool
 
-	// state holds one token while a chunk, or a completion, is at work on the stream. It is a channel
-	// so that waiting can be given up; those that wait get the token in the order they came.
+	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
+	// channel so that waiting can be given up; those that wait get the token in the order they
+	// came.
 	state  chan struct{}
 	stream *stream.Stream // nil: cold
 	rms    float64        // root mean square of the fast weights

@@ -96,8 +96,8 @@ func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 func (mg *Manager) Err() error { return mg.life.Err() }
 
 // Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings
-// that cannot be used, a *QuotaError when the key has as many as it may, and ErrFull when there is no
-// room.
+// that cannot be used, a *QuotaError when the key has as many as it may, and ErrFull when there is
+// no room.
 func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -123,9 +123,9 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	return mg.roster.get(context.Background(), who, id)
 }
 
-// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in the
-// order of ids, which is that of creation. It starts after the id given; next is where the next page
-// starts after, "" on the last page. Its error is ErrStore.
+// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
+// the order of ids, which is that of creation. It starts after the id given; next is where the next
+// page starts after, "" on the last page. Its error is ErrStore.
 func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next string, err error) {
 	if limit < 1 {
 		limit = ListDefault
@@ -133,21 +133,21 @@ func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next 
 	return mg.roster.list(who, after, min(limit, ListMax))
 }
 
-// Delete removes a session with everything that was ever kept for it. A request that is at work on it
-// ends with ErrNotFound after its chunk.
+// Delete removes a session with everything that was ever kept for it. A request that is at work on
+// it ends with ErrNotFound after its chunk.
 func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete(who, id) }
 
-// Score feeds text to a session, as it comes: what the body has at hand, up to the end of the chunk,
-// is scored at once. emit is told of each thing scored, in order, before the update that it causes;
-// what emit was told of is in the session, whatever happens then.
+// Score feeds text to a session, as it comes: what the body has at hand, up to the end of the
+// chunk, is scored at once. emit is told of each thing scored, in order, before the update that it
+// causes; what emit was told of is in the session, whatever happens then.
 //
-// One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with emit's
-// error; between two chunks with the context, when the session is deleted (ErrNotFound), and when the
-// Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a *LimitError
-// when the session is full, and with ErrFull when the memory is; with ErrUnavailable and ErrUnknown. A
-// call that fails with *OffsetError or ErrBusy has read nothing of the body; one that fails with
-// ErrOverloaded has read some, and accepted nothing. The Summary tells what was accepted, also beside
-// an error.
+// One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with
+// emit's error; between two chunks with the context, when the session is deleted (ErrNotFound), and
+// when the Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a
+// *LimitError when the session is full, and with ErrFull when the memory is; with ErrUnavailable
+// and ErrUnknown. A call that fails with *OffsetError or ErrBusy has read nothing of the body; one
+// that fails with ErrOverloaded has read some, and accepted nothing. The Summary tells what was
+// accepted, also beside an error.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -173,13 +173,13 @@ func (mg *Manager) Score(
 }
 
 // Complete samples text after the session's text and the prompt, from the model as the session has
-// adapted it, and leaves the session as it was unless it is told to commit. emit is told of each piece
-// of the text as it grows. While a completion samples, the session takes no other text: a request that
-// feeds it goes on afterwards; a completion that commits is itself a feeder, and gets ErrBusy beside
-// another.
+// adapted it, and leaves the session as it was unless it is told to commit. emit is told of each
+// piece of the text as it grows. While a completion samples, the session takes no other text: a
+// request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets
+// ErrBusy beside another.
 //
-// It ends with emit's error, with the context, with ErrNotFound when the session is deleted meanwhile,
-// and at its beginning with ErrOverloaded.
+// It ends with emit's error, with the context, with ErrNotFound when the session is deleted
+// meanwhile, and at its beginning with ErrOverloaded.
 func (mg *Manager) Complete(
 	ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
@@ -204,9 +204,9 @@ func (mg *Manager) Complete(
 	return mg.engine.complete(ctx, s, r, emit)
 }
 
-// Fork makes a session that has the text of another up to an offset, and goes its own way from there.
-// It belongs to the caller. It returns a *FieldError for an offset that the other does not have (a
-// *TrimmedError: any more), and what Create does.
+// Fork makes a session that has the text of another up to an offset, and goes its own way from
+// there. It belongs to the caller. It returns a *FieldError for an offset that the other does not
+// have (a *TrimmedError: any more), and what Create does.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, done, err := mg.roster.use(who, id)
 	if err != nil {
@@ -225,9 +225,9 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as one file, from which Import makes it again, here or elsewhere. Until it
-// is written, its content takes memory: if there is not enough, Export returns ErrFull. Nothing is
-// written before an error but one of w.
+// Export writes a session as one file, from which Import makes it again, here or elsewhere. Until
+// it is written, its content takes memory: if there is not enough, Export returns ErrFull. Nothing
+// is written before an error but one of w.
 func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
 	s, done, err := mg.roster.use(who, id)
 	if err != nil {
@@ -237,9 +237,9 @@ func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Write
 	return mg.engine.export(ctx, s, w)
 }
 
-// Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error is
-// ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when the
-// file cannot be read; ErrFull when there is no memory for it; and what Create returns.
+// Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error
+// is ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when
+// the file cannot be read; ErrFull when there is no memory for it; and what Create returns.
 func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, error) {
 	if err := mg.life.Enter(); err != nil {
 		return Info{}, err
@@ -250,9 +250,9 @@ func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, e
 }
 
 // Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
-// request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots, so
-// that the next start has little to compute again. When the context ends the wait, what is under way
-// goes on, and the threads end with it. Sessions can still be looked at and deleted.
+// request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
+// so that the next start has little to compute again. When the context ends the wait, what is under
+// way goes on, and the threads end with it. Sessions can still be looked at and deleted.
 func (mg *Manager) Drain(ctx context.Context) error {
 	drained := mg.life.Drain()
 	select {

@@ -14,8 +14,8 @@ import (
 
 // This file looks at sessions in a store without a Manager. Nothing in it writes.
 
-// Describe tells of a stored session what a Manager would tell an admin. Info.Err is set if the head
-// cannot be read; whether the model is the right one is not looked at.
+// Describe tells of a stored session what a Manager would tell an admin. Info.Err is set if the
+// head cannot be read; whether the model is the right one is not looked at.
 func Describe(found sessionlog.Session) Info {
 	k := readStored(nil, found)
 	if k.bad == nil && !k.Complete {
@@ -26,10 +26,12 @@ func Describe(found sessionlog.Session) Info {
 	return i
 }
 
-// Verify compares a session's head, the totals of its records and its snapshots with their rules and
-// with each other, without computing anything again, and visits what it finds wrong. Checksums are
-// sessionlog.Check's. The state of a session of another model cannot be looked at.
-func Verify(ctx context.Context, m *model.Model, store sessionlog.Store, found sessionlog.Session, visit func(error)) error {
+// Verify compares a session's head, the totals of its records and its snapshots with their rules
+// and with each other, without computing anything again, and visits what it finds wrong. Checksums
+// are sessionlog.Check's. The state of a session of another model cannot be looked at.
+func Verify(
+	ctx context.Context, m *model.Model, store sessionlog.Store, found sessionlog.Session, visit func(error),
+) error {
 	s := readStored(m, found)
 	if s.bad != nil {
 		visit(&UnusableError{ID: s.ID, Err: s.bad})
@@ -61,7 +63,9 @@ func damageOr(err error, visit func(error)) error {
 	return err
 }
 
-func verifyLog(ctx context.Context, store sessionlog.Store, h *head, start int64, visit func(error)) error {
+func verifyLog(
+	ctx context.Context, store sessionlog.Store, h *head, start int64, visit func(error),
+) error {
 	var last sessionlog.Record
 	err := store.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
 		if r.HasBaseline != h.Settings.Baseline {
@@ -79,17 +83,19 @@ func verifyLog(ctx context.Context, store sessionlog.Store, h *head, start int64
 
 // Replayed is what Replay has found.
 type Replayed struct {
-	From     int64    // where it began: 0, or at a snapshot
-	To       int64    // the session's offset
-	Records  int      // compared
-	Wrong    int      // of these, whose totals are others than were told
-	First    error    // the first of these, a *MismatchError
-	Numerics []string // other arithmetic than this machine's in which parts of the text were scored: there, rounding makes a difference
+	From    int64 // where it began: 0, or at a snapshot
+	To      int64 // the session's offset
+	Records int   // compared
+	Wrong   int   // of these, whose totals are others than were told
+	First   error // the first of these, a *MismatchError
+	// Numerics names other arithmetic than this machine's in which parts of the text were scored:
+	// there, rounding makes a difference.
+	Numerics []string
 }
 
-// Replay computes a session again, from the beginning of its log (or the oldest snapshot, if its text
-// is trimmed), and compares the totals of every record with what was told. progress is told of the
-// bytes done of all.
+// Replay computes a session again, from the beginning of its log (or the oldest snapshot, if its
+// text is trimmed), and compares the totals of every record with what was told. progress is told of
+// the bytes done of all.
 func Replay(
 	ctx context.Context, m *model.Model, store sessionlog.Store, id string, threads int,
 	progress func(done, all int64),
@@ -143,7 +149,9 @@ func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 }
 
 // oldest is the stream from which most of the log can be computed again, settled.
-func oldest(ctx context.Context, m *model.Model, store sessionlog.Store, h *head, start int64) (*stream.Stream, error) {
+func oldest(
+	ctx context.Context, m *model.Model, store sessionlog.Store, h *head, start int64,
+) (*stream.Stream, error) {
 	if start == 0 {
 		return stream.New(m, h.Settings), nil
 	}

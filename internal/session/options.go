@@ -11,9 +11,9 @@ import (
 
 // Options of a Manager. A zero field stands for its default.
 type Options struct {
-	// Store keeps the sessions; the Manager's caller closes it after Drain. Nil is a sessionlog.Memory.
-	// The states of a store that is not durable are never dropped from memory: beyond MaxMemoryBytes
-	// there are no more.
+	// Store keeps the sessions; the Manager's caller closes it after Drain. Nil is a
+	// sessionlog.Memory. The states of a store that is not durable are never dropped from memory:
+	// beyond MaxMemoryBytes there are no more.
 	Store sessionlog.Store
 	// Report is told of what a person should know and no request is to blame for: damage that was
 	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
@@ -21,18 +21,20 @@ type Options struct {
 	Report func(error)
 
 	MaxSessions int // SessionsDefault
-	// MaxMemoryBytes bounds the states in memory, and the text of a store that is not durable. Beside it
-	// there is what exports and imports under way need, each about as much as its file is long before
-	// compression, all of them half as much at most, or 64 MiB; what the workers need; and the copies of
-	// snapshots being written or read, at most one for each of Threads. The default is a
-	// MemoryShareDefault-th of the machine's memory.
+	// MaxMemoryBytes bounds the states in memory, and the text of a store that is not durable.
+	// Beside it there is what exports and imports under way need, each about as much as its file is
+	// long before compression, all of them half as much at most, or 64 MiB; what the workers need;
+	// and the copies of snapshots being written or read, at most one for each of Threads. The
+	// default is a MemoryShareDefault-th of the machine's memory.
 	MaxMemoryBytes int64
-	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is taken
-	// when there is so much. ReplayMaxDefault.
+	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is
+	// taken when there is so much. ReplayMaxDefault.
 	ReplayMax       time.Duration
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
 	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault
-	Threads         int   // workers, and threads of each, see package scheduler; the number of processors
+	// Threads is the number of workers, and of threads of each, see package scheduler. The default
+	// is the number of processors.
+	Threads int
 }
 
 // Validate returns a *FieldError for the first option that is out of range.
@@ -49,7 +51,8 @@ func (o Options) Validate() error {
 		{"threads", int64(o.Threads), ThreadsMax},
 	} {
 		if f.value < 0 || f.value > f.max {
-			return &FieldError{f.name, fmt.Sprint(f.value), fmt.Sprintf("0 (the default) to %d", f.max)}
+			return &FieldError{f.name, fmt.Sprint(f.value), fmt.Sprintf("0 (the default) to %d",
+				f.max)}
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ type queue struct {
 	waiting atomic.Int64
 }
 
-// wait runs f, which waits. A request that is not admitted yet gets ErrOverloaded instead if the queue
-// is full.
+// wait runs f, which waits. A request that is not admitted yet gets ErrOverloaded instead if the
+// queue is full.
 func (q *queue) wait(admitted *bool, f func() error) error {
 	defer q.waiting.Add(-1)
 	if before := q.waiting.Add(1) - 1; before >= int64(q.most) && !*admitted {

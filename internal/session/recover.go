@@ -22,8 +22,9 @@ type recoverer struct {
 	report    func(error)
 }
 
-// runLocked makes the stream that the log's end belongs to: the newest snapshot that is good, and the
-// log after it computed again. It arrives at the bits that the stream had. The session is claimed.
+// runLocked makes the stream that the log's end belongs to: the newest snapshot that is good, and
+// the log after it computed again. It arrives at the bits that the stream had. The session is
+// claimed.
 func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
 	st, err := r.startLocked(ctx, s)
 	if err != nil {
@@ -42,7 +43,8 @@ func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
 	}
 	seen := s.seen()
 	if st.Tally.Bytes != seen.offset {
-		return &UnusableError{ID: s.ID, Err: fmt.Errorf("recovered up to offset %d, expected %d", st.Tally.Bytes, seen.offset)}
+		return &UnusableError{ID: s.ID, Err: fmt.Errorf("recovered up to offset %d, expected %d",
+			st.Tally.Bytes, seen.offset)}
 	}
 	if !seen.blind {
 		t.adopt(seen.tally.Bits, seen.baseline.Bits)
@@ -96,7 +98,8 @@ func (r *recoverer) startLocked(ctx context.Context, s *liveSession) (*stream.St
 		if ctx.Err() != nil || !damaged(err) {
 			return nil, storeError("reading a snapshot of session "+s.ID, err)
 		}
-		r.report(fmt.Errorf("session: session %s: going on without its snapshot at offset %d: %w", s.ID, at, err))
+		r.report(fmt.Errorf("session: session %s: going on without its snapshot at offset %d: %w",
+			s.ID, at, err))
 		bad = append(bad, at)
 		if cause == nil {
 			cause = err
@@ -116,7 +119,9 @@ func (r *recoverer) startLocked(ctx context.Context, s *liveSession) (*stream.St
 }
 
 // list lists the session's snapshots. If their index is damaged it lists none, and says why.
-func (r *recoverer) list(ctx context.Context, s *liveSession) (kept []sessionlog.Snapshot, cause, err error) {
+func (r *recoverer) list(
+	ctx context.Context, s *liveSession,
+) (kept []sessionlog.Snapshot, cause, err error) {
 	kept, err = r.journal.store.Snapshots(ctx, s.ID)
 	switch {
 	case errors.Is(err, sessionlog.ErrCorrupt):
@@ -128,14 +133,18 @@ func (r *recoverer) list(ctx context.Context, s *liveSession) (kept []sessionlog
 	return kept, nil, nil
 }
 
-// empty gives the stream of an empty text. cause is why no snapshot was good; nil if there was none.
-func (r *recoverer) empty(ctx context.Context, s *liveSession, cause error) (*stream.Stream, error) {
+// empty gives the stream of an empty text. cause is why no snapshot was good; nil if there was
+// none.
+func (r *recoverer) empty(
+	ctx context.Context, s *liveSession, cause error,
+) (*stream.Stream, error) {
 	found, err := r.journal.get(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	if found.Start > 0 {
-		bad := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot", found.Start)
+		bad := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot",
+			found.Start)
 		if cause != nil {
 			bad = fmt.Errorf("%w: %w", bad, cause)
 		}
@@ -144,10 +153,12 @@ func (r *recoverer) empty(ctx context.Context, s *liveSession, cause error) (*st
 	return stream.New(r.model, s.Settings), nil
 }
 
-// changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes first:
-// the log before it cannot be computed again to the same bits here, and must not be needed once the
-// head says that the arithmetic is this one.
-func (r *recoverer) changeNumericsLocked(ctx context.Context, s *liveSession, st *stream.Stream, before string) error {
+// changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes
+// first: the log before it cannot be computed again to the same bits here, and must not be needed
+// once the head says that the arithmetic is this one.
+func (r *recoverer) changeNumericsLocked(
+	ctx context.Context, s *liveSession, st *stream.Stream, before string,
+) error {
 	now := numerics{From: st.Tally.Bytes, Name: r.model.Arithmetic.Numerics()}
 	r.report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: "+
 		"scores may differ by rounding from those it would have had", s.ID, before, now.From, now.Name))

@@ -11,9 +11,9 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// MismatchError says that a session computed again from its log did not come to the totals that were
-// told when the text was accepted, though in the same arithmetic: some state or some weight is not
-// what it was. The session goes on with the totals that were told.
+// MismatchError says that a session computed again from its log did not come to the totals that
+// were told when the text was accepted, though in the same arithmetic: some state or some weight is
+// not what it was. The session goes on with the totals that were told.
 type MismatchError struct {
 	ID       string
 	Offset   int64 // where the record ends that shows it first

@@ -155,22 +155,22 @@ func (ro *roster) delete(who Caller, id string) error {
 // listed, so that no goroutine is needed: nobody finds a session that has expired before.
 func (ro *roster) sweep() {
 	now := ro.clock.now()
-	for {
-		gone := ro.registry.Expire(now, sweepBatch)
-		doomed := make([]*liveSession, 0, len(gone))
-		for _, e := range gone {
-			e.Value.end()
-			doomed = append(doomed, e.Value)
+	for more := true; more; {
+		var doomed []*liveSession
+		for more && len(doomed) < deletesAtOnce {
+			gone := ro.registry.Expire(now, sweepBatch)
+			for _, e := range gone {
+				e.Value.end()
+				doomed = append(doomed, e.Value)
+			}
+			more = len(gone) == sweepBatch
 		}
 		ro.journal.discardAll(doomed)
-		if len(gone) < sweepBatch {
-			return
-		}
 	}
 }
 
-// sweepBatch is how many sessions expire under one lock.
-const sweepBatch = deletesAtOnce
+// sweepBatch is how many sessions expire under one lock, which a chunk may wait for.
+const sweepBatch = 64
 
 // blueprint is a session that is going to be made.
 type blueprint struct {

@@ -16,15 +16,16 @@ import (
 type snapshots struct {
 	model   *model.Model
 	journal *journal
-	copies  chan struct{} // holds a token for every snapshot being written or read: a copy of the state
+	// copies holds a token for every snapshot being written or read, which is a copy of a state.
+	copies chan struct{}
 }
 
 func newSnapshots(m *model.Model, j *journal, atOnce int) *snapshots {
 	return &snapshots{model: m, journal: j, copies: make(chan struct{}, atOnce)}
 }
 
-// writeLocked writes a state of the session to the store. Of a log of which only the tail is kept, it
-// trims what is older than the older of two snapshots, which is never needed again. It needs no
+// writeLocked writes a state of the session to the store. Of a log of which only the tail is kept,
+// it trims what is older than the older of two snapshots, which is never needed again. It needs no
 // worker. A snapshot that is there already is as good as a new one.
 func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
 	sn.copies <- struct{}{}
@@ -84,8 +85,8 @@ func readSnapshot(
 	return st, nil
 }
 
-// dropAllLocked drops the snapshots of a session of a store that is not durable, which has no more use
-// for them: nothing is ever recovered from it.
+// dropAllLocked drops the snapshots of a session of a store that is not durable, which has no more
+// use for them: nothing is ever recovered from it.
 func (sn *snapshots) dropAllLocked(ctx context.Context, s *liveSession) error {
 	kept, err := sn.journal.store.Snapshots(ctx, s.ID)
 	if err != nil {
@@ -97,9 +98,9 @@ func (sn *snapshots) dropAllLocked(ctx context.Context, s *liveSession) error {
 	return err
 }
 
-// trimVolatileLocked trims the log of a session of a store that is not durable, and gives the memory
-// of the text back. The state is in memory for good, so of a tail nothing is needed but the last
-// record, for its totals.
+// trimVolatileLocked trims the log of a session of a store that is not durable, and gives the
+// memory of the text back. The state is in memory for good, so of a tail nothing is needed but the
+// last record, for its totals.
 func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) error {
 	store := sn.journal.store
 	found, err := store.Get(ctx, s.ID)

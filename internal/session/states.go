@@ -88,9 +88,9 @@ func (st *states) warmLocked(ctx context.Context, s *liveSession) error {
 	return err
 }
 
-// reserveLocked takes memory for a session's stream. It drops the sessions that were not used for the
-// longest time, and if all are at work it waits; the context ends the wait. It takes other sessions'
-// locks only where it does not have to wait for them.
+// reserveLocked takes memory for a session's stream. It drops the sessions that were not used for
+// the longest time, and if all are at work it waits; the context ends the wait. It takes other
+// sessions' locks only where it does not have to wait for them.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
 	need := stream.StateBytes(st.model, s.Settings)
 	for {
@@ -114,8 +114,8 @@ func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
 	}
 }
 
-// evict drops a session from memory, unless somebody has begun to work on it. Without its snapshot it
-// comes back all the same, only later.
+// evict drops a session from memory, unless somebody has begun to work on it. Without its snapshot
+// it comes back all the same, only later.
 func (st *states) evict(s *liveSession) {
 	if !s.tryLock() {
 		return
@@ -138,9 +138,9 @@ func (st *states) keepIfDueLocked(s *liveSession) {
 	}
 }
 
-// keepLocked makes it cheap to recover the session's state, as far as the store has use for that. No
-// request is to blame if that fails: the failure is reported, and the snapshot is tried again when as
-// much has been computed once more.
+// keepLocked makes it cheap to recover the session's state, as far as the store has use for that.
+// No request is to blame if that fails: the failure is reported, and the snapshot is tried again
+// when as much has been computed once more.
 func (st *states) keepLocked(s *liveSession) {
 	at := s.stream.Tally.Bytes
 	if !st.store().Durable() {
@@ -155,20 +155,21 @@ func (st *states) keepLocked(s *liveSession) {
 	st.report(fmt.Errorf("session: session %s: no snapshot at offset %d: %w", s.ID, at, err))
 }
 
-// trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery to
-// make cheap, but text that nobody needs any more.
+// trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery
+// to make cheap, but text that nobody needs any more.
 func (st *states) trimTailLocked(s *liveSession, at int64) {
 	if s.History != HistoryTail {
 		return
 	}
 	if err := st.snapshots.trimVolatileLocked(context.Background(), s); err != nil && s.alive() == nil {
-		st.report(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w", s.ID, at, err))
+		st.report(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w",
+			s.ID, at, err))
 	}
 	s.due = s.replay + st.replayMax // a fork computes no less than before: replay stays
 }
 
-// keepAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves out
-// is computed again after a restart.
+// keepAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves
+// out is computed again after a restart.
 func (st *states) keepAll(ctx context.Context) {
 	for {
 		s, ok := st.budget.Victim()

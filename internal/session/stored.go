@@ -17,7 +17,9 @@ type progress struct {
 	updates         uint64
 	pending         int
 	tally, baseline tokenizer.Tally
-	blind           bool // the bits are not known: no record ends where the log does, as in a fork that is being made
+	// blind says that the bits are not known, because no record ends where the log does, as in a
+	// fork that is being made.
+	blind bool
 }
 
 func progressOf(st *stream.Stream) progress {
@@ -56,8 +58,8 @@ type storedSession struct {
 	bad      error // why the session cannot be used; nil if it can
 }
 
-// readStored reads what a store has found. Without a model, whether the session could go on under one
-// is not looked at.
+// readStored reads what a store has found. Without a model, whether the session could go on under
+// one is not looked at.
 func readStored(m *model.Model, found sessionlog.Session) storedSession {
 	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
 	if k.bad = found.Err; k.bad != nil {
@@ -120,7 +122,8 @@ func (h *head) info(who Caller, p progress) Info {
 	return i
 }
 
-// account is the form in which callers see the tally of a text, and its bits under the static model.
+// account is the form in which callers see the tally of a text, and its bits under the static
+// model.
 func (h *head) account(t tokenizer.Tally, baseline float64) Tally {
 	told := Tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
 	if h.Settings.Baseline {

@@ -1,7 +1,9 @@
-// Package session keeps the live sessions of one model: for each its stream of text, the order of its chunks and the state the text has
-// left behind. A session is a deterministic function of the weights, its settings, its seed and the bytes fed to it.
+// Package session keeps the live sessions of one model: for each its stream of text, the order of
+// its chunks and the state the text has left behind. A session is a deterministic function of the
+// weights, its settings, its seed and the bytes fed to it.
 //
-// This file holds the plain types and errors that a caller of the Manager meets; nothing in it computes.
+// This file holds the plain types and errors that a caller of the Manager meets; nothing in it
+// computes.
 package session
 
 import (
@@ -44,16 +46,17 @@ const (
 	HistoryTail = "tail" // what recovery needs: it cannot be forked, or looked at, at older offsets
 )
 
-// SeedMax is the largest seed a session or a completion has. Seeds end below 2^53 so that every JSON reader keeps them exactly.
+// SeedMax is the largest seed a session or a completion has. Seeds end below 2^53 so that every
+// JSON reader keeps them exactly.
 const SeedMax = 1<<53 - 1
 
 // Settings say how a session adapts, by the names of stream.Table. A setting that is missing stands
-// for the model's default for the method; in an Info none is missing. The settings of another method
-// than the session's are held to their ranges and have no effect.
+// for the model's default for the method; in an Info none is missing. The settings of another
+// method than the session's are held to their ranges and have no effect.
 type Settings = setting.Values
 
-// Caller is who asks. The zero value is the one anonymous owner of a server without keys. To a caller that may not see a session it does not
-// exist.
+// Caller is who asks. The zero value is the one anonymous owner of a server without keys. To a
+// caller that may not see a session it does not exist.
 type Caller struct {
 	Key         string // id of its key; what it makes belongs to it
 	Admin       bool   // sees the sessions of all
@@ -63,13 +66,15 @@ type Caller struct {
 // sees says whether the sessions of an owner exist for the caller.
 func (c Caller) sees(owner string) bool { return c.Admin || c.Key == owner }
 
-// CreateRequest describes a session to be made. The zero value is a session with the model's defaults, a random seed and no expiry.
+// CreateRequest describes a session to be made. The zero value is a session with the model's
+// defaults, a random seed and no expiry.
 type CreateRequest struct {
 	Settings Settings
 	Seed     *uint64           // of the masks, 0..SeedMax; nil: drawn at random
 	Labels   map[string]string // kept for the caller, never interpreted
-	TTL      time.Duration     // the session is deleted when it has not been used for so long; 0: never
-	History  string            // HistoryFull or HistoryTail; "" is HistoryFull
+	// TTL is how long the session may go unused before it is deleted; 0: for ever.
+	TTL     time.Duration
+	History string // HistoryFull or HistoryTail; "" is HistoryFull
 }
 
 // ForkRequest describes a fork: a session with the model, settings, seed and text of another.
@@ -99,46 +104,62 @@ type Tally struct {
 type Info struct {
 	Tally // of everything the session has accepted so far
 
-	ID          string
-	Model       string    // ModelInfo.ID of the model it runs on
-	Created     time.Time // UTC
-	LastUsed    time.Time // UTC: the end of the last request that fed or sampled it, at first Created; after a restart, when text came last
-	Offset      int64     // in the stream, of the byte that comes next: as many bytes are accepted
-	Step        uint64    // updates of the fast weights made so far
-	Pending     int       // tokens scored since the last update; Settings.Chunk only while the update that a full chunk causes is under way
-	MemoryBytes int64     // memory the session occupies; 0 while it is only on disk
-	Numerics    string    // instruction set the session's arithmetic runs under, e.g. "amd64-avx2"; "" if not recorded
-	Settings    Settings  // in force: every field set
-	Seed        uint64    // in force
-	Labels      map[string]string
-	TTL         time.Duration // 0: none
-	History     string        // HistoryFull or HistoryTail
-	Parent      *Parent       // nil unless it is a fork
-	Err         error         // why it cannot be used (it can be deleted): it is damaged, or another model's; then other fields may be missing
-	Owner       string        // id of the key that made it; "" for the anonymous owner, and for callers that are no admins
+	ID      string
+	Model   string    // ModelInfo.ID of the model it runs on
+	Created time.Time // UTC
+	// LastUsed is the end of the last request that fed or sampled the session, at first Created;
+	// after a restart, when text came last. UTC.
+	LastUsed time.Time
+	Offset   int64  // in the stream, of the byte that comes next: as many bytes are accepted
+	Step     uint64 // updates of the fast weights made so far
+	// Pending is the number of tokens scored since the last update; a whole chunk's only while the
+	// update that a full chunk causes is under way.
+	Pending     int
+	MemoryBytes int64 // memory the session occupies; 0 while it is only on disk
+	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
+	// "" if it was not recorded.
+	Numerics string
+	Settings Settings // in force: every field set
+	Seed     uint64   // in force
+	Labels   map[string]string
+	TTL      time.Duration // 0: none
+	History  string        // HistoryFull or HistoryTail
+	Parent   *Parent       // nil unless it is a fork
+	// Err is why the session cannot be used: it is damaged, or another model's. Then other fields
+	// may be missing. It can be deleted.
+	Err error
+	// Owner is the id of the key that made the session; "" for the anonymous owner, and for callers
+	// that are no admins.
+	Owner string
 }
 
-// ScoreOptions are the options of one Score call. The zero value scores whatever comes, at whatever offset the session has.
+// ScoreOptions are the options of one Score call. The zero value scores whatever comes, at whatever
+// offset the session has.
 type ScoreOptions struct {
-	Offset   *int64 // the Info.Offset the caller expects; if the session has another, Score fails with *OffsetError and nothing changes
-	LogProbs bool   // report every token's log-probability
+	// Offset is the Info.Offset that the caller expects. If the session has another, Score fails
+	// with *OffsetError and nothing changes.
+	Offset   *int64
+	LogProbs bool // report every token's log-probability
 }
 
-// Chunk reports what was scored together: all or a part of one chunk of the stream, never across a chunk border. Its scores were fixed
-// before the update that they cause.
+// Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
+// chunk border. Its scores were fixed before the update that they cause.
 type Chunk struct {
 	Tally       // of the text reported here
 	Total Tally // of the session, up to and with this report
 
-	Step    uint64        // index of the chunk in the stream; the first is 0
-	Offset  int64         // in the stream, of the first byte reported here
-	Elapsed time.Duration // from having the text to this report, waiting for other sessions included
+	Step   uint64 // index of the chunk in the stream; the first is 0
+	Offset int64  // in the stream, of the first byte reported here
+	// Elapsed is the time from having the text to this report, waiting for other sessions included.
+	Elapsed time.Duration
 
-	Complete bool      // the chunk is full; an update follows
-	Updates  uint64    // updates of the fast weights made before this chunk was scored
-	Written  int64     // entries the last of these wrote; 0 if none
-	FastRMS  float64   // root mean square of the fast weights under which the chunk was scored
-	LogProbs []float64 // [Tokens] natural logarithms of the tokens' probabilities; nil unless asked for
+	Complete bool    // the chunk is full; an update follows
+	Updates  uint64  // updates of the fast weights made before this chunk was scored
+	Written  int64   // entries the last of these wrote; 0 if none
+	FastRMS  float64 // root mean square of the fast weights under which the chunk was scored
+	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
+	// for.
+	LogProbs []float64
 }
 
 // Summary is what one Score call did, in the whole.
@@ -152,19 +173,22 @@ type Summary struct {
 	Elapsed time.Duration
 }
 
-// CompleteRequest asks for text sampled from the adapted model after the session's text and the prompt. With CommitPrompt and CommitAll the
-// prompt is fed first, so that the sampled text comes from a model that has learned from it; the sampled text is fed when it is complete. A
-// call that fails has fed none of the sampled text, and as much of the prompt as Info.Offset tells.
+// CompleteRequest asks for text sampled from the adapted model after the session's text and the
+// prompt. With CommitPrompt and CommitAll the prompt is fed first, so that the sampled text comes
+// from a model that has learned from it; the sampled text is fed when it is complete. A call that
+// fails has fed none of the sampled text, and as much of the prompt as Info.Offset tells.
 type CompleteRequest struct {
 	Prompt      []byte   // fed after the session's text; may be empty
 	MaxTokens   int      // >= 1
 	Temperature *float64 // 0: always the likeliest token; nil: 1
-	TopP        *float64 // (0, 1]: sample among the likeliest tokens that hold this probability; nil: 1, all
-	TopK        int      // sample among the TopK likeliest tokens; 0: all
-	Seed        *uint64  // of the sampling, 0..SeedMax; nil: drawn at random
-	Stop        []string // the text ends before the first occurrence of any of these
-	Commit      string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone
-	LogProbs    bool     // report every sampled token's log-probability, under the model's full distribution
+	// (0, 1]: sample among the likeliest tokens that hold this probability; nil: 1, all
+	TopP   *float64
+	TopK   int      // sample among the TopK likeliest tokens; 0: all
+	Seed   *uint64  // of the sampling, 0..SeedMax; nil: drawn at random
+	Stop   []string // the text ends before the first occurrence of any of these
+	Commit string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone
+	// LogProbs asks for every sampled token's log-probability, under the model's full distribution.
+	LogProbs bool
 }
 
 // Piece is a part of a completion as it grows: whole UTF-8 characters where the model writes such.
@@ -205,26 +229,30 @@ var (
 	ErrBusy = errors.New("session: another request is feeding this session")
 	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
 	ErrFull = errors.New("session: the limit on live sessions is reached")
-	// ErrOverloaded says that as many requests wait for a worker as may; nothing of this one was accepted.
+	// ErrOverloaded says that as many requests wait for a worker as may; nothing of this one was
+	// accepted.
 	ErrOverloaded = errors.New("session: too many requests wait for a worker")
-	// ErrImport says that a file is no export of a session that can go on here: damaged, something else or, with a *ModelError, another model's.
-	// Nothing was made.
+	// ErrImport says that a file is no export of a session that can go on here: damaged, something
+	// else or, with a *ModelError, another model's. Nothing was made.
 	ErrImport = errors.New("session: the file cannot be imported")
-	// ErrNoSpace says that the disk is full. What was acknowledged before stays, and nothing else of the call is kept.
+	// ErrNoSpace says that the disk is full. What was acknowledged before stays, and nothing else
+	// of the call is kept.
 	ErrNoSpace = errors.New("session: no space left on the disk")
-	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before is there when it is opened again.
+	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before
+	// is there when it is opened again.
 	ErrStore = errors.New("session: the store has failed")
-	// ErrUnavailable says that what keeps the sessions cannot be reached now. Nothing of the call was
-	// accepted that was not acknowledged before, and nothing is lost: the call can be repeated.
+	// ErrUnavailable says that what keeps the sessions cannot be reached now. Nothing of the call
+	// was accepted that was not acknowledged before, and nothing is lost: the call can be repeated.
 	ErrUnavailable = errors.New("session: the store is not available now")
-	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The session's
-	// offset, asked for anew, tells.
+	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The
+	// session's offset, asked for anew, tells.
 	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
 	ErrDraining = lifecycle.ErrDraining
 )
 
-// UnusableError says that a session is there and cannot be used: it is damaged, or of another model. It can be deleted.
+// UnusableError says that a session is there and cannot be used: it is damaged, or of another
+// model. It can be deleted.
 type UnusableError struct {
 	ID  string
 	Err error // why
@@ -254,7 +282,8 @@ func (e *ModelError) Error() string {
 	return fmt.Sprintf("its model is %.100s, here is %s", e.Have, e.Want)
 }
 
-// OffsetError says that a Score call expected another offset than the session has. Nothing was accepted.
+// OffsetError says that a Score call expected another offset than the session has. Nothing was
+// accepted.
 type OffsetError struct {
 	Have int64 // the session's offset: where the next byte must start
 	Want int64 // the offset the caller expected
@@ -275,13 +304,15 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("session: %s: found %s, expected %s", e.Field, e.Found, e.Want)
 }
 
-// TrimmedError is the FieldError of a fork at an offset that its session, of which only the tail is kept, has no more. Nothing was changed.
+// TrimmedError is the FieldError of a fork at an offset that its session, of which only the tail is
+// kept, has no more. Nothing was changed.
 type TrimmedError struct{ FieldError }
 
 // Unwrap makes it a FieldError.
 func (e *TrimmedError) Unwrap() error { return &e.FieldError }
 
-// LimitError says that a session has, or would get, as much text as a session can have. What was reported before stays.
+// LimitError says that a session has, or would get, as much text as a session can have. What was
+// reported before stays.
 type LimitError struct {
 	Offset int64 // of the session
 	Max    int64 // bytes of text a session can have
@@ -300,8 +331,9 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("session: the key has %d live sessions, the most it may have", e.Max)
 }
 
-// BodyError says that the text of a Score call, or the file of an Import, ended with an error of its reader. What was reported before stays in the
-// session; bytes that were read but not reported never happened.
+// BodyError says that the text of a Score call, or the file of an Import, ended with an error of
+// its reader. What was reported before stays in the session; bytes that were read but not reported
+// never happened.
 type BodyError struct {
 	Offset int64 // of the session: where to go on; -1: of a file
 	Err    error // of the reader

@@ -13,9 +13,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Check looks at every byte of a data folder that means something, changes nothing, and visits what it finds wrong; each with the file and, where they can be
-// told, position, session and offset. An error says why not all could be checked: ErrInUse if another process writes there, or that the context ended. A
-// folder without a finding reads back exactly as it was written.
+// Check looks at every byte of a data folder that means something, changes nothing, and visits what
+// it finds wrong; each with the file and, where they can be told, position, session and offset. An
+// error says why not all could be checked: ErrInUse if another process writes there, or that the
+// context ended. A folder without a finding reads back exactly as it was written.
 func Check(ctx context.Context, dir string, visit func(*CorruptError)) error {
 	c := &checker{
 		f:        &Folder{dir: dir, readOnly: true, environment: environment{files: osFiles{}}},
@@ -56,7 +57,8 @@ func (c *checker) check(ctx context.Context) error {
 	switch {
 	case err == nil:
 		defer db.Close()
-	case !errors.As(err, &damage): // else bbolt cannot open it; then nobody has it open, and it can be looked at all the same
+	// A damaged file bbolt cannot open; then nobody has it open, and it can be looked at nevertheless.
+	case !errors.As(err, &damage):
 		return err
 	}
 	err = c.f.withDatabase(func(r file, size int64) error {
@@ -69,7 +71,8 @@ func (c *checker) check(ctx context.Context) error {
 	if err := c.files(ctx); err != nil {
 		return err
 	}
-	if err != nil { // keys are missing that damaged pages hold: what does not fit may be no more than that
+	// Keys are missing that damaged pages hold: what does not fit together may be no more than that.
+	if err != nil {
 		return nil
 	}
 	c.crossCheck()
@@ -83,7 +86,7 @@ func (c *checker) found(at int64, id string, offset int64, format string, args .
 	c.visit(&CorruptError{File: databaseName, Byte: at, Session: id, Offset: offset, What: fmt.Sprintf(format, args...)})
 }
 
-// bolt asks bbolt what it thinks of its file. It is asked last, and should have nothing to add.
+// bolt asks bbolt what it thinks of its file. bbolt is asked last, and should have nothing to add.
 func (c *checker) bolt(db *bbolt.DB) {
 	err := safely(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
@@ -98,7 +101,7 @@ func (c *checker) bolt(db *bbolt.DB) {
 	}
 }
 
-// value takes one of lmserve.db, in order.
+// value checks one value of lmserve.db; values come in the order of the pages.
 func (c *checker) value(bucket string, key, value []byte, at int64) {
 	switch bucket {
 	case storeBucket:

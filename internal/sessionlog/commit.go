@@ -14,9 +14,9 @@ import (
 
 // write is one call's part of a commit.
 type write struct {
-	do    func(tx *bbolt.Tx) error // an error refuses the call: then it must have changed nothing
-	undo  func()                   // if there is one: after a commit that did not happen
-	then  func() error             // if there is one: after the commit
+	do    func(tx *bbolt.Tx) error // an error refuses the call: then do must have changed nothing
+	undo  func()                   // called after a commit that did not happen; nil: nothing is undone
+	then  func() error             // called after the commit; nil: nothing follows
 	drops bool                     // records; do must not look for the end of a log
 	erase bool                     // free pages before the call returns
 	err   error
@@ -79,7 +79,8 @@ func (q *queue) close() bool {
 	return !was
 }
 
-// write hands a write to the committer and waits for it. It may be given up only as long as the committer has not taken it.
+// write hands a write to the committer and waits for it. The write may be given up only as long as the
+// committer has not taken it.
 func (f *Folder) write(ctx context.Context, w *write) error {
 	if err := f.Err(); err != nil {
 		return err
@@ -127,7 +128,8 @@ func (f *Folder) commit(batch []*write) {
 		switch {
 		case err != nil:
 			w.err = err
-			if w.undo != nil && f.Err() == nil { // else nobody knows, and opening the folder finds out
+			// After a failure nobody knows what was written, and opening the folder finds out.
+			if w.undo != nil && f.Err() == nil {
 				w.undo()
 			}
 			continue
@@ -155,7 +157,8 @@ func (f *Folder) commit(batch []*write) {
 	}
 }
 
-// transact makes one transaction of a batch. The error is that of the accepted writes; those that were refused have their own.
+// transact makes one transaction of a batch. The error is that of the accepted writes; those that
+// were refused have their own.
 func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 	if err := f.Err(); err != nil {
 		return batch, err
@@ -168,8 +171,8 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 		}
 		defer tx.Rollback()
 		base = uint64(tx.ID()) - 1
-		// Calls that wait at the same time have no order. Those that drop records go last: until the commit, they leave empty pages behind, at which
-		// bbolt's cursors stop on the way back.
+		// Calls that wait at the same time have no order. Those that drop records go last: until
+		// the commit, they leave empty pages behind, at which bbolt's cursors stop on the way back.
 		slices.SortStableFunc(batch, func(a, b *write) int { return number(a.drops) - number(b.drops) })
 		for _, w := range batch {
 			if w.err = w.do(tx); w.err == nil {
@@ -202,8 +205,8 @@ func number(b bool) int {
 	return 0
 }
 
-// untouched tells whether a commit failed because the disk is full, and before anything was written that counts: both meta pages are those of
-// the commit before it.
+// untouched tells whether a commit failed because the disk is full, and before anything was written
+// that counts: both meta pages are those of the commit before it.
 func (f *Folder) untouched(err error, base uint64) bool {
 	var path *fs.PathError
 	if !noSpace(err) || !errors.As(err, &path) || path.Op != "write" { // a write; a sync leaves unknown what was written

@@ -7,10 +7,11 @@ import (
 	"os"
 )
 
-// bbolt leaves what it has deleted, and every older state of a page, standing in free pages until it needs them for something else.
+// bbolt leaves what it has deleted, and every older state of a page, standing in free pages until
+// it needs them for something else.
 
-// eraseFree overwrites what free pages hold. It is the committer's: no commit may be under way. Failure is fatal, but for a full disk, which a file system
-// that never writes in place may have.
+// eraseFree overwrites what free pages hold. It is the committer's: no commit may be under way.
+// Failure is fatal, but for a full disk, which a file system that never writes in place may have.
 func (f *Folder) eraseFree() error {
 	// Readers that began before the last commit may still be in pages that are free now; those
 	// that begin after it are not.
@@ -27,7 +28,8 @@ func (f *Folder) eraseFree() error {
 	return err
 }
 
-// erase overwrites with zeros every page that is not in use, and syncs the file if there was one to overwrite.
+// erase overwrites with zeros every page that is not in use, and syncs the file if there was one to
+// overwrite.
 func (f *Folder) erase(l layout) error {
 	db, err := f.files.OpenFile(f.path(databaseName), os.O_RDWR, 0)
 	if err != nil {

@@ -20,13 +20,14 @@ var (
 	ErrClosed   = errors.New("closed")
 	ErrFailed   = errors.New("the store has failed") // for good, see Store.Failed
 
-	// ErrUnavailable says that the store cannot be reached now. Nothing was written, nothing that was
-	// written before is lost, and the store has not failed for good: the same call may succeed later.
+	// ErrUnavailable says that the store cannot be reached now. Nothing was written, nothing that
+	// was written before is lost, and the store has not failed for good: the same call may succeed
+	// later.
 	ErrUnavailable = errors.New("unavailable for now")
 	// ErrUnknown says that nobody knows whether a write was made: the connection was lost while the
-	// store was at work on it. Either all of the write was made or nothing. The caller has to forget
-	// what it took the session to be, claim the session anew, which refuses the write if it is still
-	// on its way, and read what there is.
+	// store was at work on it. Either all of the write was made or nothing. The caller has to
+	// forget what it took the session to be, claim the session anew, which refuses the write if it
+	// is still on its way, and read what there is.
 	ErrUnknown = errors.New("outcome unknown")
 )
 
@@ -58,7 +59,8 @@ func (e *RangeError) Error() string {
 // Is makes it ErrRange.
 func (e *RangeError) Is(target error) bool { return target == ErrRange }
 
-// FencedError says that a write was refused because the session has been claimed since. Nothing was changed.
+// FencedError says that a write was refused because the session has been claimed since. Nothing was
+// changed.
 type FencedError struct {
 	Session string
 	Have    uint64 // the epoch in force

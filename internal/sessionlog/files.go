@@ -8,7 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
-// fileSystem is what the store asks of the operating system beside what bbolt does with its file. Tests make it fail.
+// fileSystem is what the store asks of the operating system beside what bbolt does with its file.
+// Tests make it fail.
 type fileSystem interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (file, error)
 	ReadDir(name string) ([]fs.DirEntry, error)

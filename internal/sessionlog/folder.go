@@ -31,7 +31,8 @@ type Folder struct {
 	queue   queue
 	stopped chan struct{} // closed when the committer has returned
 
-	// readers is held for reading by every read transaction; who has had it for writing knows that those that began before are over.
+	// readers is held for reading by every read transaction; who has had it for writing knows that
+	// those that began before are over.
 	readers sync.RWMutex
 
 	failed   chan struct{}
@@ -45,8 +46,9 @@ type Options struct {
 	Existing bool // the folder must have sessions' data already; without it, one is made
 }
 
-// Open opens a data folder, or makes one if it may write. It checks the structure of all of lmserve.db, but not the checksums of what is in it: reads do that
-// as they go, and Check. ErrInUse if another process writes there (or, unless ReadOnly, reads).
+// Open opens a data folder, or makes one if it may write. It checks the structure of all of
+// lmserve.db, but not the checksums of what is in it: reads do that as they go, and Check. ErrInUse
+// if another process writes there (or, unless ReadOnly, reads).
 func Open(dir string, o Options) (*Folder, error) { return open(dir, o, environment{files: osFiles{}}) }
 
 // environment is what tests put themselves in between.
@@ -69,8 +71,9 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 			return nil, fmt.Errorf("sessionlog: making %s: %w", dir, err)
 		}
 	}
-	// bbolt must not see a damaged page when it loads the file for writing: some of what it then does cannot be caught. So it gets the lock for
-	// reading first, which looks at the two meta pages only.
+	// bbolt must not see a damaged page when it loads the file for writing: some of what it then
+	// does cannot be caught. So it gets the lock for reading first, which looks at the two meta
+	// pages only.
 	db, err := f.bolt(true)
 	if err != nil {
 		return nil, err
@@ -106,11 +109,13 @@ func (f *Folder) path(name string) string { return filepath.Join(f.dir, filepath
 
 func (env *environment) boltOptions(readOnly bool) *bbolt.Options {
 	return &bbolt.Options{
-		ReadOnly:       readOnly,
-		NoSync:         env.unsynced,
-		Timeout:        1, // do not wait for the lock
-		PageSize:       pageBytes,
-		NoFreelistSync: true, // nothing that has to be believed, and less to write with every commit
+		ReadOnly: readOnly,
+		NoSync:   env.unsynced,
+		Timeout:  1, // do not wait for the lock
+		PageSize: pageBytes,
+		// Without the list of free pages there is less that has to be believed, and less to write
+		// with every commit.
+		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
 		NoStatistics:   true,
 	}
@@ -232,7 +237,8 @@ func temporaryName(name string) string {
 	return fmt.Sprintf("%s.%016x%s", name, rand.Uint64(), temporarySuffix)
 }
 
-// tidy removes what a process that was killed may have left: files that were never finished or never entered, and text of deleted sessions.
+// tidy removes what a process that was killed may have left: files that were never finished or
+// never entered, and text of deleted sessions.
 func (f *Folder) tidy(l layout) error {
 	now, err := f.inspectMeta()
 	if err != nil {
@@ -262,7 +268,8 @@ func (f *Folder) tidy(l layout) error {
 			return fmt.Errorf("sessionlog: %w", err)
 		}
 		for _, n := range names {
-			if stray(dir, n.Name(), indexed) && readable { // else it may be one whose entry is damaged
+			// With an entry that cannot be read, the file may be the snapshot that the entry is of.
+			if stray(dir, n.Name(), indexed) && readable {
 				if err := f.files.Remove(f.path(dir + "/" + n.Name())); err != nil {
 					return fmt.Errorf("sessionlog: %w", err)
 				}
@@ -347,7 +354,8 @@ func (f *Folder) view(do func(tx *bbolt.Tx) error) error {
 	return err
 }
 
-// panicError is a panic, bbolt's answer to a page that is not as it should be; or a fault, the system's to a page that cannot be read.
+// panicError is a panic, bbolt's answer to a page that is not as it should be; or a fault, the
+// system's to a page that cannot be read.
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprint("bbolt: ", e.value) }

@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	readBytes = 256 << 10 // of text, copied out of one read transaction: bbolt keeps what they might see, and a remapping waits for them
+	// readBytes is how much text is copied out of one read transaction: bbolt keeps what a
+	// transaction might see, and a remapping waits for its end.
+	readBytes = 256 << 10
 
-	// appendFill is how full bbolt leaves a page of the log that it splits: a session's records come in order, so little more will go there.
+	// appendFill is how full bbolt leaves a page of the log that it splits: a session's records
+	// come in order, so little more will go there.
 	appendFill = 0.9
 )
 
@@ -234,14 +237,16 @@ func (p *piece) fill(tx *bbolt.Tx, id string) error {
 		}
 		p.from, p.inside = at+int64(len(r.Text)), false
 		begin := len(p.text)
-		p.text = append(p.text, r.Text...) // what has been pointed at stays where it is when this moves
+		// The texts that point into p.text keep what they point at when append moves it.
+		p.text = append(p.text, r.Text...)
 		r.Text = p.text[begin:len(p.text):len(p.text)]
 		p.offsets, p.records = append(p.offsets, at), append(p.records, r)
 	}
 	return nil
 }
 
-// missing says why there is no record where one should be: the session may have been trimmed or deleted since.
+// missing says why there is no record where one should be: the session may have been trimmed or
+// deleted since.
 func missing(tx *bbolt.Tx, id string, at int64) error {
 	e, err := find(tx, id)
 	if err != nil {
@@ -317,7 +322,7 @@ func find(tx *bbolt.Tx, id string) (entry, error) {
 	return e, nil
 }
 
-// owned is find for a write.
+// owned is find for a write under an epoch.
 func owned(tx *bbolt.Tx, id string, epoch uint64) (entry, error) {
 	e, err := find(tx, id)
 	if err != nil {
@@ -343,7 +348,8 @@ func logEnd(tx *bbolt.Tx, id string, e entry) (int64, error) {
 	return end, err
 }
 
-// lastRecord gives the end of the log, and the record that ends there without its text, if there is one.
+// lastRecord gives the end of the log, and the record that ends there without its text, if there is
+// one.
 func lastRecord(tx *bbolt.Tx, id string, e entry) (end int64, last *Record, err error) {
 	c := tx.Bucket([]byte(logBucket)).Cursor()
 	key, _ := c.Seek([]byte(id + "\x01")) // past the last
@@ -392,7 +398,8 @@ func keys(tx *bbolt.Tx, bucket, id string) (found [][]byte) {
 	return found
 }
 
-// put and drop cannot fail on keys and values within the limits; if they did, the transaction would have to end.
+// put and drop cannot fail on keys and values within the limits; if they did, the transaction would
+// have to end.
 func put(b *bbolt.Bucket, key, value []byte) {
 	if err := b.Put(key, value); err != nil {
 		panic(err)

@@ -79,7 +79,7 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 	return do(s)
 }
 
-// owned is with for a write.
+// owned calls do with a session that the epoch lets the caller write to, under the lock.
 func (m *Memory) owned(ctx context.Context, id string, epoch uint64, do func(s *memorySession) error) error {
 	return m.with(ctx, id, func(s *memorySession) error {
 		if s.epoch != epoch {

@@ -9,8 +9,9 @@ import (
 	"slices"
 )
 
-// bbolt trusts its pages, which have no checksum: what a damaged one makes it do goes from a wrong answer to the end of the process. Here they are read
-// without it, and must be exactly what it writes (bbolt v1.5.0, internal/common/page.go, meta.go, bucket.go; node.go for what a tree is).
+// bbolt trusts its pages, which have no checksum: what a damaged one makes it do goes from a wrong
+// answer to the end of the process. Here they are read without it, and must be exactly what it
+// writes (bbolt v1.5.0, internal/common/page.go, meta.go, bucket.go; node.go for what a tree is).
 //
 //	page:           id u64, flags u16, count u16, overflow u32; elements; keys and values
 //	branch element: position of the key u32, its size u32, page u64
@@ -73,8 +74,9 @@ type level struct {
 	elements []element
 }
 
-// inspectPages walks through a file of size bytes. It visits every key outside the root bucket, in order, with the position of its value; visit may be
-// nil. It reports all that is wrong, and goes on behind it. The error is ErrCorrupt if anything was.
+// inspectPages walks through a file of size bytes. It visits every key outside the root bucket, in
+// order, with the position of its value; visit may be nil. It reports all that is wrong, and goes
+// on behind it. The error is ErrCorrupt if anything was.
 func inspectPages(r io.ReaderAt, size int64, visit func(bucket string, key, value []byte, at int64), report func(*CorruptError)) (layout, error) {
 	m, ok := readMeta(r, size, report)
 	if !ok && m.pages == 0 {
@@ -92,7 +94,8 @@ func inspectPages(r io.ReaderAt, size int64, visit func(bucket string, key, valu
 	return i.layout, nil
 }
 
-// readMeta gives what the newer meta page says; not ok if anything is wrong, and with no pages if nothing can be known.
+// readMeta gives what the newer meta page says; not ok if anything is wrong, and with no pages if
+// nothing can be known.
 func readMeta(r io.ReaderAt, size int64, report func(*CorruptError)) (newest meta, ok bool) {
 	wrong := func(at int64, format string, args ...any) {
 		ok = false
@@ -163,7 +166,8 @@ type element struct {
 	at         int64 // position of the value in the file
 }
 
-// tree walks through the pages under one of a bucket ("": the root bucket). Their first key must be first, unless that is nil, and all less than limit.
+// tree walks through the pages under one of a bucket ("": the root bucket). Their first key must be
+// first, unless that is nil, and all less than limit.
 func (i *inspector) tree(id uint64, depth int, bucket string, first, limit []byte) {
 	at := int64(id) * pageBytes
 	elements, leaf, err := i.load(id, depth)
@@ -281,7 +285,8 @@ func (i *inspector) load(id uint64, depth int) (elements []element, leaf bool, e
 	return elements, leaf, err
 }
 
-// parsePage takes a page at a position of the file apart, into memory that it may use again, and tells how many of its bytes mean something.
+// parsePage takes a page at a position of the file apart, into memory that it may use again, and
+// tells how many of its bytes mean something.
 func parsePage(memory []element, page []byte, id uint64, at int64) (elements []element, leaf bool, size int, err error) {
 	if len(page) < pageHeaderBytes {
 		return nil, false, 0, fmt.Errorf("page of %d bytes, expected at least %d", len(page), pageHeaderBytes)

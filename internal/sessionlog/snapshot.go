@@ -133,7 +133,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// enter gives a finished file its name and its place in the index. The committer does both, so that nothing comes between.
+// enter gives a finished file its name and its place in the index. The committer does both, so that
+// nothing comes between.
 func (f *Folder) enter(ctx context.Context, id string, epoch uint64, s Snapshot, temporary string) error {
 	name := snapshotName(id, s.Offset)
 	w := new(write)

@@ -9,8 +9,8 @@ import (
 )
 
 // Store is what a server of sessions needs from whatever holds them. Package storetest says what an
-// implementation must do. All methods may be called at the same time. A context ends a wait, but not a
-// write that has begun: an error of the context means that nothing was written.
+// implementation must do. All methods may be called at the same time. A context ends a wait, but
+// not a write that has begun: an error of the context means that nothing was written.
 //
 // Every write names the epoch of the caller's claim on the session. Under any other epoch than the
 // session's own the write is refused (ErrFenced), so that only the last to claim can write.
@@ -19,37 +19,38 @@ import (
 // to those that write ErrUnknown.
 type Store interface {
 	// Durable reports whether what is written outlives this process. Nothing is ever recovered from
-	// a store that does not: the states of its sessions have to stay in memory, and the text that it
-	// holds takes memory of this process.
+	// a store that does not: the states of its sessions have to stay in memory, and the text that
+	// it holds takes memory of this process.
 	Durable() bool
 
-	// Create makes a session whose log is empty and starts at an offset, 0 unless what came before it
-	// is known only by a snapshot. The caller has the first claim on it. ErrExists if there is one of
-	// that name.
+	// Create makes a session whose log is empty and starts at an offset, 0 unless what came before
+	// it is known only by a snapshot. The caller has the first claim on it. ErrExists if there is
+	// one of that name.
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
 	// Claim makes the caller the one who may write, and tells what there is to write to.
 	Claim(ctx context.Context, id string) (Session, error)
 	// Get tells what Claim does, and claims nothing.
 	Get(ctx context.Context, id string) (Session, error)
-	// List gives up to limit sessions in the order of their ids (of their bytes), beginning after one ("": at the first).
+	// List gives up to limit sessions in the order of their ids (of their bytes), beginning after
+	// one ("": at the first).
 	List(ctx context.Context, after string, limit int) ([]Session, error)
 	// SetHead replaces the head.
 	SetHead(ctx context.Context, id string, epoch uint64, head []byte) error
 	// Delete removes the session with everything that was ever kept for it. Epoch 0 is anyone's, so
-	// that a damaged session can be deleted as well. If the session is gone after an error, something
-	// was left of it that nobody can read any more: it goes with the next Delete or Open.
+	// that a damaged session can be deleted as well. If the session is gone after an error,
+	// something was left of it that nobody can read any more: it goes with the next Delete or Open.
 	Delete(ctx context.Context, id string, epoch uint64) error
 
 	// Append adds records, at least one, to a log that ends at an offset, and returns when they are
-	// durable: all of them or, with an error but ErrUnknown, none. If the log ends elsewhere, the error
-	// is a SequenceError.
+	// durable: all of them or, with an error but ErrUnknown, none. If the log ends elsewhere, the
+	// error is a SequenceError.
 	Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error
-	// Read visits the records from an offset to the end that the log has when Read begins: first the
-	// record that holds the offset, then the ones after it. A record's text is valid until visit
-	// returns. visit may call the store.
+	// Read visits the records from an offset to the end that the log has when Read begins: first
+	// the record that holds the offset, then the ones after it. A record's text is valid until
+	// visit returns. visit may call the store.
 	Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error
-	// Trim drops the records that end at or before an offset, which is that of the newest snapshot at
-	// most.
+	// Trim drops the records that end at or before an offset, which is that of the newest snapshot
+	// at most.
 	Trim(ctx context.Context, id string, epoch uint64, before int64) error
 
 	// WriteSnapshot keeps what write writes as the state at an offset of the log, and drops what is
@@ -58,14 +59,15 @@ type Store interface {
 	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error
 	// Snapshots lists them, the oldest first.
 	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
-	// ReadSnapshot hands read what was written, after it has made sure that the bytes are just those; if
-	// not, the error is a CorruptError.
+	// ReadSnapshot hands read what was written, after it has made sure that the bytes are just
+	// those; if not, the error is a CorruptError.
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
 	// DropSnapshot removes one, say because it is damaged.
 	DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error
 
 	// Failed is closed when the store has failed for good: every call then returns Err, which is
-	// ErrFailed, and what was not acknowledged before may be there or not when the store is opened again.
+	// ErrFailed, and what was not acknowledged before may be there or not when the store is opened
+	// again.
 	Failed() <-chan struct{}
 	Err() error
 	// Close waits for writes that were accepted. Every later call returns ErrClosed.
@@ -105,8 +107,9 @@ type Session struct {
 // Record is a piece of text that was accepted as one, and the session's running totals after it. So
 // the last record tells the totals without the others, and a replay is compared with every record.
 type Record struct {
-	UnixMS      int64   // when
-	Bits        float64 // the sum of -log2 p of all of the session's text, up to the end of this one's
+	UnixMS int64 // when
+	// Bits is the sum of -log2 p of all of the session's text, up to the end of this record's.
+	Bits        float64
 	Baseline    float64 // the same of the model without adaptation, if HasBaseline
 	HasBaseline bool
 	Text        []byte

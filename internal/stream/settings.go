@@ -43,7 +43,7 @@ type Settings struct {
 // other methods were tuned for.
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
-	s.SetRivals(m.Rivals)
+	SetRivals(&s, m.Rivals)
 	if m.Learner != nil {
 		s.Method, s.Adapt = SparseMeta, m.Learner.Settings
 		s.Adapt.Gammas = slices.Clone(s.Adapt.Gammas)
@@ -59,10 +59,10 @@ func DefaultsFor(m *model.Model, method string) Settings {
 }
 
 // SetRivals takes over the settings of the methods that sparse-meta is compared with.
-func (s *Settings) SetRivals(r model.Rivals) { s.SGD, s.RMS, s.Cache = r.SGD, r.RMS, r.Cache }
+func SetRivals(s *Settings, r model.Rivals) { s.SGD, s.RMS, s.Cache = r.SGD, r.RMS, r.Cache }
 
-// Rivals are the settings of the methods that sparse-meta is compared with.
-func (s *Settings) Rivals() model.Rivals {
+// RivalsOf are the settings of the methods that sparse-meta is compared with.
+func RivalsOf(s Settings) model.Rivals {
 	return model.Rivals{SGD: s.SGD, RMS: s.RMS, Cache: s.Cache}
 }
 

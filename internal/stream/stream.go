@@ -8,6 +8,8 @@
 package stream
 
 import (
+	"sync/atomic"
+
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -43,6 +45,9 @@ type Stream struct {
 	learnt  uint64 // tells their fast weights apart: a frozen stream has another's
 	frozen  bool
 }
+
+// nextID counts the streams of the process, so that workers tell them apart.
+var nextID atomic.Uint64
 
 // New returns the stream of an empty text. The settings must be valid.
 func New(m *model.Model, set Settings) *Stream {

@@ -3,15 +3,12 @@ package stream
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
-
-var nextID atomic.Uint64
 
 // Worker advances streams of one model. It owns what they need for that and can share: threads,
 // activations, gradient arenas, and the fast weights as the model computes with them. It serves

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"math"
 	"os"
@@ -12,61 +11,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/train/corpus"
 	"github.com/lmserve/lmserve/weights"
 )
-
-func TestMissingThingsAreNamed(t *testing.T) {
-	base := pretrainOptions(t)
-	nowhere := filepath.Join(t.TempDir(), "nowhere")
-	for name, change := range map[string]func(*Options){
-		"data":    func(o *Options) { o.Data = nowhere },
-		"valid":   func(o *Options) { o.Valid = nowhere },
-		"model":   func(o *Options) { o.Init = nowhere },
-		"metrics": func(o *Options) { o.Metrics = filepath.Join(nowhere, "m") },
-		"out":     func(o *Options) { o.Out = filepath.Join(nowhere, "m") },
-	} {
-		o := base
-		change(&o)
-		_, err := Run(context.Background(), o)
-		require.ErrorContains(t, err, nowhere, name)
-		require.ErrorIs(t, err, os.ErrNotExist, name)
-	}
-}
-
-// A directory where a file should be, and the other way round.
-func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
-	base := pretrainOptions(t)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(file, []byte("text"), 0o666))
-	for name, c := range map[string]struct {
-		change func(*Options)
-		want   string
-	}{
-		"data":        {func(o *Options) { o.Data = file }, file + " is a file, expected a directory of text files"},
-		"valid":       {func(o *Options) { o.Valid = file }, file + " is a file, expected a directory of text files"},
-		"init":        {func(o *Options) { o.Init = dir }, dir + ": is a directory"},
-		"out":         {func(o *Options) { o.Out = dir }, dir + " is a directory, expected the name of a file to write"},
-		"report":      {func(o *Options) { o.Report = dir }, dir + " is a directory, expected the name of a file to write"},
-		"metrics":     {func(o *Options) { o.Metrics = dir }, dir + ": is a directory"},
-		"checkpoints": {func(o *Options) { o.Dir = file }, file + ": not a directory"},
-	} {
-		o := base
-		c.change(&o)
-		_, err := Run(context.Background(), o)
-		require.ErrorContains(t, err, c.want, name)
-	}
-}
 
 func TestFilesWithoutPermissionAreNamed(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read and write everything")
 	}
-	o := pretrainOptions(t)
+	o := TinyPretraining(t)
 	secret := filepath.Join(o.Data, "domain0", "0.txt")
 	require.NoError(t, os.Chmod(secret, 0))
 	_, err := Run(context.Background(), o)
-	require.ErrorIs(t, err, ErrData)
+	require.ErrorIs(t, err, corpus.ErrData)
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.ErrorContains(t, err, secret)
 	require.NoError(t, os.Chmod(secret, 0o666))
@@ -79,23 +36,10 @@ func TestFilesWithoutPermissionAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, o.Out+" cannot be written")
 }
 
-func TestTooLittleDataIsToldBeforeTheRun(t *testing.T) {
-	o := pretrainOptions(t)
-	o.Data = writeTree(t, map[string]string{"a/1": "hardly a text\n", "b/1": "nor this"})
-	o.Metrics = filepath.Join(t.TempDir(), "m")
-	_, err := Run(context.Background(), o)
-	require.ErrorIs(t, err, ErrData)
-	require.ErrorContains(t, err, o.Data+" holds 22 bytes of text in 2 files, expected at least 48 (3 streams of 16 bytes; fewer or shorter ones need less)")
-	o.Data = writeTree(t, map[string]string{"a/empty": ""})
-	_, err = Run(context.Background(), o)
-	require.ErrorIs(t, err, ErrData)
-	require.ErrorContains(t, err, "holds no text")
-}
-
 // A checkpoint that cannot be written leaves the one before it as it was.
 func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
-	o := pretrainOptions(t)
-	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), writeText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
+	o := TinyPretraining(t)
+	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
 	// What stands where the best checkpoint must go is a folder: the write fails after the last one has been written.
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
 	_, err := Run(context.Background(), o)
@@ -110,7 +54,7 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 
 // On a full disk the run ends with an error that says so; the last checkpoint is whole, and the run goes on from it to the same bits.
 func TestFullDiskLosesNothing(t *testing.T) {
-	whole := pretrainOptions(t)
+	whole := TinyPretraining(t)
 	whole.Out = filepath.Join(t.TempDir(), "m")
 	_, err := Run(context.Background(), whole)
 	require.NoError(t, err)
@@ -149,24 +93,13 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-func TestFullDiskUnderTheMetricsIsReported(t *testing.T) {
-	if _, err := os.Stat("/dev/full"); errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no /dev/full here")
-	}
-	o := pretrainOptions(t)
-	o.Metrics = "/dev/full"
-	_, err := Run(context.Background(), o)
-	require.ErrorIs(t, err, syscall.ENOSPC)
-	require.ErrorContains(t, err, "metrics file /dev/full")
-}
-
 // diverging is a phase whose steps go wrong.
-type diverging struct{ phase }
+type diverging struct{ stepper }
 
-func (diverging) step() (outcome, error) { return outcome{loss: 5, norm: math.Inf(1)}, nil }
+func (diverging) step() (Outcome, error) { return Outcome{Loss: 5, Norm: math.Inf(1)}, nil }
 
 func TestDivergenceIsAnError(t *testing.T) {
-	r, _, err := open(pretrainOptions(t))
+	r, _, err := open(TinyPretraining(t))
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)
@@ -180,20 +113,20 @@ func TestDivergenceIsAnError(t *testing.T) {
 
 // poisoned is pretraining in which a weight becomes NaN before some step.
 type poisoned struct {
-	*pretrain
+	*pretraining
 	at int
 }
 
-func (p poisoned) step() (outcome, error) {
+func (p poisoned) step() (Outcome, error) {
 	if p.steps == p.at {
 		p.lm.W[0] = float32(math.NaN())
 	}
-	return p.pretrain.step()
+	return p.pretraining.step()
 }
 
 // A NaN in the weights is found in the step that meets it, and never gets into a checkpoint.
 func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
-	o := pretrainOptions(t) // a checkpoint every 5 steps
+	o := TinyPretraining(t) // a checkpoint every 5 steps
 	o.Dir = filepath.Join(t.TempDir(), "run")
 	r, _, err := open(o)
 	require.NoError(t, err)
@@ -201,13 +134,13 @@ func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
 	p, err := r.newPhase(PhasePretrain)
 	require.NoError(t, err)
 	r.at.Phase = PhasePretrain
-	err = r.loop(context.Background(), poisoned{p.(*pretrain), 7})
+	err = r.loop(context.Background(), poisoned{p.(*pretraining), 7})
 	require.ErrorIs(t, err, ErrDiverged)
 	require.ErrorContains(t, err, "phase pretrain, step 7: loss NaN")
 	require.ErrorContains(t, err, filepath.Join(o.Dir, lastName)+" has step 5")
-	last, err := readSnapshot(r.file(lastName), r.record)
+	last, err := readCheckpoint(r.file(lastName), r.recipe)
 	require.NoError(t, err)
-	for _, a := range append(p.trained(), p.(*pretrain).slow.opt.moments()...) {
+	for _, a := range append(p.trained(), p.(*pretraining).slow.moments()...) {
 		last.get(a.name, a.data)
 		require.NoError(t, last.err)
 		for _, v := range a.data {

@@ -1,90 +1,18 @@
 package train
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/train/corpus"
 )
-
-// Whatever the documents: nothing is lost and nothing is in both parts, every domain stays in the training text, and what is kept back is
-// about a twenty-fifth.
-func TestKeepBackSplitsTheText(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(1, 20000)), 1, 60).Draw(t, "sizes")
-		c := corpusOf(sizes...)
-		rest, kept := c.keepBack(rapid.Uint64().Draw(t, "seed"))
-		want := c.Bytes() / keepBackPart
-		if kept == nil {
-			require.Equal(t, c, rest)
-			longest := slices.MaxFunc(c.Documents, func(a, b Document) int { return len(a.Text) - len(b.Text) })
-			require.True(t, want == 0 || len(longest.Text) < 2)
-			return
-		}
-		require.Equal(t, c.Domains(), rest.Domains())
-		parts := map[string][]byte{}
-		for _, part := range []*Corpus{rest, kept} { // in this order: of a document that is cut, the end is kept back
-			for _, d := range part.Documents {
-				require.NotEmpty(t, d.Text)
-				parts[d.Name] = append(parts[d.Name], d.Text...)
-			}
-		}
-		require.Len(t, parts, len(c.Documents))
-		for _, d := range c.Documents {
-			require.True(t, bytes.Equal(d.Text, parts[d.Name]), d.Name)
-		}
-		require.LessOrEqual(t, kept.Bytes(), want+want/keepBackFew)
-		require.Positive(t, kept.Bytes())
-	})
-}
-
-func TestKeepBackTakesWholeDocumentsWhereItCan(t *testing.T) {
-	sizes := make([]int, 90) // of three domains
-	for i := range sizes {
-		sizes[i] = 1000
-	}
-	c := corpusOf(sizes...)
-	rest, kept := c.keepBack(1)
-	require.Len(t, kept.Documents, 4) // 3600 bytes are wanted
-	require.Len(t, rest.Documents, 86)
-	_, other := c.keepBack(2)
-	require.NotEqual(t, kept, other)
-	_, same := c.keepBack(1)
-	require.Equal(t, kept, same)
-}
-
-func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
-	text := bytes.Repeat([]byte("a line of text\n"), 40000)
-	c := &Corpus{Documents: []Document{newDocument("a/1", text), newDocument("b/2", text[:len(text)/2]), newDocument("c/3", text[:20000])}}
-	rest, kept := c.keepBack(1)
-	require.Len(t, rest.Documents, 3)
-	require.Len(t, kept.Documents, 3)
-	for i, d := range kept.Documents {
-		require.Equal(t, c.Documents[i].Name, d.Name)
-		require.True(t, bytes.HasPrefix(d.Text, []byte("a line")))
-	}
-	require.InDelta(t, c.Bytes()/keepBackPart, kept.Bytes(), 100)
-	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25, "in proportion")
-
-	many := &Corpus{} // shares of 2400 bytes are not worth it: some documents give more, others nothing
-	for i := range 35 {
-		many.Documents = append(many.Documents, newDocument(fmt.Sprint("a/", i), text[:60000]))
-	}
-	_, kept = many.keepBack(1)
-	require.InDelta(t, many.Bytes()/keepBackPart/keepBackPiece, len(kept.Documents), 1)
-
-	rest, kept = (&Corpus{Documents: c.Documents[:1]}).keepBack(1)
-	require.InDelta(t, len(text)/keepBackPart, kept.Bytes(), 20)
-	require.Equal(t, len(text), rest.Bytes()+kept.Bytes())
-}
 
 // Without validation text a part of the training text is kept back, and the model's card says so.
 func TestRunKeepsTextBack(t *testing.T) {
-	o := pretrainOptions(t)
+	o := TinyPretraining(t)
 	o.Valid = ""
 	report, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -93,10 +21,10 @@ func TestRunKeepsTextBack(t *testing.T) {
 	r, _, err := open(o)
 	require.NoError(t, err)
 	defer r.x.Close()
-	require.True(t, r.record.KeptBack)
-	all, err := LoadCorpus(o.Data, 0)
+	require.True(t, r.recipe.KeptBack)
+	all, err := corpus.Load(o.Data, 0)
 	require.NoError(t, err)
-	require.Equal(t, all.Bytes(), r.record.Data.Bytes+r.record.Valid.Bytes)
+	require.Equal(t, all.Bytes(), r.recipe.Data.Bytes+r.recipe.Valid.Bytes)
 
 	o.Valid = ValidNone
 	report, err = Run(context.Background(), o)

@@ -5,24 +5,29 @@ import (
 	"math"
 	"slices"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 )
 
-// metaLearner is the meta-weights phi with their optimiser: gradients of losses are summed at the nodes of the tables, and a step carries
-// the sums back through the networks.
+// metaLearner is the meta-weights phi with their optimiser: gradients of losses are summed at the
+// nodes of the tables, and a step carries the sums back through the networks.
 type metaLearner struct {
 	learner  *sparsemeta.Learner
 	options  metatrain.Options
 	trainer  *metatrain.Trainer
-	schedule Schedule
+	schedule optim.Schedule
 	sums     sparsemeta.NodeGradients
 }
 
-// newMetaLearner returns the model with meta-learners to train, and their optimiser of so many threads: those that base has, or fresh ones.
-// joint is nil in PhaseMeta. base keeps what it has.
+// newMetaLearner returns the model with meta-learners to train, those that base has or fresh ones,
+// and their optimiser of so many threads. joint is nil in PhaseMeta. The model has no tables: those
+// of training are the optimiser's. base keeps what it has.
 func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64, threads int) (*model.Model, *metaLearner, error) {
 	l := &sparsemeta.Learner{Settings: o.Settings}
 	if base.Learner != nil {
@@ -41,9 +46,9 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 		}
 		l.Init(init, kernel.Key(seed, useLearner))
 	}
-	m := &model.Model{Name: base.Name, LM: base.LM, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic} // without tables: those of training are the trainer's
+	m := &model.Model{Name: base.Name, LM: base.LM, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic}
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
-	meta.schedule = Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Steps: o.Steps}
+	meta.schedule = optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Steps: o.Steps}
 	if joint != nil {
 		meta.schedule.Steps = joint.Steps
 	}
@@ -62,7 +67,8 @@ func branches(m *model.Model, o MetaOptions) ([]sparsemeta.Branch, error) {
 	return b, nil
 }
 
-// reusable tells whether the options ask for the meta-learners that m has: the same branches and as many banks, or nothing.
+// reusable tells whether the options ask for the meta-learners that m has: for the same branches and
+// as many banks, or for nothing.
 func reusable(m *model.Model, o MetaOptions) (bool, error) {
 	if len(o.Branches) > 0 {
 		asked, err := branches(m, o)
@@ -81,9 +87,10 @@ func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
 // begin starts the sums of a step at zero.
 func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
 
-// gather adds the gradient of a loss: f.grads is dL/d(W+M), and the writes it judges are those made so far, or one of every few of them.
-func (m *metaLearner) gather(x *kernel.Exec, f *fastWeights, every int) {
-	f.state.NodeGradient(x, m.tables(), m.learner.Settings.Out, f.grads, every, m.sums)
+// gather adds the gradient of a chunk's loss, which the step's Backward has left. The writes that
+// the loss judges are those made so far, or one of every few of them.
+func (m *metaLearner) gather(s *stream.Step, every int) {
+	s.State.NodeGradient(s.Exec, m.tables(), m.learner.Settings.Out, s.Grads.Values, every, m.sums)
 }
 
 // norm is that of the sums, all nodes of all meta-learners together.
@@ -107,9 +114,10 @@ func (m *metaLearner) step(t int) (rate float64, err error) {
 
 // describe says what there is to learn; s is nil while the slow weights stand still.
 func (m *metaLearner) describe(s *slow) string {
-	text := fmt.Sprintf("%s fast weights (branches: %d, banks: %d)", count(m.learner.Size()), len(m.learner.Branches), len(m.learner.Phi))
+	text := fmt.Sprintf("%s fast weights (branches: %d, banks: %d)",
+		humanize.Comma(int64(m.learner.Size())), len(m.learner.Branches), len(m.learner.Phi))
 	if s != nil {
-		text = fmt.Sprintf("%s slow and %s", count(len(s.grads)), text)
+		text = fmt.Sprintf("%s slow and %s", humanize.Comma(int64(len(s.grads.Values))), text)
 	}
 	return text
 }
@@ -125,24 +133,24 @@ func (m *metaLearner) arrays() []array {
 	return all
 }
 
-func (m *metaLearner) save(s *snapshot) {
-	putAll(s, m.arrays())
+func (m *metaLearner) save(c *checkpoint) {
+	c.putAll(m.arrays())
 	state := m.trainer.State()
-	s.put64("solver.mean", state.Mean)
-	s.put64("solver.variance", state.Variance)
+	c.put64("solver.mean", state.Mean)
+	c.put64("solver.variance", state.Variance)
 }
 
 // load restores phi, and the optimiser as it was after so many steps.
-func (m *metaLearner) load(s *snapshot, steps int) {
-	getAll(s, m.arrays())
+func (m *metaLearner) load(c *checkpoint, steps int) {
+	c.getAll(m.arrays())
 	state := metatrain.SolverState{Iteration: steps}
 	if steps > 0 {
 		state.Mean = make([]float64, len(m.learner.Phi)*len(m.learner.Branches)*sparsemeta.NetworkSize)
 		state.Variance = make([]float64, len(state.Mean))
-		s.get64("solver.mean", state.Mean)
-		s.get64("solver.variance", state.Variance)
+		c.get64("solver.mean", state.Mean)
+		c.get64("solver.variance", state.Variance)
 	}
-	if s.err != nil {
+	if c.err != nil {
 		return
 	}
 	trainer, err := metatrain.New(m.learner, m.options) // compiles the tables of the phi that were read
@@ -150,11 +158,9 @@ func (m *metaLearner) load(s *snapshot, steps int) {
 		err = trainer.Restore(state)
 	}
 	if err != nil {
-		s.fail("%v", err)
+		c.failWith(err)
 		return
 	}
-	if err := m.trainer.Close(); err != nil {
-		s.fail("%v", err)
-	}
+	c.failWith(m.trainer.Close())
 	m.trainer = trainer
 }

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"math"
@@ -14,70 +13,41 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// metaOptions meta-trains the tiny model, pretrained for a moment, for a few steps.
-func metaOptions(t *testing.T, scheme string) Options {
-	o := pretrainOptions(t)
-	o.Phases = []string{PhasePretrain, PhaseMeta, PhaseJoint}
-	o.HoldOut = []string{"domain3"}
-	o.Pretrain.Steps = 4
-	o.Meta = MetaOptions{
-		Scheme: scheme, Steps: 4, Chunk: 16, Branches: []string{"word_emb.*", "*.o_net.weight"}, // few: gorgonia is slow under the race detector
-		Online: OnlineOptions{Chunks: 2, Reset: .5, PieceMin: 40, PieceMax: 120},
-		Window: WindowOptions{K: 3, GradientChunk: 24, Batch: 2, P: .3},
-	}
-	o.Joint = JointOptions{Steps: 4, SlowOptions: SlowOptions{Dropout: .1}}
-	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 60}
-	return o
-}
-
 // In each of three phases, and between two.
 func TestPhasesResumeToTheSameBits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
 	for _, scheme := range []string{SchemeOnline, SchemeWindow} {
 		t.Run(scheme, func(t *testing.T) {
-			o := metaOptions(t, scheme)
+			o := TinyMeta(t, scheme)
 			requireSameResult(t, o, 2, 4, 7, 9, 11)
-			o.Pretrain.Schedule, o.Meta.Schedule, o.Joint.Schedule = ScheduleWSD, ScheduleWSD, ScheduleWSD
+			o.Pretrain.Schedule, o.Meta.Schedule, o.Joint.Schedule = optim.ScheduleWSD, optim.ScheduleWSD, optim.ScheduleWSD
 			requireSameResult(t, o, 7, 10)
 		})
 	}
 }
 
 func TestOneBankResumesToTheSameBits(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
-	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, pretrained(t), ValidNone
+	o := TinyMeta(t, SchemeOnline)
+	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
 	o.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.99}, Beta1: .5, Beta2: .5, P: 1, Out: .01}
 	requireSameResult(t, o, 2)
 }
 
 // The paper trains slow weights and meta-learners together, from scratch.
 func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
-	o := metaOptions(t, SchemeWindow)
+	o := TinyMeta(t, SchemeWindow)
 	o.Phases = []string{PhaseJoint}
 	requireSameResult(t, o, 1, 3)
-}
-
-// pretrained makes the file of a tiny model that knows the first three domains a little.
-func pretrained(t *testing.T) string {
-	o := pretrainOptions(t)
-	o.Pretrain.Steps, o.HoldOut = 40, []string{"domain3"}
-	o.Pretrain.Rate = 1e-2
-	o.Out = filepath.Join(t.TempDir(), "static.safetensors")
-	_, err := Run(context.Background(), o)
-	require.NoError(t, err)
-	return o.Out
 }
 
 // After the online phase the model adapts: on the whole of the validation text, a domain that pretraining never saw among it, adaptive
 // bpc is below static. The slow weights stood still.
 func TestOnlineMetaTrainingPays(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
-	o.Phases, o.Init = []string{PhaseMeta}, pretrained(t)
+	o := TinyMeta(t, SchemeOnline)
+	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
 	o.Meta.Steps, o.Meta.Online = 25, OnlineOptions{PieceMin: 400, PieceMax: 800}
 	o.Validation = ValidationOptions{Bytes: 300, OneStream: true}
 	o.Out = filepath.Join(t.TempDir(), "model.safetensors.zst")
@@ -103,14 +73,14 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 // In the online phase a stream is scored and adapted to exactly as a session would be: with meta-learners that (almost) stand still, and
 // a state in 16 bits as a session has it, loss and fast weights are those of a stream fed the same bytes.
 func TestOnlineIsServing(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
+	o := TinyMeta(t, SchemeOnline)
 	o.Meta.Rate, o.Meta.Online.Reset = 1e-30, -1
 	r, _, err := open(o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	ph, err := r.newPhase(PhaseMeta)
 	require.NoError(t, err)
-	p := ph.(*online)
+	p := ph.(*onlineScheme)
 	defer p.close()
 
 	m, err := r.model(p.learner())
@@ -119,8 +89,8 @@ func TestOnlineIsServing(t *testing.T) {
 	set.Seed = kernel.Key(o.Seed, useMasks)
 	s, w := stream.New(m, set), stream.NewWorker(m, 1)
 	defer w.Close()
-	p.fast.state = sparsemeta.NewState(m.Learner.Branches, len(m.Learner.Phi), set.Seed, kernel.BF16)
-	p.fast.state.Trace()
+	p.text.Precision = stream.ServingPrecision
+	p.text.State = p.text.NewState(set.Seed)
 	served := make([]float32, m.ArenaSize())
 	for range 4 {
 		var text []byte
@@ -128,7 +98,7 @@ func TestOnlineIsServing(t *testing.T) {
 		p.meta.begin()
 		for range p.options.Online.Chunks {
 			loss += p.chunk(0) / float64(p.options.Online.Chunks)
-			if p.fast.state.Step == 1 { // its loss came before any write: it has no gradient for the meta-learners
+			if p.text.State.Step == 1 { // its loss came before any write: it has no gradient for the meta-learners
 				require.Zero(t, p.meta.norm())
 			}
 			for _, id := range p.text.targets {
@@ -140,15 +110,15 @@ func TestOnlineIsServing(t *testing.T) {
 		before := s.Tally.Bits
 		w.Feed(s, text, nil)
 		// The tables differ by rounding: those of training come from gorgonia's graph.
-		require.InDelta(t, (s.Tally.Bits-before)/float64(len(text)), loss*bitsPerNat, 1e-5)
+		require.InDelta(t, (s.Tally.Bits-before)/float64(len(text)), loss*BitsPerNat, 1e-5)
 		s.Fast.Sum(w.Exec.Vectors, served)
-		require.InDeltaSlice(t, served, p.fast.sum, 1e-7)
-		require.Equal(t, s.Fast.Step, p.fast.state.Step)
+		require.InDeltaSlice(t, served, p.text.Fast.Values, 1e-7)
+		require.Equal(t, s.Fast.Step, p.text.State.Step)
 	}
 }
 
 // newPhaseOf opens a run and makes one of its phases.
-func newPhaseOf(t *testing.T, o Options, name string) phase {
+func newPhaseOf(t *testing.T, o Options, name string) stepper {
 	t.Helper()
 	r, _, err := open(o)
 	require.NoError(t, err)
@@ -162,28 +132,28 @@ func newPhaseOf(t *testing.T, o Options, name string) phase {
 // A window moves the meta-learners, and in a joint phase the slow weights; it leaves M and I at zero and keeps the memory.
 func TestWindowStep(t *testing.T) {
 	for _, name := range []string{PhaseMeta, PhaseJoint} {
-		p := newPhaseOf(t, metaOptions(t, SchemeWindow), name).(*window)
+		p := newPhaseOf(t, TinyMeta(t, SchemeWindow), name).(*windowScheme)
 		slow, phi := slices.Clone(p.lm.W), p.learner().Phi[0][0]
 		o, err := p.step()
 		require.NoError(t, err)
-		require.Equal(t, 2*(2*16+24), o.tokens)
-		require.InDelta(t, math.Log(256), o.loss, .5)
+		require.Equal(t, 2*(2*16+24), o.Tokens)
+		require.InDelta(t, math.Log(256), o.Loss, .5)
 		require.Equal(t, name == PhaseMeta, slices.Equal(slow, p.lm.W), name)
 		require.NotEqual(t, phi, p.learner().Phi[0][0])
-		for _, arena := range [][]float32{p.fast.state.I[0].F32, p.fast.state.M[0].F32, p.fast.sum} {
+		for _, arena := range [][]float32{p.writing.State.I[0].F32, p.writing.State.M[0].F32, p.writing.Fast.Values} {
 			require.Equal(t, make([]float32, len(arena)), arena)
 		}
-		require.EqualValues(t, 2, p.fast.state.Step)
-		require.Equal(t, tinyModel.MemLen, p.mem.Len)
+		require.EqualValues(t, 2, p.writing.State.Step)
+		require.Equal(t, tinyModel.MemLen, p.writing.Memory.Len)
 	}
 }
 
 // The gradient that the window hands to the meta-learners is taken at the weights before the slow step, from entries of the last writes:
 // it is what the branches' part of the slow gradient says of them.
 func TestWindowSharesOneBackward(t *testing.T) {
-	p := newPhaseOf(t, metaOptions(t, SchemeWindow), PhaseJoint).(*window)
-	var o outcome
-	p.write(&o)
+	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*windowScheme)
+	var o Outcome
+	p.writeFast(&o)
 	p.learn(&o)
 	sum, want := 0.0, 0.0
 	for _, branch := range p.meta.sums[0] { // a node's sum and its neighbour's add up to G of the entries between them
@@ -194,9 +164,9 @@ func TestWindowSharesOneBackward(t *testing.T) {
 	at, written := 0, 0
 	for _, b := range p.learner().Branches {
 		t := p.lm.Layout.Index(b.Name)
-		for _, g := range p.slow.views[t] {
-			if x := p.fast.state.X[0][at]; x == x {
-				want += float64(g) * float64(p.settings.Out)
+		for _, g := range p.slow.grads.Views[t] {
+			if x := p.writing.State.X[0][at]; x == x {
+				want += float64(g) * float64(p.writing.Settings.Out)
 				written++
 			}
 			at++
@@ -209,10 +179,10 @@ func TestWindowSharesOneBackward(t *testing.T) {
 // A joint online step, by hand: chunk by chunk forward at W + M, backward by all weights, write; then Adam on the mean gradient, and the
 // meta-learners by the branches' part of the same gradients.
 func TestJointOnlineStep(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
+	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
-	p := newPhaseOf(t, o, PhaseJoint).(*online)
-	q := newPhaseOf(t, o, PhaseJoint).(*online) // its parts are used one by one
+	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
+	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme) // its parts are used one by one
 	for i := range 3 {
 		out, err := p.step()
 		require.NoError(t, err)
@@ -221,34 +191,34 @@ func TestJointOnlineStep(t *testing.T) {
 		mean := make([]float64, len(q.lm.W))
 		loss, chunks := 0.0, q.options.Online.Chunks
 		for range chunks {
-			q.stream.Next(q.text.inputs, q.text.targets)
-			loss += q.text.forward(q.x, q.lm, q.fast.views, q.mem) / float64(chunks)
+			q.pieces.Next(q.text.inputs, q.text.targets)
+			loss += q.text.forward() / float64(chunks)
 			grads := make([]float32, len(q.lm.W))
 			views := q.lm.Layout.Slices(grads)
-			q.text.seg.Backward(q.x, q.text.targets, views)
-			q.text.seg.Remember(q.mem)
+			q.text.Segment.Backward(q.x, q.text.targets, views)
+			q.text.Segment.Remember(q.text.Memory)
 			var arena []float32
 			for _, b := range q.learner().Branches {
 				arena = append(arena, views[q.lm.Layout.Index(b.Name)]...)
 			}
-			q.fast.state.NodeGradient(q.x, q.meta.tables(), q.options.Settings.Out, arena, 1, q.meta.sums)
-			q.fast.state.Update(q.x, q.meta.tables(), q.options.Settings, nil, arena, q.fast.sum)
+			q.text.State.NodeGradient(q.x, q.meta.tables(), q.options.Settings.Out, arena, 1, q.meta.sums)
+			q.text.State.Update(q.x, q.meta.tables(), q.options.Settings, nil, arena, q.text.Fast.Values)
 			for k, g := range grads {
 				mean[k] += float64(g) / float64(chunks)
 			}
 		}
 		for k, g := range mean {
-			q.slow.grads[k] = float32(g)
+			q.slow.grads.Values[k] = float32(g)
 		}
 		rate, norm := q.slow.step(q.x, i)
 		_, err = q.meta.step(i)
 		require.NoError(t, err)
 
-		require.Equal(t, rate, out.slowRate)
-		require.InDelta(t, loss, out.loss, 1e-6)
-		require.InEpsilon(t, norm, out.norm, 1e-5)
+		require.Equal(t, rate, out.SlowRate)
+		require.InDelta(t, loss, out.Loss, 1e-6)
+		require.InEpsilon(t, norm, out.Norm, 1e-5)
 		require.InDeltaSlice(t, q.lm.W, p.lm.W, 2e-6) // Adam divides by the gradient's own size: its rounding shows
-		require.InDeltaSlice(t, q.fast.sum, p.fast.sum, 1e-6)
+		require.InDeltaSlice(t, q.text.Fast.Values, p.text.Fast.Values, 1e-6)
 		for b, n := range p.learner().Phi[1] {
 			require.InDeltaSlice(t, q.learner().Phi[1][b][:], n[:], 1e-4)
 		}
@@ -258,25 +228,25 @@ func TestJointOnlineStep(t *testing.T) {
 // The mean loss of one step's chunks falls along the slow gradient by as much as the gradient says: a central difference over all slow
 // weights at once, with fast weights that were written before.
 func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
+	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1
-	p := newPhaseOf(t, o, PhaseJoint).(*online)
+	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
 	for range 4 { // so that memory and fast weights are there
 		_, err := p.step()
 		require.NoError(t, err)
 	}
-	p.stream.Next(p.text.inputs, p.text.targets)
-	loss := func() float64 { return p.text.forward(p.x, p.lm, p.fast.views, p.mem) }
+	p.pieces.Next(p.text.inputs, p.text.targets)
+	loss := p.text.forward
 	loss()
-	p.gradient.backward(p.x, &p.text)
+	p.text.Backward(p.text.targets)
 	squares := 0.0
-	for _, g := range p.gradient.all {
+	for _, g := range p.text.All.Values {
 		squares += float64(g) * float64(g)
 	}
 	norm := math.Sqrt(squares)
 	w, h := slices.Clone(p.lm.W), 1e-2
 	moved := func(sign float64) float64 {
-		for k, g := range p.gradient.all {
+		for k, g := range p.text.All.Values {
 			p.lm.W[k] = w[k] + float32(sign*h*float64(g)/norm)
 		}
 		return loss()
@@ -284,25 +254,10 @@ func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	require.InEpsilon(t, norm, (moved(1)-moved(-1))/(2*h), 2e-3)
 }
 
-func TestJointWindowLearns(t *testing.T) {
-	o := metaOptions(t, SchemeWindow)
-	o.Phases, o.Valid = []string{PhaseJoint}, ValidNone
-	o.LogEvery, o.Meta.Window.Batch = 8, 6
-	o.Joint = JointOptions{Steps: 40, SlowOptions: SlowOptions{Rate: 1e-2, Warmup: 5, Clip: 1}}
-	o.Metrics = filepath.Join(t.TempDir(), "m")
-	_, err := Run(context.Background(), o)
-	require.NoError(t, err)
-	lines := readMetrics(t, o.Metrics)
-	first, last := lines[1], lines[len(lines)-2]
-	require.Equal(t, "step", first.Event)
-	require.Equal(t, "step", last.Event)
-	require.Less(t, last.Loss, first.Loss-1)
-}
-
 // Outside gorgonia, warm steps with meta-learners allocate nothing.
 func TestMetaStepsAllocateNothing(t *testing.T) {
-	warm := func(scheme, name string) phase {
-		p := newPhaseOf(t, metaOptions(t, scheme), name)
+	warm := func(scheme, name string) stepper {
+		p := newPhaseOf(t, TinyMeta(t, scheme), name)
 		for range 3 {
 			_, err := p.step()
 			require.NoError(t, err)
@@ -310,7 +265,7 @@ func TestMetaStepsAllocateNothing(t *testing.T) {
 		return p
 	}
 	for _, name := range []string{PhaseMeta, PhaseJoint} {
-		online := warm(SchemeOnline, name).(*online)
+		online := warm(SchemeOnline, name).(*onlineScheme)
 		require.Zero(t, testing.AllocsPerRun(5, func() {
 			online.meta.begin()
 			online.chunk(0)
@@ -319,21 +274,21 @@ func TestMetaStepsAllocateNothing(t *testing.T) {
 				online.slow.step(online.x, 0)
 			}
 		}), name)
-		window := warm(SchemeWindow, name).(*window)
+		window := warm(SchemeWindow, name).(*windowScheme)
 		require.Zero(t, testing.AllocsPerRun(5, func() {
-			var o outcome
-			window.write(&o)
+			var o Outcome
+			window.writeFast(&o)
 			window.learn(&o)
 			if window.slow != nil {
 				window.slow.step(window.x, 0)
 			}
-			window.fast.reset()
+			window.writing.reset()
 		}), name)
 	}
 }
 
 func TestUnknownBranchesAreNamed(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
+	o := TinyMeta(t, SchemeOnline)
 	o.Meta.Branches = []string{"layers.9.*"}
 	_, err := Run(context.Background(), o)
 	require.ErrorContains(t, err, "Meta.Branches")
@@ -342,21 +297,22 @@ func TestUnknownBranchesAreNamed(t *testing.T) {
 
 // A text that is pretrained on and one that is not: held-out text has no part in pretraining.
 func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
+	o := TinyMeta(t, SchemeOnline)
 	r, _, err := open(o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)
 	require.NoError(t, err)
-	for _, d := range p.(*pretrain).reader.docs {
+	for _, d := range r.seen.Documents {
 		require.NotEqual(t, "domain3", d.Domain)
 	}
+	require.Equal(t, r.seen.Bytes(), p.(*pretraining).bytes)
 }
 
 // Meta-learners that a model has are trained further if nothing is asked or what is asked is theirs, and made anew otherwise.
 func TestMetaLearnersGoOn(t *testing.T) {
-	first := metaOptions(t, SchemeOnline)
-	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, pretrained(t), ValidNone
+	first := TinyMeta(t, SchemeOnline)
+	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
 	first.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.9, .99, .999}, P: .25}
 	first.Out = filepath.Join(t.TempDir(), "meta.safetensors")
 	_, err := Run(context.Background(), first)
@@ -380,15 +336,15 @@ func TestMetaLearnersGoOn(t *testing.T) {
 		"pretraining":    {func(o *Options) { o.Phases, o.Meta.Branches = nil, []string{"word_emb.*", "*.o_net.weight"} }, learnerDropped, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := metaOptions(t, SchemeOnline)
+			o := TinyMeta(t, SchemeOnline)
 			o.Phases, o.Init, o.Valid, o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps = []string{PhaseMeta}, first.Out, ValidNone, 1, 1, 1
 			o.Meta.Branches, o.Meta.Chunk, o.Meta.Rate, o.Name, o.Pretrain.Warmup = nil, 0, 1e-30, "", -1
-			var log bytes.Buffer
-			o.Progress, o.Out = &log, filepath.Join(t.TempDir(), "out")
+			var told recorder
+			o.Observer, o.Out = &told, filepath.Join(t.TempDir(), "out")
 			c.change(&o)
 			_, err := Run(context.Background(), o)
 			require.NoError(t, err)
-			require.Contains(t, log.String(), "meta-learners of "+first.Out+" "+c.says)
+			require.Contains(t, told.notes(), "meta-learners of "+first.Out+" "+c.says)
 			after, err := model.Load(o.Out)
 			require.NoError(t, err)
 			same := len(after.Learner.Phi) == 3 && len(after.Learner.Branches) == 2 && after.Learner.Phi[2][1] == before.Learner.Phi[2][1]

@@ -4,157 +4,138 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/train/corpus"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
 // open reads everything a run needs: text, model and, to resume, the last checkpoint.
-func open(o Options) (*run, *snapshot, error) {
-	r := &run{o: o.withDefaults(), writeFile: weights.WriteFile}
+func open(o Options) (*runner, *checkpoint, error) {
+	r := &runner{o: o.withDefaults(), writeFile: weights.WriteFile}
 	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}
-	if err := r.loadText(); err != nil {
+	valid, err := r.loadText()
+	if err != nil {
 		return nil, nil, err
 	}
-	if err := r.loadModel(); err != nil {
+	init, becomes, err := r.loadModel()
+	if err != nil {
 		return nil, nil, err
 	}
 	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
 	if err := r.o.validate(); err != nil { // what depends on text and model, too
 		return nil, nil, err
 	}
-	if r.foundLearner != "" {
-		r.note("meta-learners of %s %s", o.Init, r.foundLearner)
+	if becomes != "" {
+		if err := r.note("meta-learners of %s %s", o.Init, becomes); err != nil {
+			return nil, nil, err
+		}
 	}
-	r.setRecord()
+	r.recipe = newRecipe(&r.o, r.base.LM.Config, init, r.text, valid)
 	last, err := r.openFolder()
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, path := range []string{o.Out, o.Report} {
-		if err := canWrite(path); err != nil {
-			return nil, nil, err
-		}
+	if err := CanWrite(o.Out); err != nil {
+		return nil, nil, err
 	}
-	if r.metrics, err = openMetrics(r.o.Metrics); err != nil {
+	fields, err := r.recipe.Fields()
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: the recipe: %w", err)
+	}
+	if err := r.tell(Opened{r.o.Name, r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics()}); err != nil {
 		return nil, nil, err
 	}
 	r.x = kernel.NewExecIn(r.o.Threads, r.base.Arithmetic)
 	return r, last, nil
 }
 
-// openFolder makes the folder of the checkpoints and reads the last one, if the run is to go on from it. A folder that holds a run already
-// is only used to resume it.
-func (r *run) openFolder() (last *snapshot, err error) {
+// openFolder makes the folder of the checkpoints and reads the last one, if the run is to go on
+// from it. A folder that holds a run already is only used to resume that run.
+func (r *runner) openFolder() (last *checkpoint, err error) {
 	dir := r.o.Dir
 	if dir == "" {
 		return nil, nil
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("%w folder %s: %w", ErrCheckpoint, dir, pathCause(err))
+		return nil, fmt.Errorf("%w folder %s: %w", ErrCheckpoint, dir, cause(err))
 	}
 	_, err = os.Stat(r.file(lastName))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if r.o.Resume {
-			r.note("there is no checkpoint in %s yet: the run starts from its beginning", dir)
+			err := r.note("there is no checkpoint in %s yet: the run starts from its beginning", dir)
+			return nil, err
 		}
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), pathCause(err))
+		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), cause(err))
 	case !r.o.Resume:
 		return nil, fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose another folder", ErrCheckpoint, dir, lastName)
 	}
-	return readSnapshot(r.file(lastName), r.record)
+	return readCheckpoint(r.file(lastName), r.recipe)
 }
 
-// note tells a person something that is not about the phase under way.
-func (r *run) note(format string, args ...any) {
-	if r.o.Progress != nil {
-		fmt.Fprintf(r.o.Progress, format+"\n", args...)
+// loadText reads the text to train on and the text for validation, which may be nil.
+func (r *runner) loadText() (valid *corpus.Corpus, err error) {
+	if r.text, err = corpus.Load(r.o.Data, 0); err != nil {
+		return nil, err
 	}
-}
-
-// canWrite makes sure, before hours of work, that a file can be written: that its folder exists and takes new files.
-func canWrite(path string) error {
-	if path == "" {
-		return nil
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("train: %s is a directory, expected the name of a file to write", path)
-	}
-	probe, err := os.CreateTemp(filepath.Dir(path), ".lmserve-*")
-	if err != nil {
-		return fmt.Errorf("train: %s cannot be written: %w", path, pathCause(err))
-	}
-	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
-		return fmt.Errorf("train: %s cannot be written: %w", path, pathCause(err))
-	}
-	return nil
-}
-
-func (r *run) loadText() (err error) {
-	if r.text, err = LoadCorpus(r.o.Data, 0); err != nil {
-		return err
-	}
-	valid := (*Corpus)(nil)
 	switch r.o.Valid {
 	case ValidNone:
 	case "":
-		r.text, valid = r.text.keepBack(kernel.Key(r.o.Seed, useKeepBack))
-		r.keptBack = valid != nil
+		r.text, valid = r.text.KeepBack(kernel.Key(r.o.Seed, useKeepBack))
 	default:
-		if valid, err = LoadCorpus(r.o.Valid, max(0, r.o.Validation.Bytes)); err != nil {
-			return err
+		if valid, err = corpus.Load(r.o.Valid, max(0, r.o.Validation.Bytes)); err != nil {
+			return nil, err
 		}
 	}
 	if valid != nil {
 		r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads}
 	}
 	r.seen, err = r.text.Without(r.o.HoldOut)
-	return err
+	return valid, err
 }
 
-// loadModel makes the model to start from and completes the options that depend on it.
-func (r *run) loadModel() error {
+// loadModel makes the model to start from and completes the options that depend on it. If the model
+// is one to go on from, init is its hash, and becomes says what is done with its meta-learners.
+func (r *runner) loadModel() (init, becomes string, err error) {
 	o := &r.o
 	if o.Init == "" {
 		if err := r.newModel(); err != nil {
-			return err
+			return "", "", err
 		}
 		o.complete(nil, r.base.LM.Config, r.text.Bytes())
-		return nil
+		return "", "", nil
 	}
 	m, err := model.Load(o.Init)
 	if err != nil {
-		return fmt.Errorf("train: the model to go on from: %w", err)
+		return "", "", fmt.Errorf("train: the model to go on from: %w", err)
 	}
-	r.record.Init = m.Hash()
+	init = m.Hash()
 	if err := setLengths(m.LM, o.Model); err != nil {
-		return err
+		return "", "", err
 	}
-	if o.Name == "" {
-		o.Name = m.Name
+	fill(&o.Name, m.Name)
+	m.Name = o.Name
+	if becomes, err = r.keepLearner(m); err != nil {
+		return "", "", err
 	}
 	found := m
-	if r.foundLearner, err = r.keepLearner(m); err != nil {
-		return err
-	}
-	if r.foundLearner != learnerKept {
+	if becomes != learnerKept {
 		m.Learner, found = nil, nil
 	}
 	o.complete(found, m.LM.Config, r.text.Bytes())
 	r.base = m
-	r.base.Name = o.Name
-	return nil
+	return init, becomes, nil
 }
 
-// setLengths gives a model the lengths of a configuration, on which no weight depends; the zero configuration asks for nothing.
+// setLengths gives a model the lengths of a configuration, on which no weight depends; the zero
+// configuration asks for nothing.
 func setLengths(lm *txl.Model, to txl.Config) error {
 	if to.NLayer == 0 {
 		return nil
@@ -168,14 +149,15 @@ func setLengths(lm *txl.Model, to txl.Config) error {
 	return nil
 }
 
-// What becomes of the meta-learners of Options.Init; "": it has none.
+// What becomes of the meta-learners of Options.Init; "" if the model has none.
 const (
 	learnerKept    = "are trained further"
 	learnerDropped = "are dropped: pretraining makes a static model"
 	learnerRenewed = "are made anew: other branches or banks are asked for"
 )
 
-func (r *run) keepLearner(m *model.Model) (string, error) {
+// keepLearner decides what becomes of the model's meta-learners.
+func (r *runner) keepLearner(m *model.Model) (string, error) {
 	if m.Learner == nil {
 		return "", nil
 	}
@@ -189,7 +171,8 @@ func (r *run) keepLearner(m *model.Model) (string, error) {
 	return learnerKept, nil
 }
 
-func (r *run) newModel() error {
+// newModel makes a model with random weights.
+func (r *runner) newModel() error {
 	o := &r.o
 	name := "model"
 	if o.Model.NLayer == 0 {
@@ -199,9 +182,7 @@ func (r *run) newModel() error {
 		}
 		name = DefaultConfig
 	}
-	if o.Name == "" {
-		o.Name = name
-	}
+	fill(&o.Name, name)
 	lm, err := txl.NewModel(o.Model)
 	if err != nil {
 		return err
@@ -209,26 +190,4 @@ func (r *run) newModel() error {
 	lm.Init(kernel.Key(o.Seed, useWeights))
 	r.base, err = model.New(o.Name, lm, nil, 1, nil)
 	return err
-}
-
-// setRecord fills in what identifies the run.
-func (r *run) setRecord() {
-	o := &r.o
-	rec := &r.record
-	rec.Phases, rec.Name, rec.Model, rec.HoldOut, rec.Seed, rec.Chunk = o.Phases, o.Name, r.base.LM.Config, o.HoldOut, o.Seed, o.Meta.Chunk
-	rec.Data = r.text.record()
-	for _, phase := range o.Phases {
-		if phase == PhasePretrain {
-			rec.Pretrain = &o.Pretrain
-			continue
-		}
-		rec.Meta = &o.Meta
-		if phase == PhaseJoint {
-			rec.Joint = &o.Joint
-		}
-	}
-	if r.valid != nil {
-		text := r.valid.text.record()
-		rec.Valid, rec.KeptBack, rec.Validation = &text, r.keptBack, &o.Validation
-	}
 }

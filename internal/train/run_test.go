@@ -5,192 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
-	"github.com/lmserve/lmserve/txl"
 )
 
-// tinyModel has about ten thousand weights.
-var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256, SegLen: 16, MemLen: 16}
-
-// writeText makes a folder of easy text: lines of a few words, other words in each domain.
-func writeText(t *testing.T, bytesPerFile int) string {
-	t.Helper()
-	files := map[string]string{}
-	for d, words := range []string{"red green blue", "one two three four", "mov add push pop", "<a> <b> </a> </b>"} {
-		rng := rand.New(rand.NewPCG(uint64(d), 1))
-		list := strings.Fields(words)
-		for f := range 2 {
-			var b strings.Builder
-			for b.Len() < bytesPerFile {
-				b.WriteString(list[rng.IntN(len(list))])
-				b.WriteByte(" \n"[rng.IntN(8)/7])
-			}
-			files[fmt.Sprintf("domain%d/%d.txt", d, f)] = b.String()
-		}
-	}
-	return writeTree(t, files)
-}
-
-// pretrainOptions trains the tiny model for a few steps.
-func pretrainOptions(t *testing.T) Options {
-	return Options{
-		Phases: []string{PhasePretrain}, Valid: ValidNone, Model: tinyModel, Data: writeText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
-		Pretrain: PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3, Warmup: 3, Dropout: .1, AttentionDropout: .1}},
-		Meta:     MetaOptions{Chunk: 16},
-		LogEvery: 4, CheckpointEvery: 5,
-	}
-}
-
-func readMetrics(t *testing.T, path string) []Metric {
-	t.Helper()
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	var lines []Metric
-	d := json.NewDecoder(f)
-	d.DisallowUnknownFields()
-	for {
-		var m Metric
-		if err := d.Decode(&m); err == io.EOF {
-			return lines
-		} else {
-			require.NoError(t, err)
-		}
-		lines = append(lines, m)
-	}
-}
-
-func TestPretrainingLearns(t *testing.T) {
-	o := pretrainOptions(t)
-	o.Pretrain.Steps, o.Pretrain.Batch = 90, 6
-	o.Pretrain.SlowOptions = SlowOptions{Rate: 1e-2, Warmup: 5, Clip: 1}
-	o.LogEvery = 5
-	o.Valid, o.Validation = writeText(t, 300), ValidationOptions{Every: 60}
-	dir := t.TempDir()
-	o.Out, o.Metrics = filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "metrics.jsonl")
-	var log bytes.Buffer
-	o.Progress = &log
-	report, err := Run(context.Background(), o)
-	require.NoError(t, err)
-
-	lines := readMetrics(t, o.Metrics)
-	require.Equal(t, "start", lines[0].Event)
-	require.Equal(t, "end", lines[len(lines)-1].Event)
-	first, last := Metric{}, Metric{}
-	for _, m := range lines {
-		if m.Event == "step" {
-			if first.Step == 0 {
-				first = m
-			}
-			last = m
-		}
-	}
-	require.Equal(t, 90, last.Step)
-	require.EqualValues(t, 90*6*16, last.Tokens)
-	require.Greater(t, first.Loss, 4.0) // near ln 256 = 5.5 at first
-	require.Less(t, last.Loss, 2.5)     // the text has about 16 letters
-	require.InDelta(t, last.Loss*1.442695, last.BPC, 1e-5)
-
-	require.Len(t, report.Phases, 1)
-	require.Equal(t, 90, report.Phases[0].Steps)
-	require.Equal(t, 90, report.Phases[0].Best.Step)
-	require.Less(t, report.Phases[0].Best.Static, 4.0)
-	require.Nil(t, report.Phases[0].Best.Adaptive)
-	require.Contains(t, log.String(), "pretrain step 60  valid bpc static")
-	require.Contains(t, report.String(), "pretrain: 90 steps, 8640 tokens, training bpc")
-	require.Contains(t, report.String(), "written to "+o.Out)
-
-	m, err := model.Load(o.Out)
-	require.NoError(t, err)
-	require.Equal(t, report.Model, m.ID())
-	require.Nil(t, m.Learner)
-	var c card
-	require.NoError(t, json.Unmarshal(m.Card, &c))
-	require.Equal(t, report.Phases, c.Results)
-	require.Equal(t, 8, c.Recipe.Data.Files)
-}
-
-// resumed runs the options with interruptions after the given steps, counted over all phases.
-func resumed(t *testing.T, o Options, stops ...int) {
-	t.Helper()
-	for i, stop := range stops {
-		o.Resume = i > 0
-		ctx, cancel := context.WithCancel(context.Background())
-		r, last, err := open(o)
-		require.NoError(t, err)
-		_, err = r.phases(&stopAt{Context: ctx, run: r, step: stop, cancel: cancel}, last)
-		r.x.Close()
-		var interrupted *InterruptedError
-		require.ErrorAs(t, err, &interrupted)
-		require.Equal(t, stop, r.steps())
-		require.Equal(t, r.at.Step, interrupted.Step)
-		require.ErrorIs(t, err, ErrInterrupted)
-		require.ErrorIs(t, err, context.Canceled)
-		require.FileExists(t, interrupted.Checkpoint)
-		require.ErrorContains(t, err, fmt.Sprintf("in phase %s after step %d; resume from %s", r.at.Phase, r.at.Step, interrupted.Checkpoint))
-	}
-	o.Resume = len(stops) > 0
-	_, err := Run(context.Background(), o)
-	require.NoError(t, err)
-}
-
-// stopAt is a context that ends when a run has made so many steps.
-type stopAt struct {
-	context.Context
-	run    *run
-	step   int
-	cancel context.CancelFunc
-}
-
-func (c *stopAt) Err() error {
-	if c.run.steps() >= c.step {
-		c.cancel()
-	}
-	return c.Context.Err()
-}
-
-// steps are those made in all phases.
-func (r *run) steps() int {
-	n := r.at.Step
-	for _, done := range r.at.Done {
-		n += done.Steps
-	}
-	return n
-}
-
-// requireSameResult runs the options uninterrupted and with interruptions, and compares the models and the last checkpoints byte for byte.
-func requireSameResult(t *testing.T, o Options, stops ...int) {
-	t.Helper()
-	read := func(stops ...int) (model, last []byte) {
-		dir := t.TempDir()
-		o := o
-		o.Dir, o.Out = filepath.Join(dir, "run"), filepath.Join(dir, "model.safetensors")
-		resumed(t, o, stops...)
-		model, err := os.ReadFile(o.Out)
-		require.NoError(t, err)
-		last, err = os.ReadFile(filepath.Join(o.Dir, lastName))
-		require.NoError(t, err)
-		return model, last
-	}
-	model, last := read()
-	model2, last2 := read(stops...)
-	require.True(t, bytes.Equal(last, last2), "the checkpoints at the end differ")
-	require.True(t, bytes.Equal(model, model2), "the models differ")
-}
-
 func TestPretrainingResumesToTheSameBits(t *testing.T) {
-	o := pretrainOptions(t)
-	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 3, Bytes: 100}
+	o := TinyPretraining(t)
+	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 3, Bytes: 100}
 	for _, stops := range [][]int{{0, 1, 4}, {6, 7, 11}} {
 		t.Run(fmt.Sprint(stops), func(t *testing.T) { requireSameResult(t, o, stops...) })
 	}
@@ -198,7 +26,7 @@ func TestPretrainingResumesToTheSameBits(t *testing.T) {
 
 func TestThreadsDoNotMatter(t *testing.T) {
 	for name, o := range map[string]Options{
-		"pretrain": pretrainOptions(t), "online": metaOptions(t, SchemeOnline), "window": metaOptions(t, SchemeWindow),
+		"pretrain": TinyPretraining(t), "online": TinyMeta(t, SchemeOnline), "window": TinyMeta(t, SchemeWindow),
 	} {
 		o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps, o.Valid = 4, 2, 2, ValidNone
 		var files [][]byte
@@ -215,7 +43,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 }
 
 func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
-	o := pretrainOptions(t)
+	o := TinyPretraining(t)
 	o.Dir = filepath.Join(t.TempDir(), "run")
 	o.Pretrain.Steps, o.Pretrain.Warmup = 2, 1
 	_, err := Run(context.Background(), o)
@@ -226,7 +54,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "holds a run already")
 
 	o.Resume = true
-	other := writeText(t, 2000)
+	other := WriteText(t, 2000)
 	for field, change := range map[string]func(*Options){
 		"model.d_inner":  func(o *Options) { o.Model.DInner = 48 },
 		"pretrain.steps": func(o *Options) { o.Pretrain.Steps = 3 },
@@ -253,9 +81,9 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 // Under the schedule wsd a run may be prolonged before its learning rate comes down, and ends as if it had been as long from its start.
 func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {
-		o := pretrainOptions(t)
+		o := TinyPretraining(t)
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
-		o.Pretrain.Schedule, o.Pretrain.Steps = ScheduleWSD, 20 // down from step 16
+		o.Pretrain.Schedule, o.Pretrain.Steps = optim.ScheduleWSD, 20 // down from step 16
 		ctx, cancel := context.WithCancel(context.Background())
 		r, last, err := open(o)
 		require.NoError(t, err)
@@ -283,7 +111,7 @@ func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
 }
 
 func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
-	o := pretrainOptions(t)
+	o := TinyPretraining(t)
 	o.Dir, o.Seed, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1<<62, 1, -1
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -293,7 +121,7 @@ func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
 }
 
 func TestDamagedCheckpointsAreRefused(t *testing.T) {
-	o := pretrainOptions(t)
+	o := TinyPretraining(t)
 	o.Dir, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 2, 1
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -316,23 +144,8 @@ func TestDamagedCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-// One command line serves every sitting: to resume where there is no checkpoint yet is to start, and it is said.
-func TestResumeWithoutACheckpointStarts(t *testing.T) {
-	o := pretrainOptions(t)
-	var log bytes.Buffer
-	o.Dir, o.Resume, o.Progress = filepath.Join(t.TempDir(), "run"), true, &log
-	fresh, err := Run(context.Background(), o)
-	require.NoError(t, err)
-	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+" yet: the run starts from its beginning")
-	log.Reset()
-	again, err := Run(context.Background(), o) // of a run that has ended: its end once more
-	require.NoError(t, err)
-	require.NotContains(t, log.String(), "there is no checkpoint")
-	require.Equal(t, fresh.Model, again.Model)
-}
-
 func TestOptionsAreValidated(t *testing.T) {
-	data := writeText(t, 100)
+	data := WriteText(t, 100)
 	for field, change := range map[string]func(*Options){
 		"Phases":                    func(o *Options) { o.Phases = []string{"posttrain"} },
 		"Data":                      func(o *Options) { o.Data = "" },
@@ -381,15 +194,16 @@ func TestOptionsAreValidated(t *testing.T) {
 
 // A resumed run ends with the weights that validated best, though they are neither the last ones nor in the last checkpoint.
 func TestBestWeightsSurvive(t *testing.T) {
-	o := pretrainOptions(t)
+	o := TinyPretraining(t)
 	o.Pretrain.SlowOptions = SlowOptions{Rate: 2, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
-	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 100}
-	o.Metrics = filepath.Join(t.TempDir(), "metrics")
+	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 100}
+	var told recorder
+	o.Observer = &told
 	requireSameResult(t, o, 9, 11)
 	best := 0
-	for _, m := range readMetrics(t, o.Metrics) {
-		if m.Best {
-			best = m.Step
+	for _, e := range told.events {
+		if v, ok := e.(Validated); ok && v.Best {
+			best = v.Step
 		}
 	}
 	require.Positive(t, best)
@@ -398,8 +212,8 @@ func TestBestWeightsSurvive(t *testing.T) {
 
 // The model that the report measures and names is the one in the file, rounded as it is there.
 func TestReportIsAboutTheStoredModel(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
-	o.Phases, o.Init = []string{PhaseMeta}, pretrained(t)
+	o := TinyMeta(t, SchemeOnline)
+	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
 	for store, d := range storeTypes {
 		o.Store, o.Out = store, filepath.Join(t.TempDir(), "m")
 		report, err := Run(context.Background(), o)
@@ -429,8 +243,8 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 
 // A model goes on with other lengths of segment and memory than it was trained with: no weight depends on them. Nothing else can change.
 func TestModelGoesOnWithOtherLengths(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
-	o.Init, o.Phases, o.Meta.Steps = pretrained(t), []string{PhaseMeta}, 1
+	o := TinyMeta(t, SchemeOnline)
+	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
 	o.Store, o.Out = "float32", filepath.Join(t.TempDir(), "m")
 	before, err := model.Load(o.Init)
 	require.NoError(t, err)
@@ -450,8 +264,8 @@ func TestModelGoesOnWithOtherLengths(t *testing.T) {
 
 // Training on can make a model worse. Then its phases end with what they began with.
 func TestTrainingOnNeverMakesWorse(t *testing.T) {
-	o := metaOptions(t, SchemeOnline)
-	o.Init, o.Phases, o.HoldOut = pretrained(t), []string{PhasePretrain, PhaseJoint}, nil
+	o := TinyMeta(t, SchemeOnline)
+	o.Init, o.Phases, o.HoldOut = Pretrained(t), []string{PhasePretrain, PhaseJoint}, nil
 	o.Pretrain.SlowOptions = SlowOptions{Rate: 1, Final: 1, Warmup: -1, Clip: -1}
 	o.Joint.SlowOptions, o.Joint.Steps = o.Pretrain.SlowOptions, 2
 	o.Store, o.Out = "float32", filepath.Join(t.TempDir(), "m")
@@ -469,27 +283,28 @@ func TestTrainingOnNeverMakesWorse(t *testing.T) {
 
 // A phase ends when validation has not become better for a while, with the weights that did best; interrupted or not.
 func TestPatienceEndsAPhase(t *testing.T) {
-	o := pretrainOptions(t)
+	o := TinyPretraining(t)
 	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1, []string{"r_w_bias"}
 	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1} // soon far too fast
-	o.Valid, o.Validation = writeText(t, 200), ValidationOptions{Every: 2, Bytes: 100, Patience: 3}
-	var log bytes.Buffer
-	o.Progress = &log
+	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 100, Patience: 3}
+	var told recorder
+	o.Observer = &told
 	report, err := Run(context.Background(), o)
 	require.NoError(t, err)
 	first := report.Phases[0]
 	require.Less(t, first.Steps, 40)
 	require.Equal(t, first.Best.Step+3*2, first.Steps)
-	require.Contains(t, log.String(), fmt.Sprintf("pretrain ends at step %d of 40: 3 validations without a better one", first.Steps))
+	ended := Ended{Standing{PhasePretrain, first.Steps, 40, first.Tokens, first.Loss}, 3, nil}
+	require.Contains(t, told.events, ended)
 	require.Len(t, report.Phases, 2, "the next phase follows")
 	require.InDelta(t, first.Best.Static, report.Phases[1].Best.Static, 1e-12, "from the best weights")
-	o.Progress = nil
+	o.Observer = nil
 	requireSameResult(t, o, first.Steps-1, first.Steps)
 }
 
 // A warm step allocates nothing.
 func TestPretrainingStepAllocatesNothing(t *testing.T) {
-	r, _, err := open(pretrainOptions(t))
+	r, _, err := open(TinyPretraining(t))
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)

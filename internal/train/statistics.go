@@ -7,80 +7,62 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/train/corpus"
 )
 
-// GradientRMS returns the root mean square of every weight's gradient, an arena in the layout of m.LM.W, for model.WithStatistics. The
-// gradients are those that dynamic evaluation meets before it has moved: of the mean loss of one chunk of length tokens, the memory filled
-// with the text in front of it. The chunks are drawn from the corpus by the seed, each place as likely as any other; files shorter than a
-// chunk are left out.
+// GradientRMS returns the root mean square of every weight's gradient, an arena in the layout of
+// m.LM.W, for model.WithStatistics. The gradients are those that dynamic evaluation meets before it
+// has moved: of the mean loss of one chunk of length tokens, the memory filled with the text in
+// front of it. The chunks are drawn from the corpus by the seed, each place as likely as any other;
+// files shorter than a chunk are left out.
 //
-// It wraps ErrData if no file is long enough, ErrDiverged if a gradient is not finite, and ends with the context between two chunks.
-func GradientRMS(ctx context.Context, x *kernel.Exec, m *model.Model, c *Corpus, chunks, length int, seed uint64) ([]float32, error) {
+// It wraps corpus.ErrData if no file is long enough, ErrDiverged if a gradient is not finite, and
+// ends with the context between two chunks.
+func GradientRMS(ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.Corpus, chunks, length int, seed uint64) ([]float32, error) {
 	if chunks < 1 || length < 1 {
 		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least one of each", chunks, length)
 	}
-	places := 0
-	for _, d := range c.Documents {
-		places += max(0, len(d.Text)-length+1)
-	}
-	if places == 0 {
-		return nil, fmt.Errorf("%w: directory %s has no file of %d bytes or more (one chunk of the statistics)", ErrData, c.Dir, length)
+	if c.Places(length) == 0 {
+		return nil, fmt.Errorf("%w: directory %s has no file of %d bytes or more (one chunk of the statistics)",
+			corpus.ErrData, c.Dir, length)
 	}
 	g := newGatherer(x, m, length)
 	for i := range chunks {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		g.add(c.place(below(kernel.Bits(kernel.Key(seed), uint64(i)), places), length))
+		g.add(c.Draw(kernel.Bits(kernel.Key(seed), uint64(i)), length))
 	}
 	return g.rms(chunks)
 }
 
-// place is the i'th of all places where length bytes begin: the document and the offset.
-func (c *Corpus) place(i, length int) (text []byte, at int) {
-	for _, d := range c.Documents {
-		n := max(0, len(d.Text)-length+1)
-		if i < n {
-			return d.Text, i
-		}
-		i -= n
-	}
-	panic("train: a place beyond the corpus")
-}
-
 // gatherer adds up squares of gradients.
 type gatherer struct {
-	x       *kernel.Exec
-	lm      *txl.Model
 	first   int32 // the token before a document's first
-	text    segment
-	mem     *txl.Memory
-	grads   []float32
-	views   txl.Grads
+	text    textStep
 	squares []float32
 }
 
 func newGatherer(x *kernel.Exec, m *model.Model, length int) *gatherer {
-	g := &gatherer{x: x, lm: m.LM, first: m.Tokenizer.Start(), text: newSegment(m.LM.Config, 1, length), mem: txl.NewMemory(m.LM.Config, 1)}
-	g.grads, g.squares = make([]float32, len(m.LM.W)), make([]float32, len(m.LM.W))
-	g.views = m.LM.Layout.Slices(g.grads)
-	return g
+	step := newStep(x, m.LM, 1)
+	step.All = stream.NewArenaOfAll(m.LM.Layout)
+	return &gatherer{first: m.Tokenizer.Start(), text: newText(step, 1, length), squares: make([]float32, len(m.LM.W))}
 }
 
-// add takes in the gradient of the chunk of text that begins at a byte.
+// add adds the squared gradient of the chunk of text that begins at a byte.
 func (g *gatherer) add(text []byte, at int) {
 	length := len(g.text.targets)
-	g.mem.Reset()
-	for from := at - (g.lm.Config.MemLen+length-1)/length*length; from < at; from += length {
+	g.text.Memory.Reset()
+	for from := at - (g.text.Network.Config.MemLen+length-1)/length*length; from < at; from += length {
 		if from >= 0 { // less than a chunk at the beginning of a document is not read
 			g.forward(text, from)
-			g.text.seg.Remember(g.mem)
+			g.text.Remember()
 		}
 	}
 	g.forward(text, at)
-	g.text.seg.Backward(g.x, g.text.targets, g.views)
-	for i, v := range g.grads {
+	g.text.Backward(g.text.targets)
+	for i, v := range g.text.All.Values {
 		g.squares[i] += float32(v * v)
 	}
 }
@@ -93,7 +75,7 @@ func (g *gatherer) forward(text []byte, at int) {
 		}
 		g.text.targets[i] = int32(text[at+i])
 	}
-	g.text.forward(g.x, g.lm, nil, g.mem)
+	g.text.forward()
 }
 
 func (g *gatherer) rms(chunks int) ([]float32, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/train/corpus"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -22,10 +23,10 @@ func statisticsModel(t *testing.T) *model.Model {
 	return m
 }
 
-func textsOf(texts ...string) *Corpus {
-	c := &Corpus{Dir: "memory"}
+func textsOf(texts ...string) *corpus.Corpus {
+	c := &corpus.Corpus{Dir: "memory"}
 	for _, text := range texts {
-		c.Documents = append(c.Documents, newDocument("a", []byte(text)))
+		c.Documents = append(c.Documents, corpus.NewDocument("a", []byte(text)))
 	}
 	return c
 }
@@ -67,7 +68,7 @@ func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	c := textsOf("abcabcab", "tiny", "0123456789") // places: 1 + 0 + 3
 	g := newGatherer(x, m, 8)
 	for i := range 4 {
-		g.add(c.place(i, 8))
+		g.add(c.Place(i, 8))
 	}
 	want, err := g.rms(4)
 	require.NoError(t, err)
@@ -99,7 +100,7 @@ func TestStatisticsSayWhatIsWrong(t *testing.T) {
 	x := kernel.NewExec(1)
 	defer x.Close()
 	_, err := GradientRMS(t.Context(), x, m, textsOf("1234567", "x"), 3, 8, 1)
-	require.ErrorIs(t, err, ErrData)
+	require.ErrorIs(t, err, corpus.ErrData)
 	require.ErrorContains(t, err, "8 bytes")
 	_, err = GradientRMS(t.Context(), x, m, textsOf("12345678"), 0, 8, 1)
 	require.ErrorContains(t, err, "0 chunks")

@@ -1,89 +1,154 @@
 package train
 
 import (
-	"context"
 	"fmt"
+	"math"
+	"slices"
 
-	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/internal/train/optim"
+	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// validationPieceBytes is the text scored between two looks at the context.
-const validationPieceBytes = 4096
+// Limits of options.
+const (
+	stepsMax   = 1 << 30
+	batchMax   = 1 << 12
+	lengthMax  = 1 << 16 // of a segment, in tokens; stream.MaxChunk bounds a chunk
+	windowMax  = 1 << 10 // chunks of a window, or of an online step
+	threadsMax = 1 << 10
+)
 
-// Validation is a measurement on the validation text, in bits a character.
-type Validation struct {
-	Step     int      `json:"step"` // of the phase
-	Static   float64  `json:"static"`
-	Adaptive *float64 `json:"adaptive,omitempty"` // nil for a model without meta-learners
+// Validate reports the first field that cannot be used.
+func (o Options) Validate() error {
+	return o.withDefaults().validate()
 }
 
-func (v Validation) String() string {
-	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
-	if v.Adaptive != nil {
-		text += fmt.Sprintf(", adaptive %.4f", *v.Adaptive)
+// validate is Validate for options that have their defaults.
+func (o Options) validate() error {
+	if err := o.validatePhases(); err != nil {
+		return err
 	}
-	return text
-}
-
-// score is what the best checkpoint is chosen by: the adaptive measure if there is one.
-func (v Validation) score() float64 {
-	if v.Adaptive != nil {
-		return *v.Adaptive
+	if o.Data == "" {
+		return &OptionError{"Data", "empty", "a directory of text files"}
 	}
-	return v.Static
+	if o.Phases[0] == PhaseMeta && o.Init == "" {
+		return &OptionError{"Init", "empty", "a model file: the phase meta needs slow weights that are already trained"}
+	}
+	if _, ok := storeTypes[o.Store]; !ok {
+		return &OptionError{"Store", fmt.Sprintf("%q", o.Store), "float32, bf16 or f16"}
+	}
+	if err := (kernel.Arithmetic{Precision: o.Precision}).Validate(); err != nil {
+		return &OptionError{"Precision", fmt.Sprintf("%q", o.Precision), err.Error()}
+	}
+	if o.Resume && o.Dir == "" {
+		return &OptionError{"Dir", "empty", "the folder of the checkpoint to resume from"}
+	}
+	checks := []error{
+		within("Threads", o.Threads, 1, threadsMax),
+		within("CheckpointEvery", o.CheckpointEvery, 1, stepsMax),
+		within("Validation.Patience", o.Validation.Patience, 0, stepsMax),
+		within("Pretrain.Steps", o.Pretrain.Steps, 0, stepsMax),
+		within("Pretrain.Batch", o.Pretrain.Batch, 1, batchMax),
+		within("Pretrain.Segment", o.Pretrain.Segment, 0, lengthMax),
+		between("Pretrain.Balance", o.Pretrain.Balance, 0, 1),
+		o.Pretrain.SlowOptions.validate("Pretrain", o.Pretrain.Steps),
+		o.Meta.validate(),
+		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),
+		o.Joint.SlowOptions.validate("Joint", o.Joint.Steps),
+	}
+	return firstOf(checks)
 }
 
-// validator measures models on the validation text as they would serve it.
-type validator struct {
-	text    *Corpus
-	options ValidationOptions
-	seed    uint64 // of the masks
-	threads int
-}
-
-// measure scores the validation text, statically and (with meta-learners) adaptively. static, if not nil, is the static result where it
-// is known already. It stops with the context's error when that ends.
-func (v *validator) measure(ctx context.Context, m *model.Model, static *float64) (Validation, error) {
-	w := stream.NewWorker(m, v.threads)
-	defer w.Close()
-	set := stream.Defaults(m)
-	set.Seed = v.seed
-	set.Baseline = set.Method == stream.SparseMeta && static == nil
-	var main, baseline tokenizer.Tally
-	s := stream.New(m, set)
-	for _, doc := range v.text.Documents {
-		if err := feed(ctx, w, s, doc.Text); err != nil {
-			return Validation{}, err
+func (o Options) validatePhases() error {
+	for i, phase := range o.Phases {
+		switch {
+		case phase != PhasePretrain && phase != PhaseMeta && phase != PhaseJoint:
+			return &OptionError{"Phases", fmt.Sprintf("%q", phase), "pretrain, meta or joint"}
+		case slices.Contains(o.Phases[:i], phase):
+			return &OptionError{"Phases", phase + " again", "each phase at most once"}
+		case phase == PhasePretrain && i > 0:
+			return &OptionError{"Phases", "pretrain after " + o.Phases[i-1], "pretrain as the first: it makes a static model"}
 		}
-		if !v.options.OneStream {
-			main.Add(s.Tally)
-			baseline.Add(s.Baseline)
-			s = stream.New(m, set)
-		}
 	}
-	main.Add(s.Tally)
-	baseline.Add(s.Baseline)
-	if set.Method == stream.Static {
-		return Validation{Static: main.BitsPerChar()}, nil
-	}
-	adaptive := main.BitsPerChar()
-	result := Validation{Static: baseline.BitsPerChar(), Adaptive: &adaptive}
-	if static != nil {
-		result.Static = *static
-	}
-	return result, nil
+	return nil
 }
 
-func feed(ctx context.Context, w *stream.Worker, s *stream.Stream, text []byte) error {
-	for len(text) > 0 {
-		if err := ctx.Err(); err != nil {
+// validate checks the settings for so many steps; 0: not known yet.
+func (s SlowOptions) validate(prefix string, steps int) error {
+	most := steps
+	if steps == 0 {
+		most = stepsMax
+	}
+	if s.Optimizer != OptimizerAdam && s.Optimizer != OptimizerMuon {
+		return &OptionError{prefix + ".Optimizer", fmt.Sprintf("%q", s.Optimizer), "adam or muon"}
+	}
+	return firstOf([]error{
+		knownSchedule(prefix+".Schedule", s.Schedule),
+		between(prefix+".Rate", s.Rate, 0, 10),
+		between(prefix+".Final", s.Final, 0, 1),
+		within(prefix+".Warmup", s.Warmup, -1, most),
+		between(prefix+".Clip", s.Clip, math.Inf(-1), math.MaxFloat64),
+		between(prefix+".Dropout", s.Dropout, 0, .95),
+		between(prefix+".AttentionDropout", s.AttentionDropout, 0, .95),
+	})
+}
+
+func (m MetaOptions) validate() error {
+	if m.Scheme != SchemeOnline && m.Scheme != SchemeWindow {
+		return &OptionError{"Meta.Scheme", fmt.Sprintf("%q", m.Scheme), "online or window"}
+	}
+	if err := settingsOver(m.Settings, sparsemeta.TwoBankSettings()).Validate(); err != nil {
+		return fmt.Errorf("train: option Meta.Settings: %w", err)
+	}
+	return firstOf([]error{
+		knownSchedule("Meta.Schedule", m.Schedule),
+		within("Meta.Steps", m.Steps, 0, stepsMax),
+		within("Meta.Chunk", m.Chunk, 0, stream.MaxChunk),
+		between("Meta.Rate", m.Rate, 0, 10),
+		between("Meta.Final", m.Final, 0, 1),
+		within("Meta.Online.Chunks", m.Online.Chunks, 1, windowMax),
+		within("Meta.Online.Sample", m.Online.Sample, 1, windowMax),
+		between("Meta.Online.Reset", m.Online.Reset, math.Inf(-1), 1),
+		within("Meta.Online.PieceMin", m.Online.PieceMin, 1, m.Online.PieceMax),
+		within("Meta.Online.PieceMax", m.Online.PieceMax, m.Online.PieceMin, math.MaxInt32),
+		within("Meta.Window.K", m.Window.K, 2, windowMax),
+		within("Meta.Window.GradientChunk", m.Window.GradientChunk, 1, lengthMax),
+		within("Meta.Window.Batch", m.Window.Batch, 1, batchMax),
+		between("Meta.Window.P", m.Window.P, 0, 1),
+	})
+}
+
+// knownSchedule accepts the kinds of optim.Schedule.
+func knownSchedule(field, kind string) error {
+	if !slices.Contains([]string{optim.ScheduleCosine, optim.ScheduleWSD, optim.ScheduleConstant}, kind) {
+		return &OptionError{field, fmt.Sprintf("%q", kind), "cosine, wsd or constant"}
+	}
+	return nil
+}
+
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
 			return err
 		}
-		n := min(len(text), validationPieceBytes)
-		w.Feed(s, text[:n], nil)
-		text = text[n:]
+	}
+	return nil
+}
+
+// within accepts lo to hi.
+func within(field string, v, lo, hi int) error {
+	if v < lo || v > hi {
+		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%d to %d", lo, hi)}
+	}
+	return nil
+}
+
+// between accepts lo to hi, and no NaN.
+func between(field string, v, lo, hi float64) error {
+	if !(v >= lo && v <= hi) {
+		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%g to %g", lo, hi)}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func Parameters(m *model.Model, method string) ([]Parameter, error) {
 		return nil, err
 	}
 	own, usual := stream.DefaultsFor(m, method), stream.DefaultsFor(m, method)
-	usual.SetRivals(model.DefaultRivals())
+	stream.SetRivals(&usual, model.DefaultRivals())
 	params := make([]Parameter, len(rows))
 	for i, r := range rows {
 		start := r.Number(&own)
@@ -77,7 +77,7 @@ func withValues(m *model.Model, method string, values []float64) (*model.Model, 
 	for i, r := range rows {
 		r.SetNumber(&set, values[i])
 	}
-	return m.WithRivals(set.Rivals())
+	return m.WithRivals(stream.RivalsOf(set))
 }
 
 // Method finds the settings of a method under which the texts, each a stream of its own, need the

@@ -41,9 +41,11 @@ func (s *solver) step(lr float64) error {
 // SolverState is what Adam remembers: with it and the learner's Phi training goes on
 // to the same bits.
 type SolverState struct {
-	Iteration int       // steps made
-	Mean      []float64 // of the gradients, for the weights of all networks, bank by bank; nil before the first step
-	Variance  []float64 // of the gradients, likewise
+	Iteration int // steps made
+	// Mean of the gradients, for the weights of all networks, bank by bank; nil before the first
+	// step.
+	Mean     []float64
+	Variance []float64 // of the gradients, likewise
 }
 
 // State is a copy of the solver's state.

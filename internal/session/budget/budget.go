@@ -29,9 +29,10 @@ type Budget[H any] struct {
 
 	mu struct {
 		sync.Mutex
-		used    int64         // by all accounts
-		allowed int64         // by all allowances
-		idle    list.List     // of *Account[H]: those whose state can be given up, the one used longest ago first
+		used    int64 // by all accounts
+		allowed int64 // by all allowances
+		// idle has the *Account[H] whose state can be given up, the one used longest ago first.
+		idle    list.List
 		changed chan struct{} // closed when those that wait should try again; nil: nobody waits
 	}
 }
@@ -113,8 +114,8 @@ type Want[H any] struct {
 	Changed <-chan struct{}
 }
 
-// Reserve takes memory for the holder's state. The error is ErrClosed, or a *FullError where waiting
-// is of no use.
+// Reserve takes memory for the holder's state. The error is ErrClosed, or a *FullError where
+// waiting is of no use.
 func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	b := a.budget
 	if err := b.Fits(bytes); err != nil {
@@ -295,7 +296,8 @@ func (b *Budget[H]) draw(bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if bytes > 0 && b.mu.allowed+bytes > b.files {
-		return &FullError{fmt.Sprintf("of %d bytes for exports and imports, %d are in use", b.files, b.mu.allowed)}
+		return &FullError{fmt.Sprintf("of %d bytes for exports and imports, %d are in use",
+			b.files, b.mu.allowed)}
 	}
 	b.mu.allowed += bytes
 	return nil

@@ -1,6 +1,6 @@
-// Package lifecycle is the life of what serves sessions: it loads, serves, drains, and may be struck
-// by the failure of what it stands on. It counts the operations under way, so that a drain knows
-// when they are over; what an operation is, it does not know.
+// Package lifecycle is the life of what serves sessions: it loads, serves, drains, and may be
+// struck by the failure of what it stands on. It counts the operations under way, so that a drain
+// knows when they are over; what an operation is, it does not know.
 //
 //	loading --Serve--> serving --Drain--> draining --the last operation ends--> drained
 package lifecycle

@@ -2,10 +2,10 @@
 // each owner has, and when each expires. It knows nothing of what a session is, and asks nobody:
 // times and limits come in as plain values.
 //
-// A session enters in one of two ways. One that is being made has its place reserved first (Reserve)
-// and then enters it (Enter) or gives it up (Cancel). One that is found, because a store had it or
-// because it came from another server, is added beyond all limits (Add). A session leaves when it
-// is deleted, when it expires, or when it has moved elsewhere: all three are removals here.
+// A session enters in one of two ways. One that is being made has its place reserved first
+// (Reserve) and then enters it (Enter) or gives it up (Cancel). One that is found, because a store
+// had it or because it came from another server, is added beyond all limits (Add). A session leaves
+// when it is deleted, when it expires, or when it has moved elsewhere: all three are removals here.
 //
 // Every operation costs O(log n), a page O(page + log n); nothing walks over all sessions.
 package registry
@@ -115,8 +115,8 @@ func (r *Registry[S]) Enter(e *Entry[S]) {
 	r.insertLocked(e)
 }
 
-// Add puts a session that exists already into a place beyond all limits, and reports whether it did:
-// an id that is taken is left as it is.
+// Add puts a session that exists already into a place beyond all limits, and reports whether it
+// did: an id that is taken is left as it is.
 func (r *Registry[S]) Add(e *Entry[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +191,9 @@ func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entr
 }
 
 // PageOf is Page for the sessions of one owner.
-func (r *Registry[S]) PageOf(owner, after string, limit int, now time.Time) (page []*Entry[S], more bool) {
+func (r *Registry[S]) PageOf(
+	owner, after string, limit int, now time.Time,
+) (page []*Entry[S], more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o := r.mu.owners[owner]; o != nil {

@@ -38,13 +38,14 @@ func (l *Lease) Worker() *stream.Worker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.slot == nil {
-		l.mu.slot, _ = l.scheduler.acquire(context.Background(), l.job) // cannot fail: this context never ends
+		// This cannot fail: the context never ends.
+		l.mu.slot, _ = l.scheduler.acquire(context.Background(), l.job)
 	}
 	return l.mu.slot.worker
 }
 
-// Yield runs f, which may wait for a client or a disk and must not use the worker. If f takes longer
-// than patience, the worker goes to others, and the lease has lost it.
+// Yield runs f, which may wait for a client or a disk and must not use the worker. If f takes
+// longer than patience, the worker goes to others, and the lease has lost it.
 func (l *Lease) Yield(f func() error, patience time.Duration) error {
 	l.setYielding(true)
 	defer l.setYielding(false)

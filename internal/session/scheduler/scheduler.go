@@ -1,10 +1,11 @@
-// Package scheduler shares workers among sessions, one chunk at a time. There are as many workers as
-// threads. A session that finds none free waits in line; a worker that comes free goes to the head of
-// the line, so a session with a long upload is behind everybody else again after each chunk.
+// Package scheduler shares workers among sessions, one chunk at a time. There are as many workers
+// as threads. A session that finds none free waits in line; a worker that comes free goes to the
+// head of the line, so a session with a long upload is behind everybody else again after each
+// chunk.
 //
-// Threads follow the number of active sessions, those that hold a worker or wait for one: one session
-// alone computes on all threads, and from as many sessions as threads on each computes on one.
-// Results do not depend on it.
+// Threads follow the number of active sessions, those that hold a worker or wait for one: one
+// session alone computes on all threads, and from as many sessions as threads on each computes on
+// one. Results do not depend on it.
 package scheduler
 
 import (
@@ -30,8 +31,8 @@ type Scheduler struct {
 	}
 }
 
-// Job is what a worker is wanted for. It names the session by its id: holding the session would keep
-// the session's memory alive.
+// Job is what a worker is wanted for. It names the session by its id: holding the session would
+// keep the session's memory alive.
 type Job struct {
 	Session string // id
 	Chunk   int    // tokens: the size of a worker's segments

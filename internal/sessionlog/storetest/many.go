@@ -172,7 +172,8 @@ func concurrent(t *testing.T, b Backend) {
 	}
 }
 
-// rivals lets writers take a session from each other: what each was told is in the log, and nothing else is.
+// rivals lets writers take a session from each other: what each was told is in the log, and nothing
+// else is.
 func rivals(t *testing.T, b Backend) {
 	s := started(t, b)
 	create(t, s, "a")

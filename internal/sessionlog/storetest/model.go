@@ -38,7 +38,8 @@ type machine struct {
 	sessions map[string]*modelSession
 }
 
-// model is the property: whatever is called in whatever order, store and model agree. All draws share one store, which each clears first.
+// model is the property: whatever is called in whatever order, store and model agree. All draws
+// share one store, which each clears first.
 func model(t *testing.T, b Backend) {
 	s := open(t, b)
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,4 +1,5 @@
-// Package storetest says what a sessionlog.Store must do, as tests that every implementation has to pass.
+// Package storetest says what a sessionlog.Store must do, as tests that every implementation has to
+// pass.
 package storetest
 
 import (
@@ -19,8 +20,9 @@ import (
 type Backend struct {
 	// Open opens the store. After Close, and after a crash, it opens the same one again.
 	Open func() (sessionlog.Store, error)
-	// Crash, if there is one, ends the store as the end of its process would, and leaves on the disk what a write that was under way may have left
-	// of itself. Nil for a store that does not outlive its process.
+	// Crash, if there is one, ends the store as the end of its process would, and leaves on the
+	// disk what a write that was under way may have left of itself. Nil for a store that does not
+	// outlive its process.
 	Crash func(sessionlog.Store) error
 }
 

@@ -1,18 +1,14 @@
-package train
+package corpus
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// lineSearchBytes is how far a piece's start may move forward to begin with a line.
-const lineSearchBytes = 256
-
-// pieceState is all that a pieceStream has to remember.
-type pieceState struct {
+// PiecesState is all that a Pieces has to remember.
+type PiecesState struct {
 	Piece  uint64 `json:"piece"`  // pieces begun so far
 	Domain int    `json:"domain"` // of the piece being read
 	Doc    int    `json:"doc"`
@@ -21,22 +17,23 @@ type pieceState struct {
 	Last   int32  `json:"last"`
 }
 
-// pieceStream is the text of the meta-phase: one endless stream of pieces of documents, each of another domain than the one before it
-// (where there is more than one), so that what the fast weights have learnt keeps going out of date. If some domains are held out from
-// pretraining, every second piece is on average of these.
-type pieceStream struct {
+// Pieces is the text of online meta-training: one endless stream of pieces of documents, each of
+// another domain than the one before it (where there is more than one), so that what the fast
+// weights have learnt keeps going out of date. If some domains are held out from pretraining, half
+// of the pieces, on average, are of these.
+type Pieces struct {
 	docs     []Document
 	domains  [][]int // documents of each domain
 	groups   [][]int // domains seen in pretraining and, if there are any, those held out
 	seed     uint64
 	min, max int // bytes of a piece
-	state    pieceState
+	State    PiecesState
 }
 
-// newPieceStream returns a stream at its start. first is the token before the first one of the stream; pieces have min to max bytes, or
-// their document's size if that is smaller.
-func newPieceStream(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *pieceStream {
-	s := &pieceStream{docs: c.Documents, seed: seed, min: min, max: max}
+// NewPieces returns a stream at its start. Pieces have min to max bytes, or their document's size
+// if that is smaller; first is the token before the first one of the stream.
+func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
+	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max}
 	index := map[string]int{}
 	for i, name := range c.Domains() {
 		index[name] = i
@@ -62,14 +59,15 @@ func newPieceStream(c *Corpus, heldOut []string, min, max int, first int32, seed
 			s.groups = append(s.groups, group)
 		}
 	}
-	s.state = pieceState{Domain: -1, Last: first}
+	s.State = PiecesState{Domain: -1, Last: first}
 	return s
 }
 
-// Next fills inputs and targets [T] with the next tokens of the stream, as a session would be fed them: the input of a target is the token
-// before it in the stream, across the borders of pieces. It tells whether a piece begins among the targets.
-func (s *pieceStream) Next(inputs, targets []int32) (begins bool) {
-	st := &s.state
+// Next fills inputs and targets [T] with the next tokens of the stream, as a session would be fed
+// them: the input of a target is the token before it in the stream, across the borders of pieces.
+// It tells whether a piece begins among the targets.
+func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
+	st := &s.State
 	for i := range targets {
 		if st.Pos == st.End {
 			s.begin()
@@ -83,9 +81,10 @@ func (s *pieceStream) Next(inputs, targets []int32) (begins bool) {
 	return begins
 }
 
-// begin chooses the next piece: a function of the seed, the number of the piece and the domain of the one before.
-func (s *pieceStream) begin() {
-	st := &s.state
+// begin chooses the next piece, by the seed, the number of the piece and the domain of the one
+// before.
+func (s *Pieces) begin() {
+	st := &s.State
 	key := kernel.Key(s.seed, st.Piece)
 	group := s.groups[below(kernel.Bits(key, 0), len(s.groups))]
 	st.Domain = other(group, st.Domain, kernel.Bits(key, 1))
@@ -117,25 +116,15 @@ func other(group []int, last int, random uint64) int {
 	return group[i]
 }
 
-// lineStart moves a position forward to the next start of a line, if there is one near and text follows it.
-func lineStart(text []byte, pos int) int {
-	if pos == 0 || text[pos-1] == '\n' {
-		return pos
-	}
-	near := text[pos:min(pos+lineSearchBytes, len(text)-1)]
-	if i := bytes.IndexByte(near, '\n'); i >= 0 {
-		return pos + i + 1
-	}
-	return pos
-}
-
-// restore puts the stream where a saved state says; it fails if the state is not one of this stream's.
-func (s *pieceStream) restore(st pieceState) error {
+// Restore puts the stream where a saved state says. The error is a *StateError if the state is not
+// one of this stream's.
+func (s *Pieces) Restore(st PiecesState) error {
 	fits := st.Doc >= 0 && st.Doc < len(s.docs) && st.Domain >= -1 && st.Domain < len(s.domains) &&
 		st.Pos >= 0 && st.Pos <= st.End && st.End <= len(s.docs[st.Doc].Text)
 	if !fits {
-		return fmt.Errorf("%w: stream: piece %d, document %d, bytes %d to %d: outside the text", ErrCheckpoint, st.Piece, st.Doc, st.Pos, st.End)
+		return &StateError{fmt.Sprintf("stream: piece %d, document %d, bytes %d to %d: outside the text",
+			st.Piece, st.Doc, st.Pos, st.End)}
 	}
-	s.state = st
+	s.State = st
 	return nil
 }

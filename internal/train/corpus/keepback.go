@@ -1,4 +1,4 @@
-package train
+package corpus
 
 import (
 	"cmp"
@@ -11,13 +11,14 @@ import (
 const (
 	keepBackPart  = 25        // about a twenty-fifth of the text
 	keepBackMost  = 256 << 10 // bytes: about that at most
-	keepBackFew   = 3         // documents that it is of, if they are whole
-	keepBackPiece = 4 << 10   // bytes: where documents are cut, what is worth cutting off
+	keepBackFew   = 3         // documents at least, if whole ones are kept back
+	keepBackPiece = 4 << 10   // bytes: a shorter end of a document is not worth cutting off
 )
 
-// keepBack splits a corpus in the text to train on and the text to validate on, which is nil if there is next to no text. Whole documents
-// are kept back, drawn by the seed, if there are small ones, but never the last one of a domain; otherwise the ends of some documents.
-func (c *Corpus) keepBack(seed uint64) (rest, kept *Corpus) {
+// KeepBack splits a corpus in the text to train on and the text to validate on, which is nil if
+// there is next to no text. If there are small documents, whole ones are kept back, drawn by the
+// seed, but never the last one of a domain; otherwise the ends of some documents are.
+func (c *Corpus) KeepBack(seed uint64) (rest, kept *Corpus) {
 	want := min(c.Bytes()/keepBackPart, keepBackMost)
 	order := c.shuffled(seed)
 	rest, kept = c.split(c.someWhole(order, want))
@@ -42,7 +43,8 @@ func (c *Corpus) shuffled(seed uint64) []int {
 	return order
 }
 
-// someWhole takes whole documents of about want bytes in all. It returns where each document is to be cut: here 0 or its length.
+// someWhole chooses whole documents of about want bytes in all. It returns where each document is
+// to be cut: here 0 or its length.
 func (c *Corpus) someWhole(order []int, want int) []int {
 	cuts := c.uncut()
 	missing, left := want, map[string]int{} // documents of a domain
@@ -60,8 +62,8 @@ func (c *Corpus) someWhole(order []int, want int) []int {
 	return cuts
 }
 
-// someEnds takes the ends of documents, in proportion to their sizes but not less than is worth it and not more than half, from the start
-// of a line where one is near.
+// someEnds chooses the ends of documents, in proportion to their sizes but not less than is worth
+// it and not more than half, from the start of a line where one is near.
 func (c *Corpus) someEnds(order []int, want int) []int {
 	cuts := c.uncut()
 	total, missing := c.Bytes(), want

@@ -1,4 +1,4 @@
-package train
+package optim
 
 import (
 	"math"
@@ -46,7 +46,7 @@ func TestAdamAgreesWithFloat64(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := kernel.NewExec(2)
 			defer x.Close()
-			const n = 3*adamBlock/2 + 7
+			const n = 3*block/2 + 7
 			rng := rand.New(rand.NewPCG(1, 2))
 			w := normals(rng, n, .1)
 			ref := &referenceAdam{w: make([]float64, n), m: make([]float64, n), v: make([]float64, n)}
@@ -92,7 +92,7 @@ func TestClippingLeavesSmallGradientsAlone(t *testing.T) {
 
 // The bits do not depend on the number of threads.
 func TestAdamIsTheSameOnAnyNumberOfThreads(t *testing.T) {
-	const n = 5*adamBlock + 123
+	const n = 5*block + 123
 	run := func(threads int) []float32 {
 		x := kernel.NewExec(threads)
 		defer x.Close()
@@ -124,7 +124,7 @@ func TestAdamChangesNothingOnGradientsThatAreNoNumbers(t *testing.T) {
 func TestAdamAllocatesNothing(t *testing.T) {
 	x := kernel.NewExec(2)
 	defer x.Close()
-	const n = 3 * adamBlock
+	const n = 3 * block
 	w, g := make([]float32, n), make([]float32, n)
 	a := NewAdam(n, .9, .999, 1e-8, 1)
 	require.Zero(t, testing.AllocsPerRun(10, func() { a.Step(x, w, g, 1e-3) }))
@@ -147,4 +147,24 @@ func TestSchedule(t *testing.T) {
 			require.LessOrEqual(t, s.Rate(i), 1.0)
 		}
 	}
+}
+
+// The mean of gradients is the same on any number of threads, and allocates nothing.
+func TestMeanOfGradients(t *testing.T) {
+	const n = 3*block + 5
+	mean := func(threads int) []float32 {
+		x := kernel.NewExec(threads)
+		defer x.Close()
+		rng := rand.New(rand.NewPCG(5, 6))
+		m := Mean{Sum: make([]float32, n), Factor: .5}
+		a, b := normals(rng, n, 1), normals(rng, n, 1)
+		m.Add(x, a)
+		m.Add(x, b)
+		for i, v := range m.Sum {
+			require.InDelta(t, (float64(a[i])+float64(b[i]))/2, v, 1e-6)
+		}
+		require.Zero(t, testing.AllocsPerRun(3, func() { m.Add(x, a) }))
+		return m.Sum
+	}
+	require.Equal(t, mean(1), mean(3))
 }

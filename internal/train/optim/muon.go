@@ -1,4 +1,4 @@
-package train
+package optim
 
 import (
 	"math"
@@ -8,8 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Muon's constants: the momentum, the coefficients of the iteration that makes a matrix orthogonal, and the root mean square of an
-// update's elements, which is about that of Adam's, so that one learning rate serves both.
+// Muon's constants: the momentum, the coefficients of the iteration that makes a matrix
+// orthogonal, and the root mean square of an update's elements, which is about that of Adam's, so
+// that one learning rate serves both.
 const (
 	muonMomentum = 0.95
 	muonRounds   = 5
@@ -19,9 +20,10 @@ const (
 	muonRMS      = 0.2
 )
 
-// Muon is the optimiser of Jordan et al. (2024) for the matrices of the layers: a step goes along the nearest semi-orthogonal matrix to
-// the gradient's Nesterov momentum, found by a few rounds of a Newton-Schulz iteration, so that every direction of a matrix moves
-// alike. The embedding, biases and gains take steps of Adam at the same rate.
+// Muon is the optimiser of Jordan et al. (2024) for the matrices of the layers. A step goes along
+// the semi-orthogonal matrix that is nearest to the gradient's Nesterov momentum, found by a few
+// rounds of a Newton-Schulz iteration, so that every direction of a matrix moves alike. The
+// embedding, biases and gains take steps of Adam at the same rate.
 type Muon struct {
 	M     []float32 // momentum of the matrices, in the layout of the weights
 	Decay float64   // of the matrices, in units of the rate: w <- (1 - rate Decay) w
@@ -32,17 +34,17 @@ type Muon struct {
 	w, g  []float32 // of rest, end to end
 	x, y  []float32 // [rows, cols] of the largest part
 	a, b  []float32 // squares of its smaller side
-	norms normTask
-	block []float64
+	norm  norm
 }
 
 // matrixPart is one linear map: qkv_net is three of them.
 type matrixPart struct{ off, rows, cols int }
 
-// NewMuon returns an optimiser with zero moments for the weights of a layout, whose matrices and vectors it tells apart; clip bounds the
-// norm of the gradient of what Adam moves (0: no bound).
+// NewMuon returns an optimiser with zero moments for the weights of a layout, whose matrices and
+// vectors it tells apart. The norm of the gradient of what Adam moves is bounded by clip; 0: it is
+// not bounded.
 func NewMuon(l *txl.Layout, clip float64) *Muon {
-	o := &Muon{M: make([]float32, l.Size), block: make([]float64, adamBlocks(l.Size))}
+	o := &Muon{M: make([]float32, l.Size), norm: newNorm(l.Size)}
 	size, side, rest := 0, 0, 0
 	for _, t := range l.Tensors {
 		if !t.IsMatrix() || strings.HasPrefix(t.Name, "word_emb") {
@@ -61,18 +63,16 @@ func NewMuon(l *txl.Layout, clip float64) *Muon {
 		}
 		size, side = max(size, p.rows*p.cols), max(side, min(p.rows, p.cols))
 	}
-	o.adam = NewAdam(rest, slowBeta1, slowBeta2, slowEps, clip)
+	o.adam = NewAdam(rest, Beta1, Beta2, Epsilon, clip)
 	o.w, o.g = make([]float32, rest), make([]float32, rest)
 	o.x, o.y = make([]float32, size), make([]float32, size)
 	o.a, o.b = make([]float32, side*side), make([]float32, side*side)
 	return o
 }
 
-// Step moves the weights w against the gradient g with the given learning rate and returns the gradient's norm. If the norm is not a
-// finite number, nothing is changed and the caller must give up.
+// Step moves the weights w against the gradient g with a learning rate; see Optimizer.
 func (o *Muon) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64) {
-	norm = gradientNorm(x, &o.norms, o.block, g)
-	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+	if norm = o.norm.of(x, g); !Finite(norm) {
 		return norm
 	}
 	for _, p := range o.parts {
@@ -100,7 +100,8 @@ func (o *Muon) gather(dst, arena []float32) {
 	}
 }
 
-// momentum takes in a gradient, m <- momentum m + (1-momentum) g, and leaves Nesterov's look ahead, momentum m + (1-momentum) g, in o.x.
+// momentum moves a matrix's momentum, m <- momentum m + (1-momentum) g, and leaves Nesterov's look
+// ahead, momentum m + (1-momentum) g, in o.x.
 func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	u := o.x[:len(m)]
 	x.Scale(m, muonMomentum)
@@ -110,8 +111,9 @@ func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	x.Axpy(u, 1-muonMomentum, g)
 }
 
-// orthogonal makes o.x, [rows, cols], nearly semi-orthogonal: with its singular values scaled below 1, each round maps a singular value s
-// to a s + b s³ + c s⁵, which ends near 1 (between about 0.7 and 1.2) for all that are not tiny. A zero matrix stays zero.
+// orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. The singular values are first scaled
+// below 1; each round then maps a singular value s to a s + b s³ + c s⁵, which ends near 1 (between
+// about 0.7 and 1.2) for all that are not tiny. A zero matrix stays zero.
 func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	n := rows * cols
 	x, y := o.x[:n], o.y[:n]
@@ -143,5 +145,8 @@ func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	return x
 }
 
-func (o *Muon) moments() []array { return append(o.adam.moments(), array{"muon.m", o.M}) }
-func (o *Muon) setSteps(n int)   { o.adam.setSteps(n) }
+// Moments are Adam's and the momentum.
+func (o *Muon) Moments() []Moment { return append(o.adam.Moments(), Moment{"muon.m", o.M}) }
+
+// SetSteps sets the number of steps that have been made.
+func (o *Muon) SetSteps(n int) { o.adam.SetSteps(n) }

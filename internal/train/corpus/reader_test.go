@@ -1,4 +1,4 @@
-package train
+package corpus
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func corpusOf(sizes ...int) *Corpus {
 		for i := range text {
 			text[i] = byte(17*d + i)
 		}
-		c.Documents = append(c.Documents, newDocument(fmt.Sprintf("domain%d/%d.txt", d%3, d), text))
+		c.Documents = append(c.Documents, NewDocument(fmt.Sprintf("domain%d/%d.txt", d%3, d), text))
 	}
 	return c
 }
@@ -35,7 +35,7 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 		if c.Bytes() < batch {
 			t.Skip("too small")
 		}
-		r, err := newBatchReader(c, batch, 1, startToken, 0, rapid.Uint64().Draw(t, "seed"))
+		r, err := NewReader(c, batch, 1, startToken, 0, rapid.Uint64().Draw(t, "seed"))
 		require.NoError(t, err)
 		type place struct{ doc, pos int }
 		seen := map[place]int{}
@@ -43,9 +43,9 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 		taken := batch               // spans dealt so far
 		in, out := make([]int32, batch), make([]int32, batch)
 		for slices.Min(epochs) == 0 {
-			before := slices.Clone(r.state.Lanes)
+			before := slices.Clone(r.State.Lanes)
 			r.Next(in, out)
-			for b, l := range r.state.Lanes {
+			for b, l := range r.State.Lanes {
 				if before[b].Pos == r.spans[before[b].Span].end {
 					epochs[b] = taken / len(r.spans)
 					taken++
@@ -75,13 +75,13 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 func TestReaderBalancesDomains(t *testing.T) {
 	c := corpusOf(6400, 64, 1600) // a domain each
 	read := func(balance float64, bytes int) (parts [3]float64, seen map[span]int) {
-		r, err := newBatchReader(c, 1, 1, startToken, balance, 3)
+		r, err := NewReader(c, 1, 1, startToken, balance, 3)
 		require.NoError(t, err)
 		in, out := make([]int32, 1), make([]int32, 1)
 		seen = map[span]int{}
 		for range bytes {
 			r.Next(in, out)
-			l := r.state.Lanes[0]
+			l := r.State.Lanes[0]
 			if s := r.spans[l.Span]; l.Pos == s.end {
 				seen[s]++
 			}
@@ -111,19 +111,19 @@ func TestReaderResumes(t *testing.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		batch, segment := 3, rapid.IntRange(1, 40).Draw(t, "segment")
 		balance := rapid.SampledFrom([]float64{0, .5, 1}).Draw(t, "balance")
-		a, err := newBatchReader(c, batch, segment, startToken, balance, seed)
+		a, err := NewReader(c, batch, segment, startToken, balance, seed)
 		require.NoError(t, err)
 		in, out := make([]int32, batch*segment), make([]int32, batch*segment)
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			a.Next(in, out)
 		}
-		b, err := newBatchReader(c, batch, segment, startToken, balance, seed)
+		b, err := NewReader(c, batch, segment, startToken, balance, seed)
 		require.NoError(t, err)
-		text, err := json.Marshal(a.state)
+		text, err := json.Marshal(a.State)
 		require.NoError(t, err)
-		var s readerState
+		var s ReaderState
 		require.NoError(t, json.Unmarshal(text, &s))
-		require.NoError(t, b.restore(s))
+		require.NoError(t, b.Restore(s))
 		in2, out2 := make([]int32, len(in)), make([]int32, len(out))
 		for range 30 {
 			a.Next(in, out)
@@ -136,7 +136,7 @@ func TestReaderResumes(t *testing.T) {
 
 func TestReaderSeedDecidesTheOrder(t *testing.T) {
 	read := func(seed uint64) []int32 {
-		r, err := newBatchReader(corpusOf(50, 60, 70, 80, 90, 100), 2, 100, startToken, 0, seed)
+		r, err := NewReader(corpusOf(50, 60, 70, 80, 90, 100), 2, 100, startToken, 0, seed)
 		require.NoError(t, err)
 		in, out := make([]int32, 200), make([]int32, 200)
 		r.Next(in, out)
@@ -147,42 +147,43 @@ func TestReaderSeedDecidesTheOrder(t *testing.T) {
 }
 
 func TestTooLittleDataSaysHowMuchIsNeeded(t *testing.T) {
-	_, err := newBatchReader(corpusOf(100, 27), 4, 32, startToken, 0, 1)
+	_, err := NewReader(corpusOf(100, 27), 4, 32, startToken, 0, 1)
 	require.ErrorIs(t, err, ErrData)
 	require.ErrorContains(t, err, "holds 127 bytes of text in 2 files, expected at least 128 (4 streams of 32 bytes; fewer or shorter ones need less)")
 }
 
 func TestReaderRefusesForeignStates(t *testing.T) {
-	r, err := newBatchReader(corpusOf(100, 100), 2, 10, startToken, 0, 1)
+	r, err := NewReader(corpusOf(100, 100), 2, 10, startToken, 0, 1)
 	require.NoError(t, err)
-	good := r.state
-	for name, s := range map[string]readerState{
-		"lanes": {Lanes: []lane{{}}},
+	good := r.State
+	for name, s := range map[string]ReaderState{
+		"lanes": {Lanes: []Lane{{}}},
 		"taken": {Taken: 99, Lanes: good.Lanes},
-		"span":  {Lanes: []lane{{Span: 7}, {}}},
-		"pos":   {Lanes: []lane{{Span: 0, Pos: 101}, {}}},
+		"span":  {Lanes: []Lane{{Span: 7}, {}}},
+		"pos":   {Lanes: []Lane{{Span: 0, Pos: 101}, {}}},
 	} {
-		require.ErrorIs(t, r.restore(s), ErrCheckpoint, name)
+		var state *StateError
+		require.ErrorAs(t, r.Restore(s), &state, name)
 	}
 }
 
 // The stream's tokens are pieces of documents, each of another domain than the one before; input and target make one unbroken stream.
 func TestPiecesChangeDomain(t *testing.T) {
 	c := corpusOf(400, 300, 500, 20, 1, 350)
-	s := newPieceStream(c, nil, 30, 200, startToken, 5)
+	s := NewPieces(c, nil, 30, 200, startToken, 5)
 	last, domain, pieces := int32(startToken), -1, 0
 	in, out := make([]int32, 1), make([]int32, 1)
 	for range 20000 {
 		begins := s.Next(in, out)
 		require.Equal(t, last, in[0])
-		require.Equal(t, int32(c.Documents[s.state.Doc].Text[s.state.Pos-1]), out[0])
+		require.Equal(t, int32(c.Documents[s.State.Doc].Text[s.State.Pos-1]), out[0])
 		if begins {
 			pieces++
-			require.NotEqual(t, domain, s.state.Domain)
-			domain = s.state.Domain
-			size := len(c.Documents[s.state.Doc].Text)
-			require.LessOrEqual(t, s.state.End, size)
-			require.LessOrEqual(t, s.state.End-s.state.Pos+1, 200)
+			require.NotEqual(t, domain, s.State.Domain)
+			domain = s.State.Domain
+			size := len(c.Documents[s.State.Doc].Text)
+			require.LessOrEqual(t, s.State.End, size)
+			require.LessOrEqual(t, s.State.End-s.State.Pos+1, 200)
 		}
 		last = out[0]
 	}
@@ -191,22 +192,22 @@ func TestPiecesChangeDomain(t *testing.T) {
 
 func TestPiecesBeginWithALineWhereOneIsNear(t *testing.T) {
 	text := bytes.Repeat([]byte("a line of text\n"), 100)
-	c := &Corpus{Documents: []Document{newDocument("d/t", text)}}
-	s := newPieceStream(c, nil, 100, 200, startToken, 1)
+	c := &Corpus{Documents: []Document{NewDocument("d/t", text)}}
+	s := NewPieces(c, nil, 100, 200, startToken, 1)
 	for range 200 {
 		s.begin()
-		require.True(t, s.state.Pos == 0 || text[s.state.Pos-1] == '\n')
-		require.Greater(t, s.state.End, s.state.Pos)
+		require.True(t, s.State.Pos == 0 || text[s.State.Pos-1] == '\n')
+		require.Greater(t, s.State.End, s.State.Pos)
 	}
 }
 
 func TestHeldOutDomainsAreHalfOfThePieces(t *testing.T) {
 	c := corpusOf(400, 300, 500, 200, 250, 350)
-	s := newPieceStream(c, []string{"domain1"}, 10, 20, startToken, 3)
+	s := NewPieces(c, []string{"domain1"}, 10, 20, startToken, 3)
 	held := 0
 	for range 2000 {
 		s.begin()
-		if c.Documents[s.state.Doc].Domain == "domain1" {
+		if c.Documents[s.State.Doc].Domain == "domain1" {
 			held++
 		}
 	}
@@ -217,13 +218,13 @@ func TestPiecesResume(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := corpusOf(400, 300, 50, 20, 1, 350)
 		seed := rapid.Uint64().Draw(t, "seed")
-		a := newPieceStream(c, []string{"domain2"}, 5, 60, startToken, seed)
+		a := NewPieces(c, []string{"domain2"}, 5, 60, startToken, seed)
 		in, out := make([]int32, 37), make([]int32, 37)
 		for range rapid.IntRange(0, 50).Draw(t, "chunks") {
 			a.Next(in, out)
 		}
-		b := newPieceStream(c, []string{"domain2"}, 5, 60, startToken, seed)
-		require.NoError(t, b.restore(a.state))
+		b := NewPieces(c, []string{"domain2"}, 5, 60, startToken, seed)
+		require.NoError(t, b.Restore(a.State))
 		in2, out2 := make([]int32, 37), make([]int32, 37)
 		for range 30 {
 			require.Equal(t, a.Next(in, out), b.Next(in2, out2))
@@ -234,8 +235,9 @@ func TestPiecesResume(t *testing.T) {
 }
 
 func TestPiecesRefuseForeignStates(t *testing.T) {
-	s := newPieceStream(corpusOf(100), nil, 10, 20, startToken, 1)
-	for _, st := range []pieceState{{Doc: 1}, {Doc: -1}, {Domain: 3}, {Pos: 5, End: 101}, {Pos: 7, End: 6}} {
-		require.ErrorIs(t, s.restore(st), ErrCheckpoint)
+	s := NewPieces(corpusOf(100), nil, 10, 20, startToken, 1)
+	for _, st := range []PiecesState{{Doc: 1}, {Doc: -1}, {Domain: 3}, {Pos: 5, End: 101}, {Pos: 7, End: 6}} {
+		var state *StateError
+		require.ErrorAs(t, s.Restore(st), &state)
 	}
 }

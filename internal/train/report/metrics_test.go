@@ -1,4 +1,4 @@
-package train
+package report
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/train"
 )
 
 // lines are metrics in shorthand, such as "start:pretrain:0"; line i is written i*i seconds after the first.
@@ -39,34 +41,36 @@ func TestALaterSittingSupersedes(t *testing.T) {
 		"resume:pretrain:20", "step:pretrain:30", "end:pretrain:30", "start:meta:0", "step:meta:10", "resume:meta:10", "step:meta:20")
 	require.Equal(t, shorthand(lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20",
 		"resume:pretrain:20", "step:pretrain:30", "end:pretrain:30", "start:meta:0", "step:meta:10", "resume:meta:10", "step:meta:20")),
-		shorthand(current(all, []string{PhasePretrain, PhaseMeta})))
+		shorthand(current(all, []string{train.PhasePretrain, train.PhaseMeta})))
 	require.Equal(t, shorthand(lines("start:meta:0", "step:meta:10", "resume:meta:10", "step:meta:20")),
-		shorthand(current(all, []string{PhaseMeta})), "of the phases of this run")
+		shorthand(current(all, []string{train.PhaseMeta})), "of the phases of this run")
 }
 
 // A file may have the lines of other runs before those of this one.
 func TestLinesOfTheLastRun(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "start:pretrain:0", "step:pretrain:5", "start:meta:0")
-	require.Equal(t, shorthand(all[2:]), shorthand(ofRun(all, PhasePretrain)))
+	require.Equal(t, shorthand(all[2:]), shorthand(ofRun(all, train.PhasePretrain)))
 }
 
 // The pause between two sittings is not time spent; steps that were made twice are.
 func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "resume:pretrain:10", "step:pretrain:20", "start:meta:0", "step:meta:10")
 	spent := elapsed(all)
-	require.Equal(t, time.Duration(1+3+7)*time.Second, spent[PhasePretrain])
-	require.Equal(t, 11*time.Second, spent[PhaseMeta])
+	require.Equal(t, time.Duration(1+3+7)*time.Second, spent[train.PhasePretrain])
+	require.Equal(t, 11*time.Second, spent[train.PhaseMeta])
 }
 
 // A line that was cut off spoils neither itself nor the next.
 func TestMetricsGoOnAfterACutOffLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	require.NoError(t, os.WriteFile(path, []byte(`{"event":"start","phase":"pretrain"}`+"\n"+`{"event":"step","pha`), 0o666))
-	m, err := openMetrics(path)
-	require.NoError(t, err)
-	require.NoError(t, m.write(Metric{Event: eventResume, Phase: PhasePretrain, Step: 3}))
+	m, again := &metrics{path: path}, &metrics{path: path}
+	require.NoError(t, m.open())
+	require.NoError(t, m.write(Metric{Event: eventResume, Phase: train.PhasePretrain, Step: 3}))
 	require.NoError(t, m.close())
-	for _, m := range []*metrics{m, func() *metrics { again, err := openMetrics(path); require.NoError(t, err); return again }()} {
+	require.NoError(t, again.open())
+	require.NoError(t, again.close())
+	for _, m := range []*metrics{m, again} {
 		require.Len(t, m.lines, 2)
 		require.Equal(t, eventStart, m.lines[0].Event)
 		require.Equal(t, 3, m.lines[1].Step)

@@ -1,10 +1,11 @@
-package train
+package corpus
 
 import (
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -12,12 +13,12 @@ import (
 // writeTree makes a folder with the given files, by path with slashes.
 func writeTree(t *testing.T, files map[string]string) string {
 	t.Helper()
-	dir := t.TempDir()
+	tree := fstest.MapFS{}
 	for name, text := range files {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		tree[name] = &fstest.MapFile{Data: []byte(text)}
 	}
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, tree))
 	return dir
 }
 
@@ -26,7 +27,7 @@ func TestCorpusIsSortedAndKnowsDomains(t *testing.T) {
 		"code/b.txt": "bb", "code/a/deep.txt": "deep", "logs/x": "x", "top.txt": "top", "logs/empty.txt": "",
 		".hidden": "no", ".git/config": "no",
 	})
-	c, err := LoadCorpus(dir, 0)
+	c, err := Load(dir, 0)
 	require.NoError(t, err)
 	require.Equal(t, []Document{
 		{"code/a/deep.txt", "code", []byte("deep")}, {"code/b.txt", "code", []byte("bb")},
@@ -39,14 +40,14 @@ func TestCorpusIsSortedAndKnowsDomains(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{".", "logs"}, rest.Domains())
 
-	head, err := LoadCorpus(dir, 2)
+	head, err := Load(dir, 2)
 	require.NoError(t, err)
 	require.Equal(t, "de", string(head.Documents[0].Text))
 }
 
 func TestFingerprintSeesNamesAndTexts(t *testing.T) {
 	load := func(files map[string]string) string {
-		c, err := LoadCorpus(writeTree(t, files), 0)
+		c, err := Load(writeTree(t, files), 0)
 		require.NoError(t, err)
 		return c.Fingerprint()
 	}
@@ -66,12 +67,12 @@ func TestCorpusErrorsNameTheFile(t *testing.T) {
 		"no text":           {empty, empty + " holds no text"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := LoadCorpus(c.dir, 0)
+			_, err := Load(c.dir, 0)
 			require.ErrorIs(t, err, ErrData)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	c, err := LoadCorpus(dir, 0)
+	c, err := Load(dir, 0)
 	require.NoError(t, err)
 	_, err = c.Without([]string{"b"})
 	require.ErrorContains(t, err, `no domain "b" to hold out, expected one of a`)
@@ -85,7 +86,7 @@ func TestUnreadableFileIsNamed(t *testing.T) {
 	}
 	dir := writeTree(t, map[string]string{"a.txt": "x"})
 	require.NoError(t, os.Symlink(filepath.Join(dir, "gone"), filepath.Join(dir, "b.txt"))) // unreadable for root, too
-	_, err := LoadCorpus(dir, 0)
+	_, err := Load(dir, 0)
 	require.ErrorIs(t, err, ErrData)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "b.txt")

@@ -1,4 +1,4 @@
-package train
+package optim
 
 import (
 	"math"
@@ -74,7 +74,7 @@ func TestMuonTellsMatricesFromTheRest(t *testing.T) {
 	w, g := normals(rng, l.Size, .1), normals(rng, l.Size, .1)
 	byAdam := slices.Clone(w)
 	before := slices.Clone(w)
-	NewAdam(l.Size, slowBeta1, slowBeta2, slowEps, 0).Step(x, byAdam, g, .01)
+	NewAdam(l.Size, Beta1, Beta2, Epsilon, 0).Step(x, byAdam, g, .01)
 	NewMuon(l, 0).Step(x, w, g, .01)
 	for _, tensor := range l.Tensors {
 		lo, hi := tensor.Off, tensor.Off+tensor.Size

@@ -1,27 +1,31 @@
-package train
+// Package corpus is the text that a model is trained on: a directory of files, a part of it that
+// is kept back for validation, and the orders in which training reads the rest.
+//
+// All orders are functions of a seed. A Reader and a Pieces remember where they are in a small
+// plain state, and go on from a saved one to the same tokens.
+package corpus
 
 import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// corpusBytesMax bounds the text of one directory: it is held in memory as a whole.
-const corpusBytesMax = 16 << 30
+// bytesMax bounds the text of one directory: it is held in memory as a whole.
+const bytesMax = 16 << 30
 
-// Document is one file of text: one stream, read from its first byte to its last.
-type Document struct {
-	Name   string // path below the directory, with slashes
-	Domain string // the first folder of Name; "." for a file directly in the directory
-	Text   []byte
-}
+// ErrData is wrapped by every error about the text: missing, unreadable, empty or too little.
+var ErrData = errors.New("train: data")
 
 // Corpus is the text of a directory: its documents in the order of their names, none of them empty.
 type Corpus struct {
@@ -29,9 +33,9 @@ type Corpus struct {
 	Documents []Document
 }
 
-// LoadCorpus reads the files that documents.List finds below dir, of each at most limit bytes; 0 takes all. Every error wraps ErrData and
-// names the file or directory.
-func LoadCorpus(dir string, limit int) (*Corpus, error) {
+// Load reads the files that documents.List finds below dir, of each at most limit bytes; 0 takes
+// all. Every error wraps ErrData and names the file or directory.
+func Load(dir string, limit int) (*Corpus, error) {
 	files, err := documents.List(dir, int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrData, err)
@@ -42,29 +46,17 @@ func LoadCorpus(dir string, limit int) (*Corpus, error) {
 	c := &Corpus{Dir: dir}
 	total := int64(0)
 	for _, f := range files {
-		if total += f.Size; total > corpusBytesMax {
-			return nil, fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData, dir, int64(corpusBytesMax))
+		if total += f.Size; total > bytesMax {
+			return nil, fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData, dir, int64(bytesMax))
 		}
 		text, err := f.Read()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrData, err)
 		}
-		c.Documents = append(c.Documents, newDocument(f.Name, text))
+		c.Documents = append(c.Documents, NewDocument(f.Name, text))
 	}
 	slices.SortFunc(c.Documents, func(a, b Document) int { return cmp.Compare(a.Name, b.Name) })
 	return c, nil
-}
-
-func newDocument(name string, text []byte) Document {
-	return Document{Name: name, Domain: documents.Domain(name), Text: text}
-}
-
-// pathCause strips the operation and the path from a file-system error: the callers name the path themselves.
-func pathCause(err error) error {
-	if e, ok := err.(*fs.PathError); ok {
-		return e.Err
-	}
-	return err
 }
 
 // Bytes is the number of bytes in all documents.
@@ -88,12 +80,24 @@ func (c *Corpus) Domains() []string {
 	return domains
 }
 
-// Without returns the corpus without the documents of the named domains. It fails if one of them does not exist or nothing is left.
+// String says how much text there is.
+func (c *Corpus) String() string {
+	return fmt.Sprintf("%s bytes in %s and %s", humanize.Comma(int64(c.Bytes())),
+		plural(len(c.Documents), "file"), plural(len(c.Domains()), "domain"))
+}
+
+func plural(n int, what string) string {
+	return humanize.Comma(int64(n)) + " " + english.PluralWord(n, what, "")
+}
+
+// Without returns the corpus without the documents of the named domains. It fails if one of the
+// domains does not exist or nothing is left.
 func (c *Corpus) Without(domains []string) (*Corpus, error) {
 	known := c.Domains()
 	for _, d := range domains {
 		if !slices.Contains(known, d) {
-			return nil, fmt.Errorf("%w: directory %s has no domain %q to hold out, expected one of %s", ErrData, c.Dir, d, strings.Join(known, ", "))
+			return nil, fmt.Errorf("%w: directory %s has no domain %q to hold out, expected one of %s",
+				ErrData, c.Dir, d, strings.Join(known, ", "))
 		}
 	}
 	rest := &Corpus{Dir: c.Dir}
@@ -103,13 +107,15 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 		}
 	}
 	if len(rest.Documents) == 0 {
-		return nil, fmt.Errorf("%w: directory %s: every domain is held out (%s), nothing is left for pretraining", ErrData, c.Dir, strings.Join(known, ", "))
+		return nil, fmt.Errorf("%w: directory %s: every domain is held out (%s), nothing is left for pretraining",
+			ErrData, c.Dir, strings.Join(known, ", "))
 	}
 	return rest, nil
 }
 
-// need fails unless the corpus has at least the given number of bytes; what says what they are needed for.
-func (c *Corpus) need(size int, what string) error {
+// Need fails unless the corpus has at least the given number of bytes; what says what the bytes
+// are needed for.
+func (c *Corpus) Need(size int, what string) error {
 	if have := c.Bytes(); have < size {
 		return fmt.Errorf("%w: directory %s holds %d bytes of text in %d files, expected at least %d (%s)",
 			ErrData, c.Dir, have, len(c.Documents), size, what)
@@ -117,7 +123,8 @@ func (c *Corpus) need(size int, what string) error {
 	return nil
 }
 
-// Fingerprint is a hash over the names and texts of all documents: a run can only be resumed on the text it was started on.
+// Fingerprint is a hash over the names and texts of all documents: a run can only be resumed on
+// the text that it was started on.
 func (c *Corpus) Fingerprint() string {
 	h := sha256.New()
 	var size [16]byte

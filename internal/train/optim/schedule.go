@@ -1,4 +1,4 @@
-package train
+package optim
 
 import "math"
 
@@ -12,15 +12,19 @@ const (
 // decayPart is the part of a phase in which ScheduleWSD comes down.
 const decayPart = 0.2
 
-// Schedule is the learning rate of every step of a phase: a linear warm-up to Peak, then a way down to Peak*Final at the last step, if
-// there is one. It depends on the number of the step alone, never on time, so that a resumed run follows it to the bit.
+// Schedule is the learning rate of every step of a phase: a linear warm-up to Peak, and then, if
+// Kind has one, a way down to Peak*Final at the last step. It depends on the number of the step
+// alone, never on time, so that a resumed run follows it to the bit.
 type Schedule struct {
-	// Kind is ScheduleCosine (also ""): a cosine from the warm-up to the end; or ScheduleWSD (warm-up, stable, decay): Peak until the last
-	// fifth of the steps, then a straight line; or ScheduleConstant: Peak to the end, for a run whose decay another one makes. The steps
-	// before the decay of these two do not depend on how many there are in all.
+	// Kind is one of
+	//   - ScheduleCosine, also "": a cosine from the warm-up to the end;
+	//   - ScheduleWSD (warm-up, stable, decay): Peak until the last fifth of the steps, then a
+	//     straight line;
+	//   - ScheduleConstant: Peak to the end, for a run whose decay another run makes.
+	// Before the decay the last two do not depend on the number of steps in all.
 	Kind   string
 	Peak   float64 // largest learning rate
-	Final  float64 // fraction of Peak left at the last step, 0..1
+	Final  float64 // fraction of Peak left at the last step, 0 to 1
 	Warmup int     // steps of the warm-up; 0: none
 	Steps  int     // of the whole phase
 }
@@ -30,7 +34,7 @@ func (s Schedule) Rate(t int) float64 {
 	if t < s.Warmup {
 		return s.Peak * float64(t+1) / float64(s.Warmup)
 	}
-	from := s.decayStart()
+	from := s.DecayStart()
 	if t < from {
 		return s.Peak
 	}
@@ -45,8 +49,8 @@ func (s Schedule) Rate(t int) float64 {
 	return s.Peak * (s.Final + (1-s.Final)*0.5*(1+math.Cos(math.Pi*progress)))
 }
 
-// decayStart is the step at which the way down begins.
-func (s Schedule) decayStart() int {
+// DecayStart is the step at which the way down begins, Steps if there is none.
+func (s Schedule) DecayStart() int {
 	switch s.Kind {
 	case ScheduleWSD:
 		return max(s.Warmup, s.Steps-int(math.Ceil(decayPart*float64(s.Steps))))

@@ -1,0 +1,26 @@
+package corpus
+
+// Places is the number of places in all documents where length bytes begin.
+func (c *Corpus) Places(length int) (n int) {
+	for _, d := range c.Documents {
+		n += max(0, len(d.Text)-length+1)
+	}
+	return n
+}
+
+// Place is the i'th of these places: a document's text and the offset in it.
+func (c *Corpus) Place(i, length int) (text []byte, at int) {
+	for _, d := range c.Documents {
+		n := max(0, len(d.Text)-length+1)
+		if i < n {
+			return d.Text, i
+		}
+		i -= n
+	}
+	panic("corpus: a place beyond the text")
+}
+
+// Draw is one of these places, each as likely as any other where the 64 bits are random.
+func (c *Corpus) Draw(random uint64, length int) (text []byte, at int) {
+	return c.Place(below(random, c.Places(length)), length)
+}

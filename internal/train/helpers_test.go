@@ -1,0 +1,184 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Helpers with a capital letter are those of the tests that look at runs from outside, too.
+
+// tinyModel has about ten thousand weights.
+var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256, SegLen: 16, MemLen: 16}
+
+// Card is what a model's file says of its making.
+type Card = card
+
+// WriteTree makes a folder with the given files, by path with slashes.
+func WriteTree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	tree := fstest.MapFS{}
+	for name, text := range files {
+		tree[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, tree))
+	return dir
+}
+
+// recorder keeps what it is told.
+type recorder struct{ events []Event }
+
+func (r *recorder) Observe(e Event) error {
+	r.events = append(r.events, e)
+	return nil
+}
+
+// notes are the sentences for a person, a line each.
+func (r *recorder) notes() string {
+	var b strings.Builder
+	for _, e := range r.events {
+		if n, ok := e.(Noted); ok {
+			b.WriteString(n.Text + "\n")
+		}
+	}
+	return b.String()
+}
+
+// WriteText makes a folder of easy text: lines of a few words, other words in each domain.
+func WriteText(t *testing.T, bytesPerFile int) string {
+	t.Helper()
+	files := map[string]string{}
+	for d, words := range []string{"red green blue", "one two three four", "mov add push pop", "<a> <b> </a> </b>"} {
+		rng := rand.New(rand.NewPCG(uint64(d), 1))
+		list := strings.Fields(words)
+		for f := range 2 {
+			var b strings.Builder
+			for b.Len() < bytesPerFile {
+				b.WriteString(list[rng.IntN(len(list))])
+				b.WriteByte(" \n"[rng.IntN(8)/7])
+			}
+			files[fmt.Sprintf("domain%d/%d.txt", d, f)] = b.String()
+		}
+	}
+	return WriteTree(t, files)
+}
+
+// TinyPretraining trains the tiny model for a few steps.
+func TinyPretraining(t *testing.T) Options {
+	return Options{
+		Phases: []string{PhasePretrain}, Valid: ValidNone, Model: tinyModel, Data: WriteText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
+		Pretrain:        PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3, Warmup: 3, Dropout: .1, AttentionDropout: .1}},
+		Meta:            MetaOptions{Chunk: 16},
+		CheckpointEvery: 5,
+	}
+}
+
+// TinyMeta meta-trains the tiny model, pretrained for a moment, for a few steps.
+func TinyMeta(t *testing.T, scheme string) Options {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	o := TinyPretraining(t)
+	o.Phases = []string{PhasePretrain, PhaseMeta, PhaseJoint}
+	o.HoldOut = []string{"domain3"}
+	o.Pretrain.Steps = 4
+	o.Meta = MetaOptions{
+		Scheme: scheme, Steps: 4, Chunk: 16, Branches: []string{"word_emb.*", "*.o_net.weight"}, // few: gorgonia is slow under the race detector
+		Online: OnlineOptions{Chunks: 2, Reset: .5, PieceMin: 40, PieceMax: 120},
+		Window: WindowOptions{K: 3, GradientChunk: 24, Batch: 2, P: .3},
+	}
+	o.Joint = JointOptions{Steps: 4, SlowOptions: SlowOptions{Dropout: .1}}
+	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 60}
+	return o
+}
+
+// Pretrained makes the file of a tiny model that knows the first three domains a little.
+func Pretrained(t *testing.T) string {
+	o := TinyPretraining(t)
+	o.Pretrain.Steps, o.HoldOut = 40, []string{"domain3"}
+	o.Pretrain.Rate = 1e-2
+	o.Out = filepath.Join(t.TempDir(), "static.safetensors")
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	return o.Out
+}
+
+// Resumed runs the options with interruptions after the given steps, counted over all phases.
+func Resumed(t *testing.T, o Options, stops ...int) {
+	t.Helper()
+	for i, stop := range stops {
+		o.Resume = i > 0
+		ctx, cancel := context.WithCancel(context.Background())
+		r, last, err := open(o)
+		require.NoError(t, err)
+		_, err = r.phases(&stopAt{Context: ctx, run: r, step: stop, cancel: cancel}, last)
+		r.x.Close()
+		var interrupted *InterruptedError
+		require.ErrorAs(t, err, &interrupted)
+		require.Equal(t, stop, r.steps())
+		require.Equal(t, r.at.Step, interrupted.Step)
+		require.ErrorIs(t, err, ErrInterrupted)
+		require.ErrorIs(t, err, context.Canceled)
+		require.FileExists(t, interrupted.Checkpoint)
+		require.ErrorContains(t, err, fmt.Sprintf("in phase %s after step %d; resume from %s", r.at.Phase, r.at.Step, interrupted.Checkpoint))
+	}
+	o.Resume = len(stops) > 0
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+}
+
+// stopAt is a context that ends when a run has made so many steps.
+type stopAt struct {
+	context.Context
+	run    *runner
+	step   int
+	cancel context.CancelFunc
+}
+
+func (c *stopAt) Err() error {
+	if c.run.steps() >= c.step {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+// steps are those made in all phases.
+func (r *runner) steps() int {
+	n := r.at.Step
+	for _, done := range r.at.Done {
+		n += done.Steps
+	}
+	return n
+}
+
+// requireSameResult runs the options uninterrupted and with interruptions, and compares the models and the last checkpoints byte for byte.
+func requireSameResult(t *testing.T, o Options, stops ...int) {
+	t.Helper()
+	read := func(stops ...int) (model, last []byte) {
+		dir := t.TempDir()
+		o := o
+		o.Dir, o.Out = filepath.Join(dir, "run"), filepath.Join(dir, "model.safetensors")
+		Resumed(t, o, stops...)
+		model, err := os.ReadFile(o.Out)
+		require.NoError(t, err)
+		last, err = os.ReadFile(filepath.Join(o.Dir, lastName))
+		require.NoError(t, err)
+		return model, last
+	}
+	model, last := read()
+	model2, last2 := read(stops...)
+	require.True(t, bytes.Equal(last, last2), "the checkpoints at the end differ")
+	require.True(t, bytes.Equal(model, model2), "the models differ")
+}

@@ -1,0 +1,41 @@
+package train
+
+// position is where a run stands, with everything that its loop has to remember.
+type position struct {
+	Phase     string        `json:"phase"`
+	Step      int           `json:"step"`      // optimiser steps made in the phase
+	Tokens    int64         `json:"tokens"`    // scored in the phase
+	Loss      float64       `json:"loss"`      // running mean, nats a token
+	Validated int           `json:"validated"` // step of the last validation; -1: none in the phase yet
+	Stale     int           `json:"stale"`     // validations since the best one
+	Best      *Measurement  `json:"best,omitempty"`
+	Done      []PhaseReport `json:"done,omitempty"` // phases that ended
+}
+
+// lossMemory is the weight of one step in the running mean of the training loss.
+const lossMemory = 0.02
+
+// stepped moves the position behind a step.
+func (p *position) stepped(o Outcome) {
+	if p.Step == 0 {
+		p.Loss = o.Loss
+	}
+	p.Loss += lossMemory * (o.Loss - p.Loss)
+	p.Step++
+	p.Tokens += int64(o.Tokens)
+}
+
+// validated moves the position behind a measurement and tells whether it is the best so far.
+func (p *position) validated(v Measurement) (best bool) {
+	p.Validated = p.Step
+	p.Stale++
+	if best = p.Best == nil || v.score() < p.Best.score(); best {
+		p.Best, p.Stale = &v, 0
+	}
+	return best
+}
+
+// report is that of the phase under way.
+func (p *position) report() PhaseReport {
+	return PhaseReport{Phase: p.Phase, Steps: p.Step, Tokens: p.Tokens, Loss: p.Loss, Best: p.Best}
+}

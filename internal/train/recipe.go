@@ -1,0 +1,92 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/lmserve/lmserve/internal/train/corpus"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Recipe identifies a run: everything that its bits depend on. A checkpoint is resumed by a run
+// with the same recipe only.
+type Recipe struct {
+	Phases     []string           `json:"phases"`
+	Name       string             `json:"name"`
+	Init       string             `json:"init,omitempty"` // hash of the model gone on from
+	Model      txl.Config         `json:"model"`
+	Data       TextRecord         `json:"data"`
+	HoldOut    []string           `json:"hold_out,omitempty"`
+	Valid      *TextRecord        `json:"valid,omitempty"`
+	KeptBack   bool               `json:"kept_back,omitempty"` // Valid is a part of the directory that Data is the rest of
+	Seed       uint64             `json:"seed"`
+	Pretrain   *PretrainOptions   `json:"pretrain,omitempty"` // nil if the phase is not part of the run
+	Meta       *MetaOptions       `json:"meta,omitempty"`     // nil if the run is pretraining alone
+	Joint      *JointOptions      `json:"joint,omitempty"`    // nil if the phase is not part of the run
+	Chunk      int                `json:"chunk"`
+	Validation *ValidationOptions `json:"validation,omitempty"`
+}
+
+// TextRecord identifies a directory of text.
+type TextRecord struct {
+	Files       int      `json:"files"`
+	Bytes       int      `json:"bytes"`
+	Domains     []string `json:"domains,omitempty"`
+	Fingerprint string   `json:"fingerprint"`
+}
+
+func recordOf(c *corpus.Corpus) TextRecord {
+	return TextRecord{len(c.Documents), c.Bytes(), c.Domains(), c.Fingerprint()}
+}
+
+// newRecipe returns the recipe of a run with these options, all of them complete. The text for
+// validation may be nil; a model that is gone on from has a hash.
+func newRecipe(o *Options, c txl.Config, init string, text, valid *corpus.Corpus) Recipe {
+	r := Recipe{
+		Phases: o.Phases, Name: o.Name, Init: init, Model: c, Data: recordOf(text),
+		HoldOut: o.HoldOut, Seed: o.Seed, Chunk: o.Meta.Chunk,
+	}
+	for _, phase := range o.Phases {
+		if phase == PhasePretrain {
+			r.Pretrain = &o.Pretrain
+			continue
+		}
+		r.Meta = &o.Meta
+		if phase == PhaseJoint {
+			r.Joint = &o.Joint
+		}
+	}
+	if valid != nil {
+		text := recordOf(valid)
+		r.Valid, r.KeptBack, r.Validation = &text, o.Valid == "", &o.Validation
+	}
+	return r
+}
+
+// Fields are the recipe's fields under their JSON names, numbers as json.Number.
+func (r Recipe) Fields() (map[string]any, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return decodeFields(text)
+}
+
+// decodeFields keeps numbers as they are written: a seed does not fit a float64.
+func decodeFields(text []byte) (fields map[string]any, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	err = d.Decode(&fields)
+	return fields, err
+}
+
+// card is what a model's file says of its making. It holds nothing that two runs of the same recipe
+// would not share, so that a resumed run ends with the same file, to the byte, as one that was not
+// interrupted.
+type card struct {
+	Recipe   Recipe        `json:"recipe"`
+	Results  []PhaseReport `json:"results"`
+	Store    string        `json:"store"`           // type of the slow weights in the file
+	Stored   *Measurement  `json:"valid,omitempty"` // of the model as stored
+	Numerics string        `json:"numerics"`        // arithmetic of the machine, see kernel.Arithmetic.Numerics
+}

@@ -1,0 +1,104 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lmserve/lmserve/weights"
+)
+
+// bestUnsaved tells whether the weights as they are have validated best and are not in the best
+// checkpoint yet.
+func (r *runner) bestUnsaved() bool {
+	return r.at.Best != nil && r.at.Best.Step == r.at.Step && r.bestSaved != r.at.Step
+}
+
+// save writes the state of the run as the last checkpoint and, if it is the best, as that of the
+// phase. In this order: a run that is killed in between finds the best weights in the last
+// checkpoint.
+func (r *runner) save(p stepper) error {
+	if r.o.Dir == "" {
+		r.saved, r.bestSaved = r.at.Step, r.at.Step
+		return nil
+	}
+	c := newCheckpoint()
+	c.putJSON(keyRun, r.recipe)
+	c.putJSON(keyPosition, r.at)
+	c.file.Metadata[keyNumerics] = r.base.Arithmetic.Numerics()
+	p.save(c)
+	if err := r.writeCheckpoint(c, r.file(lastName)); err != nil {
+		return err
+	}
+	r.saved = r.at.Step
+	if !r.bestUnsaved() {
+		return nil
+	}
+	if err := r.writeCheckpoint(c, r.file(bestName(r.at.Phase))); err != nil {
+		return err
+	}
+	r.bestSaved = r.at.Step
+	return nil
+}
+
+// writeCheckpoint stores a checkpoint in a file, all or nothing: after an error the file is what it
+// was before.
+func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
+	if err := r.writeFile(path, c.file, weights.WriteOptions{}); err != nil {
+		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w", ErrCheckpoint, path, err)
+	}
+	return nil
+}
+
+// saveInterrupted saves the run and makes the error that says where it was interrupted.
+func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
+	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
+	if err := r.save(p); err != nil {
+		return fmt.Errorf("train: interrupted in phase %s after step %d, which could not be saved: %w", e.Phase, e.Step, err)
+	}
+	return e
+}
+
+// restore puts a phase where the last checkpoint was written.
+func (r *runner) restore(p stepper, last *checkpoint) error {
+	if r.at.Step < 0 || r.at.Step > p.length() {
+		return fmt.Errorf("%w %s: step %d, expected 0 to %d", ErrCheckpoint, last.path, r.at.Step, p.length())
+	}
+	if err := p.load(last); err != nil {
+		return err
+	}
+	if have := last.file.Metadata[keyNumerics]; have != r.base.Arithmetic.Numerics() {
+		err := r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding",
+			have, r.base.Arithmetic.Numerics())
+		if err != nil {
+			return err
+		}
+	}
+	if r.at.Best == nil {
+		return nil
+	}
+	best, err := r.bestCheckpoint(last)
+	if err != nil {
+		return err
+	}
+	r.keepBest(p)
+	best.getAll(r.best)
+	return best.err
+}
+
+// bestCheckpoint is the checkpoint that has the best weights: the last one, or that of the phase.
+func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
+	if r.at.Best.Step == r.at.Step {
+		return last, nil
+	}
+	best, err := readCheckpoint(r.file(bestName(r.at.Phase)), r.recipe)
+	if err != nil {
+		return nil, err
+	}
+	var at position
+	best.getJSON(keyPosition, &at)
+	if best.err == nil && (at.Phase != r.at.Phase || at.Step != r.at.Best.Step) {
+		best.fail("it is of phase %s, step %d, expected %s, step %d (the best so far)",
+			at.Phase, at.Step, r.at.Phase, r.at.Best.Step)
+	}
+	return best, best.err
+}

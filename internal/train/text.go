@@ -1,0 +1,99 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// textStep is a chunk of text on its way through a step: training takes the same steps as serving.
+type textStep struct {
+	stream.Step
+	inputs  []int32 // [T,B]
+	targets []int32 // [T,B]
+	nll     []float32
+}
+
+// newText returns chunks of a length for a step, which gets a segment of its own.
+func newText(s stream.Step, batch, length int) textStep {
+	n := batch * length
+	s.Segment = txl.NewSegment(s.Network.Config, batch, length)
+	return textStep{s, make([]int32, n), make([]int32, n), make([]float32, n)}
+}
+
+// newStep returns a step of a batch of streams through the static network.
+func newStep(x *kernel.Exec, lm *txl.Model, batch int) stream.Step {
+	return stream.Step{Exec: x, Network: lm, Memory: txl.NewMemory(lm.Config, batch)}
+}
+
+// newAdaptiveStep returns a step of streams that share fast weights, which are written as the
+// settings say. They are held in float32, and traced, since meta-learners are trained on them.
+func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.Settings, seed uint64) stream.Step {
+	s := newStep(x, m.LM, batch)
+	s.Rule = stream.Rule{Learner: m.Learner, Settings: set, Precision: stream.TrainingPrecision, Trace: true}
+	s.State = s.NewState(seed)
+	s.Fast, s.Grads = stream.NewArena(m), stream.NewArena(m)
+	return s
+}
+
+// forward begins a chunk behind the memory and returns its mean loss in nats.
+func (t *textStep) forward() float64 {
+	t.Begin()
+	return t.score()
+}
+
+// score is forward for a chunk that has begun.
+func (t *textStep) score() float64 {
+	t.Score(t.inputs, t.targets, t.nll)
+	sum := 0.0
+	for _, v := range t.nll {
+		sum += float64(v)
+	}
+	return sum / float64(len(t.nll))
+}
+
+// reset puts I and M back to zero.
+func (t *textStep) reset() {
+	t.State.Reset()
+	clear(t.Fast.Values)
+}
+
+// fastArrays are all arrays of the fast weights' state.
+func (t *textStep) fastArrays() []array {
+	var all []array
+	for bank := range t.State.M {
+		all = append(all,
+			array{fmt.Sprintf("fast.i.%d", bank), t.State.I[bank].F32},
+			array{fmt.Sprintf("fast.m.%d", bank), t.State.M[bank].F32},
+			array{fmt.Sprintf("fast.x.%d", bank), t.State.X[bank]})
+	}
+	return all
+}
+
+// saveMemory stores the rows in use of every layer.
+func (t *textStep) saveMemory(c *checkpoint) {
+	for l, rows := range t.Memory.Layers {
+		c.put(memoryName(l), rows[:t.Memory.Len*t.rowSize()])
+	}
+}
+
+// loadMemory reads so many rows of every layer.
+func (t *textStep) loadMemory(c *checkpoint, rows int) {
+	if most := t.Network.Config.MemLen; rows < 0 || rows > most {
+		c.fail("memory has %d rows, expected 0 to %d", rows, most)
+		return
+	}
+	t.Memory.Len = rows
+	for l, layer := range t.Memory.Layers {
+		c.get(memoryName(l), layer[:rows*t.rowSize()])
+	}
+}
+
+// rowSize is the number of elements of a row of memory.
+func (t *textStep) rowSize() int { return t.Segment.B * t.Network.Config.DModel }
+
+func memoryName(layer int) string { return fmt.Sprintf("memory.%d", layer) }

@@ -1,0 +1,119 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Run trains as the options say and returns what it did. If ctx ends, a checkpoint is written and
+// the error is an *InterruptedError, which is ErrInterrupted. Errors about the text wrap
+// corpus.ErrData, about checkpoints ErrCheckpoint or *MismatchError; ErrDiverged says that training
+// went wrong. No error leaves a file half written.
+func Run(ctx context.Context, o Options) (Report, error) {
+	started := time.Now()
+	r, last, err := open(o)
+	if err != nil {
+		return Report{}, err
+	}
+	defer r.x.Close()
+	report, err := r.phases(ctx, last)
+	report.Elapsed = time.Since(started)
+	if told := r.tell(Finished{report, err}); told != nil {
+		err = errors.Join(err, told)
+	}
+	return report, err
+}
+
+// phases goes through the phases that are left, writes the model, and reports. last is nil for a
+// run that starts.
+func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
+	names := r.o.Phases
+	if last != nil {
+		last.getJSON(keyPosition, &r.at)
+		if last.err != nil {
+			return Report{}, last.err
+		}
+		at := slices.Index(names, r.at.Phase)
+		if at < 0 {
+			return Report{}, fmt.Errorf("%w %s: phase %q, expected one of %v", ErrCheckpoint, last.path, r.at.Phase, names)
+		}
+		names = names[at:]
+	}
+	if err := r.prepare(ctx, names); err != nil {
+		return Report{}, err
+	}
+	for _, name := range names {
+		if err := r.phase(ctx, name, last); err != nil {
+			return r.report(), err
+		}
+		last = nil
+	}
+	return r.finish(ctx)
+}
+
+// phase makes the steps of one phase, from the checkpoint last if there is one; base is the model it
+// ends with.
+func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err error) {
+	p, err := r.newPhase(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if last != nil {
+		if err := r.restore(p, last); err != nil {
+			return err
+		}
+	} else {
+		r.at.Phase, r.at.Validated = name, -1
+	}
+	if err := r.loop(ctx, p); err != nil {
+		return err
+	}
+	r.takeBest(p)
+	r.base.Learner = p.learner()
+	r.at = position{Done: append(r.at.Done, r.at.report())}
+	return nil
+}
+
+// finish makes the model's file. The model that is measured and named in the report is the one in
+// the file, rounded as it is there.
+func (r *runner) finish(ctx context.Context) (Report, error) {
+	report := Report{Phases: r.at.Done}
+	m, err := r.model(r.base.Learner)
+	if err == nil {
+		err = m.StoreAs(storeTypes[r.o.Store])
+	}
+	if err != nil {
+		return report, fmt.Errorf("train: the model cannot be stored as %s: %w", r.o.Store, err)
+	}
+	last := r.at.Done[len(r.at.Done)-1]
+	if report.Stored = last.Best; r.valid != nil && m.Store != weights.F32 {
+		stored, err := r.valid.measure(ctx, m, nil)
+		if ctx.Err() != nil {
+			return report, r.interrupted(ctx, last.Phase, last.Steps)
+		}
+		if err != nil {
+			return report, err
+		}
+		stored.Step = last.Best.Step
+		report.Stored = &stored
+	}
+	if m.Card, err = json.Marshal(card{r.recipe, r.at.Done, r.o.Store, report.Stored, r.base.Arithmetic.Numerics()}); err != nil {
+		return report, fmt.Errorf("train: the model's card: %w", err)
+	}
+	report.Model = m.ID()
+	if r.o.Out == "" {
+		return report, nil
+	}
+	if err := r.writeFile(r.o.Out, m.File(), weights.OptionsFor(r.o.Out)); err != nil {
+		return report, fmt.Errorf("train: the model could not be written: %w%s", err, r.lastCheckpoint())
+	}
+	report.Out = r.o.Out
+	return report, nil
+}
