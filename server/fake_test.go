@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,7 +134,7 @@ func (f *fakeSessions) List(who session.Caller, after string, limit int) (page [
 			page = append(page, told(who, s.info))
 		}
 	}
-	sort.Slice(page, func(i, j int) bool { return page[i].ID < page[j].ID })
+	slices.SortFunc(page, func(a, b session.Info) int { return strings.Compare(a.ID, b.ID) })
 	if len(page) > limit {
 		page = page[:limit]
 		next = page[limit-1].ID

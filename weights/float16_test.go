@@ -83,7 +83,8 @@ func TestNaNNeverBecomesInfinity(t *testing.T) {
 	}
 }
 
-// Of all float32: no 16-bit value is nearer than the one chosen, and of two that are as near it is the even one.
+// Of all float32: no 16-bit value is nearer than the one chosen, and of two that are as near it is
+// the even one.
 func FuzzRoundingTo16Bits(f *testing.F) {
 	for _, seed := range []float32{0, 1, -0.1, 65519.996, 65520, 0x1p-25, 0x1p-14, math.MaxFloat32, float32(math.Inf(-1))} {
 		f.Add(math.Float32bits(seed))

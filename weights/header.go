@@ -7,12 +7,6 @@ import (
 	"strconv"
 )
 
-const metadataKey = "__metadata__"
-
-// prefixBytes is the length of the little-endian header length that a file
-// starts with.
-const prefixBytes = 8
-
 // entry is what the header says about one tensor. begin and end count from the
 // first byte after the header.
 type entry struct {
@@ -20,7 +14,7 @@ type entry struct {
 	dtype      DType
 	shape      []int
 	begin, end int64
-	at         int64 // byte of the name in the file, for errors
+	at         int64 // the offset of the name in the file, for errors
 }
 
 // header is a parsed and checked header; the entries are in the order of their

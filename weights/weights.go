@@ -26,6 +26,13 @@ const (
 	MaxRank = 8
 )
 
+// Layout of a file: the length of the header, a little-endian integer of prefixBytes bytes; the
+// header, whose key metadataKey holds text by key; and the data.
+const (
+	prefixBytes = 8
+	metadataKey = "__metadata__"
+)
+
 // DType is the type of a tensor's elements, by its safetensors name.
 type DType string
 

@@ -17,14 +17,15 @@ import (
 
 // WriteOptions says how a file is written; the zero value writes it plain.
 type WriteOptions struct {
-	// Zstd is zstd's compression level, 1 to 22, or 0 for none.
+	// Zstd is the compression level of zstd, 1 to 22, or 0 for no compression.
 	Zstd int
 }
 
-// zstdLevel is that of models: they are written once and read often.
+// zstdLevel is the level for models, which are written once and read often.
 const zstdLevel = 19
 
-// OptionsFor are those of a model's file of that name: compressed if it ends in .zst.
+// OptionsFor returns the options for a model's file of that name: compressed if the name ends in
+// .zst.
 func OptionsFor(path string) WriteOptions {
 	if filepath.Ext(path) == ".zst" {
 		return WriteOptions{Zstd: zstdLevel}
@@ -46,7 +47,7 @@ func WriteFile(path string, f *File, o WriteOptions) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	var content error // of the File, and not of the disk
+	var content error // the error of what was written, which names its tensor or key itself
 	err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error {
 		if o.Zstd == 0 {
 			content = Write(w, f)
@@ -88,7 +89,7 @@ func Write(w io.Writer, f *File) error {
 }
 
 func writeZstd(w io.Writer, f *File, level int) error {
-	// One goroutine: the bytes must not depend on the machine.
+	// One goroutine, because the bytes must not depend on the number of cores.
 	encoder, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)))
 	if err != nil {

@@ -57,13 +57,13 @@ change their clocks. What is in the caches may be faster than memory.`,
 	flags.register(c)
 	c.Flags().StringVar(&config, "config", "", "random weights instead of a model: "+configUsage())
 	c.Flags().IntVar(&o.Chunk, "chunk", 0, "tokens between two updates (default: the model's)")
-	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "time for each row; less is quicker and noisier")
+	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "seconds to measure each row for; fewer are quicker and noisier")
 	c.Flags().StringSliceVar(&o.Only, "only", bench.Sections(), "sections to measure")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
 	return c
 }
 
-// benchModel is the model of a file, the embedded one, or one of a configuration.
+// benchModel returns the model of a file, the embedded one, or a random one of a configuration.
 func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	if config == "" {
 		return flags.load()
@@ -82,11 +82,11 @@ func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	return m, nil
 }
 
-// printBench prints a table a section.
+// printBench prints a table for each section.
 func printBench(w io.Writer, r bench.Report) error {
 	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
 	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
-	what, shape := 0, 0 // widths: these columns are aligned to the left
+	what, shape := 0, 0 // widths of the two columns that are aligned to the left
 	for _, row := range r.Rows {
 		what, shape = max(what, utf8.RuneCountInString(row.What)), max(shape, utf8.RuneCountInString(row.Shape))
 	}

@@ -6,7 +6,9 @@ import (
 	"strings"
 )
 
-// byteSize is a flag's number of bytes, with a unit of 1024, 1024^2 or 1024^3: 800M.
+// byteSize is a flag's number of bytes, which may have a unit K, M or G of 1024, 1024^2 or 1024^3
+// bytes, as in 800M. The libraries for sizes also take 1.5G, "1 G" or 1T, or make K 1000, and print
+// rounded.
 type byteSize int64
 
 const byteUnits = "KMG"

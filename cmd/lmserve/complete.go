@@ -72,9 +72,9 @@ func newComplete() *cobra.Command {
 	mf.register(c)
 	sf.register(c)
 	c.Flags().StringVar(&prompt, "prompt", "", "text to continue")
-	c.Flags().StringSliceVar(&after, "after", nil, "files to adapt to first, in order")
+	c.Flags().StringSliceVar(&after, "after", nil, "files to adapt to before the prompt, in this order")
 	c.Flags().IntVar(&n, "max-tokens", 200, "most tokens to sample")
-	c.Flags().Float64Var(&sampling.Temperature, "temperature", 0.8, "0: always the likeliest; 1: the model's own distribution")
+	c.Flags().Float64Var(&sampling.Temperature, "temperature", 0.8, "sampling temperature: 0 takes the likeliest token always, 1 draws from the model's own distribution")
 	c.Flags().IntVar(&sampling.TopK, "top-k", 0, "draw from the k likeliest tokens only (0: all)")
 	c.Flags().Float64Var(&sampling.TopP, "top-p", 0, "draw from the likeliest tokens that make up this probability (0: all)")
 	return c

@@ -10,12 +10,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// configUsage tells what readConfig takes.
+// configUsage says for a flag's help what readConfig takes.
 func configUsage() string {
 	return "a configuration (" + strings.Join(txl.Names(), ", ") + ") or a JSON file of one (name.json)"
 }
 
-// readConfig is a valid configuration and its name: one that is known by name, or that of a file if the name ends in .json.
+// readConfig returns a valid configuration and its name: a configuration that is known by name, or
+// the one in a file whose name ends in .json.
 func readConfig(name string) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {

@@ -31,8 +31,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A real server is killed with SIGKILL at random moments while clients feed sessions: after every start all that was acknowledged is there, and all it ever
-// says has the bits of a stream that nothing ever happened to. LMSERVE_CRASH_ROUNDS says how often, LMSERVE_CRASH_SEED repeats the moments.
+// A real server is killed with SIGKILL at random moments while clients feed sessions: after every
+// start all that was acknowledged is there, and all it ever says has the bits of a stream that
+// nothing ever happened to. LMSERVE_CRASH_ROUNDS says how often, LMSERVE_CRASH_SEED repeats the
+// moments.
 func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -204,7 +206,8 @@ func (p *serverProcess) terminate() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 }
 
-// wait waits for the end of a process, which it must not have come to by itself, nor with a complaint.
+// wait waits for the end of a process, which it must not have come to by itself, nor with a
+// complaint.
 func (p *serverProcess) wait(t *testing.T) {
 	<-p.end
 	err := p.cmd.Wait()
@@ -280,7 +283,8 @@ func (c *crash) aSnapshotBegins(most time.Duration) {
 	}
 }
 
-// look opens what a killed server left, as it is, and compares every session's state; some are forked.
+// look opens what a killed server left, as it is, and compares every session's state; some are
+// forked.
 func (c *crash) look() {
 	t := c.t
 	stdout, stderr, code := lmserve("", "sessions", "check", "--data-dir", c.dir, "--model", c.weights)

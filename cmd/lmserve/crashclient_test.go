@@ -91,7 +91,8 @@ func newClient(c *crash, seed, n uint64) *client {
 	return &client{c: c, rand: rand.New(rand.NewPCG(seed, n)), worker: stream.NewWorker(c.model, 1)}
 }
 
-// run is a client's day: it finds out what became of its sessions, and goes on with them until the server is killed.
+// run is a client's day: it finds out what became of its sessions, and goes on with them until the
+// server is killed.
 func (cl *client) run(p *serverProcess) {
 	err := cl.askAll(p)
 	for err == nil {
@@ -240,7 +241,8 @@ func (cl *client) post(path string, body, into any) error {
 	return cl.do("POST", path, "application/json", bytes.NewReader(text), one(into))
 }
 
-// create makes a session and the twin of it. If the answer is lost, nobody will ever ask for that session.
+// create makes a session and the twin of it. If the answer is lost, nobody will ever ask for that
+// session.
 func (cl *client) create() error {
 	k := settingsKinds[cl.rand.IntN(len(settingsKinds))]
 	tw := newTwin(cl.c.model, k, cl.rand.Uint64N(session.SeedMax), randomText(cl.rand, 2000+cl.rand.IntN(6000)))
@@ -386,7 +388,8 @@ func (cl *client) complete(tw *twin, prompt int) error {
 	return nil
 }
 
-// compare compares all of the client's sessions, in the folder that a killed server left, with their twins, to the last bit of their states.
+// compare compares all of the client's sessions, in the folder that a killed server left, with
+// their twins, to the last bit of their states.
 func (cl *client) compare(mg *session.Manager) {
 	t, who := cl.c.t, session.Caller{Admin: true}
 	for _, tw := range slices.Clone(cl.sessions) {
@@ -425,7 +428,8 @@ func (tw *twin) sameState(c *crash, export io.Reader) {
 	}
 }
 
-// forkOf draws a fork of a session: at any offset, and perhaps with a tail only; of a tail at the end, the only offset that is always there.
+// forkOf draws a fork of a session: at any offset, and perhaps with a tail only; of a tail at the
+// end, the only offset that is always there.
 func (cl *client) forkOf(tw *twin) (at int, tail bool, f *twin) {
 	at, tail = cl.rand.IntN(tw.acked+1), cl.rand.IntN(2) == 0
 	if tw.tail {

@@ -9,40 +9,43 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noDataDir is the --data-dir of a server that keeps nothing.
+// noDataDir is the --data-dir of a server that keeps sessions in memory only.
 const noDataDir = "none"
 
-// keysFlags say where the keys file is.
-type keysFlags struct {
-	dataDir string
-	file    string
+// dataFlags say where the data folder and the keys file are.
+type dataFlags struct {
+	dir      string
+	keysFile string
 }
 
-func (f *keysFlags) register(c *cobra.Command, fileFlag string) {
+// register gives a command both flags; the one of the keys file is named for what the command makes
+// of it.
+func (f *dataFlags) register(c *cobra.Command, keysFlag string) {
 	f.registerFolder(c)
-	c.PersistentFlags().StringVar(&f.file, fileFlag, "", "keys file (default: keys.json in the data folder)")
+	c.PersistentFlags().StringVar(&f.keysFile, keysFlag, "", "keys file (default: keys.json in the data folder)")
 }
 
-// registerFolder is for commands that have nothing to do with keys.
-func (f *keysFlags) registerFolder(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", "", "data folder (default: lmserve in the user's state folder)")
+// registerFolder gives a command that has nothing to do with keys the flag of the data folder.
+func (f *dataFlags) registerFolder(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&f.dir, "data-dir", "", "data folder (default: lmserve in the user's state folder)")
 }
 
-// path of the keys file; "" where there is no data folder to have one.
-func (f *keysFlags) path() (string, error) {
+// path is that of the keys file; it is "" where there is no data folder to have one.
+func (f *dataFlags) path() (string, error) {
 	switch {
-	case f.file != "":
-		return f.file, nil
-	case f.dataDir == noDataDir:
+	case f.keysFile != "":
+		return f.keysFile, nil
+	case f.dir == noDataDir:
 		return "", nil
 	}
 	dir, err := f.folder()
 	return filepath.Join(dir, "keys.json"), err
 }
 
-func (f *keysFlags) folder() (string, error) {
-	if f.dataDir != "" {
-		return f.dataDir, nil
+// folder is the data folder.
+func (f *dataFlags) folder() (string, error) {
+	if f.dir != "" {
+		return f.dir, nil
 	}
 	dir, err := stateFolder()
 	if err != nil {

@@ -26,13 +26,13 @@ per byte of each document, of each domain (its first folder) and in total, what
 each method gains over the first one and costs beside it, and the curve over the
 first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 		Example: `  lmserve eval --data docs --methods static,sparse-meta
-  lmserve eval --data docs --reset never --shuffle 1 --json --chart stream.svg`,
+  lmserve eval --data docs --reset never --shuffle-seed 1 --json --chart stream.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if data == "" {
 				return usageError{errors.New("--data is missing: a directory of documents")}
 			}
-			if c.Flags().Changed("shuffle") {
+			if c.Flags().Changed("shuffle-seed") {
 				o.Shuffle = &shuffle
 			}
 			if picture != "" {
@@ -68,12 +68,13 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&data, "data", "", "directory of documents, one a file")
-	c.Flags().StringSliceVar(&o.Methods, "methods", nil, strings.Join(stream.Methods(), ", ")+"; gain and cost are against the first (default: static and, if the model has meta-learners, sparse-meta)")
-	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "document: each is a stream of its own; never: all are one stream")
-	c.Flags().Uint64Var(&shuffle, "shuffle", 0, "deal the documents in an order drawn from this seed (default: path order)")
+	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "methods to compare: "+strings.Join(stream.Methods(), ", ")+"; gain and cost are against the first (default: static and, if the model has meta-learners, sparse-meta)")
+	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "when the methods forget: document (each document is a stream of its own) or never (all are one stream)")
+	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0, "score the documents in an order drawn at random from this seed (default: in the order of their paths)")
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document (0: all)")
-	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks that say which fast weights an update writes")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "", "draw bits per byte against bytes seen to this .svg or .png file")
+	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
 	return c
 }

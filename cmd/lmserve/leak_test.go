@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	home, err := os.MkdirTemp("", "lmserve-home") // what the user keeps, keys for one, is none of the tests' business
+	home, err := os.MkdirTemp("", "lmserve-home") // tests leave alone what the user keeps, such as keys
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

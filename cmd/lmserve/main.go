@@ -1,33 +1,25 @@
-// Command lmserve serves, scores, completes, evaluates and trains adaptive
-// language models. One file a command; wiring only.
+// Command lmserve serves, scores, completes, evaluates and trains adaptive language models. Every
+// command has a file of its own, which parses its flags and calls the packages that do the work.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/lmserve/lmserve/internal/kernel"
-	"github.com/lmserve/lmserve/internal/model"
 )
 
-// Exit codes. 1 is for everything that has none of its own.
+// Exit codes. exitFailure is for every error that has no code of its own.
 const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitInterrupted = 130
 )
-
-// usageError marks errors in how the command was called.
-type usageError struct{ error }
 
 func main() {
 	// The first signal asks for a clean end, the second one kills.
@@ -36,7 +28,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit code.
+// run is the whole program, and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -77,48 +69,3 @@ Every command works with the embedded model; --model takes a file instead.`,
 	root.AddCommand(newServe(), newKeys(), newSessions(), newScore(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newVersion())
 	return root
 }
-
-// printJSON prints a value for people and programs.
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// modelFlags are what every command that runs a model has.
-type modelFlags struct {
-	path      string
-	threads   int
-	precision kernel.Precision
-}
-
-func (f *modelFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.path, "model", "", "file of weights (default: the embedded model)")
-	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads; results do not depend on it")
-	precisionFlag(c, &f.precision)
-}
-
-func (f *modelFlags) load() (*model.Model, error) {
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	load := model.Default
-	if f.path != "" {
-		load = func() (*model.Model, error) { return model.Load(f.path) }
-	}
-	m, err := load()
-	if err != nil {
-		return nil, err
-	}
-	m.Arithmetic = kernel.Arithmetic{Precision: f.precision}
-	return m, nil
-}
-
-func (f *modelFlags) check() error {
-	if f.threads < 1 || f.threads > maxThreads {
-		return usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, maxThreads)}
-	}
-	return nil
-}
-
-const maxThreads = 256

@@ -120,7 +120,8 @@ func TestNoWritesIsStatic(t *testing.T) {
 	require.NotEqual(t, static, must(t, text, "score", "--json"))
 }
 
-// Every method learns a repetitive text, from the command line and over HTTP to the same bit, and completes it there.
+// Every method learns a repetitive text, from the command line and over HTTP to the same bit, and
+// completes it there.
 func TestEveryMethodServes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// byteBar shows progress over bytes of text on a terminal, and nothing
-// elsewhere.
+// byteBar shows progress over bytes of text on a terminal, and shows nothing elsewhere.
 type byteBar struct {
 	w     io.Writer
 	label string
@@ -35,7 +34,7 @@ func (b *byteBar) set(done, total int64) {
 		b.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(b.w), progressbar.OptionSetDescription(b.label),
 			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	}
-	_ = b.bar.Set64(done) // the bar is decoration: its errors are no reason to stop
+	_ = b.bar.Set64(done) // an error of the bar is no reason to stop
 }
 
 func (b *byteBar) finish() {
@@ -44,7 +43,7 @@ func (b *byteBar) finish() {
 	}
 }
 
-// statusLine says on a terminal what is being done, and nothing elsewhere.
+// statusLine says on a terminal what is being done, and says nothing elsewhere.
 type statusLine struct{ w io.Writer }
 
 func newStatusLine(w io.Writer) statusLine {

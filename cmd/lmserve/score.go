@@ -47,9 +47,10 @@ before the update that it causes.`,
 	}
 	mf.register(c)
 	sf.register(c)
-	c.Flags().BoolVar(&compare, "compare", false, "score with the static model too, side by side")
-	c.Flags().BoolVar(&p.totalOnly, "total", false, "print the total only")
-	c.Flags().BoolVar(&p.asJSON, "json", false, "print JSON, a line a chunk")
+	c.Flags().BoolVar(&compare, "compare", false, "score with the static model too, beside the adaptive one")
+	c.Flags().BoolVar(&p.totalOnly, "total-only", false, "print the total and no line for each chunk")
+	c.Flags().BoolVar(&p.asJSON, "json", false, "print JSON, one line for each chunk")
+	renamed(c, map[string]string{"total": "total-only"})
 	return c
 }
 
@@ -128,7 +129,7 @@ func (p *printer) header() {
 
 // line is one chunk, or the total, as JSON.
 type line struct {
-	Offset    *int64   `json:"offset,omitempty"` // of the chunk's first byte; absent from the total
+	Offset    *int64   `json:"offset,omitempty"` // offset of the chunk's first byte; the total has none
 	Bytes     int64    `json:"bytes"`
 	Bits      float64  `json:"bits"`
 	BPC       float64  `json:"bpc"`

@@ -20,7 +20,7 @@ import (
 
 type serveFlags struct {
 	model       modelFlags
-	keys        keysFlags
+	data        dataFlags
 	listen      string
 	tlsCert     string
 	tlsKey      string
@@ -54,17 +54,18 @@ address only. On other addresses keys and text want TLS.`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
 	f.model.register(c)
-	f.keys.register(c, "keys")
-	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file with the certificate chain, PEM: serve HTTPS; read again when it changes")
-	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file with the certificate's key, PEM")
-	c.Flags().BoolVar(&f.insecure, "insecure", false, "listen on other than loopback addresses without keys, or without TLS")
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address; port 0 takes a free one")
-	c.Flags().StringVar(&f.logFormat, "log", "console", "access log: console, json or none")
-	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, "most live sessions (0: the default)")
-	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G: those used longest ago make room, on disk\n(default: a quarter of the machine's)")
-	c.Flags().DurationVar(&f.replayMax, "replay-max", session.ReplayMaxDefault, "computing that a restart may have to repeat for a session; sets how often its state goes to disk")
-	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "how long a drain may take")
-	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz going 503 and the drain, for load balancers")
+	f.data.register(c, "keys-file")
+	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
+	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
+	c.Flags().BoolVar(&f.insecure, "insecure", false, "allow listening on addresses that other machines can reach without keys, or without TLS")
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
+	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
+	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
+	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
+	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
+	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
+	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
+	renamed(c, map[string]string{"keys": "keys-file", "log": "log-format", "replay-max": "max-replay"})
 	return c
 }
 
@@ -73,7 +74,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }() // standard error cannot always be synced
+	defer func() { _ = log.Sync() }() // standard error cannot be synced on every system
 	ring, err := f.openKeys(log)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Close() }() // everything that was confirmed is durable without
+	defer func() { _ = store.Close() }() // what was confirmed is durable before the store is closed
 	sessions, err := session.NewManager(m, session.Options{
 		Store:          store,
 		Report:         func(err error) { log.Error("sessions", zap.Error(err)) },
@@ -121,15 +122,16 @@ func serve(c *cobra.Command, f serveFlags) error {
 	return serveUntilDone(c.Context(), srv, sessions, l, log, f.drain)
 }
 
-// openKeys opens the keys file, if there is a place for one. One that is named must be there: a slip must not open the server.
+// openKeys opens the keys file, if there is a place for one. A file that the command line names
+// must be there: a misspelt name must not leave the server open to everybody.
 func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
-	path, err := f.keys.path()
+	path, err := f.data.path()
 	if err != nil || path == "" {
 		return nil, err
 	}
-	if f.keys.file != "" {
+	if f.data.keysFile != "" {
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("--keys: %w (make it with 'lmserve keys add NAME --file %s')", err, path)
+			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --file %s')", err, path)
 		}
 	}
 	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
@@ -139,7 +141,7 @@ func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
 	return ring, err
 }
 
-// reportReload logs what became of files that have changed.
+// reportReload returns a function that logs whether files that have changed could be read again.
 func reportReload(log *zap.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {
@@ -150,7 +152,7 @@ func reportReload(log *zap.Logger, what string) func(error) {
 	}
 }
 
-// open listens, unless strangers could do harm there.
+// open listens, unless the address can be reached from other machines and is not protected.
 func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
@@ -173,12 +175,12 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	return tls.NewListener(l, secure), nil
 }
 
-// openStore opens what keeps the sessions, and says where that is.
+// openStore opens the store of the sessions, and says in words where the sessions are.
 func (f *serveFlags) openStore() (store sessionlog.Store, where string, err error) {
-	if f.keys.dataDir == noDataDir {
+	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
 	}
-	dir, err := f.keys.folder()
+	dir, err := f.data.folder()
 	if err != nil {
 		return nil, "", err
 	}
@@ -188,7 +190,7 @@ func (f *serveFlags) openStore() (store sessionlog.Store, where string, err erro
 	return store, "the data folder " + dir, nil
 }
 
-// serveUntilDone serves until the context ends, then drains; or until the store fails.
+// serveUntilDone serves until the context ends or the store fails, and then drains.
 func serveUntilDone(ctx context.Context, srv *server.Server, sessions *session.Manager, l net.Listener, log *zap.Logger, timeout time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
@@ -203,7 +205,7 @@ func serveUntilDone(ctx context.Context, srv *server.Server, sessions *session.M
 	drain, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	err := errors.Join(srv.Drain(drain), <-served)
-	return errors.Join(sessions.Err(), err) // whenever it failed
+	return errors.Join(sessions.Err(), err) // the store may also have failed during the drain
 }
 
 func newLogger(format string) (*zap.Logger, error) {
@@ -213,11 +215,11 @@ func newLogger(format string) (*zap.Logger, error) {
 		config = zap.NewDevelopmentConfig()
 	case "json":
 		config = zap.NewProductionConfig()
-		config.Sampling = nil // an access log with holes is no access log
+		config.Sampling = nil // an access log must have every request
 	case "none":
 		return zap.NewNop(), nil
 	default:
-		return nil, usageError{fmt.Errorf("--log is %q, expected console, json or none", format)}
+		return nil, usageError{fmt.Errorf("--log-format is %q, expected console, json or none", format)}
 	}
 	config.OutputPaths, config.ErrorOutputPaths = []string{"stderr"}, []string{"stderr"}
 	config.DisableCaller, config.DisableStacktrace = true, true

@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refuseWrites takes from this process the right to write to a file that it has open: from now on a write fails, as on a disk that has gone bad.
+// refuseWrites takes from this process the right to write to a file that it has open: from now on a
+// write fails, as on a disk that has gone bad.
 func refuseWrites(t *testing.T, path string) {
 	t.Helper()
 	readOnly, err := os.Open(path)
@@ -38,8 +39,9 @@ func refuseWrites(t *testing.T, path string) {
 	require.Equal(t, 1, replaced)
 }
 
-// When the data folder fails under a server, nothing is confirmed any more, the server is not ready, says why and ends with an error; what it had
-// confirmed before is there when it starts again.
+// When the data folder fails under a server, nothing is confirmed any more, the server is not
+// ready, says why and ends with an error; what it had confirmed before is there when it starts
+// again.
 func TestServeEndsWithAnErrorWhenItsFolderFails(t *testing.T) {
 	file := randomModel(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -27,7 +27,8 @@ func randomModel(t *testing.T) string {
 	return file
 }
 
-// A folder is checked before anybody can connect: one that is damaged ends the server at once, and it has listened to nobody.
+// A folder is checked before anybody can connect: one that is damaged ends the server at once, and
+// it has listened to nobody.
 func TestServeDoesNotListenBeforeItsFolderIsChecked(t *testing.T) {
 	file, dir := randomModel(t), t.TempDir()
 	_, stop := serving(t, "--model", file, "--data-dir", dir)

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/internal/reload"
 )
 
-// tlsConfig serves the certificate of two files, and follows them when they change; while they do not fit each other, the one before stays.
-// Without files it is nil.
+// tlsConfig serves the certificate of two files, and reads the files again when they change; while
+// the two do not fit each other, the certificate before stays. Without files the result is nil.
 func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	switch {
 	case cert == "" && key == "":
@@ -31,7 +31,7 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			c, _ := pair.Get() // what is wrong with newer files is reported
+			c, _ := pair.Get() // an error of newer files goes to report
 			return c, nil
 		},
 	}, nil

@@ -40,8 +40,8 @@ type Options struct {
 	Temporary string
 }
 
-// File is a file in the making. Exactly one of Commit and Discard ends it; Discard after Commit does
-// nothing, so that it can be deferred.
+// File is a file in the making. Exactly one of Commit and Discard ends it; Discard after Commit
+// does nothing, so that it can be deferred.
 type File struct {
 	system    system
 	path      string
@@ -51,9 +51,9 @@ type File struct {
 }
 
 // Create begins a file that will have the path when it is committed.
-func Create(path string, o Options) (*File, error) { return create(osSystem(), path, o) }
+func Create(path string, o Options) (*File, error) { return begin(osSystem(), path, o) }
 
-func create(s system, path string, o Options) (*File, error) {
+func begin(s system, path string, o Options) (*File, error) {
 	f := &File{system: s, path: path, temporary: o.Temporary, exclusive: o.Exclusive}
 	if f.temporary == "" {
 		dir, base := filepath.Split(path)

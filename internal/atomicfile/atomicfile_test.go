@@ -87,7 +87,7 @@ func TestAFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
 	s := osSystem()
 	s.link = func(string, string) error { return syscall.EPERM }
 	for i, want := range []error{nil, fs.ErrExist} {
-		f, err := create(s, path, Options{Exclusive: i == 0})
+		f, err := begin(s, path, Options{Exclusive: i == 0})
 		require.NoError(t, err)
 		f.exclusive = true // the second is made by one that did not see the first yet
 		require.NoError(t, saying("first")(f))
@@ -168,7 +168,7 @@ func TestAFullDiskChangesNothing(t *testing.T) {
 			out, err := osSystem().create(name, perm)
 			return &fullDisk{out, room}, err
 		}
-		f, err := create(s, path, Options{})
+		f, err := begin(s, path, Options{})
 		require.NoError(t, err)
 		require.ErrorIs(t, saying(text)(f), syscall.ENOSPC, "room for %d bytes", room)
 		require.NoError(t, f.Discard())
@@ -213,7 +213,7 @@ func TestEveryStepThatFailsIsReportedAndLeavesOldOrNewWhole(t *testing.T) {
 			}
 			s := osSystem()
 			c.spoil(&s)
-			f, err := create(s, path, Options{Exclusive: c.exclusive})
+			f, err := begin(s, path, Options{Exclusive: c.exclusive})
 			if err == nil {
 				require.NoError(t, saying("new")(f))
 				err = f.Commit()
@@ -238,7 +238,7 @@ func TestATemporaryFileThatStaysIsReported(t *testing.T) {
 	s := osSystem()
 	s.remove = func(string) error { return disk }
 	for _, exclusive := range []bool{false, true} {
-		f, err := create(s, filepath.Join(t.TempDir(), "f"), Options{Exclusive: exclusive})
+		f, err := begin(s, filepath.Join(t.TempDir(), "f"), Options{Exclusive: exclusive})
 		require.NoError(t, err)
 		if exclusive {
 			require.ErrorIs(t, f.Commit(), disk)
@@ -248,8 +248,8 @@ func TestATemporaryFileThatStaysIsReported(t *testing.T) {
 	}
 }
 
-// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content is on the disk before it gets the name, and the name before
-// Commit returns.
+// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content is on the disk before it
+// gets the name, and the name before Commit returns.
 func TestStepsComeInTheOrderThatSurvivesAPowerFailure(t *testing.T) {
 	dir := t.TempDir()
 	var did []string
@@ -264,7 +264,7 @@ func TestStepsComeInTheOrderThatSurvivesAPowerFailure(t *testing.T) {
 		did = append(did, "sync folder")
 		return SyncFolder(name)
 	}
-	f, err := create(s, filepath.Join(dir, "f"), Options{})
+	f, err := begin(s, filepath.Join(dir, "f"), Options{})
 	require.NoError(t, err)
 	require.NoError(t, saying("new")(f))
 	require.NoError(t, f.Commit())

@@ -1,5 +1,5 @@
-// Package chart draws lines over a common axis as SVG or PNG. Lines are told apart by colour and by dashes, so that a chart can be read
-// printed in grey and by the colour-blind.
+// Package chart draws lines over a common axis as SVG or PNG. Lines are told apart by colour and by
+// dashes, so that a chart can be read when it is printed in grey, and by the colour-blind.
 package chart
 
 import (
@@ -22,21 +22,21 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Chart is what to draw. Lines beyond MaxLines would look like others.
+// Chart is what to draw. A chart may have MaxLines lines at most: more would look like others.
 type Chart struct {
 	Title string
 	X, Y  Axis
 	Lines []Line
 }
 
-// Axis of a chart. Its range is that of the lines.
+// Axis is one axis of a chart. Its range is that of the lines.
 type Axis struct {
 	Label string
 	Log   bool   // logarithmic; needs Ticks
-	Ticks []Tick // none: round numbers
+	Ticks []Tick // marks of the axis; nil means round numbers
 }
 
-// Tick is a place on an axis and what stands there.
+// Tick is a mark on an axis and its label.
 type Tick struct {
 	Value float64
 	Label string
@@ -48,13 +48,14 @@ type Line struct {
 	Points []Point
 }
 
-// Point of a line; finite, and above 0 on a logarithmic axis.
+// Point is a point of a line. Both numbers are finite, and above 0 on a logarithmic axis.
 type Point struct{ X, Y float64 }
 
-// MaxLines is the number of styles there are.
+// MaxLines is the number of styles, and so of lines that can be told apart.
 const MaxLines = len(styles)
 
-// Colours of Okabe and Ito (2008), which the colour-blind can tell apart, in an order in which neighbours differ in grey too.
+// styles have the colours of Okabe and Ito (2008), which the colour-blind can tell apart, in an
+// order in which neighbours differ in grey too.
 var styles = [...]struct {
 	color  color.RGBA
 	dashes []vg.Length
@@ -67,7 +68,7 @@ var styles = [...]struct {
 	{color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff}, []vg.Length{4, 2, 1, 2, 1, 2}},
 }
 
-// Size on paper, and pixels an inch of a PNG: legible at the width of a page.
+// Size of a chart on paper, and pixels per inch of a PNG: legible at the width of a page.
 const (
 	width, height = 8 * vg.Inch, 4.5 * vg.Inch
 	dpi           = 192
@@ -75,7 +76,7 @@ const (
 	margin        = 10
 )
 
-// CheckFile says whether Write can write a file of that name.
+// CheckFile returns an error if Write cannot write a file of that name.
 func CheckFile(path string) error {
 	if ext := strings.ToLower(filepath.Ext(path)); ext != ".svg" && ext != ".png" {
 		return fmt.Errorf("chart: %s: extension is %q, expected .svg or .png", path, ext)
@@ -108,15 +109,16 @@ func (c Chart) Write(path string) error {
 	return nil
 }
 
-// SVG is the chart as a text of SVG.
+// SVG returns the chart as the text of an SVG.
 func (c Chart) SVG() ([]byte, error) {
 	canvas := vgsvg.New(width, height)
 	text, err := c.render(canvas, canvas)
-	// Where the fonts are not installed, others of the same widths or at least without serifs.
+	// Where the font is not installed, others of the same widths, or at least without serifs,
+	// serve.
 	return bytes.ReplaceAll(text, []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), err
 }
 
-// PNG is the chart as a picture.
+// PNG returns the chart as a PNG.
 func (c Chart) PNG() ([]byte, error) {
 	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
 	return c.render(canvas, canvas)

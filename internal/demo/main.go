@@ -56,7 +56,7 @@ func run(ctx context.Context, binary string) error {
 
 // startServer runs `lmserve serve` on a free port and waits until it says where.
 func startServer(ctx context.Context, binary string) (url string, stop func() error, err error) {
-	cmd := exec.CommandContext(ctx, binary, "serve", "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", "none")
+	cmd := exec.CommandContext(ctx, binary, "serve", "--listen", "127.0.0.1:0", "--log-format", "none", "--data-dir", "none")
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := cmd.StdoutPipe()

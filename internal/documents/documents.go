@@ -1,4 +1,5 @@
-// Package documents finds the texts of a directory: each file is a document, and its first folder is its domain.
+// Package documents finds the texts of a directory: each file is a document, and the first folder
+// on the way to it is the document's domain.
 package documents
 
 import (
@@ -12,13 +13,14 @@ import (
 
 // File is a document that can be read.
 type File struct {
-	Path string // on this machine
-	Name string // below the directory, with slashes
+	Path string // by which the file can be opened
+	Name string // path below the directory, with slashes
 	Size int64  // bytes that Read returns
 }
 
-// List finds the non-empty files below dir, in path order, except those whose name, or whose folder's name, begins with a dot. Links to
-// files count as files, links to directories are not followed. Of each file at most limit bytes are meant; 0: all. Errors name the file or
+// List finds the non-empty files below dir, in the order of their paths, but for files and folders
+// whose name begins with a dot. Links to files count as files; links to directories are not
+// followed. A limit above 0 cuts every document off after so many bytes. Errors name the file or
 // directory.
 func List(dir string, limit int64) (files []File, err error) {
 	root, err := filepath.EvalSymlinks(dir)
@@ -73,7 +75,7 @@ func (f File) Read() ([]byte, error) {
 	return text, nil
 }
 
-// Domain is the first folder of a document's name, "." if it lies in none.
+// Domain returns the first folder of a document's name, or "." for a document in no folder.
 func Domain(name string) string {
 	if folder, _, ok := strings.Cut(name, "/"); ok {
 		return folder

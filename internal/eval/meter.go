@@ -3,7 +3,7 @@ package eval
 import (
 	"fmt"
 	"math"
-	"sort"
+	"slices"
 )
 
 // meter adds up the bits of a text, byte by byte, and notes the sum at its marks.
@@ -30,7 +30,7 @@ func (m *meter) upTo(n int64) float64 {
 	if n == 0 {
 		return 0
 	}
-	if i := sort.Search(len(m.marks), func(i int) bool { return m.marks[i] >= n }); i < len(m.at) {
+	if i, _ := slices.BinarySearch(m.marks, n); i < len(m.at) {
 		return m.at[i]
 	}
 	return math.NaN()

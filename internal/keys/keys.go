@@ -1,5 +1,5 @@
-// Package keys says who may use a server: bearer keys, the file that lists them (docs/formats.md), and the check of what a request brings.
-// It knows nothing of HTTP.
+// Package keys says who may use a server: bearer keys, the file that lists them (docs/formats.md),
+// and the check of the token that a request brings. The package knows nothing of HTTP.
 package keys
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Limits of the file, and on what a key may be allowed.
+// Limits of the keys file, and the largest limits that a key can have.
 const (
 	FileBytesMax      = 16 << 20
 	KeysMax           = 10_000
@@ -25,10 +25,10 @@ const (
 
 const (
 	tokenPrefix = "lms_"
-	idBytes     = 8  // of randomness in an id, which only has to be another one
-	idChars     = 16 // hexadecimal
+	idBytes     = 8  // of randomness in an id, which is no secret and only has to be unique
+	idChars     = 16 // of an id: hexadecimal digits
 	secretBytes = 32 // of randomness in a secret
-	secretChars = 43 // base64, URL-safe, without padding
+	secretChars = 43 // of a secret: URL-safe base64 without padding
 	tokenChars  = len(tokenPrefix) + idChars + 1 + secretChars
 
 	secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -41,21 +41,22 @@ type Key struct {
 	ID      string
 	Name    string
 	Hash    [sha256.Size]byte // of the secret's characters
-	Created time.Time         // UTC, as are the next two
-	Expires time.Time         // from then on it is refused; zero: never
-	Revoked time.Time         // since when it is refused; zero: it is not
-	Admin   bool              // sees and may change the sessions of all keys
+	Created time.Time         // in UTC, as Expires and Revoked are
+	Expires time.Time         // refused from then on; zero means never
+	Revoked time.Time         // refused since then; zero means that the key is not revoked
+	Admin   bool              // the key may see and change the sessions of all keys
 	Limits  Limits
 }
 
 // Limits are what one key is allowed. A field that is 0 stands for the server's default.
 type Limits struct {
-	Sessions       int   // live, 1..SessionsMax
-	Requests       int   // at work at the same time, 1..RequestsMax
-	BytesPerSecond int64 // of text, 1..BytesPerSecondMax
+	Sessions       int   // most live sessions, 1..SessionsMax
+	Requests       int   // most requests at work at the same time, 1..RequestsMax
+	BytesPerSecond int64 // most bytes of text, 1..BytesPerSecondMax
 }
 
-// New makes a key with an id of its own. The token is what its holder shows, and is kept nowhere else.
+// New makes a key with a random id and secret. The token is what the key's holder shows; the secret
+// in it is kept nowhere.
 func New(name string, now time.Time) (k Key, token string) {
 	var id [idBytes]byte
 	var secret [secretBytes]byte
@@ -77,7 +78,7 @@ func (k Key) Status(now time.Time) string {
 	return "active"
 }
 
-// splitToken takes a token apart; it reports whether it has the form of one.
+// splitToken takes a token apart; ok reports whether the text has the form of a token.
 func splitToken(token string) (id, secret string, ok bool) {
 	if len(token) != tokenChars || !strings.HasPrefix(token, tokenPrefix) {
 		return "", "", false
@@ -93,7 +94,7 @@ func consistsOf(s, alphabet string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
 }
 
-// CheckName says what is wrong with a name, or "".
+// CheckName returns what was expected of a name that cannot be one, or "" for a good name.
 func CheckName(name string) string {
 	switch {
 	case len(name) < 1 || len(name) > NameCharsMax || !consistsOf(name, nameAlphabet):
@@ -104,8 +105,8 @@ func CheckName(name string) string {
 	return ""
 }
 
-// Find gives the index of the key with this id, or of the key with this name that is not revoked, or failing that the one revoked last; -1 if
-// there is none.
+// Find returns the index of the key with this id; or of the key with this name that is not revoked;
+// or, if all of that name are, of the one revoked last; or -1.
 func Find(list []Key, idOrName string) int {
 	found := -1
 	for i, k := range list {
@@ -119,7 +120,7 @@ func Find(list []Key, idOrName string) int {
 	return found
 }
 
-// Add gives the list with one more key, or says why that cannot be.
+// Add returns the list with one more key. It fails if the name cannot be one or is in use.
 func Add(list []Key, k Key) ([]Key, error) {
 	if want := CheckName(k.Name); want != "" {
 		return nil, fmt.Errorf("keys: name: found %q, expected %s", k.Name, want)
@@ -133,7 +134,7 @@ func Add(list []Key, k Key) ([]Key, error) {
 	return append(slices.Clone(list), k), nil
 }
 
-// Revoke gives the list with one key revoked, and the key, or says why that cannot be.
+// Revoke returns the list with one key revoked, and that key. It fails if no such key is in force.
 func Revoke(list []Key, idOrName string, now time.Time) ([]Key, Key, error) {
 	i := Find(list, idOrName)
 	if i < 0 {

@@ -147,7 +147,8 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whatever is accepted is a list that the writer keeps, and every token's fate is decided by its bytes.
+// Whatever is accepted is a list that the writer keeps, and every token's fate is decided by its
+// bytes.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add(Format(nil))

@@ -43,7 +43,8 @@ func Parse(name string, text []byte) ([]Key, error) {
 	return list, nil
 }
 
-// parser walks JSON as the format prescribes it, so that whatever is not prescribed is an error at its place.
+// parser walks JSON as the format prescribes it, so that whatever is not prescribed is an error at
+// its place.
 type parser struct {
 	file string
 	text []byte
@@ -135,7 +136,7 @@ func (p *parser) time() (t time.Time, err error) {
 		if t, bad = time.Parse(time.RFC3339, s); bad != nil || t.IsZero() {
 			return "a time such as 2026-01-31T00:00:00Z"
 		}
-		if year := t.UTC().Year(); year < 1 || year > 9999 { // what RFC 3339 can say, in UTC too
+		if year := t.UTC().Year(); year < 1 || year > 9999 { // the range of RFC 3339, in UTC too
 			return "a year from 1 to 9999"
 		}
 		return ""
@@ -143,11 +144,11 @@ func (p *parser) time() (t time.Time, err error) {
 	return t.UTC(), err
 }
 
-// key reads one key. taken has the paths of the keys before it, by their ids and the names in use; an
-// id is no name.
+// key reads one key. taken has the paths of the keys before it, by their ids and the names in use;
+// an id is no name.
 func (p *parser) key(taken map[string]string) (k Key, err error) {
 	var path string        // of the key
-	at := map[string]int{} // offsets of the fields
+	at := map[string]int{} // offsets of the fields' names
 	required, optional := []string{"id", "name", "sha256", "created"}, []string{"expires", "revoked", "admin", "limits"}
 	err = p.in.Fields(required, optional, func(field string) (err error) {
 		at[field], path = p.in.Offset(), strings.TrimSuffix(p.in.Path(), "."+field)

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/reload"
 )
 
-// Why a token is refused. A caller who is told one of the last two has shown the right secret.
+// Reasons to refuse a token. Whoever is told ErrExpired or ErrRevoked has shown the right secret.
 var (
 	ErrMalformed = errors.New("keys: not of the form of a key")
 	ErrUnknown   = errors.New("keys: unknown key") // an id that does not exist, or the wrong secret
@@ -19,13 +19,15 @@ var (
 	ErrRevoked   = errors.New("keys: the key was revoked")
 )
 
-// Ring is the keys of a running server, as their file has them at any moment. All its methods may be called at once.
+// Ring is the keys of a running server, as their file has them at any moment. Its methods may be
+// called concurrently.
 type Ring struct {
-	file *reload.Value[map[string]Key] // by id; nil: there was no file yet
+	file *reload.Value[map[string]Key] // keys by id; the map is nil while no file has been there
 }
 
-// OpenRing reads a keys file. Without a file there are no keys, until one appears. report is told of later changes of the file: nil when they are
-// in force, otherwise why they are not; it must not call the Ring.
+// OpenRing reads a keys file. Without a file there are no keys until a file appears. OpenRing calls
+// report for later changes of the file, with nil when the changes are in force and else with the
+// reason why they are not; report must not call the Ring.
 func OpenRing(path string, report func(error)) (*Ring, error) {
 	known := false
 	read := func() (map[string]Key, error) {
@@ -50,27 +52,28 @@ func OpenRing(path string, report func(error)) (*Ring, error) {
 	return &Ring{file}, nil
 }
 
-// Required says whether there is a keys file: whether a request needs a key. Once it is true it stays so.
+// Required reports whether there is a keys file, and so whether a request needs a key. Once the
+// answer is true it stays true.
 func (r *Ring) Required() bool {
 	byID, _ := r.file.Get()
 	return byID != nil
 }
 
-// Stale says why the keys in force are not those of the file, nil if they are.
+// Stale returns why the keys in force are not those of the file, or nil if they are.
 func (r *Ring) Stale() error {
 	_, err := r.file.Get()
 	return err
 }
 
-// Authenticate finds the key that a token shows. The time it takes does not tell how much of a secret is right, nor, for a token of the right
-// form, whether its id exists.
+// Authenticate returns the key that a token is for. The time that Authenticate takes does not tell
+// how much of a secret is right, nor, for a token of the right form, whether the token's id exists.
 func (r *Ring) Authenticate(token string) (Key, error) {
 	id, secret, ok := splitToken(token)
 	if !ok {
 		return Key{}, ErrMalformed
 	}
 	byID, _ := r.file.Get()
-	k, exists := byID[id] // if not, its hash is one that no secret has
+	k, exists := byID[id] // an unknown id gives the zero Key, whose hash no secret has
 	hash := sha256.Sum256([]byte(secret))
 	if subtle.ConstantTimeCompare(hash[:], k.Hash[:]) != 1 || !exists {
 		return Key{}, ErrUnknown
@@ -78,7 +81,7 @@ func (r *Ring) Authenticate(token string) (Key, error) {
 	return k, refusal(k)
 }
 
-// Check says whether a key that was authenticated before is still good.
+// Check returns nil if a key that was authenticated before is still good, and else the reason.
 func (r *Ring) Check(id string) error {
 	byID, _ := r.file.Get()
 	k, exists := byID[id]

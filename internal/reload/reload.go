@@ -1,4 +1,5 @@
-// Package reload keeps a value that was read from files, and reads it again when they have changed.
+// Package reload keeps a value that was read from files, and reads the value again when the files
+// have changed.
 package reload
 
 import (
@@ -8,51 +9,54 @@ import (
 )
 
 const (
-	checkEvery  = time.Second     // between two looks at the files
-	reportEvery = time.Minute     // between two reports of the same trouble
-	racyFor     = 2 * time.Second // a file this young may change again without a sign of it: its time is as coarse as its file system's
+	checkEvery  = time.Second // between two looks at the files
+	reportEvery = time.Minute // between two reports of the same trouble
+	// racyFor is the age below which a file may change again unseen: the times of some file systems
+	// are this coarse.
+	racyFor = 2 * time.Second
 )
 
-// Value is a T that was read from files. All its methods may be called at once. It has no goroutine: it looks at the files when it is asked
-// for the value, at most once a second.
+// Value is a T that was read from files. Its methods may be called concurrently. A Value has no
+// goroutine: Get looks at the files, at most once a second.
 type Value[T any] struct {
 	read   func() (T, error)
 	report func(error)
 	paths  []string
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
 	value    T
-	err      error // why the files' present content is not the value
+	err      error // the reason why the files' present content is not the value
 	seen     []os.FileInfo
 	checked  time.Time
 	reported time.Time
 }
 
-// New reads the value for the first time, and fails if that fails. report is told of every later reading of files that have changed: nil when
-// the value is new, otherwise why the old one stays; the latter again every minute that it lasts. It must not call the Value.
+// New reads the value for the first time, and fails if read fails. Every later reading of changed
+// files is reported: report gets nil when the value is new, and else the reason why the old value
+// stays, which is repeated every minute for as long as it holds. report must not call the Value.
 func New[T any](read func() (T, error), report func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{read: read, report: report, paths: paths, checked: time.Now()}
-	v.seen = v.look() // before reading: a change in between is seen next time
+	v.seen = v.look() // looked at before reading, so that a change in between is seen next time
 	var err error
 	v.value, err = read()
 	return v, err
 }
 
-// Get gives the value last read, and an error if the files have changed and cannot be read.
+// Get returns the value last read, and an error if the files have changed since and cannot be read.
 func (v *Value[T]) Get() (T, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now := time.Now(); now.Sub(v.checked) >= checkEvery {
-		v.check(now)
+		v.checkLocked(now)
 	}
 	return v.value, v.err
 }
 
-// check needs mu.
-func (v *Value[T]) check(now time.Time) {
+// checkLocked looks at the files and reads the value again if they have changed.
+func (v *Value[T]) checkLocked(now time.Time) {
 	seen := v.look()
 	changed := !same(seen, v.seen)
-	if !changed && v.err == nil && !v.racy() {
+	if !changed && v.err == nil && !v.racyLocked() {
 		v.checked = now
 		return
 	}
@@ -69,7 +73,7 @@ func (v *Value[T]) check(now time.Time) {
 	}
 }
 
-// look describes the files; nil where there is none.
+// look describes the files; the description of a file that is not there is nil.
 func (v *Value[T]) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(v.paths))
 	for i, path := range v.paths {
@@ -80,8 +84,9 @@ func (v *Value[T]) look() []os.FileInfo {
 	return seen
 }
 
-// racy says whether a file was so young when it was last looked at that a change since might not show.
-func (v *Value[T]) racy() bool {
+// racyLocked reports whether a file was so young when it was last looked at that a change since
+// then might not show in its time.
+func (v *Value[T]) racyLocked() bool {
 	for _, info := range v.seen {
 		if info != nil && v.checked.Sub(info.ModTime()) < racyFor {
 			return true

@@ -27,7 +27,7 @@ var (
 
 // Error says where a text is wrong, what was found there and what was expected.
 type Error struct {
-	Offset int    // of the text's byte where the fault begins, from 0; its length if the text ends too early
+	Offset int    // of the byte where the fault begins, from 0; a text that ends too early has its length
 	Path   string // of the field, "keys[3].expires"; "" is the whole text
 	Found  string
 	Want   string

@@ -126,8 +126,8 @@ func (s *scanner) stringFault(e *Error) {
 	}
 }
 
-// expect says what could come at a fault outside strings, if it is not a value: a delimiter, a name,
-// or the text's end. It moves the fault of a comma that nothing follows to what follows it.
+// expect says what could come at a fault outside strings, if it is not a value: a delimiter, a
+// name, or the text's end. It moves the fault of a comma that nothing follows to what follows it.
 func (s *scanner) expect(e *Error) {
 	depth := s.dec.StackDepth()
 	kind, length := s.dec.StackIndex(depth)
@@ -146,7 +146,8 @@ func (s *scanner) expect(e *Error) {
 	case kind == jsontext.KindBeginObject && length > 0 && isDelimiter:
 		e.Want = "',' or '}'"
 	case kind == jsontext.KindBeginObject:
-		e.Offset, e.Want = min(e.Offset, s.next()), "a string" // at the start of another value that was cut off
+		// A value in the place of a name may have been cut off: the fault is where the value begins.
+		e.Offset, e.Want = min(e.Offset, s.next()), "a string"
 	case kind == jsontext.KindBeginArray && length > 0 && isDelimiter:
 		e.Want = "',' or ']'"
 	}

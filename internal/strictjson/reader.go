@@ -23,8 +23,8 @@ func NewReader(name string, text []byte) *Reader {
 	return r
 }
 
-// Offset returns the offset of the byte at which the token begins that was read last: a plain value,
-// a name, or one of the brackets of an object or array.
+// Offset returns the offset of the byte at which the token begins that was read last: a plain
+// value, a name, or one of the brackets of an object or array.
 func (r *Reader) Offset() int { return r.start }
 
 // Path returns the path of the value or name that was read last, "keys[3].expires".

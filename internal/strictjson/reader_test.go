@@ -16,7 +16,8 @@ type item struct {
 	N    string
 }
 
-// walk reads {"version":N,"items":[{"name":S,"on":B,"n":N}]}, in which only on and n may be missing.
+// walk reads {"version":N,"items":[{"name":S,"on":B,"n":N}]}, in which only on and n may be
+// missing.
 func walk(text string) (items []item, err error) {
 	r := NewReader("file", []byte(text))
 	err = r.Fields([]string{"version", "items"}, nil, func(name string) error {

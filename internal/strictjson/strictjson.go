@@ -1,10 +1,10 @@
 // Package strictjson reads JSON that must be just what its format prescribes: an object that has a
-// name twice, or one that the format does not have, is refused, and every fault is told with its byte
-// in the text and the path of its field.
+// name twice, or one that the format does not have, is refused, and every fault is told with its
+// byte in the text and the path of its field.
 //
 // encoding/json lets the last of several equal names win, matches names in any case, and replaces
-// halves of surrogate pairs and bytes that are not UTF-8. The grammar here is that of jsontext, part
-// of the second version of encoding/json.
+// halves of surrogate pairs and bytes that are not UTF-8. The grammar here is that of jsontext,
+// part of the second version of encoding/json.
 package strictjson
 
 import (

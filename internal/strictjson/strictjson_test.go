@@ -168,8 +168,8 @@ func requireLocated(t *testing.T, text []byte, err error) *Error {
 	return e
 }
 
-// FuzzCheck holds Check against encoding/json: what passes is JSON to it; what does not is no JSON to
-// it either, or has one of the three faults that it passes over.
+// FuzzCheck holds Check against encoding/json: what passes is JSON to it; what does not is no JSON
+// to it either, or has one of the three faults that it passes over.
 func FuzzCheck(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -225,9 +225,9 @@ func FuzzLoneSurrogate(f *testing.F) {
 	})
 }
 
-// FuzzUnmarshal holds Unmarshal against encoding/json that refuses unknown fields: what is read gives
-// the same value, and what is refused encoding/json refuses too, or passes over a fault of Check or
-// the case of a name.
+// FuzzUnmarshal holds Unmarshal against encoding/json that refuses unknown fields: what is read
+// gives the same value, and what is refused encoding/json refuses too, or passes over a fault of
+// Check or the case of a name.
 func FuzzUnmarshal(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/keys"
+)
+
+func newKeysList(f *dataFlags) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the keys",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			path, err := f.mustPath()
+			if err != nil {
+				return err
+			}
+			list, err := keys.ReadFile(path)
+			missing := errors.Is(err, fs.ErrNotExist)
+			switch {
+			case err != nil && !missing:
+				return err
+			case asJSON:
+				return printJSON(c.OutOrStdout(), listed(list, time.Now()))
+			case missing:
+				fmt.Fprintf(c.OutOrStdout(), "There is no %s: a server on it asks for no keys.\n", path)
+				return nil
+			}
+			return printKeys(c.OutOrStdout(), listed(list, time.Now()))
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	return c
+}
+
+// listedKey is a key as 'list' prints it.
+type listedKey struct {
+	ID             string    `json:"id"`
+	Name           string    `json:"name"`
+	Status         string    `json:"status"` // active, expired or revoked
+	Admin          bool      `json:"admin"`
+	Created        time.Time `json:"created"`
+	Expires        time.Time `json:"expires,omitzero"`
+	Revoked        time.Time `json:"revoked,omitzero"`
+	Sessions       int       `json:"sessions,omitempty"` // 0: the server's default
+	Requests       int       `json:"requests,omitempty"`
+	BytesPerSecond int64     `json:"bytes_per_second,omitempty"`
+}
+
+func listed(list []keys.Key, now time.Time) []listedKey {
+	out := make([]listedKey, len(list))
+	for i, k := range list {
+		out[i] = listedKey{k.ID, k.Name, k.Status(now), k.Admin, k.Created, k.Expires, k.Revoked, k.Limits.Sessions, k.Limits.Requests, k.Limits.BytesPerSecond}
+	}
+	return out
+}
+
+func printKeys(w io.Writer, list []listedKey) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "id\tname\tstatus\tadmin\tcreated\texpires\tsessions\trequests\tbytes/s")
+	for _, k := range list {
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Status, map[bool]string{true: "yes", false: "no"}[k.Admin],
+			k.Created.Format(time.DateOnly), orWord(k.Expires.Format(time.DateTime), k.Expires.IsZero(), "never"),
+			orDefault(int64(k.Sessions)), orDefault(int64(k.Requests)), orDefault(k.BytesPerSecond))
+	}
+	return tab.Flush()
+}
+
+func orDefault(n int64) string { return orWord(strconv.FormatInt(n, 10), n == 0, "default") }

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/keys"
+)
+
+func newKeysRevoke(f *dataFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID|NAME",
+		Short: "Refuse a key from now on",
+		Long: `Revoke a key, named by its id or its name. A running server refuses it within a
+second, and ends what it is still feeding. Its sessions stay, for admins; its name is
+free for a new key.`,
+		Args: exactly(1, "an id or a name"),
+		RunE: func(c *cobra.Command, args []string) error {
+			path, err := f.mustPath()
+			if err != nil {
+				return err
+			}
+			if _, err := keys.ReadFile(path); err != nil { // before a file, or a folder, is made
+				return err
+			}
+			var gone keys.Key
+			err = keys.UpdateFile(path, func(list []keys.Key) (_ []keys.Key, err error) {
+				list, gone, err = keys.Revoke(list, args[0], time.Now())
+				return list, err
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "lmserve: revoked key %s (%s) in %s\n", gone.ID, gone.Name, path)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// printJSON prints a value for people and programs.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// orWord writes a word instead of a text that says nothing.
+func orWord(text string, instead bool, word string) string {
+	if instead {
+		return word
+	}
+	return text
+}
+
+// date writes a moment to the second, or - where there is none.
+func date(t time.Time) string { return orWord(t.Format(time.DateTime), t.IsZero(), "-") }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// Flags that have been renamed are taken by both names; the help has the new one alone.
+func TestRenamedFlagsKeepTheirOldNames(t *testing.T) {
+	for _, c := range []struct {
+		command  *cobra.Command
+		old, new string
+		value    string
+	}{
+		{newServe(), "keys", "keys-file", "some.json"},
+		{newServe(), "log", "log-format", "json"},
+		{newServe(), "replay-max", "max-replay", "3s"},
+		{newEval(), "shuffle", "shuffle-seed", "7"},
+		{newScore(), "total", "total-only", "true"},
+	} {
+		require.NoError(t, c.command.ParseFlags([]string{"--" + c.old + "=" + c.value}), c.old)
+		flag := c.command.Flags().Lookup(c.new)
+		require.NotNil(t, flag, c.new)
+		require.True(t, flag.Changed, c.old)
+		require.Equal(t, c.value, flag.Value.String(), c.old)
+		help := c.command.UsageString()
+		require.Contains(t, help, "--"+c.new+" ")
+		require.NotContains(t, help, "--"+c.old+" ")
+	}
+}
+
+// Every flag of every command says what it is in words.
+func TestEveryFlagHasHelp(t *testing.T) {
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		require.NotEmpty(t, c.Short, c.CommandPath())
+		for _, text := range []string{c.LocalFlags().FlagUsages(), c.InheritedFlags().FlagUsages()} {
+			require.NotRegexp(t, `(?m)^ *--[a-z-]+( \w+)?\s*$`, text, c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot())
+}

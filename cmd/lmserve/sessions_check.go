@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func newSessionsCheck(f *dataFlags) *cobra.Command {
+	var flags modelFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Check every byte of a data folder",
+		Long: `Check every checksum and invariant of a data folder: its files, the head and the log of
+every session, and that its snapshots can be restored. Nothing is computed again (that is
+'sessions replay') and nothing is changed. Every finding is one line; if a finding is
+damage, the exit code is 1.`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			m, err := flags.load()
+			if err != nil {
+				return err
+			}
+			dir, err := f.mustFolder()
+			if err != nil {
+				return err
+			}
+			findings, damaged := []string{}, 0
+			tell := func(err error) {
+				findings = append(findings, err.Error())
+				var where *sessionlog.CorruptError
+				if !errors.As(err, &where) || !where.Stray {
+					damaged++
+				}
+				if !asJSON {
+					fmt.Fprintln(c.OutOrStdout(), err)
+				}
+			}
+			if err := sessionlog.Check(c.Context(), dir, func(damage *sessionlog.CorruptError) { tell(damage) }); err != nil {
+				return err
+			}
+			sessions := 0
+			err = f.withStore(func(store sessionlog.Store) error {
+				return sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
+					sessions++
+					return session.Verify(c.Context(), m, store, found, tell)
+				})
+			})
+			if err != nil && damaged == 0 { // with damage, the error is of what was printed already
+				return err
+			}
+			if asJSON {
+				err = printJSON(c.OutOrStdout(), map[string]any{"sessions": sessions, "findings": findings})
+			} else {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions, %d findings\n", sessions, len(findings))
+			}
+			if err == nil && damaged > 0 {
+				err = errFindings
+			}
+			return err
+		},
+	}
+	flags.register(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of lines")
+	return c
+}

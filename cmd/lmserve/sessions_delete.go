@@ -1,0 +1,35 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func newSessionsDelete(f *dataFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete ID...",
+		Short: "Delete sessions, damaged ones too, with all that is kept of them",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactly(1, "ids")(c, args)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			store, err := f.openFolder(sessionlog.Options{})
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, store.Close()) }()
+			for _, id := range args {
+				if err := store.Delete(c.Context(), id, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

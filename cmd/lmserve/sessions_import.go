@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+func newSessionsImport(f *dataFlags) *cobra.Command {
+	var flags modelFlags
+	var owner string
+	c := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Make a session of an exported file (-: standard input) and print its id",
+		Args:  exactly(1, "a file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			in := c.InOrStdin()
+			if args[0] != "-" {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer file.Close()
+				in = file
+			}
+			return f.withManager(c, flags, func(mg *session.Manager) error {
+				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in))
+				if err != nil {
+					return fmt.Errorf("%s: %w", args[0], err)
+				}
+				_, err = fmt.Fprintln(c.OutOrStdout(), info.ID)
+				return err
+			})
+		},
+	}
+	flags.register(c)
+	c.Flags().StringVar(&owner, "owner", "", "id of the key that the session is to belong to (default: no key, as in a server without keys)")
+	return c
+}

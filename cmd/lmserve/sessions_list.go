@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func newSessionsList(f *dataFlags) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the sessions",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.withStore(func(store sessionlog.Store) error {
+				all := []storedSession{}
+				err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
+					all = append(all, describeStored(found))
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(c.OutOrStdout(), all)
+				}
+				return printSessions(c.OutOrStdout(), all)
+			})
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	return c
+}
+
+func printSessions(w io.Writer, all []storedSession) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "id\towner\tcreated\tlast used\tbytes\tbits/byte\tmodel\tmethod\thistory\t")
+	for _, s := range all {
+		rate := "-"
+		if s.Offset > 0 {
+			rate = strconv.FormatFloat(s.Bits/float64(s.Offset), 'f', 4, 64)
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, orWord(s.Owner, s.Owner == "", "-"), date(s.Created), date(s.LastUsed), s.Offset, rate,
+			orWord(s.Model, s.Model == "", "-"), orWord(s.Method, s.Method == "", "-"), orWord(s.History, s.History == "", "-"), s.Problem)
+	}
+	return tab.Flush()
+}

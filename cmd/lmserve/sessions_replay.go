@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// replayedSession is the result of replaying one session.
+type replayedSession struct {
+	ID       string   `json:"id"`
+	Problem  string   `json:"problem,omitempty"`
+	From     int64    `json:"from"`
+	To       int64    `json:"to"`
+	Records  int      `json:"records"`
+	Wrong    int      `json:"wrong"`
+	First    string   `json:"first,omitempty"`
+	Numerics []string `json:"other_numerics,omitempty"`
+}
+
+func newSessionsReplay(f *dataFlags) *cobra.Command {
+	var flags modelFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "replay [ID]...",
+		Short: "Compute sessions again and compare every score",
+		Long: `Compute sessions (without an ID: all) again from their text, and compare every logged
+total to the bit. Text that was scored in another arithmetic ('lmserve version') is named:
+there, rounding makes a difference. If any total differs, the exit code is 1.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := flags.load()
+			if err != nil {
+				return err
+			}
+			return f.withStore(func(store sessionlog.Store) error {
+				ids := args
+				if len(ids) == 0 {
+					if err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
+						return err
+					}
+				}
+				wrong := false
+				for _, id := range ids {
+					bar := newByteBar(c.ErrOrStderr(), id)
+					r, err := session.Replay(c.Context(), m, store, id, flags.threads, bar.set)
+					bar.finish()
+					if c.Context().Err() != nil {
+						return c.Context().Err()
+					}
+					wrong = wrong || err != nil || r.Wrong > 0
+					if err := printReplayed(c.OutOrStdout(), id, r, err, asJSON); err != nil {
+						return err
+					}
+				}
+				if wrong {
+					return errFindings
+				}
+				return nil
+			})
+		},
+	}
+	flags.register(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line for each session")
+	return c
+}
+
+func printReplayed(w io.Writer, id string, r session.Replayed, problem error, asJSON bool) (err error) {
+	out := replayedSession{ID: id, From: r.From, To: r.To, Records: r.Records, Wrong: r.Wrong, Numerics: r.Numerics}
+	if r.First != nil {
+		out.First = r.First.Error()
+	}
+	if problem != nil {
+		out.Problem = problem.Error()
+	}
+	if asJSON {
+		return json.NewEncoder(w).Encode(out)
+	}
+	switch {
+	case problem != nil:
+		_, err = fmt.Fprintf(w, "%s: %v\n", id, problem)
+	case r.Wrong > 0:
+		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d of %d records differ; %v\n", id, r.From, r.To, r.Wrong, r.Records, r.First)
+	default:
+		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d records, all to the bit\n", id, r.From, r.To, r.Records)
+	}
+	for _, n := range r.Numerics {
+		fmt.Fprintf(w, "%s: in part scored in %s\n", id, n)
+	}
+	return err
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func newSessionsShow(f *dataFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show what is known of one session, as JSON",
+		Args:  exactly(1, "an id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.withStore(func(store sessionlog.Store) error {
+				found, err := store.Get(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				s := describeStored(found)
+				kept, err := store.Snapshots(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				for _, k := range kept {
+					s.Snapshots = append(s.Snapshots, storedSnapshot{k.Offset, k.Bytes})
+				}
+				return printJSON(c.OutOrStdout(), s)
+			})
+		},
+	}
+}
