@@ -145,7 +145,7 @@ func (f *Folder) commit(batch []*write) {
 			close(w.done)
 		}
 	}
-	if len(erasing) == 0 {
+	if len(erasing) == 0 || f.held.postpone(erasing) {
 		return
 	}
 	err = f.eraseFree()

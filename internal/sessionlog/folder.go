@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -35,6 +36,9 @@ type Folder struct {
 	// those that began before are over.
 	readers sync.RWMutex
 
+	held   holding // for a backup
+	backup atomic.Pointer[Backup]
+
 	failed   chan struct{}
 	failOnce sync.Once
 	err      error // set before failed is closed
@@ -44,6 +48,11 @@ type Folder struct {
 type Options struct {
 	ReadOnly bool // for tools: writes are refused, and several may read at the same time
 	Existing bool // the folder must have sessions' data already; without it, one is made
+	// Compacted, if there is one, is told that opening the folder has compacted lmserve.db, or why
+	// it could not: then the file stays as it was, and the folder opens nevertheless.
+	Compacted func(done Compacted, err error)
+
+	uncompacted bool // opening does not compact
 }
 
 // Open opens a data folder, or makes one if it may write. It checks the structure of all of
@@ -100,8 +109,39 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 		f.db.Close()
 		return nil, err
 	}
+	if layout.wasteful() && !o.uncompacted {
+		if err := f.compactOpening(o); err != nil {
+			f.db.Close()
+			return nil, err
+		}
+	}
 	go f.commitAll()
 	return f, nil
+}
+
+// compactOpening compacts lmserve.db and opens the new file. The error is that no file is open that
+// could be written to.
+func (f *Folder) compactOpening(o Options) error {
+	done, err := f.compact()
+	if o.Compacted != nil {
+		o.Compacted(done, err)
+	}
+	if done == (Compacted{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.db.Close(); err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	if f.db, err = f.bolt(false); err != nil {
+		return err
+	}
+	if f.opened != nil {
+		f.opened(f.db)
+	}
+	return nil
 }
 
 // path is that of a file of the folder.
@@ -127,10 +167,20 @@ func (f *Folder) bolt(readOnly bool) (db *bbolt.DB, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("sessionlog: %w", err) // bbolt would make one
 	}
+	options := f.boltOptions(readOnly)
+	var opened *os.File
+	options.OpenFile = func(name string, flag int, perm os.FileMode) (_ *os.File, err error) {
+		opened, err = os.OpenFile(name, flag, perm)
+		return opened, err
+	}
 	err = safely(func() (err error) {
-		db, err = bbolt.Open(path, 0o600, f.boltOptions(readOnly))
+		db, err = bbolt.Open(path, 0o600, options)
 		return err
 	})
+	if err == nil && !named(opened, path) {
+		_ = db.Close() // nothing was written to it
+		return nil, fmt.Errorf("sessionlog: %s: %w", path, ErrInUse)
+	}
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("sessionlog: %s: %w", path, ErrInUse)
@@ -141,6 +191,14 @@ func (f *Folder) bolt(readOnly bool) (db *bbolt.DB, err error) {
 		return nil, fmt.Errorf("sessionlog: opening %s: %w", path, err)
 	}
 	return db, nil
+}
+
+// named tells whether a path is still that of an open file: between the opening and the lock, a
+// compaction may have put another in its place.
+func named(f *os.File, path string) bool {
+	have, errHave := f.Stat()
+	want, errWant := os.Stat(path)
+	return errHave == nil && errWant == nil && os.SameFile(have, want)
 }
 
 // inspect checks the structure of lmserve.db and returns the first thing that is wrong with it.
@@ -317,6 +375,9 @@ func (f *Folder) fail(cause error) error {
 func (f *Folder) Close() error {
 	if !f.queue.close() {
 		return ErrClosed
+	}
+	if b := f.backup.Load(); b != nil {
+		_ = b.Close() // what stays of it is removed when the folder is opened again
 	}
 	if f.readOnly {
 		return f.db.Close()

@@ -171,10 +171,19 @@ func (f *Folder) enter(ctx context.Context, id string, epoch uint64, s Snapshot,
 	return f.write(ctx, w)
 }
 
-// removeSnapshots removes files that have left the index.
+// removeSnapshots removes files that have left the index; those that a backup needs go with its end.
 func (f *Folder) removeSnapshots(names []string) error {
 	var errs []error
 	for _, name := range names {
+		held, err := f.held.retain(name, func(to string) error {
+			return f.files.Rename(f.path(snapshotsFolder+"/"+name), f.path(snapshotsFolder+"/"+to))
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("sessionlog: %w", err))
+		}
+		if held {
+			continue
+		}
 		if err := f.files.Remove(f.path(snapshotsFolder + "/" + name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("sessionlog: %w", err))
 		}

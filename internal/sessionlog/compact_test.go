@@ -1,0 +1,142 @@
+package sessionlog
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// counting fails one operation that changes something, and all after it: the process has ended.
+type counting struct {
+	osFiles
+	n, fail int
+}
+
+func (c *counting) next() error {
+	c.n++
+	if c.n > c.fail {
+		return errIO
+	}
+	return nil
+}
+
+func (c *counting) OpenFile(name string, flag int, perm fs.FileMode) (file, error) {
+	if flag&os.O_CREATE != 0 {
+		if err := c.next(); err != nil {
+			return nil, err
+		}
+	}
+	return c.osFiles.OpenFile(name, flag, perm)
+}
+
+func (c *counting) Link(from, to string) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.osFiles.Link(from, to)
+}
+
+func (c *counting) Rename(from, to string) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.osFiles.Rename(from, to)
+}
+
+func (c *counting) Remove(name string) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.osFiles.Remove(name)
+}
+
+func (c *counting) SyncDir(name string) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.osFiles.SyncDir(name)
+}
+
+// sparse is a folder most of whose database is free: as many bytes as were in the deleted sessions.
+func sparse(t *testing.T, bytesFree int) (dir, content string) {
+	s, dir := filled(t)
+	epoch, err := s.Create(background, "large", nil, 0)
+	require.NoError(t, err)
+	text := bytes.Repeat([]byte("x"), MaxTextBytes)
+	for at := 0; at < bytesFree; at += len(text) {
+		require.NoError(t, s.Append(background, "large", epoch, int64(at), Record{Text: text}))
+	}
+	require.NoError(t, s.Delete(background, "large", 0))
+	content = mustDump(t, s)
+	require.NoError(t, s.Close())
+	return dir, content
+}
+
+func sizeOf(t *testing.T, dir string) int64 {
+	info, err := os.Stat(filepath.Join(dir, databaseName))
+	require.NoError(t, err)
+	return info.Size()
+}
+
+func TestCompactionGivesFreePagesBack(t *testing.T) {
+	dir, content := sparse(t, 8<<20)
+	before := sizeOf(t, dir)
+	require.Greater(t, before, int64(8<<20))
+	s, err := OpenUnsynced(dir)
+	require.NoError(t, err)
+	_, err = Compact(background, dir)
+	require.ErrorIs(t, err, ErrInUse)
+	require.NoError(t, s.Close())
+	require.Equal(t, before, sizeOf(t, dir), "opening leaves a file of this size alone")
+
+	done, err := Compact(background, dir)
+	require.NoError(t, err)
+	require.Equal(t, Compacted{Before: before, After: sizeOf(t, dir)}, done)
+	require.Less(t, done.After, int64(1<<20))
+	noLeftovers(t, "after a compaction", dir)
+	reopened(t, "after a compaction", dir, content)
+}
+
+func TestOpeningCompactsAFileThatIsMostlyFree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	dir, content := sparse(t, CompactFreeMin+4<<20)
+	before := sizeOf(t, dir)
+	var told []Compacted
+	s, err := Open(dir, Options{Compacted: func(done Compacted, err error) {
+		require.NoError(t, err)
+		told = append(told, done)
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []Compacted{{Before: before, After: told[0].After}}, told)
+	require.Less(t, told[0].After, int64(1<<20))
+	// The new file is the one that is written to.
+	epoch, err := s.Create(background, "new", nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(background, "new", epoch, 0, Record{Text: []byte("text")}))
+	with := mustDump(t, s)
+	require.NotEqual(t, content, with)
+	require.NoError(t, s.Close())
+	reopened(t, "after a compaction at opening", dir, with)
+}
+
+// Whatever operation is the last one, the folder has the old file or the new one, whole.
+func TestACompactionThatIsCutLeavesTheOldFileOrTheNew(t *testing.T) {
+	for n := 0; ; n++ {
+		dir, content := sparse(t, 2<<20)
+		fault := &counting{fail: n}
+		_, err := compact(background, dir, environment{files: fault, unsynced: true})
+		if err == nil {
+			require.GreaterOrEqual(t, fault.n, 4)
+			return
+		}
+		reopened(t, fault.describe(), dir, content)
+	}
+}
+
+func (c *counting) describe() string { return "cut at operation " + string(rune('0'+c.fail)) }
