@@ -208,6 +208,9 @@ func (e PieceEventType) Valid() bool {
 
 // Defines values for ProblemType.
 const (
+	ProblemAdminOnly            ProblemType = "urn:lmserve:problem:admin-only"
+	ProblemBackupBusy           ProblemType = "urn:lmserve:problem:backup-busy"
+	ProblemBackupGone           ProblemType = "urn:lmserve:problem:backup-gone"
 	ProblemBodyIncomplete       ProblemType = "urn:lmserve:problem:body-incomplete"
 	ProblemBodyTimeout          ProblemType = "urn:lmserve:problem:body-timeout"
 	ProblemBodyTooLarge         ProblemType = "urn:lmserve:problem:body-too-large"
@@ -223,6 +226,7 @@ const (
 	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
 	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
 	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
+	ProblemNoBackup             ProblemType = "urn:lmserve:problem:no-backup"
 	ProblemNoSpace              ProblemType = "urn:lmserve:problem:no-space"
 	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
 	ProblemNotFound             ProblemType = "urn:lmserve:problem:not-found"
@@ -241,6 +245,12 @@ const (
 // Valid indicates whether the value is a known member of the ProblemType enum.
 func (e ProblemType) Valid() bool {
 	switch e {
+	case ProblemAdminOnly:
+		return true
+	case ProblemBackupBusy:
+		return true
+	case ProblemBackupGone:
+		return true
 	case ProblemBodyIncomplete:
 		return true
 	case ProblemBodyTimeout:
@@ -270,6 +280,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemMalformedBody:
 		return true
 	case ProblemMethodNotAllowed:
+		return true
+	case ProblemNoBackup:
 		return true
 	case ProblemNoSpace:
 		return true
@@ -948,6 +960,15 @@ type Usage struct {
 // SessionID defines model for SessionID.
 type SessionID = string
 
+// AdminOnly A problem document (RFC 9457).
+type AdminOnly = Problem
+
+// BackupBusy A problem document (RFC 9457).
+type BackupBusy = Problem
+
+// BackupGone A problem document (RFC 9457).
+type BackupGone = Problem
+
 // BadImport A problem document (RFC 9457).
 type BadImport = Problem
 
@@ -965,6 +986,9 @@ type Internal = Problem
 
 // InvalidField A problem document (RFC 9457).
 type InvalidField = Problem
+
+// NoBackup A problem document (RFC 9457).
+type NoBackup = Problem
 
 // NoSpace A problem document (RFC 9457).
 type NoSpace = Problem
@@ -995,6 +1019,15 @@ type Unavailable = Problem
 
 // UnsupportedMediaType A problem document (RFC 9457).
 type UnsupportedMediaType = Problem
+
+// BackupParams defines parameters for Backup.
+type BackupParams struct {
+	// IfMatch The `ETag` of the backup to go on with. Without it a new backup is made, and `Range` is not looked at.
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// Range Where to go on.
+	Range *string `json:"Range,omitempty"`
+}
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
@@ -1371,6 +1404,9 @@ type ServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
+	// Backup Back up all sessions as one file
+	// (GET /v1/admin/backup)
+	Backup(w http.ResponseWriter, r *http.Request, params BackupParams)
 	// ListModels List the models served
 	// (GET /v1/models)
 	ListModels(w http.ResponseWriter, r *http.Request)
@@ -1422,6 +1458,12 @@ func (_ Unimplemented) Contract(w http.ResponseWriter, r *http.Request) {
 // Ready Does the server take new work?
 // (GET /readyz)
 func (_ Unimplemented) Ready(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Backup Back up all sessions as one file
+// (GET /v1/admin/backup)
+func (_ Unimplemented) Backup(w http.ResponseWriter, r *http.Request, params BackupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1527,6 +1569,66 @@ func (siw *ServerInterfaceWrapper) Ready(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Ready(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Backup operation middleware
+func (siw *ServerInterfaceWrapper) Backup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params BackupParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Range" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Range")]; found {
+		var Range string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Range", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Range", valueList[0], &Range, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Range", Err: err})
+			return
+		}
+
+		params.Range = &Range
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Backup(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1932,6 +2034,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/readyz", wrapper.Ready)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/backup", wrapper.Backup)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/models", wrapper.ListModels)
 	})
 	r.Group(func(r chi.Router) {
@@ -1965,6 +2070,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	return r
 }
 
+type AdminOnlyApplicationProblemPlusJSONResponse Problem
+
+type BackupBusyApplicationProblemPlusJSONResponse Problem
+
+type BackupGoneApplicationProblemPlusJSONResponse Problem
+
 type BadImportApplicationProblemPlusJSONResponse Problem
 
 type BadRequestApplicationProblemPlusJSONResponse Problem
@@ -1976,6 +2087,8 @@ type GoneApplicationProblemPlusJSONResponse Problem
 type InternalApplicationProblemPlusJSONResponse Problem
 
 type InvalidFieldApplicationProblemPlusJSONResponse Problem
+
+type NoBackupApplicationProblemPlusJSONResponse Problem
 
 type NoSpaceApplicationProblemPlusJSONResponse Problem
 
@@ -2102,6 +2215,251 @@ func (response Ready503ApplicationProblemPlusJSONResponse) VisitReadyResponse(w 
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BackupRequestObject struct {
+	Params BackupParams
+}
+
+type BackupResponseObject interface {
+	VisitBackupResponse(w http.ResponseWriter) error
+}
+
+type Backup200ResponseHeaders struct {
+	ContentDisposition string
+	ETag               string
+}
+
+type Backup200ApplicationXTarResponse struct {
+	Body          io.Reader
+	Headers       Backup200ResponseHeaders
+	ContentLength int64
+}
+
+func (response Backup200ApplicationXTarResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-tar")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type Backup206ResponseHeaders struct {
+	ContentRange string
+	ETag         string
+}
+
+type Backup206ApplicationXTarResponse struct {
+	Body          io.Reader
+	Headers       Backup206ResponseHeaders
+	ContentLength int64
+}
+
+func (response Backup206ApplicationXTarResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-tar")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Range", fmt.Sprint(response.Headers.ContentRange))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(206)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type Backup400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response Backup400ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Backup401ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup403ApplicationProblemPlusJSONResponse struct {
+	AdminOnlyApplicationProblemPlusJSONResponse
+}
+
+func (response Backup403ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Backup406ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup409ApplicationProblemPlusJSONResponse struct {
+	BackupBusyApplicationProblemPlusJSONResponse
+}
+
+func (response Backup409ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup412ApplicationProblemPlusJSONResponse struct {
+	BackupGoneApplicationProblemPlusJSONResponse
+}
+
+func (response Backup412ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Backup429ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response Backup500ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup501ApplicationProblemPlusJSONResponse struct {
+	NoBackupApplicationProblemPlusJSONResponse
+}
+
+func (response Backup501ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(501)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response Backup503ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Backup507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response Backup507ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4068,6 +4426,9 @@ type StrictServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
+	// Backup Back up all sessions as one file
+	// (GET /v1/admin/backup)
+	Backup(ctx context.Context, request BackupRequestObject) (BackupResponseObject, error)
 	// ListModels List the models served
 	// (GET /v1/models)
 	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
@@ -4204,6 +4565,32 @@ func (sh *strictHandler) Ready(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ReadyResponseObject); ok {
 		if err := validResponse.VisitReadyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Backup operation middleware
+func (sh *strictHandler) Backup(w http.ResponseWriter, r *http.Request, params BackupParams) {
+	var request BackupRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Backup(ctx, request.(BackupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Backup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BackupResponseObject); ok {
+		if err := validResponse.VisitBackupResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -46,6 +46,8 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"import_body_bytes_max":        limits.ImportBodyBytesMax,
 		"body_idle_seconds_max":        int64(limits.BodyIdleMax / time.Second),
 		"answer_idle_seconds_max":      int64(limits.AnswerIdleMax / time.Second),
+		"backup_idle_seconds_max":      int64(limits.BackupIdleMax / time.Second),
+		"backup_seconds_max":           int64(limits.BackupLifeMax / time.Second),
 		"header_bytes_max":             limits.HeaderBytesMax,
 		"header_seconds_max":           int64(limits.HeaderTimeMax / time.Second),
 		"connection_idle_seconds_max":  int64(limits.ConnIdleMax / time.Second),

@@ -162,6 +162,19 @@ func (f *fakeSessions) Export(_ context.Context, who session.Caller, id string, 
 	return f.fail
 }
 
+// Backup has none to give, as a manager whose sessions are in memory.
+func (f *fakeSessions) Backup(_ context.Context, who session.Caller, id string) (*session.Backup, error) {
+	switch {
+	case who.Key != "" && !who.Admin:
+		return nil, session.ErrAdminOnly
+	case f.fail != nil:
+		return nil, f.fail
+	case id != "":
+		return nil, session.ErrBackupGone
+	}
+	return nil, session.ErrNoBackup
+}
+
 func (f *fakeSessions) Import(_ context.Context, who session.Caller, r io.Reader) (session.Info, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {

@@ -51,6 +51,7 @@ type rig struct {
 	url    string
 	key    string // of the requests, unless they bring a key of their own
 	small  string // another key, with low limits
+	admin  string // the key of an admin
 	client *http.Client
 	plain  *http.Client // checks no answers, and keeps none in memory
 }

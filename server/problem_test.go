@@ -55,6 +55,20 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.fake.full = true
 			return g.text(path+"/score", "x")
 		},
+		api.ProblemAdminOnly: func(g *rig, _ string) *http.Response { return g.do("GET", "/v1/admin/backup", nil) },
+		api.ProblemBackupBusy: func(g *rig, _ string) *http.Response {
+			g.key = g.admin
+			g.fake.fail = session.ErrBackupBusy
+			return g.do("GET", "/v1/admin/backup", nil)
+		},
+		api.ProblemBackupGone: func(g *rig, _ string) *http.Response {
+			g.key = g.admin
+			return g.do("GET", "/v1/admin/backup", nil, "If-Match", `"0123456789abcdef0123456789abcdef"`, "Range", "bytes=5-")
+		},
+		api.ProblemNoBackup: func(g *rig, _ string) *http.Response {
+			g.key = g.admin
+			return g.do("GET", "/v1/admin/backup", nil)
+		},
 		api.ProblemNotFound:         func(g *rig, path string) *http.Response { return g.do("GET", "/v2/sessions", nil) },
 		api.ProblemSessionNotFound:  func(g *rig, path string) *http.Response { return g.text("/v1/sessions/none/score", "x") },
 		api.ProblemMethodNotAllowed: func(g *rig, path string) *http.Response { return g.do("PUT", path, nil) },
@@ -117,9 +131,9 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(problem.Kinds)), slices.Collect(maps.Keys(reach)))
 	for kind, request := range reach {
 		t.Run(strings.TrimPrefix(string(kind), "urn:lmserve:problem:"), func(t *testing.T) {
-			ring := newTestKeys(t, keys.Key{Name: "tester"}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1, Requests: 1, BytesPerSecond: 1000}})
+			ring := newTestKeys(t, keys.Key{Name: "tester"}, keys.Key{Name: "admin", Admin: true}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1, Requests: 1, BytesPerSecond: 1000}})
 			g := newRig(t, Options{BodyIdleMax: 300 * time.Millisecond, ScoreBodyBytesMax: 1000, Keys: ring.Ring})
-			g.key, g.small = ring.token["tester"], ring.token["small"]
+			g.key, g.small, g.admin = ring.token["tester"], ring.token["small"], ring.token["admin"]
 			resp := request(g, g.create("{}"))
 			p := requireProblem(t, resp, kind)
 			require.Equal(t, problem.Kinds[kind].Title, p.Title)

@@ -66,6 +66,6 @@ Every command works with the embedded model; --model takes a file instead.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
 	})
-	root.AddCommand(newServe(), newKeys(), newSessions(), newScore(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newVersion())
+	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newVersion())
 	return root
 }

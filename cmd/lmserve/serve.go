@@ -87,7 +87,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	store, where, err := f.openStore()
+	store, where, err := f.openStore(log)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 }
 
 // openStore opens the store of the sessions, and says in words where the sessions are.
-func (f *serveFlags) openStore() (store sessionlog.Store, where string, err error) {
+func (f *serveFlags) openStore(log *zap.Logger) (store sessionlog.Store, where string, err error) {
 	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
 	}
@@ -184,7 +184,11 @@ func (f *serveFlags) openStore() (store sessionlog.Store, where string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	if store, err = sessionlog.Open(dir, sessionlog.Options{}); err != nil {
+	report := func(done sessionlog.Compacted, err error) {
+		log.Info("the database was mostly free and was compacted", zap.String("folder", dir),
+			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After), zap.Error(err))
+	}
+	if store, err = sessionlog.Open(dir, sessionlog.Options{Compacted: report}); err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)
 	}
 	return store, "the data folder " + dir, nil

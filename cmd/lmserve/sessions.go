@@ -15,17 +15,17 @@ func newSessions() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sessions",
 		Short: "List, check, move and delete the sessions in a data folder",
-		Long: `List, check, replay, export, import and delete the sessions in a data folder, while no
-server has it open.`,
+		Long: `List, check, compact, replay, export, import and delete the sessions in a data folder,
+while no server has it open.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("found %q, expected list, show, check, replay, export, import or delete (see '%s --help')", args[0], c.CommandPath())}
+				return usageError{fmt.Errorf("found %q, expected list, show, check, compact, replay, export, import or delete (see '%s --help')", args[0], c.CommandPath())}
 			}
 			return c.Help()
 		},
 	}
 	f.registerFolder(c)
 	c.AddCommand(newSessionsList(&f), newSessionsShow(&f), newSessionsCheck(&f), newSessionsReplay(&f), newSessionsExport(&f), newSessionsImport(&f),
-		newSessionsDelete(&f))
+		newSessionsDelete(&f), newSessionsCompact(&f))
 	return c
 }

@@ -23,11 +23,12 @@ import (
 // It is put together of parts that each do one thing and have a lock of their own: the roster knows
 // which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
 type Manager struct {
-	about  ModelInfo
-	roster *roster
-	engine *engine
-	life   *lifecycle.Lifecycle
-	last   sync.Once // what is done when the Manager has drained
+	about   ModelInfo
+	roster  *roster
+	engine  *engine
+	life    *lifecycle.Lifecycle
+	backups *backups
+	last    sync.Once // what is done when the Manager has drained
 }
 
 // NewManager returns a Manager of the sessions that the store has.
@@ -64,7 +65,8 @@ func assemble(m *model.Model, o Options) *Manager {
 	now := &clock{now: time.Now}
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life, report: o.Report}
 	mg := &Manager{
-		life: life,
+		life:    life,
+		backups: &backups{store: o.Store, report: o.Report},
 		roster: &roster{
 			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
 			clock: now, max: o.MaxSessions, report: o.Report,
@@ -251,11 +253,28 @@ func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, e
 	return im.run(ctx, who, r)
 }
 
+// Backup gives the content of the store as of one moment to read, to the caller with an admin's
+// key, or without keys to the one owner; to others it is ErrAdminOnly. An id is that of a backup
+// that was read before and is to be read again; if it has ended, the error is ErrBackupGone.
+// Without one a backup is made, which ends what nobody reads; ErrBackupBusy if somebody does.
+// ErrNoBackup is the error of a store in memory.
+func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, error) {
+	if who.Key != "" && !who.Admin {
+		return nil, ErrAdminOnly
+	}
+	if err := mg.life.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return mg.backups.open(ctx, id)
+}
+
 // Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
 // request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
 // so that the next start has little to compute again. When the context ends the wait, what is under
-// way goes on, and the threads end with it. Sessions can still be looked at and deleted.
+// way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
+// ends at once.
 func (mg *Manager) Drain(ctx context.Context) error {
+	mg.backups.close()
 	drained := mg.life.Drain()
 	select {
 	case <-drained:

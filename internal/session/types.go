@@ -249,6 +249,14 @@ var (
 	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The
 	// session's offset, asked for anew, tells.
 	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
+	// ErrAdminOnly is the error for callers who may not have the sessions of all.
+	ErrAdminOnly = errors.New("session: only an admin may do this")
+	// ErrNoBackup is the error of a store that cannot give its content as one file.
+	ErrNoBackup = errors.New("session: the store has no backups")
+	// ErrBackupBusy is the error while another backup is made or read.
+	ErrBackupBusy = errors.New("session: another backup is under way")
+	// ErrBackupGone is the error for the id of a backup that has ended.
+	ErrBackupGone = errors.New("session: the backup has ended")
 	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
 	ErrDraining = lifecycle.ErrDraining
 )

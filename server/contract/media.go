@@ -13,6 +13,7 @@ const (
 	MediaEventStream = "text/event-stream"
 	MediaOctetStream = "application/octet-stream"
 	MediaZstd        = "application/zstd"
+	MediaTar         = "application/x-tar"
 )
 
 // HasBody reports whether the request brings a body, as far as its headers tell.

@@ -34,6 +34,7 @@ type Sessions interface {
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
 	Model() session.ModelInfo
+	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
 	// Err is why the store of the sessions has failed for good; nil if it has not.
 	Err() error

@@ -21,6 +21,10 @@ const (
 	HeaderTimeMax      = 10 * time.Second // for a request's line and headers to arrive
 	ConnIdleMax        = 2 * time.Minute  // for a kept connection without a request
 
+	// A backup that the server keeps for a client to go on with.
+	BackupIdleMax = session.BackupIdleMax // while nobody reads it
+	BackupLifeMax = session.BackupLifeMax // in all
+
 	// Keys whose entry in the keys file does not say otherwise.
 	KeySessionsDefault       = 1000    // live sessions
 	KeyRequestsDefault       = 64      // requests at work at the same time

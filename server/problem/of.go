@@ -60,6 +60,14 @@ func Of(err error) *Problem {
 		return New(api.ProblemOverloaded, "")
 	case errors.Is(err, session.ErrDraining):
 		return New(api.ProblemDraining, "")
+	case errors.Is(err, session.ErrAdminOnly):
+		return New(api.ProblemAdminOnly, "")
+	case errors.Is(err, session.ErrBackupBusy):
+		return New(api.ProblemBackupBusy, "")
+	case errors.Is(err, session.ErrBackupGone):
+		return New(api.ProblemBackupGone, "")
+	case errors.Is(err, session.ErrNoBackup):
+		return New(api.ProblemNoBackup, "")
 	case errors.Is(err, session.ErrStore):
 		return logged(api.ProblemStoreFailed, err)
 	case errors.Is(err, session.ErrUnavailable): // as after an overload, the same request may succeed later

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// zstdSuffix is that of a backup's name that asks for compression.
+const zstdSuffix = ".zst"
+
+func newBackup() *cobra.Command {
+	var f dataFlags
+	var client backupClient
+	c := &cobra.Command{
+		Use:   "backup OUT",
+		Short: "Write all sessions to one file",
+		Long: `Write all sessions, as they are at one moment, to one file, of which 'lmserve restore'
+makes a data folder: from a running server (--server), which goes on with its work, or
+from a data folder that no server has open. The file must not exist yet, and appears
+when it is whole and its checksums are right; a name that ends in ` + zstdSuffix + ` compresses it.
+
+A connection that is lost is made again, and the backup goes on where it was. Where keys
+are asked for, a backup wants the key of an admin, in --key-file or LMSERVE_KEY. The
+keys file is no part of a backup.`,
+		Example: "  lmserve backup --server http://127.0.0.1:8080 lmserve.tar.zst\n" +
+			"  lmserve backup --data-dir /var/lib/lmserve lmserve.tar",
+		Args: exactly(1, "a file to write"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := absent(args[0]); err != nil {
+				return err
+			}
+			if client.server == "" {
+				return backupFolder(c, &f, args[0])
+			}
+			if f.dir != "" {
+				return usageError{errors.New("--server and --data-dir are given, expected one of them")}
+			}
+			if err := client.findKey(); err != nil {
+				return err
+			}
+			bar := newByteBar(c.ErrOrStderr(), "backup")
+			defer bar.finish()
+			return writeBackup(c, args[0], func(w io.Writer) error {
+				return client.copy(c.Context(), w, bar.set)
+			})
+		},
+	}
+	f.registerFolder(c)
+	c.Flags().StringVar(&client.server, "server", "", "URL of a running server, as http://127.0.0.1:8080")
+	c.Flags().StringVar(&client.keyFile, "key-file", "", "file that holds the key of an admin (default: the variable LMSERVE_KEY)")
+	return c
+}
+
+// absent refuses a file that exists before any work is done.
+func absent(path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = fs.ErrExist
+		}
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// backupFolder backs up a folder that nobody writes to.
+func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
+	return f.withStore(func(store sessionlog.Store) error {
+		backuper, ok := store.(sessionlog.Backuper)
+		if !ok {
+			return fmt.Errorf("%T has no backups", store)
+		}
+		b, err := backuper.Backup(c.Context())
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		r := b.Open()
+		defer r.Close()
+		bar := newByteBar(c.ErrOrStderr(), "backup")
+		defer bar.finish()
+		return writeBackup(c, out, func(w io.Writer) error {
+			_, err := io.Copy(&progressWriter{ctx: c.Context(), w: w, total: b.Size(), set: bar.set}, r)
+			return err
+		})
+	})
+}
+
+// progressWriter shows how much was written, until its context ends.
+type progressWriter struct {
+	ctx         context.Context
+	w           io.Writer
+	done, total int64
+	set         func(done, total int64)
+}
+
+// Write implements io.Writer.
+func (p *progressWriter) Write(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := p.w.Write(b)
+	p.done += int64(n)
+	p.set(p.done, p.total)
+	return n, err
+}
+
+// writeBackup writes a backup to a file, which gets its name when it was read again and is whole.
+func writeBackup(c *cobra.Command, path string, write func(w io.Writer) error) error {
+	name := fmt.Sprintf(".%s.%016x.part", filepath.Base(path), rand.Uint64())
+	temporary := filepath.Join(filepath.Dir(path), name)
+	out, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Exclusive: true, Temporary: temporary})
+	if err != nil {
+		return err
+	}
+	defer out.Discard()
+	if err := compressing(path, out, write); err != nil {
+		return err
+	}
+	damaged := 0
+	in, err := os.Open(temporary)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	err = withBackup(in, func(r io.Reader) error {
+		return sessionlog.CheckBackup(c.Context(), r, func(d *sessionlog.CorruptError) {
+			damaged++
+			fmt.Fprintln(c.OutOrStdout(), d)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s: %d bytes\n", path, info.Size())
+	if damaged > 0 {
+		return errFindings
+	}
+	return nil
+}
+
+// compressing writes to a file as its name says.
+func compressing(name string, w io.Writer, write func(w io.Writer) error) error {
+	if !strings.HasSuffix(name, zstdSuffix) {
+		return write(w)
+	}
+	z, err := zstd.NewWriter(w)
+	if err != nil {
+		return err
+	}
+	if err := write(z); err != nil {
+		_ = z.Close() // the first error says more
+		return err
+	}
+	return z.Close()
+}

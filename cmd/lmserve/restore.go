@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// zstdMagic begins every zstd stream.
+var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+
+func newRestore() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restore BACKUP DIR",
+		Short: "Make a data folder of a backup",
+		Long: `Make a data folder of a file that 'lmserve backup' has written. There must be nothing at
+DIR yet. The folder appears whole, or not at all; every byte is compared with its
+checksum. A snapshot that differs is left out and printed, and the exit code is 1: its
+session begins from an older one, or from its text. The keys file, if the server had
+one, has to be put into the folder as well.`,
+		Example: "  lmserve restore lmserve.tar.zst /var/lib/lmserve",
+		Args:    exactly(2, "a backup and a folder to make"),
+		RunE: func(c *cobra.Command, args []string) error {
+			in, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			info, err := in.Stat()
+			if err != nil {
+				return err
+			}
+			damaged := 0
+			bar := newByteBar(c.ErrOrStderr(), "restore")
+			defer bar.finish()
+			from := io.TeeReader(in, &progressWriter{ctx: c.Context(), w: io.Discard, total: info.Size(), set: bar.set})
+			err = withBackup(from, func(r io.Reader) error {
+				return sessionlog.Restore(c.Context(), r, args[1], func(d *sessionlog.CorruptError) {
+					damaged++
+					fmt.Fprintln(c.OutOrStdout(), d)
+				})
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: restored\n", args[1])
+			if damaged > 0 {
+				return errFindings
+			}
+			return nil
+		},
+	}
+}
+
+// withBackup calls do with the content of a backup, compressed or not.
+func withBackup(in io.Reader, do func(r io.Reader) error) error {
+	r := bufio.NewReader(in)
+	head, err := r.Peek(len(zstdMagic))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !bytes.Equal(head, zstdMagic) {
+		return do(r)
+	}
+	z, err := zstd.NewReader(r)
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	return do(z)
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func newSessionsCompact(f *dataFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "compact",
+		Short: "Give the free space of a data folder's database back",
+		Long: fmt.Sprintf(`Write the database of a data folder anew without its free pages, which deleted and trimmed
+sessions leave behind. For as long as it takes, it needs the space of the new file on the
+same disk. If it is stopped at any moment the old file stays, or the new one is in its
+place. No server may have the folder open; a server does the same when it starts, if more
+than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin>>20),
+		Args: exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			dir, err := f.mustFolder()
+			if err != nil {
+				return err
+			}
+			line := newStatusLine(c.ErrOrStderr())
+			line.set("compacting " + dir)
+			done, err := sessionlog.Compact(c.Context(), dir)
+			line.clear()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%d bytes were %d: %d came back\n",
+				done.After, done.Before, done.Before-done.After)
+			return err
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// How long a backup stays where its reader can go on with it. As long as it stays it takes the size
+// of the database on the disk, and what is deleted meanwhile stays in it.
+const (
+	BackupIdleMax = 2 * time.Minute // without a reader
+	BackupLifeMax = 6 * time.Hour   // with one
+)
+
+// backups has the one backup that a Manager may have at a time.
+type backups struct {
+	store  sessionlog.Store
+	report func(error)
+
+	mu      sync.Mutex
+	closed  bool
+	making  bool // a backup is being made
+	readers int
+	current *sessionlog.Backup // nil: none
+	timer   *time.Timer        // ends current
+}
+
+// Backup is a backup that is being read. Its reader closes it, and may open it again under its ID.
+type Backup struct {
+	*sessionlog.BackupReader
+	ID   string
+	Size int64 // bytes
+
+	leave func()
+}
+
+// Close ends the reading. The backup stays for BackupIdleMax.
+func (b *Backup) Close() error {
+	defer b.leave()
+	return b.BackupReader.Close()
+}
+
+// open gives the backup of an id to another reader; "" makes a new one, which takes the place of
+// one that nobody reads.
+func (bs *backups) open(ctx context.Context, id string) (*Backup, error) {
+	if id != "" {
+		bs.mu.Lock()
+		defer bs.mu.Unlock()
+		switch {
+		case bs.closed:
+			return nil, ErrDraining
+		case bs.current == nil || bs.current.ID() != id:
+			return nil, ErrBackupGone
+		}
+		return bs.readLocked(), nil
+	}
+	backuper, ok := bs.store.(sessionlog.Backuper)
+	if !ok {
+		return nil, ErrNoBackup
+	}
+	if err := bs.begin(); err != nil {
+		return nil, err
+	}
+	made, err := backuper.Backup(ctx)
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	bs.making = false
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, storeError("making a backup", err)
+	case bs.closed:
+		return nil, errors.Join(ErrDraining, made.Close())
+	}
+	bs.current = made
+	time.AfterFunc(BackupLifeMax, func() { bs.expire(made, true) })
+	return bs.readLocked(), nil
+}
+
+// begin makes room for a new backup.
+func (bs *backups) begin() error {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	switch {
+	case bs.closed:
+		return ErrDraining
+	case bs.making || bs.readers > 0:
+		return ErrBackupBusy
+	}
+	if err := bs.endLocked(); err != nil {
+		return storeError("ending a backup", err)
+	}
+	bs.making = true
+	return nil
+}
+
+// readLocked begins a reading of the current backup.
+func (bs *backups) readLocked() *Backup {
+	current := bs.current
+	bs.readers++
+	if bs.timer != nil {
+		bs.timer.Stop()
+	}
+	return &Backup{
+		BackupReader: current.Open(), ID: current.ID(), Size: current.Size(),
+		leave: sync.OnceFunc(func() { bs.leave(current) }),
+	}
+}
+
+// leave ends a reading.
+func (bs *backups) leave(b *sessionlog.Backup) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.current != b {
+		return // it has ended under its readers
+	}
+	if bs.readers--; bs.readers == 0 {
+		bs.timer = time.AfterFunc(BackupIdleMax, func() { bs.expire(b, false) })
+	}
+}
+
+// expire ends a backup whose time is up; evenRead: under its readers too.
+func (bs *backups) expire(b *sessionlog.Backup, evenRead bool) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.current != b || bs.readers > 0 && !evenRead {
+		return
+	}
+	if err := bs.endLocked(); err != nil {
+		bs.report(fmt.Errorf("session: ending a backup: %w", err))
+	}
+}
+
+// endLocked ends the current backup, if there is one.
+func (bs *backups) endLocked() error {
+	if bs.current == nil {
+		return nil
+	}
+	if bs.timer != nil {
+		bs.timer.Stop()
+	}
+	b := bs.current
+	bs.current, bs.timer, bs.readers = nil, nil, 0
+	return b.Close()
+}
+
+// close ends the current backup and refuses new ones.
+func (bs *backups) close() {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	bs.closed = true
+	if err := bs.endLocked(); err != nil {
+		bs.report(fmt.Errorf("session: ending a backup: %w", err))
+	}
+}
