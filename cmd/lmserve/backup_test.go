@@ -1,0 +1,134 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cutting is a way to a server on which every connection is lost after some bytes.
+func cutting(t *testing.T, url string, bytesEach int64) *httptest.Server {
+	way := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, err := http.NewRequestWithContext(r.Context(), r.Method, url+r.URL.Path, nil)
+		if err != nil {
+			panic(err)
+		}
+		request.Header = r.Header.Clone()
+		resp, err := http.DefaultClient.Do(request)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer resp.Body.Close()
+		for name, values := range resp.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.CopyN(w, resp.Body, bytesEach)
+		if err := http.NewResponseController(w).Flush(); err != nil || resp.ContentLength > bytesEach {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(way.Close)
+	return way
+}
+
+// A server is backed up over connections that are cut, is killed while a backup is read, and goes
+// on; what is restored is clean and replays to the bit; the same from the folder without a server.
+func TestBackupAndRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	c := newCrash(t, 1)
+	p := c.start(0)
+	text := strings.Repeat("GET /index.html 200\nGET /none 404\n", 40)
+	feed := func(url string) string {
+		res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3,"settings":{"chunk":16}}`))
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		path := res.Header.Get("Location")
+		res, err = http.Post(url+path+"/score", "text/plain", strings.NewReader(text))
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return strings.TrimPrefix(path, "/v1/sessions/")
+	}
+	folder := t.TempDir()
+	ok := func(args ...string) string {
+		out, stderr, code := lmserve("", args...)
+		require.Zero(t, code, "%v: %s%s", args, out, stderr)
+		return out
+	}
+	clean := func(dir string, sessions int) {
+		require.Equal(t, fmt.Sprintf("%d sessions, 0 findings\n", sessions), ok("sessions", "check", "--data-dir", dir, "--model", c.weights))
+		require.Contains(t, ok("sessions", "replay", "--data-dir", dir, "--model", c.weights), "all to the bit")
+	}
+	feed(p.url)
+
+	hot := filepath.Join(folder, "hot.tar.zst")
+	way := cutting(t, p.url, 20_000)
+	require.Contains(t, ok("backup", "--server", way.URL, hot), "bytes\n")
+	_, stderr, code := lmserve("", "backup", "--server", p.url, hot)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "file already exists")
+	first := filepath.Join(folder, "first")
+	require.Equal(t, first+": restored\n", ok("restore", hot, first))
+	_, stderr, code = lmserve("", "restore", hot, first)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "file already exists")
+	clean(first, 1)
+
+	_, _, code = lmserve("", "backup", "--data-dir", c.dir, filepath.Join(folder, "none.tar"))
+	require.Equal(t, exitFailure, code, "a server has the folder open")
+	res, err := http.Get(p.url + "/v1/admin/backup")
+	require.NoError(t, err)
+	etag := res.Header.Get("ETag")
+	_, err = io.CopyN(io.Discard, res.Body, 5000)
+	require.NoError(t, err)
+	p.kill()
+	_ = res.Body.Close()
+	p.wait(t)
+	left, err := filepath.Glob(filepath.Join(c.dir, "*.tmp"))
+	require.NoError(t, err)
+	require.NotEmpty(t, left, "the copy of the database was under way")
+	p = c.start(0)
+	left, err = filepath.Glob(filepath.Join(c.dir, "*.tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	request, err := http.NewRequest("GET", p.url+"/v1/admin/backup", nil)
+	require.NoError(t, err)
+	request.Header.Set("If-Match", etag)
+	res, err = http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusPreconditionFailed, res.StatusCode)
+	require.NoError(t, res.Body.Close())
+	feed(p.url)
+	p.terminate()
+	p.wait(t)
+	clean(c.dir, 2)
+
+	cold := filepath.Join(folder, "cold.tar")
+	ok("backup", "--data-dir", c.dir, cold)
+	second := filepath.Join(folder, "second")
+	ok("restore", cold, second)
+	clean(second, 2)
+	require.Regexp(t, `^\d+ bytes were \d+: \d+ came back\n$`, ok("sessions", "compact", "--data-dir", second))
+	clean(second, 2)
+	content, err := os.ReadFile(cold)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(cold, content[:len(content)/2], 0o600))
+	third := filepath.Join(folder, "third")
+	_, stderr, code = lmserve("", "restore", cold, third)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "not a whole backup")
+	require.NoDirExists(t, third)
+}
