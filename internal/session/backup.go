@@ -27,7 +27,8 @@ type backups struct {
 	making  bool // a backup is being made
 	readers int
 	current *sessionlog.Backup // nil: none
-	timer   *time.Timer        // ends current
+	idle    *time.Timer        // ends current, which nobody reads; nil: somebody does
+	life    *time.Timer        // ends current, read or not
 }
 
 // Backup is a backup that is being read. Its reader closes it, and may open it again under its ID.
@@ -79,7 +80,7 @@ func (bs *backups) open(ctx context.Context, id string) (*Backup, error) {
 		return nil, errors.Join(ErrDraining, made.Close())
 	}
 	bs.current = made
-	time.AfterFunc(BackupLifeMax, func() { bs.expire(made, true) })
+	bs.life = time.AfterFunc(BackupLifeMax, func() { bs.expire(made, true) })
 	return bs.readLocked(), nil
 }
 
@@ -104,8 +105,9 @@ func (bs *backups) begin() error {
 func (bs *backups) readLocked() *Backup {
 	current := bs.current
 	bs.readers++
-	if bs.timer != nil {
-		bs.timer.Stop()
+	if bs.idle != nil {
+		bs.idle.Stop()
+		bs.idle = nil
 	}
 	return &Backup{
 		BackupReader: current.Open(), ID: current.ID(), Size: current.Size(),
@@ -121,7 +123,7 @@ func (bs *backups) leave(b *sessionlog.Backup) {
 		return // it has ended under its readers
 	}
 	if bs.readers--; bs.readers == 0 {
-		bs.timer = time.AfterFunc(BackupIdleMax, func() { bs.expire(b, false) })
+		bs.idle = time.AfterFunc(BackupIdleMax, func() { bs.expire(b, false) })
 	}
 }
 
@@ -142,11 +144,12 @@ func (bs *backups) endLocked() error {
 	if bs.current == nil {
 		return nil
 	}
-	if bs.timer != nil {
-		bs.timer.Stop()
+	bs.life.Stop()
+	if bs.idle != nil {
+		bs.idle.Stop()
 	}
 	b := bs.current
-	bs.current, bs.timer, bs.readers = nil, nil, 0
+	bs.current, bs.idle, bs.readers = nil, nil, 0
 	return b.Close()
 }
 

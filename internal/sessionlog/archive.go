@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A backup is a tar archive (docs/formats.md, "Backups"): SHA256SUMS, lmserve.db, and the snapshot
+// A backup is a tar archive (docs/formats.md, "The backup of a data folder"): SHA256SUMS, lmserve.db, and the snapshot
 // files. Every header has one block, so that the place of every byte follows from the sizes.
 const (
 	sumsName      = "SHA256SUMS"

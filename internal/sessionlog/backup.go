@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Backuper is a Store whose content can be had as one file, as of one moment, while it is at work.
@@ -107,6 +108,9 @@ func (b *Backup) take(ctx context.Context) (files []member, err error) {
 	})
 	if releasing := b.release(ctx, snapshots); err == nil {
 		err = releasing
+	}
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return nil, ErrClosed
 	}
 	if err != nil {
 		return nil, snapshotFailed("a backup of "+b.f.dir, err)
