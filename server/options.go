@@ -20,6 +20,11 @@ type Options struct {
 	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, which it cannot exceed
 	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, which it cannot exceed
 
+	// AllowedHosts are names or addresses that requests may bring as their Host, and as the host of
+	// their Origin, besides loopback names. Without keys both headers are always looked at; with
+	// keys they are if there are AllowedHosts.
+	AllowedHosts []string
+
 	// DrainDelay is the time between readiness going and work being refused, for load balancers to
 	// notice. 0: none.
 	DrainDelay time.Duration

@@ -26,6 +26,7 @@ func newRouter(
 		middleware.AccessLog(o.Log),
 		middleware.Stall(o.BodyIdleMax, o.AnswerIdleMax, draining),
 		middleware.Recover(o.Log, problems),
+		middleware.Hosts(o.Keys, o.AllowedHosts, problems),
 		chimiddleware.GetHead,
 		middleware.Authenticate(o.Keys, c, r, problems),
 		middleware.Meter(o.Keys, draining, problems),

@@ -25,6 +25,8 @@ type serveFlags struct {
 	tlsCert     string
 	tlsKey      string
 	insecure    bool
+	openToAll   bool
+	allowHosts  []string
 	logFormat   string
 	maxSessions int
 	budget      byteSize
@@ -48,8 +50,10 @@ with --data-dir=none they are in memory only. If the folder fails (say a disk do
 server ends with an error, and what it had confirmed is there when it starts again.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
-If not, whoever reaches the server may do everything, and it listens on a loopback
-address only. On other addresses keys and text want TLS.`,
+If not, whoever reaches the server may do everything. Then it listens on a loopback
+address only, answers only requests whose Host is a loopback name or one that
+--allow-host names, and refuses those of web pages of other origins. On other
+addresses keys and text want TLS.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
@@ -58,6 +62,8 @@ address only. On other addresses keys and text want TLS.`,
 	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
 	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
 	c.Flags().BoolVar(&f.insecure, "insecure", false, "allow listening on addresses that other machines can reach without keys, or without TLS")
+	c.Flags().BoolVar(&f.openToAll, "open-to-anyone", false, "serve a folder whose sessions belong to keys although there is no keys file")
+	c.Flags().StringSliceVar(&f.allowHosts, "allow-host", nil, "name or address that requests may have as their Host or Origin, besides loopback names; may be repeated.\nIt makes a server with keys look at these headers, too")
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
 	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
@@ -103,7 +109,10 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(sessions, server.Options{Log: log, Keys: ring, DrainDelay: f.drainDelay})
+	if err := f.checkOwners(sessions, ring, where); err != nil {
+		return err
+	}
+	srv, err := server.New(sessions, server.Options{Log: log, Keys: ring, DrainDelay: f.drainDelay, AllowedHosts: f.allowHosts})
 	if err != nil {
 		return err
 	}
@@ -168,7 +177,11 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 				"give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy that has TLS, or say --insecure", f.listen)}
 		}
 	}
-	l, err := net.ListenTCP("tcp", addr)
+	network := "tcp"
+	if addr.IP.To4() != nil { // Go would take 0.0.0.0 for all addresses, those of IPv6 included
+		network = "tcp4"
+	}
+	l, err := net.ListenTCP(network, addr)
 	if err != nil || secure == nil {
 		return l, err
 	}
