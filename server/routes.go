@@ -29,7 +29,7 @@ func newRouter(
 		middleware.Hosts(o.Keys, o.AllowedHosts, problems),
 		chimiddleware.GetHead,
 		middleware.Authenticate(o.Keys, c, r, problems),
-		middleware.Meter(o.Keys, draining, problems),
+		middleware.Meter(draining, problems),
 	)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		problems.Answer(w, r, problem.New(api.ProblemNotFound, ""))

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -42,10 +43,10 @@ func Stall(
 			// left.
 			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 			defer cancel()
-			in := &patientBody{ReadCloser: r.Body, control: control, idle: bodyIdle, draining: draining,
+			in := &patientBody{ReadCloser: r.Body, control: control, idle: bodyIdle,
 				onEnd: func() { context.AfterFunc(r.Context(), cancel) }}
 			in.setDeadline(time.Now().Add(in.idle))
-			stop := context.AfterFunc(draining, func() { in.setDeadline(longAgo) })
+			stop := context.AfterFunc(draining, func() { in.stop(session.ErrDraining) })
 			defer stop()
 			out.body = in
 			request := r.WithContext(ctx)
@@ -62,31 +63,61 @@ var longAgo = time.Unix(1, 0)
 // patientBody gives every read of a body its own deadline.
 type patientBody struct {
 	io.ReadCloser
-	control  *http.ResponseController
-	idle     time.Duration
-	draining context.Context
-	onEnd    func() // is called once, when the body was read to its end
+	control *http.ResponseController
+	idle    time.Duration
+	onEnd   func() // is called once, when the body was read to its end
 
-	mu    sync.Mutex
-	ended bool // the body was read to its end
+	mu      sync.Mutex
+	ended   bool  // the body was read to its end
+	stopped error // why the body is read no further; nil: it is
 }
 
-// Read fails with session.ErrDraining when the server drains, and with a timeout when no byte
-// arrives for the idle time.
+// Read fails with the reason when the body was stopped, and with a timeout when no byte arrives for
+// the idle time.
 func (b *patientBody) Read(p []byte) (int, error) {
-	b.setDeadline(time.Now().Add(b.idle))
-	// The check comes after the deadline: a drain that begins later sets a deadline of its own.
-	if b.draining.Err() != nil && !b.hasEnded() {
-		return 0, session.ErrDraining
+	if err := b.begin(); err != nil {
+		return 0, err
 	}
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case errors.Is(err, io.EOF):
 		b.end()
-	case err != nil && b.draining.Err() != nil:
-		err = session.ErrDraining
+	case err != nil:
+		err = cmp.Or(b.whyStopped(), err)
 	}
 	return n, err
+}
+
+// begin sets the deadline of a read, unless the body was stopped.
+func (b *patientBody) begin() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.ended:
+		return nil
+	case b.stopped != nil:
+		return b.stopped
+	}
+	_ = b.control.SetReadDeadline(time.Now().Add(b.idle))
+	return nil
+}
+
+// stop ends the read under way, and all reads to come, unless the body has ended.
+func (b *patientBody) stop(reason error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended || b.stopped != nil {
+		return
+	}
+	b.stopped = reason
+	_ = b.control.SetReadDeadline(longAgo)
+}
+
+// whyStopped is the reason that stop was called with.
+func (b *patientBody) whyStopped() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stopped
 }
 
 // setDeadline bounds the reads of a body that has not ended.
