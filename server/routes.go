@@ -24,7 +24,7 @@ func newRouter(
 	r.Use(
 		middleware.RequestID,
 		middleware.AccessLog(o.Log),
-		middleware.Stall(o.BodyIdleMax, o.AnswerIdleMax, draining),
+		middleware.Stall(o.BodyIdleMax, draining),
 		middleware.Recover(o.Log, problems),
 		middleware.Hosts(o.Keys, o.AllowedHosts, problems),
 		chimiddleware.GetHead,

@@ -19,20 +19,21 @@ import (
 )
 
 type serveFlags struct {
-	model       modelFlags
-	data        dataFlags
-	listen      string
-	tlsCert     string
-	tlsKey      string
-	insecure    bool
-	openToAll   bool
-	allowHosts  []string
-	logFormat   string
-	maxSessions int
-	budget      byteSize
-	replayMax   time.Duration
-	drain       time.Duration
-	drainDelay  time.Duration
+	model          modelFlags
+	data           dataFlags
+	listen         string
+	tlsCert        string
+	tlsKey         string
+	insecure       bool
+	openToAll      bool
+	allowHosts     []string
+	logFormat      string
+	maxSessions    int
+	maxConnections int
+	budget         byteSize
+	replayMax      time.Duration
+	drain          time.Duration
+	drainDelay     time.Duration
 }
 
 func newServe() *cobra.Command {
@@ -67,6 +68,7 @@ addresses keys and text want TLS.`,
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
 	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
+	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; others wait (default: what half of the process's descriptors allow)")
 	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
@@ -109,10 +111,16 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	connections, err := f.connections()
+	if err != nil {
+		return err
+	}
 	if err := f.checkOwners(sessions, ring, where); err != nil {
 		return err
 	}
-	srv, err := server.New(sessions, server.Options{Log: log, Keys: ring, DrainDelay: f.drainDelay, AllowedHosts: f.allowHosts})
+	srv, err := server.New(sessions, server.Options{
+		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, ConnectionsMax: connections, DrainDelay: f.drainDelay,
+	})
 	if err != nil {
 		return err
 	}
@@ -182,10 +190,10 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 		network = "tcp4"
 	}
 	l, err := net.ListenTCP(network, addr)
-	if err != nil || secure == nil {
-		return l, err
+	if err != nil {
+		return nil, err // not l: a nil *net.TCPListener is no nil net.Listener
 	}
-	return tls.NewListener(l, secure), nil
+	return l, nil
 }
 
 // openStore opens the store of the sessions, and says in words where the sessions are.
