@@ -24,7 +24,7 @@ func replayFile(t *testing.T, f *weights.File, threads int) (Report, error) {
 	return Run(f, x)
 }
 
-// Every shipped file, within the tolerances of its own description.
+// Every shipped file is within the tolerances of its kind.
 func TestShippedFilesAreWithinTolerance(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)

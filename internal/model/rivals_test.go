@@ -45,7 +45,8 @@ func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
 	require.Equal(t, m.Learner, back.Learner)
 }
 
-// Files without them are what they were, to the hash: nothing is written that was not chosen.
+// A file says nothing of statistics that the model has not, and of rivals whose settings are the
+// defaults. So the hash of such a model does not depend on what else a file may hold.
 func TestAModelWithoutStatisticsHasNone(t *testing.T) {
 	f := small(t).File()
 	for _, tensor := range f.Tensors {
