@@ -1,4 +1,6 @@
-// Package internal_test holds the house to what ARCHITECTURE.md says of it.
+// Package internal_test checks rules for the module as a whole: its imports are those that
+// ARCHITECTURE.md allows, its public packages can be used from outside, its arithmetic has the same
+// bits on all machines, and generated files are marked.
 package internal_test
 
 import (
@@ -77,7 +79,7 @@ func tableUnder(t *testing.T, text, heading string) (rows [][]string) {
 	return rows[2:]
 }
 
-// names gives what stands in back quotes.
+// names returns what stands in back quotes.
 func names(cell string) []string {
 	all := []string{}
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {

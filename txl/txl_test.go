@@ -336,9 +336,9 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	}
 }
 
-// scoreSegments returns the bits of everything a stream of some segments leaves
-// behind: log-probabilities, gradients, memory. The Segment has served another
-// stream before: nothing of it may show.
+// scoreSegments returns the bits of everything that a stream of some segments leaves behind:
+// log-probabilities, gradients, memory. The Segment has served another stream before, which must
+// leave no trace.
 func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32, piece func() int) (bits []uint32) {
 	c := m.Config
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)

@@ -42,7 +42,7 @@ type Stream struct {
 	model   *model.Model
 	dynamic Arena  // Dynamic's fast weights, as a step takes them
 	id      uint64 // tells streams apart in workers
-	learnt  uint64 // tells their fast weights apart: a frozen stream has another's
+	learnt  uint64 // tells their fast weights apart; a frozen stream has that of its origin
 	frozen  bool
 }
 
@@ -90,7 +90,7 @@ func (s *Stream) Frozen() *Stream {
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
-	if s.Cache != nil { // as memory is, it is what was read, not what was learnt
+	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
 		f.Cache = s.Cache.Copy()
 	}
 	return &f
@@ -139,7 +139,7 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes is what the stream occupies, which its text does not change.
+// MemoryBytes is the memory that the stream occupies. It does not depend on the stream's text.
 func (s *Stream) MemoryBytes() int64 {
 	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {

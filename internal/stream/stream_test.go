@@ -201,8 +201,8 @@ func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
 	})
 }
 
-// A worker goes on from the chunk before, keeping what the branches leave as it is: the bits are
-// those of workers that know nothing of it.
+// A worker that goes on behind a chunk keeps what the branches do not change. The bits are those of
+// a worker that begins afresh.
 func TestAWorkerGoesOnAsAFreshOneBegins(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestNothingWrittenIsStatic(t *testing.T) {
 	require.NotZero(t, adapted.Written)
 }
 
-// The rivals' own ways of doing nothing: no rate, no share of the cache.
+// Rivals whose settings turn them off (rate 0, or no share of the cache) score as the static model.
 func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -382,7 +382,8 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
-	// These have the same weights in every chunk: there, reading on is feeding.
+	// These methods have the same weights in every chunk, so that generating is the same as
+	// feeding.
 	each(t, []string{Static, Cache}, func(t *testing.T, method string) {
 		s := New(m, settings(m, methodIs(method)))
 		w.Feed(s, []byte(text[:37]), nil)
@@ -483,7 +484,7 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	require.NoError(t, other.Validate(m), "of other methods, without effect")
 }
 
-// What a stream says it occupies is what making it takes, but for some tables of its own.
+// MemoryBytes is the memory that New allocates, apart from some small tables.
 func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	m, err := model.Default()
 	require.NoError(t, err)

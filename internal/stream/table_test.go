@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/setting"
 )
 
-// A setting that is not in the table, and a field that the mathematics has used all along.
+// A setting that is not in the table, for a field that the mathematics has always used.
 var out = setting.Row[Settings]{
 	Name: "out_factor", Field: func(s *Settings) any { return &s.Adapt.Out }, Methods: []string{SparseMeta},
 	Min: 0, Max: 2, Above: true, Default: "the model's", Help: "the factor on what the meta-learners write",

@@ -108,9 +108,9 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// Tables are the learner's tables, at the values that the graph computes. Step
-// rewrites them in place; no update may be under way then. Node gradients belong to
-// the nodes of the moment: between two steps.
+// Tables are the learner's tables, at the values that the graph computes. Step rewrites them in
+// place; no update may be under way then. Node gradients are for the nodes as they are between two
+// steps, since a step moves the nodes.
 func (t *Trainer) Tables() sparsemeta.Tables { return t.tables }
 
 // Step takes the gradient of the loss with respect to the values of g at the nodes,
