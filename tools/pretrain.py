@@ -245,7 +245,7 @@ def orthogonal(x):
 
 
 class Muon:
-    """As internal/train/muon.go: Muon for the layers' matrices, Adam for the rest, one rate. Maps of one shape step together."""
+    """As internal/train/optim/muon.go: Muon for the layers' matrices, Adam for the rest, one rate. Maps of one shape step together."""
 
     def __init__(self, named, decay):
         self.decay, self.groups, rest = decay, {}, []

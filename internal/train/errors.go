@@ -29,5 +29,5 @@ func (e *InterruptedError) Error() string {
 	return fmt.Sprintf("train: interrupted in phase %s after step %d; resume from %s", e.Phase, e.Step, e.Checkpoint)
 }
 
-// Unwrap makes the error both ErrInterrupted and the context's own.
+// Unwrap makes the error both ErrInterrupted and the error of the context.
 func (e *InterruptedError) Unwrap() []error { return []error{ErrInterrupted, e.Cause} }

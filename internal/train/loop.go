@@ -94,7 +94,7 @@ func (r *runner) validationDue(p stepper) bool {
 		return false
 	case r.at.Step == p.length():
 		return true
-	case r.at.Step == 0: // what is trained already may be the best that comes
+	case r.at.Step == 0: // the weights that training starts from may remain the best
 		return r.o.Validation.Every >= 0 && (r.o.Init != "" || len(r.at.Done) > 0)
 	}
 	return r.at.Step%r.validationEvery(p) == 0

@@ -77,7 +77,7 @@ func (p *onlineScheme) chunk(i int) float64 {
 	} else {
 		p.text.Begin()
 	}
-	p.going = p.slow == nil // else the next chunk's weights may be others
+	p.going = p.slow == nil // otherwise the next chunk may have other weights
 	loss := p.text.score()
 	p.text.Backward(p.text.targets)
 	p.text.Remember()

@@ -62,8 +62,9 @@ func (c *Corpus) someWhole(order []int, want int) []int {
 	return cuts
 }
 
-// someEnds chooses the ends of documents, in proportion to their sizes but not less than is worth
-// it and not more than half, from the start of a line where one is near.
+// someEnds chooses the ends of documents, each in proportion to the document's size, but not less
+// than is worth cutting off and not more than half. An end begins at the start of a line where one
+// is near.
 func (c *Corpus) someEnds(order []int, want int) []int {
 	cuts := c.uncut()
 	total, missing := c.Bytes(), want

@@ -18,7 +18,7 @@ import (
 const (
 	eventStart  = "start" // of a phase
 	eventResume = "resume"
-	eventStep   = "step" // and those since the last such line
+	eventStep   = "step" // a step, and those since the last such line
 	eventValid  = "valid"
 	eventEnd    = "end"
 )
@@ -57,7 +57,7 @@ const metricsName = "metrics.jsonl"
 // metrics are the lines of a run so far, over all its sittings, in memory and at the end of a file.
 // A run that goes on appends: see current. Without a file the lines are in memory alone.
 type metrics struct {
-	path  string // "": the folder of the checkpoints says where
+	path  string // "": a file in the folder of the checkpoints
 	file  *os.File
 	lines []Metric
 	pace  pace

@@ -25,7 +25,7 @@ const (
 // elsewhere.
 type progress struct {
 	w    io.Writer
-	plan []plannedPhase // before the first phase
+	plan []plannedPhase // the phases planned, before the first begins
 	pace pace
 
 	// Of the phase under way:
