@@ -131,7 +131,8 @@ const cacheRows = 16
 
 func (c *Cache) run(x *Exec, j cacheJob) {
 	rows := len(j.hidden) / c.width
-	x.Reserve(cacheRows * (c.set.Size + 1<<bits.Len(uint(rows)))) // not more with every row of a chunk
+	// Rounding up to a power of two keeps the room the same for most rows of a chunk.
+	x.Reserve(cacheRows * (c.set.Size + 1<<bits.Len(uint(rows))))
 	c.job, c.job.c = j, c
 	x.Parallel((rows-j.from+cacheRows-1)/cacheRows, &c.job)
 	c.job = cacheJob{}

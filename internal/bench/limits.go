@@ -27,7 +27,7 @@ const (
 	peakSeconds = 1e-3    // length of a sample of the peak
 	streamPiece = 1 << 15 // elements of each array that a piece passes over
 
-	arrayLeast  = 64 << 20 // bytes of an array
+	arrayLeast  = 64 << 20 // least bytes of an array
 	arrayMost   = 1 << 30
 	cachesLarge = 2 // an array is at least so many times as large as the last cache
 )
@@ -96,7 +96,7 @@ type race struct {
 	n       int
 	do      func(i int)
 	missing atomic.Int64 // threads not there yet
-	next    atomic.Int64 // piece
+	next    atomic.Int64 // index of the next piece
 	begin   time.Time
 	ends    []time.Time // of each thread
 }

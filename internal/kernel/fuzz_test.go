@@ -30,7 +30,8 @@ func FuzzProductSIMD(f *testing.F) {
 		for _, set := range available() {
 			copy(c.Data, before)
 			product.mul(NewExecIn(1, Arithmetic{Instructions: set}), c, a, b, acc)
-			requireProduct(t, c, a, b, before, acc) // each within its own bound of the exact product
+			// Each product is within its own bound of the exact one.
+			requireProduct(t, c, a, b, before, acc)
 		}
 	})
 }

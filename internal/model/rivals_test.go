@@ -80,7 +80,8 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 			i := index(f, "gradient.rms.r_w_bias")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
-		"tensors, the configuration": func(f *weights.File) { // of the first weight none, of the others some
+		// The first weight has no statistics here, and others have some.
+		"tensors, the configuration": func(f *weights.File) {
 			i := index(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},

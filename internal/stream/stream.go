@@ -24,10 +24,10 @@ import (
 // tokenizer's start token. Every byte is scored.
 type Stream struct {
 	Settings Settings
-	Tally    tokenizer.Tally // of everything accepted
+	Tally    tokenizer.Tally // bytes, tokens and bits of all text accepted
 	Baseline tokenizer.Tally // the same under the static model, if Settings.Baseline
 	Step     uint64          // full chunks so far
-	Written  int             // fast weights the last update wrote
+	Written  int             // fast weights that the last update wrote
 	Pending  []int32         // targets of the chunk that is not full yet
 	Last     int32           // the token before the pending ones
 
@@ -35,9 +35,9 @@ type Stream struct {
 	BaselineMemory *txl.Memory // nil without a baseline
 
 	// What the method keeps: one of them, none for Static.
-	Fast    *sparsemeta.State   // SparseMeta
-	Dynamic *sparsemeta.Dynamic // DynamicSGD, DynamicRMS
-	Cache   *sparsemeta.Cache   // Cache
+	Fast    *sparsemeta.State   // state of SparseMeta
+	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
+	Cache   *sparsemeta.Cache   // state of Cache
 
 	model   *model.Model
 	dynamic Arena  // Dynamic's fast weights, as a step takes them

@@ -19,10 +19,10 @@ type Worker struct {
 
 	model *model.Model
 	seg   *txl.Segment
-	base  *txl.Segment // of the baseline, made on first use
-	chunk int          // rows of the segments
-	grads Arena        // of the branches
-	all   Arena        // of all weights, made on first use
+	base  *txl.Segment // segment of the baseline, made on first use
+	chunk int          // largest number of rows of the segments
+	grads Arena        // gradients of the branches
+	all   Arena        // gradients of all weights, made on first use
 
 	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are: a
 	// stream's learnt, and the updates that it had made. Streams keep the banks alone, which
@@ -35,7 +35,7 @@ type Worker struct {
 	at, baseAt place
 
 	inputs  []int32 // what the segments have read last
-	tokens  []int32 // scored last
+	tokens  []int32 // tokens scored last
 	targets []int32 // the pending tokens and those scored last
 	nll     []float32
 	baseNLL []float32

@@ -33,7 +33,7 @@ func bestName(phase string) string { return phase + "-best.safetensors" }
 
 // checkpoint is the resumable state of a run, in memory.
 type checkpoint struct {
-	path string // where it was read from
+	path string // path of the file it was read from
 	file *weights.File
 	err  error // the first error met while reading; the parts after it are not read
 }

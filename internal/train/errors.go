@@ -16,9 +16,9 @@ var (
 // InterruptedError says where a run stopped because the context of Run ended.
 type InterruptedError struct {
 	Phase      string
-	Step       int    // optimiser steps of the phase that were made
+	Step       int    // optimiser steps made in the phase
 	Checkpoint string // where the run was saved; "" if no checkpoint directory was given
-	Cause      error  // of the context
+	Cause      error  // the context's own error
 }
 
 func (e *InterruptedError) Error() string {

@@ -21,7 +21,7 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 			err = told
 		}
 	}()
-	var static *float64 // validation of slow weights that stand still
+	var static *float64 // static score, if the slow weights stand still
 	r.saved, r.bestSaved = r.at.Step, -1
 	for {
 		if r.validationDue(p) {

@@ -104,7 +104,7 @@ func (p *onlineScheme) describe() string {
 type onlineState struct {
 	Steps  int                `json:"steps"`
 	Stream corpus.PiecesState `json:"stream"`
-	Memory int                `json:"memory"` // rows
+	Memory int                `json:"memory"` // rows of the memory in use
 	Writes uint64             `json:"writes"` // updates of the fast weights made: the masks' time
 }
 

@@ -12,10 +12,10 @@ import (
 
 // MismatchError says that a checkpoint belongs to a run with other settings.
 type MismatchError struct {
-	Path  string // the checkpoint
+	Path  string // path of the checkpoint
 	Field string // the JSON path of the first field that differs, e.g. "model.d_model"
-	Have  string // in the checkpoint
-	Want  string // in this run
+	Have  string // the value in the checkpoint
+	Want  string // the value in this run
 }
 
 func (e *MismatchError) Error() string {

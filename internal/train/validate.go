@@ -15,8 +15,8 @@ import (
 const (
 	stepsMax   = 1 << 30
 	batchMax   = 1 << 12
-	lengthMax  = 1 << 16 // of a segment, in tokens; stream.MaxChunk bounds a chunk
-	windowMax  = 1 << 10 // chunks of a window, or of an online step
+	lengthMax  = 1 << 16 // largest length of a segment, in tokens; stream.MaxChunk bounds a chunk
+	windowMax  = 1 << 10 // most chunks of a window, or of an online step
 	threadsMax = 1 << 10
 )
 

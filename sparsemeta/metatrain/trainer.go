@@ -13,10 +13,12 @@ import (
 
 // Options of a Trainer; a zero field takes its default.
 type Options struct {
-	Beta1   float64 // Adam's decay of the mean; default 0.9
-	Beta2   float64 // Adam's decay of the variance; default 0.99
-	Eps     float64 // Adam's smoothing; default 1e-8
-	Workers int     // machines that run at once; default one a processor. Results do not depend on it
+	Beta1 float64 // Adam's decay of the mean; default 0.9
+	Beta2 float64 // Adam's decay of the variance; default 0.99
+	Eps   float64 // Adam's smoothing; default 1e-8
+	// Workers is how many machines run at once; default one a processor. Results do not depend
+	// on it.
+	Workers int
 }
 
 func (o Options) withDefaults() Options {

@@ -19,7 +19,7 @@ type span struct{ doc, start, end int }
 // Lane is where one of the streams of a batch stands.
 type Lane struct {
 	Span int `json:"span"`
-	Pos  int `json:"pos"` // of the next byte in the span's document
+	Pos  int `json:"pos"` // place of the next byte in the span's document
 }
 
 // ReaderState is all that a Reader has to remember.

@@ -29,8 +29,8 @@ type Muon struct {
 
 	parts []matrixPart
 	rest  []txl.Tensor
-	adam  *Adam     // of rest, end to end
-	w, g  []float32 // of rest, end to end
+	adam  *Adam     // optimiser of the tensors of rest
+	w, g  []float32 // weights and gradients of rest, end to end
 	x, y  []float32 // [rows, cols] of the largest part
 	a, b  []float32 // [side, side], the smaller side of the largest part
 	norm  norm

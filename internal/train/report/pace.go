@@ -12,7 +12,7 @@ type pace struct {
 	started time.Time
 	steps   int
 	tokens  int64
-	loss    float64 // sum over the steps
+	loss    float64 // sum of the losses of the steps
 }
 
 // start makes the pace empty at the time now.
