@@ -81,7 +81,7 @@ func (t Table[T]) Limits() string {
 			seen[r.Limit] = most
 			fmt.Fprintf(&b, "%s: %s\n", r.Limit, decimal(most))
 		case before != most:
-			panic(fmt.Sprintf("setting: %s has the limit %s, which is %s, and %s of a row before",
+			panic(fmt.Sprintf("setting: %s: the limit %s is %s here, and %s in a row before",
 				r.Name, r.Limit, decimal(most), decimal(before)))
 		}
 	}

@@ -46,7 +46,7 @@ type tally struct {
 // Restore would refuse such a stream.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	if s.frozen {
-		return nil, errors.New("stream: snapshot of a frozen stream: it would go on learning")
+		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if it were restored")
 	}
 	text, err := json.Marshal(header{
 		Version: snapshotVersion, Model: s.model.Hash(), Numerics: s.model.Arithmetic.Numerics(), Settings: s.Settings,

@@ -19,7 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Every check computes: fewer than the usual 100 unless -rapid.checks says otherwise.
+	// Every check computes a lot, so that there are fewer than the usual 100 unless -rapid.checks
+	// says otherwise.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
@@ -28,8 +29,8 @@ func TestMain(m *testing.M) {
 
 const testChunk = 16
 
-// testModel is small and random: two banks, statistics, and settings that are seen in every score
-// after the first chunk.
+// testModel returns a small random model: two banks, statistics, and settings whose effect is seen
+// in every score after the first chunk.
 func testModel(t testing.TB) *model.Model {
 	m, err := theModel()
 	require.NoError(t, err)
@@ -276,7 +277,7 @@ func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	})
 }
 
-// What each method is for: a text that repeats itself gets cheaper than under the static model.
+// Every method makes a text that repeats itself cheaper than it is under the static model.
 func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -295,7 +296,7 @@ func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	})
 }
 
-// nextByte is the distribution of the next byte, by the score each would get.
+// nextByte returns the distribution of the next byte: the score that each of the 256 would get.
 func nextByte(w *Worker, s *Stream) (probs [256]float64) {
 	for id := range probs {
 		probs[id] = math.Exp(-float64(w.Score(s, []byte{byte(id)}).NLL[0]))
@@ -504,8 +505,8 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	}
 }
 
-// A worker must never take the rows of a frozen stream for its origin's, or
-// those of two copies for one another.
+// A worker must never take the rows of a frozen stream for those of its origin, or the rows of two
+// copies for one another.
 func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
 	m := testModel(t)
 	long := strings.Repeat(text, 2)
