@@ -50,8 +50,9 @@ quick: ## while one works: formatting, vet and the tests that are fast, under a 
 test: ## all tests, a few minutes
 	$(GO) test ./...
 
-test-noasm: ## all tests with portable Go instead of assembly (slow)
-	$(GO) test -tags noasm -timeout 40m ./...
+test-noasm: ## with portable Go instead of assembly, the fast tests, and all tests of what computes
+	$(GO) test -tags noasm -short -timeout 20m ./...
+	$(GO) test -tags noasm -timeout 20m $(KERNELS)
 
 test-arm64: ## the fast tests of what computes, on arm64, emulated by qemu-user where that is another machine
 ifeq ($(shell $(GO) env GOHOSTARCH),arm64)
