@@ -50,8 +50,9 @@ quick: ## run the checks for while one works, in under a minute: formatting, vet
 test: ## run all tests, a few minutes
 	$(GO) test ./...
 
-test-noasm: ## run all tests with portable Go instead of assembly (slow)
-	$(GO) test -tags noasm -timeout 40m ./...
+test-noasm: ## run the fast tests, and all tests of packages that compute, with portable Go instead of assembly
+	$(GO) test -tags noasm -short -timeout 20m ./...
+	$(GO) test -tags noasm -timeout 20m $(KERNELS)
 
 test-arm64: ## run the fast tests of packages that compute on arm64, emulated by qemu-user on other machines
 ifeq ($(shell $(GO) env GOHOSTARCH),arm64)
