@@ -11,8 +11,8 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-# TARGETS are the other machines that the product is built for. KERNELS are the packages that compute:
-# their tests also run on arm64, in an emulator if this machine is another one.
+# TARGETS are the other machines that the product is built for. KERNELS are the packages that
+# compute: their tests also run on arm64, in an emulator if this machine is another one.
 TARGETS = linux/arm64 darwin/arm64 windows/amd64
 KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/stream
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
