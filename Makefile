@@ -50,7 +50,7 @@ quick: ## run the checks for while one works, in under a minute: formatting, vet
 test: ## run all tests, a few minutes
 	$(GO) test ./...
 
-test-noasm: ## run the fast tests, and all tests of packages that compute, with portable Go instead of assembly
+test-noasm: ## run fast tests, and all tests of KERNELS, with portable Go instead of assembly
 	$(GO) test -tags noasm -short -timeout 20m ./...
 	$(GO) test -tags noasm -timeout 20m $(KERNELS)
 
