@@ -75,7 +75,11 @@ func readStored(m *model.Model, found sessionlog.Session) storedSession {
 			k.lastUsed = at
 		}
 	}
-	k.bad = h.suits(m, found)
+	// A session that is not complete goes at the next start, whatever it still lacks. The making of a
+	// tail begins with a log that starts above 0 and has no record yet: that is no damage.
+	if h.Complete {
+		k.bad = h.suits(m, found)
+	}
 	return k
 }
 
