@@ -193,10 +193,16 @@ func (p *parsed) check(st *stream.Stream) error {
 	}
 	end, last := p.start, sessionlog.Record{}
 	for n, r := range p.records {
-		if !(r.Bits >= last.Bits) || !(r.Baseline >= last.Baseline) || math.IsInf(r.Bits, 0) || math.IsInf(r.Baseline, 0) {
+		if err := checkTime(r.UnixMS); err != nil {
+			return fmt.Errorf("tensor %q, element %d is a %w", columnTimes, n, err)
+		}
+		if r.Bits < last.Bits || r.Baseline < last.Baseline || !finite(r.Bits, r.Baseline) {
 			return fmt.Errorf("record %d has totals of %v and %v bits after %v and %v, expected finite ones that do not fall", n, r.Bits, r.Baseline, last.Bits, last.Baseline)
 		}
 		last, end = r, end+int64(len(r.Text))
+	}
+	if err := p.head.checkOffsets(end); err != nil {
+		return fmt.Errorf("metadata %s: head: %w", keyHead, err)
 	}
 	switch {
 	case st.Tally.Bytes != end:

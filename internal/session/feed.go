@@ -3,6 +3,7 @@ package session
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -116,7 +117,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 }
 
 // acceptLocked scores a text and makes it durable. While the disk is at work, the worker is not
-// held.
+// held. A text whose scores are not finite is not accepted, and ends the use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (stream.Scores, error) {
@@ -127,6 +128,11 @@ func (f *feeder) acceptLocked(
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 	}
 	r.Bits, r.Baseline = s.stream.Totals(scores)
+	if !finite(r.Bits, r.Baseline, s.rms) {
+		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
+			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
+			"finite numbers", s.stream.Tally.Bytes, r.Bits, r.Baseline, s.rms))
+	}
 	err := l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Tally.Bytes, r)
 	}, patience)

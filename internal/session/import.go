@@ -79,6 +79,9 @@ func (e *engine) parse(f *weights.File) (*parsed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
 	}
+	if err := h.checkOrigin(); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
+	}
 	if h.Model.Hash != e.model.Hash() {
 		return nil, &ModelError{Have: h.Model.id(), Want: e.model.ID()}
 	}
@@ -99,6 +102,9 @@ func (e *engine) parse(f *weights.File) (*parsed, error) {
 	}
 	st, _, err := stream.Restore(e.model, h.Settings, p.snapshot)
 	if err != nil {
+		return nil, err
+	}
+	if err := st.Finite(); err != nil {
 		return nil, err
 	}
 	if err := p.readLog(f); err != nil {

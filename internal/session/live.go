@@ -16,8 +16,7 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head          // Numerics changes under state and mu, the rest never
-	bad     error // why the session cannot be used; nil if it can
+	head    // Numerics changes under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
@@ -41,13 +40,14 @@ type liveSession struct {
 		epoch   uint64 // under which the store lets the session be written; 0: not known
 		claimed bool   // the epoch is that of a claim of this Manager; changes under state
 		stale   bool   // what was seen may not be what the store has
+		bad     error  // why the session cannot be used; nil if it can
 	}
 }
 
 // newSession makes a cold session that is in no registry yet.
 func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
-	s := &liveSession{head: k.head, bad: k.bad, state: make(chan struct{}, 1)}
-	s.mu.seen, s.mu.epoch = k.seen, k.epoch
+	s := &liveSession{head: k.head, state: make(chan struct{}, 1)}
+	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
 	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
 	return s
@@ -176,6 +176,27 @@ func (s *liveSession) seen() progress {
 	return s.mu.seen
 }
 
+// unusable says why the session cannot be used, nil if it can.
+func (s *liveSession) unusable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.bad == nil {
+		return nil
+	}
+	return &UnusableError{ID: s.ID, Err: s.mu.bad}
+}
+
+// condemnLocked makes an end of the use of a session whose state gives numbers that are not finite:
+// whatever it is fed, it does not recover from them. The session stays as the store has it, and can
+// be deleted. The error is an *UnusableError.
+func (s *liveSession) condemnLocked(why error) error {
+	s.mu.Lock()
+	s.mu.bad = why
+	s.mu.Unlock()
+	s.dropLocked()
+	return s.unusable()
+}
+
 // alive says whether the session was deleted under a request.
 func (s *liveSession) alive() error {
 	if s.deleted.Load() {
@@ -193,8 +214,8 @@ func (s *liveSession) end() {
 // info describes the session to a caller. memory is what the session's account has.
 func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := s.head.info(who, s.mu.seen)
-	s.mu.Unlock()
-	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.bad
+	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.mu.bad
 	return i
 }
