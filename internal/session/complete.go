@@ -142,7 +142,7 @@ func (g *generation) generate(ctx context.Context) {
 
 func (g *generation) turns(ctx context.Context) error {
 	open := func() error { return g.engine.states.openCurrent(ctx, g.s) }
-	if err := g.engine.waiting.wait(&g.admitted, open); err != nil {
+	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
 		return err
 	}
 	defer g.s.unlock()

@@ -33,7 +33,7 @@ func (e *engine) store() sessionlog.Store { return e.journal.store }
 func (e *engine) leaseLocked(
 	ctx context.Context, s *liveSession, admitted *bool,
 ) (l *scheduler.Lease, err error) {
-	err = e.waiting.wait(admitted, func() (err error) {
+	err = e.waiting.wait(s.Owner, admitted, func() (err error) {
 		l, err = e.scheduler.Lease(ctx, s.job())
 		return err
 	})
@@ -44,7 +44,7 @@ func (e *engine) leaseLocked(
 func (e *engine) openWithWorker(
 	ctx context.Context, s *liveSession, admitted *bool,
 ) (l *scheduler.Lease, err error) {
-	err = e.waiting.wait(admitted, func() error {
+	err = e.waiting.wait(s.Owner, admitted, func() error {
 		if err := e.states.open(ctx, s); err != nil {
 			return err
 		}

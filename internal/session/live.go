@@ -84,7 +84,7 @@ func (s *liveSession) unlock() {
 
 // job is what the session wants a worker for.
 func (s *liveSession) job() scheduler.Job {
-	return scheduler.Job{Session: s.ID, Chunk: s.Settings.Chunk}
+	return scheduler.Job{Key: s.Owner, Session: s.ID, Chunk: s.Settings.Chunk}
 }
 
 // settleLocked ends the chunk if it is full.
