@@ -536,7 +536,8 @@ type FinishReason string
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest struct {
 	// AtOffset Bytes of the session's text that the fork gets, from the beginning on. Left out: all of it. It need not be where a chunk or a request ended. The
-	// state there is computed again from the snapshot before it, at once or when the fork is first used.
+	// state there is computed again from the snapshot before it, at once or, where that takes long, when the fork is first used. Until then the
+	// totals of a fork that begins within a piece of text that was scored together are those up to that piece.
 	AtOffset *int64 `json:"at_offset,omitempty"`
 
 	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a

@@ -25,6 +25,9 @@ type engine struct {
 	life      *lifecycle.Lifecycle
 	clock     *clock
 	textMax   int64 // bytes of text that a session can have
+
+	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
+	scoreRecovery, forkRecovery time.Duration
 }
 
 func (e *engine) store() sessionlog.Store { return e.journal.store }
@@ -40,12 +43,13 @@ func (e *engine) leaseLocked(
 	return l, err
 }
 
-// openWithWorker waits for a session's stream, which it locks, and for a worker.
+// openWithWorker waits for a session's stream, which it locks, and for a worker. The computing of
+// the stream may take as long as a limit, see states.openWithin.
 func (e *engine) openWithWorker(
-	ctx context.Context, s *liveSession, admitted *bool,
+	ctx context.Context, s *liveSession, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
 	err = e.waiting.wait(s.Owner, admitted, func() error {
-		if err := e.states.open(ctx, s); err != nil {
+		if err := e.states.openWithin(ctx, s, limit); err != nil {
 			return err
 		}
 		if l, err = e.scheduler.Lease(ctx, s.job()); err != nil {

@@ -61,6 +61,9 @@ func (e *engine) exportFile(
 	}
 	l := columns{baseline: s.Settings.Baseline}
 	err = e.store().Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
+		if r.UnixMS == uncounted && at+int64(len(r.Text)) == s.stream.Tally.Bytes {
+			r.Bits, r.Baseline = s.stream.Tally.Bits, s.stream.Baseline.Bits
+		}
 		l.append(at, r)
 		return memoryError(memory.Draw(int64(len(r.Text)) + rowBytes))
 	})

@@ -22,6 +22,9 @@ type feeder struct {
 	emit     func(Chunk) error
 	sum      Summary
 	admitted bool // the request has waited for a worker before
+	// patience is how long the request waits for the session's state to be computed again before
+	// its first chunk; 0: as long as it takes.
+	patience time.Duration
 }
 
 func noChunks(Chunk) error { return nil }
@@ -87,10 +90,11 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // were fed.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
-	l, err := e.openWithWorker(ctx, s, &f.admitted)
+	l, err := e.openWithWorker(ctx, s, &f.admitted, f.patience)
 	if err != nil {
 		return 0, err
 	}
+	f.patience = 0
 	defer s.unlock()
 	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
 	defer l.Release()

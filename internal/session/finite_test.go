@@ -68,7 +68,7 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 			}
 		}
 	}, "root mean square of the fast weights is +Inf, expected a finite number")
-	for _, ms := range []int64{-1, math.MaxInt64} { // JSON has no such year
+	for _, ms := range []int64{math.MinInt64, math.MaxInt64} { // JSON has no such year
 		refused(func(f *weights.File) {
 			x, _ := f.Tensor(columnTimes)
 			binary.LittleEndian.PutUint64(x.Data[len(x.Data)-8:], uint64(ms))

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type liveSession struct {
 	// came.
 	state  chan struct{}
 	stream *stream.Stream // nil: cold
+	begun  *recovery      // of a cold session: a recovery that was given up, to go on from; else nil
 	rms    float64        // root mean square of the fast weights
 	replay time.Duration  // computing since the last snapshot: what a recovery would repeat
 	due    time.Duration  // the replay at which a snapshot is taken; 0 is Options.ReplayMax
@@ -42,6 +44,13 @@ type liveSession struct {
 		stale   bool   // what was seen may not be what the store has
 		bad     error  // why the session cannot be used; nil if it can
 	}
+}
+
+// recovery is a stream on its way from a snapshot to the end of the log, between two chunks.
+type recovery struct {
+	stream   *stream.Stream
+	exact    bool // it is computed in the arithmetic of the log: it comes to the totals there
+	reported bool // that it does not was reported
 }
 
 // newSession makes a cold session that is in no registry yet.
@@ -105,9 +114,22 @@ func (s *liveSession) publishLocked() {
 	s.mu.seen = p
 }
 
+// stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
+// if there is none. A recovery in another arithmetic is no state of the session before it has ended.
+func (s *liveSession) stateLocked() *stream.Stream {
+	if s.stream == nil && s.begun != nil && s.begun.exact {
+		return s.begun.stream
+	}
+	return s.stream
+}
+
+// dueLocked reports whether a recovery from the last snapshot would repeat too much, which is most
+// unless a snapshot has failed.
+func (s *liveSession) dueLocked(most time.Duration) bool { return s.replay >= cmp.Or(s.due, most) }
+
 // dropLocked makes the session cold.
 func (s *liveSession) dropLocked() {
-	s.stream = nil
+	s.stream, s.begun = nil, nil
 	s.memory.Release()
 }
 

@@ -118,6 +118,9 @@ func Replay(
 	re := &replayer{
 		stream: st, job: scheduler.Job{Session: id, Chunk: s.Settings.Chunk}, scheduler: workers, goesOn: ctx.Err,
 		compare: func(rec sessionlog.Record) {
+			if rec.UnixMS == uncounted {
+				return
+			}
 			r.Records++
 			if wrong := mismatch(id, st, rec.Bits, rec.Baseline); wrong != nil {
 				if r.Wrong++; r.First == nil {

@@ -19,8 +19,8 @@ type progress struct {
 	updates         uint64
 	pending         int
 	tally, baseline tokenizer.Tally
-	// blind says that the bits are not known, because no record ends where the log does, as in a
-	// fork that is being made.
+	// blind says that the bits are not known: because no record ends where the log does, as in a
+	// fork that is being made, or because the last one is uncounted.
 	blind bool
 }
 
@@ -41,6 +41,9 @@ func (h *head) progressAt(found sessionlog.Session) progress {
 	}
 	if h.Settings.Baseline {
 		p.baseline = t
+	}
+	if r := found.Last; r != nil && r.UnixMS == uncounted {
+		p.blind = true
 	}
 	if r := found.Last; r != nil && finite(r.Bits, r.Baseline) {
 		p.tally.Bits = r.Bits
@@ -73,7 +76,7 @@ func readStored(m *model.Model, found sessionlog.Session) storedSession {
 	}
 	k.head, k.lastUsed, k.seen = h, h.Created, h.progressAt(found)
 	if r := found.Last; r != nil {
-		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) && checkTime(r.UnixMS) == nil {
+		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) && r.UnixMS <= timeMaxMS {
 			k.lastUsed = at
 		}
 	}
@@ -124,12 +127,17 @@ func finite(values ...float64) bool {
 	return true
 }
 
+// uncounted is the time of a record whose text was not computed when it was written: what a fork
+// has cut off a record, where the state before it was far to compute. Its totals are those of the
+// record before, and the session's own when the session is used.
+const uncounted = -1
+
 // timeMaxMS is the end of the year 9999, beyond which RFC 3339 has no times.
 const timeMaxMS = 253402300799999
 
 // checkTime says what is wrong with the time of a record.
 func checkTime(unixMS int64) error {
-	if unixMS < 0 || unixMS > timeMaxMS {
+	if (unixMS < 0 || unixMS > timeMaxMS) && unixMS != uncounted {
 		return fmt.Errorf("time %d, expected 0 to %d ms, the years 1970 to 9999",
 			unixMS, int64(timeMaxMS))
 	}
