@@ -156,6 +156,48 @@ func TestExportsAndImportsShareTheirMemory(t *testing.T) {
 	}
 }
 
+// blocked is a reader of an export who is slow: each of its writes waits until it may go on.
+type blocked struct {
+	begun, goOn chan struct{}
+	bytes.Buffer
+}
+
+func (b *blocked) Write(p []byte) (int, error) {
+	b.begun <- struct{}{}
+	<-b.goOn
+	return b.Buffer.Write(p)
+}
+
+func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(40))
+	l := mg.roster.budget.Allow()
+	defer l.Return()
+	most := max(Options{}.withDefaults().MaxMemoryBytes/2, filesBytes)
+	content := get(t, mg, id).MemoryBytes + 40*rowBytes
+	require.NoError(t, l.Draw(most-content)) // there is room for one
+	whole := export(t, mg, id)
+	slow := make([]*blocked, 5)
+	done := make(chan error)
+	for i := range slow {
+		slow[i] = &blocked{begun: make(chan struct{}, 100), goOn: make(chan struct{})}
+		go func() { done <- mg.Export(background, Caller{}, id, slow[i]) }()
+		select {
+		case <-slow[i].begun:
+		case err := <-done:
+			require.NoError(t, err, "reader %d is kept out", i)
+		}
+	}
+	require.Equal(t, whole, export(t, mg, id))
+	require.Equal(t, most-content, mg.roster.budget.Allowed())
+	for _, b := range slow {
+		close(b.goOn)
+		require.NoError(t, <-done)
+		require.Equal(t, whole, b.Bytes())
+	}
+}
+
 func errOf[T any](_ T, err error) error { return err }
 
 // In memory, too, a tail is what is needed to go on.

@@ -233,8 +233,9 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 }
 
 // Export writes a session as one file, from which Import makes it again, here or elsewhere. Until
-// it is written, its content takes memory: if there is not enough, Export returns ErrFull. Nothing
-// is written before an error but one of w.
+// the file is made, its content takes memory: if there is not enough, Export returns ErrFull. It is
+// made in a temporary file, so that a slow w holds up nobody else. Nothing is written before an error
+// but one of w.
 func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
 	s, done, err := mg.roster.use(who, id)
 	if err != nil {
