@@ -49,8 +49,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// BenchmarkAShortScoreBesideGreedyKeys is the wait of a key that scores 64 bytes, one chunk, now and
-// then, beside others that have 60 uploads each under way.
+// BenchmarkAShortScoreBesideGreedyKeys is the wait of a key that scores 64 bytes, one chunk, now
+// and then, beside others that have 60 uploads each under way.
 func BenchmarkAShortScoreBesideGreedyKeys(b *testing.B) {
 	const uploads, chunk = 60, 64
 	for _, keys := range []int{0, 1, 5, 20} {

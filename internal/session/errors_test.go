@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -196,6 +197,27 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 		require.NoError(t, <-done)
 		require.Equal(t, whole, b.Bytes())
 	}
+}
+
+// However many files are sent or asked for, few are packed or parsed at once.
+func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
+	mg := newManager(t, Options{Threads: 4})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(40))
+	whole := export(t, mg, id)
+	for range 2 {
+		mg.engine.packing <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	defer cancel()
+	_, err := mg.Import(ctx, Caller{}, bytes.NewReader(whole))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, ErrImport)
+	require.ErrorIs(t, mg.Export(ctx, Caller{}, id, io.Discard), context.DeadlineExceeded)
+	score(t, mg, id, "goes on")
+	<-mg.engine.packing
+	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole))
+	require.NoError(t, err)
 }
 
 func errOf[T any](_ T, err error) error { return err }

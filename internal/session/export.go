@@ -18,21 +18,36 @@ import (
 func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
 	made, err := newSpool()
 	if err != nil { // there is no folder for temporary files: the content stays in memory
-		return e.pack(ctx, s, w)
+		return e.content(ctx, s, func(f *weights.File) error { return pack(f, w) })
 	}
 	defer made.close()
-	if err := made.fill(func(w io.Writer) error { return e.pack(ctx, s, w) }); err != nil {
+	err = e.content(ctx, s, func(f *weights.File) error {
+		return e.packs(ctx, func() error {
+			return made.fill(func(w io.Writer) error { return pack(f, w) })
+		})
+	})
+	if err != nil {
 		return err
 	}
 	return made.copyTo(w)
 }
 
-// pack makes the file, whose content takes memory until it is written.
-func (e *engine) pack(ctx context.Context, s *liveSession, w io.Writer) error {
+// content hands use the session as it is now, which takes memory until use returns.
+func (e *engine) content(
+	ctx context.Context, s *liveSession, use func(*weights.File) error,
+) error {
 	memory := e.states.budget.Allow()
 	defer memory.Return()
 	f, err := e.exportFile(ctx, s, memory)
 	if err != nil {
+		return err
+	}
+	return use(f)
+}
+
+// pack writes the file, compressed and under its seal.
+func pack(f *weights.File, w io.Writer) error {
+	if err := seal(f); err != nil {
 		return err
 	}
 	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(exportLevel), zstd.WithEncoderConcurrency(1))
@@ -79,7 +94,7 @@ func (e *engine) exportFile(
 	}
 	f.Metadata[keyHead] = string(s.encode())
 	f.Tensors = append(f.Tensors, l.tensors()...)
-	return f, seal(f)
+	return f, nil
 }
 
 // columns reads the session's log. It is counted before: columns that grow as they are filled would

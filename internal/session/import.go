@@ -27,9 +27,13 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 	if err != nil {
 		return Info{}, err
 	}
-	p, err := im.engine.parse(f, memory)
+	var p *parsed
+	err = im.engine.packs(ctx, func() (err error) {
+		p, err = im.engine.parse(f, memory)
+		return err
+	})
 	switch {
-	case errors.Is(err, ErrFull):
+	case errors.Is(err, ErrFull), err != nil && ctx.Err() != nil:
 		return Info{}, err
 	case err != nil:
 		return Info{}, fmt.Errorf("%w: %w", ErrImport, err)

@@ -6,8 +6,8 @@ import "sync"
 // waited once is admitted and never refused again: what has begun ends, and how many requests have
 // begun is bounded where requests come in.
 //
-// When the queue is full, the keys that wait have equal parts of it: one that has less than its part
-// is let in all the same, so that no key keeps the others out.
+// When the queue is full, the keys that wait have equal parts of it: one that has less than its
+// part is let in all the same, so that no key keeps the others out.
 type queue struct {
 	most int
 

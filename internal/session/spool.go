@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// spool is a temporary file that an export is written to before its reader gets it: however slow the
-// reader is, it holds a part of the disk and no memory. The file is in the system's folder for such
+// spool is a temporary file that an export is written to before its reader gets it: however slow
+// the reader is, it holds a part of the disk and no memory. The file is in the system's folder for such
 // files, can be read by this user alone, and has no name any more where the system allows that, so
 // that nothing is left of it when the process is killed.
 type spool struct{ file *os.File }

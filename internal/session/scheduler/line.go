@@ -10,9 +10,9 @@ type ticket struct {
 }
 
 // line is who waits for a worker. It is shared by key first: the next worker goes to the key that
-// was granted one the longest time ago, and there to the ticket that came first. So a key that waits
-// sees each other key granted one worker at most before it is granted one itself, however many
-// sessions the others have in line.
+// was granted one the longest time ago, and there to the ticket that came first. So a key that
+// waits sees each other key granted one worker at most before it is granted one itself, however
+// many sessions the others have in line.
 type line struct {
 	// keys has the keys that wait, and those that were granted a worker since somebody has waited.
 	keys   map[string]turns
