@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,7 +108,7 @@ func (f *Folder) openReading() error {
 	if errors.Is(err, ErrInUse) || err != nil && !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	if _, damage := f.inspect(); damage == nil {
+	if _, damage := f.inspectAll(); damage == nil {
 		f.db = db
 		return nil
 	} else if !errors.Is(damage, ErrCorrupt) {
@@ -149,7 +150,7 @@ func closeIf(db *bbolt.DB) error {
 func (f *Folder) openWriting() (l layout, err error) {
 	db, err := f.bolt(true)
 	if err == nil {
-		l, err = f.inspect()
+		l, err = f.inspectAll()
 		err = errors.Join(err, db.Close())
 	}
 	if errors.Is(err, ErrCorrupt) {
@@ -213,9 +214,36 @@ func (f *Folder) bolt(readOnly bool) (db *bbolt.DB, err error) {
 
 // inspect checks the structure of lmserve.db and returns the first thing that is wrong with it.
 func (f *Folder) inspect() (l layout, err error) {
+	return f.inspectValues(func(string, []byte, []byte) error { return nil })
+}
+
+// inspectAll does so, and looks for records that stand under another key than their own: without
+// them, their session's log would seem to end before them.
+func (f *Folder) inspectAll() (l layout, err error) {
+	var before []byte
+	return f.inspectValues(func(bucket string, key, value []byte) error {
+		if bucket != logBucket {
+			return nil
+		}
+		defer func() { before = append(before[:0], key...) }()
+		_, err := unseal(bucket, key, value)
+		id, _, broken := splitKey(key)
+		if err == nil || broken == nil && bytes.HasPrefix(before, sessionPrefix(id)) {
+			return nil // a damaged value in the midst of its session is found when it is read
+		}
+		return fmt.Errorf("record: %w", err)
+	})
+}
+
+func (f *Folder) inspectValues(good func(bucket string, key, value []byte) error) (l layout, err error) {
 	err = f.withDatabase(func(db file, size int64) error {
 		var first error
-		l, _ = inspectPages(db, size, nil, func(damage *CorruptError) {
+		visit := func(bucket string, key, value []byte, at int64) {
+			if err := good(bucket, key, value); err != nil && first == nil {
+				first = &CorruptError{File: databaseName, Byte: at, Offset: -1, What: err.Error()}
+			}
+		}
+		l, _ = inspectPages(db, size, visit, func(damage *CorruptError) {
 			if first == nil {
 				first = damage
 			}

@@ -199,6 +199,15 @@ func (i *inspector) tree(id uint64, depth int, bucket string, first, limit []byt
 	if err != nil {
 		i.damage(at, bucket, first, err)
 		if i.lost != nil {
+			// Where the bounds above and the keys here differ, a value's checksum tells which are right.
+			right := func(e element) bool { return !leaf || bucketOf(e.key, e.value) != "" }
+			n := len(elements)
+			if n > 0 && bytes.Compare(elements[0].key, first) < 0 && right(elements[0]) {
+				first = elements[0].key
+			}
+			if n > 0 && limit != nil && bytes.Compare(elements[n-1].key, limit) >= 0 && right(elements[n-1]) {
+				limit = append(bytes.Clone(elements[n-1].key), 0)
+			}
 			i.lost(lostPage{id: id, depth: depth, bucket: bucket,
 				first: bytes.Clone(first), limit: bytes.Clone(limit), err: err})
 		}
@@ -272,7 +281,12 @@ func (i *inspector) loseBucket(name string, e element, depth int) {
 
 func (i *inspector) leaf(bucket string, e element) {
 	if e.flags != 0 {
-		i.damage(e.at, bucket, e.key, fmt.Errorf("key %.80q has flags %#x, expected 0", e.key, e.flags))
+		err := fmt.Errorf("key %.80q has flags %#x, expected 0", e.key, e.flags)
+		i.damage(e.at, bucket, e.key, err)
+		if i.lost != nil {
+			i.lost(lostPage{id: uint64(e.at / pageBytes), bucket: bucket, first: bytes.Clone(e.key),
+				limit: append(bytes.Clone(e.key), 0), err: err})
+		}
 	} else if i.visit != nil {
 		i.visit(bucket, e.key, e.value, e.at)
 	}

@@ -168,7 +168,7 @@ func (f *Folder) mend() (lock *bbolt.DB, err error) {
 		return nil, fmt.Errorf("sessionlog: %s: %w: %w", path, ErrInUse, err)
 	}
 	// Another process may have mended it, while this one waited.
-	if _, err := f.inspect(); !errors.Is(err, ErrCorrupt) {
+	if _, err := f.inspectAll(); !errors.Is(err, ErrCorrupt) {
 		return lock, err
 	}
 	temporary := f.path(temporaryName(databaseName))

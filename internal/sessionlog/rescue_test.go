@@ -193,7 +193,7 @@ func TestAFlippedBitTakesOnlyItsOwnSessions(t *testing.T) {
 	require.NoError(t, err)
 	step, worst := int64(61), 0 // odd: all eight bits of bytes everywhere
 	if testing.Short() {
-		step = 1201
+		step = 3001
 	}
 	tried := 0
 	for bit := int64(0); bit < 8*info.Size(); bit += step {
@@ -218,9 +218,102 @@ func TestAFlippedBitTakesOnlyItsOwnSessions(t *testing.T) {
 				}
 			}
 			tried++
+			if touched > 8 {
+				page := bit / 8 / pageBytes
+				first := ""
+				_ = Check(background, dir, func(d *CorruptError) {
+					if first == "" {
+						first = d.Error()
+					}
+				})
+				t.Logf("%s, page %d: %d touched; %s", what, page, touched, first)
+			}
 			worst = max(worst, touched)
 		})
 	}
 	t.Logf("%d bits; at most %d sessions of %d touched", tried, worst, len(want))
 	require.LessOrEqual(t, worst, 8)
+}
+
+func TestScrubFindsDamage(t *testing.T) {
+	dir, _ := sample(t, 20)
+	open := func() *Folder {
+		s, err := Open(dir, Options{})
+		require.NoError(t, err)
+		return s
+	}
+	scrub := func(s *Folder) (found []*CorruptError, err error) {
+		err = s.Scrub(background, ScrubOptions{ReadsPerSecond: 100_000,
+			Report: func(d *CorruptError) { found = append(found, d) }})
+		return found, err
+	}
+	s := open()
+	found, err := scrub(s)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	var kept []string
+	for _, name := range files(t, dir) {
+		if filepath.Dir(name) == snapshotsFolder {
+			kept = append(kept, name)
+		}
+	}
+	flipped(t, filepath.Join(dir, kept[0]), 100, func() {
+		found, err = scrub(s)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.Equal(t, kept[0], found[0].File)
+		require.NoError(t, s.Err(), "a snapshot is no reason to end the store")
+	})
+	l, err := s.inspect()
+	require.NoError(t, err)
+	flipped(t, s.path(databaseName), int64(l.meta.root)*pageBytes*8, func() {
+		found, err = scrub(s)
+		require.ErrorIs(t, err, ErrFailed)
+		require.Len(t, found, 1)
+		require.Equal(t, int64(l.meta.root)*pageBytes, found[0].Byte)
+		<-s.Failed()
+		require.NoError(t, s.Close())
+		require.NoError(t, open().Close(), "the next opening rebuilds it")
+	})
+}
+
+func TestRescueTakesWhatReads(t *testing.T) {
+	dir, _ := sample(t, 20)
+	require.NoError(t, os.Remove(filepath.Join(dir, files(t, dir)[1])))
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	want := contents(t, s)
+	require.NoError(t, s.Close())
+	path := filepath.Join(dir, databaseName)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	at := bytes.LastIndex(content, bytes.Repeat([]byte{7}, 67)) // the last text of session-07
+	content[at] ^= 1
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	out := filepath.Join(t.TempDir(), "out")
+	rescued := map[string]Rescued{}
+	rescue := func() error {
+		return Rescue(background, dir, out, RescueOptions{
+			Session: func(r Rescued) { rescued[r.ID] = r }, Damage: func(*CorruptError) {},
+			Progress: func(done, total int64) { require.LessOrEqual(t, done, total) },
+		})
+	}
+	require.NoError(t, rescue())
+	require.ErrorIs(t, rescue(), os.ErrExist)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, content, after, "the damaged folder is as it was")
+	require.NotEmpty(t, rescued["session-07"].Lost)
+	require.Equal(t, int64(3*71), rescued["session-07"].End, "up to the last good record")
+	require.NoError(t, Check(background, out, func(d *CorruptError) { t.Error(d) }))
+	s, err = Open(out, Options{})
+	require.NoError(t, err)
+	got := contents(t, s)
+	require.NoError(t, s.Close())
+	require.Len(t, got, len(want))
+	for id, text := range want {
+		if id != "session-07" {
+			require.Equal(t, text, got[id])
+		}
+	}
 }

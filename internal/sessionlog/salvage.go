@@ -53,6 +53,13 @@ type remains struct {
 	damage    []*CorruptError // why it may not be all that was acknowledged
 }
 
+// badRecord is a value of the log whose checksum is wrong: the value is damaged, or its key is.
+type badRecord struct {
+	at                 int64
+	before, key, after []byte // keys
+	err                error
+}
+
 // salvager collects what a damaged database still holds. It keeps positions, not texts.
 type salvager struct {
 	r     io.ReaderAt
@@ -70,7 +77,11 @@ type salvager struct {
 	// oneMeta says that one meta page cannot be used: the other may be that of the commit before.
 	oneMeta bool
 	scratch []bool // by page, all false
-	report  func(*CorruptError)
+
+	walked map[string]bool // buckets that a broken page led to
+	bad    []badRecord
+	before []byte // the key of the log that was visited last
+	report func(*CorruptError)
 }
 
 // salvage looks through all of a database. Both meta pages are tried, then the pages of the newest
@@ -80,7 +91,8 @@ func salvage(
 	r io.ReaderAt, size int64, report func(*CorruptError), progress func(done, all int64),
 ) *salvager {
 	s := &salvager{
-		r: r, size: size, found: map[string]*remains{}, leaves: map[string]int{}, report: report,
+		r: r, size: size, found: map[string]*remains{}, leaves: map[string]int{},
+		walked: map[string]bool{}, report: report,
 		sound: make([]bool, size/pageBytes), scratch: make([]bool, size/pageBytes),
 	}
 	metas := s.metas()
@@ -210,7 +222,7 @@ func (s *salvager) elements(id uint64) (all bool) {
 
 // element collects one element of a leaf, and tells whether it is good.
 func (s *salvager) element(b []byte, begin int64) bool {
-	e, keySize, valueSize, position := parseElement(b, true)
+	_, keySize, valueSize, position := parseElement(b, true)
 	if keySize < 1 || keySize > MaxIDBytes+9 || valueSize < 0 || valueSize > valueBytesMax {
 		return false
 	}
@@ -221,12 +233,9 @@ func (s *salvager) element(b []byte, begin int64) bool {
 	}
 	key, value := content[:keySize], content[keySize:]
 	at += int64(keySize)
-	if e.flags == bucketElement {
-		return s.bucket(string(key), value, at)
-	}
 	bucket := bucketOf(key, value)
 	if bucket == "" {
-		return false
+		return s.bucket(string(key), value, at)
 	}
 	s.value(bucket, key, value, at, brokenPage)
 	return true
@@ -240,6 +249,7 @@ func (s *salvager) bucket(name string, value []byte, at int64) (all bool) {
 	if len(value) == bucketBytes {
 		i := s.walker(uint64(len(s.sound)), brokenPage)
 		i.tree(native.Uint64(value), 1, name, nil, nil) // what is lost below it is lost on its own
+		s.walked[name] = true
 		return true
 	}
 	elements, _, _, err := parsePage(nil, value[bucketBytes:], 0, at+bucketBytes)
@@ -304,7 +314,8 @@ func (s *salvager) isLost(id uint64) bool {
 // own: with every other page in order, nothing is lost with it.
 func (s *salvager) isBranch(p lostPage, orphans map[string]bool) bool {
 	if p.bucket == "" { // the root bucket: its leaf names the buckets
-		return orphans[logBucket] && orphans[sessionBucket]
+		return (orphans[logBucket] || s.walked[logBucket]) &&
+			(orphans[sessionBucket] || s.walked[sessionBucket])
 	}
 	leaves, known := s.leaves[p.bucket]
 	return known && p.depth < leaves || !known && orphans[p.bucket]
@@ -333,8 +344,18 @@ func (s *salvager) value(bucket string, key, value []byte, at int64, from source
 	case sessionBucket:
 		s.session(key, value, p)
 	case logBucket, snapshotBucket:
+		if bucket == logBucket && from == newestTree {
+			if n := len(s.bad) - 1; n >= 0 && s.bad[n].after == nil {
+				s.bad[n].after = bytes.Clone(key)
+			}
+			defer func() { s.before = append(s.before[:0], key...) }()
+		}
 		if id, offset, err := splitKey(key); err == nil {
 			s.ofSession(bucket, id, offset, key, value, p)
+		} else if from == newestTree && bucket == logBucket {
+			s.bad = append(s.bad, badRecord{
+				at: at, before: bytes.Clone(s.before), key: bytes.Clone(key), err: err,
+			})
 		} else if from == newestTree {
 			s.report(&CorruptError{File: databaseName, Byte: at, Offset: -1, What: err.Error()})
 		}
@@ -378,9 +399,39 @@ func (s *salvager) ofSession(bucket, id string, at int64, key, value []byte, p p
 			return
 		}
 	}
-	if p.from == newestTree {
+	switch {
+	case p.from == newestTree && bucket == logBucket:
+		s.bad = append(s.bad, badRecord{
+			at: p.at, before: bytes.Clone(s.before), key: bytes.Clone(key), err: err,
+		})
+	case p.from == newestTree:
 		s.touch(s.of(id), p.at, at, "%s: %v", bucket, err)
 	}
+}
+
+// judgeBad touches the session of a damaged record: the one that its key names, if a record is
+// missing there; else the key is damaged, and every session is touched that it may have been of.
+func (s *salvager) judgeBad() {
+	for n := range s.bad {
+		b := &s.bad[n]
+		id, at, err := splitKey(b.key)
+		if x := s.found[id]; err == nil && x != nil && x.head != nil && x.wants(at) {
+			s.touch(x, b.at, at, "record: %v", b.err)
+			continue
+		}
+		p := lostPage{id: uint64(b.at / pageBytes), bucket: logBucket, first: b.before, limit: b.after,
+			err: fmt.Errorf("record under a key that is not its own: %w", b.err)}
+		for _, x := range s.found {
+			s.judge(x, &p)
+		}
+	}
+}
+
+// wants tells whether a record at an offset would go on from one that was found, or begin the log.
+func (x *remains) wants(at int64) bool {
+	return at == x.entry.start || slices.ContainsFunc(x.records, func(r foundRecord) bool {
+		return r.offset+int64(r.text) == at
+	})
 }
 
 func (s *salvager) of(id string) *remains {
@@ -425,6 +476,9 @@ func (p *lostPage) holds(bucket string, key []byte) bool {
 func (s *salvager) finish() {
 	for _, x := range s.found {
 		s.settle(x)
+	}
+	s.judgeBad()
+	for _, x := range s.found {
 		for n := range s.lost {
 			if !s.whole[n] {
 				s.judge(x, &s.lost[n])
