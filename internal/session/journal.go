@@ -10,8 +10,10 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// journal is the store as sessions read and write it. Every write goes through one place, write,
-// which fences it by the session's epoch and reacts to what the store answers.
+// journal is the store as sessions read and write it. Every write to a session names the session's
+// epoch. What changes a session goes through writeLocked, the one place that reacts to a store that
+// has let another write, or does not know whether it has written; deletions, which do not wait for
+// what is at work on the session, have their own rules (delete, discard).
 type journal struct {
 	store  sessionlog.Store
 	report func(error)

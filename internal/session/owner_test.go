@@ -133,7 +133,9 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 		done <- err
 	}()
 	<-reached
-	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another", Chunk: testChunk}) // when the holder's client has been slow for long enough
+	// The worker is free once the holder's client has been slow for long enough.
+	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another", Chunk: testChunk})
+	require.NoError(t, err)
 	for i := 1; i <= 2; i++ {
 		go func() {
 			_, err := mg.Score(context.Background(), Caller{}, ids[i], strings.NewReader("waits"), ScoreOptions{}, func(Chunk) error { return nil })
