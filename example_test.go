@@ -71,7 +71,8 @@ func ExampleStream_Snapshot() {
 	// 51 bytes
 }
 
-// A score for every byte, and beside it that of the model as it is when it learns nothing.
+// FeedEach gives a score for every byte, and beside it the score of the model as it is when it
+// learns nothing.
 func ExampleStream_FeedEach() {
 	model, err := lmserve.Default(lmserve.Options{})
 	if err != nil {

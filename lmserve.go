@@ -117,7 +117,7 @@ func load(read func() (*model.Model, error), o Options) (*Model, error) {
 	return &Model{model: m, threads: max(1, o.Threads)}, nil
 }
 
-// Close ends the threads. No stream of the model may be in use; none of them computes again.
+// Close ends the threads. No stream of the model may be in use then, or be used afterwards.
 func (m *Model) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,8 +195,9 @@ type Stream struct {
 // text's information in bits: the less, the better the model knew it.
 func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil) }
 
-// FeedEach is Feed, and tells each of every byte: the byte's information in bits, and the same
-// under the model as it is when it learns nothing, if Settings.Baseline asks for that, else 0.
+// FeedEach does what Feed does, and calls each for every byte with the byte's information in bits
+// and, if Settings.Baseline asks for it, with the same under the model as it is when it learns
+// nothing, otherwise 0.
 func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) (bits float64) {
 	before := s.state.Tally.Bits
 	s.model.compute(func(w *stream.Worker) {

@@ -216,6 +216,7 @@ const (
 	ProblemBodyTooLarge         ProblemType = "urn:lmserve:problem:body-too-large"
 	ProblemDraining             ProblemType = "urn:lmserve:problem:draining"
 	ProblemHistoryTrimmed       ProblemType = "urn:lmserve:problem:history-trimmed"
+	ProblemHostNotAllowed       ProblemType = "urn:lmserve:problem:host-not-allowed"
 	ProblemImportDamaged        ProblemType = "urn:lmserve:problem:import-damaged"
 	ProblemImportModel          ProblemType = "urn:lmserve:problem:import-model"
 	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
@@ -231,6 +232,7 @@ const (
 	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
 	ProblemNotFound             ProblemType = "urn:lmserve:problem:not-found"
 	ProblemOffsetConflict       ProblemType = "urn:lmserve:problem:offset-conflict"
+	ProblemOriginNotAllowed     ProblemType = "urn:lmserve:problem:origin-not-allowed"
 	ProblemOverloaded           ProblemType = "urn:lmserve:problem:overloaded"
 	ProblemSessionBusy          ProblemType = "urn:lmserve:problem:session-busy"
 	ProblemSessionFull          ProblemType = "urn:lmserve:problem:session-full"
@@ -261,6 +263,8 @@ func (e ProblemType) Valid() bool {
 		return true
 	case ProblemHistoryTrimmed:
 		return true
+	case ProblemHostNotAllowed:
+		return true
 	case ProblemImportDamaged:
 		return true
 	case ProblemImportModel:
@@ -290,6 +294,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemNotFound:
 		return true
 	case ProblemOffsetConflict:
+		return true
+	case ProblemOriginNotAllowed:
 		return true
 	case ProblemOverloaded:
 		return true
@@ -364,25 +370,25 @@ func (e SummaryEventType) Valid() bool {
 
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted struct {
-	// Updates Updates made before.
+	// Updates Updates made before the chunk.
 	Updates uint64 `json:"updates"`
 
-	// Written Entries the last of these wrote.
+	// Written Entries of the fast weights that the last of these updates wrote.
 	Written int64 `json:"written"`
 
 	// FastRMS Root mean square of the fast weights.
 	FastRMS float64 `json:"fast_rms"`
 }
 
-// ChunkEvent All or a part of one chunk of the stream, scored; never across a chunk border. A chunk that is not full yet is scored as far as the
-// text goes, and the rest of it when there is more. Totals are the session's, up to and with this event.
+// ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
+// scored as far as the text goes, and the rest of it when there is more. Totals are the session's, this event included.
 type ChunkEvent struct {
 	Type ChunkEventType `json:"type"`
 
 	// Step Index of the chunk in the stream.
 	Step uint64 `json:"step"`
 
-	// Offset In the stream, of the first byte this event reports.
+	// Offset Place in the stream of the first byte that this event reports.
 	Offset int64   `json:"offset"`
 	Bytes  int64   `json:"bytes"`
 	Chars  int64   `json:"chars"`
@@ -399,7 +405,7 @@ type ChunkEvent struct {
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 	BaselineBPC  *float64 `json:"baseline_bpc,omitempty"`
 
-	// Totals How much text, and how much information it was.
+	// Totals An amount of text, and its information.
 	Totals Measures `json:"totals"`
 
 	// Adapted The state of the fast weights under which a chunk was scored.
@@ -411,7 +417,7 @@ type ChunkEvent struct {
 	// Logprobs Natural log-probability of each token. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
-	// ElapsedMs From having the text to this report, waiting for other sessions included.
+	// ElapsedMs Time from having the text to this report, waiting for other sessions included.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
@@ -438,10 +444,10 @@ type Completion struct {
 	FinishReason FinishReason `json:"finish_reason"`
 	Usage        Usage        `json:"usage"`
 
-	// Seed Of the sampling.
+	// Seed Seed of the sampling.
 	Seed uint64 `json:"seed"`
 
-	// Offset The session's, after the request.
+	// Offset The session's offset after the request.
 	Offset    int64   `json:"offset"`
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
@@ -471,7 +477,7 @@ type CompletionRequest struct {
 	// PromptBase64 The prompt as any bytes, in standard base64 with padding; instead of `prompt`.
 	PromptBase64 []byte `json:"prompt_base64,omitempty"`
 
-	// Seed Of the sampling. Drawn at random if left out, and reported.
+	// Seed Seed of the sampling. A seed that is left out is drawn at random, and reported.
 	Seed *uint64 `json:"seed,omitempty"`
 
 	// Stop The text ends before the first occurrence of any of these.
@@ -498,7 +504,7 @@ type CompletionRequest_Stop struct {
 	union json.RawMessage
 }
 
-// Damage Where a session is damaged. `lmserve sessions check` says more.
+// Damage The place where a session is damaged. `lmserve sessions check` says more.
 type Damage struct {
 	// File Path within the data folder.
 	File string `json:"file"`
@@ -506,7 +512,7 @@ type Damage struct {
 	// Byte Position in the file. Absent if it is not known.
 	Byte *int64 `json:"byte,omitempty"`
 
-	// Offset The session's, of the record or snapshot. Absent if it is not known, or neither.
+	// Offset The session's offset at the damaged record or snapshot. Absent if it is not known, or if neither is damaged.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
@@ -518,10 +524,10 @@ type DoneEvent struct {
 	FinishReason FinishReason `json:"finish_reason"`
 	Usage        Usage        `json:"usage"`
 
-	// Seed Of the sampling.
+	// Seed Seed of the sampling.
 	Seed uint64 `json:"seed"`
 
-	// Offset The session's, after the request.
+	// Offset The session's offset after the request.
 	Offset    int64   `json:"offset"`
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
@@ -529,7 +535,7 @@ type DoneEvent struct {
 // DoneEventType defines model for DoneEvent.Type.
 type DoneEventType string
 
-// ErrorEvent What ended a streamed answer before its time.
+// ErrorEvent The problem that ended a streamed answer early.
 type ErrorEvent struct {
 	Type ErrorEventType `json:"type"`
 
@@ -543,33 +549,36 @@ type ErrorEventType string
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason string
 
-// ForkRequest What is left out of `labels` and `ttl_seconds` the fork does not have, whatever the session has.
+// ForkRequest The fork does not take `labels` and `ttl_seconds` from the session; those that are left out it does not have.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest struct {
-	// AtOffset Bytes of the session's text that the fork gets, from the beginning on. Left out: all of it. It need not be where a chunk or a request ended. The
-	// state there is computed again from the snapshot before it, at once or when the fork is first used.
+	// AtOffset Bytes of the session's text that the fork gets, from the beginning on; left out, all of it. The offset need not be one where a chunk or a
+	// request ended. The state at the offset is computed again from the snapshot before it, at once or, where that takes long, when the fork is first
+	// used. Until then the totals of a fork that begins within a piece of text that was scored together are those up to that piece.
 	AtOffset *int64 `json:"at_offset,omitempty"`
 
-	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
-	// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
+	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
+	// has what its parent has.
 	History *History `json:"history,omitempty"`
 
-	// Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
+	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
-	// TTLSeconds The fork is deleted when it has not been used for so long. 0, or left out, is never.
+	// TTLSeconds The fork is deleted when it has not been used for so many seconds. 0, or left out, is never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
-// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
-// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
+// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
+// has what its parent has.
 type History string
 
-// Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
+// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels map[string]string
 
-// Measures How much text, and how much information it was.
+// Measures An amount of text, and its information.
 type Measures struct {
 	Bytes int64 `json:"bytes"`
 
@@ -589,7 +598,7 @@ type Measures struct {
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent as the two above are.
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 }
 
@@ -611,7 +620,7 @@ type Method string
 
 // Model defines model for Model.
 type Model struct {
-	// ID Name and content hash.
+	// ID The model's name and the beginning of its content hash.
 	ID     string      `json:"id"`
 	Object ModelObject `json:"object"`
 
@@ -620,21 +629,21 @@ type Model struct {
 	OwnedBy string `json:"owned_by"`
 	Name    string `json:"name"`
 
-	// Parameters Slow weights; meta-learners are not counted.
+	// Parameters Number of slow weights; meta-learners are not counted.
 	Parameters int64  `json:"parameters"`
 	Tokenizer  string `json:"tokenizer"`
 
-	// Banks Banks of fast weights: how many `gammas` a session has.
+	// Banks Number of banks of fast weights, and so of a session's `gammas`.
 	Banks int `json:"banks"`
 
-	// Defaults The settings in force. Each is described at `SettingsRequest`. Those of dynamic evaluation are
-	// the ones of `dynamic-rms` in its sessions, and the ones of `dynamic-sgd` in all others.
+	// Defaults The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
+	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
 	Defaults Settings `json:"defaults"`
 
 	// Config The network's configuration, as in the weights file.
 	Config json.RawMessage `json:"config"`
 
-	// Card What its makers say of it: recipe, data, measured numbers. Any object.
+	// Card What the makers of the model say of it: recipe, data, measured numbers. Any object.
 	Card json.RawMessage `json:"card"`
 }
 
@@ -650,11 +659,11 @@ type ModelList struct {
 // ModelListObject defines model for ModelList.Object.
 type ModelListObject string
 
-// Parent Where a fork comes from. The session may have been deleted since, or be on the server that the fork was imported from.
+// Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
 type Parent struct {
 	ID string `json:"id"`
 
-	// Offset Bytes of text that the fork has from it.
+	// Offset Bytes of text that the fork has from that session.
 	Offset int64 `json:"offset"`
 }
 
@@ -662,10 +671,10 @@ type Parent struct {
 type PieceEvent struct {
 	Type PieceEventType `json:"type"`
 
-	// Text Bytes that are not UTF-8 appear as U+FFFD.
+	// Text The piece of text. Bytes that are not UTF-8 appear as U+FFFD.
 	Text string `json:"text"`
 
-	// TextBase64 The bytes. Only when they are not UTF-8.
+	// TextBase64 The bytes of the piece. Only when they are not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
 	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
@@ -679,7 +688,7 @@ type PieceEventType string
 type Problem struct {
 	Type ProblemType `json:"type"`
 
-	// Title The same for every problem of this type.
+	// Title A sentence that is the same for every problem of this type.
 	Title string `json:"title"`
 
 	// Status The HTTP status; in an `error` event, the status that an answer not yet begun would have had.
@@ -700,7 +709,7 @@ type Problem struct {
 	// Offset The session's true offset: where to go on.
 	Offset *int64 `json:"offset,omitempty"`
 
-	// Damage Where a session is damaged. `lmserve sessions check` says more.
+	// Damage The place where a session is damaged. `lmserve sessions check` says more.
 	Damage    *Damage `json:"damage,omitempty"`
 	RequestID string  `json:"request_id"`
 }
@@ -747,47 +756,48 @@ type Session struct {
 	// LastUsedAt End of the last request that fed or sampled the session.
 	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
 
-	// Offset Bytes accepted so far; where the next byte goes on.
+	// Offset Bytes accepted so far: the place of the next byte.
 	Offset int64 `json:"offset"`
 
-	// Step Updates of the fast weights made so far; 0 for a method without.
+	// Step Updates of the fast weights made so far; 0 for a method that makes none.
 	Step uint64 `json:"step"`
 
 	// PendingTokens Tokens already scored of the chunk that is not full yet.
 	PendingTokens int `json:"pending_tokens"`
 
-	// Totals How much text, and how much information it was.
+	// Totals An amount of text, and its information.
 	Totals Measures `json:"totals"`
 
-	// MemoryBytes Memory the session occupies; 0 while it is on the disk only.
+	// MemoryBytes Memory that the session occupies; 0 while it is on the disk only.
 	MemoryBytes int64 `json:"memory_bytes"`
 
-	// Numerics Instruction set its arithmetic runs under; bits may differ between two by rounding.
+	// Numerics Name of the arithmetic that the session is computed in. Scores in two arithmetics may differ by rounding.
 	Numerics *string `json:"numerics,omitempty"`
 
-	// Settings The settings in force. Each is described at `SettingsRequest`. Those of dynamic evaluation are
-	// the ones of `dynamic-rms` in its sessions, and the ones of `dynamic-sgd` in all others.
+	// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
+	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
 	Settings *Settings `json:"settings,omitempty"`
 	Seed     uint64    `json:"seed"`
 
-	// Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
+	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
-	// TTLSeconds 0 is never.
+	// TTLSeconds Seconds without use after which the session is deleted; 0 is never.
 	TTLSeconds int64 `json:"ttl_seconds"`
 
-	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
-	// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
+	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
+	// has what its parent has.
 	History *History `json:"history,omitempty"`
 
-	// Parent Where a fork comes from. The session may have been deleted since, or be on the server that the fork was imported from.
+	// Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
 	Parent *Parent `json:"parent,omitempty"`
 
-	// Owner Id of the key that made it. Told to admins only; absent for the anonymous owner.
+	// Owner Id of the key that made the session. Only admins see it; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
 
-	// Error Why the session cannot be used: it is damaged, or another model's. What could not be read of it is missing or 0. It can be deleted. Absent for a
-	// session that can be used, and where damage has not been met yet.
+	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
+	// deleted. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
 }
 
@@ -801,27 +811,28 @@ type SessionList struct {
 
 // SessionRequest defines model for SessionRequest.
 type SessionRequest struct {
-	// History How much of its text a session keeps: `full`, all of it, so that it can be forked at any offset; or `tail`, only what is needed to come back after a
-	// restart, so that it can be forked at its end, and not far before it. A new session has `full` if it is left out, a fork what its parent has.
+	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
+	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
+	// has what its parent has.
 	History *History `json:"history,omitempty"`
 
-	// Labels Kept for the caller and never interpreted. Names have 1 to 64 characters, values up to 256.
+	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
 	// Seed Seed of the masks that choose which entries an update writes. Two sessions with the same settings, seed and text agree to the bit.
-	// Drawn at random if left out.
+	// A seed that is left out is drawn at random.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Settings How the session is to adapt. What is left out is the model's default for the method. Those of
-	// dynamic evaluation differ between its two methods; `Model.defaults` has the others.
+	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
+	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
 	Settings *SettingsRequest `json:"settings,omitempty"`
 
-	// TTLSeconds The session is deleted when it has not been used for so long. 0, or left out, is never.
+	// TTLSeconds The session is deleted when it has not been used for so many seconds. 0, or left out, is never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
-// Settings The settings in force. Each is described at `SettingsRequest`. Those of dynamic evaluation are
-// the ones of `dynamic-rms` in its sessions, and the ones of `dynamic-sgd` in all others.
+// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
+// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
 type Settings struct {
 	// Method How a session adapts.
 	//
@@ -852,8 +863,8 @@ type Settings struct {
 	Baseline  bool      `json:"baseline"`
 }
 
-// SettingsRequest How the session is to adapt. What is left out is the model's default for the method. Those of
-// dynamic evaluation differ between its two methods; `Model.defaults` has the others.
+// SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
+// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
 type SettingsRequest struct {
 	// Baseline Whether every chunk is scored with the static model too. It costs the time of one more scoring.
 	Baseline *bool `json:"baseline,omitempty"`
@@ -911,11 +922,11 @@ type SettingsRequest struct {
 // StopString defines model for StopString.
 type StopString = string
 
-// SummaryEvent What the request did in the whole. Totals are the session's, after the request.
+// SummaryEvent What the whole request did. Totals are the session's, after the request.
 type SummaryEvent struct {
 	Type SummaryEventType `json:"type"`
 
-	// Offset The session's, after the request: where the next byte goes on.
+	// Offset The session's offset after the request: the place of the next byte.
 	Offset int64   `json:"offset"`
 	Bytes  int64   `json:"bytes"`
 	Chars  int64   `json:"chars"`
@@ -932,16 +943,16 @@ type SummaryEvent struct {
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 	BaselineBPC  *float64 `json:"baseline_bpc,omitempty"`
 
-	// Chunks `chunk` events of this request, sent or not.
+	// Chunks Number of `chunk` events of this request, sent or not.
 	Chunks int64 `json:"chunks"`
 
 	// Updates Updates of the fast weights made by the session so far.
 	Updates uint64 `json:"updates"`
 
-	// Totals How much text, and how much information it was.
+	// Totals An amount of text, and its information.
 	Totals Measures `json:"totals"`
 
-	// ElapsedMs From the request's start to its end.
+	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
@@ -952,7 +963,7 @@ type SummaryEventType string
 type Usage struct {
 	PromptTokens int64 `json:"prompt_tokens"`
 
-	// CompletionTokens Sampled, those of a stop string included.
+	// CompletionTokens Tokens sampled, those of a stop string included.
 	CompletionTokens int64 `json:"completion_tokens"`
 	TotalTokens      int64 `json:"total_tokens"`
 }
@@ -999,8 +1010,14 @@ type NotAcceptable = Problem
 // NotFound A problem document (RFC 9457).
 type NotFound = Problem
 
+// OtherHost A problem document (RFC 9457).
+type OtherHost = Problem
+
 // OtherModel A problem document (RFC 9457).
 type OtherModel = Problem
+
+// OtherOrigin A problem document (RFC 9457).
+type OtherOrigin = Problem
 
 // Timeout A problem document (RFC 9457).
 type Timeout = Problem
@@ -1031,17 +1048,17 @@ type BackupParams struct {
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
-	// After The page starts after this session; the `next` of the page before.
+	// After Id of the session after which the page begins; the `next` of the page before.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
-	// Limit Sessions on the page, at most.
+	// Limit The largest number of sessions on the page.
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ScoreParams defines parameters for Score.
 type ScoreParams struct {
-	// Offset The session's offset that the caller expects, in bytes. If the session has another, the answer is 409 `offset-conflict` with the true
-	// one, and nothing changes.
+	// Offset The session's offset that the caller expects, in bytes. If the session is at another offset, the answer is 409 `offset-conflict` with
+	// the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
 	// Logprobs Whether `chunk` events carry the log-probability of every token.
@@ -1398,7 +1415,7 @@ type ServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
-	// Contract This document
+	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(w http.ResponseWriter, r *http.Request)
 	// Ready Does the server take new work?
@@ -1425,13 +1442,13 @@ type ServerInterface interface {
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(w http.ResponseWriter, r *http.Request, id SessionID)
-	// Complete Sample text that goes on from the session's
+	// Complete Sample text that continues the session's text
 	// (POST /v1/sessions/{id}/complete)
 	Complete(w http.ResponseWriter, r *http.Request, id SessionID)
 	// ForkSession Make a session that has the text of another
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(w http.ResponseWriter, r *http.Request, id SessionID)
-	// Score Feed text to a session and learn its information
+	// Score Feed text to a session and get its score in bits
 	// (POST /v1/sessions/{id}/score)
 	Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams)
 	// GetSnapshot Export a session as one file
@@ -1449,7 +1466,7 @@ func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Contract This document
+// Contract Get this document
 // (GET /openapi.yaml)
 func (_ Unimplemented) Contract(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -1503,7 +1520,7 @@ func (_ Unimplemented) GetSession(w http.ResponseWriter, r *http.Request, id Ses
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Complete Sample text that goes on from the session's
+// Complete Sample text that continues the session's text
 // (POST /v1/sessions/{id}/complete)
 func (_ Unimplemented) Complete(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -1515,7 +1532,7 @@ func (_ Unimplemented) ForkSession(w http.ResponseWriter, r *http.Request, id Se
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Score Feed text to a session and learn its information
+// Score Feed text to a session and get its score in bits
 // (POST /v1/sessions/{id}/score)
 func (_ Unimplemented) Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -2096,7 +2113,11 @@ type NotAcceptableApplicationProblemPlusJSONResponse Problem
 
 type NotFoundApplicationProblemPlusJSONResponse Problem
 
+type OtherHostApplicationProblemPlusJSONResponse Problem
+
 type OtherModelApplicationProblemPlusJSONResponse Problem
+
+type OtherOriginApplicationProblemPlusJSONResponse Problem
 
 type TimeoutApplicationProblemPlusJSONResponse Problem
 
@@ -2152,6 +2173,38 @@ func (response Health200JSONResponse) VisitHealthResponse(w http.ResponseWriter)
 	return err
 }
 
+type Health403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Health403ApplicationProblemPlusJSONResponse) VisitHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Health421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Health421ApplicationProblemPlusJSONResponse) VisitHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ContractRequestObject struct {
 }
 
@@ -2179,6 +2232,38 @@ func (response Contract200ApplicationYamlResponse) VisitContractResponse(w http.
 	return err
 }
 
+type Contract403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Contract403ApplicationProblemPlusJSONResponse) VisitContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Contract421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Contract421ApplicationProblemPlusJSONResponse) VisitContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReadyRequestObject struct {
 }
 
@@ -2196,6 +2281,38 @@ func (response Ready200JSONResponse) VisitReadyResponse(w http.ResponseWriter) e
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Ready403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Ready403ApplicationProblemPlusJSONResponse) VisitReadyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Ready421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Ready421ApplicationProblemPlusJSONResponse) VisitReadyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2380,6 +2497,22 @@ func (response Backup412ApplicationProblemPlusJSONResponse) VisitBackupResponse(
 	return err
 }
 
+type Backup421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Backup421ApplicationProblemPlusJSONResponse) VisitBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Backup429ApplicationProblemPlusJSONResponse struct {
 	TooManyRequestsApplicationProblemPlusJSONResponse
 }
@@ -2502,6 +2635,22 @@ func (response ListModels401ApplicationProblemPlusJSONResponse) VisitListModelsR
 	return err
 }
 
+type ListModels403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response ListModels403ApplicationProblemPlusJSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListModels406ApplicationProblemPlusJSONResponse struct {
 	NotAcceptableApplicationProblemPlusJSONResponse
 }
@@ -2514,6 +2663,22 @@ func (response ListModels406ApplicationProblemPlusJSONResponse) VisitListModelsR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListModels421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response ListModels421ApplicationProblemPlusJSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2606,6 +2771,22 @@ func (response ListSessions401ApplicationProblemPlusJSONResponse) VisitListSessi
 	return err
 }
 
+type ListSessions403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response ListSessions403ApplicationProblemPlusJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSessions406ApplicationProblemPlusJSONResponse struct {
 	NotAcceptableApplicationProblemPlusJSONResponse
 }
@@ -2618,6 +2799,22 @@ func (response ListSessions406ApplicationProblemPlusJSONResponse) VisitListSessi
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSessions421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response ListSessions421ApplicationProblemPlusJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2737,6 +2934,22 @@ func (response CreateSession401ApplicationProblemPlusJSONResponse) VisitCreateSe
 	return err
 }
 
+type CreateSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response CreateSession403ApplicationProblemPlusJSONResponse) VisitCreateSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateSession406ApplicationProblemPlusJSONResponse struct {
 	NotAcceptableApplicationProblemPlusJSONResponse
 }
@@ -2797,6 +3010,22 @@ func (response CreateSession415ApplicationProblemPlusJSONResponse) VisitCreateSe
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response CreateSession421ApplicationProblemPlusJSONResponse) VisitCreateSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2949,6 +3178,22 @@ func (response ImportSession401ApplicationProblemPlusJSONResponse) VisitImportSe
 	return err
 }
 
+type ImportSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession403ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ImportSession406ApplicationProblemPlusJSONResponse struct {
 	NotAcceptableApplicationProblemPlusJSONResponse
 }
@@ -3009,6 +3254,22 @@ func (response ImportSession415ApplicationProblemPlusJSONResponse) VisitImportSe
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession421ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3146,6 +3407,22 @@ func (response DeleteSession401ApplicationProblemPlusJSONResponse) VisitDeleteSe
 	return err
 }
 
+type DeleteSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteSession403ApplicationProblemPlusJSONResponse) VisitDeleteSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteSession404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -3158,6 +3435,22 @@ func (response DeleteSession404ApplicationProblemPlusJSONResponse) VisitDeleteSe
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteSession421ApplicationProblemPlusJSONResponse) VisitDeleteSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3285,6 +3578,22 @@ func (response GetSession401ApplicationProblemPlusJSONResponse) VisitGetSessionR
 	return err
 }
 
+type GetSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response GetSession403ApplicationProblemPlusJSONResponse) VisitGetSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSession404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -3313,6 +3622,22 @@ func (response GetSession406ApplicationProblemPlusJSONResponse) VisitGetSessionR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response GetSession421ApplicationProblemPlusJSONResponse) VisitGetSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3468,6 +3793,22 @@ func (response Complete401ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 	return err
 }
 
+type Complete403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Complete403ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Complete404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -3560,6 +3901,22 @@ func (response Complete415ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Complete421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Complete421ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3712,6 +4069,22 @@ func (response ForkSession401ApplicationProblemPlusJSONResponse) VisitForkSessio
 	return err
 }
 
+type ForkSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession403ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ForkSession404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -3820,6 +4193,22 @@ func (response ForkSession415ApplicationProblemPlusJSONResponse) VisitForkSessio
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForkSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response ForkSession421ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4052,6 +4441,22 @@ func (response Score401ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 	return err
 }
 
+type Score403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Score403ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Score404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4144,6 +4549,22 @@ func (response Score415ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Score421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Score421ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4299,6 +4720,22 @@ func (response GetSnapshot401ApplicationProblemPlusJSONResponse) VisitGetSnapsho
 	return err
 }
 
+type GetSnapshot403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot403ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSnapshot404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4343,6 +4780,22 @@ func (response GetSnapshot409ApplicationProblemPlusJSONResponse) VisitGetSnapsho
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSnapshot421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response GetSnapshot421ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4420,7 +4873,7 @@ type StrictServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
-	// Contract This document
+	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(ctx context.Context, request ContractRequestObject) (ContractResponseObject, error)
 	// Ready Does the server take new work?
@@ -4447,13 +4900,13 @@ type StrictServerInterface interface {
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(ctx context.Context, request GetSessionRequestObject) (GetSessionResponseObject, error)
-	// Complete Sample text that goes on from the session's
+	// Complete Sample text that continues the session's text
 	// (POST /v1/sessions/{id}/complete)
 	Complete(ctx context.Context, request CompleteRequestObject) (CompleteResponseObject, error)
 	// ForkSession Make a session that has the text of another
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(ctx context.Context, request ForkSessionRequestObject) (ForkSessionResponseObject, error)
-	// Score Feed text to a session and learn its information
+	// Score Feed text to a session and get its score in bits
 	// (POST /v1/sessions/{id}/score)
 	Score(ctx context.Context, request ScoreRequestObject) (ScoreResponseObject, error)
 	// GetSnapshot Export a session as one file

@@ -8,7 +8,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// YAML is the contract, as it is in openapi.yaml: what the types and routes of this package are generated from, and what the server serves.
+// YAML is the contract, openapi.yaml as it is. The types and routes of this package are generated
+// from it, and the server serves it.
 //
 //go:embed openapi.yaml
 var YAML []byte

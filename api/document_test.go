@@ -15,7 +15,8 @@ func TestDocumentIsValid(t *testing.T) {
 	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.0."))
 }
 
-// A field whose meaning is not written down is not a contract; an object that takes unknown fields hides its callers' typing errors.
+// A field whose meaning is not written down is not a contract. An object that takes unknown fields
+// hides its callers' typing errors.
 func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
@@ -41,7 +42,8 @@ func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 func TestEveryRequestFieldHasLimits(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
-	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt", "CompletionRequest.prompt_base64"} // by the body
+	// The limit of the body bounds these.
+	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt", "CompletionRequest.prompt_base64"}
 	for _, name := range []string{"SessionRequest", "ForkRequest", "SettingsRequest", "ScoreText", "CompletionRequest", "StopString"} {
 		for prop, ref := range doc.Components.Schemas[name].Value.Properties {
 			field := name + "." + prop

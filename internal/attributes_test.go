@@ -14,7 +14,8 @@ import (
 // written is the line that programs put at the top of the Go and assembly files they write.
 var written = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// A reader of a change is spared what a program wrote, and nothing else.
+// The files that programs wrote, and no others, are marked as generated: tools that show a change
+// leave such files out.
 func TestGeneratedFilesAreMarked(t *testing.T) {
 	listing, err := git("", "ls-files", "*.go", "*.s")
 	if err != nil {

@@ -1,4 +1,6 @@
-// Package internal_test holds the house to what ARCHITECTURE.md says of it.
+// Package internal_test checks rules for the module as a whole: its imports are those that
+// ARCHITECTURE.md allows, its public packages can be used from outside, its arithmetic has the same
+// bits on all machines, and generated files are marked.
 package internal_test
 
 import (
@@ -22,8 +24,8 @@ const module = "github.com/lmserve/lmserve/"
 // root is the package lmserve, as the table of rooms writes it.
 const root = "."
 
-// house is what ARCHITECTURE.md says of rooms.
-type house struct {
+// rooms is what the tables of ARCHITECTURE.md say of packages.
+type rooms struct {
 	order    []string            // from the top down
 	imports  map[string][]string // what a room may import of ours; nil: everything
 	reserved []reserved
@@ -35,11 +37,11 @@ type reserved struct {
 	rooms       []string
 }
 
-// readHouse reads the two tables of ARCHITECTURE.md.
-func readHouse(t *testing.T) house {
+// readRooms reads the two tables of ARCHITECTURE.md.
+func readRooms(t *testing.T) rooms {
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	require.NoError(t, err)
-	h := house{imports: map[string][]string{}}
+	h := rooms{imports: map[string][]string{}}
 	for _, row := range tableUnder(t, string(text), "## Rooms") {
 		room := names(row[0])
 		require.Len(t, room, 1, "the first cell names one room: %s", row)
@@ -77,7 +79,7 @@ func tableUnder(t *testing.T, text, heading string) (rows [][]string) {
 	return rows[2:]
 }
 
-// names gives what stands in back quotes.
+// names returns what stands in back quotes.
 func names(cell string) []string {
 	all := []string{}
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
@@ -87,7 +89,7 @@ func names(cell string) []string {
 }
 
 func TestTheTableOfRoomsRunsDownwards(t *testing.T) {
-	h := readHouse(t)
+	h := readRooms(t)
 	for at, room := range h.order {
 		for _, below := range h.imports[room] {
 			require.Contains(t, h.order[at+1:], below, "ARCHITECTURE.md: %s may import %s, which does not stand below it", room, below)
@@ -96,7 +98,7 @@ func TestTheTableOfRoomsRunsDownwards(t *testing.T) {
 }
 
 func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
-	h, found := readHouse(t), importsByPackage(t)
+	h, found := readRooms(t), importsByPackage(t)
 	for room, imports := range found {
 		allowed, known := h.imports[room]
 		require.True(t, known, "package %s is in no row of ARCHITECTURE.md: add it with what it may import", room)

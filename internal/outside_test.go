@@ -49,8 +49,8 @@ func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 	require.Equal(t, "ok\n", string(out))
 }
 
-// What a public package exports names no type of an internal package: nobody outside could make
-// one. An alias gives such a type a name that is public.
+// What a public package exports names no type of an internal package, which nobody outside could
+// make. An alias is allowed, since it gives such a type a public name.
 func TestPublicSignaturesNameNoInternalType(t *testing.T) {
 	for _, name := range public {
 		files, err := filepath.Glob(filepath.Join("..", name, "*.go"))
@@ -109,7 +109,7 @@ func internalTypes(file *ast.File) (found []*ast.SelectorExpr) {
 	return found
 }
 
-// exportedReceiver tells whether a function is no method, or one of an exported type.
+// exportedReceiver tells whether a function has no receiver, or one of an exported type.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return true

@@ -11,10 +11,10 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// BenchmarkUpdate is the update after a chunk, against what the memory gives: GB/s
-// counts the bytes that one pass over G, I, M and their sum moves, of-stream and of-cache
-// are its share of what y += a x reaches on as many threads, on arrays far larger than
-// the caches and on arrays of the state's size.
+// BenchmarkUpdate compares the update after a chunk with the speed of the memory. GB/s counts the
+// bytes that one pass over G, I, M and their sum moves; of-stream and of-cache are its share of the
+// speed that y += a x reaches on as many threads, on arrays far larger than the caches and on
+// arrays of the state's size.
 func BenchmarkUpdate(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -42,7 +42,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// small is the default model's size: 1.28 M in 30 branches.
+// small returns branches of the default model's size: 1.28 M elements in 30 branches.
 func small() (branches []Branch) {
 	for i := range 30 {
 		branches = append(branches, Branch{Name: fmt.Sprint(i), Size: 42_667})
@@ -50,7 +50,7 @@ func small() (branches []Branch) {
 	return branches
 }
 
-// enwik8 are the branches of the paper's model for characters.
+// enwik8 returns the branches of the paper's model for characters.
 func enwik8() []Branch {
 	branches := []Branch{{"emb", 204 * 512}}
 	for range 12 {
@@ -59,7 +59,8 @@ func enwik8() []Branch {
 	return branches
 }
 
-// steps is how many gradients a benchmark has: the same array, begun at other places.
+// steps is the number of gradients of a benchmark: parts of one array that begin at different
+// places.
 const steps = 1024
 
 func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Precision, p float64, traced bool, threads int) {
@@ -74,7 +75,7 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 		bytes += 8 * banks
 	}
 	x := exec(b, threads)
-	s.Update(x, tables, l.Settings, nil, g[:size], fast) // the first one pays for the pages of the state
+	s.Update(x, tables, l.Settings, nil, g[:size], fast) // provides the pages
 	step := 0
 	for b.Loop() {
 		from := 16 * (step % steps)
@@ -89,8 +90,8 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
 }
 
-// BenchmarkSum is what a worker pays to take up another stream, and BenchmarkRMS is what the
-// report of a chunk costs.
+// BenchmarkSum is the cost for a worker of taking up another stream; BenchmarkRMS is the cost of
+// reporting the fast weights after a chunk.
 func BenchmarkSum(b *testing.B) {
 	s := NewState(small(), 2, 1, kernel.BF16)
 	fast, v := make([]float32, s.Size()), kernel.Arithmetic{}.Vectors()
@@ -165,7 +166,7 @@ func (t *stream) Do(w *kernel.Exec, i int) {
 	w.Axpy(t.y[lo:hi], 0.5, t.x[lo:hi])
 }
 
-// BenchmarkNodeGradient is the gradient's way to the nodes, all elements written.
+// BenchmarkNodeGradient carries a chunk's gradient to the nodes, after updates of all elements.
 func BenchmarkNodeGradient(b *testing.B) {
 	l := benchLearner(small(), 1)
 	l.Settings.P = 1

@@ -14,14 +14,14 @@ import (
 // CacheSettings are the numbers of a continuous cache.
 type CacheSettings struct {
 	Size   int     `json:"size"`   // positions remembered, 1 or more
-	Theta  float32 `json:"theta"`  // how sharply it prefers the like: 0 counts all positions alike
+	Theta  float32 `json:"theta"`  // preference for similar states; 0: all positions count alike
 	Lambda float32 `json:"lambda"` // the cache's share of the probability, 0 to less than 1
 }
 
-// DefaultCacheSettings were good ones for the embedded model.
+// DefaultCacheSettings returns settings that did well with the embedded model.
 func DefaultCacheSettings() CacheSettings { return CacheSettings{Size: 2000, Theta: 4, Lambda: 0.4} }
 
-// Limits of a cache: each token costs a product with all positions, and no score may overflow.
+// Limits of a cache. Each token costs a product with all positions, and no score may overflow.
 const (
 	CacheSizeMax  = 1 << 16
 	CacheThetaMax = 1000
@@ -68,7 +68,7 @@ type Cache struct {
 	sums  []float64 // p_cache of each symbol, see MixAll
 }
 
-// NewCache is a cache without positions, for hidden states of the given width.
+// NewCache returns a cache without positions, for hidden states of the given width.
 func NewCache(set CacheSettings, width int) *Cache {
 	return &Cache{set: set, width: width, Keys: make([]float32, set.Size*width), Next: make([]int32, set.Size)}
 }
@@ -98,9 +98,9 @@ func (c *Cache) Copy() *Cache {
 	return n
 }
 
-// Mix takes the model's negative log-likelihoods (nats) to those of the mixture. hidden
-// [n,D] are the states of the n positions that follow those in the cache, next [n] the
-// symbols after them; nll[k] is that of next[n-len(nll)+k].
+// Mix replaces the model's negative log-likelihoods (nats) by those of the mixture. hidden [n,D]
+// are the states of the n positions that follow those in the cache, next [n] the symbols after
+// them; nll[k] is that of next[n-len(nll)+k].
 func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.check("Mix", hidden, len(next))
 	if len(nll) > len(next) {
@@ -109,9 +109,9 @@ func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.run(x, cacheJob{hidden: hidden, next: next, from: len(next) - len(nll), nll: nll})
 }
 
-// MixAll takes the model's distribution after the last row of hidden [n,D] to that of
-// the mixture: log-probabilities (nats) of all symbols. next [n-1] are the symbols
-// after the rows before it.
+// MixAll replaces the model's distribution after the last row of hidden [n,D] by that of the
+// mixture: log-probabilities (nats) of all symbols. next [n-1] are the symbols after the rows
+// before the last.
 func (c *Cache) MixAll(x *Exec, hidden []float32, next []int32, logProbs []float32) {
 	c.check("MixAll", hidden, len(next)+1)
 	if len(c.sums) != len(logProbs) {
@@ -131,7 +131,8 @@ const cacheRows = 16
 
 func (c *Cache) run(x *Exec, j cacheJob) {
 	rows := len(j.hidden) / c.width
-	x.Reserve(cacheRows * (c.set.Size + 1<<bits.Len(uint(rows)))) // not more with every row of a chunk
+	// Rounding up to a power of two keeps the room the same for most rows of a chunk.
+	x.Reserve(cacheRows * (c.set.Size + 1<<bits.Len(uint(rows))))
 	c.job, c.job.c = j, c
 	x.Parallel((rows-j.from+cacheRows-1)/cacheRows, &c.job)
 	c.job = cacheJob{}
@@ -164,8 +165,8 @@ func (j *cacheJob) Do(w *Exec, i int) {
 	}
 }
 
-// row mixes the distribution after row r, given its scores up to its position; those
-// from begin on are in its window.
+// row mixes the distribution after row r. It is given the scores of all positions before the row;
+// the positions from begin on are in the row's window.
 func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	window := scores[begin:]
 	if len(window) == 0 {
@@ -173,8 +174,8 @@ func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	}
 	c := j.c
 	x.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
-	cached := c.Next[min(begin, c.Len):c.Len] // the window's symbols: these and
-	chunk := j.next[max(0, begin-c.Len):r]
+	cached := c.Next[min(begin, c.Len):c.Len] // symbols of the window: those in the cache
+	chunk := j.next[max(0, begin-c.Len):r]    // and those of the chunk
 	if j.all == nil {
 		w, k := j.next[r], r-j.from
 		p := sumOf(w, cached, window, 0)
@@ -207,7 +208,7 @@ func sumAll(sums []float64, symbols []int32, weights []float32) {
 	}
 }
 
-// mix is -ln((1 - lambda) e^-nll + lambda p).
+// mix returns -ln((1 - lambda) e^-nll + lambda p).
 func (s CacheSettings) mix(nll float32, p float64) float32 {
 	a := math.Log1p(-float64(s.Lambda)) - float64(nll)
 	b := math.Log(float64(s.Lambda) * p)

@@ -78,8 +78,8 @@ func drawCache(t *rapid.T) CacheSettings {
 }
 
 // Fed in pieces and chunks of any size, on any number of threads, the cache gives the likelihoods
-// and distributions of its definition, and the same bits in all these ways. Scores are products of
-// up to 32 numbers of size 3 in float32: they are off by about 1e-5 before theta.
+// and distributions of its definition, and always the same bits. Scores are products of up to 32
+// numbers of size 3 in float32: they are off by about 1e-5 before theta.
 func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
 	one, three := exec(t, 1), exec(t, 3)
 	rapid.Check(t, func(t *rapid.T) {

@@ -18,8 +18,8 @@ type DynamicSettings struct {
 	Floor float32 `json:"floor"`
 }
 
-// SGDSettings and RMSSettings were good ones for the embedded model, well below the rates
-// at which it diverged on the text it knew least.
+// SGDSettings and RMSSettings return settings that did well with the embedded model. Their rates
+// are well below those at which it diverged on the text that it knew least.
 func SGDSettings() DynamicSettings { return DynamicSettings{Rate: 0.1, Decay: 0.003} }
 func RMSSettings() DynamicSettings { return DynamicSettings{Rate: 5e-4, Decay: 0.004, Floor: 0.3} }
 
@@ -54,8 +54,8 @@ func (s DynamicSettings) Validate() error {
 // the authors' code: what learns faster is also held more firmly. (Their denominator
 // has a tiny constant instead of the floor, and diverges here.)
 //
-// No element of M leaves -4 to 4, and what is no number becomes 0. It never comes to
-// that at rates that are of use; at others it makes the scores bad instead of undefined.
+// Every element of M is kept within -4 to 4, and NaN becomes 0. At useful rates neither ever
+// happens; at other rates the scores become bad instead of undefined.
 type Dynamic struct {
 	M []float32 // an arena: the branches one after the other
 
@@ -70,11 +70,12 @@ type Dynamic struct {
 // dynamicMost bounds the elements of M: trained weights are far smaller.
 const dynamicMost = 4
 
-// pace is how a weight moves, by its code: M <- keep M - step G.
+// pace holds the factors by which weights move, one pair for each code of the statistics: M <- keep
+// M - step G.
 type pace struct{ keep, step [codeMost + 1]float32 }
 
-// NewDynamic is the state before the first chunk: M is zero. rms is nil for the plain
-// form; else its branches are the given ones.
+// NewDynamic returns the state before the first chunk: M is zero. rms is nil for the plain form;
+// otherwise its branches are the given ones.
 func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynamic {
 	d := &Dynamic{set: set, rms: rms}
 	d.offsets, d.spans = cut(branches)
@@ -97,8 +98,8 @@ func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynami
 	return d
 }
 
-// fill makes the tables of a branch. Where no weight of it ever had a gradient, they
-// stay as they are.
+// fill computes the factors of a branch. Where no weight of the branch ever had a gradient, its
+// weights stay as they are.
 func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMean, mean float64) {
 	for c, r := range values {
 		if r > 0 {
@@ -141,7 +142,7 @@ func (j *dynamicJob) Do(w *Exec, i int) {
 	} else {
 		d.paces[sp.branch].move(m, g, d.rms.Codes[lo:hi])
 	}
-	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) { // else no element can be beyond
+	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) { // otherwise no element can be beyond
 		hold(m)
 	}
 }
@@ -175,7 +176,8 @@ func (d *Dynamic) RMS(v Vectors) float64 {
 // Bytes is the memory that the state takes; the statistics are not its own.
 func (d *Dynamic) Bytes() int64 { return DynamicBytes(len(d.M), len(d.paces)) }
 
-// DynamicBytes is that of a state of so many elements, with statistics for so many branches.
+// DynamicBytes is the memory of a state of so many elements. paced is the number of branches that
+// have statistics, 0 for the plain form.
 func DynamicBytes(elements, paced int) int64 {
 	return 4 * (int64(elements) + 2*(codeMost+1)*int64(paced))
 }

@@ -59,7 +59,7 @@ func TestDynamicEvaluationAgreesWithItsEquations(t *testing.T) {
 	}
 }
 
-// equations are the factors of each element of M and of G.
+// equations returns the factors of each element of M and of G.
 func equations(branches []Branch, set DynamicSettings, s *Statistics) (keep, step []float64) {
 	if s == nil {
 		for range arenaSize(branches) {
@@ -111,7 +111,7 @@ func TestDynamicEvaluationDoesNotDependOnThreads(t *testing.T) {
 	}
 }
 
-// Without a floor a weight that never had a gradient has no scale: it stays.
+// Without a floor a weight that never had a gradient has no scale, and stays as it is.
 func TestAWeightWithoutStatisticsStays(t *testing.T) {
 	branches := testLearner(1).Branches
 	d := NewDynamic(branches, DynamicSettings{Rate: 1e-3, Decay: 0.5}, testStatistics(t, branches))
@@ -122,8 +122,8 @@ func TestAWeightWithoutStatisticsStays(t *testing.T) {
 	}
 }
 
-// Whatever the gradients and the rate, M is finite and within its bounds, and elements within the
-// bounds are not changed.
+// Whatever the gradients and the rate, M is finite and within its bounds, and an update does not
+// clip elements that are within the bounds.
 func TestDivergenceIsHeld(t *testing.T) {
 	branches := testLearner(1).Branches
 	for _, rms := range []*Statistics{nil, testStatistics(t, branches)} {

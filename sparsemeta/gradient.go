@@ -40,9 +40,10 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 // values the gradient with respect to the meta-weights is
 // sum G d(out g(x))/dphi: first order, G and x constants.
 //
-// With every = n > 1 it estimates that sum: large branches hand in one of n runs of
-// elements, another after each update, n times over. The elements of a branch are many
-// more than the nodes, and chunks differ more than the runs of one.
+// With every = n > 1 NodeGradient estimates that sum: of a large branch it takes one of n runs of
+// elements, another run after each update, n times over. That is exact enough, since a branch has
+// many more elements than nodes, and chunks differ from each other more than the runs of one chunk
+// do.
 //
 // A thread does a whole branch, in the order of its elements: the result does not
 // depend on the number of threads.
@@ -59,7 +60,7 @@ func (s *State) NodeGradient(x *Exec, t Tables, out float32, g []float32, every 
 	s.scatter = scatterJob{}
 }
 
-// CheckGradients says where dv does not fit the tables' nodes.
+// CheckGradients returns an error that says where dv does not fit the tables' nodes.
 func (t Tables) CheckGradients(dv NodeGradients) error {
 	if len(dv) != len(t) {
 		return fmt.Errorf("sparsemeta: node gradients: found %d banks, want %d", len(dv), len(t))

@@ -62,9 +62,9 @@ func (n *Network) w2() []float32 { return n[endB1:endW2] }
 func (n *Network) b2() []float32 { return n[endW2:endB2] }
 func (n *Network) w3() []float32 { return n[endB2:endW3] }
 
-// Preprocess is pre(x) of Andrychowicz et al. with p = 7: (ln|x|/7, sign x) if
-// |x| >= e^-7, else (-1, e^7 x). Beyond the range of float32 it stands still, at
-// |x| = 2^128; NaN is taken for 0.
+// Preprocess is pre(x) of Andrychowicz et al. with p = 7: (ln|x|/7, sign x) if |x| >= e^-7, else
+// (-1, e^7 x). Beyond the range of float32 the result stays that of |x| = 2^128; NaN is taken for
+// 0.
 func Preprocess(x float64) (magnitude, sign float64) {
 	switch a := math.Abs(x); {
 	case math.IsNaN(x):

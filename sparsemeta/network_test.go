@@ -140,7 +140,7 @@ func TestInitHasTheStatedDeviations(t *testing.T) {
 	}
 }
 
-// What made the prototype work: fast weights begin well below 5e-3.
+// The fast weights of fresh meta-learners are small against slow weights, which are about 0.1.
 func TestInitialFastWeightsAreSmall(t *testing.T) {
 	for name, c := range map[string]struct {
 		init Init

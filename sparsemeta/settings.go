@@ -37,7 +37,7 @@ func WindowSettings() Settings {
 	return Settings{Gammas: []float32{0}, Beta1: 0, Beta2: 1, P: 0.05, Out: 1}
 }
 
-// MaxBanks bounds the number of banks: a session holds two arenas for each.
+// MaxBanks bounds the number of banks: a session holds two arenas for each bank.
 const MaxBanks = 8
 
 // SettingError says which field of Settings is out of range.

@@ -134,8 +134,8 @@ func (s *State) CopyFrom(from *State) {
 // cache, and are few enough for a sum of squares in float32.
 const sumBlock = 4096
 
-// Sum sets the arena fast to the fast weights, the banks' M added up: to the bits that
-// updates leave there.
+// Sum sets the arena fast to the fast weights, the sum of the banks' M, to the bits that Update
+// leaves in its arena fast.
 func (s *State) Sum(v Vectors, fast []float32) {
 	if len(fast) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
@@ -145,7 +145,7 @@ func (s *State) Sum(v Vectors, fast []float32) {
 	}
 }
 
-// sum is the fast weights of the elements from lo on.
+// sum computes the fast weights of the elements from lo on.
 func (s *State) sum(v Vectors, fast []float32, lo int) {
 	for bank, m := range s.M {
 		if m = m.Range(lo, lo+len(fast)); bank == 0 {

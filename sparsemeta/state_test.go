@@ -49,8 +49,8 @@ func (e *naive) step(n *Network, set Settings, bank int, scale, g float64, write
 	}
 }
 
-// Against the equations, element by element: I to float32 rounding over five steps,
-// M to the table's bound and the rounding of its input.
+// Updates agree with the equations element by element: I to float32 rounding over five steps, M to
+// the table's bound and the rounding of its input.
 func TestUpdateAgreesWithTheEquations(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
@@ -102,7 +102,7 @@ func randomMasks(banks, size int, seed uint64) [][]uint8 {
 	return masks
 }
 
-// requireSum holds what updates have left in fast, and what Sum says, against M.
+// requireSum checks that what updates have left in fast, and what Sum returns, are the sum of M.
 func requireSum(t *testing.T, s *State, fast []float32) {
 	want := make([]float32, s.Size())
 	var squares float64
@@ -193,8 +193,8 @@ func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
 	}
 }
 
-// One hash for any number of threads, any order of the spans, any machine, and for all
-// time: the update is one for the assembly and for portable Go.
+// The state has one hash for any number of threads, any order of the spans, and any machine, since
+// assembly and portable Go compute the same update. The golden value keeps it so over time.
 func TestBitsDoNotDependOnThreadsOrOrder(t *testing.T) {
 	for held, golden := range goldenHashes {
 		t.Run(string(held), func(t *testing.T) { checkBits(t, held, golden) })
@@ -292,7 +292,7 @@ func TestExportedFieldsAreTheWholeState(t *testing.T) {
 	}
 }
 
-// What a broken gradient leaves behind: M stays finite and X says "written".
+// After a gradient that is not finite M stays finite, and X still says which elements were written.
 func TestGradientsThatAreNoNumbers(t *testing.T) {
 	l := testLearner(1)
 	l.Settings.P = 1
@@ -348,7 +348,7 @@ func TestMismatchedShapesPanic(t *testing.T) {
 	}
 }
 
-// Masks: written says which elements an update with seed and step writes.
+// written returns which elements an update with this seed and step writes.
 func written(t testing.TB, branches []Branch, banks int, seed, step uint64, p float64) [][]bool {
 	l := &Learner{Branches: branches, Settings: Settings{Gammas: make([]float32, banks), Beta2: 1, P: p, Out: 1}}
 	l.Phi = make([][]Network, banks)

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A value is off by half a step of 1/4 octave at most, 9.1 %, down to 63 octaves below the branch's largest; what is smaller is small,
-// and 0 is 0.
+// A value is off by half a step of 1/4 octave at most, 9.1 %, down to 63 octaves below the branch's
+// largest. Smaller values stay small, and 0 stays 0.
 func TestCodesAreCloseToTheRootMeanSquares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		branches := []Branch{{"a", 7}, {"b", 1}, {"c", 40}}

@@ -28,9 +28,7 @@ var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
 	return u
 })
 
-// Table is a meta-learner compiled.
-//
-// At agrees with Network.Eval to [Table.ErrorBound].
+// Table is a compiled meta-learner. At agrees with Network.Eval up to [Table.ErrorBound].
 type Table struct {
 	pieces []piece
 	values []float64 // g at the nodes: two to a piece, ascending in u
@@ -67,8 +65,8 @@ func (t *Table) Compile(n *Network) {
 	t.Fill()
 }
 
-// Place puts the nodes where n wants them. Until the values at the nodes are set and
-// Fill is called, the table is good for nothing else.
+// Place puts the nodes where n wants them. The table must not be used for anything else until the
+// values at the nodes are set and Fill is called.
 func (t *Table) Place(n *Network) {
 	t.u = gridCoordinates()
 	t.ends = n.knots(t.ends)
@@ -157,7 +155,7 @@ func (t *Table) pieceOf(u float64) int {
 	return sort.Search(last, func(p int) bool { return u <= t.pieces[p].hi })
 }
 
-// pieceFrom is pieceOf(u), begun at a piece not above it.
+// pieceFrom is pieceOf(u). The search begins at piece p, which must not lie above u.
 func (t *Table) pieceFrom(p int, u float64) int {
 	for last := len(t.pieces) - 1; p < last && u > t.pieces[p].hi; p++ {
 	}
@@ -181,7 +179,7 @@ func (t *Table) ErrorBound() float64 {
 	return float64(slope/(1<<10)) + float64(value/(1<<21))
 }
 
-// At is g(x) as it runs.
+// At returns g(x) from the grid, as updates compute it.
 func (t *Table) At(x float32) float32 {
 	i, w, ok := kernel.Locate(x)
 	if !ok {
@@ -191,7 +189,7 @@ func (t *Table) At(x float32) float32 {
 	return v + float32(w*(t.grid[i+1]-v))
 }
 
-// Beyond is g(x) from the nodes: what At is outside of the grid.
+// Beyond returns g(x) from the nodes: the value of At outside of the grid.
 func (t *Table) Beyond(x float32) float32 {
 	u := coordinate(float64(x))
 	a, b := t.affine(t.pieceOf(u))

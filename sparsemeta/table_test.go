@@ -59,9 +59,8 @@ func inverse(u float64) float64 {
 	return math.Copysign(y/expP, u)
 }
 
-// How good it is where it is used: on inputs as gradients have them the table is
-// within 5e-4 of the largest |g| in the worst place and ten thousand times closer at
-// most of them. (Conformance asks for 1e-3.)
+// On inputs that are distributed like gradients the table is within 5e-4 of the largest |g| in the
+// worst place, and ten thousand times closer in most. (Conformance asks for 1e-3.)
 func TestTableIsCloseOnRealisticInputs(t *testing.T) {
 	for _, d := range scales {
 		for k := range 5 {
@@ -195,8 +194,8 @@ func TestPiecesAreAffine(t *testing.T) {
 	})
 }
 
-// A network without a slope anywhere, one with a single kink, and weights that no
-// training gives: all compile, and to finite tables if the weights are finite.
+// All networks compile, also one without a slope anywhere, one with a single kink, and one with
+// weights that no training gives; their tables are finite if the weights are.
 func TestDegenerateNetworksCompile(t *testing.T) {
 	var zero, constant, huge Network
 	constant[NetworkSize-1] = 3

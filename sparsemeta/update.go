@@ -54,7 +54,7 @@ func (s *State) check(who string, t Tables, g []float32) {
 	}
 }
 
-// drop lets go of the caller's slices.
+// drop forgets the caller's slices, so that the job does not keep them alive.
 func (j *updateJob) drop() {
 	j.s, j.tables, j.set, j.scale, j.g, j.fast, j.masks = nil, nil, Settings{}, nil, nil, nil, nil
 }

@@ -17,9 +17,8 @@ func (t *Tally) Add(o Tally) {
 	t.Bits += o.Bits
 }
 
-// BitsPerChar returns bpc. Like the other ratios it is 0 for an empty tally,
-// not NaN, so that it can stand in JSON: whoever needs the difference sees it
-// in the counts.
+// BitsPerChar returns bits per character. Like the other ratios it is 0 for an empty tally and not
+// NaN, which JSON cannot hold; the counts tell that the tally is empty.
 func (t Tally) BitsPerChar() float64 { return per(t.Bits, t.Chars) }
 
 // BitsPerByte returns bits per byte; for a byte-level model it equals bpc.

@@ -13,8 +13,7 @@ import (
 // kindBytes names the byte-level tokenizer in a description.
 const kindBytes = "bytes"
 
-// ErrDescription: a tokenizer's description is malformed or of a kind that is
-// not known.
+// ErrDescription says that the description of a tokenizer is malformed or of an unknown kind.
 var ErrDescription = errors.New("no description of a known tokenizer")
 
 // Bytes is the byte-level tokenizer: 256 ids, an id is the byte's value. Any

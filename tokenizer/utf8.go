@@ -2,11 +2,10 @@ package tokenizer
 
 import "unicode/utf8"
 
-// UTF8 cuts a stream of bytes into pieces at character borders, so that a
-// reader of the pieces never sees half a character. It holds back the start of
-// a character, at most 3 bytes, until the rest comes or it turns out to be
-// none. Bytes that cannot be part of UTF-8 pass at once, unchanged. The zero
-// value is ready.
+// UTF8 cuts a stream of bytes into pieces at character borders, so that a reader of the pieces
+// never sees half a character. It holds back the beginning of a character, at most 3 bytes, until
+// the rest has come or the bytes turn out not to be a character. Bytes that cannot be part of UTF-8
+// pass at once, unchanged. The zero value is ready.
 type UTF8 struct {
 	held  [utf8.UTFMax - 1]byte
 	count int // of held
@@ -22,15 +21,15 @@ func (u *UTF8) Append(dst, text []byte) []byte {
 	return dst[:whole]
 }
 
-// Flush appends to dst what is held back: for the end of the stream.
+// Flush appends to dst what is held back. It belongs at the end of the stream.
 func (u *UTF8) Flush(dst []byte) []byte {
 	dst = append(dst, u.held[:u.count]...)
 	u.count = 0
 	return dst
 }
 
-// unfinished returns the length of the character that begins at the end of
-// text and could still become valid, 0 if there is none.
+// unfinished returns how many bytes at the end of text are the beginning of a character that later
+// bytes could complete, 0 if there are none.
 func unfinished(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		tail := text[len(text)-n:]

@@ -36,7 +36,7 @@ func TestPiecesAreTheTextAndWholeCharacters(t *testing.T) {
 			}
 			held := text[len(all):fed]
 			require.Equal(t, string(text[:len(all)]), string(all))
-			if len(held) > 0 { // only what the next bytes may make a character
+			if len(held) > 0 { // only the beginning of a character is held back
 				require.True(t, utf8.RuneStart(held[0]))
 				require.False(t, utf8.FullRune(held), "%q could have passed", held)
 			}

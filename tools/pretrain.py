@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Pretrain the slow weights of a byte-level Transformer-XL with PyTorch, for machines with a GPU.
 
-    python3 tools/pretrain.py --config CONFIG.json --data DIR --valid DIR --out static.safetensors --minutes 25
+    python3 tools/pretrain.py --config CONFIG.json --data DIR --valid DIR \\
+        --out static.safetensors --minutes 25
 
-The file it writes is a model without meta-learners: `lmserve train --phase meta --init static.safetensors` goes on from there, and
-`lmserve score`, `lmserve eval` read it. `lmserve train --phase pretrain` does the same work without PyTorch. Configuration and names of
-tensors are lmserve's (txl.Config; the reference PyTorch state dict).
+The file that the program writes is a model without meta-learners. `lmserve train --phase meta
+--init static.safetensors` goes on from it, and `lmserve score` and `lmserve eval` read it.
+`lmserve train --phase pretrain` does the same work without PyTorch. The configuration is that of
+lmserve (txl.Config); the names of the tensors are those of the reference PyTorch state dict.
 
-The text is read as lmserve reads it: every file a document, documents cut into spans of 64 segments, the spans dealt in a new order each
-epoch to the lanes of a batch; a lane carries its memory on. With --check FILE the model in FILE scores the validation text and nothing is
-trained.
+The text is read as lmserve reads it. Every file is a document. Documents are cut into spans of 64
+segments, and the spans are dealt in a new order each epoch to the lanes of a batch. A lane carries
+its memory on from segment to segment. With --check FILE the model in FILE scores the validation
+text, and nothing is trained.
 """
 
 import argparse
@@ -24,10 +27,10 @@ import torch
 import torch.nn.functional as F
 
 SPAN_SEGMENTS = 64
-START = 10  # the token before a document's first
+START = 10  # the token before the first one of a document: a newline
 
 
-# ---- files -------------------------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
@@ -63,7 +66,8 @@ def write_safetensors(path, meta, tensors):
 
 
 def documents(folder, hold_out=(), limit=None):
-    """The files below a folder in the order of their names, without the domains (first folders) that are held out."""
+    """The texts below a folder in the order of their paths. Domains, which are the first folders,
+    are left out if they are held out; a text is cut off after limit bytes."""
     found = []
     for root, _, names in os.walk(folder):
         for name in names:
@@ -75,7 +79,7 @@ def documents(folder, hold_out=(), limit=None):
 
 
 class Lanes:
-    """A corpus as a batch of streams that never end."""
+    """A corpus read as a batch of endless streams, one a lane."""
 
     def __init__(self, docs, batch, seg, seed):
         self.rng, self.seg = random.Random(seed), seg
@@ -97,7 +101,7 @@ class Lanes:
         return self.spans[self.queue.pop()]
 
     def next(self):
-        """Inputs and targets, [batch, seg]."""
+        """Returns the next inputs and targets of every lane, [batch, seg]."""
         xs, ys = [], []
         for b, (span, at) in enumerate(self.rest):
             x, y, need = [], [], self.seg
@@ -114,7 +118,7 @@ class Lanes:
         return torch.stack(xs).long(), torch.stack(ys).long()
 
 
-# ---- model -------------------------------------------------------------------------------------------------------------------------
+# ---- model ---------------------------------------------------------------------------------------
 
 
 def shapes(c):
@@ -205,7 +209,9 @@ class TransformerXL(torch.nn.Module):
         return out if c.get("pre_lnorm") else self.norm(out, w, f)
 
     def forward(self, x, y, mem):
-        """The mean loss in nats and the new memory, [layers, batch, mem_len, d_model]. mem may be shorter than mem_len."""
+        """Returns the mean loss in nats and the new memory, [layers, batch, mem_len, d_model].
+
+        The memory mem that is given may have fewer rows than mem_len."""
         c, w = self.c, self.weights()
         T, m = x.shape[1], mem.shape[2]
         K = T + m
@@ -230,11 +236,12 @@ class TransformerXL(torch.nn.Module):
         return F.cross_entropy(logits.float().flatten(0, 1), y.flatten()), torch.stack(kept)
 
 
-# ---- optimiser ---------------------------------------------------------------------------------------------------------------------
+# ---- optimiser -----------------------------------------------------------------------------------
 
 
 def orthogonal(x):
-    """Five rounds of the Newton-Schulz iteration of Muon (Jordan et al. 2024) on a batch of matrices."""
+    """Five rounds of the Newton-Schulz iteration of Muon (Jordan et al. 2024), on a batch of
+    matrices, which become nearly orthogonal."""
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-12)
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT
@@ -245,7 +252,8 @@ def orthogonal(x):
 
 
 class Muon:
-    """As internal/train/muon.go: Muon for the layers' matrices, Adam for the rest, one rate. Maps of one shape step together."""
+    """The optimiser of internal/train/optim/muon.go: Muon for the matrices of the layers, Adam for
+    all other weights, at one learning rate. Matrices of one shape step together."""
 
     def __init__(self, named, decay):
         self.decay, self.groups, rest = decay, {}, []
@@ -275,12 +283,13 @@ class Muon:
         self.adam.zero_grad(set_to_none=True)
 
 
-# ---- the run -----------------------------------------------------------------------------------------------------------------------
+# ---- the run -------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
 def validate(model, docs, seg, device, autocast):
-    """Bits a byte over the documents, each a stream of its own, side by side."""
+    """Returns the bits per byte of the documents, which are read side by side, each as a stream of
+    its own."""
     model.eval()
     c, nats, count = model.c, 0.0, 0
     longest = max(len(d) for d in docs)
@@ -303,7 +312,8 @@ def validate(model, docs, seg, device, autocast):
 
 
 def rate_at(done, peak, final, warmup, stable):
-    """Warm-up, plateau, linear decay; done is the part of the run that is over."""
+    """Returns the learning rate: a warm-up, a plateau and a linear decay. All parts of the run are
+    fractions, also done, the part that is over."""
     if done < warmup:
         return peak * (done + 1e-3 * warmup) / warmup
     if done < stable:

@@ -23,7 +23,7 @@ func Example() {
 	gradient := model.Layout.Slices(arena)
 	inputs, targets := []int32{0, 1, 2, 3, 0, 1, 2, 3}, []int32{1, 2, 3, 0, 1, 2, 3, 0}
 	nll := make([]float32, len(targets))
-	for step := range 200 {
+	for step := range 300 {
 		segment.Begin(x, model, nil, memory)
 		segment.Extend(x, inputs)
 		segment.NLL(0, targets, nll)
@@ -33,7 +33,7 @@ func Example() {
 		segment.Backward(x, targets, gradient)
 		segment.Remember(memory)
 		for i, g := range arena {
-			model.W[i] -= 0.1 * g
+			model.W[i] -= float32(0.1 * g) // without the conversion arm64 would fuse, and round otherwise
 		}
 	}
 	fmt.Printf("after:  below 0.1: %t\n", mean(nll) < 0.1)

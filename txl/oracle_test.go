@@ -45,7 +45,7 @@ func (o *oracle) param(name string, rows, cols int, at func(i, j int) int) *G.No
 	return n
 }
 
-// matrix makes a node of its own: nodes of one name and shape would be merged.
+// matrix makes a node with a name of its own: gorgonia merges nodes of one name and shape.
 func (o *oracle) matrix(name string, rows, cols int, data []float64) *G.Node {
 	o.nodes++
 	return G.NewMatrix(o.g, G.Float64, G.WithShape(rows, cols), G.WithName(fmt.Sprint(name, " ", o.nodes)),
@@ -131,7 +131,7 @@ func indicator(b bool) float64 {
 	return 0
 }
 
-// loss is the mean NLL of the targets.
+// loss returns the mean negative log-likelihood of the targets.
 func (o *oracle) loss(input, target []int32, memory *G.Node, m int) *G.Node {
 	c, n, V, D := o.m.Config, len(input), o.m.Config.Vocab, o.m.Config.DModel
 	emb := o.param("word_emb.emb_layers.0.weight", V, D, func(i, j int) int { return i*D + j })

@@ -24,8 +24,8 @@ func (p *rowPass) Do(w *Exec, i int) {
 	p.task.doRows(w, lo, min(lo+rowBlock, p.to))
 }
 
-// colTask is an operation whose results are sums over rows: whoever has a block of columns adds
-// up all rows in order.
+// colTask is an operation whose results are sums over rows. The task of a block of columns adds up
+// all rows in order.
 type colTask interface {
 	doCols(w *Exec, lo, hi int)
 }

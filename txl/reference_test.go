@@ -2,9 +2,8 @@ package txl
 
 import "math"
 
-// reference is the model once more, in float64, batch 1, written as the
-// formulas stand and sharing no code with the product: what the fast code is
-// measured against, and what finite differences are taken of.
+// reference is the model in float64 and batch 1, written as the formulas stand and sharing no code
+// with the package. The fast code is measured against it, and finite differences are taken of it.
 type reference struct {
 	c   Config
 	lay *Layout
@@ -192,7 +191,7 @@ func (r *reference) activate(x [][]float64) [][]float64 {
 	return y
 }
 
-// run scores a stream segment by segment and returns the last segment's NLLs
+// run scores a stream segment by segment. It returns the last segment's negative log-likelihoods
 // and memory.
 func (r *reference) run(tokens, targets []int32, segment int) (nll []float64, mem [][][]float64) {
 	mem = make([][][]float64, r.c.NLayer)

@@ -12,7 +12,7 @@ import (
 type Sampling struct {
 	Temperature float64 // 0: the likeliest token; 1: the model's own distribution
 	TopK        int     // 0: all; else only the K likeliest
-	TopP        float64 // 0 or 1: all; else the smallest set of likeliest tokens with so much probability
+	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens of so much probability
 	Seed        uint64
 }
 

@@ -50,7 +50,7 @@ type Segment struct {
 	dnorm        []float32 // pre-norm: gradient of the normalised keys' input [(MemLen+T)*B,D]
 	dbias        []float32 // gradients of r_w_bias, r_r_bias of one layer [2,H*d]
 
-	vectors kernel.Vectors // those of the Exec that computed the logits
+	vectors kernel.Vectors // functions of the Exec that computed the logits
 
 	pass passes
 	rows rowPass

@@ -112,8 +112,8 @@ func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
 	}
 }
 
-// The gradient at the effective weights, against central differences of the
-// float64 reference's mean loss: every tensor, a handful of entries each.
+// The gradient at the effective weights agrees with central differences of the float64 reference's
+// mean loss, at a handful of entries of every tensor.
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -215,7 +215,8 @@ func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	}
 }
 
-// Probabilities computed again have the bits of those kept, with dropout and without.
+// Probabilities that backward computes again have the bits of those that are kept, with dropout and
+// without.
 func TestKeptProbabilitiesAreOnlyAMatterOfMemory(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +302,7 @@ func TestContinueIsRememberAndBegin(t *testing.T) {
 	}
 }
 
-// snapshot reads a memory into the reference's form: [stream][layer][row][D].
+// snapshot returns a memory in the reference's form: [stream][layer][row][D].
 func snapshot(mem *Memory, batch int, c Config) [][][][]float64 {
 	out := make([][][][]float64, batch)
 	for b := range out {
@@ -336,9 +337,9 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	}
 }
 
-// scoreSegments returns the bits of everything a stream of some segments leaves
-// behind: log-probabilities, gradients, memory. The Segment has served another
-// stream before: nothing of it may show.
+// scoreSegments returns the bits of everything that a stream of some segments leaves behind:
+// log-probabilities, gradients, memory. The Segment has served another stream before, which must
+// leave no trace.
 func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32, piece func() int) (bits []uint32) {
 	c := m.Config
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)

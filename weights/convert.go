@@ -49,15 +49,6 @@ func tensor16(name string, d DType, shape []int, values []float32, bits func(flo
 	return Tensor{Name: name, DType: d, Shape: shape, Data: data}
 }
 
-// I32Tensor makes a tensor of int32; the values are copied.
-func I32Tensor(name string, shape []int, values []int32) Tensor {
-	data := make([]byte, 4*len(values))
-	for i, v := range values {
-		binary.LittleEndian.PutUint32(data[4*i:], uint32(v))
-	}
-	return Tensor{Name: name, DType: I32, Shape: shape, Data: data}
-}
-
 // Float32s returns the elements of a tensor of floats in a new slice: F32, F16
 // and BF16 exactly, F64 rounded to nearest. Other types give ErrDType.
 func (t *Tensor) Float32s() ([]float32, error) {

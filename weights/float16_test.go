@@ -98,7 +98,9 @@ func FuzzRoundingTo16Bits(f *testing.F) {
 				continue
 			}
 			require.Equal(t, math.Signbit(float64(v)), p&0x8000 != 0)
-			if p&0x7fff == h.infinity { // from the middle to where the next power of two would be, see TestRoundingIsToNearestTiesToEven
+			// Infinity stands for numbers above the middle of the largest finite one and the next
+			// power of two, see TestRoundingIsToNearestTiesToEven.
+			if p&0x7fff == h.infinity {
 				continue
 			}
 			miss := math.Abs(float64(v) - float64(h.value(p)))

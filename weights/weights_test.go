@@ -16,6 +16,15 @@ import (
 
 const fixture = "testdata/txl_small.safetensors"
 
+// i32Tensor makes a tensor of int32.
+func i32Tensor(name string, shape []int, values []int32) Tensor {
+	data := make([]byte, 4*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(data[4*i:], uint32(v))
+	}
+	return Tensor{Name: name, DType: I32, Shape: shape, Data: data}
+}
+
 // drawFile makes any file that can be written: all types, scalars, empty
 // tensors, awkward names.
 func drawFile(t *rapid.T) *File {
@@ -37,7 +46,7 @@ func small() *File {
 		Metadata: map[string]string{"kind": "small", "a \"quoted\" key\n": "é 𝄞"},
 		Tensors: []Tensor{
 			F32Tensor("w", []int{2, 3}, []float32{1, -2, 3.5, 0, 1e-30, 7}),
-			I32Tensor("scalar", []int{}, []int32{-9}),
+			i32Tensor("scalar", []int{}, []int32{-9}),
 			F32Tensor("empty", []int{0, 5}, nil),
 			BF16Tensor("b", []int{3}, []float32{1, 2, -3}),
 		},

@@ -37,7 +37,7 @@ func TestWritingIsDeterministic(t *testing.T) {
 func TestHeaderIsWrittenAsDocumented(t *testing.T) {
 	f := &File{
 		Metadata: map[string]string{"b": "line\n", "a": `"<é>"`},
-		Tensors:  []Tensor{I32Tensor("z", []int{1}, []int32{1}), F32Tensor("y", []int{1, 2}, []float32{0, 0})},
+		Tensors:  []Tensor{i32Tensor("z", []int{1}, []int32{1}), F32Tensor("y", []int{1, 2}, []float32{0, 0})},
 	}
 	const header = `{"__metadata__":{"a":"\"<é>\"","b":"line\u000a"},` +
 		`"z":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},` +

@@ -10,7 +10,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	home, err := os.MkdirTemp("", "lmserve-home") // tests leave alone what the user keeps, such as keys
+	// A home of their own keeps the tests away from the user's files, such as keys.
+	home, err := os.MkdirTemp("", "lmserve-home")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -62,7 +62,8 @@ Every command works with the embedded model; --model takes a file instead.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true // "completion" beside "complete" would only confuse
+	// A command "completion" beside "complete" would only confuse.
+	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
 	})

@@ -129,7 +129,7 @@ func (p *printer) header() {
 
 // line is one chunk, or the total, as JSON.
 type line struct {
-	Offset    *int64   `json:"offset,omitempty"` // offset of the chunk's first byte; the total has none
+	Offset    *int64   `json:"offset,omitempty"` // place of the first byte; the total has none
 	Bytes     int64    `json:"bytes"`
 	Bits      float64  `json:"bits"`
 	BPC       float64  `json:"bpc"`

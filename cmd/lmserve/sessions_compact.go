@@ -25,7 +25,8 @@ than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin
 			}
 			line := newStatusLine(c.ErrOrStderr())
 			line.set("compacting " + dir)
-			done, err := sessionlog.Compact(c.Context(), dir)
+			done, err := sessionlog.Compact(c.Context(), dir,
+				func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) })
 			line.clear()
 			if err != nil {
 				return err

@@ -36,8 +36,8 @@ func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decod
 
 // Options say what to measure.
 type Options struct {
-	Chunk   int // tokens; 0: the model's
-	Threads int // besides one; 0: one alone
+	Chunk   int // tokens of a chunk; 0: the model's number
+	Threads int // number of threads that is measured besides one; 0: one alone
 	// Seconds is the time for the samples of each row, of which there are three at least; 0:
 	// SecondsDefault.
 	Seconds float64
@@ -82,17 +82,17 @@ func (o *Options) complete(m *model.Model) {
 // Report is what was measured, and on what.
 type Report struct {
 	Processor string `json:"processor"`
-	Cores     int    `json:"cores"` // that Go may use
+	Cores     int    `json:"cores"` // processors that Go may use
 	Go        string `json:"go"`
 	Numerics  string `json:"numerics"`
-	Peak      string `json:"peak"` // what the peak is made of
+	Peak      string `json:"peak"` // instructions that the peak is measured with
 	Model     string `json:"model"`
 	Weights   int    `json:"weights"`
 	// FastWeights are the elements of all branches; 0: the model only serves statically.
 	FastWeights int   `json:"fast_weights"`
 	Banks       int   `json:"banks"`
-	Chunk       int   `json:"chunk"`  // tokens
-	Memory      int   `json:"memory"` // rows, full in all that is measured
+	Chunk       int   `json:"chunk"`  // tokens of a chunk
+	Memory      int   `json:"memory"` // rows of memory, full in all that is measured
 	Rows        []Row `json:"rows"`
 }
 
@@ -128,10 +128,10 @@ type bench struct {
 	x      *kernel.Exec
 	report Report
 
-	memory memory          // what the rates of streams are measured on
-	pieces int             // of it passed over so far
-	rounds int             // of the peak's chains in a piece; 0: not known yet
-	seen   map[int][]rates // by threads
+	memory memory          // the arrays that memory speed is measured on
+	pieces int             // pieces of memory passed over so far
+	rounds int             // repetitions in a piece of the peak; 0: not known yet
+	seen   map[int][]rates // limits measured so far, by threads
 }
 
 // Run measures the model and its machine.

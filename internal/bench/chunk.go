@@ -81,7 +81,7 @@ func (a *adaptive) forget() {
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) {
 	a := newAdaptive(t, b.model)
 	r := b.beside(threads, "adaptive chunk", func() {
-		a.step() // warm
+		a.step() // warms the caches up
 		a.forget()
 		b.sample(a.step)
 	})

@@ -24,8 +24,8 @@ func (b *bench) decodeBytes() float64 {
 	return 4 * float64(elements+b.model.ArenaSize())
 }
 
-// decode measures sampling after an adapted stream, whole chunks of it: the median
-// token, and the mean, which has its part of what a new chunk costs.
+// decode measures the sampling of whole chunks behind an adapted stream: the median token, and the
+// mean, which includes a share of what a new chunk costs.
 func (b *bench) decode() {
 	bytes := b.decodeBytes()
 	t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: tokens}

@@ -134,7 +134,7 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 		// The keys and values of all rows need these.
 		flops += product(rows, hd, D) + product(distances*s.batch, 2*hd, D) + 2*pair
 	} else {
-		flops += 2 * product(s.pairs(s.memory)*s.batch, hd, 1) // of the text's own
+		flops += 2 * product(s.pairs(s.memory)*s.batch, hd, 1) // only for keys of the text itself
 	}
 	if want("dec_attn.r_net.weight") {
 		flops += product(distances, hd, D) + pair

@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// rates are the machine's limits with some number of threads, a second.
+// rates are the machine's limits with some number of threads, each per second.
 type rates struct {
-	flops float64 // multiply-adds in registers, two operations each
+	flops float64 // operations in registers; a multiply-add is two
 	// streams are bytes of y += a x over arrays far larger than the caches: two are read, one is
 	// written in place.
 	streams float64
@@ -23,11 +23,11 @@ type rates struct {
 
 const (
 	rateSamples = 5
-	ratePieces  = 32      // of a sample, for each thread
-	peakSeconds = 1e-3    // of a sample
+	ratePieces  = 32      // pieces of a sample, for each thread
+	peakSeconds = 1e-3    // length of a sample of the peak
 	streamPiece = 1 << 15 // elements of each array that a piece passes over
 
-	arrayLeast  = 64 << 20 // bytes of an array
+	arrayLeast  = 64 << 20 // least bytes of an array
 	arrayMost   = 1 << 30
 	cachesLarge = 2 // an array is at least so many times as large as the last cache
 )
@@ -68,16 +68,16 @@ func (b *bench) peak(threads int) float64 {
 	return b.rate(threads, float64(b.x.PeakRounds(1))*float64(b.rounds), func(int) { b.x.PeakRounds(b.rounds) })
 }
 
-// stream is the bytes a second of passes over the arrays that move so many elements at
-// each place. A pass goes on where the last one ended, so that it finds nothing in a cache.
+// stream returns the bytes per second of passes over the arrays that move so many elements at each
+// place. A pass goes on where the last one ended, so that it finds nothing in a cache.
 func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64 {
 	first := b.pieces
 	b.pieces += rateSamples * ratePieces * threads
 	return b.rate(threads, float64(4*elements*streamPiece), func(i int) { pass(b.memory.piece(first + i)) })
 }
 
-// rate is what so many threads together do a second, the median of a few samples: do
-// does the i'th piece, of the given amount.
+// rate returns what so many threads together do per second, the median of a few samples. do works
+// on the i'th piece, which counts as amount.
 func (b *bench) rate(threads int, amount float64, do func(i int)) float64 {
 	var samples [rateSamples]float64
 	pieces := ratePieces * threads
@@ -96,7 +96,7 @@ type race struct {
 	n       int
 	do      func(i int)
 	missing atomic.Int64 // threads not there yet
-	next    atomic.Int64 // piece
+	next    atomic.Int64 // index of the next piece
 	begin   time.Time
 	ends    []time.Time // of each thread
 }

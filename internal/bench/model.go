@@ -18,7 +18,7 @@ func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	}
 	lm.Init(1)
 	l := &sparsemeta.Learner{Settings: sparsemeta.PaperSettings()}
-	l.Settings.Out = sparsemeta.TwoBankSettings().Out // of size like trained fast weights
+	l.Settings.Out = sparsemeta.TwoBankSettings().Out // fast weights as large as trained ones
 	if l.Branches, err = model.Branches(lm.Layout, []string{"paper"}); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (b *bench) train() {
 	}
 	t := b.newText(size)
 	t.All = stream.NewArenaOfAll(t.Network.Layout)
-	weights := slices.Clone(t.Network.W) // Adam's: the model's stay as they are
+	weights := slices.Clone(t.Network.W) // Adam moves a copy of the model's weights
 	adam := optim.NewAdam(len(weights), optim.Beta1, optim.Beta2, optim.Epsilon, 0.25)
 	w := work{flops: size.forward() + size.backward(all), streams: adamBytes * float64(len(weights))}
 	for _, threads := range b.threadCounts() {

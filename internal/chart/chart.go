@@ -113,8 +113,8 @@ func (c Chart) Write(path string) error {
 func (c Chart) SVG() ([]byte, error) {
 	canvas := vgsvg.New(width, height)
 	text, err := c.render(canvas, canvas)
-	// Where the font is not installed, others of the same widths, or at least without serifs,
-	// serve.
+	// A viewer that has not the font Liberation Sans falls back to a font of the same widths, or at
+	// least to one without serifs.
 	return bytes.ReplaceAll(text, []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), err
 }
 
@@ -182,7 +182,7 @@ func (c Chart) drawLegend(canvas draw.Canvas, lines []*plotter.Line) {
 	}
 }
 
-// line is the i-th line in the axes' own units.
+// line returns the i-th line, each point at its place on the axes (see Axis.at).
 func (c Chart) line(i int) (*plotter.Line, error) {
 	l := &plotter.Line{LineStyle: draw.LineStyle{Color: styles[i].color, Dashes: styles[i].dashes, Width: vg.Points(1.8)}}
 	for _, p := range c.Lines[i].Points {
@@ -195,7 +195,8 @@ func (c Chart) line(i int) (*plotter.Line, error) {
 	return l, nil
 }
 
-// at is where a value stands on the axis. The library's own logarithmic scale misplaces the label.
+// at returns the place of a value on the axis: the value, or its binary logarithm. The plotting
+// library has a logarithmic scale, too, but it misplaces the label of the axis.
 func (a Axis) at(v float64) float64 {
 	if a.Log {
 		return math.Log2(v)

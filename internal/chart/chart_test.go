@@ -28,8 +28,8 @@ func example() Chart {
 	return c
 }
 
-// elements are an SVG's texts, and its paths by their stroke. It fails if the SVG is not well
-// formed.
+// elements returns the texts of an SVG, and its paths by the colour of their stroke. The test fails
+// if the SVG is not well formed.
 func elements(t *testing.T, svg []byte) (texts []string, paths map[string][]string) {
 	paths = map[string][]string{}
 	inText := false

@@ -24,7 +24,7 @@ func replayFile(t *testing.T, f *weights.File, threads int) (Report, error) {
 	return Run(f, x)
 }
 
-// Every shipped file, within the tolerances of its own description.
+// Every shipped file is within the tolerances of its kind.
 func TestShippedFilesAreWithinTolerance(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)
@@ -57,7 +57,8 @@ func TestAnySpoiledResultIsFound(t *testing.T) {
 			*spoiled = weights.F32Tensor(c.Tensor, spoiled.Shape, v)
 			report, err := replayFile(t, f, 1)
 			require.NoError(t, err)
-			require.False(t, report.OK(), "%s: %s", path, c.Tensor)
+			found := slices.ContainsFunc(report.Checks, func(c Check) bool { return !c.OK() })
+			require.True(t, found, "%s: %s", path, c.Tensor)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (r *replay) meta(key string, into any) {
 	}
 }
 
-// int reads a positive number that bounds allocations.
+// int reads a number from 1 to 65536. The bound keeps a file from asking for too much memory.
 func (r *replay) int(key string) int {
 	var n int
 	r.meta(key, &n)
@@ -116,10 +116,10 @@ func (r *replay) tokens(name string, size int) []int32 {
 	return v
 }
 
-// near compares against a tensor of the file, absolutely.
+// near compares numbers with a tensor of the file, by their absolute difference.
 func (r *replay) near(name string, got []float32) { r.compare(name, got, absoluteTolerance, 0) }
 
-// close compares relative to the largest entry of the file's tensor.
+// close compares numbers with a tensor of the file, relative to its largest entry.
 func (r *replay) close(name string, got []float32) { r.compare(name, got, 0, relativeTolerance) }
 
 func (r *replay) compare(name string, got []float32, absolute, relative float64) {
@@ -168,11 +168,10 @@ func (r *replay) loadModel() {
 	}
 }
 
-// adopt replaces a result that has been compared by the file's own, so that
-// each step is checked from the reference's state. The loop gradient -> fast
-// weights -> gradient multiplies a difference by up to ten a step (g has slopes
-// of several hundred near zero): left alone, one unit in the last place of the
-// slow weights becomes more than the tolerance within five steps.
+// adopt replaces a result that has been compared by the one in the file, so that each step is
+// checked from the reference's state. The loop gradient -> fast weights -> gradient multiplies a
+// difference by up to ten a step (g has slopes of several hundred near zero): without adopt, one
+// unit in the last place of the slow weights becomes more than the tolerance within five steps.
 func (r *replay) adopt(name string, state []float32) { copy(state, r.floats(name, len(state))) }
 
 func (r *replay) has(name string) bool {

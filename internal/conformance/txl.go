@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// memories compares the file's memories 0 to L, and goes on from them. The last one, which no
-// layer reads, is not in the step's memory: top keeps it.
+// memories compares the file's memories 0 to L, and goes on from those of the file. No layer reads
+// the last one, so that it is not in the step's memory; top keeps it.
 func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	for l, rows := range append(slices.Clone(mem.Layers), top.rows) {
 		name := fmt.Sprintf("%s.mem.%d", prefix, l)

@@ -1,7 +1,7 @@
-// Command demo shows lmserve at work, over HTTP as any client would: it starts
-// a server on a free port, streams a bundled log through a session and prints
-// its bits per character chunk by chunk, the static model's beside it, and
-// completes the same prompt before and after.
+// Command demo shows lmserve at work, over HTTP as any client would. It starts a server on a free
+// port, streams a bundled log through a session, and prints the session's bits per character chunk
+// by chunk, with those of the static model beside them. Before and after, it completes the same
+// prompt.
 package main
 
 import (
@@ -54,7 +54,7 @@ func run(ctx context.Context, binary string) error {
 	return err
 }
 
-// startServer runs `lmserve serve` on a free port and waits until it says where.
+// startServer runs `lmserve serve` on a free port and waits until the server prints its address.
 func startServer(ctx context.Context, binary string) (url string, stop func() error, err error) {
 	cmd := exec.CommandContext(ctx, binary, "serve", "--listen", "127.0.0.1:0", "--log-format", "none", "--data-dir", "none")
 	cmd.Stderr = os.Stderr
@@ -67,7 +67,7 @@ func startServer(ctx context.Context, binary string) (url string, stop func() er
 		return "", nil, err
 	}
 	stop = func() error {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // if it is gone already, Wait says why
+		_ = cmd.Process.Signal(syscall.SIGTERM) // if the process has ended already, Wait says why
 		return cmd.Wait()
 	}
 	first, err := bufio.NewReader(out).ReadString('\n')
@@ -106,8 +106,8 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(prompt+text, "\n"), "\n", "\n    ") + "\n"
 }
 
-// post sends JSON and reads JSON; an answer that is no success is an error
-// with the problem document's own words.
+// post sends JSON and reads JSON. If the answer's status is not one of success, the error has the
+// text of the problem document.
 func post(ctx context.Context, url string, body, answer any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -147,7 +147,7 @@ func complete(ctx context.Context, url, id string) (string, error) {
 	return c.Text, err
 }
 
-// event is what the demo reads of a chunk.
+// event holds the fields of a score's events that the demo uses.
 type event struct {
 	Type         string
 	Bytes        int64

@@ -13,7 +13,7 @@ import (
 
 // File is a document that can be read.
 type File struct {
-	Path string // by which the file can be opened
+	Path string // the path that opens the file
 	Name string // path below the directory, with slashes
 	Size int64  // bytes that Read returns
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/lmserve/lmserve/internal/chart"
 )
 
-// Chart is bits per byte against bytes seen, one line a method: an octave of a document's bytes
-// around each place, averaged over the documents that are long enough, or a window that runs over
-// the stream that is never reset.
+// Chart draws bits per byte against bytes seen, one line for each method. A point of a line is the
+// mean over an octave of a document's bytes around the point's place, averaged over the documents
+// that are long enough. For a stream that is never reset it is the mean over a window that moves
+// along the stream.
 func (r Result) Chart() chart.Chart {
 	points := r.drawn()
 	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()), Y: chart.Axis{Label: "bits per byte"}}
@@ -29,7 +30,8 @@ func (r Result) Chart() chart.Chart {
 	return c
 }
 
-// place is where a window stands on the axis: in the middle of its octave, or at its end.
+// place is the position of a window on the axis: the middle of its octave, or its end in a stream
+// that is never reset.
 func (r Result) place(p Point) float64 {
 	if r.Reset == ResetDocument {
 		return math.Sqrt(float64(p.From) * float64(p.To))
@@ -37,8 +39,8 @@ func (r Result) place(p Point) float64 {
 	return float64(p.To)
 }
 
-// drawn are the windows that at least a quarter of the documents reach: the mean over fewer jumps
-// from text to text.
+// drawn returns the windows that at least a quarter of the documents reach. A mean over fewer
+// documents jumps from text to text.
 func (r Result) drawn() (points []Point) {
 	for _, p := range r.Windows {
 		if r.Reset == ResetNever || 4*p.Texts >= len(r.Documents) {
@@ -89,7 +91,8 @@ func byteLabel(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// byteTicks marks an axis of bytes at powers of two, or at multiples of one.
+// byteTicks marks an axis of bytes at powers of two (a logarithmic axis) or at multiples of a power
+// of two (a linear one).
 func byteTicks(from, to float64, log bool) (ticks []chart.Tick) {
 	add := func(v float64) {
 		if v >= from && v <= to {

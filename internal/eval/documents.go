@@ -19,7 +19,7 @@ func list(dir string, maxBytes int64) ([]documents.File, error) {
 	return files, nil
 }
 
-// deal shuffles the files: the order is a function of their number and the seed.
+// deal shuffles the files. The order depends on the number of files and the seed alone.
 func deal(files []documents.File, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	rng.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })

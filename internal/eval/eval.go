@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// When the state of a stream is reset.
+// Values of Options.Reset: when the state of a stream is reset.
 const (
 	ResetDocument = "document" // every document is a stream of its own
 	ResetNever    = "never"    // all documents are one stream
@@ -23,18 +23,18 @@ const (
 // Options say what to score and how. The zero value scores every byte of each document as a stream
 // of its own, with the methods static and, if the model has meta-learners, sparse-meta.
 type Options struct {
-	Methods  []string // the first is what gain and cost are measured against
+	Methods  []string // gain and cost are relative to the first
 	Reset    string   // ResetDocument (also "") or ResetNever
 	Shuffle  *uint64  // seed of the documents' order; nil: path order
-	MaxBytes int64    // of each document, from its beginning; 0: all
-	Seed     uint64   // of the masks
-	Threads  int      // 0: one
+	MaxBytes int64    // scored of each document, from its beginning; 0: all
+	Seed     uint64   // of the random masks of sparse-meta
+	Threads  int      // threads that compute; 0: one
 	// Progress, if set, is told after each chunk how many bytes of all
 	// documents and methods together have been scored.
 	Progress func(done, total int64)
 }
 
-// settings are what a stream runs a method under: the one place that knows.
+// settings returns the settings of a stream that runs the method.
 func settings(m *model.Model, method string, seed uint64) stream.Settings {
 	set := stream.DefaultsFor(m, method)
 	set.Seed = seed
@@ -108,15 +108,15 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	return res, nil
 }
 
-// evaluation is under way: the sums over the documents so far.
+// evaluation is the state of a call of Directory: the sums over the documents scored so far.
 type evaluation struct {
 	Options
 	model       *model.Model
 	worker      *stream.Worker
 	tracks      []*track
-	done, total int64 // bytes, over all methods
+	done, total int64 // bytes scored and to be scored, over all methods
 
-	marks     []int64 // of a document
+	marks     []int64 // places in a document at which its bits so far are noted
 	documents []Part
 	curve     *average
 	windows   *average
@@ -127,7 +127,7 @@ type evaluation struct {
 type track struct {
 	set    stream.Settings
 	stream *stream.Stream
-	whole  *meter // of the stream that is never reset, nil otherwise
+	whole  *meter // the meter of the stream that is never reset, nil otherwise
 	broken bool   // the stream has diverged
 }
 
@@ -155,8 +155,8 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) *evaluatio
 	return e
 }
 
-// warm runs each method once over two chunks that are not counted, so that the first one timed does
-// not pay for all.
+// warm runs each method once over two chunks that are not counted. Otherwise the method that is
+// timed first would also pay for what all of them need once, such as pages of memory.
 func (e *evaluation) warm(text []byte) {
 	for _, t := range e.tracks {
 		e.worker.Feed(stream.New(e.model, t.set), text[:min(len(text), 2*t.set.Chunk)], nil)
@@ -179,7 +179,8 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 		if err != nil {
 			return err
 		}
-		e.progress(before + doc.Bytes - e.done) // what a method that diverged has left out
+		// The bytes that a diverged method has left out count as done.
+		e.progress(before + doc.Bytes - e.done)
 		doc.Scores[k].Bits, doc.Scores[k].Seconds = m.bits, took.Seconds()
 		if t.broken {
 			doc.Scores[k] = nil

@@ -18,7 +18,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// small is a random model; the learner's output is multiplied by out, 0 for none.
+// small returns a random model. The output of its meta-learners is multiplied by out; with 0 the
+// model has no meta-learners.
 func small(t *testing.T, out float32) *model.Model {
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 256, SegLen: 8, MemLen: 8})
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ func evaluate(t *testing.T, m *model.Model, dir string, o Options) Result {
 	return res
 }
 
-// untimed is a result without what a clock measured.
+// untimed returns a result without the numbers that a clock measured.
 func untimed(r Result) Result {
 	clear := func(p Part) {
 		for _, s := range p.Scores {
@@ -85,8 +86,8 @@ func corpus(t *testing.T) (dir string) {
 	return dir
 }
 
-// Each document is a stream of its own: its score is what scoring it alone gives, whatever stands
-// beside it, and the sums are sums.
+// Each document is a stream of its own: its score is the score of the document alone, whatever
+// other documents there are. The bits of a domain, and of all, are the sums over documents.
 func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	m := small(t, 1)
 	var last int64
@@ -134,7 +135,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	require.Equal(t, 2, res.Domains[1].Documents)
 }
 
-// Never reset, the documents are scored as the one text they make when put together.
+// With ResetNever the documents are scored like one text that is all of them put together.
 func TestNeverResetIsOneStream(t *testing.T) {
 	m := small(t, 1)
 	res := evaluate(t, m, corpus(t), Options{Methods: stream.Methods(), Reset: ResetNever, Seed: 3})
@@ -168,7 +169,8 @@ func TestNeverResetIsOneStream(t *testing.T) {
 	require.NotEqual(t, apart.Documents[1].Scores[1].Bits, res.Documents[1].Scores[1].Bits)
 }
 
-// The first 2 KB of the documents that have them are what scoring no more of them gives in total.
+// The curve's score of the first 2 KB is the total score where no document is read further, for the
+// documents that have 2 KB.
 func TestTheCurveAgreesWithTheTotal(t *testing.T) {
 	m, dir := small(t, 1), t.TempDir()
 	long := ""
@@ -252,8 +254,8 @@ func TestThreadsChangeNoScore(t *testing.T) {
 	}
 }
 
-// A method that diverges has no score, in the document, in its domain and in total; the others keep
-// theirs.
+// A method that diverges has no score in the document, in its domain and in total. The other
+// methods keep their scores.
 func TestADivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	dir := corpus(t)
 	good, bad := small(t, 1), small(t, 3e38)

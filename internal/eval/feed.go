@@ -9,8 +9,9 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// feed gives a text to a stream, chunk by chunk, and its scores to the meter and to visit. It says
-// why it stopped if the method has diverged. took is the time of scoring and adapting alone.
+// feed gives a text to a stream, chunk by chunk, and the scores to the meter and to visit. If the
+// method diverges, feed stops and returns the reason in diverged. took is the time of scoring and
+// adapting alone.
 func feed(ctx context.Context, w *stream.Worker, s *stream.Stream, text []byte, m *meter, visit func(nll []float32)) (
 	took time.Duration, diverged string, err error) {
 	guard := guard{meter: m}
@@ -31,8 +32,9 @@ func feed(ctx context.Context, w *stream.Worker, s *stream.Stream, text []byte, 
 	return took, diverged, nil
 }
 
-// BitsPerByte scores each text as a stream of its own under the settings, which must be valid: the
-// bits of all over the bytes of all. It is infinite if the method diverges in one of them.
+// BitsPerByte scores each text as a stream of its own under the settings, which must be valid, and
+// returns the bits of all texts over the bytes of all texts. The result is infinite if the method
+// diverges in one of them.
 func BitsPerByte(ctx context.Context, w *stream.Worker, m *model.Model, set stream.Settings, texts [][]byte) (float64, error) {
 	var bits, bytes float64
 	for _, text := range texts {

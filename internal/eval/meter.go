@@ -36,8 +36,9 @@ func (m *meter) upTo(n int64) float64 {
 	return math.NaN()
 }
 
-// A method has diverged when a score is no number, or when guardBytes cost more than maxBits a
-// byte. Knowing nothing costs 8, and a static model of text that meets a binary about 16.
+// A method has diverged when a score is not a number, or when a stretch of guardBytes costs more
+// than maxBits a byte. A uniform guess costs 8 bits a byte, and a static model of text that reads a
+// binary file about 16.
 const (
 	guardBytes = 1024
 	maxBits    = 64
@@ -46,11 +47,11 @@ const (
 // guard watches a meter for divergence.
 type guard struct {
 	meter *meter
-	bytes int64 // and bits: where the stretch that is watched began
+	bytes int64 // bytes and bits at the beginning of the stretch that is watched
 	bits  float64
 }
 
-// check says why the method has diverged, "" if it has not.
+// check returns the reason why the method has diverged, "" if it has not.
 func (g *guard) check() string {
 	if sum := g.meter.bits; math.IsNaN(sum) || math.IsInf(sum, 0) {
 		return "a score is not a finite number"
@@ -74,8 +75,8 @@ var firsts = []int64{2 * kb, 8 * kb, 32 * kb, 128 * kb}
 // perOctave is the number of marks between a length and its double.
 const perOctave = 4
 
-// octaves are marks from 64 bytes to n, evenly spaced on a logarithmic scale; every power of two is
-// one.
+// octaves returns marks from 64 bytes to n, evenly spaced on a logarithmic scale. The powers of two
+// are among them.
 func octaves(n int64) (marks []int64) {
 	for k := 0; ; k++ {
 		mark := int64(math.Round(64 * math.Exp2(float64(k)/perOctave)))
@@ -86,8 +87,9 @@ func octaves(n int64) (marks []int64) {
 	}
 }
 
-// running are the marks of a stream of n bytes, and the window that runs over them, moved by an
-// eighth of itself: a power of two between a 32nd and a 16th of the stream, not below 1 KB.
+// running returns the marks of a stream of n bytes, and the size of the window that ends at each.
+// The window is a power of two between a 32nd and a 16th of the stream, but at least 1 KB; the
+// marks are an eighth of it apart.
 func running(n int64) (marks []int64, window int64) {
 	for window = kb; window*32 <= n; window *= 2 {
 	}
@@ -108,7 +110,7 @@ func firstSpans() (spans []span) {
 	return spans
 }
 
-// octaveSpans are windows an octave wide around each mark: half of it on either side.
+// octaveSpans returns a window around each mark, half an octave on either side.
 func octaveSpans(marks []int64) (spans []span) {
 	for i := perOctave; i < len(marks); i++ {
 		spans = append(spans, span{marks[i-perOctave], marks[i]})
@@ -116,8 +118,8 @@ func octaveSpans(marks []int64) (spans []span) {
 	return spans
 }
 
-// runningSpans are the last window bytes at each mark, at the beginning of the stream what there
-// is.
+// runningSpans returns the last window bytes before each mark, or what there is at the beginning of
+// the stream.
 func runningSpans(marks []int64, window int64) (spans []span) {
 	for _, to := range marks {
 		spans = append(spans, span{max(0, to-window), to})
@@ -128,7 +130,7 @@ func runningSpans(marks []int64, window int64) (spans []span) {
 // average is the mean over texts of the bits per byte in some spans.
 type average struct {
 	spans []span
-	texts []int       // [span] long enough
+	texts []int       // [span] number of texts that are long enough
 	bits  [][]float64 // [span][method] sum over those texts; NaN once a method diverged in one
 }
 

@@ -4,7 +4,8 @@ package eval
 type Result struct {
 	Model string `json:"model"`
 	Data  string `json:"data"` // the directory
-	// Methods are in the order of all scores; gain and cost are against the first.
+	// Methods are in the order that every list of scores has. Gain and cost are relative to the
+	// first.
 	Methods   []string `json:"methods"`
 	Reset     string   `json:"reset"`
 	Shuffle   *uint64  `json:"shuffle"`   // seed of the documents' order; null: path order
@@ -28,7 +29,7 @@ type Part struct {
 	Domain    string   `json:"domain,omitempty"`
 	Documents int      `json:"documents"`
 	Bytes     int64    `json:"bytes"`
-	Scores    []*Score `json:"scores"` // one a method; null if it diverged here
+	Scores    []*Score `json:"scores"` // one a method; null if the method diverged in this part
 }
 
 // Score is one method on one part.
@@ -54,8 +55,8 @@ type Point struct {
 	BitsPerByte []*float64 `json:"bits_per_byte"`
 }
 
-// Divergence says that a method's scores came to nothing from about byte Offset of a document on.
-// In a stream that is never reset the documents after it have no score either.
+// Divergence says that a method has no scores from about byte Offset of a document on. In a stream
+// that is never reset the method has none in the documents after this one, either.
 type Divergence struct {
 	Method   string `json:"method"`
 	Document string `json:"document"`

@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// parts are texts by their names, by the file that they stand in.
+// parts holds the generated texts: by file, and within a file by the name of the part.
 type parts map[string]map[string]string
 
 // partsOf are the parts that are made of the tables.
@@ -62,7 +62,8 @@ func run(all parts) error {
 	return nil
 }
 
-// replace puts a part into a text, each line as far to the right as the line that begins the part.
+// replace puts a part into a text. Every line gets the indentation of the line that begins the
+// part.
 func replace(text, name, part string) (string, error) {
 	before, rest, begins := strings.Cut(text, "BEGIN GENERATED "+name)
 	_, after, ends := strings.Cut(rest, "END GENERATED "+name)
@@ -71,7 +72,7 @@ func replace(text, name, part string) (string, error) {
 			"one with END GENERATED %[1]s", name)
 	}
 	first, _, _ := strings.Cut(rest, "\n")
-	opening := before[strings.LastIndexByte(before, '\n')+1:] // spaces, and what begins a comment
+	opening := before[strings.LastIndexByte(before, '\n')+1:] // a comment sign in its column
 	indent := opening[:len(opening)-len(strings.TrimLeft(opening, " "))]
 
 	var b strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// inCopy goes to a copy of the folder api, beside one of docs.
+// inCopy changes the working directory to a copy of the folder api, beside a copy of docs.
 func inCopy(t *testing.T) {
 	t.Helper()
 	api, dir := filepath.Join("..", "..", "api"), t.TempDir()
@@ -27,7 +27,7 @@ func inCopy(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "api"))
 }
 
-// read gives every file that has a part made of the table.
+// read returns every file that has a generated part.
 func read(t *testing.T) map[string]string {
 	files := map[string]string{}
 	for file := range partsOf(stream.Table, session.SamplingTable) {

@@ -12,11 +12,6 @@ type Arithmetic struct {
 // machine is the widest set of instructions that this machine has.
 var machine = detect()
 
-// Available lists the sets of instructions of this machine, Portable first.
-func Available() []Instructions {
-	return []Instructions{Portable, AVX2, AVX512}[:machine-Portable+1]
-}
-
 // Validate says what this machine lacks. BF16 takes a processor with AMX tiles and a system
 // that permits their use; in portable instructions it is for tests, and works everywhere.
 func (a Arithmetic) Validate() error {

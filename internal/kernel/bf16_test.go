@@ -19,7 +19,7 @@ import (
 // and, where there are any, with the processor's tiles.
 func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	portable := Arithmetic{Precision: BF16, Instructions: Portable}
-	for _, set := range Available() {
+	for _, set := range available() {
 		t.Run(set.String(), func(t *testing.T) {
 			withExec(t, threads, portable, func(t *testing.T, x *Exec) {
 				x.packBy(set)
@@ -194,7 +194,7 @@ func TestArithmetic(t *testing.T) {
 	require.Equal(t, "float32", Arithmetic{Instructions: Portable}.Numerics())
 	require.Equal(t, plain+"+bf16", Arithmetic{Precision: BF16}.Numerics())
 	require.Panics(t, func() { NewExecIn(1, Arithmetic{Precision: "float16"}) })
-	for _, set := range Available() {
+	for _, set := range available() {
 		a := Arithmetic{Instructions: set}
 		require.NoError(t, a.Validate())
 		require.Equal(t, a, NewExecIn(1, a).Arithmetic())

@@ -27,10 +27,11 @@ func FuzzProductSIMD(f *testing.F) {
 		a, b, c := view(int(m%40), int(k%600), false), view(int(k%600), int(n%60), add), view(int(m%40), int(n%60), false)
 		product := forms[form%3]
 		before := append([]float32(nil), c.Data...)
-		for _, set := range Available() {
+		for _, set := range available() {
 			copy(c.Data, before)
 			product.mul(NewExecIn(1, Arithmetic{Instructions: set}), c, a, b, acc)
-			requireProduct(t, c, a, b, before, acc) // each within its own bound of the exact product
+			// Each product is within its own bound of the exact one.
+			requireProduct(t, c, a, b, before, acc)
 		}
 	})
 }

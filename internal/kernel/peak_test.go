@@ -7,7 +7,7 @@ import (
 )
 
 func TestPeakRoundsCountsTwoOperationsAMultiplyAdd(t *testing.T) {
-	for _, set := range Available() {
+	for _, set := range available() {
 		e := Arithmetic{Instructions: set}.Vectors()
 		one := e.PeakRounds(1)
 		require.Zero(t, one%(2*peakSteps*peakChains))

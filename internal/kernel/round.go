@@ -30,7 +30,8 @@ func drawBF16(x float32, r uint16) uint16 {
 // bits, so float64 holds the sum exactly unless one summand is beyond the last bit of
 // the other's float32, where the second rounding gives what one alone would.
 func fmaFlushed(a, b, c float32) float32 {
-	const tiny = 0x1p-126 - 0x1p-151 // what is smaller rounds to less than the smallest normal float32
+	// What is smaller than tiny rounds to less than the smallest normal float32.
+	const tiny = 0x1p-126 - 0x1p-151
 	sum := float64(float64(flush(a))*float64(flush(b))) + float64(c)
 	if math.Abs(sum) < tiny {
 		return float32(math.Copysign(0, sum))

@@ -49,7 +49,8 @@ func exp(x float32) float32 {
 	y := float32((float32(a*r2)+b)*r2) + c
 	y = float32(y*r2) + r
 	y++
-	pow := math.Float32frombits(math.Float32bits(t)<<23 + math.Float32bits(1)) // 2^n; +Inf for n = 128
+	// pow is 2^n, and +Inf for n = 128.
+	pow := math.Float32frombits(math.Float32bits(t)<<23 + math.Float32bits(1))
 	if x < expLeast {
 		return 0
 	}

@@ -182,7 +182,8 @@ func TestSoftmaxAndLogSumExpAgreeWithFloat64(t *testing.T) {
 			}
 			e.Softmax(row, scale)
 			for i := range row {
-				require.InDelta(t, want[i], float64(row[i]), 1e-5*want[i]+1e-37) // 240 as a float32 is off by up to 8e-6
+				// An exponent of 240 as a float32 is off by up to 8e-6.
+				require.InDelta(t, want[i], float64(row[i]), 1e-5*want[i]+1e-37)
 			}
 		}
 	})

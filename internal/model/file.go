@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Keys of the metadata, each a JSON value but the name.
+// Keys of the metadata. Every value is JSON except the name, which is plain text.
 const (
 	keyName      = "lmserve.name"
 	keyConfig    = "lmserve.config"
@@ -35,7 +35,7 @@ func networkTensor(bank int, branch, part string) string {
 	return fmt.Sprintf("meta.%d.%s.%s", bank, branch, part)
 }
 
-// File is the model as a file of weights: the slow ones as Store says, the
+// File returns the model as a file of weights: the slow weights in the type that Store names, the
 // meta-learners in float32.
 func (m *Model) File() *weights.File {
 	f := &weights.File{Metadata: map[string]string{
@@ -142,7 +142,7 @@ func FromFile(f *weights.File) (*Model, error) {
 	return m.with(func(m *Model) { m.Store, m.Rivals, m.Statistics = storedAs(f, lm.Layout), rivals, statistics }), nil
 }
 
-// storedAs is the 16-bit type that all slow weights of a file have, else F32.
+// storedAs returns the 16-bit type that all slow weights of a file have in common, otherwise F32.
 func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	var common weights.DType
 	for i, t := range l.Tensors {

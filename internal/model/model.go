@@ -24,7 +24,7 @@ type Model struct {
 	// Learner holds the meta-learners; nil for a model that was only
 	// pretrained and serves statically.
 	Learner *sparsemeta.Learner
-	// Tables are the compiled meta-learners; nil with Learner.
+	// Tables are the compiled meta-learners; nil if Learner is nil.
 	Tables sparsemeta.Tables
 	// Chunk is the number of tokens between two updates of the fast weights
 	// that the meta-learners were trained for.
@@ -38,8 +38,8 @@ type Model struct {
 	Rivals Rivals
 	// Card tells how the model came about and what it measured: any JSON object.
 	Card json.RawMessage
-	// Arithmetic is what workers compute in: the one field that is of the machine, and is
-	// not in the model's file.
+	// Arithmetic is the precision and the instructions that workers compute with. It is a choice
+	// for the machine, not a part of the model's file.
 	Arithmetic kernel.Arithmetic
 
 	hash func() string
@@ -89,9 +89,10 @@ func (m *Model) check() error {
 	return nil
 }
 
-// StoreAs makes the model's file hold the slow weights as F32, F16 or BF16, and rounds them, in place, to what the file will hold: the
-// model that runs is the one that is stored. It belongs before the model's first use. It fails, having changed nothing, if a weight is too
-// large for the type.
+// StoreAs makes the model's file hold the slow weights as F32, F16 or BF16, and rounds the weights
+// in place to what the file will hold, so that the model that runs is the one that is stored. It
+// must be called before the model's first use. If a weight is too large for the type, StoreAs fails
+// and changes nothing.
 func (m *Model) StoreAs(d weights.DType) error {
 	rounded := make([]float32, 0, len(m.LM.W))
 	for i, t := range m.LM.Layout.Tensors {
@@ -128,10 +129,10 @@ var branchSets = map[string][]string{
 	"wide": {"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*", "word_emb.emb_layers.0.weight", "crit.out_layers.0.bias"},
 }
 
-// upper are the feed-forward layers of the upper half of the layers (the larger half of
-// an odd number), and the softmax's bias. The backward pass ends where they begin, and
-// all layers keep the keys and values they have made of the memory: of the gain of "wide"
-// little is lost, of its time two thirds are saved.
+// upper returns the names of the feed-forward layers of the upper half of the layers (the larger
+// half of an odd number) and of the softmax's bias. With these branches the backward pass ends in
+// the middle of the network, and all layers keep the keys and values that they have made of the
+// memory. The set keeps most of the gain of "wide" and saves two thirds of its time.
 func upper(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {

@@ -42,7 +42,8 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 	}
 }
 
-// A model that is stored in 16 bits is, to the bit and by its hash, the one that is read back; storing it again changes nothing.
+// A model that is stored in 16 bits is, to the bit and by its hash, the one that is read back.
+// Storing it again changes nothing.
 func TestStoredModelIsTheOneThatRuns(t *testing.T) {
 	for _, d := range []weights.DType{weights.F32, weights.F16, weights.BF16} {
 		m := small(t)

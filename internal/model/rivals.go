@@ -53,8 +53,8 @@ func (m *Model) WithRivals(r Rivals) (*Model, error) {
 	return m.with(func(c *Model) { c.Rivals = r }), nil
 }
 
-// WithStatistics returns the model with the root mean square of every weight's gradient, rms being an arena in the layout of LM.W: another
-// model, of another hash.
+// WithStatistics returns the model with the root mean square of every weight's gradient: another
+// model, of another hash. rms is an arena in the layout of LM.W.
 func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	s, err := sparsemeta.NewStatistics(Weights(m.LM.Layout), rms)
 	if err != nil {
@@ -63,7 +63,7 @@ func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	return m.with(func(c *Model) { c.Statistics = s }), nil
 }
 
-// with returns a changed copy, which shares what both have.
+// with returns a changed copy of the model. The copy shares what is not changed.
 func (m *Model) with(change func(*Model)) *Model {
 	c := *m
 	change(&c)
@@ -80,7 +80,7 @@ func Weights(l *txl.Layout) []sparsemeta.Branch {
 	return branches
 }
 
-// Names of the statistics' tensors: these and a weight's name.
+// Prefixes of the names of the statistics' tensors; the name of a weight follows.
 const (
 	statisticsCodes = "gradient.rms."
 	statisticsScale = "gradient.scale."
@@ -98,10 +98,11 @@ func (m *Model) appendStatistics(f *weights.File) {
 	}
 }
 
-// readStatistics reads them, of every weight if the file has them of the first; else there are none.
+// readStatistics reads the statistics of all weights if the file has those of the first weight.
+// Otherwise the model has none.
 func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
 	if _, ok := r.file.Tensor(statisticsCodes + l.Tensors[0].Name); !ok {
-		return nil, nil // those of other weights are then tensors too many
+		return nil, nil // statistics of other weights are then refused as surplus tensors
 	}
 	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size), Scales: make([]float32, len(l.Tensors))}
 	for i, t := range l.Tensors {

@@ -45,7 +45,8 @@ func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
 	require.Equal(t, m.Learner, back.Learner)
 }
 
-// Files without them are what they were, to the hash: nothing is written that was not chosen.
+// A file says nothing of statistics that the model has not, and of rivals whose settings are the
+// defaults. So the hash of such a model does not depend on what else a file may hold.
 func TestAModelWithoutStatisticsHasNone(t *testing.T) {
 	f := small(t).File()
 	for _, tensor := range f.Tensors {
@@ -79,7 +80,8 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 			i := index(f, "gradient.rms.r_w_bias")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
-		"tensors, the configuration": func(f *weights.File) { // of the first weight none, of the others some
+		// The first weight has no statistics here, and others have some.
+		"tensors, the configuration": func(f *weights.File) {
 			i := index(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},

@@ -84,12 +84,21 @@ func (b *Backup) Close() error {
 	b.end.Do(func() {
 		b.ended.Store(true)
 		b.f.backup.CompareAndSwap(b, nil)
-		b.err = b.f.removeSnapshots(b.f.held.end())
+		b.err = b.shred(b.f.held.end())
 		if b.copy != "" {
-			b.err = errors.Join(b.err, b.f.files.Remove(b.f.path(b.copy)))
+			b.err = errors.Join(b.err, b.f.shred(b.f.path(b.copy)))
 		}
 	})
 	return b.err
+}
+
+// shred shreds snapshot files that the backup has held.
+func (b *Backup) shred(names []string) error {
+	paths := make([]string, len(names))
+	for n, name := range names {
+		paths[n] = b.f.snapshotPath(name)
+	}
+	return b.f.shredAll(paths)
 }
 
 // take makes lmserve.db and the list of snapshots of one moment.
@@ -164,11 +173,14 @@ func (b *Backup) copyDatabase(ctx context.Context, tx *bbolt.Tx, db *member) err
 	}
 	counted := &counter{ctx: ctx, w: to}
 	if b.f.readOnly {
-		return b.f.withDatabase(func(in file, size int64) error {
-			_, err := io.Copy(counted, io.NewSectionReader(in, 0, size))
-			db.size, db.sum = size, sumOf(sum)
+		in, err := b.openMember(db)
+		if err != nil {
 			return err
-		})
+		}
+		defer in.Close()
+		_, err = io.Copy(counted, in)
+		db.size, db.sum = counted.n, sumOf(sum)
+		return err
 	}
 	if _, err := tx.WriteTo(&metaOrder{w: counted}); err != nil {
 		return err
@@ -187,7 +199,7 @@ func (b *Backup) release(ctx context.Context, snapshots []member) error {
 		names[n] = path.Base(snapshots[n].name)
 	}
 	unheld, postponed := b.f.held.copied(names)
-	err := b.f.removeSnapshots(unheld)
+	err := b.shred(unheld)
 	if len(postponed) == 0 {
 		return err
 	}
@@ -218,14 +230,14 @@ func (b *Backup) whole(m *member) bool {
 // openMember opens the file that a member's content comes from.
 func (b *Backup) openMember(m *member) (file, error) {
 	if m.name == databaseName {
-		name := databaseName
+		path := b.f.db.Path() // of a folder with damage, that is what is left of its database
 		if b.copy != "" {
-			name = b.copy
+			path = b.f.path(b.copy)
 		}
-		return b.f.files.OpenFile(b.f.path(name), os.O_RDONLY, 0)
+		return b.f.files.OpenFile(path, os.O_RDONLY, 0)
 	}
 	return b.f.held.open(path.Base(m.name), func(name string) (file, error) {
-		return b.f.files.OpenFile(b.f.path(snapshotsFolder+"/"+name), os.O_RDONLY, 0)
+		return b.f.files.OpenFile(b.f.snapshotPath(name), os.O_RDONLY, 0)
 	})
 }
 

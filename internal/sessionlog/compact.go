@@ -23,13 +23,15 @@ type Compacted struct{ Before, After int64 }
 // Compact gives the free pages of lmserve.db back to the file system: it writes a new file with
 // what is in use, and puts the new file in the old one's place when it is durable. Whenever the
 // process ends, there is the old file or the new one, whole. ErrInUse if another process has the
-// folder open.
-func Compact(ctx context.Context, dir string) (Compacted, error) {
-	return compact(ctx, dir, environment{files: osFiles{}})
+// folder open. report is Options.Report.
+func Compact(ctx context.Context, dir string, report func(error)) (Compacted, error) {
+	return compact(ctx, dir, report, environment{files: osFiles{}})
 }
 
-func compact(ctx context.Context, dir string, env environment) (done Compacted, err error) {
-	f, err := open(dir, Options{Existing: true, uncompacted: true}, env)
+func compact(
+	ctx context.Context, dir string, report func(error), env environment,
+) (done Compacted, err error) {
+	f, err := open(dir, Options{Existing: true, Report: report, uncompacted: true}, env)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -91,10 +93,35 @@ func (f *Folder) compact() (done Compacted, err error) {
 	if err := f.files.SyncDir(f.dir); err != nil {
 		return failed(err)
 	}
-	if err := f.files.Remove(old); err != nil {
+	if err := f.shred(old); err != nil {
 		return failed(err)
 	}
 	return done, nil
+}
+
+// compactOpening compacts lmserve.db and opens the new file. The error is that no file is open that
+// could be written to.
+func (f *Folder) compactOpening(o Options) error {
+	done, err := f.compact()
+	if o.Compacted != nil {
+		o.Compacted(done, err)
+	}
+	if done == (Compacted{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.db.Close(); err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	if f.db, err = f.bolt(false); err != nil {
+		return err
+	}
+	if f.opened != nil {
+		f.opened(f.db)
+	}
+	return nil
 }
 
 // writeCompacted writes what is in use to a new file, which is durable when it returns.
@@ -143,7 +170,7 @@ func (f *Folder) verifyCompacted(path string) error {
 	if err != nil {
 		return err
 	}
-	for _, bucket := range buckets {
+	for bucket := range want {
 		if have[bucket] != want[bucket] {
 			return fmt.Errorf("bucket %s has %d keys in the new file, expected %d", bucket, have[bucket], want[bucket])
 		}

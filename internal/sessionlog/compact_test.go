@@ -88,12 +88,12 @@ func TestCompactionGivesFreePagesBack(t *testing.T) {
 	require.Greater(t, before, int64(8<<20))
 	s, err := OpenUnsynced(dir)
 	require.NoError(t, err)
-	_, err = Compact(background, dir)
+	_, err = Compact(background, dir, nil)
 	require.ErrorIs(t, err, ErrInUse)
 	require.NoError(t, s.Close())
 	require.Equal(t, before, sizeOf(t, dir), "opening leaves a file of this size alone")
 
-	done, err := Compact(background, dir)
+	done, err := Compact(background, dir, nil)
 	require.NoError(t, err)
 	require.Equal(t, Compacted{Before: before, After: sizeOf(t, dir)}, done)
 	require.Less(t, done.After, int64(1<<20))
@@ -130,7 +130,7 @@ func TestACompactionThatIsCutLeavesTheOldFileOrTheNew(t *testing.T) {
 	for n := 0; ; n++ {
 		dir, content := sparse(t, 2<<20)
 		fault := &counting{fail: n}
-		_, err := compact(background, dir, environment{files: fault, unsynced: true})
+		_, err := compact(background, dir, nil, environment{files: fault, unsynced: true})
 		if err == nil {
 			require.GreaterOrEqual(t, fault.n, 4)
 			return

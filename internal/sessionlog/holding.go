@@ -2,7 +2,6 @@ package sessionlog
 
 import (
 	"errors"
-	"io/fs"
 	"sync"
 )
 
@@ -74,23 +73,20 @@ func (h *holding) postpone(deletions []*write) bool {
 	return h.copying
 }
 
-// retain gives a snapshot file that is to be removed another name, if a backup needs the file.
-// false: nobody needs it.
-func (h *holding) retain(name string, rename func(to string) error) (bool, error) {
+// retire gives a snapshot file that has left the index another name, and tells whether a backup
+// needs the file still.
+func (h *holding) retire(name string, rename func(to string) error) (now string, held bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now = temporaryName(name)
+	if err := rename(now); err != nil {
+		return "", false, err
+	}
 	if _, before := h.renamed[name]; before || !h.copying && !h.pinned[name] {
-		return false, nil
+		return now, false, nil
 	}
-	to := temporaryName(name)
-	switch err := rename(to); {
-	case errors.Is(err, fs.ErrNotExist):
-		return true, nil
-	case err != nil:
-		return true, err
-	}
-	h.renamed[name] = to
-	return true, nil
+	h.renamed[name] = now
+	return now, true, nil
 }
 
 // open opens a snapshot file under the name that it has now.

@@ -81,14 +81,14 @@ func (t Table[T]) Limits() string {
 			seen[r.Limit] = most
 			fmt.Fprintf(&b, "%s: %s\n", r.Limit, decimal(most))
 		case before != most:
-			panic(fmt.Sprintf("setting: %s has the limit %s, which is %s, and %s of a row before",
+			panic(fmt.Sprintf("setting: %s: the limit %s is %s here, and %s in a row before",
 				r.Name, r.Limit, decimal(most), decimal(before)))
 		}
 	}
 	return b.String()
 }
 
-// describe says what the setting is, in sentences that begin with whose it is.
+// describe returns the contract's sentences about the setting, beginning with its methods.
 func (r Row[T]) describe() string {
 	text := r.Help
 	if len(r.Methods) > 0 {
@@ -101,7 +101,8 @@ func (r Row[T]) describe() string {
 	return text
 }
 
-// kind are the keywords for the type of the setting, of a list for that of each number.
+// kind returns the keywords for the type of the setting; for a list, those for the type of its
+// numbers.
 func (r Row[T]) kind() []string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -116,8 +117,8 @@ func (r Row[T]) kind() []string {
 	return []string{"type: number", "format: float"}
 }
 
-// number are the keywords for the type and the range of the setting, of a list for those of each
-// number.
+// number returns the keywords for the type and the range of the setting; for a list, those for each
+// of its numbers.
 func (r Row[T]) number() []string {
 	keywords := r.kind()
 	switch r.Field(new(T)).(type) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Flag is a setting on a command line: a flag.Value, and a pflag.Value, that puts what is given
-// into Values. Their Set holds it to its range.
+// Flag is a setting on a command line. It implements flag.Value and pflag.Value, and puts what is
+// given into Values. Table.Set, which takes the Values, checks the range.
 type Flag[T any] struct {
 	row  Row[T]
 	into Values
@@ -22,7 +22,8 @@ func FlagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 // FlagName is the row's name as flags are written.
 func (r Row[T]) FlagName() string { return FlagName(r.Name) }
 
-// FlagUsage is the row's help: whose setting it is, what it is, its range and its default.
+// FlagUsage is the row's line of help: the methods that the setting belongs to, what it is, its
+// range and its default.
 func (r Row[T]) FlagUsage() string {
 	usage := r.Help
 	if len(r.Methods) > 0 {

@@ -73,7 +73,7 @@ func (t Table[T]) Of(method string) Table[T] {
 	return rows
 }
 
-// names are those of all rows.
+// names returns the names of all rows.
 func (t Table[T]) names() []string {
 	names := make([]string, len(t))
 	for i, r := range t {

@@ -12,16 +12,34 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Restore makes the stream that a snapshot was taken of: under the same arithmetic
-// (kernel.Arithmetic.Numerics; the snapshot's is returned) it goes on to the same bits. The model
-// has to be that of the snapshot, and set its settings. An error says where the file is
-// wrong, what was found and what was expected.
+// Restore makes the stream that a snapshot was taken of. The stream goes on to the same bits under
+// the arithmetic of the snapshot, which is returned (see kernel.Arithmetic.Numerics). m has to be
+// the model of the snapshot, and set its settings. An error says where the file is wrong, what was
+// found and what was expected.
 func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics string, err error) {
 	s, numerics, err = restore(m, set, f)
 	if err != nil {
 		return nil, "", fmt.Errorf("stream: snapshot: %w", err)
 	}
 	return s, numerics, nil
+}
+
+// Finite says which number of the state is not finite, or that the fast weights are so large that
+// the sum of their squares is not. It asks for more than Restore does: what a broken gradient left
+// in I is part of a stream that goes on here, and a stream that comes from elsewhere is not to
+// bring it.
+func (s *Stream) Finite() error {
+	for _, p := range s.parts() {
+		p.any = false
+		if err := p.finite(); err != nil {
+			return fmt.Errorf("stream: %w", err)
+		}
+	}
+	if rms := s.FastRMS(); rms-rms != 0 {
+		return fmt.Errorf("stream: the root mean square of the fast weights is %v, "+
+			"expected a finite number", rms)
+	}
+	return nil
 }
 
 // SettingsOf returns the settings of the stream that a snapshot was taken of.
@@ -59,13 +77,13 @@ func restore(m *model.Model, set Settings, f *weights.File) (*Stream, string, er
 		return nil, "", surplus(f, parts)
 	}
 	if s.Fast != nil {
-		s.Fast.Step = s.Step // an update a chunk
+		s.Fast.Step = s.Step // there is an update for every chunk
 	}
 	return s, h.Numerics, nil
 }
 
-// readHeader takes a header only as Snapshot writes it: a field that this version does
-// not know may change what the others mean, and one that is missing is not 0.
+// readHeader accepts a header only in the form that Snapshot writes: a field that this version does
+// not know may change what the others mean, and a missing field does not stand for 0.
 func readHeader(f *weights.File) (h header, err error) {
 	text, ok := f.Metadata[keySnapshot]
 	if !ok {
@@ -90,7 +108,7 @@ func readHeader(f *weights.File) (h header, err error) {
 // excerpt quotes the beginning of a text.
 func excerpt(text string) string { return fmt.Sprintf("%.24q", text) }
 
-// asJSON writes what has been read from JSON, or was held valid.
+// asJSON writes a value that was read from JSON or is known to be valid; writing it cannot fail.
 func asJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -99,8 +117,8 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-// check holds the header against the model and the session's settings, and its numbers
-// against each other.
+// check compares the header with the model and the session's settings, and its numbers with each
+// other.
 func (h *header) check(m *model.Model, set Settings) error {
 	if err := set.Validate(m); err != nil {
 		return err
@@ -146,7 +164,7 @@ func (h *header) mostWritten(m *model.Model, set Settings) int {
 	return 0
 }
 
-// reserve gives the arrays the lengths that the counts ask for.
+// reserve gives the arrays the lengths that the header's counts ask for.
 func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
@@ -188,7 +206,7 @@ func (p *part) read(f *weights.File, vocab int) (err error) {
 	return p.finite()
 }
 
-// surplus names a tensor that is none of the parts.
+// surplus returns an error if the file has a tensor that is none of the parts.
 func surplus(f *weights.File, parts []part) error {
 	for _, t := range f.Tensors {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == t.Name }) {

@@ -11,7 +11,7 @@ import (
 
 // Methods of adaptation.
 const (
-	Static     = "static"      // none
+	Static     = "static"      // no adaptation
 	SparseMeta = "sparse-meta" // fast weights of the branches, written by the model's meta-learners
 	DynamicSGD = "dynamic-sgd" // dynamic evaluation: gradient descent on all weights
 	DynamicRMS = "dynamic-rms" // the same, scaled by the model's gradient statistics
@@ -31,11 +31,11 @@ const MaxChunk = 1024
 type Settings struct {
 	Method   string                     `json:"method"`
 	Chunk    int                        `json:"chunk"`    // tokens between two updates
-	Adapt    sparsemeta.Settings        `json:"adapt"`    // of SparseMeta
-	SGD      sparsemeta.DynamicSettings `json:"sgd"`      // of DynamicSGD
-	RMS      sparsemeta.DynamicSettings `json:"rms"`      // of DynamicRMS
-	Cache    sparsemeta.CacheSettings   `json:"cache"`    // of Cache
-	Baseline bool                       `json:"baseline"` // also score with the static model
+	Adapt    sparsemeta.Settings        `json:"adapt"`    // settings of SparseMeta
+	SGD      sparsemeta.DynamicSettings `json:"sgd"`      // settings of DynamicSGD
+	RMS      sparsemeta.DynamicSettings `json:"rms"`      // settings of DynamicRMS
+	Cache    sparsemeta.CacheSettings   `json:"cache"`    // settings of Cache
+	Baseline bool                       `json:"baseline"` // whether the static model scores, too
 	Seed     uint64                     `json:"seed"`
 }
 

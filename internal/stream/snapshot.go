@@ -33,7 +33,7 @@ type header struct {
 	BaselineBits float64  `json:"baseline_bits"`
 }
 
-// tally is a tokenizer.Tally with names for a file.
+// tally is a tokenizer.Tally with the names that it has in a file.
 type tally struct {
 	Bytes  int64   `json:"bytes"`
 	Chars  int64   `json:"chars"`
@@ -41,12 +41,12 @@ type tally struct {
 	Bits   float64 `json:"bits"`
 }
 
-// Snapshot is the stream as a file, from which Restore makes one that goes on to the
-// same bits. The file shares nothing with the stream. An error says which number is not
-// finite: such a stream Restore would refuse.
+// Snapshot returns the stream as a file, from which Restore makes one that goes on to the same
+// bits. The file shares nothing with the stream. An error names a number that is not finite:
+// Restore would refuse such a stream.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	if s.frozen {
-		return nil, errors.New("stream: snapshot of a frozen stream: it would go on learning")
+		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if it were restored")
 	}
 	text, err := json.Marshal(header{
 		Version: snapshotVersion, Model: s.model.Hash(), Numerics: s.model.Arithmetic.Numerics(), Settings: s.Settings,
@@ -149,7 +149,7 @@ func (p *part) tensor() weights.Tensor {
 	return t
 }
 
-// finite says which number is not, where all have to be.
+// finite returns an error for a number that is not finite, if all numbers of the part have to be.
 func (p *part) finite() error {
 	if p.any {
 		return nil

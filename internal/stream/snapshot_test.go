@@ -68,7 +68,8 @@ func TestAStreamGoesOnFromASnapshotAsIfNothingHadHappened(t *testing.T) {
 	})
 }
 
-// Also between a full chunk's score and the update it causes.
+// A snapshot can be taken between the score of a full chunk and the update that the chunk causes,
+// too.
 func TestASnapshotBeforeAChunkIsSettled(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -119,7 +120,8 @@ func TestASnapshotSharesNothingWithItsStream(t *testing.T) {
 	})
 }
 
-// snapshotOf is of a stream in the middle of its fourth chunk, with everything the method keeps.
+// snapshotOf returns the snapshot of a stream in the middle of its fourth chunk, with everything
+// that the method keeps.
 func snapshotOf(t require.TestingT, m *model.Model, method string) (*weights.File, Settings) {
 	set := settings(m, func(s *Settings) { s.Method, s.Baseline = method, true })
 	w := NewWorker(m, 1)
@@ -221,8 +223,8 @@ func notANumber(t weights.Tensor) weights.Tensor {
 	return weights.FloatTensor(t.Name, t.DType, t.Shape, values)
 }
 
-// What a broken gradient leaves in I is part of the state, since g takes it; anywhere else it
-// cannot be.
+// A number in I that is not finite, which a broken gradient leaves there, is part of the state,
+// since g accepts it. Anywhere else such a number is refused.
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -244,7 +246,7 @@ func TestAFrozenStreamHasNoSnapshot(t *testing.T) {
 	require.ErrorContains(t, err, "frozen")
 }
 
-// Another arithmetic is the caller's to judge.
+// Restore accepts a snapshot of another arithmetic and reports it; its caller decides.
 func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
 	m := testModel(t)
 	f, set := snapshotOf(t, m, SparseMeta)

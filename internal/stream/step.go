@@ -25,7 +25,7 @@ import (
 // anew for every chunk costs nothing: no phase allocates.
 type Step struct {
 	Exec    *kernel.Exec
-	Network *txl.Model   // W
+	Network *txl.Model   // the slow weights W
 	Segment *txl.Segment // the activations
 	Memory  *txl.Memory
 
@@ -41,9 +41,9 @@ type Step struct {
 // reference numbers choose differently.
 type Rule struct {
 	Learner   *sparsemeta.Learner
-	Tables    sparsemeta.Tables   // of the learner as it is now
-	Settings  sparsemeta.Settings // of the writes
-	Precision kernel.Precision    // of I and M: ServingPrecision or TrainingPrecision
+	Tables    sparsemeta.Tables   // compiled from the learner as it is now
+	Settings  sparsemeta.Settings // settings of the writes
+	Precision kernel.Precision    // precision of I and M: ServingPrecision or TrainingPrecision
 	Trace     bool                // the state keeps the input of each element's last write
 	Masks     [][]uint8           // which elements are written, an arena a bank; nil: drawn
 }

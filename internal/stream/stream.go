@@ -24,10 +24,10 @@ import (
 // tokenizer's start token. Every byte is scored.
 type Stream struct {
 	Settings Settings
-	Tally    tokenizer.Tally // of everything accepted
+	Tally    tokenizer.Tally // bytes, tokens and bits of all text accepted
 	Baseline tokenizer.Tally // the same under the static model, if Settings.Baseline
 	Step     uint64          // full chunks so far
-	Written  int             // fast weights the last update wrote
+	Written  int             // fast weights that the last update wrote
 	Pending  []int32         // targets of the chunk that is not full yet
 	Last     int32           // the token before the pending ones
 
@@ -35,14 +35,14 @@ type Stream struct {
 	BaselineMemory *txl.Memory // nil without a baseline
 
 	// What the method keeps: one of them, none for Static.
-	Fast    *sparsemeta.State   // SparseMeta
-	Dynamic *sparsemeta.Dynamic // DynamicSGD, DynamicRMS
-	Cache   *sparsemeta.Cache   // Cache
+	Fast    *sparsemeta.State   // state of SparseMeta
+	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
+	Cache   *sparsemeta.Cache   // state of Cache
 
 	model   *model.Model
 	dynamic Arena  // Dynamic's fast weights, as a step takes them
 	id      uint64 // tells streams apart in workers
-	learnt  uint64 // tells their fast weights apart: a frozen stream has another's
+	learnt  uint64 // tells their fast weights apart; a frozen stream has that of its origin
 	frozen  bool
 }
 
@@ -90,7 +90,7 @@ func (s *Stream) Frozen() *Stream {
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
-	if s.Cache != nil { // as memory is, it is what was read, not what was learnt
+	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
 		f.Cache = s.Cache.Copy()
 	}
 	return &f
@@ -139,7 +139,7 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes is what the stream occupies, which its text does not change.
+// MemoryBytes is the memory that the stream occupies. It does not depend on the stream's text.
 func (s *Stream) MemoryBytes() int64 {
 	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {

@@ -19,7 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Every check computes: fewer than the usual 100 unless -rapid.checks says otherwise.
+	// Every check computes a lot, so that there are fewer than the usual 100 unless -rapid.checks
+	// says otherwise.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
@@ -28,8 +29,8 @@ func TestMain(m *testing.M) {
 
 const testChunk = 16
 
-// testModel is small and random: two banks, statistics, and settings that are seen in every score
-// after the first chunk.
+// testModel returns a small random model: two banks, statistics, and settings whose effect is seen
+// in every score after the first chunk.
 func testModel(t testing.TB) *model.Model {
 	m, err := theModel()
 	require.NoError(t, err)
@@ -201,8 +202,8 @@ func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
 	})
 }
 
-// A worker goes on from the chunk before, keeping what the branches leave as it is: the bits are
-// those of workers that know nothing of it.
+// A worker that goes on behind a chunk keeps what the branches do not change. The bits are those of
+// a worker that begins afresh.
 func TestAWorkerGoesOnAsAFreshOneBegins(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
@@ -258,7 +259,7 @@ func TestNothingWrittenIsStatic(t *testing.T) {
 	require.NotZero(t, adapted.Written)
 }
 
-// The rivals' own ways of doing nothing: no rate, no share of the cache.
+// Rivals whose settings turn them off (rate 0, or no share of the cache) score as the static model.
 func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -276,7 +277,7 @@ func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	})
 }
 
-// What each method is for: a text that repeats itself gets cheaper than under the static model.
+// Every method makes a text that repeats itself cheaper than it is under the static model.
 func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -295,7 +296,7 @@ func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	})
 }
 
-// nextByte is the distribution of the next byte, by the score each would get.
+// nextByte returns the distribution of the next byte: the score that each of the 256 would get.
 func nextByte(w *Worker, s *Stream) (probs [256]float64) {
 	for id := range probs {
 		probs[id] = math.Exp(-float64(w.Score(s, []byte{byte(id)}).NLL[0]))
@@ -382,7 +383,8 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
-	// These have the same weights in every chunk: there, reading on is feeding.
+	// These methods have the same weights in every chunk, so that generating is the same as
+	// feeding.
 	each(t, []string{Static, Cache}, func(t *testing.T, method string) {
 		s := New(m, settings(m, methodIs(method)))
 		w.Feed(s, []byte(text[:37]), nil)
@@ -483,7 +485,7 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	require.NoError(t, other.Validate(m), "of other methods, without effect")
 }
 
-// What a stream says it occupies is what making it takes, but for some tables of its own.
+// MemoryBytes is the memory that New allocates, apart from some small tables.
 func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	m, err := model.Default()
 	require.NoError(t, err)
@@ -503,8 +505,8 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	}
 }
 
-// A worker must never take the rows of a frozen stream for its origin's, or
-// those of two copies for one another.
+// A worker must never take the rows of a frozen stream for those of its origin, or the rows of two
+// copies for one another.
 func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
 	m := testModel(t)
 	long := strings.Repeat(text, 2)

@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// modelDefault is what stands in the place of most settings that are left out.
+// modelDefault is the default of most settings, in the words of the documentation.
 const modelDefault = "the model's"
 
 // dynamicMethods are the two forms of dynamic evaluation.

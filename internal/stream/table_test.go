@@ -11,13 +11,14 @@ import (
 	"github.com/lmserve/lmserve/internal/setting"
 )
 
-// A setting that is not in the table, and a field that the mathematics has used all along.
+// A setting that is not in the table, for a field that the mathematics has always used.
 var out = setting.Row[Settings]{
 	Name: "out_factor", Field: func(s *Settings) any { return &s.Adapt.Out }, Methods: []string{SparseMeta},
 	Min: 0, Max: 2, Above: true, Default: "the model's", Help: "the factor on what the meta-learners write",
 }
 
-// Its row alone makes a flag of it, holds it to its range, brings it to the stream and reports it.
+// The row alone makes a flag of the setting, checks its range, brings it to the stream and reports
+// it.
 func TestARowIsEnoughToServeASetting(t *testing.T) {
 	m, table := testModel(t), append(Table[:len(Table):len(Table)], out)
 	given := func(args ...string) (setting.Values, error) {
@@ -57,7 +58,7 @@ func TestARowIsEnoughToServeASetting(t *testing.T) {
 	require.Equal(t, "sparse-meta: the factor on what the meta-learners write (above 0 to 2; default: the model's)", out.FlagUsage())
 }
 
-// What is reported can be asked for, and gives the same settings.
+// Settings that a session reports can be asked for, and are then the same.
 func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	m := testModel(t)
 	for _, method := range Methods() {

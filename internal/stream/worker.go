@@ -19,10 +19,10 @@ type Worker struct {
 
 	model *model.Model
 	seg   *txl.Segment
-	base  *txl.Segment // of the baseline, made on first use
-	chunk int          // rows of the segments
-	grads Arena        // of the branches
-	all   Arena        // of all weights, made on first use
+	base  *txl.Segment // segment of the baseline, made on first use
+	chunk int          // largest number of rows of the segments
+	grads Arena        // gradients of the branches
+	all   Arena        // gradients of all weights, made on first use
 
 	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are: a
 	// stream's learnt, and the updates that it had made. Streams keep the banks alone, which
@@ -34,9 +34,9 @@ type Worker struct {
 	// instead of beginning the chunk again; the bits are the same either way.
 	at, baseAt place
 
-	inputs  []int32 // that the segments have read last
-	tokens  []int32 // scored last
-	targets []int32 // the pending tokens and those
+	inputs  []int32 // what the segments have read last
+	tokens  []int32 // tokens scored last
+	targets []int32 // the pending tokens and those scored last
 	nll     []float32
 	baseNLL []float32
 }
@@ -69,7 +69,7 @@ func (w *Worker) fit(s *Stream) {
 	}
 }
 
-// step is that of the stream's chunk, in the worker's arrays.
+// step returns the step of the stream's current chunk, in the worker's arrays.
 func (w *Worker) step(s *Stream) Step {
 	step := Step{Exec: w.Exec, Network: s.model.LM, Segment: w.seg, Memory: s.Memory}
 	switch {
@@ -81,7 +81,7 @@ func (w *Worker) step(s *Stream) Step {
 	return step
 }
 
-// baseline is the step of the same chunk under the static model.
+// baseline returns the step of the same chunk under the static model.
 func (w *Worker) baseline(s *Stream) Step {
 	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.BaselineMemory}
 }

@@ -33,9 +33,9 @@ func bestName(phase string) string { return phase + "-best.safetensors" }
 
 // checkpoint is the resumable state of a run, in memory.
 type checkpoint struct {
-	path string // where it was read from
+	path string // path of the file it was read from
 	file *weights.File
-	err  error // the first that reading a part has met; the parts after it are not read
+	err  error // the first error met while reading; the parts after it are not read
 }
 
 // array is a named view of weights or of what an optimiser remembers.
@@ -145,7 +145,7 @@ func (c *checkpoint) fail(format string, args ...any) {
 	}
 }
 
-// failWith keeps an error of who was given a part, as fail does.
+// failWith keeps an error of the code that read a part, as fail does.
 func (c *checkpoint) failWith(err error) {
 	if err != nil {
 		c.fail("%v", err)

@@ -99,7 +99,7 @@ func (o *Options) complete(found *model.Model, c txl.Config, bytes int) {
 	fill(&o.Joint.Warmup, o.Joint.Steps/20)
 }
 
-// settingsOver are the asked settings, with what they leave open as in the others.
+// settingsOver returns the asked settings. Fields that they leave open are as in the others.
 func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	if asked.Gammas == nil {
 		asked.Gammas = others.Gammas

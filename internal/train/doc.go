@@ -1,6 +1,7 @@
 // Package train makes models: it pretrains the slow weights of a Transformer-XL and meta-trains the
-// learners of its fast weights, on a directory of text files. Run is the whole of it. The rooms
-// below it hold the text (corpus), the optimisers (optim) and what is told of a run (report).
+// learners of its fast weights, on a directory of text files. Run does all of it. A run that is
+// interrupted and resumed has several sittings, one for each call of Run. The packages below this
+// one hold the text (corpus), the optimisers (optim) and what people read of a run (report).
 //
 // # Phases
 //

@@ -16,9 +16,9 @@ var (
 // InterruptedError says where a run stopped because the context of Run ended.
 type InterruptedError struct {
 	Phase      string
-	Step       int    // optimiser steps of the phase that were made
+	Step       int    // optimiser steps made in the phase
 	Checkpoint string // where the run was saved; "" if no checkpoint directory was given
-	Cause      error  // of the context
+	Cause      error  // the context's own error
 }
 
 func (e *InterruptedError) Error() string {
@@ -29,5 +29,5 @@ func (e *InterruptedError) Error() string {
 	return fmt.Sprintf("train: interrupted in phase %s after step %d; resume from %s", e.Phase, e.Step, e.Checkpoint)
 }
 
-// Unwrap makes the error both ErrInterrupted and the context's own.
+// Unwrap makes the error both ErrInterrupted and the error of the context.
 func (e *InterruptedError) Unwrap() []error { return []error{ErrInterrupted, e.Cause} }

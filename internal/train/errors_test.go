@@ -40,8 +40,8 @@ func TestFilesWithoutPermissionAreNamed(t *testing.T) {
 func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
-	// What stands where the best checkpoint must go is a folder: the write fails after the last one
-	// has been written.
+	// A folder stands in the place of the best checkpoint, so that the write fails after the last
+	// checkpoint has been written.
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
 	_, err := Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)

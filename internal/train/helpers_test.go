@@ -36,7 +36,7 @@ func WriteTree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// recorder keeps what it is told.
+// recorder is an observer that keeps all events.
 type recorder struct{ events []Event }
 
 func (r *recorder) Observe(e Event) error {

@@ -21,7 +21,7 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 			err = told
 		}
 	}()
-	var static *float64 // validation of slow weights that stand still
+	var static *float64 // static score, if the slow weights stand still
 	r.saved, r.bestSaved = r.at.Step, -1
 	for {
 		if r.validationDue(p) {
@@ -94,7 +94,7 @@ func (r *runner) validationDue(p stepper) bool {
 		return false
 	case r.at.Step == p.length():
 		return true
-	case r.at.Step == 0: // what is trained already may be the best that comes
+	case r.at.Step == 0: // the weights that training starts from may remain the best
 		return r.o.Validation.Every >= 0 && (r.o.Init != "" || len(r.at.Done) > 0)
 	}
 	return r.at.Step%r.validationEvery(p) == 0

@@ -87,8 +87,8 @@ func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
 // begin starts the sums of a step at zero.
 func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
 
-// gather adds the gradient of a chunk's loss, which the step's Backward has left. The writes that
-// the loss judges are those made so far, or one of every few of them.
+// gather adds the gradient of a chunk's loss, which the step's Backward has left. The loss depends
+// on the writes made so far; the gradient is taken from all of them, or from one of every few.
 func (m *metaLearner) gather(s *stream.Step, every int) {
 	s.State.NodeGradient(s.Exec, m.tables(), m.learner.Settings.Out, s.Grads.Values, every, m.sums)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// In each of three phases, and between two.
+// A run may be interrupted in each of three phases, and between two.
 func TestPhasesResumeToTheSameBits(t *testing.T) {
 	for _, scheme := range []string{SchemeOnline, SchemeWindow} {
 		t.Run(scheme, func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestUnknownBranchesAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "layers.9.*")
 }
 
-// A text that is pretrained on and one that is not: held-out text has no part in pretraining.
+// Text that is held out has no part in pretraining.
 func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	r, _, err := open(o)
@@ -342,8 +342,8 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.Equal(t, r.seen.Bytes(), p.(*pretraining).bytes)
 }
 
-// Meta-learners that a model has are trained further if nothing is asked or what is asked is
-// theirs, and made anew otherwise.
+// Meta-learners that a model has are trained further if the options ask for nothing else, and made
+// anew otherwise.
 func TestMetaLearnersGoOn(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone

@@ -24,7 +24,7 @@ import (
 	"github.com/lmserve/lmserve/internal/train/report"
 )
 
-// sittings is an observer of several runs, one after the other: each is reported anew.
+// sittings observes several runs, one after the other, each with a report of its own.
 type sittings struct {
 	report.Options
 	now train.Observer
@@ -39,7 +39,7 @@ func (s *sittings) Observe(e train.Event) (err error) {
 	return s.now.Observe(e)
 }
 
-// reported has the runs of the options reported.
+// reported makes the runs of the options report themselves as r says.
 func reported(o *train.Options, r report.Options) { o.Observer = &sittings{Options: r} }
 
 func readMetrics(t *testing.T, path string) []report.Metric {
@@ -112,7 +112,7 @@ func TestPretrainingLearns(t *testing.T) {
 }
 
 // One command line serves every sitting: to resume where there is no checkpoint yet is to start,
-// and it is said.
+// and the run says so.
 func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	o := train.TinyPretraining(t)
 	var log bytes.Buffer
@@ -122,7 +122,8 @@ func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+" yet: the run starts from its beginning")
 	log.Reset()
-	again, err := train.Run(context.Background(), o) // of a run that has ended: its end once more
+	// Resuming a run that has ended gives its end once more.
+	again, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
 	require.NotContains(t, log.String(), "there is no checkpoint")
 	require.Equal(t, fresh.Model, again.Model)
@@ -223,7 +224,7 @@ func TestPlanIsToldAtTheStart(t *testing.T) {
 	require.Equal(t, silent.Model, told.Model)
 }
 
-// What is wrong with a later phase is told before the first has begun.
+// What is wrong with a later phase is reported before the first phase begins.
 func TestLaterPhasesAreCheckedFirst(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	metrics := filepath.Join(t.TempDir(), "m")
@@ -254,7 +255,7 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	}
 }
 
-// A directory where a file should be, and the other way round.
+// A directory in the place of a file, and a file in the place of a directory, are refused by name.
 func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 	base := train.TinyPretraining(t)
 	dir := t.TempDir()

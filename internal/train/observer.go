@@ -19,12 +19,12 @@ type Event interface{ event() }
 
 // Opened says what the run is. Nothing has been written yet.
 type Opened struct {
-	Name   string // of the model
+	Name   string // name of the model
 	Phases []string
 	// Fields are those of the recipe, all that the run's bits depend on, under their JSON names;
 	// numbers are json.Number.
 	Fields map[string]any
-	Dir    string // of the checkpoints; "" if there is none
+	Dir    string // folder of the checkpoints; "" if there is none
 	Store  string // type of the slow weights in the model's file
 
 	Numerics string // the arithmetic, see kernel.Arithmetic.Numerics
@@ -36,7 +36,7 @@ type Noted struct{ Text string }
 // Planned says what a phase will do, of those that are left.
 type Planned struct {
 	Phase       string
-	Description string // for a person
+	Description string // a sentence for a person
 	Steps, Made int
 	// Estimate tries a few steps and returns the time that the rest of the phase will take. It may
 	// be called while the event is observed, and changes nothing. An error of it is the run's.
@@ -49,8 +49,8 @@ type Ready struct{}
 // Standing is where a phase stands.
 type Standing struct {
 	Phase       string
-	Step, Steps int   // made and in all
-	Tokens      int64 // scored for training in the phase
+	Step, Steps int   // optimiser steps made, and in all
+	Tokens      int64 // tokens scored for training in the phase
 	Loss        float64
 }
 
@@ -67,7 +67,7 @@ type Stepped struct {
 type Validated struct {
 	Standing
 	Measurement Measurement
-	Best        bool // so far in the phase
+	Best        bool // the best measurement so far in the phase
 	Took        time.Duration
 }
 
@@ -82,7 +82,7 @@ type Ended struct {
 // Finished says what the run has done and how it ended.
 type Finished struct {
 	Report Report
-	Err    error // of the run; nil if it came to its end
+	Err    error // why the run failed; nil if it came to its end
 }
 
 func (Opened) event()    {}

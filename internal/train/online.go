@@ -77,7 +77,7 @@ func (p *onlineScheme) chunk(i int) float64 {
 	} else {
 		p.text.Begin()
 	}
-	p.going = p.slow == nil // else the next chunk's weights may be others
+	p.going = p.slow == nil // otherwise the next chunk may have other weights
 	loss := p.text.score()
 	p.text.Backward(p.text.targets)
 	p.text.Remember()
@@ -104,7 +104,7 @@ func (p *onlineScheme) describe() string {
 type onlineState struct {
 	Steps  int                `json:"steps"`
 	Stream corpus.PiecesState `json:"stream"`
-	Memory int                `json:"memory"` // rows
+	Memory int                `json:"memory"` // rows of the memory in use
 	Writes uint64             `json:"writes"` // updates of the fast weights made: the masks' time
 }
 

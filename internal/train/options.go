@@ -64,12 +64,12 @@ type Options struct {
 	Dir    string // folder of the checkpoints, made if it is missing; "": no checkpoints
 	Resume bool   // go on from the last checkpoint in Dir, if there is one
 
-	Observer Observer // is told what happens; nil: nobody is
+	Observer Observer // an observer of the run; nil: none
 
-	Seed    uint64 // of weights, order of the text, dropout and masks
-	Threads int    // 0: all that Go may use. The result does not depend on it
+	Seed    uint64 // seed of the weights, the order of the text, dropout and masks
+	Threads int    // number of threads; 0: all that Go may use. The result does not depend on it
 
-	Precision kernel.Precision // of the matrix products; "": kernel.Float32
+	Precision kernel.Precision // precision of the matrix products; "": kernel.Float32
 
 	Pretrain   PretrainOptions
 	Meta       MetaOptions
@@ -130,7 +130,7 @@ type MetaOptions struct {
 	// is of the order of 1.
 	Rate     float64 `json:"rate"`
 	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0: .05
-	Schedule string  `json:"schedule"` // as SlowOptions.Schedule
+	Schedule string  `json:"schedule"` // as in SlowOptions
 	// Branches are the weights that get fast weights, for model.Branches. nil: as the
 	// meta-learners found have them, or "upper" (online), "paper" (window).
 	Branches []string `json:"branches"`
@@ -143,7 +143,7 @@ type MetaOptions struct {
 
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
-	Chunks int `json:"chunks"` // whose gradients are summed for one step; 0: 8
+	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0: 8
 	// Sample n estimates a step's gradient from one of n fast weights; 0: 8.
 	Sample int `json:"sample"`
 	// Reset is the probability that M and I go back to zero where a piece of text begins; 0: .5;
@@ -156,14 +156,14 @@ type OnlineOptions struct {
 // WindowOptions are the settings of the window scheme.
 type WindowOptions struct {
 	K             int     `json:"k"`              // chunks of a window; the first k-1 write M; 0: 5
-	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th; 0: 512
+	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512
 	Batch         int     `json:"batch"`          // streams that share M; 0: 8
 	P             float64 `json:"p"`              // probability that a write sets an entry; 0: .05
 }
 
 // JointOptions are the settings of the slow weights in PhaseJoint; MetaOptions has the rest.
 type JointOptions struct {
-	Steps       int `json:"steps"` // 0: as MetaOptions.Steps
+	Steps       int `json:"steps"` // steps of PhaseJoint; 0: as MetaOptions.Steps
 	SlowOptions     // Rate 0: .0001 (online), .00025 (window)
 }
 
@@ -185,7 +185,7 @@ type ValidationOptions struct {
 
 // OptionError says that one field of Options has a value that cannot be used.
 type OptionError struct {
-	Field string // e.g. "Pretrain.Batch"
+	Field string // path of the field, such as "Pretrain.Batch"
 	Found string
 	Want  string
 }

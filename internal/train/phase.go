@@ -10,8 +10,8 @@ type stepper interface {
 	load(*checkpoint) error
 	trained() []array             // views of the weights that the steps move
 	learner() *sparsemeta.Learner // nil in pretraining
-	frozen() bool                 // the slow weights stand still
-	describe() string             // for a person
+	frozen() bool                 // whether the slow weights stand still
+	describe() string             // a sentence for a person
 	close() error                 // ends what the phase has running
 }
 

@@ -4,7 +4,7 @@ package train
 type position struct {
 	Phase  string  `json:"phase"`
 	Step   int     `json:"step"`   // optimiser steps made in the phase
-	Tokens int64   `json:"tokens"` // scored in the phase
+	Tokens int64   `json:"tokens"` // tokens scored in the phase
 	Loss   float64 `json:"loss"`   // running mean, nats a token
 	// Validated is the step of the last validation; -1: there was none in the phase yet.
 	Validated int           `json:"validated"`

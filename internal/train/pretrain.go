@@ -19,8 +19,8 @@ type pretraining struct {
 	slow    *slow
 	reader  *corpus.Reader
 	text    textStep // All of its step is where the optimiser finds the gradient
-	bytes   int      // of the text
-	steps   int      // made
+	bytes   int      // bytes of the text
+	steps   int      // steps made
 }
 
 // newPretrain starts the phase. The options' Segment is set.
@@ -65,7 +65,7 @@ func (p *pretraining) describe() string {
 type pretrainState struct {
 	Steps  int                `json:"steps"`
 	Reader corpus.ReaderState `json:"reader"`
-	Memory int                `json:"memory"` // rows
+	Memory int                `json:"memory"` // rows of the memory in use
 }
 
 func (p *pretraining) save(c *checkpoint) {

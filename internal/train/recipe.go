@@ -13,7 +13,7 @@ import (
 type Recipe struct {
 	Phases  []string    `json:"phases"`
 	Name    string      `json:"name"`
-	Init    string      `json:"init,omitempty"` // hash of the model gone on from
+	Init    string      `json:"init,omitempty"` // hash of the model that the run started from
 	Model   txl.Config  `json:"model"`
 	Data    TextRecord  `json:"data"`
 	HoldOut []string    `json:"hold_out,omitempty"`
@@ -90,7 +90,7 @@ type card struct {
 	Recipe  Recipe        `json:"recipe"`
 	Results []PhaseReport `json:"results"`
 	Store   string        `json:"store"`           // type of the slow weights in the file
-	Stored  *Measurement  `json:"valid,omitempty"` // of the model as stored
+	Stored  *Measurement  `json:"valid,omitempty"` // measurement of the model as stored
 	// Numerics is the arithmetic of the machine, see kernel.Arithmetic.Numerics.
 	Numerics string `json:"numerics"`
 }

@@ -12,8 +12,8 @@ const BitsPerNat = 1 / math.Ln2
 
 // Outcome is what one step of a phase did.
 type Outcome struct {
-	Loss   float64 // nats a token, mean
-	Tokens int     // scored
+	Loss   float64 // mean loss, nats a token
+	Tokens int     // tokens scored
 	Rate   float64 // learning rate: of the slow weights in pretraining, else of the meta-learners
 	// Norm is that of the gradient, before clipping; without slow weights, that of the gradient at
 	// the nodes of the meta-learners' tables.
@@ -30,7 +30,7 @@ func (o Outcome) finite() bool {
 
 // Measurement is what was measured on the validation text, in bits a character.
 type Measurement struct {
-	Step     int      `json:"step"` // of the phase
+	Step     int      `json:"step"` // step of the phase
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"` // nil for a model without meta-learners
 }

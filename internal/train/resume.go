@@ -12,10 +12,10 @@ import (
 
 // MismatchError says that a checkpoint belongs to a run with other settings.
 type MismatchError struct {
-	Path  string // the checkpoint
+	Path  string // path of the checkpoint
 	Field string // the JSON path of the first field that differs, e.g. "model.d_model"
-	Have  string // in the checkpoint
-	Want  string // in this run
+	Have  string // the value in the checkpoint
+	Want  string // the value in this run
 }
 
 func (e *MismatchError) Error() string {
@@ -44,9 +44,9 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	return c, nil
 }
 
-// shortened is the recipe with as many steps of pretraining as a checkpoint's has, if that does not
-// matter at the position: before the decay of both, under a schedule whose rates do not depend on
-// the number of steps until then. So a long run may be prolonged.
+// shortened returns the recipe with the number of pretraining steps that a checkpoint's recipe has,
+// if the difference does not matter at the position: before the decay of both, under a schedule
+// whose rates until then do not depend on the number of steps. So a run may be prolonged.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || want.Pretrain == nil || other.Pretrain == nil {

@@ -25,7 +25,7 @@ type runner struct {
 	at     position
 	best   []array // the trained arrays at position.Best
 
-	// weights.WriteFile, or a disk with a fault
+	// writeFile is weights.WriteFile; tests put a disk with a fault in its place.
 	writeFile func(string, *weights.File, weights.WriteOptions) error
 
 	saved     int // step of the phase that the last checkpoint has
@@ -62,7 +62,8 @@ func (r *runner) newPhase(name string) (stepper, error) {
 	case PhasePretrain:
 		return newPretrain(r.x, r.base.LM, r.seen, r.base.Tokenizer.Start(), o.Pretrain, seed)
 	case PhaseJoint:
-		joint, seed = &o.Joint, kernel.Key(seed, useJoint) // not the stream of PhaseMeta over again
+		// Another seed, so that PhaseJoint does not read the text of PhaseMeta over again.
+		joint, seed = &o.Joint, kernel.Key(seed, useJoint)
 	}
 	if o.Meta.Scheme == SchemeWindow {
 		return newWindow(r.x, r.base, r.text, o.Meta, joint, seed)

@@ -174,7 +174,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"Pretrain.AttentionDropout": func(o *Options) { o.Pretrain.AttentionDropout = -.1 },
 	} {
 		o := Options{Data: data}
-		require.NoError(t, o.Validate())
+		require.NoError(t, o.withDefaults().validate())
 		change(&o)
 		_, err := Run(context.Background(), o)
 		var option *OptionError
@@ -183,13 +183,13 @@ func TestOptionsAreValidated(t *testing.T) {
 		require.ErrorContains(t, err, "option "+field+" is ")
 	}
 	o := Options{Data: data, Meta: MetaOptions{Settings: sparsemeta.Settings{Gammas: []float32{2}, Out: 1}}}
-	require.ErrorContains(t, o.Validate(), "gammas[0]")
+	require.ErrorContains(t, o.withDefaults().validate(), "gammas[0]")
 
 	for want, phases := range map[string][]string{
 		"Phases is meta again, expected each phase at most once": {PhaseMeta, PhaseMeta},
 		"pretrain after joint, expected pretrain as the first":   {PhaseJoint, PhasePretrain},
 	} {
-		require.ErrorContains(t, Options{Data: data, Init: "m", Phases: phases}.Validate(), want)
+		require.ErrorContains(t, Options{Data: data, Init: "m", Phases: phases}.withDefaults().validate(), want)
 	}
 }
 

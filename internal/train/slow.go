@@ -11,10 +11,10 @@ import (
 type slow struct {
 	options  SlowOptions
 	schedule optim.Schedule
-	seed     uint64 // of the dropout
+	seed     uint64 // seed of the dropout
 	lm       *txl.Model
 	opt      optim.Optimizer
-	grads    stream.Arena // of all slow weights
+	grads    stream.Arena // gradients of all slow weights
 }
 
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {

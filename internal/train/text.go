@@ -10,7 +10,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// textStep is a chunk of text on its way through a step: training takes the same steps as serving.
+// textStep is a step with the chunk of text that it takes: training takes the same steps as
+// serving.
 type textStep struct {
 	stream.Step
 	inputs  []int32 // [T,B]

@@ -13,7 +13,7 @@ type trainee struct {
 	lm    *txl.Model
 	slow  *slow // nil while the slow weights stand still
 	meta  *metaLearner
-	steps int // made
+	steps int // steps made
 }
 
 // optimise moves the weights by the gradients that the chunks have left, and completes the outcome

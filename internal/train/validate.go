@@ -15,17 +15,12 @@ import (
 const (
 	stepsMax   = 1 << 30
 	batchMax   = 1 << 12
-	lengthMax  = 1 << 16 // of a segment, in tokens; stream.MaxChunk bounds a chunk
-	windowMax  = 1 << 10 // chunks of a window, or of an online step
+	lengthMax  = 1 << 16 // largest length of a segment, in tokens; stream.MaxChunk bounds a chunk
+	windowMax  = 1 << 10 // most chunks of a window, or of an online step
 	threadsMax = 1 << 10
 )
 
-// Validate reports the first field that cannot be used.
-func (o Options) Validate() error {
-	return o.withDefaults().validate()
-}
-
-// validate is Validate for options that have their defaults.
+// validate reports the first field that cannot be used, of options that have their defaults.
 func (o Options) validate() error {
 	if err := o.validatePhases(); err != nil {
 		return err
@@ -75,7 +70,7 @@ func (o Options) validatePhases() error {
 	return nil
 }
 
-// validate checks the settings for so many steps; 0: not known yet.
+// validate checks the settings for so many steps; 0 stands for a number that is not known yet.
 func (s SlowOptions) validate(prefix string, steps int) error {
 	most := steps
 	if steps == 0 {
@@ -137,7 +132,7 @@ func firstOf(errs []error) error {
 	return nil
 }
 
-// within accepts lo to hi.
+// within returns an error unless v is lo to hi.
 func within(field string, v, lo, hi int) error {
 	if v < lo || v > hi {
 		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%d to %d", lo, hi)}
@@ -145,7 +140,7 @@ func within(field string, v, lo, hi int) error {
 	return nil
 }
 
-// between accepts lo to hi, and no NaN.
+// between returns an error unless v is lo to hi; NaN never is.
 func between(field string, v, lo, hi float64) error {
 	if !(v >= lo && v <= hi) {
 		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%g to %g", lo, hi)}

@@ -16,7 +16,7 @@ const validationPieceBytes = 4096
 type validator struct {
 	text    *corpus.Corpus
 	options ValidationOptions
-	seed    uint64 // of the masks
+	seed    uint64 // seed of the masks
 	threads int
 }
 

@@ -18,7 +18,7 @@ type windowScheme struct {
 	options  MetaOptions
 	reader   *corpus.Reader
 	writing  textStep // the first k-1 chunks
-	learning textStep // the k-th; memory and fast weights are those of writing
+	learning textStep // the k-th chunk; memory and fast weights are those of writing
 }
 
 // newWindow starts the scheme; joint is nil if the slow weights, which are trained already, stand
@@ -105,7 +105,7 @@ func (p *windowScheme) describe() string {
 type windowState struct {
 	Steps  int                `json:"steps"`
 	Reader corpus.ReaderState `json:"reader"`
-	Memory int                `json:"memory"` // rows
+	Memory int                `json:"memory"` // rows of the memory in use
 	Writes uint64             `json:"writes"` // updates of the fast weights made: the masks' time
 }
 

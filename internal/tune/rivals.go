@@ -12,18 +12,19 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Methods are those that can be tuned.
+// Methods returns the methods that can be tuned.
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
-// On the coarse grid, step is the ratio of two neighbours; on the fine grid it is the square root
-// of that. An improvement below tolerance bits per byte is noise of the choice of text.
+// On the coarse grid, step is the ratio of two neighbours; on the fine grid the ratio is the square
+// root of step. An improvement of less than tolerance bits per byte is noise: it depends on which
+// texts were chosen.
 const (
 	step      = 2
 	tolerance = 2e-4
 )
 
-// Parameters are the settings of a method that are searched for, each from the model's own value
-// on: the rows of stream.Table that say where to search.
+// Parameters returns the settings of a method that are searched for: the rows of stream.Table that
+// have a range to search. The search begins at the model's own values.
 func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	rows, err := searched(method)
 	if err != nil {
@@ -34,11 +35,11 @@ func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	params := make([]Parameter, len(rows))
 	for i, r := range rows {
 		start := r.Number(&own)
-		if start <= 0 { // which is on no logarithmic grid
+		if start <= 0 { // a logarithmic grid has no 0
 			start = r.Number(&usual)
 		}
 		params[i] = Parameter{
-			// The name without its method, as cache_size of the cache.
+			// The name without the prefix of its method: size for cache_size.
 			Name:  strings.TrimPrefix(r.Name, method+"_"),
 			Start: min(max(digits(start), r.Search.Min), r.Search.Max),
 			Step:  step, Min: r.Search.Min, Max: r.Search.Max, Whole: r.Whole(),
@@ -47,7 +48,8 @@ func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	return params, nil
 }
 
-// searched are the rows that a method is tuned by, whole numbers last: a step of them changes most.
+// searched returns the rows that a method is tuned by. Whole numbers come last, since a step of
+// theirs changes most.
 func searched(method string) (setting.Table[stream.Settings], error) {
 	if !slices.Contains(Methods(), method) {
 		return nil, fmt.Errorf("tune: method is %q, expected one of %v", method, Methods())

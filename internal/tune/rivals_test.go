@@ -28,7 +28,8 @@ func small(t *testing.T) *model.Model {
 	return m
 }
 
-// What comes out is a model whose defaults score what the search says, better than before.
+// Tuning returns a model whose defaults have the score that the search reports, a better one than
+// before.
 func TestTuningMakesTheModelsDefaultsBetter(t *testing.T) {
 	m := small(t)
 	texts := [][]byte{[]byte(strings.Repeat("all work and no play ", 20)), []byte(strings.Repeat("0101", 50))}

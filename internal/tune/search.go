@@ -1,4 +1,5 @@
-// Package tune finds settings by search on a logarithmic grid, and with it those of the methods that sparse-meta is compared with.
+// Package tune finds settings by search on a logarithmic grid, and in this way tunes the methods
+// that sparse-meta is compared with.
 package tune
 
 import (
@@ -9,7 +10,8 @@ import (
 	"strconv"
 )
 
-// Parameter is a positive number, searched for among Start times whole powers of Step, to three digits, from Min to Max.
+// Parameter is a positive number to search for. Its candidates are Start times whole powers of
+// Step, rounded to three digits, from Min to Max.
 type Parameter struct {
 	Name     string
 	Start    float64
@@ -18,30 +20,36 @@ type Parameter struct {
 	Whole    bool // a whole number
 }
 
-// Trial is a point that was tried. The score of one that gives no number is infinite.
+// Trial is a point that was tried. The score is infinite if the point gave no number.
 type Trial struct {
-	Values []float64 // one a parameter
+	Values []float64 // one for each parameter
 	Score  float64
 	Best   bool // better than all before
 }
 
 // Search says how to search.
 type Search struct {
-	// Refine is how often the grid is made finer, each step then being the square root of what it was.
+	// Refine is how often the grid is made finer. Each time the step becomes its square root.
 	Refine int
-	// Tolerance is the improvement below which a step is not worth taking: without it a flat objective would be followed to the end.
+	// Tolerance is the improvement below which a step is not worth taking: without it the search
+	// would follow a flat objective to the end.
 	Tolerance float64
 	// Visit, if set, sees every trial.
 	Visit func(Trial)
 }
 
-// ErrNoScore is returned if neither the start, nor a smaller first parameter, nor a neighbour of the start gives a number.
+// ErrNoScore is returned if neither the start, nor a smaller first parameter, nor a neighbour of
+// the start gives a number.
 var ErrNoScore = errors.New("no setting tried gives a score")
 
-// Minimise looks for the values at which f is least. From the start it walks along one parameter after the other for as long as a step
-// makes f less, beyond any edge but Min and Max; where no step along one parameter does, it looks at those along two. f is called once a
-// point. Its error ends the search. If the start gives no number, the search begins at the largest smaller value of the first parameter that
-// does: of a rate that is too large all neighbours may be, too.
+// Minimise looks for the values at which f is least. It calls f once for each point; an error of f
+// ends the search.
+//
+// From the start the search walks along one parameter after the other for as long as a step makes f
+// less; only Min and Max bound the walk. Where no step along one parameter helps, it tries steps
+// along two at once. If f gives no number at the start, the search begins at the largest smaller
+// value of the first parameter that gives one: if that parameter is a rate, and too large, then the
+// neighbours of the start may give no number either.
 func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, error)) (Trial, error) {
 	if err := check(params); err != nil {
 		return Trial{}, err
@@ -88,7 +96,7 @@ func check(params []Parameter) error {
 	return nil
 }
 
-// moves are the directions of a step: along each parameter, then along each two.
+// moves returns the directions of a step: along each parameter, then along each two.
 func moves(n int) (moves [][]int) {
 	step := func(i, di, j, dj int) {
 		d := make([]int, n)
@@ -110,18 +118,20 @@ func moves(n int) (moves [][]int) {
 	return moves
 }
 
-// walk is a search under way. A point of the grid is its exponents, in units of the finest step.
+// walk is a search under way. A point of the grid is given by its exponents, in units of the finest
+// step.
 type walk struct {
 	Search
 	params []Parameter
 	f      func([]float64) (float64, error)
 	tried  map[string]float64 // scores by values
 	at     []int
-	best   Trial // at
+	best   Trial // the trial at the point at
 	stride int
 }
 
-// round tries every move once, each for as long as it helps, those along two parameters only if none along one did.
+// round tries every move once and repeats a move for as long as it helps. Moves along two
+// parameters are tried only if none along one has helped.
 func (w *walk) round(moves [][]int) (moved bool, err error) {
 	single := 2 * len(w.params)
 	for k, move := range moves {
@@ -141,7 +151,8 @@ func (w *walk) round(moves [][]int) (moved bool, err error) {
 	return moved, nil
 }
 
-// try evaluates a point that was not tried before and lies within the bounds, and goes there if it is better.
+// try evaluates a point unless it was tried before or lies out of bounds, and goes there if it is
+// better.
 func (w *walk) try(point []int) (better bool, err error) {
 	values := make([]float64, len(point))
 	for i, p := range w.params {
@@ -173,7 +184,7 @@ func (w *walk) try(point []int) (better bool, err error) {
 	return t.Best && len(w.tried) > 1, nil
 }
 
-// value is the parameter at an exponent in units of 1/fine; not ok beyond its bounds.
+// value returns the parameter at an exponent in units of 1/fine. It is not ok beyond the bounds.
 func (p Parameter) value(exponent, fine int) (v float64, ok bool) {
 	if exponent == 0 {
 		return p.Start, true
@@ -186,11 +197,11 @@ func (p Parameter) value(exponent, fine int) (v float64, ok bool) {
 	return v, v >= p.Min && v <= p.Max
 }
 
-// digits rounds to three significant ones: settings that people read.
+// digits rounds a number to three significant digits, as people like to read settings.
 func digits(v float64) float64 {
 	v, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
 	if err != nil {
-		panic(err) // it has just been formatted
+		panic(err) // impossible: v was formatted by the call before
 	}
 	return v
 }

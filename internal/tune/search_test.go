@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// param has a step of 2 and no bounds worth the name.
+// param returns a parameter with a step of 2 and bounds too wide to matter.
 func param(name string, start float64) Parameter {
 	return Parameter{Name: name, Start: start, Step: 2, Min: 1e-9, Max: 1e9}
 }
@@ -18,7 +18,8 @@ func param(name string, start float64) Parameter {
 // octavesApart is the distance of two numbers in steps.
 func octavesApart(a, b float64) float64 { return math.Abs(math.Log2(a / b)) }
 
-// However far away the start, the search walks to the bottom of a bowl, to half a fine step in each parameter.
+// However far away the start is, the search walks to the bottom of a bowl, to half a fine step in
+// each parameter.
 func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(t, "parameters")
@@ -50,7 +51,8 @@ func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 	})
 }
 
-// Where two parameters go together, as rate and decay do, steps along one alone would stop on the slope of the valley.
+// Where two parameters go together, as rate and decay do, steps along one alone would stop on the
+// slope of the valley.
 func TestTheSearchFollowsADiagonalValley(t *testing.T) {
 	f := func(v []float64) (float64, error) {
 		x, y := math.Log2(v[0]), math.Log2(v[1])

@@ -26,8 +26,7 @@ func iteration(s *gorgonia.AdamSolver) *int {
 	return field(reflect.ValueOf(s).Elem(), "iter").Addr().Interface().(*int)
 }
 
-// moments are the solver's own mean and variance of its one vector, nil before the
-// first step.
+// moments returns the solver's own mean and variance of its one vector, nil before the first step.
 func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
 	cache := field(reflect.ValueOf(s).Elem(), "cache")
 	if cache.Len() == 0 {
@@ -40,7 +39,7 @@ func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
 	return value("Value"), value("d")
 }
 
-// setMoments gives the solver moments, whose memory it keeps; nil as before the
+// setMoments gives the solver its moments, whose memory it keeps. nil stands for those before the
 // first step.
 func setMoments(s *gorgonia.AdamSolver, mean, variance []float64) {
 	cache := field(reflect.ValueOf(s).Elem(), "cache")

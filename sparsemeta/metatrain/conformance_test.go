@@ -143,7 +143,7 @@ func TestProbesOfTheReference(t *testing.T) {
 	require.NotZero(t, probed)
 }
 
-// The reference's chain of updates, fed its gradients and masks.
+// Updates agree with the reference's chain of updates, given its gradients and masks.
 func TestUpdatesOfTheReference(t *testing.T) {
 	for name, steps := range map[string]int{"sparsemeta_small": 5, "metaonline_small": 4, "metatrain_small": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestUpdatesOfTheReference(t *testing.T) {
 			for step := range steps {
 				at := fmt.Sprintf("step%d.", step)
 				s.UpdateMasked(x, tables, l.Settings, l.Scale, f.arena(l, at+"grad."), fast, f.mask(l, at+"mask."))
-				if name != "metatrain_small" { // there I plays no part and is not in the file
+				if name != "metatrain_small" { // windows do not use I; the file has none
 					f.near(s, l, at+"I.", s.I[0].F32)
 				}
 				f.near(s, l, at+"M.", fast)

@@ -12,7 +12,7 @@ import (
 type solver struct {
 	adam     *gorgonia.AdamSolver
 	weights  []float64 // what it steps
-	gradient []float64 // what it is handed, and overwrites
+	gradient []float64 // what it is handed in a step, and overwrites
 	model    []gorgonia.ValueGrad
 }
 

@@ -13,10 +13,12 @@ import (
 
 // Options of a Trainer; a zero field takes its default.
 type Options struct {
-	Beta1   float64 // Adam's decay of the mean; default 0.9
-	Beta2   float64 // Adam's decay of the variance; default 0.99
-	Eps     float64 // Adam's smoothing; default 1e-8
-	Workers int     // machines that run at once; default one a processor. Results do not depend on it
+	Beta1 float64 // Adam's decay of the mean; default 0.9
+	Beta2 float64 // Adam's decay of the variance; default 0.99
+	Eps   float64 // Adam's smoothing; default 1e-8
+	// Workers is how many machines run at once; default one a processor. Results do not depend
+	// on it.
+	Workers int
 }
 
 func (o Options) withDefaults() Options {
@@ -108,9 +110,9 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// Tables are the learner's tables, at the values that the graph computes. Step
-// rewrites them in place; no update may be under way then. Node gradients belong to
-// the nodes of the moment: between two steps.
+// Tables are the learner's tables, at the values that the graph computes. Step rewrites them in
+// place; no update may be under way then. Node gradients are for the nodes as they are between two
+// steps, since a step moves the nodes.
 func (t *Trainer) Tables() sparsemeta.Tables { return t.tables }
 
 // Step takes the gradient of the loss with respect to the values of g at the nodes,

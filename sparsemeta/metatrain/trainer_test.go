@@ -26,7 +26,7 @@ func newTrainer(t testing.TB, l *sparsemeta.Learner, o Options) *Trainer {
 	return trainer
 }
 
-// waves are node gradients that depend on seed alone, at any nodes.
+// waves returns node gradients that depend on the seed alone, whatever the nodes are.
 func waves(t *Trainer, seed int) sparsemeta.NodeGradients {
 	dv := t.Tables().Gradients(nil)
 	for bank := range dv {
@@ -55,7 +55,8 @@ func manyNodes(t testing.TB) *sparsemeta.Learner {
 	return l
 }
 
-// Both are float64: equal to its rounding over some 500 operations.
+// Graph and network both compute in float64, so that they agree up to the rounding of some 500
+// operations.
 func TestGraphComputesTheTablesValues(t *testing.T) {
 	l := manyNodes(t)
 	compiled := l.Compile()
@@ -77,7 +78,7 @@ func TestGraphComputesTheTablesValues(t *testing.T) {
 func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 	l := manyNodes(t)
 	trainer := newTrainer(t, l, Options{Workers: 2})
-	for seed := range 2 { // again: nothing is left over from the run before
+	for seed := range 2 { // the second time, nothing is left over from the first
 		dv := waves(trainer, seed)
 		got, err := trainer.Gradient(dv)
 		require.NoError(t, err)
@@ -95,7 +96,7 @@ func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 	}
 }
 
-// adam is the textbook's, in float64.
+// adam is the optimiser as in the textbook, in float64.
 type adam struct{ mean, variance float64 }
 
 func (a *adam) step(w *float32, g, lr, beta1, beta2 float64, t int) {
@@ -162,7 +163,7 @@ func TestResultsDoNotDependOnWorkers(t *testing.T) {
 	require.Equal(t, want, run(3).Phi)
 }
 
-// Bit for bit: four steps, or two, a new trainer from what was saved, and two.
+// Four steps give the same bits as two steps, a new trainer from the saved state, and two more.
 func TestTrainingResumesToTheSameBits(t *testing.T) {
 	steps := func(trainer *Trainer, from, to int) {
 		for step := from; step < to; step++ {
@@ -194,7 +195,8 @@ func TestTrainingResumesToTheSameBits(t *testing.T) {
 	}
 }
 
-// Without its moments a resumed training goes another way: the test above can fail.
+// A training resumed without its moments goes another way, which shows that the test above can
+// fail.
 func TestForgettingTheMomentsShows(t *testing.T) {
 	straight, forgetful := testLearner(5), testLearner(5)
 	a, b := newTrainer(t, straight, Options{}), newTrainer(t, forgetful, Options{})
@@ -206,8 +208,8 @@ func TestForgettingTheMomentsShows(t *testing.T) {
 	require.NotEqual(t, straight.Phi, forgetful.Phi)
 }
 
-// Guards adamstate.go against another layout of gorgonia's solver: the moments after
-// one step are those of the first gradient.
+// The test guards adamstate.go against another layout of gorgonia's solver: the moments after one
+// step are those of the first gradient.
 func TestAdamKeepsItsState(t *testing.T) {
 	trainer := newTrainer(t, testLearner(6), Options{Beta1: 0.9, Beta2: 0.99})
 	require.Equal(t, SolverState{}, trainer.State())
@@ -283,7 +285,7 @@ func TestOptionsErrorsNameTheField(t *testing.T) {
 	require.ErrorContains(t, err, "bank 0: b: w1[0]: found NaN")
 }
 
-// The whole works: g learns the saturating step that trained meta-learners look like.
+// All parts together: g learns the saturating step that trained meta-learners look like.
 func TestTrainingFitsATarget(t *testing.T) {
 	l := testLearner(8)
 	l.Branches, l.Settings.Gammas = l.Branches[:1], l.Settings.Gammas[:1]

@@ -1,15 +1,18 @@
 #!/bin/sh
-# Makes the embedded model: make.sh LMSERVE TEXT VALID WORK. Each step is a run of lmserve and leaves its model, checkpoints, metrics and report in
-# WORK; after an interruption the same command goes on where it was. TEXT and VALID are folders of text, with a folder in them for each domain.
+# Makes the embedded model: make.sh LMSERVE TEXT VALID WORK. LMSERVE is the program; TEXT and VALID
+# are folders of text, with a folder in them for each domain. Each step is a run of lmserve, and
+# leaves its model, checkpoints, metrics and report in WORK. After an interruption the same command
+# goes on where it was.
 set -eu
 lmserve=$1 text=$2 valid=$3 work=$4
 recipe=$(dirname "$0")
 mkdir -p "$work"
 
-# What the slow weights never read: the meta-learners need text that is new to them.
+# Domains that the slow weights never read. The meta-learners need text that is new to the slow
+# weights.
 unseen=--hold-out=code-asm,code-lua,code-shell,poetry-zh-json
 
-# run STEP FLAGS...: a run of lmserve train, unless its model is there.
+# run STEP FLAGS... runs lmserve train, unless the model of the step is there already.
 run() {
 	step=$1
 	shift
@@ -17,22 +20,24 @@ run() {
 		--checkpoints "$work/$step" --checkpoint-every 100 --resume --report "$work/$step.html" --store float32 --out "$work/$step.safetensors" "$@"
 }
 
-# Short segments are read faster; the learning rate stays.
+# First the slow weights read short segments, which takes less time; the learning rate stays high.
 run short $unseen --phase pretrain --config "$recipe/short.json" --balance 0.5 --batch 32 --steps 2433 --warmup 100 --schedule constant --valid-bytes 8192
 
-# Longer ones; the learning rate comes down.
+# Then they read longer segments, and the learning rate comes down.
 run long $unseen --phase pretrain --init "$work/short.safetensors" --config "$recipe/long.json" --balance 0.5 --batch 16 --steps 2300 --warmup 20 --valid-bytes 8192
 
-# The same again, from a smaller one.
+# Then longer segments once more, from a smaller learning rate.
 run longer $unseen --phase pretrain --init "$work/long.safetensors" --balance 0.5 --batch 16 --steps 2000 --warmup 20 --lr 0.002 --valid-bytes 8192
 
-# The meta-learners, with the memory of serving.
+# The meta-learners are trained with as much memory as the model has when it serves.
 run meta $unseen --phase meta --init "$work/longer.safetensors" --config default --meta-steps 5000 --valid-bytes 16384 --valid-every 1000 --store bf16
 
-# Half of that text was from the few domains held out. Now all domains are alike: where the slow weights know a text well, as they do prose, g has
-# to learn to leave them as they are.
+# Half of the text of the step before was from the few domains held out. Now all domains count
+# alike: where the slow weights know a text well, as they do prose, the meta-learners have to learn
+# to change little.
 run prose --phase meta --init "$work/meta.safetensors" --meta-steps 2000 --meta-lr 0.001 --seed 3 --valid-bytes 16384 --valid-every -1 --store bf16
 run more --phase meta --init "$work/prose.safetensors" --meta-steps 4000 --meta-lr 0.001 --seed 4 --valid-bytes 16384 --valid-every -1 --store bf16
 
-# What the rival methods serve with, and the statistics that one of them needs.
+# Last come the settings of the other methods of adaptation, and the statistics of gradients that
+# the method dynamic-rms needs.
 "$lmserve" tune --model "$work/more.safetensors" --data "$valid" --statistics "$text" --out "$work/default.safetensors.zst"

@@ -1,4 +1,4 @@
-// Package modeltest is the model that tests of what is built on models share.
+// Package modeltest makes the small random model that tests of other packages share.
 package modeltest
 
 import (
@@ -15,8 +15,9 @@ const Chunk = 16
 // Small is New(7), made once.
 var Small = sync.OnceValues(func() (*model.Model, error) { return New(7) })
 
-// New is a model of few random weights, others for every seed, with everything that a method asks for: two banks, statistics of gradients, and fast
-// weights large enough to be seen in every score after the first chunk.
+// New returns a model of a few random weights, which depend on the seed. It has everything that a
+// method of adaptation asks for: two banks, statistics of gradients, and fast weights large enough
+// to be seen in every score after the first chunk.
 func New(seed uint64) (*model.Model, error) {
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: Chunk, MemLen: 20})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // What is kept back for validation.
 const (
 	keepBackPart  = 25        // about a twenty-fifth of the text
-	keepBackMost  = 256 << 10 // bytes: about that at most
-	keepBackFew   = 3         // documents at least, if whole ones are kept back
+	keepBackMost  = 256 << 10 // largest number of bytes, about
+	keepBackFew   = 3         // least number of documents, if whole ones are kept back
 	keepBackPiece = 4 << 10   // bytes: a shorter end of a document is not worth cutting off
 )
 
@@ -47,7 +47,7 @@ func (c *Corpus) shuffled(seed uint64) []int {
 // to be cut: here 0 or its length.
 func (c *Corpus) someWhole(order []int, want int) []int {
 	cuts := c.uncut()
-	missing, left := want, map[string]int{} // documents of a domain
+	missing, left := want, map[string]int{} // documents left in a domain
 	for _, d := range c.Documents {
 		left[d.Domain]++
 	}
@@ -62,8 +62,9 @@ func (c *Corpus) someWhole(order []int, want int) []int {
 	return cuts
 }
 
-// someEnds chooses the ends of documents, in proportion to their sizes but not less than is worth
-// it and not more than half, from the start of a line where one is near.
+// someEnds chooses the ends of documents, each in proportion to the document's size, but not less
+// than is worth cutting off and not more than half. An end begins at the start of a line where one
+// is near.
 func (c *Corpus) someEnds(order []int, want int) []int {
 	cuts := c.uncut()
 	total, missing := c.Bytes(), want

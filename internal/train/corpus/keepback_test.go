@@ -70,7 +70,7 @@ func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
 	require.InDelta(t, c.Bytes()/keepBackPart, kept.Bytes(), 100)
 	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25, "in proportion")
 
-	// Shares of 2400 bytes are not worth it: some documents give more, others nothing.
+	// Shares of 2400 bytes are not worth cutting off: some documents give more, others nothing.
 	many := &Corpus{}
 	for i := range 35 {
 		many.Documents = append(many.Documents, NewDocument(fmt.Sprint("a/", i), text[:60000]))

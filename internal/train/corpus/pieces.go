@@ -10,10 +10,10 @@ import (
 // PiecesState is all that a Pieces has to remember.
 type PiecesState struct {
 	Piece  uint64 `json:"piece"`  // pieces begun so far
-	Domain int    `json:"domain"` // of the piece being read
+	Domain int    `json:"domain"` // the domain of the piece being read
 	Doc    int    `json:"doc"`
-	Pos    int    `json:"pos"` // of the next byte in the document
-	End    int    `json:"end"` // of the piece
+	Pos    int    `json:"pos"` // place of the next byte in the document
+	End    int    `json:"end"` // end of the piece in the document
 	Last   int32  `json:"last"`
 }
 
@@ -81,8 +81,8 @@ func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
 	return begins
 }
 
-// begin chooses the next piece, by the seed, the number of the piece and the domain of the one
-// before.
+// begin chooses the next piece. The choice depends on the seed, the number of the piece and the
+// domain of the piece before.
 func (s *Pieces) begin() {
 	st := &s.State
 	key := kernel.Key(s.seed, st.Piece)

@@ -17,7 +17,7 @@ func (c *Corpus) Place(i, length int) (text []byte, at int) {
 		}
 		i -= n
 	}
-	panic("corpus: a place beyond the text")
+	panic("corpus: Place: the place lies beyond the text")
 }
 
 // Draw is one of these places, each as likely as any other where the 64 bits are random.

@@ -19,7 +19,7 @@ type span struct{ doc, start, end int }
 // Lane is where one of the streams of a batch stands.
 type Lane struct {
 	Span int `json:"span"`
-	Pos  int `json:"pos"` // of the next byte in the span's document
+	Pos  int `json:"pos"` // place of the next byte in the span's document
 }
 
 // ReaderState is all that a Reader has to remember.
@@ -100,7 +100,7 @@ func (r *Reader) share(balance float64) {
 }
 
 // deal sets the order of the state's epoch. Epochs take a domain's spans from one endless row: all
-// of them shuffled, then all of them shuffled anew, and so on.
+// spans of the domain shuffled, then all of them shuffled anew, and so on.
 func (r *Reader) deal() {
 	r.order = r.order[:0]
 	for i, d := range r.domains {
@@ -118,7 +118,7 @@ func (r *Reader) deal() {
 	shuffle(r.order, kernel.Key(r.seed, uint64(r.State.Epoch)))
 }
 
-// shuffle is that of Fisher and Yates.
+// shuffle is the shuffle of Fisher and Yates.
 func shuffle(values []int, key uint64) {
 	for i := len(values) - 1; i > 0; i-- {
 		j := below(kernel.Bits(key, uint64(i)), i+1)

@@ -41,7 +41,7 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 		require.NoError(t, err)
 		type place struct{ doc, pos int }
 		seen := map[place]int{}
-		epochs := make([]int, batch) // in which each lane's span was dealt
+		epochs := make([]int, batch) // epoch in which each lane's span was dealt
 		taken := batch               // spans dealt so far
 		in, out := make([]int32, batch), make([]int32, batch)
 		for slices.Min(epochs) == 0 {

@@ -21,7 +21,7 @@ type Adam struct {
 	Clip              float64 // largest norm of the whole gradient; 0: no clipping
 
 	M, V  []float32 // first and second moments, one element a weight
-	Steps int       // made so far
+	Steps int       // steps made so far
 
 	norm   norm
 	update updateTask

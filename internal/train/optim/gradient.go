@@ -15,7 +15,7 @@ func blocks(size int) int { return (size + block - 1) / block }
 // norm measures gradients of one size.
 type norm struct {
 	g       []float32
-	squares []float64 // of g, summed over each block
+	squares []float64 // sums of the squares of g, one a block
 }
 
 func newNorm(size int) norm { return norm{squares: make([]float64, blocks(size))} }

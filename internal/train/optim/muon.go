@@ -25,15 +25,14 @@ const (
 // rounds of a Newton-Schulz iteration, so that every direction of a matrix moves alike. The
 // embedding, biases and gains take steps of Adam at the same rate.
 type Muon struct {
-	M     []float32 // momentum of the matrices, in the layout of the weights
-	Decay float64   // of the matrices, in units of the rate: w <- (1 - rate Decay) w
+	M []float32 // momentum of the matrices, in the layout of the weights
 
 	parts []matrixPart
 	rest  []txl.Tensor
-	adam  *Adam     // of rest, end to end
-	w, g  []float32 // of rest, end to end
+	adam  *Adam     // optimiser of the tensors of rest
+	w, g  []float32 // weights and gradients of rest, end to end
 	x, y  []float32 // [rows, cols] of the largest part
-	a, b  []float32 // squares of its smaller side
+	a, b  []float32 // [side, side], the smaller side of the largest part
 	norm  norm
 }
 
@@ -79,7 +78,6 @@ func (o *Muon) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 		lo, hi := p.off, p.off+p.rows*p.cols
 		o.momentum(x, o.M[lo:hi], g[lo:hi])
 		u := o.orthogonal(x, p.rows, p.cols)
-		x.Scale(w[lo:hi], float32(1-rate*o.Decay))
 		x.Axpy(w[lo:hi], float32(-rate*muonRMS*math.Sqrt(float64(max(p.rows, p.cols)))), u)
 	}
 	o.gather(o.w, w)

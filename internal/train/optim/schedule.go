@@ -26,7 +26,7 @@ type Schedule struct {
 	Peak   float64 // largest learning rate
 	Final  float64 // fraction of Peak left at the last step, 0 to 1
 	Warmup int     // steps of the warm-up; 0: none
-	Steps  int     // of the whole phase
+	Steps  int     // steps of the whole phase
 }
 
 // Rate returns the learning rate of step t, 0 <= t < Steps. The first warm-up step already has

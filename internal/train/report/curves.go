@@ -13,9 +13,9 @@ const curvePoints = 100
 
 // curves are what the metrics say of one phase, against its steps.
 type curves struct {
-	train, static, adaptive []chart.Point // bits a character
+	train, static, adaptive []chart.Point // in bits a character
 	rate, slowRate          []chart.Point
-	speed                   []chart.Point // tokens a second
+	speed                   []chart.Point // in tokens a second
 }
 
 func curvesOf(lines []Metric, phase string) curves {

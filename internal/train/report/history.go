@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ofRun are the lines since a run with that first phase has begun: a file may have others before
-// it.
+// ofRun returns the lines since the last start of the given first phase of a run. A metrics file
+// may have lines of earlier runs before them.
 func ofRun(lines []Metric, first string) []Metric {
 	for i := len(lines) - 1; i >= 0; i-- {
 		if lines[i].Event == eventStart && lines[i].Phase == first {
@@ -16,9 +16,9 @@ func ofRun(lines []Metric, first string) []Metric {
 	return lines
 }
 
-// current are the lines that count, of a run with the given phases. A sitting that begins or goes
-// on after some step of a phase supersedes what was written before of that phase's later steps and
-// of later phases.
+// current returns the lines that count, of a run with the given phases. A sitting that begins or
+// goes on after some step of a phase supersedes what was written before of that phase's later steps
+// and of later phases.
 func current(lines []Metric, phases []string) []Metric {
 	var now []Metric
 	for _, line := range lines {
@@ -37,8 +37,8 @@ func current(lines []Metric, phases []string) []Metric {
 	return now
 }
 
-// elapsed is the time that each phase has taken, superseded steps and all: the time between
-// neighbouring lines of a sitting.
+// elapsed returns the time that each phase has taken, including steps that were superseded: the
+// time between neighbouring lines of a sitting.
 func elapsed(lines []Metric) map[string]time.Duration {
 	spent := map[string]time.Duration{}
 	for i := 1; i < len(lines); i++ {

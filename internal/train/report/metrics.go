@@ -16,9 +16,9 @@ import (
 
 // Events of Metric.
 const (
-	eventStart  = "start" // of a phase
+	eventStart  = "start" // a phase begins
 	eventResume = "resume"
-	eventStep   = "step" // and those since the last such line
+	eventStep   = "step" // a step, and those since the last such line
 	eventValid  = "valid"
 	eventEnd    = "end"
 )
@@ -35,7 +35,7 @@ type Metric struct {
 	Tokens int64 `json:"tokens"`
 	// Loss is in nats a token, the mean over the steps since the last line.
 	Loss float64 `json:"loss,omitempty"`
-	BPC  float64 `json:"bpc,omitempty"` // the same in bits a character
+	BPC  float64 `json:"bpc,omitempty"` // Loss in bits a character
 	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
 	// meta-learners.
 	Rate float64 `json:"lr,omitempty"`
@@ -44,10 +44,10 @@ type Metric struct {
 	// GradNorm is that of the last step, before clipping; in the phase meta, of the gradient at the
 	// tables' nodes.
 	GradNorm     float64 `json:"grad_norm,omitempty"`
-	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // since the last line
+	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the last line
 	// Static is the validation without fast weights, in bits a character.
 	Static   float64 `json:"valid_static,omitempty"`
-	Adaptive float64 `json:"valid_adaptive,omitempty"` // the same with fast weights
+	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
 	Best     bool    `json:"best,omitempty"`           // the validation is the best so far
 }
 
@@ -57,7 +57,7 @@ const metricsName = "metrics.jsonl"
 // metrics are the lines of a run so far, over all its sittings, in memory and at the end of a file.
 // A run that goes on appends: see current. Without a file the lines are in memory alone.
 type metrics struct {
-	path  string // "": the folder of the checkpoints says where
+	path  string // "": a file in the folder of the checkpoints
 	file  *os.File
 	lines []Metric
 	pace  pace

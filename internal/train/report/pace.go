@@ -12,10 +12,10 @@ type pace struct {
 	started time.Time
 	steps   int
 	tokens  int64
-	loss    float64 // sum over the steps
+	loss    float64 // sum of the losses of the steps
 }
 
-// start begins at zero.
+// start makes the pace empty at the time now.
 func (p *pace) start(now time.Time) { *p = pace{every: p.every, started: now} }
 
 // add adds a step and tells whether a line of metrics is due behind it.
@@ -26,10 +26,10 @@ func (p *pace) add(s train.Stepped) (due bool) {
 	return s.Step%p.every == 0
 }
 
-// pause leaves a time out: the speed is that of training.
+// pause leaves out a time in which no step was made, so that the speed is that of training.
 func (p *pace) pause(took time.Duration) { p.started = p.started.Add(took) }
 
-// meanLoss is that of the steps, in nats a token.
+// meanLoss is the mean loss of the steps, in nats a token.
 func (p *pace) meanLoss() float64 { return p.loss / float64(p.steps) }
 
 // tokensPerSec is the speed up to now.

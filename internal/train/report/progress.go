@@ -25,15 +25,15 @@ const (
 // elsewhere.
 type progress struct {
 	w    io.Writer
-	plan []plannedPhase // before the first phase
+	plan []plannedPhase // the phases planned, before the first begins
 	pace pace
 
 	// Of the phase under way:
 	bar     *progressbar.ProgressBar // nil where w is not a terminal
 	from    int                      // step at which this sitting began
-	started time.Time                // when it did
+	started time.Time                // time at which this sitting began
 	shown   time.Time
-	wait    time.Duration // until something is shown next
+	wait    time.Duration // time until something is shown next
 }
 
 // plannedPhase is how long a phase will take.
