@@ -34,6 +34,7 @@ type serveFlags struct {
 	replayMax      time.Duration
 	drain          time.Duration
 	drainDelay     time.Duration
+	scrub          bool
 }
 
 func newServe() *cobra.Command {
@@ -73,6 +74,7 @@ addresses keys and text want TLS.`,
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
 	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
+	c.Flags().BoolVar(&f.scrub, "scrub", true, "look through the data folder for damage, slowly and again and again, while serving")
 	renamed(c, map[string]string{"keys": "keys-file", "log": "log-format", "replay-max": "max-replay"})
 	return c
 }
@@ -95,7 +97,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	store, where, err := f.openStore()
+	store, where, err := f.openStore(c.Context(), log)
 	if err != nil {
 		return err
 	}
@@ -197,7 +199,9 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 }
 
 // openStore opens the store of the sessions, and says in words where the sessions are.
-func (f *serveFlags) openStore() (store sessionlog.Store, where string, err error) {
+func (f *serveFlags) openStore(
+	ctx context.Context, log *zap.Logger,
+) (store sessionlog.Store, where string, err error) {
 	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
 	}
@@ -205,10 +209,14 @@ func (f *serveFlags) openStore() (store sessionlog.Store, where string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	if store, err = sessionlog.Open(dir, sessionlog.Options{}); err != nil {
+	folder, err := sessionlog.Open(dir, sessionlog.Options{Report: reportDamage(log)})
+	if err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)
 	}
-	return store, "the data folder " + dir, nil
+	if f.scrub {
+		startScrub(ctx, folder, log)
+	}
+	return folder, "the data folder " + dir, nil
 }
 
 // serveUntilDone serves until the context ends or the store fails, and then drains.

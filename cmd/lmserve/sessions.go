@@ -19,13 +19,13 @@ func newSessions() *cobra.Command {
 server has it open.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("found %q, expected list, show, check, replay, export, import or delete (see '%s --help')", args[0], c.CommandPath())}
+				return usageError{fmt.Errorf("found %q, expected list, show, check, rescue, replay, export, import or delete (see '%s --help')", args[0], c.CommandPath())}
 			}
 			return c.Help()
 		},
 	}
 	f.registerFolder(c)
-	c.AddCommand(newSessionsList(&f), newSessionsShow(&f), newSessionsCheck(&f), newSessionsReplay(&f), newSessionsExport(&f), newSessionsImport(&f),
+	c.AddCommand(newSessionsList(&f), newSessionsShow(&f), newSessionsCheck(&f), newSessionsRescue(), newSessionsReplay(&f), newSessionsExport(&f), newSessionsImport(&f),
 		newSessionsDelete(&f))
 	return c
 }

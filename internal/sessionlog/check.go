@@ -104,6 +104,8 @@ func (c *checker) bolt(db *bbolt.DB) {
 // value checks one value of lmserve.db; values come in the order of the pages.
 func (c *checker) value(bucket string, key, value []byte, at int64) {
 	switch bucket {
+	case damageBucket:
+		c.found(at, string(key), -1, "%s", decodeMark(string(key), value))
 	case storeBucket:
 		c.storeValue(key, value, at)
 	case sessionBucket:
@@ -250,6 +252,8 @@ func (c *checker) strays() error {
 		for _, n := range names {
 			d := &CorruptError{File: filepath.ToSlash(filepath.Join(dir, n.Name())), Byte: -1, Offset: -1}
 			switch {
+			case stray(dir, n.Name(), c.indexed) && !n.Type().IsRegular():
+				d = foreign(dir + "/" + n.Name())
 			case stray(dir, n.Name(), c.indexed):
 				d.Stray, d.What = true, "left behind by a process that was stopped; it is removed when the folder is opened for writing"
 			case dir == snapshotsFolder && !c.indexed[n.Name()]:

@@ -19,8 +19,10 @@ type write struct {
 	then  func() error             // called after the commit; nil: nothing follows
 	drops bool                     // records; do must not look for the end of a log
 	erase bool                     // free pages before the call returns
-	err   error
-	done  chan struct{}
+	// inspect is no write: it checks the database's structure while nothing is written.
+	inspect bool
+	err     error
+	done    chan struct{}
 }
 
 // queue holds the writes that wait for the next commit.
@@ -122,6 +124,22 @@ func (f *Folder) commitAll() {
 
 // commit carries out a batch and answers every call in it.
 func (f *Folder) commit(batch []*write) {
+	var looks []*write
+	batch = slices.DeleteFunc(batch, func(w *write) bool {
+		if w.inspect {
+			looks = append(looks, w)
+		}
+		return w.inspect
+	})
+	for _, w := range looks {
+		if w.err = f.Err(); w.err == nil {
+			_, w.err = f.inspect()
+		}
+		close(w.done)
+	}
+	if len(batch) == 0 {
+		return
+	}
 	accepted, err := f.transact(batch)
 	var erasing []*write
 	for _, w := range accepted {

@@ -81,7 +81,7 @@ type CorruptError struct {
 	Session string // "": not known, or none
 	Offset  int64  // of the record or snapshot; -1: not known, or none
 	What    string // what was found, and what was expected
-	Stray   bool   // no damage, but a leftover that the next opening for writing removes
+	Stray   bool   // no damage: a leftover, or nothing of the store's; What tells which
 }
 
 func (e *CorruptError) Error() string {

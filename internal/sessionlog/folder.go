@@ -1,11 +1,13 @@
 package sessionlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -25,8 +27,12 @@ const (
 type Folder struct {
 	dir      string
 	readOnly bool
+	report   func(error) // nil: nobody is told
 	environment
 	db *bbolt.DB
+	// locked and copies are the damaged database and the folder of its copy, if one is read.
+	locked *bbolt.DB
+	copies string
 
 	queue   queue
 	stopped chan struct{} // closed when the committer has returned
@@ -44,6 +50,9 @@ type Folder struct {
 type Options struct {
 	ReadOnly bool // for tools: writes are refused, and several may read at the same time
 	Existing bool // the folder must have sessions' data already; without it, one is made
+	// Report is told what was found at opening and is no reason not to open: damage that was
+	// contained, and entries of the folder that are not the store's. nil: nobody is told.
+	Report func(error)
 }
 
 // Open opens a data folder, or makes one if it may write. It checks the structure of all of
@@ -59,7 +68,7 @@ type environment struct {
 }
 
 func open(dir string, o Options, env environment) (_ *Folder, err error) {
-	f := &Folder{dir: dir, readOnly: o.ReadOnly, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
+	f := &Folder{dir: dir, readOnly: o.ReadOnly, report: o.Report, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
 	f.queue.wake = make(chan struct{}, 1)
 	if o.Existing {
 		if _, err := os.Stat(f.path(databaseName)); err != nil {
@@ -71,37 +80,94 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 			return nil, fmt.Errorf("sessionlog: making %s: %w", dir, err)
 		}
 	}
-	// bbolt must not see a damaged page when it loads the file for writing: some of what it then
-	// does cannot be caught. So it gets the lock for reading first, which looks at the two meta
-	// pages only.
-	db, err := f.bolt(true)
-	if err != nil {
-		return nil, err
-	}
-	layout, err := f.inspect()
-	if err != nil {
-		db.Close()
-		return nil, err
-	}
 	if o.ReadOnly {
-		f.db = db
+		if err := f.openReading(); err != nil {
+			return nil, err
+		}
 		return f, nil
 	}
-	if err := db.Close(); err != nil {
-		return nil, fmt.Errorf("sessionlog: %w", err)
-	}
-	if f.db, err = f.bolt(false); err != nil {
+	l, err := f.openWriting()
+	if err != nil {
 		return nil, err
 	}
 	if f.opened != nil {
 		f.opened(f.db)
 	}
-	if err := f.tidy(layout); err != nil {
+	if err := f.tidy(l); err != nil {
 		f.db.Close()
 		return nil, err
 	}
 	go f.commitAll()
 	return f, nil
+}
+
+// openReading opens and locks lmserve.db for reading. Of a damaged one, it reads a copy of what is
+// left, which is gone when the folder is closed.
+func (f *Folder) openReading() error {
+	db, err := f.bolt(true)
+	if errors.Is(err, ErrInUse) || err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	if _, damage := f.inspectAll(); damage == nil {
+		f.db = db
+		return nil
+	} else if !errors.Is(damage, ErrCorrupt) {
+		return errors.Join(damage, closeIf(db))
+	}
+	f.locked = db
+	if f.copies, err = os.MkdirTemp("", "lmserve-*"); err != nil {
+		return errors.Join(fmt.Errorf("sessionlog: %w", err), closeIf(db))
+	}
+	path := filepath.Join(f.copies, databaseName)
+	if err = f.rebuild(path); err == nil {
+		f.db, err = bbolt.Open(path, 0o600, f.boltOptions(true))
+	}
+	if err != nil {
+		return errors.Join(err, f.closeReading())
+	}
+	return nil
+}
+
+// closeReading ends what openReading has begun.
+func (f *Folder) closeReading() error {
+	err := errors.Join(closeIf(f.db), closeIf(f.locked))
+	if f.copies != "" {
+		err = errors.Join(err, os.RemoveAll(f.copies))
+	}
+	return err
+}
+
+func closeIf(db *bbolt.DB) error {
+	if db == nil {
+		return nil
+	}
+	return db.Close()
+}
+
+// openWriting opens and locks lmserve.db for writing. A damaged one is rebuilt first: bbolt must not
+// see a damaged page when it loads the file for writing, since some of what it then does cannot be
+// caught. So it gets the lock for reading before, which looks at the two meta pages only.
+func (f *Folder) openWriting() (l layout, err error) {
+	db, err := f.bolt(true)
+	if err == nil {
+		l, err = f.inspectAll()
+		err = errors.Join(err, db.Close())
+	}
+	if errors.Is(err, ErrCorrupt) {
+		lock, err := f.mend()
+		if err != nil {
+			return l, err
+		}
+		defer lock.Close()
+		l, err = f.inspect()
+		if err != nil {
+			return l, err
+		}
+	} else if err != nil {
+		return l, err
+	}
+	f.db, err = f.bolt(false)
+	return l, err
 }
 
 // path is that of a file of the folder.
@@ -124,8 +190,11 @@ func (env *environment) boltOptions(readOnly bool) *bbolt.Options {
 // bolt opens and locks lmserve.db.
 func (f *Folder) bolt(readOnly bool) (db *bbolt.DB, err error) {
 	path := f.path(databaseName)
-	if _, err := os.Stat(path); err != nil {
+	switch info, err := os.Stat(path); {
+	case err != nil:
 		return nil, fmt.Errorf("sessionlog: %w", err) // bbolt would make one
+	case !info.Mode().IsRegular(): // opening a pipe may wait for ever
+		return nil, fmt.Errorf("sessionlog: %s is %v, expected a regular file", path, info.Mode())
 	}
 	err = safely(func() (err error) {
 		db, err = bbolt.Open(path, 0o600, f.boltOptions(readOnly))
@@ -145,9 +214,36 @@ func (f *Folder) bolt(readOnly bool) (db *bbolt.DB, err error) {
 
 // inspect checks the structure of lmserve.db and returns the first thing that is wrong with it.
 func (f *Folder) inspect() (l layout, err error) {
+	return f.inspectValues(func(string, []byte, []byte) error { return nil })
+}
+
+// inspectAll does so, and looks for records that stand under another key than their own: without
+// them, their session's log would seem to end before them.
+func (f *Folder) inspectAll() (l layout, err error) {
+	var before []byte
+	return f.inspectValues(func(bucket string, key, value []byte) error {
+		if bucket != logBucket {
+			return nil
+		}
+		defer func() { before = append(before[:0], key...) }()
+		_, err := unseal(bucket, key, value)
+		id, _, broken := splitKey(key)
+		if err == nil || broken == nil && bytes.HasPrefix(before, sessionPrefix(id)) {
+			return nil // a damaged value in the midst of its session is found when it is read
+		}
+		return fmt.Errorf("record: %w", err)
+	})
+}
+
+func (f *Folder) inspectValues(good func(bucket string, key, value []byte) error) (l layout, err error) {
 	err = f.withDatabase(func(db file, size int64) error {
 		var first error
-		l, _ = inspectPages(db, size, nil, func(damage *CorruptError) {
+		visit := func(bucket string, key, value []byte, at int64) {
+			if err := good(bucket, key, value); err != nil && first == nil {
+				first = &CorruptError{File: databaseName, Byte: at, Offset: -1, What: err.Error()}
+			}
+		}
+		l, _ = inspectPages(db, size, visit, func(damage *CorruptError) {
 			if first == nil {
 				first = damage
 			}
@@ -269,14 +365,35 @@ func (f *Folder) tidy(l layout) error {
 		}
 		for _, n := range names {
 			// With an entry that cannot be read, the file may be the snapshot that the entry is of.
-			if stray(dir, n.Name(), indexed) && readable {
-				if err := f.files.Remove(f.path(dir + "/" + n.Name())); err != nil {
-					return fmt.Errorf("sessionlog: %w", err)
-				}
+			if !stray(dir, n.Name(), indexed) || !readable {
+				continue
+			}
+			name := dir + "/" + n.Name()
+			if !n.Type().IsRegular() { // nothing of the store's
+				f.tell(foreign(name))
+				continue
+			}
+			if err := f.shred(f.path(name)); err != nil {
+				return err
 			}
 		}
 	}
 	return f.erase(l)
+}
+
+// foreign says that an entry of the folder has a leftover's name and is no file. It is left alone.
+func foreign(name string) *CorruptError {
+	return &CorruptError{
+		File: path.Clean(name), Byte: -1, Offset: -1, Stray: true,
+		What: "not a regular file, though it has the name of one that was never finished: left alone",
+	}
+}
+
+// tell reports what was found at opening.
+func (f *Folder) tell(err error) {
+	if f.report != nil {
+		f.report(err)
+	}
 }
 
 // stray tells whether a file is a leftover.
@@ -319,7 +436,7 @@ func (f *Folder) Close() error {
 		return ErrClosed
 	}
 	if f.readOnly {
-		return f.db.Close()
+		return f.closeReading()
 	}
 	f.queue.signal()
 	<-f.stopped

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ import (
 const (
 	formatVersion = 1
 
+	damageBucket    = "damage"
 	storeBucket     = "store"
 	sessionBucket   = "sessions"
 	logBucket       = "log"
@@ -27,8 +29,12 @@ const (
 	epochValueBytes = 1 + 8
 )
 
-// buckets lists them in the order of their names, which is bbolt's.
-var buckets = []string{logBucket, sessionBucket, snapshotBucket, storeBucket}
+// buckets lists them in the order of their names, which is bbolt's. A database that was rebuilt
+// after damage has one more, of the sessions that the damage has touched.
+var (
+	buckets       = []string{logBucket, sessionBucket, snapshotBucket, storeBucket}
+	markedBuckets = append([]string{damageBucket}, buckets...)
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -168,6 +174,20 @@ func decodeEpoch(value []byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[1:]), nil
 }
 
+// encodeMark is the value of a session that damage has touched: what was lost, in words.
+func encodeMark(id, what string) []byte {
+	return seal(damageBucket, []byte(id), append([]byte{formatVersion}, what...))
+}
+
+// decodeMark gives the words; of a damaged mark, that it is damaged: the session stays marked.
+func decodeMark(id string, value []byte) string {
+	b, err := unseal(damageBucket, []byte(id), value)
+	if err != nil {
+		return "touched by damage, of which the note is damaged itself: " + err.Error()
+	}
+	return string(b[1:])
+}
+
 // offsetKey is the key of something a session has at an offset.
 func offsetKey(id string, at int64) []byte {
 	b := make([]byte, 0, len(id)+1+8)
@@ -240,4 +260,12 @@ const snapshotSuffix = ".safetensors.zst"
 
 func snapshotName(id string, at int64) string {
 	return fmt.Sprintf("%s.%016x%s", id, at, snapshotSuffix)
+}
+
+// parseSnapshotName takes a snapshotName apart.
+func parseSnapshotName(name string) (id string, at int64, ok bool) {
+	id, digits, ok := strings.Cut(strings.TrimSuffix(name, snapshotSuffix), ".")
+	offset, err := strconv.ParseUint(digits, 16, 63)
+	at = int64(offset)
+	return id, at, ok && err == nil && checkID(id) == nil && name == snapshotName(id, at)
 }

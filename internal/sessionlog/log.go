@@ -45,6 +45,9 @@ func (f *Folder) Claim(ctx context.Context, id string) (s Session, err error) {
 		if err != nil {
 			return err
 		}
+		if err := marked(tx, id); err != nil {
+			return err
+		}
 		if s, err = sessionOf(tx, id, e); err != nil {
 			return err
 		}
@@ -71,8 +74,11 @@ func (f *Folder) Get(ctx context.Context, id string) (s Session, err error) {
 		if err != nil {
 			return err
 		}
-		s, err = sessionOf(tx, id, e)
-		return err
+		if s, err = sessionOf(tx, id, e); err != nil {
+			return err
+		}
+		s.Err = marked(tx, id)
+		return nil
 	})
 	return s, err
 }
@@ -106,6 +112,9 @@ func listed(tx *bbolt.Tx, key, value []byte) Session {
 	if err != nil {
 		return Session{ID: id, Err: err}
 	}
+	if err := marked(tx, id); err != nil {
+		return Session{ID: id, Err: err}
+	}
 	return s
 }
 
@@ -127,7 +136,7 @@ func (f *Folder) SetHead(ctx context.Context, id string, epoch uint64, head []by
 
 // Delete implements Store.
 func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
-	w := &write{drops: true, erase: true}
+	w, retired := &write{drops: true, erase: true}, []string(nil)
 	w.do = func(tx *bbolt.Tx) error {
 		if _, err := owned(tx, id, epoch); err != nil && (epoch != 0 || errors.Is(err, ErrNotFound)) {
 			return err
@@ -143,10 +152,17 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 			drop(tx.Bucket([]byte(logBucket)), key)
 		}
 		drop(tx.Bucket([]byte(sessionBucket)), []byte(id))
-		w.then = func() error { return f.removeSnapshots(files) }
+		if marks := tx.Bucket([]byte(damageBucket)); marks != nil {
+			drop(marks, []byte(id))
+		}
+		w.then = func() (err error) {
+			retired, err = f.retire(files)
+			return err
+		}
 		return nil
 	}
-	return f.write(ctx, w)
+	// The overwriting of the snapshots is not the committer's: appends wait for the committer.
+	return errors.Join(f.write(ctx, w), f.shredAll(retired))
 }
 
 // Append implements Store.
@@ -331,7 +347,23 @@ func owned(tx *bbolt.Tx, id string, epoch uint64) (entry, error) {
 	if e.epoch != epoch {
 		return entry{}, &FencedError{Session: id, Have: e.epoch, Want: epoch}
 	}
-	return e, nil
+	return e, marked(tx, id)
+}
+
+// marked says what damage has taken of a session when the database was rebuilt. Such a session can
+// be read as far as it goes, and deleted; nothing is written to it.
+func marked(tx *bbolt.Tx, id string) error {
+	marks := tx.Bucket([]byte(damageBucket))
+	if marks == nil {
+		return nil
+	}
+	value := marks.Get([]byte(id))
+	if value == nil {
+		return nil
+	}
+	return &CorruptError{
+		File: databaseName, Byte: -1, Session: id, Offset: -1, What: decodeMark(id, value),
+	}
 }
 
 // sessionOf tells what is known of a session without reading its log.

@@ -34,11 +34,13 @@ func (f *Folder) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 	if err != nil {
 		return err
 	}
-	err = f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, temporary)
+	retired, err := f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, temporary)
 	if err != nil {
-		f.files.Remove(temporary) // if it still has that name
+		_ = f.shred(temporary) // if it still has that name
+		return err
 	}
-	return err
+	_ = f.shredAll(retired) // what stays is overwritten when the folder is opened again
+	return nil
 }
 
 // admit tells whether a snapshot may be written.
@@ -88,7 +90,7 @@ func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.
 		err = closing
 	}
 	if err != nil {
-		f.files.Remove(path)
+		_ = f.shred(path) // the first error says more
 		if f.Err() != nil {
 			return 0, sum, f.Err()
 		}
@@ -134,8 +136,10 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // enter gives a finished file its name and its place in the index. The committer does both, so that
-// nothing comes between.
-func (f *Folder) enter(ctx context.Context, id string, epoch uint64, s Snapshot, temporary string) error {
+// nothing comes between. The paths are those of the files that left the index for it.
+func (f *Folder) enter(
+	ctx context.Context, id string, epoch uint64, s Snapshot, temporary string,
+) (retired []string, err error) {
 	name := snapshotName(id, s.Offset)
 	w := new(write)
 	w.do = func(tx *bbolt.Tx) error {
@@ -166,24 +170,14 @@ func (f *Folder) enter(ctx context.Context, id string, epoch uint64, s Snapshot,
 		key := offsetKey(id, s.Offset)
 		put(index, key, encodeSnapshot(key, &s))
 		w.then = func() error {
-			f.removeSnapshots(old) // what stays is removed when the folder is opened again
+			retired, _ = f.retire(old)
 			return nil
 		}
 		return nil
 	}
 	w.undo = func() { f.files.Remove(f.path(snapshotsFolder + "/" + name)) }
-	return f.write(ctx, w)
-}
-
-// removeSnapshots removes files that have left the index.
-func (f *Folder) removeSnapshots(names []string) error {
-	var errs []error
-	for _, name := range names {
-		if err := f.files.Remove(f.path(snapshotsFolder + "/" + name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("sessionlog: %w", err))
-		}
-	}
-	return errors.Join(errs...)
+	err = f.write(ctx, w)
+	return retired, err
 }
 
 // Snapshots implements Store.
@@ -239,8 +233,7 @@ func (f *Folder) ReadSnapshot(ctx context.Context, id string, at int64, read fun
 		return err
 	}
 	err = f.readFile(ctx, id, s, read)
-	var damage *CorruptError
-	if errors.As(err, &damage) { // or was it removed in between, and is not in the index any more?
+	if err != nil { // The snapshot may have left the index meanwhile, and its file been overwritten.
 		if _, err := f.snapshot(ctx, id, at); err != nil {
 			return err
 		}
@@ -263,7 +256,11 @@ func verify(ctx context.Context, files fileSystem, dir, id string, s Snapshot) (
 	damaged := func(format string, args ...any) error {
 		return &CorruptError{File: name, Byte: -1, Session: id, Offset: s.Offset, What: fmt.Sprintf(format, args...)}
 	}
-	in, err := files.OpenFile(filepath.Join(dir, filepath.FromSlash(name)), os.O_RDONLY, 0)
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe may wait for ever
+		return nil, damaged("not a regular file")
+	}
+	in, err := files.OpenFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, damaged("missing, expected %d bytes", s.Bytes)
 	}
@@ -302,7 +299,7 @@ func decompress(from io.Reader, read func(io.Reader) error) error {
 
 // DropSnapshot implements Store.
 func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
-	w := new(write)
+	w, retired := new(write), []string(nil)
 	w.do = func(tx *bbolt.Tx) error {
 		if _, err := owned(tx, id, epoch); err != nil {
 			return err
@@ -312,8 +309,11 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 			return snapshotNotFound(id, at)
 		}
 		drop(index, key)
-		w.then = func() error { return f.removeSnapshots([]string{snapshotName(id, at)}) }
+		w.then = func() (err error) {
+			retired, err = f.retire([]string{snapshotName(id, at)})
+			return err
+		}
 		return nil
 	}
-	return f.write(ctx, w)
+	return errors.Join(f.write(ctx, w), f.shredAll(retired))
 }

@@ -29,7 +29,8 @@ type Store interface {
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
 	// Claim makes the caller the one who may write, and tells what there is to write to.
 	Claim(ctx context.Context, id string) (Session, error)
-	// Get tells what Claim does, and claims nothing.
+	// Get tells what Claim does, and claims nothing. A session of which damage has left only a part
+	// is told with its Err, and can be read as far as it goes; Claim refuses it.
 	Get(ctx context.Context, id string) (Session, error)
 	// List gives up to limit sessions in the order of their ids (of their bytes), beginning after
 	// one ("": at the first).
@@ -101,7 +102,9 @@ type Session struct {
 	Start int64   // offset of the first record
 	End   int64   // where the next one goes
 	Last  *Record // the last one, without its text; nil if there is none
-	Err   error   // from List: what is wrong with this one; nothing but ID is set
+	// Err is what is wrong with this one. From List, nothing but ID is set with it; from Get, the
+	// rest tells what damage has left.
+	Err error
 }
 
 // Record is a piece of text that was accepted as one, and the session's running totals after it. So

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// reportDamage returns a function that logs what is wrong with the data folder.
+func reportDamage(log *zap.Logger) func(error) {
+	return func(err error) { log.Error("data folder", zap.Error(err)) }
+}
+
+// startScrub looks through the data folder for damage until the context ends or the store does.
+func startScrub(ctx context.Context, folder *sessionlog.Folder, log *zap.Logger) {
+	report := reportDamage(log)
+	go folder.ScrubForever(ctx, sessionlog.ScrubOptions{
+		ReadsPerSecond: sessionlog.ScrubReads,
+		Report:         func(d *sessionlog.CorruptError) { report(d) },
+	})
+}

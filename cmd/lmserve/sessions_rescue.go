@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func newSessionsRescue() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rescue DIR OUT",
+		Short: "Write what can be read of a damaged data folder into a new one",
+		Long: `Write every session of the data folder DIR that can be read into the new data folder OUT,
+with the snapshots that are whole, and change nothing in DIR. A session that has lost
+records goes up to the last good one; if a whole snapshot follows the gap, it begins
+behind the gap instead. Every place that does not read, and every session that is not
+complete, is one line. If anything was lost, the exit code is 1. The keys file is not copied.`,
+		Args: exactly(2, "the damaged folder and the new one"),
+		RunE: func(c *cobra.Command, args []string) error {
+			bar := newByteBar(c.ErrOrStderr(), args[0])
+			out, sessions, lost, damages := c.OutOrStdout(), 0, 0, 0
+			err := sessionlog.Rescue(c.Context(), args[0], args[1], sessionlog.RescueOptions{
+				Progress: bar.set,
+				Damage: func(d *sessionlog.CorruptError) {
+					damages++
+					fmt.Fprintln(out, d)
+				},
+				Session: func(r sessionlog.Rescued) {
+					for _, d := range r.Lost {
+						fmt.Fprintln(out, d)
+					}
+					switch {
+					case !r.Kept:
+						lost++
+						fmt.Fprintf(out, "%s: lost\n", r.ID)
+						return
+					case len(r.Lost) > 0:
+						lost++
+						fmt.Fprintf(out, "%s: rescued in part: bytes %d to %d of its text, %d snapshots\n",
+							r.ID, r.Start, r.End, r.Snapshots)
+					}
+					sessions++
+				},
+			})
+			bar.finish()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "%d sessions rescued, %d lost or in part, %d places do not read\n",
+				sessions, lost, damages)
+			if lost > 0 {
+				return errFindings
+			}
+			return nil
+		},
+	}
+}

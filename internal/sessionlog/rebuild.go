@@ -1,0 +1,289 @@
+package sessionlog
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+)
+
+// rebuildBytes is how much is written in one transaction of a rebuilding.
+const rebuildBytes = 8 << 20
+
+// rebuilder writes what was salvaged into a new database.
+type rebuilder struct {
+	from *salvager
+	// part chooses what of a session is written, and changes its damage to what the new database is
+	// to say of it; false: nothing.
+	part     func(x *remains) (ok bool, err error)
+	progress func(done, all int64)
+
+	db    *bbolt.DB
+	tx    *bbolt.Tx
+	bytes int // written in tx
+	done  int64
+}
+
+// write makes the database at a path, synced.
+func (b *rebuilder) write(env *environment, path string) (err error) {
+	if err := env.createDatabase(path); err != nil {
+		return fmt.Errorf("sessionlog: rebuilding: %w", err)
+	}
+	if b.db, err = bbolt.Open(path, 0o600, env.boltOptions(false)); err != nil {
+		return fmt.Errorf("sessionlog: rebuilding: %w", err)
+	}
+	err = safely(func() error { return b.all() })
+	if b.tx != nil {
+		_ = b.tx.Rollback() // the first error says more
+	}
+	if err := errors.Join(err, b.db.Close()); err != nil {
+		return fmt.Errorf("sessionlog: rebuilding: %w", err)
+	}
+	return nil
+}
+
+func (b *rebuilder) all() (err error) {
+	if b.tx, err = b.db.Begin(true); err != nil {
+		return err
+	}
+	epoch := encodeEpoch(b.from.epoch)
+	if err := b.put(storeBucket, []byte(epochKey), epoch); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.from.found)) {
+		x := b.from.found[id]
+		ok, err := b.part(x)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if err := b.session(x); err != nil {
+			return err
+		}
+	}
+	tx := b.tx
+	b.tx = nil
+	return tx.Commit()
+}
+
+func (b *rebuilder) session(x *remains) error {
+	var head []byte // of a session without one: listed, with an error
+	if x.head != nil {
+		value, err := b.from.read(*x.head)
+		if err != nil {
+			return err
+		}
+		old, err := decodeEntry([]byte(x.id), value)
+		if err != nil {
+			return corruptEntry(x.id, err)
+		}
+		e := x.entry
+		e.head = old.head
+		head = encodeEntry(x.id, e)
+	}
+	if err := b.put(sessionBucket, []byte(x.id), head); err != nil {
+		return err
+	}
+	for _, r := range x.records {
+		value, err := b.from.read(r.place)
+		if err != nil {
+			return err
+		}
+		if err := b.put(logBucket, offsetKey(x.id, r.offset), value); err != nil {
+			return err
+		}
+		b.done += int64(r.size)
+		b.progress(min(b.done, b.from.size), b.from.size)
+	}
+	for n := range x.snapshots {
+		key := offsetKey(x.id, x.snapshots[n].Offset)
+		err := b.put(snapshotBucket, key, encodeSnapshot(key, &x.snapshots[n].Snapshot))
+		if err != nil {
+			return err
+		}
+	}
+	if len(x.damage) == 0 {
+		return nil
+	}
+	return b.put(damageBucket, []byte(x.id), encodeMark(x.id, markOf(x.damage)))
+}
+
+const touched = "touched by damage: "
+
+// markOf puts what has happened to a session into words.
+func markOf(damage []*CorruptError) string {
+	words := touched + strings.TrimPrefix(damage[0].What, touched)
+	if damage[0].Byte >= 0 {
+		words += fmt.Sprintf(" (byte %d of the database that was damaged)", damage[0].Byte)
+	}
+	if n := len(damage) - 1; n > 0 {
+		words += fmt.Sprintf("; and %d findings more", n)
+	}
+	return words
+}
+
+func (b *rebuilder) put(bucket string, key, value []byte) (err error) {
+	if b.bytes > rebuildBytes {
+		tx := b.tx
+		b.tx = nil
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		if b.tx, err = b.db.Begin(true); err != nil {
+			return err
+		}
+		b.bytes = 0
+	}
+	to, err := b.tx.CreateBucketIfNotExists([]byte(bucket))
+	if err != nil {
+		return err
+	}
+	to.FillPercent = appendFill
+	b.bytes += len(key) + len(value)
+	return to.Put(key, value)
+}
+
+// rebuildLockName is the file whose lock lets one process at a time rebuild.
+const rebuildLockName = databaseName + ".rebuilding" + temporarySuffix
+
+// mend replaces a database whose structure is damaged by one that holds what is left of it. The
+// damaged one keeps its bytes under another name. It reports what was lost. The lock that it returns
+// is to be closed when the new database is locked.
+func (f *Folder) mend() (lock *bbolt.DB, err error) {
+	path := f.path(rebuildLockName)
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("sessionlog: %s is %v, expected a regular file", path, info.Mode())
+	}
+	if lock, err = bbolt.Open(path, 0o600, f.boltOptions(false)); err != nil {
+		return nil, fmt.Errorf("sessionlog: %s: %w: %w", path, ErrInUse, err)
+	}
+	// Another process may have mended it, while this one waited.
+	if _, err := f.inspectAll(); !errors.Is(err, ErrCorrupt) {
+		return lock, err
+	}
+	temporary := f.path(temporaryName(databaseName))
+	if err := f.rebuild(temporary); err != nil {
+		_ = f.shred(temporary)
+		return nil, errors.Join(err, lock.Close())
+	}
+	kept, err := f.keepDamaged()
+	if err == nil {
+		err = f.files.Rename(temporary, f.path(databaseName))
+	}
+	if err == nil {
+		err = f.files.SyncDir(f.dir)
+	}
+	if err != nil {
+		_ = f.shred(temporary)
+		return nil, errors.Join(fmt.Errorf("sessionlog: rebuilding: %w", err), lock.Close())
+	}
+	f.tell(fmt.Errorf("sessionlog: %s was damaged and has been rebuilt; the damaged file is kept as %s",
+		f.path(databaseName), kept))
+	return lock, nil
+}
+
+// keepDamaged gives the damaged database another name beside the one that it has.
+func (f *Folder) keepDamaged() (path string, err error) {
+	for n := 1; ; n++ {
+		path = f.path(fmt.Sprintf("%s.damaged-%d", databaseName, n))
+		if err := f.files.Link(f.path(databaseName), path); !errors.Is(err, os.ErrExist) {
+			return path, err
+		}
+	}
+}
+
+// rebuild salvages the database into a new one at a path. It refuses if nothing is left to salvage.
+func (f *Folder) rebuild(path string) error {
+	return f.withDatabase(func(db file, size int64) error {
+		s := salvage(db, size, func(d *CorruptError) { f.tell(d) }, func(int64, int64) {})
+		if len(s.found) == 0 {
+			_, err := f.inspect()
+			return err
+		}
+		if err := f.unindexed(s); err != nil {
+			return err
+		}
+		b := &rebuilder{from: s, progress: func(int64, int64) {}, part: func(x *remains) (bool, error) {
+			f.adopt(x)
+			for _, d := range x.damage {
+				f.tell(d)
+			}
+			return true, nil
+		}}
+		return b.write(&f.environment, path)
+	})
+}
+
+// adopt leaves out snapshots that were found elsewhere than in the newest tree, if their files are
+// not what the entry says: they may have been dropped since.
+func (f *Folder) adopt(x *remains) {
+	x.snapshots = slices.DeleteFunc(x.snapshots, func(s foundSnapshot) bool {
+		if s.from == newestTree {
+			return false
+		}
+		in, err := verify(context.Background(), f.files, f.dir, x.id, s.Snapshot)
+		if err == nil {
+			in.Close()
+		}
+		return err != nil
+	})
+	if n := len(x.snapshots); n > KeptSnapshots {
+		x.snapshots = x.snapshots[n-KeptSnapshots:]
+	}
+}
+
+// unindexed finds snapshot files whose entries were on a page that is lost: whole zstd streams, which
+// end in a checksum.
+func (f *Folder) unindexed(s *salvager) error {
+	if !s.mayHaveLost(snapshotBucket) {
+		return nil
+	}
+	names, err := f.files.ReadDir(f.path(snapshotsFolder))
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		id, at, ok := parseSnapshotName(n.Name())
+		x := s.found[id]
+		if !ok || x == nil || x.has(at) || !n.Type().IsRegular() ||
+			!s.mayBeLost(snapshotBucket, offsetKey(id, at)) {
+			continue
+		}
+		kept, err := f.identify(n.Name(), at)
+		if err != nil {
+			f.tell(&CorruptError{File: snapshotsFolder + "/" + n.Name(), Byte: -1, Session: id, Offset: at,
+				What: fmt.Sprintf("its entry was lost, and it is not whole: %v", err)})
+			continue
+		}
+		x.snapshots = append(x.snapshots, foundSnapshot{place{from: brokenPage}, kept})
+		slices.SortFunc(x.snapshots, func(a, b foundSnapshot) int { return cmp.Compare(a.Offset, b.Offset) })
+	}
+	return nil
+}
+
+// identify reads a snapshot file to its end.
+func (f *Folder) identify(name string, at int64) (s Snapshot, err error) {
+	in, err := f.files.OpenFile(f.path(snapshotsFolder+"/"+name), os.O_RDONLY, 0)
+	if err != nil {
+		return s, err
+	}
+	defer in.Close()
+	hash := sha256.New()
+	counted := &counter{ctx: context.Background(), w: hash}
+	from := io.TeeReader(in, counted)
+	err = decompress(from, func(r io.Reader) error {
+		_, err := io.Copy(io.Discard, r)
+		return err
+	})
+	return Snapshot{Offset: at, Bytes: counted.n, SHA256: [32]byte(hash.Sum(nil))}, err
+}

@@ -1,0 +1,319 @@
+package sessionlog
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// contents is what every session of a store reads back as, by id; "" for one that has an error.
+func contents(t require.TestingT, s Store) map[string]string {
+	all := map[string]string{}
+	require.NoError(t, Each(background, s, func(x Session) error {
+		if x.Err != nil {
+			require.ErrorIs(t, x.Err, ErrCorrupt)
+			all[x.ID] = ""
+			return nil
+		}
+		text := fmt.Sprintf("%q %d-%d", x.Head, x.Start, x.End)
+		err := s.Read(background, x.ID, x.Start, func(at int64, r Record) error {
+			text += fmt.Sprintf(" %d %v %x", at, r.Bits, r.Text)
+			return nil
+		})
+		if err != nil { // a value in the middle of the log
+			require.ErrorIs(t, err, ErrCorrupt)
+			text = ""
+		}
+		all[x.ID] = text
+		return nil
+	}))
+	return all
+}
+
+// copied is a copy of a folder.
+func copied(t require.TestingT, parent, dir string) string {
+	to, err := os.MkdirTemp(parent, "copy-*")
+	require.NoError(t, err)
+	require.NoError(t, os.CopyFS(to, os.DirFS(dir)))
+	return to
+}
+
+// survives opens a damaged folder: no session is missing without an error, and none is shorter than
+// it was without one. It tells how many have none.
+func survives(t require.TestingT, what, dir string, want map[string]string) (whole int) {
+	for _, o := range []Options{{ReadOnly: true}, {}} {
+		s, err := Open(dir, o)
+		require.NoError(t, err, what)
+		got := contents(t, s)
+		require.NoError(t, s.Close(), what)
+		whole = 0
+		for id, text := range want {
+			found, listed := got[id]
+			if found != "" {
+				require.Equal(t, text, found, "%s: session %s", what, id)
+				whole++
+			}
+			require.True(t, listed, "%s: session %s is not listed", what, id)
+		}
+	}
+	return whole
+}
+
+func TestAZeroedPageTakesOnlyItsOwnSessions(t *testing.T) {
+	dir, _ := sample(t, 60)
+	s, err := Open(dir, Options{}) // as every start of a server, it erases the free pages
+	require.NoError(t, err)
+	want := contents(t, s)
+	require.NoError(t, s.Close())
+	l, err := (&Folder{dir: dir, environment: environment{files: osFiles{}}}).inspect()
+	require.NoError(t, err)
+	for page := range int64(len(l.used)) {
+		if !l.uses(page) {
+			continue
+		}
+		what := fmt.Sprintf("page %d of %d", page, len(l.used))
+		damaged := copied(t, t.TempDir(), dir)
+		db, err := os.OpenFile(filepath.Join(damaged, databaseName), os.O_RDWR, 0)
+		require.NoError(t, err)
+		content := make([]byte, pageBytes)
+		_, err = db.ReadAt(content, page*pageBytes)
+		require.NoError(t, err)
+		on := 0 // how many sessions a leaf has something of
+		for id := range want {
+			if native.Uint16(content[8:]) == leafPage && bytes.Contains(content, []byte(id)) {
+				on++
+			}
+		}
+		_, err = db.WriteAt(make([]byte, pageBytes), page*pageBytes)
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		whole := survives(t, what, damaged, want)
+		t.Logf("%s: %d sessions of %d are whole", what, whole, len(want))
+		require.GreaterOrEqual(t, whole, len(want)-on-1, what)
+		require.FileExists(t, filepath.Join(damaged, databaseName+".damaged-1"))
+	}
+}
+
+func TestADeletedSnapshotIsOverwritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", nil, 0)
+	require.NoError(t, err)
+	links := 0
+	look := func() (blocks [][]byte) {
+		for n := range links {
+			content, err := os.ReadFile(filepath.Join(dir, "..", fmt.Sprint("link-", n)))
+			require.NoError(t, err)
+			require.NotEmpty(t, content)
+			blocks = append(blocks, bytes.Trim(content, "\x00"))
+		}
+		return blocks
+	}
+	for at := range int64(3) { // the first leaves for the third
+		require.NoError(t, s.WriteSnapshot(background, "a", epoch, at, func(w io.Writer) error {
+			_, err := w.Write([]byte("the state of a session"))
+			return err
+		}))
+		name := filepath.Join(dir, snapshotsFolder, snapshotName("a", at))
+		require.NoError(t, os.Link(name, filepath.Join(dir, "..", fmt.Sprint("link-", at))))
+		links++
+		require.NoError(t, s.Append(background, "a", epoch, at, Record{Text: []byte("x")}))
+	}
+	blocks := look()
+	require.Empty(t, blocks[0], "the snapshot that was replaced")
+	require.NotEmpty(t, blocks[1])
+	require.NoError(t, s.Delete(background, "a", epoch))
+	for _, content := range look() {
+		require.Empty(t, content)
+	}
+	left, err := os.ReadDir(filepath.Join(dir, snapshotsFolder))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NoError(t, s.Close())
+}
+
+func TestStrayEntriesDoNotStopTheStart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	target := filepath.Join(dir, "target")
+	require.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
+	var strays []string
+	for n, make := range []func(string) error{
+		func(path string) error { return os.MkdirAll(filepath.Join(path, "full"), 0o700) },
+		func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		func(path string) error { return os.Symlink(target, path) },
+		func(path string) error { return os.Symlink(filepath.Join(dir, "nowhere"), path) },
+	} {
+		for _, name := range []string{
+			fmt.Sprintf("%s.x%d%s", databaseName, n, temporarySuffix),
+			snapshotsFolder + "/" + snapshotName("a", int64(n)),
+			snapshotsFolder + "/" + snapshotName("a", int64(n)) + ".x" + temporarySuffix,
+		} {
+			require.NoError(t, make(filepath.Join(dir, name)))
+			strays = append(strays, name)
+		}
+	}
+	var told []string
+	s, err = Open(dir, Options{Report: func(err error) {
+		var d *CorruptError
+		require.ErrorAs(t, err, &d)
+		told = append(told, d.File)
+	}})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.ElementsMatch(t, strays, told)
+	for _, name := range strays {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		require.NoError(t, err)
+	}
+	content, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "kept", string(content))
+}
+
+func TestAFlippedBitTakesOnlyItsOwnSessions(t *testing.T) {
+	dir, _ := sample(t, 40)
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	want := contents(t, s)
+	require.NoError(t, s.Close())
+	path := filepath.Join(dir, databaseName)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	l, err := (&Folder{dir: dir, environment: environment{files: osFiles{}}}).inspect()
+	require.NoError(t, err)
+	step, worst := int64(61), 0 // odd: all eight bits of bytes everywhere
+	if testing.Short() {
+		step = 3001
+	}
+	tried := 0
+	for bit := int64(0); bit < 8*info.Size(); bit += step {
+		if !l.uses(bit / 8 / pageBytes) {
+			continue
+		}
+		flipped(t, path, bit, func() {
+			what := fmt.Sprintf("bit %d of byte %d", bit%8, bit/8)
+			s, err := Open(dir, Options{ReadOnly: true})
+			require.NoError(t, err, what)
+			got := contents(t, s)
+			require.NoError(t, s.Close())
+			touched := 0
+			for id, text := range want {
+				found, listed := got[id]
+				if found != "" && found != text {
+					// A value that is bad in the middle of a log is found when it is read.
+					require.Equal(t, text, found, "%s: session %s", what, id)
+				}
+				if !listed || found == "" {
+					touched++
+				}
+			}
+			tried++
+			if touched > 8 {
+				page := bit / 8 / pageBytes
+				first := ""
+				_ = Check(background, dir, func(d *CorruptError) {
+					if first == "" {
+						first = d.Error()
+					}
+				})
+				t.Logf("%s, page %d: %d touched; %s", what, page, touched, first)
+			}
+			worst = max(worst, touched)
+		})
+	}
+	t.Logf("%d bits; at most %d sessions of %d touched", tried, worst, len(want))
+	require.LessOrEqual(t, worst, 8)
+}
+
+func TestScrubFindsDamage(t *testing.T) {
+	dir, _ := sample(t, 20)
+	open := func() *Folder {
+		s, err := Open(dir, Options{})
+		require.NoError(t, err)
+		return s
+	}
+	scrub := func(s *Folder) (found []*CorruptError, err error) {
+		err = s.Scrub(background, ScrubOptions{ReadsPerSecond: 100_000,
+			Report: func(d *CorruptError) { found = append(found, d) }})
+		return found, err
+	}
+	s := open()
+	found, err := scrub(s)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	var kept []string
+	for _, name := range files(t, dir) {
+		if filepath.Dir(name) == snapshotsFolder {
+			kept = append(kept, name)
+		}
+	}
+	flipped(t, filepath.Join(dir, kept[0]), 100, func() {
+		found, err = scrub(s)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.Equal(t, kept[0], found[0].File)
+		require.NoError(t, s.Err(), "a snapshot is no reason to end the store")
+	})
+	l, err := s.inspect()
+	require.NoError(t, err)
+	flipped(t, s.path(databaseName), int64(l.meta.root)*pageBytes*8, func() {
+		found, err = scrub(s)
+		require.ErrorIs(t, err, ErrFailed)
+		require.Len(t, found, 1)
+		require.Equal(t, int64(l.meta.root)*pageBytes, found[0].Byte)
+		<-s.Failed()
+		require.NoError(t, s.Close())
+		require.NoError(t, open().Close(), "the next opening rebuilds it")
+	})
+}
+
+func TestRescueTakesWhatReads(t *testing.T) {
+	dir, _ := sample(t, 20)
+	require.NoError(t, os.Remove(filepath.Join(dir, files(t, dir)[1])))
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	want := contents(t, s)
+	require.NoError(t, s.Close())
+	path := filepath.Join(dir, databaseName)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	at := bytes.LastIndex(content, bytes.Repeat([]byte{7}, 67)) // the last text of session-07
+	content[at] ^= 1
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	out := filepath.Join(t.TempDir(), "out")
+	rescued := map[string]Rescued{}
+	rescue := func() error {
+		return Rescue(background, dir, out, RescueOptions{
+			Session: func(r Rescued) { rescued[r.ID] = r }, Damage: func(*CorruptError) {},
+			Progress: func(done, total int64) { require.LessOrEqual(t, done, total) },
+		})
+	}
+	require.NoError(t, rescue())
+	require.ErrorIs(t, rescue(), os.ErrExist)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, content, after, "the damaged folder is as it was")
+	require.NotEmpty(t, rescued["session-07"].Lost)
+	require.Equal(t, int64(3*71), rescued["session-07"].End, "up to the last good record")
+	require.NoError(t, Check(background, out, func(d *CorruptError) { t.Error(d) }))
+	s, err = Open(out, Options{})
+	require.NoError(t, err)
+	got := contents(t, s)
+	require.NoError(t, s.Close())
+	require.Len(t, got, len(want))
+	for id, text := range want {
+		if id != "session-07" {
+			require.Equal(t, text, got[id])
+		}
+	}
+}
