@@ -273,7 +273,7 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 // Every wait for a client has an end: for the headers, the next request and the body that the
 // client sends, and for the answer that it takes.
 func TestEveryWaitForAClientEnds(t *testing.T) {
-	const request = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+	const request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, c := range map[string]struct {
 		send string
 		most time.Duration
@@ -282,9 +282,9 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 		"nothing sent":          {"", limits.HeaderTimeMax, ""},
 		"half a header":         {request[:30], limits.HeaderTimeMax, ""},
 		"no second request":     {request, limits.ConnIdleMax, "HTTP/1.1 200 OK"},
-		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", limits.BodyIdleMax, "body-timeout"},
-		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", limits.BodyIdleMax, "body-timeout"},
-		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", limits.LingerMax, "HTTP/1.1 200 OK"},
+		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", limits.BodyIdleMax, "body-timeout"},
+		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", limits.BodyIdleMax, "body-timeout"},
+		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", limits.LingerMax, "HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 			conn, err := l.dial()
 			require.NoError(t, err)
 			defer conn.Close()
-			fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Length: 40\r\n\r\n%s", path, strings.Repeat("x", 40))
+			fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 40\r\n\r\n%s", path, strings.Repeat("x", 40))
 			start := time.Now()
 			synctest.Wait()
 			require.True(t, g.fake.sessions["s-0001"].busy.Load())

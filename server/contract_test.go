@@ -42,6 +42,10 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	stated := doc.Info.Extensions["x-limits"].(map[string]any)
 	want := map[string]int64{
 		"json_body_bytes_max":          limits.JSONBodyBytesMax,
+		"json_depth_max":               limits.JSONDepthMax,
+		"json_members_max":             limits.JSONMembersMax,
+		"json_tokens_max":              limits.JSONTokensMax,
+		"json_name_bytes_max":          limits.JSONNameBytesMax,
 		"score_body_bytes_max":         limits.ScoreBodyBytesMax,
 		"import_body_bytes_max":        limits.ImportBodyBytesMax,
 		"body_idle_seconds_max":        int64(limits.BodyIdleMax / time.Second),

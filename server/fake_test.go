@@ -27,6 +27,8 @@ type fakeSessions struct {
 	boom bool  // Get panics, and Score after the first chunk
 	full bool  // no request gets a place in the queue
 
+	exporting int // bytes that follow an exported session
+
 	mu       sync.Mutex
 	n        int
 	sessions map[string]*fakeSession
@@ -158,6 +160,11 @@ func (f *fakeSessions) Export(_ context.Context, who session.Caller, id string, 
 	defer leave()
 	if err := json.NewEncoder(w).Encode(fakeFile{"fake-0", s.info, s.text, s.counts}); err != nil {
 		return err
+	}
+	for block := make([]byte, 64<<10); f.exporting > 0; f.exporting -= len(block) {
+		if _, err := w.Write(block); err != nil {
+			return err
+		}
 	}
 	return f.fail
 }

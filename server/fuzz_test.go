@@ -44,7 +44,7 @@ func FuzzRequest(f *testing.F) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a completion may be long
 		defer cancel()
-		r := httptest.NewRequest("POST", "/", bytes.NewReader(body)).WithContext(ctx)
+		r := httptest.NewRequest("POST", "http://localhost/", bytes.NewReader(body)).WithContext(ctx)
 		r.URL.Path, r.URL.RawQuery = "/"+strings.TrimPrefix(strings.ReplaceAll(path, "{id}", info.ID), "/"), query
 		if chunked { // the length is not known before the end
 			r.ContentLength = -1
@@ -57,7 +57,7 @@ func FuzzRequest(f *testing.F) {
 			answered(t, r, w.Result())
 		}
 		w = httptest.NewRecorder()
-		s.router.ServeHTTP(w, httptest.NewRequest("GET", "/v1/sessions", nil))
+		s.router.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/v1/sessions", nil))
 		for _, x := range decode[api.SessionList](t, w.Result(), http.StatusOK).Sessions {
 			require.NoError(t, mg.Delete(who, x.ID))
 		}

@@ -92,8 +92,9 @@ func newTLSRig(t *testing.T, o Options) *rig {
 	sessions, err := session.NewManager(smallModel(t, 1), session.Options{Threads: 2})
 	require.NoError(t, err)
 	cert, pool := certificate(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	return newRigOn(t, sessions, o, l, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}})
 }
 

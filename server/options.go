@@ -2,7 +2,9 @@ package server
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,6 +22,14 @@ type Options struct {
 	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, which it cannot exceed
 	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, which it cannot exceed
 
+	TLS            *tls.Config // nil: the server speaks no TLS
+	ConnectionsMax int         // at the same time; others wait until one of these ends. 0: no limit
+
+	// AllowedHosts are names or addresses that requests may bring as their Host, and as the host of
+	// their Origin, besides loopback names. Without keys both headers are always looked at; with
+	// keys they are if there are AllowedHosts.
+	AllowedHosts []string
+
 	// DrainDelay is the time between readiness going and work being refused, for load balancers to
 	// notice. 0: none.
 	DrainDelay time.Duration
@@ -34,6 +44,7 @@ func (o Options) Validate() error {
 		{"ScoreBodyBytesMax", o.ScoreBodyBytesMax, limits.ScoreBodyBytesMax},
 		{"BodyIdleMax", int64(o.BodyIdleMax), int64(limits.BodyIdleMax)},
 		{"AnswerIdleMax", int64(o.AnswerIdleMax), int64(limits.AnswerIdleMax)},
+		{"ConnectionsMax", int64(o.ConnectionsMax), math.MaxInt32},
 		{"DrainDelay", int64(o.DrainDelay), int64(time.Hour)},
 	} {
 		if limit.value < 0 || limit.value > limit.max {

@@ -55,8 +55,14 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.fake.full = true
 			return g.text(path+"/score", "x")
 		},
-		api.ProblemNotFound:         func(g *rig, path string) *http.Response { return g.do("GET", "/v2/sessions", nil) },
-		api.ProblemSessionNotFound:  func(g *rig, path string) *http.Response { return g.text("/v1/sessions/none/score", "x") },
+		api.ProblemNotFound:        func(g *rig, path string) *http.Response { return g.do("GET", "/v2/sessions", nil) },
+		api.ProblemSessionNotFound: func(g *rig, path string) *http.Response { return g.text("/v1/sessions/none/score", "x") },
+		api.ProblemHostNotAllowed: func(g *rig, path string) *http.Response {
+			return sendHost(g.t, g, "GET", path, "evil.example")
+		},
+		api.ProblemOriginNotAllowed: func(g *rig, path string) *http.Response {
+			return g.do("GET", path, nil, "Origin", "https://evil.example")
+		},
 		api.ProblemMethodNotAllowed: func(g *rig, path string) *http.Response { return g.do("PUT", path, nil) },
 		api.ProblemNotAcceptable:    func(g *rig, path string) *http.Response { return g.do("GET", path, nil, "Accept", "text/html") },
 		api.ProblemBodyTimeout: func(g *rig, path string) *http.Response {
@@ -118,7 +124,8 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	for kind, request := range reach {
 		t.Run(strings.TrimPrefix(string(kind), "urn:lmserve:problem:"), func(t *testing.T) {
 			ring := newTestKeys(t, keys.Key{Name: "tester"}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1, Requests: 1, BytesPerSecond: 1000}})
-			g := newRig(t, Options{BodyIdleMax: 300 * time.Millisecond, ScoreBodyBytesMax: 1000, Keys: ring.Ring})
+			g := newRig(t, Options{BodyIdleMax: 300 * time.Millisecond, ScoreBodyBytesMax: 1000, Keys: ring.Ring,
+				AllowedHosts: []string{"lm.example.org"}})
 			g.key, g.small = ring.token["tester"], ring.token["small"]
 			resp := request(g, g.create("{}"))
 			p := requireProblem(t, resp, kind)

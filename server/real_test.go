@@ -244,7 +244,7 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n", path, headers, length)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n", path, headers, length)
 		go func() { _, _ = io.Copy(conn, body) }() // until one side closes the connection
 		return conn
 	}

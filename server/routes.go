@@ -24,11 +24,12 @@ func newRouter(
 	r.Use(
 		middleware.RequestID,
 		middleware.AccessLog(o.Log),
-		middleware.Stall(o.BodyIdleMax, o.AnswerIdleMax, draining),
+		middleware.Stall(o.BodyIdleMax, draining),
 		middleware.Recover(o.Log, problems),
+		middleware.Hosts(o.Keys, o.AllowedHosts, problems),
 		chimiddleware.GetHead,
 		middleware.Authenticate(o.Keys, c, r, problems),
-		middleware.Meter(o.Keys, draining, problems),
+		middleware.Meter(draining, problems),
 	)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		problems.Answer(w, r, problem.New(api.ProblemNotFound, ""))

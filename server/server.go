@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
@@ -30,10 +32,10 @@ var _ Sessions = (*session.Manager)(nil)
 
 // Server answers HTTP for one session manager. Its life: New, Serve, Drain.
 type Server struct {
-	sessions   Sessions
-	drainDelay time.Duration
-	router     *chi.Mux
-	http       *http.Server
+	sessions Sessions
+	options  Options // with defaults
+	router   *chi.Mux
+	http     *http.Server
 
 	ready     atomic.Bool
 	drainOnce sync.Once
@@ -51,7 +53,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &Server{sessions: sessions, drainDelay: o.DrainDelay}
+	s := &Server{sessions: sessions, options: o}
 	draining, endBodies := context.WithCancel(context.Background())
 	s.endBodies = endBodies
 	s.router = newRouter(&handler.Handlers{
@@ -73,7 +75,14 @@ func New(sessions Sessions, o Options) (*Server, error) {
 
 // Serve answers requests from l until Drain, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	accepting := net.Listener(patientListener{l, s.options.AnswerIdleMax})
+	if most := s.options.ConnectionsMax; most > 0 {
+		accepting = netutil.LimitListener(accepting, most)
+	}
+	if s.options.TLS != nil {
+		accepting = tls.NewListener(accepting, s.options.TLS)
+	}
+	if err := s.http.Serve(accepting); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("server: %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -91,9 +100,9 @@ func (s *Server) Drain(ctx context.Context) error {
 // drain is Drain, the first time.
 func (s *Server) drain(ctx context.Context) error {
 	s.ready.Store(false)
-	if s.drainDelay > 0 {
+	if s.options.DrainDelay > 0 {
 		select {
-		case <-time.After(s.drainDelay):
+		case <-time.After(s.options.DrainDelay):
 		case <-ctx.Done():
 		}
 	}

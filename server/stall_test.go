@@ -89,7 +89,7 @@ func TestAnErrorDoesNotWaitForABodyNobodyWants(t *testing.T) {
 			require.NoError(t, err)
 			defer conn.Close()
 			require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
-			fmt.Fprintf(conn, "%sHost: x\r\nContent-Length: 100000\r\n\r\n", request)
+			fmt.Fprintf(conn, "%sHost: localhost\r\nContent-Length: 100000\r\n\r\n", request)
 			answer, err := io.ReadAll(conn)
 			require.NoError(t, err, "the connection is closed in time")
 			require.Contains(t, string(answer), "Connection: close")
@@ -122,7 +122,7 @@ func TestAClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 	// In bytes of text; the events have a hundred times as many, more than all buffers on the way.
 	const size = 1 << 20
-	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)
+	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)
 	go func() { _, _ = io.WriteString(conn, strings.Repeat("x", size)) }()
 
 	require.Eventually(t, func() bool { return decode[api.Session](t, g.do("GET", stalled, nil), 200).Offset > 0 }, 5*time.Second, time.Millisecond)

@@ -19,19 +19,22 @@ import (
 )
 
 type serveFlags struct {
-	model       modelFlags
-	data        dataFlags
-	listen      string
-	tlsCert     string
-	tlsKey      string
-	insecure    bool
-	logFormat   string
-	maxSessions int
-	budget      byteSize
-	replayMax   time.Duration
-	drain       time.Duration
-	drainDelay  time.Duration
-	scrub       bool
+	model          modelFlags
+	data           dataFlags
+	listen         string
+	tlsCert        string
+	tlsKey         string
+	insecure       bool
+	openToAll      bool
+	allowHosts     []string
+	logFormat      string
+	maxSessions    int
+	maxConnections int
+	budget         byteSize
+	replayMax      time.Duration
+	drain          time.Duration
+	drainDelay     time.Duration
+	scrub          bool
 }
 
 func newServe() *cobra.Command {
@@ -49,8 +52,10 @@ with --data-dir=none they are in memory only. If the folder fails (say a disk do
 server ends with an error, and what it had confirmed is there when it starts again.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
-If not, whoever reaches the server may do everything, and it listens on a loopback
-address only. On other addresses keys and text want TLS.`,
+If not, whoever reaches the server may do everything. Then it listens on a loopback
+address only, answers only requests whose Host is a loopback name or one that
+--allow-host names, and refuses those of web pages of other origins. On other
+addresses keys and text want TLS.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
@@ -59,9 +64,12 @@ address only. On other addresses keys and text want TLS.`,
 	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
 	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
 	c.Flags().BoolVar(&f.insecure, "insecure", false, "allow listening on addresses that other machines can reach without keys, or without TLS")
+	c.Flags().BoolVar(&f.openToAll, "open-to-anyone", false, "serve a folder whose sessions belong to keys although there is no keys file")
+	c.Flags().StringSliceVar(&f.allowHosts, "allow-host", nil, "name or address that requests may have as their Host or Origin, besides loopback names; may be repeated.\nIt makes a server with keys look at these headers, too")
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
 	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
+	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; others wait (default: what half of the process's descriptors allow)")
 	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
@@ -105,7 +113,16 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(sessions, server.Options{Log: log, Keys: ring, DrainDelay: f.drainDelay})
+	connections, err := f.connections()
+	if err != nil {
+		return err
+	}
+	if err := f.checkOwners(sessions, ring, where); err != nil {
+		return err
+	}
+	srv, err := server.New(sessions, server.Options{
+		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, ConnectionsMax: connections, DrainDelay: f.drainDelay,
+	})
 	if err != nil {
 		return err
 	}
@@ -170,11 +187,15 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 				"give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy that has TLS, or say --insecure", f.listen)}
 		}
 	}
-	l, err := net.ListenTCP("tcp", addr)
-	if err != nil || secure == nil {
-		return l, err
+	network := "tcp"
+	if addr.IP.To4() != nil { // Go would take 0.0.0.0 for all addresses, those of IPv6 included
+		network = "tcp4"
 	}
-	return tls.NewListener(l, secure), nil
+	l, err := net.ListenTCP(network, addr)
+	if err != nil {
+		return nil, err // not l: a nil *net.TCPListener is no nil net.Listener
+	}
+	return l, nil
 }
 
 // openStore opens the store of the sessions, and says in words where the sessions are.

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -89,6 +90,31 @@ func (r *Ring) Check(id string) error {
 		return ErrUnknown
 	}
 	return refusal(k)
+}
+
+// holdEvery is the time between two looks at a key that Hold watches.
+const holdEvery = 500 * time.Millisecond
+
+// Hold returns a context that ends, within two seconds, when a key that was authenticated before is
+// no longer good; the context's cause is then what Check returns. release ends the watch.
+func (r *Ring) Hold(ctx context.Context, id string) (held context.Context, release func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	go func() {
+		look := time.NewTicker(holdEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-look.C:
+				if err := r.Check(id); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		}
+	}()
+	return held, func() { cancel(nil) }
 }
 
 func refusal(k Key) error {

@@ -2,9 +2,12 @@ package session
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +45,49 @@ func BenchmarkScore(b *testing.B) {
 				}
 				wait.Wait()
 			}
+		})
+	}
+}
+
+// BenchmarkAShortScoreBesideGreedyKeys is the wait of a key that scores 64 bytes, one chunk, now
+// and then, beside others that have 60 uploads each under way.
+func BenchmarkAShortScoreBesideGreedyKeys(b *testing.B) {
+	const uploads, chunk = 60, 64
+	for _, keys := range []int{0, 1, 5, 20} {
+		b.Run(fmt.Sprint(keys, " keys"), func(b *testing.B) {
+			mg := newManager(b, Options{MaxQueue: 21 * uploads})
+			session := func(who Caller) string {
+				info, err := mg.Create(background, who, CreateRequest{Settings: Settings{"chunk": chunk}})
+				require.NoError(b, err)
+				return info.ID
+			}
+			ctx, stop := context.WithCancel(background)
+			var all sync.WaitGroup
+			for k := range keys {
+				who := Caller{Key: fmt.Sprint("greedy ", k)}
+				for range uploads {
+					id := session(who)
+					all.Go(func() { _, _ = mg.Score(ctx, who, id, endless{}, ScoreOptions{}, noChunks) })
+				}
+			}
+			soon(b, "all uploads are under way", func() bool { return mg.engine.waiting.length() >= keys*(uploads-1) })
+			who := Caller{Key: "short"}
+			id, text := session(who), logText(chunk)
+			var waits []time.Duration
+			for b.Loop() {
+				begun := time.Now()
+				_, err := mg.Score(background, who, id, strings.NewReader(text), ScoreOptions{}, noChunks)
+				require.NoError(b, err)
+				waits = append(waits, time.Since(begun))
+			}
+			stop()
+			all.Wait()
+			slices.Sort(waits)
+			at := func(share float64) float64 {
+				return float64(waits[int(share*float64(len(waits)-1))]) / float64(time.Millisecond)
+			}
+			b.ReportMetric(at(.5), "p50-ms")
+			b.ReportMetric(at(.99), "p99-ms")
 		})
 	}
 }

@@ -84,6 +84,7 @@ type generation struct {
 
 	frozen   *stream.Stream // where the completion is
 	tokens   int            // sampled
+	broken   bool           // a token's log-probability is not finite
 	reason   string         // why it ended, "" before
 	late     []Piece        // that out has no room for
 	out      chan Piece
@@ -141,7 +142,7 @@ func (g *generation) generate(ctx context.Context) {
 
 func (g *generation) turns(ctx context.Context) error {
 	open := func() error { return g.engine.states.openCurrent(ctx, g.s) }
-	if err := g.engine.waiting.wait(&g.admitted, open); err != nil {
+	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
 		return err
 	}
 	defer g.s.unlock()
@@ -154,6 +155,10 @@ func (g *generation) turns(ctx context.Context) error {
 	for g.reason == "" {
 		if err := g.turnLocked(ctx, func(w *stream.Worker) { g.sample(ctx, w) }); err != nil {
 			return err
+		}
+		if g.broken {
+			return g.s.condemnLocked(fmt.Errorf("token %d of a completion from offset %d on has a "+
+				"log-probability that is not a finite number", g.tokens, g.s.seen().offset))
 		}
 		if err := g.catchUp(ctx); err != nil {
 			return err
@@ -193,12 +198,15 @@ func (g *generation) sample(ctx context.Context, w *stream.Worker) {
 	w.Generate(g.frozen, g.sampler, func(id int32, logProb float32) bool {
 		g.accept(byte(id), float64(logProb))
 		room--
-		return g.reason == "" && room > 0 && ctx.Err() == nil
+		return g.reason == "" && !g.broken && room > 0 && ctx.Err() == nil
 	})
 }
 
 // accept accepts a sampled token.
 func (g *generation) accept(token byte, logProb float64) {
+	if g.broken = !finite(logProb); g.broken {
+		return
+	}
 	g.tokens++
 	p, stopped := g.cut.push(token, logProb)
 	g.queue(p)

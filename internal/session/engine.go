@@ -24,28 +24,46 @@ type engine struct {
 	waiting   queue
 	life      *lifecycle.Lifecycle
 	clock     *clock
-	textMax   int64 // bytes of text that a session can have
+	textMax   int64         // bytes of text that a session can have
+	packing   chan struct{} // holds a token for every file that is being packed or parsed
+
+	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
+	scoreRecovery, forkRecovery time.Duration
 }
 
 func (e *engine) store() sessionlog.Store { return e.journal.store }
+
+// packs runs f, which packs or parses the file of an export or an import: computing that may take
+// seconds, and that no worker does. Few such at once leave the processors to the workers, however
+// many files a key sends or asks for. f must not wait for a client.
+func (e *engine) packs(ctx context.Context, f func() error) error {
+	select {
+	case e.packing <- struct{}{}:
+		defer func() { <-e.packing }()
+		return f()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // leaseLocked waits for a worker for a session. admitted is the request's, see queue.
 func (e *engine) leaseLocked(
 	ctx context.Context, s *liveSession, admitted *bool,
 ) (l *scheduler.Lease, err error) {
-	err = e.waiting.wait(admitted, func() (err error) {
+	err = e.waiting.wait(s.Owner, admitted, func() (err error) {
 		l, err = e.scheduler.Lease(ctx, s.job())
 		return err
 	})
 	return l, err
 }
 
-// openWithWorker waits for a session's stream, which it locks, and for a worker.
+// openWithWorker waits for a session's stream, which it locks, and for a worker. The computing of
+// the stream may take as long as a limit, see states.openWithin.
 func (e *engine) openWithWorker(
-	ctx context.Context, s *liveSession, admitted *bool,
+	ctx context.Context, s *liveSession, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
-	err = e.waiting.wait(admitted, func() error {
-		if err := e.states.open(ctx, s); err != nil {
+	err = e.waiting.wait(s.Owner, admitted, func() error {
+		if err := e.states.openWithin(ctx, s, limit); err != nil {
 			return err
 		}
 		if l, err = e.scheduler.Lease(ctx, s.job()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -154,6 +155,69 @@ func TestExportsAndImportsShareTheirMemory(t *testing.T) {
 		require.Zero(t, to.roster.budget.Allowed())
 		require.Equal(t, 1, to.roster.registry.Places())
 	}
+}
+
+// blocked is a reader of an export who is slow: each of its writes waits until it may go on.
+type blocked struct {
+	begun, goOn chan struct{}
+	bytes.Buffer
+}
+
+func (b *blocked) Write(p []byte) (int, error) {
+	b.begun <- struct{}{}
+	<-b.goOn
+	return b.Buffer.Write(p)
+}
+
+func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(40))
+	l := mg.roster.budget.Allow()
+	defer l.Return()
+	most := max(Options{}.withDefaults().MaxMemoryBytes/2, filesBytes)
+	content := get(t, mg, id).MemoryBytes + 40*rowBytes
+	require.NoError(t, l.Draw(most-content)) // there is room for one
+	whole := export(t, mg, id)
+	slow := make([]*blocked, 5)
+	done := make(chan error)
+	for i := range slow {
+		slow[i] = &blocked{begun: make(chan struct{}, 100), goOn: make(chan struct{})}
+		go func() { done <- mg.Export(background, Caller{}, id, slow[i]) }()
+		select {
+		case <-slow[i].begun:
+		case err := <-done:
+			require.NoError(t, err, "reader %d is kept out", i)
+		}
+	}
+	require.Equal(t, whole, export(t, mg, id))
+	require.Equal(t, most-content, mg.roster.budget.Allowed())
+	for _, b := range slow {
+		close(b.goOn)
+		require.NoError(t, <-done)
+		require.Equal(t, whole, b.Bytes())
+	}
+}
+
+// However many files are sent or asked for, few are packed or parsed at once.
+func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
+	mg := newManager(t, Options{Threads: 4})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(40))
+	whole := export(t, mg, id)
+	for range 2 {
+		mg.engine.packing <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	defer cancel()
+	_, err := mg.Import(ctx, Caller{}, bytes.NewReader(whole))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, ErrImport)
+	require.ErrorIs(t, mg.Export(ctx, Caller{}, id, io.Discard), context.DeadlineExceeded)
+	score(t, mg, id, "goes on")
+	<-mg.engine.packing
+	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole))
+	require.NoError(t, err)
 }
 
 func errOf[T any](_ T, err error) error { return err }

@@ -13,12 +13,41 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// export writes a session to w as one file. Until the file is written, its content takes memory.
+// export writes a session to w as one file. The file is made before its first byte is written, and
+// its content takes memory until then: what is left to do waits for the reader and takes none.
 func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
+	made, err := newSpool()
+	if err != nil { // there is no folder for temporary files: the content stays in memory
+		return e.content(ctx, s, func(f *weights.File) error { return pack(f, w) })
+	}
+	defer made.close()
+	err = e.content(ctx, s, func(f *weights.File) error {
+		return e.packs(ctx, func() error {
+			return made.fill(func(w io.Writer) error { return pack(f, w) })
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return made.copyTo(w)
+}
+
+// content hands use the session as it is now, which takes memory until use returns.
+func (e *engine) content(
+	ctx context.Context, s *liveSession, use func(*weights.File) error,
+) error {
 	memory := e.states.budget.Allow()
 	defer memory.Return()
 	f, err := e.exportFile(ctx, s, memory)
 	if err != nil {
+		return err
+	}
+	return use(f)
+}
+
+// pack writes the file, compressed and under its seal.
+func pack(f *weights.File, w io.Writer) error {
+	if err := seal(f); err != nil {
 		return err
 	}
 	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(exportLevel), zstd.WithEncoderConcurrency(1))
@@ -59,15 +88,41 @@ func (e *engine) exportFile(
 	if err != nil {
 		return nil, err
 	}
-	l := columns{baseline: s.Settings.Baseline}
-	err = e.store().Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
-		l.append(at, r)
-		return memoryError(memory.Draw(int64(len(r.Text)) + rowBytes))
+	l, err := e.columns(ctx, s, found, memory)
+	if err != nil {
+		return nil, err
+	}
+	f.Metadata[keyHead] = string(s.encode())
+	f.Tensors = append(f.Tensors, l.tensors()...)
+	return f, nil
+}
+
+// columns reads the session's log. It is counted before: columns that grow as they are filled would
+// take a multiple of their memory.
+func (e *engine) columns(
+	ctx context.Context, s *liveSession, found sessionlog.Session, memory *budget.Allowance,
+) (*columns, error) {
+	records, bytes := 0, found.End-found.Start
+	err := e.store().Read(ctx, s.ID, found.Start, func(int64, sessionlog.Record) error {
+		records++
+		return nil
 	})
 	if err != nil {
 		return nil, storeError("reading the log of session "+s.ID, err)
 	}
-	f.Metadata[keyHead] = string(s.encode())
-	f.Tensors = append(f.Tensors, l.tensors()...)
-	return f, seal(f)
+	if err := memory.Draw(bytes + rowBytes*int64(records)); err != nil {
+		return nil, memoryError(err)
+	}
+	l := newColumns(s.Settings.Baseline, records, int(bytes))
+	err = e.store().Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
+		if r.UnixMS == uncounted && at+int64(len(r.Text)) == s.stream.Tally.Bytes {
+			r.Bits, r.Baseline = s.stream.Tally.Bits, s.stream.Baseline.Bits
+		}
+		l.append(at, r)
+		return nil
+	})
+	if err != nil {
+		return nil, storeError("reading the log of session "+s.ID, err)
+	}
+	return l, nil
 }

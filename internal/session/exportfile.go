@@ -44,6 +44,9 @@ func seal(f *weights.File) error {
 	return nil
 }
 
+// parsedBytes is what a record takes that was parsed, beside its text and its row.
+const parsedBytes = 64
+
 // rowBytes is what a record takes in columns beside its text.
 const rowBytes = 4 * 8
 
@@ -52,6 +55,19 @@ type columns struct {
 	baseline                      bool
 	records                       int
 	text, ends, times, bits, base []byte
+}
+
+// newColumns has room for so many records with so many bytes of text.
+func newColumns(baseline bool, records, bytes int) *columns {
+	l := &columns{baseline: baseline, text: make([]byte, 0, bytes)}
+	all := []*[]byte{&l.ends, &l.times, &l.bits}
+	if baseline {
+		all = append(all, &l.base)
+	}
+	for _, column := range all {
+		*column = make([]byte, 0, 8*records)
+	}
+	return l
 }
 
 func (l *columns) append(at int64, r sessionlog.Record) {
@@ -170,6 +186,7 @@ func (p *parsed) split(text []byte, numbers [4][]byte) error {
 		return fmt.Errorf("tensor %q ends at offset %d, expected %d or more, the bytes of the text",
 			columnEnds, at(0, count-1), len(text))
 	}
+	p.records = make([]sessionlog.Record, 0, count)
 	from := p.start
 	for n := range count {
 		end := int64(at(0, n))
@@ -193,10 +210,16 @@ func (p *parsed) check(st *stream.Stream) error {
 	}
 	end, last := p.start, sessionlog.Record{}
 	for n, r := range p.records {
-		if !(r.Bits >= last.Bits) || !(r.Baseline >= last.Baseline) || math.IsInf(r.Bits, 0) || math.IsInf(r.Baseline, 0) {
+		if err := checkTime(r.UnixMS); err != nil {
+			return fmt.Errorf("tensor %q, element %d is a %w", columnTimes, n, err)
+		}
+		if r.Bits < last.Bits || r.Baseline < last.Baseline || !finite(r.Bits, r.Baseline) {
 			return fmt.Errorf("record %d has totals of %v and %v bits after %v and %v, expected finite ones that do not fall", n, r.Bits, r.Baseline, last.Bits, last.Baseline)
 		}
 		last, end = r, end+int64(len(r.Text))
+	}
+	if err := p.head.checkOffsets(end); err != nil {
+		return fmt.Errorf("metadata %s: head: %w", keyHead, err)
 	}
 	switch {
 	case st.Tally.Bytes != end:

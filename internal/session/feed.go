@@ -3,6 +3,7 @@ package session
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -21,6 +22,9 @@ type feeder struct {
 	emit     func(Chunk) error
 	sum      Summary
 	admitted bool // the request has waited for a worker before
+	// patience is how long the request waits for the session's state to be computed again before
+	// its first chunk; 0: as long as it takes.
+	patience time.Duration
 }
 
 func noChunks(Chunk) error { return nil }
@@ -86,10 +90,11 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // were fed.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
-	l, err := e.openWithWorker(ctx, s, &f.admitted)
+	l, err := e.openWithWorker(ctx, s, &f.admitted, f.patience)
 	if err != nil {
 		return 0, err
 	}
+	f.patience = 0
 	defer s.unlock()
 	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
 	defer l.Release()
@@ -116,7 +121,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 }
 
 // acceptLocked scores a text and makes it durable. While the disk is at work, the worker is not
-// held.
+// held. A text whose scores are not finite is not accepted, and ends the use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (stream.Scores, error) {
@@ -127,6 +132,11 @@ func (f *feeder) acceptLocked(
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 	}
 	r.Bits, r.Baseline = s.stream.Totals(scores)
+	if !finite(r.Bits, r.Baseline, s.rms) {
+		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
+			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
+			"finite numbers", s.stream.Tally.Bytes, r.Bits, r.Baseline, s.rms))
+	}
 	err := l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Tally.Bytes, r)
 	}, patience)

@@ -221,8 +221,35 @@ func (f *fork) finish(ctx context.Context, cut []byte) error {
 		return err
 	}
 	feed := feeder{engine: e, s: to, emit: noChunks, admitted: true}
-	if err := feed.all(ctx, cut); err != nil {
+	recorded := f.start == 0 || to.seen().offset > f.start // the totals before the cut are known
+	if e.store().Durable() && recorded {
+		feed.patience = e.forkRecovery
+	}
+	err := feed.all(ctx, cut)
+	if errors.Is(err, errRecovering) {
+		err = f.appendUncounted(ctx, cut)
+	}
+	if err != nil {
 		return err
 	}
 	return e.settleIn(ctx, to)
+}
+
+// appendUncounted appends what is left of a record that was cut, without its totals: the state that
+// they follow from is far to compute, and is made when the fork is used first.
+func (f *fork) appendUncounted(ctx context.Context, cut []byte) error {
+	e, to := f.engine, f.to
+	if err := to.lock(ctx); err != nil {
+		return err
+	}
+	defer to.unlock()
+	seen := to.seen()
+	r := sessionlog.Record{
+		UnixMS: uncounted, Bits: seen.tally.Bits, Baseline: seen.baseline.Bits,
+		HasBaseline: to.Settings.Baseline, Text: cut,
+	}
+	if err := e.journal.appendLocked(ctx, to, seen.offset, r); err != nil {
+		return err
+	}
+	return e.foundLocked(ctx, to)
 }

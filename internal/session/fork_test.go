@@ -238,7 +238,7 @@ func FuzzImport(f *testing.F) {
 		if err != nil || file.Metadata == nil || seal(file) != nil {
 			return
 		}
-		p, err := mg.engine.parse(file)
+		p, err := mg.engine.parse(file, mg.roster.budget.Allow())
 		if err != nil {
 			return
 		}

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +109,41 @@ func (h *head) check(id string) error {
 		}
 	}
 	return checkRequest(CreateRequest{Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History})
+}
+
+// checkOrigin holds what an imported head says of other servers to the form in which they write it:
+// these texts are shown to people and programs, and nothing else gives them a form.
+func (h *head) checkOrigin() error {
+	if h.Parent != nil && !sessionID.MatchString(h.Parent.ID) {
+		return fmt.Errorf("head: parent.id is %.80q, expected the id of a session: "+
+			"1 to 64 of 0-9 a-z -, the first not -", h.Parent.ID)
+	}
+	for i, n := range h.Numerics {
+		if !numericsName.MatchString(n.Name) {
+			return fmt.Errorf("head: numerics[%d].name is %.80q, expected 1 to 64 letters, "+
+				"digits, - and +", i, n.Name)
+		}
+	}
+	return nil
+}
+
+// The forms of ids (sessionlog has the same) and of names of arithmetics.
+var (
+	sessionID    = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,63}$`)
+	numericsName = regexp.MustCompile(`^[0-9A-Za-z+-]{1,64}$`)
+)
+
+// checkOffsets says which offset in the head is beyond the end of the session's text.
+func (h *head) checkOffsets(end int64) error {
+	if h.Parent != nil && h.Parent.Offset > end {
+		return fmt.Errorf("parent.offset is %d, expected at most %d, the end of the log",
+			h.Parent.Offset, end)
+	}
+	if from := h.numerics().From; from > end {
+		return fmt.Errorf("numerics[%d].from is %d, expected at most %d, the end of the log",
+			len(h.Numerics)-1, from, end)
+	}
+	return nil
 }
 
 // numerics is the arithmetic that the session is computed in now.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
@@ -26,9 +27,13 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 	if err != nil {
 		return Info{}, err
 	}
-	p, err := im.engine.parse(f)
+	var p *parsed
+	err = im.engine.packs(ctx, func() (err error) {
+		p, err = im.engine.parse(f, memory)
+		return err
+	})
 	switch {
-	case errors.Is(err, ErrFull):
+	case errors.Is(err, ErrFull), err != nil && ctx.Err() != nil:
 		return Info{}, err
 	case err != nil:
 		return Info{}, fmt.Errorf("%w: %w", ErrImport, err)
@@ -70,13 +75,17 @@ func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error 
 	return e.settleIn(ctx, s)
 }
 
-// parse checks everything that can be checked without computing the session again.
-func (e *engine) parse(f *weights.File) (*parsed, error) {
+// parse checks everything that can be checked without computing the session again. What it makes
+// draws on the allowance of the file.
+func (e *engine) parse(f *weights.File, memory *budget.Allowance) (*parsed, error) {
 	if err := checkSeal(f); err != nil {
 		return nil, err
 	}
 	h, err := exportedHead(f.Metadata[keyHead])
 	if err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
+	}
+	if err := h.checkOrigin(); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
 	}
 	if h.Model.Hash != e.model.Hash() {
@@ -92,14 +101,23 @@ func (e *engine) parse(f *weights.File) (*parsed, error) {
 	if err := h.Settings.Validate(e.model); err != nil {
 		return nil, err
 	}
-	memory := e.states.budget.Allow()
-	defer memory.Return()
-	if err := memory.Draw(stream.StateBytes(e.model, h.Settings)); err != nil {
+	state := e.states.budget.Allow() // it is only looked at
+	defer state.Return()
+	if err := state.Draw(stream.StateBytes(e.model, h.Settings)); err != nil {
 		return nil, memoryError(err)
 	}
 	st, _, err := stream.Restore(e.model, h.Settings, p.snapshot)
 	if err != nil {
 		return nil, err
+	}
+	if err := st.Finite(); err != nil {
+		return nil, err
+	}
+	if ends, ok := f.Tensor(columnEnds); ok {
+		records := int64(len(ends.Data) / 8)
+		if err := memory.Draw(records * parsedBytes); err != nil {
+			return nil, memoryError(err)
+		}
 	}
 	if err := p.readLog(f); err != nil {
 		return nil, err

@@ -58,6 +58,9 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 	if err != nil {
 		return &UnusableError{ID: s.ID, Err: err}
 	}
+	if err := h.checkEnd(found); err != nil {
+		return &UnusableError{ID: s.ID, Err: err}
+	}
 	s.noteNumericsLocked(h.Numerics)
 	s.claimedLocked(found)
 	return nil
@@ -162,7 +165,7 @@ func (j *journal) dropSnapshotLocked(ctx context.Context, s *liveSession, at int
 // deleted under anyone's.
 func (j *journal) delete(ctx context.Context, s *liveSession) error {
 	epoch := s.epoch()
-	if s.bad != nil {
+	if s.unusable() != nil {
 		epoch = 0
 	}
 	err := j.deleteUnder(ctx, s.ID, epoch)

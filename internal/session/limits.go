@@ -48,6 +48,13 @@ const (
 	// replayWorth is how much computing a snapshot has to save to be written when a session is dropped from memory: it costs about as much itself.
 	replayWorth = 50 * time.Millisecond
 
+	// scoreRecovery and forkRecovery are how long a request waits for a session's state to be computed
+	// again before it is answered. A score then is to be repeated, and goes on where the computing
+	// was; it is more than a restart of a server leaves to compute (ReplayMaxDefault), and less than
+	// clients wait for an answer. A fork is made without its state.
+	scoreRecovery = 30 * time.Second
+	forkRecovery  = time.Second
+
 	// patience is how long a client may take to accept an event, or a disk to take a record, before the worker behind it goes to others. A healthy
 	// connection takes an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
 	patience = 50 * time.Millisecond

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,7 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head          // Numerics changes under state and mu, the rest never
-	bad     error // why the session cannot be used; nil if it can
+	head    // Numerics changes under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
@@ -31,6 +31,7 @@ type liveSession struct {
 	// came.
 	state  chan struct{}
 	stream *stream.Stream // nil: cold
+	begun  *recovery      // of a cold session: a recovery that was given up, to go on from; else nil
 	rms    float64        // root mean square of the fast weights
 	replay time.Duration  // computing since the last snapshot: what a recovery would repeat
 	due    time.Duration  // the replay at which a snapshot is taken; 0 is Options.ReplayMax
@@ -41,13 +42,21 @@ type liveSession struct {
 		epoch   uint64 // under which the store lets the session be written; 0: not known
 		claimed bool   // the epoch is that of a claim of this Manager; changes under state
 		stale   bool   // what was seen may not be what the store has
+		bad     error  // why the session cannot be used; nil if it can
 	}
+}
+
+// recovery is a stream on its way from a snapshot to the end of the log, between two chunks.
+type recovery struct {
+	stream   *stream.Stream
+	exact    bool // it is computed in the arithmetic of the log: it comes to the totals there
+	reported bool // that it does not was reported
 }
 
 // newSession makes a cold session that is in no registry yet.
 func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
-	s := &liveSession{head: k.head, bad: k.bad, state: make(chan struct{}, 1)}
-	s.mu.seen, s.mu.epoch = k.seen, k.epoch
+	s := &liveSession{head: k.head, state: make(chan struct{}, 1)}
+	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
 	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
 	return s
@@ -84,7 +93,7 @@ func (s *liveSession) unlock() {
 
 // job is what the session wants a worker for.
 func (s *liveSession) job() scheduler.Job {
-	return scheduler.Job{Session: s.ID, Chunk: s.Settings.Chunk}
+	return scheduler.Job{Key: s.Owner, Session: s.ID, Chunk: s.Settings.Chunk}
 }
 
 // settleLocked ends the chunk if it is full.
@@ -105,9 +114,22 @@ func (s *liveSession) publishLocked() {
 	s.mu.seen = p
 }
 
+// stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
+// if there is none. A recovery in another arithmetic is no state of the session before it has ended.
+func (s *liveSession) stateLocked() *stream.Stream {
+	if s.stream == nil && s.begun != nil && s.begun.exact {
+		return s.begun.stream
+	}
+	return s.stream
+}
+
+// dueLocked reports whether a recovery from the last snapshot would repeat too much, which is most
+// unless a snapshot has failed.
+func (s *liveSession) dueLocked(most time.Duration) bool { return s.replay >= cmp.Or(s.due, most) }
+
 // dropLocked makes the session cold.
 func (s *liveSession) dropLocked() {
-	s.stream = nil
+	s.stream, s.begun = nil, nil
 	s.memory.Release()
 }
 
@@ -176,6 +198,27 @@ func (s *liveSession) seen() progress {
 	return s.mu.seen
 }
 
+// unusable says why the session cannot be used, nil if it can.
+func (s *liveSession) unusable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.bad == nil {
+		return nil
+	}
+	return &UnusableError{ID: s.ID, Err: s.mu.bad}
+}
+
+// condemnLocked makes an end of the use of a session whose state gives numbers that are not finite:
+// whatever it is fed, it does not recover from them. The session stays as the store has it, and can
+// be deleted. The error is an *UnusableError.
+func (s *liveSession) condemnLocked(why error) error {
+	s.mu.Lock()
+	s.mu.bad = why
+	s.mu.Unlock()
+	s.dropLocked()
+	return s.unusable()
+}
+
 // alive says whether the session was deleted under a request.
 func (s *liveSession) alive() error {
 	if s.deleted.Load() {
@@ -193,8 +236,8 @@ func (s *liveSession) end() {
 // info describes the session to a caller. memory is what the session's account has.
 func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := s.head.info(who, s.mu.seen)
-	s.mu.Unlock()
-	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.bad
+	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.mu.bad
 	return i
 }

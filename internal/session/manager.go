@@ -62,7 +62,8 @@ func assemble(m *model.Model, o Options) *Manager {
 	j := &journal{store: o.Store, report: o.Report}
 	saved := newSnapshots(m, j, o.Threads)
 	now := &clock{now: time.Now}
-	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life, report: o.Report}
+	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
+		replayMax: o.ReplayMax, report: o.Report}
 	mg := &Manager{
 		life: life,
 		roster: &roster{
@@ -72,6 +73,8 @@ func assemble(m *model.Model, o Options) *Manager {
 		engine: &engine{
 			model: m, journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, textMax: o.MaxSessionBytes,
+			packing:       make(chan struct{}, max(1, o.Threads/2)),
+			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
 				replayMax: o.ReplayMax, report: o.Report,
@@ -148,8 +151,9 @@ func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete
 // when the Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a
 // *LimitError when the session is full, and with ErrFull when the memory is; with ErrUnavailable
 // and ErrUnknown. A call that fails with *OffsetError or ErrBusy has read nothing of the body; one
-// that fails with ErrOverloaded has read some, and accepted nothing. The Summary tells what was
-// accepted, also beside an error.
+// that fails with ErrOverloaded has read some, and accepted nothing: also when the session's state
+// takes long to be computed again, of which the next call finds what was done. The Summary tells
+// what was accepted, also beside an error.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -167,7 +171,9 @@ func (mg *Manager) Score(
 	if have := s.seen().offset; o.Offset != nil && *o.Offset != have {
 		return Summary{}, &OffsetError{Have: have, Want: *o.Offset}
 	}
-	f := feeder{engine: mg.engine, s: s, logProbs: o.LogProbs, emit: emit}
+	f := feeder{
+		engine: mg.engine, s: s, logProbs: o.LogProbs, emit: emit, patience: mg.engine.scoreRecovery,
+	}
 	err = f.body(ctx, body)
 	mg.roster.touch(s)
 	f.finish(begun)
@@ -228,8 +234,9 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 }
 
 // Export writes a session as one file, from which Import makes it again, here or elsewhere. Until
-// it is written, its content takes memory: if there is not enough, Export returns ErrFull. Nothing
-// is written before an error but one of w.
+// the file is made, its content takes memory: if there is not enough, Export returns ErrFull. It is
+// made in a temporary file, so that a slow w holds up nobody else. Nothing is written before an error
+// but one of w.
 func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
 	s, done, err := mg.roster.use(who, id)
 	if err != nil {

@@ -102,16 +102,16 @@ func TestAFullQueueRefusesTheNewOnly(t *testing.T) {
 	ran := 0
 	work := func() error { ran++; return nil }
 	var first, second bool
-	require.NoError(t, q.wait(&first, func() error {
-		require.ErrorIs(t, q.wait(&second, work), ErrOverloaded)
+	require.NoError(t, q.wait("a", &first, func() error {
+		require.ErrorIs(t, q.wait("a", &second, work), ErrOverloaded)
 		require.False(t, second)
-		require.NoError(t, q.wait(&first, work), "it has begun before")
+		require.NoError(t, q.wait("a", &first, work), "it has begun before")
 		return nil
 	}))
 	require.Equal(t, 1, ran)
-	require.NoError(t, q.wait(&second, work))
+	require.NoError(t, q.wait("a", &second, work))
 	require.True(t, second)
-	require.Zero(t, q.waiting.Load())
+	require.Zero(t, q.length())
 }
 
 func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.T) {
@@ -141,7 +141,7 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 			_, err := mg.Score(context.Background(), Caller{}, ids[i], strings.NewReader("waits"), ScoreOptions{}, func(Chunk) error { return nil })
 			done <- err
 		}()
-		soon(t, "it waits", func() bool { return mg.engine.waiting.waiting.Load() == int64(i) })
+		soon(t, "it waits", func() bool { return mg.engine.waiting.length() == i })
 	}
 	_, err = mg.Score(context.Background(), Caller{}, ids[3], strings.NewReader("is refused"), ScoreOptions{}, nil)
 	require.ErrorIs(t, err, ErrOverloaded)
@@ -155,6 +155,27 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 	for range 3 {
 		require.NoError(t, <-done)
 	}
-	require.Zero(t, mg.engine.waiting.waiting.Load())
+	require.Zero(t, mg.engine.waiting.length())
 	score(t, mg, ids[3], "there is room again")
+}
+
+// A key that fills the queue keeps no other out.
+func TestAFullQueueHasAPartForEachKey(t *testing.T) {
+	q := queue{most: 6}
+	var wait func(keys []string) error // nested, so that all wait at once
+	wait = func(keys []string) error {
+		if len(keys) == 0 {
+			return nil
+		}
+		return q.wait(keys[0], new(bool), func() error { return wait(keys[1:]) })
+	}
+	full := []string{"a", "a", "a", "a", "a", "a"}
+	require.NoError(t, wait(full))
+	require.ErrorIs(t, wait(append(full, "a")), ErrOverloaded)
+	require.NoError(t, wait(append(full, "b", "b", "b")), "half of it")
+	require.ErrorIs(t, wait(append(full, "b", "b", "b", "b")), ErrOverloaded)
+	require.NoError(t, wait(append(full, "b", "b", "c", "c")), "a third of it")
+	require.ErrorIs(t, wait(append(full, "b", "b", "c", "c", "b")), ErrOverloaded)
+	require.Zero(t, q.length())
+	require.Empty(t, q.mu.of)
 }

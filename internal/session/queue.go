@@ -1,22 +1,65 @@
 package session
 
-import "sync/atomic"
+import "sync"
 
 // queue bounds how many requests wait for a session's stream or for a worker. A request that has
 // waited once is admitted and never refused again: what has begun ends, and how many requests have
 // begun is bounded where requests come in.
+//
+// When the queue is full, the keys that wait have equal parts of it: one that has less than its
+// part is let in all the same, so that no key keeps the others out.
 type queue struct {
-	most    int
-	waiting atomic.Int64
+	most int
+
+	mu struct {
+		sync.Mutex
+		waiting int            // requests
+		of      map[string]int // the same of each key that has any
+	}
 }
 
-// wait runs f, which waits. A request that is not admitted yet gets ErrOverloaded instead if the
-// queue is full.
-func (q *queue) wait(admitted *bool, f func() error) error {
-	defer q.waiting.Add(-1)
-	if before := q.waiting.Add(1) - 1; before >= int64(q.most) && !*admitted {
+// wait runs f, which waits, for a request of a key's session. A request that is not admitted yet
+// gets ErrOverloaded instead if the queue is full.
+func (q *queue) wait(key string, admitted *bool, f func() error) error {
+	if !q.enter(key, *admitted) {
 		return ErrOverloaded
 	}
+	defer q.leave(key)
 	*admitted = true
 	return f()
+}
+
+func (q *queue) enter(key string, admitted bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.of == nil {
+		q.mu.of = map[string]int{}
+	}
+	n, waits := q.mu.of[key]
+	keys := len(q.mu.of)
+	if !waits {
+		keys++
+	}
+	if full := q.mu.waiting >= q.most; full && n*keys >= q.most && !admitted {
+		return false
+	}
+	q.mu.waiting++
+	q.mu.of[key] = n + 1
+	return true
+}
+
+func (q *queue) leave(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.waiting--
+	if q.mu.of[key]--; q.mu.of[key] == 0 {
+		delete(q.mu.of, key)
+	}
+}
+
+// length is the number of requests that wait.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.waiting
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
@@ -19,29 +20,68 @@ type recoverer struct {
 	snapshots *snapshots
 	scheduler *scheduler.Scheduler
 	life      *lifecycle.Lifecycle
+	replayMax time.Duration // computing after which a snapshot is due
 	report    func(error)
 }
+
+// Reasons why a recovery is given up for now, beside the end of a context.
+var (
+	// errRecovering is told to a request that waits no longer: the same request may succeed later.
+	errRecovering = fmt.Errorf("%w: the session's state is being computed again from its text, and "+
+		"is kept as far as it has come", ErrOverloaded)
+	errDue = errors.New("a snapshot is due") // then the recovery goes on
+)
 
 // runLocked makes the stream that the log's end belongs to: the newest snapshot that is good, and
 // the log after it computed again. It arrives at the bits that the stream had. The session is
 // claimed.
-func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
-	st, err := r.startLocked(ctx, s)
+//
+// The recovery is given up between two chunks when the context ends, after until (zero: never), and
+// when a snapshot of it is due. Then the session has what was begun, and the next run goes on from
+// there.
+func (r *recoverer) runLocked(ctx context.Context, s *liveSession, until time.Time) error {
+	rec, err := r.beginLocked(ctx, s)
 	if err != nil {
 		return err
 	}
-	before := s.numerics()
-	same := before.Name == r.model.Arithmetic.Numerics() && st.Tally.Bytes >= before.From
-	t := &totalsCheck{stream: st, id: s.ID, exact: same, report: r.report}
+	st, t := rec.stream, &totalsCheck{recovery: rec, id: s.ID, report: r.report}
 	re := &replayer{
-		stream: st, job: s.job(), scheduler: r.scheduler,
-		goesOn:  func() error { return r.goesOn(s) },
-		compare: func(rec sessionlog.Record) { t.adopt(rec.Bits, rec.Baseline) },
+		stream: st, job: s.job(), scheduler: r.scheduler, cost: s.replay, compare: t.compare,
 	}
+	re.goesOn = func() error {
+		s.replay = re.cost
+		return r.goesOnLocked(s, rec, until)
+	}
+	s.begun = nil
 	if err := re.run(ctx, r.journal.store); err != nil {
+		if givenUp(ctx, err) && s.alive() == nil {
+			s.begun, s.replay = rec, re.cost
+		}
 		return r.runError(s, err)
 	}
-	seen := s.seen()
+	return r.endLocked(ctx, s, re.cost, t)
+}
+
+// beginLocked gives the recovery that was begun, or begins one.
+func (r *recoverer) beginLocked(ctx context.Context, s *liveSession) (*recovery, error) {
+	if s.begun != nil {
+		return s.begun, nil
+	}
+	st, err := r.startLocked(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	s.replay, s.due = 0, 0
+	before := s.numerics()
+	same := before.Name == r.model.Arithmetic.Numerics() && st.Tally.Bytes >= before.From
+	return &recovery{stream: st, exact: same}, nil
+}
+
+// endLocked gives the session the stream of a recovery that has come to the log's end.
+func (r *recoverer) endLocked(
+	ctx context.Context, s *liveSession, cost time.Duration, t *totalsCheck,
+) error {
+	st, seen := t.stream, s.seen()
 	if st.Tally.Bytes != seen.offset {
 		return &UnusableError{ID: s.ID, Err: fmt.Errorf("recovered up to offset %d, expected %d",
 			st.Tally.Bytes, seen.offset)}
@@ -49,15 +89,20 @@ func (r *recoverer) runLocked(ctx context.Context, s *liveSession) error {
 	if !seen.blind {
 		t.adopt(seen.tally.Bits, seen.baseline.Bits)
 	}
-	s.replay, s.due = re.cost, 0
-	if !same {
-		if err := r.changeNumericsLocked(ctx, s, st, before.Name); err != nil {
+	s.replay, s.due = cost, 0
+	if !t.exact {
+		if err := r.changeNumericsLocked(ctx, s, st, s.numerics().Name); err != nil {
 			return err
 		}
 	}
 	s.stream, s.rms = st, st.FastRMS()
 	s.publishLocked()
 	return nil
+}
+
+// givenUp reports whether a replay that came to no end can go on where it was.
+func givenUp(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.As(err, new(interrupted))
 }
 
 // runError is the error of a request whose replay came to no end.
@@ -72,10 +117,16 @@ func (r *recoverer) runError(s *liveSession, err error) error {
 	return storeError("replaying session "+s.ID, err)
 }
 
-// goesOn says why the replay of a session should end.
-func (r *recoverer) goesOn(s *liveSession) error {
+// goesOnLocked says why the replay of a session should end before its next chunk.
+func (r *recoverer) goesOnLocked(s *liveSession, rec *recovery, until time.Time) error {
 	if err := s.alive(); err != nil {
 		return err
+	}
+	switch {
+	case rec.exact && r.journal.store.Durable() && s.dueLocked(r.replayMax):
+		return errDue
+	case !until.IsZero() && time.Now().After(until):
+		return errRecovering
 	}
 	return r.life.Check()
 }
@@ -176,11 +227,16 @@ func (r *recoverer) changeNumericsLocked(
 
 // totalsCheck compares the totals that a replay comes to with those that clients were told.
 type totalsCheck struct {
-	stream   *stream.Stream
-	id       string
-	exact    bool // the arithmetic is the same: the totals must be, too
-	report   func(error)
-	reported bool
+	*recovery
+	id     string
+	report func(error)
+}
+
+// compare adopts the totals of a record, unless they were not computed when it was written.
+func (t *totalsCheck) compare(r sessionlog.Record) {
+	if r.UnixMS != uncounted {
+		t.adopt(r.Bits, r.Baseline)
+	}
 }
 
 // adopt compares, reports the first difference, and keeps the totals that clients were told.

@@ -34,12 +34,13 @@ func (ro *roster) load(ctx context.Context) error {
 	var halves []*liveSession
 	err := sessionlog.Each(ctx, ro.journal.store, func(found sessionlog.Session) error {
 		s := newSession(readStored(ro.model, found), ro.budget)
+		bad := s.unusable()
 		switch {
-		case s.bad == nil && !s.Complete:
+		case bad == nil && !s.Complete:
 			halves = append(halves, s)
 			return nil
-		case s.bad != nil:
-			ro.report(&UnusableError{ID: s.ID, Err: s.bad})
+		case bad != nil:
+			ro.report(bad)
 		}
 		ro.registry.Add(s.entry)
 		return nil
@@ -72,8 +73,8 @@ func (ro *roster) use(who Caller, id string) (s *liveSession, done func(), err e
 	if s, err = ro.find(who, id); err != nil {
 		return nil, nil, err
 	}
-	if s.bad != nil {
-		return nil, nil, &UnusableError{ID: s.ID, Err: s.bad}
+	if err := s.unusable(); err != nil {
+		return nil, nil, err
 	}
 	if !ro.registry.Use(s.entry, ro.clock.now()) {
 		return nil, nil, ErrNotFound

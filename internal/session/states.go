@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,10 +32,16 @@ func (st *states) store() sessionlog.Store { return st.journal.store }
 // open waits for a session's state, and makes its stream if it is not in memory. The context ends
 // both waits. The session is locked until its unlock.
 func (st *states) open(ctx context.Context, s *liveSession) error {
+	return st.openWithin(ctx, s, 0)
+}
+
+// openWithin is open for a request that does not wait longer than a limit for the computing of the
+// stream (0: as long as it takes). Then the error is errRecovering.
+func (st *states) openWithin(ctx context.Context, s *liveSession, limit time.Duration) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
-	err := st.warmLocked(ctx, s)
+	err := st.warmLocked(ctx, s, limit)
 	if err != nil {
 		s.unlock()
 	}
@@ -49,7 +56,7 @@ func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
 	}
 	err := st.journal.currentLocked(ctx, s)
 	if err == nil {
-		err = st.warmLocked(ctx, s)
+		err = st.warmLocked(ctx, s, 0)
 	}
 	if err != nil {
 		s.unlock()
@@ -69,8 +76,9 @@ func (st *states) refresh(ctx context.Context, s *liveSession) error {
 	return st.journal.claimLocked(ctx, s)
 }
 
-// warmLocked makes a cold session hot.
-func (st *states) warmLocked(ctx context.Context, s *liveSession) error {
+// warmLocked makes a cold session hot. What a recovery has done by the time that it is given up
+// stays in memory like any state, and the next request goes on from there.
+func (st *states) warmLocked(ctx context.Context, s *liveSession, limit time.Duration) error {
 	s.memory.Work()
 	if s.stream != nil {
 		return nil
@@ -78,14 +86,31 @@ func (st *states) warmLocked(ctx context.Context, s *liveSession) error {
 	if err := st.journal.claimLocked(ctx, s); err != nil {
 		return err
 	}
-	if err := st.reserveLocked(ctx, s); err != nil {
-		return err
+	if s.begun == nil {
+		if err := st.reserveLocked(ctx, s); err != nil {
+			return err
+		}
 	}
-	err := st.recoverer.runLocked(ctx, s)
-	if err != nil {
+	err := st.recoverLocked(ctx, s, limit)
+	if err != nil && s.begun == nil {
 		s.dropLocked()
 	}
 	return err
+}
+
+// recoverLocked makes the session's stream. A long recovery takes snapshots on its way.
+func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.Duration) error {
+	var until time.Time
+	if limit > 0 {
+		until = time.Now().Add(limit)
+	}
+	for {
+		err := st.recoverer.runLocked(ctx, s, until)
+		if !errors.Is(err, errDue) {
+			return err
+		}
+		st.keepLocked(s)
+	}
 }
 
 // reserveLocked takes memory for a session's stream. It drops the sessions that were not used for
@@ -121,7 +146,7 @@ func (st *states) evict(s *liveSession) {
 		return
 	}
 	defer s.unlock()
-	if s.stream != nil && s.replay >= replayWorth {
+	if s.stateLocked() != nil && s.replay >= replayWorth {
 		st.keepLocked(s)
 	}
 	s.dropLocked()
@@ -129,11 +154,7 @@ func (st *states) evict(s *liveSession) {
 
 // keepIfDueLocked takes a snapshot when a recovery would repeat too much.
 func (st *states) keepIfDueLocked(s *liveSession) {
-	due := s.due
-	if due == 0 {
-		due = st.replayMax
-	}
-	if s.stream != nil && s.replay >= due {
+	if s.stream != nil && s.dueLocked(st.replayMax) {
 		st.keepLocked(s)
 	}
 }
@@ -142,12 +163,13 @@ func (st *states) keepIfDueLocked(s *liveSession) {
 // No request is to blame if that fails: the failure is reported, and the snapshot is tried again
 // when as much has been computed once more.
 func (st *states) keepLocked(s *liveSession) {
-	at := s.stream.Tally.Bytes
+	state := s.stateLocked()
+	at := state.Tally.Bytes
 	if !st.store().Durable() {
 		st.trimTailLocked(s, at)
 		return
 	}
-	err := st.snapshots.writeLocked(context.Background(), s, s.stream)
+	err := st.snapshots.writeLocked(context.Background(), s, state)
 	if err == nil || s.alive() != nil {
 		return
 	}
@@ -176,7 +198,7 @@ func (st *states) keepAll(ctx context.Context) {
 		if !ok || s.lock(ctx) != nil {
 			return
 		}
-		if st.life.Err() == nil && s.stream != nil && s.replay >= replayWorth {
+		if st.life.Err() == nil && s.stateLocked() != nil && s.replay >= replayWorth {
 			st.keepLocked(s)
 		}
 		<-s.state // it stays hot, and does not come up again

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
@@ -17,8 +19,8 @@ type progress struct {
 	updates         uint64
 	pending         int
 	tally, baseline tokenizer.Tally
-	// blind says that the bits are not known, because no record ends where the log does, as in a
-	// fork that is being made.
+	// blind says that the bits are not known: because no record ends where the log does, as in a
+	// fork that is being made, or because the last one is uncounted.
 	blind bool
 }
 
@@ -40,7 +42,10 @@ func (h *head) progressAt(found sessionlog.Session) progress {
 	if h.Settings.Baseline {
 		p.baseline = t
 	}
-	if r := found.Last; r != nil {
+	if r := found.Last; r != nil && r.UnixMS == uncounted {
+		p.blind = true
+	}
+	if r := found.Last; r != nil && finite(r.Bits, r.Baseline) {
 		p.tally.Bits = r.Bits
 		if h.Settings.Baseline {
 			p.baseline.Bits = r.Baseline
@@ -71,11 +76,15 @@ func readStored(m *model.Model, found sessionlog.Session) storedSession {
 	}
 	k.head, k.lastUsed, k.seen = h, h.Created, h.progressAt(found)
 	if r := found.Last; r != nil {
-		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) {
+		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) && r.UnixMS <= timeMaxMS {
 			k.lastUsed = at
 		}
 	}
-	k.bad = h.suits(m, found)
+	// A session that is not complete goes at the next start, whatever it still lacks. The making of a
+	// tail begins with a log that starts above 0 and has no record yet: that is no damage.
+	if h.Complete {
+		k.bad = h.suits(m, found)
+	}
 	return k
 }
 
@@ -84,16 +93,55 @@ func (h *head) suits(m *model.Model, found sessionlog.Session) error {
 	switch {
 	case m != nil && h.Model.Hash != m.Hash():
 		return &ModelError{Have: h.Model.id(), Want: m.ID()}
-	case found.Last == nil && found.End > 0:
+	case m == nil:
+		return h.checkEnd(found)
+	}
+	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m))
+}
+
+// checkEnd says what is wrong with the record that a session's totals are known by.
+func (h *head) checkEnd(found sessionlog.Session) error {
+	last := found.Last
+	switch {
+	case last == nil && found.End > 0:
 		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with its totals", found.End)
-	case found.Last != nil && found.Last.HasBaseline != h.Settings.Baseline:
-		return fmt.Errorf("its last record has baseline bits: %t, expected %t, as its settings say",
-			found.Last.HasBaseline, h.Settings.Baseline)
-	}
-	if m == nil {
+	case last == nil:
 		return nil
+	case last.HasBaseline != h.Settings.Baseline:
+		return fmt.Errorf("its last record has baseline bits: %t, expected %t, as its settings say",
+			last.HasBaseline, h.Settings.Baseline)
+	case !finite(last.Bits, last.Baseline):
+		return fmt.Errorf("its last record has totals of %v and %v bits, expected finite ones",
+			last.Bits, last.Baseline)
 	}
-	return h.Settings.Validate(m)
+	return nil
+}
+
+// finite reports whether all numbers are: neither NaN nor infinite, which JSON cannot say.
+func finite(values ...float64) bool {
+	for _, v := range values {
+		if math.IsNaN(v - v) { // v - v is 0 for a finite v
+			return false
+		}
+	}
+	return true
+}
+
+// uncounted is the time of a record whose text was not computed when it was written: what a fork
+// has cut off a record, where the state before it was far to compute. Its totals are those of the
+// record before, and the session's own when the session is used.
+const uncounted = -1
+
+// timeMaxMS is the end of the year 9999, beyond which RFC 3339 has no times.
+const timeMaxMS = 253402300799999
+
+// checkTime says what is wrong with the time of a record.
+func checkTime(unixMS int64) error {
+	if (unixMS < 0 || unixMS > timeMaxMS) && unixMS != uncounted {
+		return fmt.Errorf("time %d, expected 0 to %d ms, the years 1970 to 9999",
+			unixMS, int64(timeMaxMS))
+	}
+	return nil
 }
 
 // info describes a session with this head to a caller, but for what its life in memory adds.

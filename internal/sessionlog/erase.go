@@ -11,7 +11,8 @@ import (
 // it needs them for something else.
 
 // eraseFree overwrites what free pages hold. It is the committer's: no commit may be under way.
-// Failure is fatal, but for a full disk, which a file system that never writes in place may have.
+// Failure is fatal, but for a full disk, which a file system that never writes in place may have, and
+// for the want of a descriptor.
 func (f *Folder) eraseFree() error {
 	// Readers that began before the last commit may still be in pages that are free now; those
 	// that begin after it are not.
@@ -22,7 +23,7 @@ func (f *Folder) eraseFree() error {
 	if err == nil {
 		err = f.erase(l)
 	}
-	if err != nil && !errors.Is(err, ErrNoSpace) {
+	if err != nil && !errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrUnavailable) {
 		return f.fail(err)
 	}
 	return err

@@ -1,9 +1,13 @@
 package sessionlog
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
 )
@@ -31,19 +35,49 @@ type file interface {
 	Close() error
 }
 
+// osFiles is the operating system. When the process, or the machine, has no descriptor free, it
+// waits for one: others come and go. Then the error is ErrUnavailable, and nothing has failed.
 type osFiles struct{}
 
-func (osFiles) OpenFile(name string, flag int, perm fs.FileMode) (file, error) {
-	f, err := os.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err // not f: a nil *os.File is no nil file
+const (
+	descriptorPatience = 5 * time.Second       // how long a call waits for a descriptor
+	descriptorRetry    = 20 * time.Millisecond // how often it looks whether there is one
+)
+
+// patiently makes a call that needs a descriptor.
+func patiently(call func() error) error {
+	for begun := time.Now(); ; time.Sleep(descriptorRetry) {
+		err := call()
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+			return err
+		}
+		if time.Since(begun) >= descriptorPatience {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 	}
-	return f, nil
 }
 
-func (osFiles) ReadDir(name string) ([]fs.DirEntry, error)   { return os.ReadDir(name) }
+func (osFiles) OpenFile(name string, flag int, perm fs.FileMode) (f file, err error) {
+	err = patiently(func() error {
+		opened, err := os.OpenFile(name, flag, perm)
+		if err == nil { // a nil *os.File is no nil file
+			f = opened
+		}
+		return err
+	})
+	return f, err
+}
+
+func (osFiles) ReadDir(name string) (entries []fs.DirEntry, err error) {
+	err = patiently(func() error { entries, err = os.ReadDir(name); return err })
+	return entries, err
+}
+
+func (osFiles) SyncDir(name string) error {
+	return patiently(func() error { return atomicfile.SyncFolder(name) })
+}
+
 func (osFiles) MkdirAll(name string, perm fs.FileMode) error { return os.MkdirAll(name, perm) }
 func (osFiles) Link(from, to string) error                   { return os.Link(from, to) }
 func (osFiles) Rename(from, to string) error                 { return os.Rename(from, to) }
 func (osFiles) Remove(name string) error                     { return os.Remove(name) }
-func (osFiles) SyncDir(name string) error                    { return atomicfile.SyncFolder(name) }

@@ -153,7 +153,11 @@ func (f *Folder) enter(
 		if err := f.files.Rename(temporary, f.path(snapshotsFolder+"/"+name)); err != nil {
 			return fmt.Errorf("sessionlog: %w", err)
 		}
-		if err := f.files.SyncDir(f.path(snapshotsFolder)); err != nil {
+		switch err := f.files.SyncDir(f.path(snapshotsFolder)); {
+		case errors.Is(err, ErrUnavailable): // the folder was not even opened
+			f.files.Remove(f.path(snapshotsFolder + "/" + name))
+			return fmt.Errorf("sessionlog: %w", err)
+		case err != nil:
 			return f.fail(err)
 		}
 		index := tx.Bucket([]byte(snapshotBucket))

@@ -24,6 +24,24 @@ func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics
 	return s, numerics, nil
 }
 
+// Finite says which number of the state is not finite, or that the fast weights are so large that
+// the sum of their squares is not. It asks for more than Restore does: what a broken gradient left
+// in I is part of a stream that goes on here, and a stream that comes from elsewhere is not to
+// bring it.
+func (s *Stream) Finite() error {
+	for _, p := range s.parts() {
+		p.any = false
+		if err := p.finite(); err != nil {
+			return fmt.Errorf("stream: %w", err)
+		}
+	}
+	if rms := s.FastRMS(); rms-rms != 0 {
+		return fmt.Errorf("stream: the root mean square of the fast weights is %v, "+
+			"expected a finite number", rms)
+	}
+	return nil
+}
+
 // SettingsOf returns the settings of the stream that a snapshot was taken of.
 func SettingsOf(f *weights.File) (Settings, error) {
 	h, err := readHeader(f)

@@ -23,6 +23,8 @@ var (
 	ErrMissing = errors.New("a missing name")
 	// ErrValue: a value is sound JSON and not what the format asks for.
 	ErrValue = errors.New("a value that does not fit")
+	// ErrBounds: the text has more of something than its reader takes.
+	ErrBounds = errors.New("out of bounds")
 )
 
 // Error says where a text is wrong, what was found there and what was expected.

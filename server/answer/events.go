@@ -77,7 +77,8 @@ func (s *EventStream) begin() {
 // Fail ends the answer to a request that failed: with an event if the stream has begun and somebody
 // is there to read it, otherwise by giving the error back.
 func (s *EventStream) Fail(ctx context.Context, err error) error {
-	if !s.begun || s.gone || ctx.Err() != nil {
+	err, gone := ended(ctx, err)
+	if !s.begun || s.gone || gone {
 		return err
 	}
 	doc := s.problems.Document(ctx, err)

@@ -62,7 +62,7 @@ func (deaf) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestAFileBeginsWithItsFirstByte(t *testing.T) {
 	w := httptest.NewRecorder()
-	file := NewFile(w, "a.zst")
+	file := NewFile(t.Context(), w, "a.zst")
 	require.Empty(t, w.Header())
 	_, err := io.WriteString(file, "bytes")
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -10,18 +11,22 @@ import (
 // File is an answer that is a file to be kept. It begins with the file's first byte, so that an
 // error before it has a status of its own.
 type File struct {
+	ctx   context.Context
 	w     http.ResponseWriter
 	name  string
 	begun bool
 }
 
-// NewFile makes an answer on w of a zstd file of this name.
-func NewFile(w http.ResponseWriter, name string) *File {
-	return &File{w: w, name: name}
+// NewFile makes an answer on w of a zstd file of this name. It is written until ctx ends.
+func NewFile(ctx context.Context, w http.ResponseWriter, name string) *File {
+	return &File{ctx: ctx, w: w, name: name}
 }
 
 // Write implements io.Writer.
 func (f *File) Write(p []byte) (int, error) {
+	if f.ctx.Err() != nil {
+		return 0, context.Cause(f.ctx)
+	}
 	if !f.begun {
 		f.begun = true
 		h := f.w.Header()

@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -41,11 +42,30 @@ func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 	return doc
 }
 
+// ended says what the error of a request is to its client. If the request's context has ended, then
+// that is what has ended the request: either the caller's key is no longer good, which the client is
+// told, or nobody is there to read an answer.
+func ended(ctx context.Context, err error) (told error, gone bool) {
+	if ctx.Err() == nil {
+		return err, false
+	}
+	reason := problem.Of(context.Cause(ctx))
+	if reason.Type != api.ProblemUnauthorized {
+		return err, true
+	}
+	var first *problem.Problem
+	if errors.As(err, &first) && first.Offset != nil {
+		reason.At(*first.Offset)
+	}
+	return reason, false
+}
+
 // Answer answers a request with the problem that err is. Where an answer has begun, or nobody is
 // there to read it, Answer cuts the connection instead: net/http would make a whole answer of what
 // there is, even of nothing.
 func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
-	if RecorderOf(w).Began() || r.Context().Err() != nil {
+	err, gone := ended(r.Context(), err)
+	if RecorderOf(w).Began() || gone {
 		a.log.Debug("answer abandoned",
 			zap.String("request_id", RequestID(r.Context())), zap.Error(err))
 		panic(http.ErrAbortHandler)

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/server/problem"
 )
 
@@ -61,4 +64,29 @@ func unknownField(e *openapi3.SchemaError) string {
 		}
 	}
 	return ""
+}
+
+// boundsProblem is the problem of a JSON body that has more of something than any body may have. Of
+// a field that the contract knows it says what the contract expects there.
+func (o *Operation) boundsProblem(fault *strictjson.Error) *problem.Problem {
+	schema := o.route.Operation.RequestBody.Value.Content[MediaJSON].Schema.Value
+	isBracket := func(r rune) bool { return strings.ContainsRune(".[]", r) }
+	names := strings.FieldsFunc(fault.Path, isBracket)
+	for i, name := range names {
+		next := schema.Properties[name]
+		_, notIndex := strconv.Atoi(name)
+		switch {
+		case next != nil:
+			schema = next.Value
+		case schema.Items != nil:
+			schema = schema.Items.Value
+		case notIndex == nil:
+			return invalidField(names[:i], "an array", describe(schema))
+		case len(schema.Properties) > 0:
+			return invalidField(names[:i+1], "an unknown field", describe(schema))
+		default:
+			return invalidField(names, fault.Found, fault.Want)
+		}
+	}
+	return invalidField(names, fault.Found, describe(schema))
 }

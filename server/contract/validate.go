@@ -15,6 +15,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/strictjson"
+	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
 )
 
@@ -27,7 +28,7 @@ func (o *Operation) Validate(r *http.Request) error {
 	}
 	isJSON := IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
 	if isJSON {
-		raw, err := readJSON(r.Body)
+		raw, err := o.readJSON(r.Body)
 		if err != nil {
 			return err
 		}
@@ -89,19 +90,30 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		describe(o.parameter(name).Schema.Value))
 }
 
+// bounds are those of a JSON body.
+var bounds = strictjson.Bounds{
+	Depth:   limits.JSONDepthMax,
+	Members: limits.JSONMembersMax,
+	Tokens:  limits.JSONTokensMax,
+	Bytes:   limits.JSONNameBytesMax,
+}
+
 // readJSON reads a whole body that must be one JSON value as package strictjson has it: of a name
 // given twice encoding/json would take the last, and what is no character it would replace, both in
-// silence. An empty body is none.
-func readJSON(body io.Reader) ([]byte, error) {
-	raw, err := io.ReadAll(body)
-	if err != nil {
-		return nil, problem.OfBody(err)
-	}
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, nil
-	}
-	if err := strictjson.Check(raw); err != nil {
+// silence. An empty body is none. The body is held to its bounds as it arrives, before anything is
+// made of it.
+func (o *Operation) readJSON(body io.Reader) ([]byte, error) {
+	raw, err := strictjson.ReadBounded(body, bounds)
+	var fault *strictjson.Error
+	switch {
+	case errors.As(err, &fault) && fault.Kind == strictjson.ErrBounds:
+		return nil, o.boundsProblem(fault)
+	case fault != nil:
 		return nil, jsonProblem(raw, err)
+	case err != nil:
+		return nil, problem.OfBody(err)
+	case len(bytes.TrimSpace(raw)) == 0:
+		return nil, nil
 	}
 	return raw, nil
 }

@@ -16,7 +16,7 @@ func (h *Handlers) GetSnapshot(
 	ctx context.Context, r api.GetSnapshotRequestObject,
 ) (api.GetSnapshotResponseObject, error) {
 	return snapshotFile(func(w http.ResponseWriter) error {
-		file := answer.NewFile(w, r.ID+".safetensors.zst")
+		file := answer.NewFile(ctx, w, r.ID+".safetensors.zst")
 		return h.Sessions.Export(ctx, middleware.CallerOf(ctx), r.ID, file)
 	}), nil
 }

@@ -13,6 +13,10 @@ import (
 const (
 	// Bodies and connections.
 	JSONBodyBytesMax   = 8 << 20          // of a JSON body, which is read into memory
+	JSONDepthMax       = 16               // of a JSON body: objects and arrays within each other
+	JSONMembersMax     = 64               // of one object or array of a JSON body
+	JSONTokensMax      = 1024             // of a JSON body: plain values, names and brackets
+	JSONNameBytesMax   = 1024             // of a name or number of a JSON body
 	ScoreBodyBytesMax  = 16 << 30         // of a streamed body, of which the server keeps nothing
 	ImportBodyBytesMax = 4 << 30          // of an exported session
 	HeaderBytesMax     = 64 << 10         // of a request's line and headers

@@ -3,6 +3,7 @@ package middleware
 import (
 	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"strings"
 
@@ -35,6 +36,9 @@ func CallerOf(ctx context.Context) session.Caller { return ctx.Value(callerKey{}
 // Whatever is not known to be public is not. Authenticate comes before everything that looks at a
 // request, so that strangers learn nothing. The router has not found the route by then: routes
 // tells.
+//
+// The request's context ends when its key is no longer good, with the reason as its cause, and so
+// does its body: whatever works for the request ends, and package answer tells the reason.
 func Authenticate(
 	ring *keys.Ring, c *contract.Contract, routes chi.Routes, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -57,9 +61,25 @@ func Authenticate(
 				who = caller{session.Caller{Key: k.ID, Admin: k.Admin, MaxSessions: most.Sessions}, most}
 				answer.RecorderOf(w).Key = k.ID
 			}
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+			ctx := context.WithValue(r.Context(), callerKey{}, who)
+			if who.Key != "" {
+				held, release := ring.Hold(ctx, who.Key)
+				defer release()
+				defer stopBody(held, r.Body)()
+				ctx = held
+			}
+			next.ServeHTTP(w, r.WithContext(ctx))
 		})
 	}
+}
+
+// stopBody stops a body when its caller's key is no longer good, until cancel is called.
+func stopBody(held context.Context, body io.ReadCloser) (cancel func() bool) {
+	return context.AfterFunc(held, func() {
+		if b, ok := body.(*patientBody); ok {
+			b.stop(context.Cause(held))
+		}
+	})
 }
 
 // authenticate finds the key of a request. Its errors never repeat what the request shows as a key.

@@ -96,12 +96,10 @@ func Charge(ctx context.Context, bytes int) {
 	}
 }
 
-// Meter holds every key to its requests at work and its bytes a second, and ends a body whose key
-// is no longer good. When draining is done, bodies no longer wait for their turn. Meter comes after
-// Authenticate, which finds the caller and the limits.
-func Meter(
-	ring *keys.Ring, draining context.Context, problems *answer.Problems,
-) func(http.Handler) http.Handler {
+// Meter holds every key to its requests at work and its bytes a second. When draining is done,
+// bodies no longer wait for their turn. Meter comes after Authenticate, which finds the caller and
+// the limits.
+func Meter(draining context.Context, problems *answer.Problems) func(http.Handler) http.Handler {
 	meters := &meters{byKey: map[string]*meter{}}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -122,8 +120,7 @@ func Meter(
 					problems.Answer(w, r, behindProblem(m, behind))
 					return
 				}
-				r.Body = &pacedBody{ReadCloser: r.Body, ctx: r.Context(), draining: draining, meter: m,
-					check: func() error { return ring.Check(who.Key) }}
+				r.Body = &pacedBody{ReadCloser: r.Body, ctx: r.Context(), draining: draining, meter: m}
 			}
 			next.ServeHTTP(w, r)
 		})
@@ -147,22 +144,18 @@ func behindProblem(m *meter, behind time.Duration) *problem.Problem {
 	return p
 }
 
-// pacedBody is read no faster than its key may, and only as long as the key is good. Of several
-// bodies each gets its turn: what one of them reads at a time is a small part of a second's worth.
+// pacedBody is read no faster than its key may. Of several bodies each gets its turn: what one of
+// them reads at a time is a small part of a second's worth.
 type pacedBody struct {
 	io.ReadCloser
 	ctx      context.Context
 	draining context.Context
 	meter    *meter
-	check    func() error // why the key is no longer good
 }
 
 // Read waits after it has read, while nobody waits for the client: the time does not count as
 // idleness of the client.
 func (b *pacedBody) Read(p []byte) (int, error) {
-	if err := b.check(); err != nil {
-		return 0, err
-	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), max(1, b.meter.bytes.Burst()/limits.PacedParts))])
 	wait := b.meter.charge(n, time.Now())
 	if wait == 0 {
@@ -176,6 +169,6 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	case <-b.draining.Done():
 		return 0, session.ErrDraining
 	case <-b.ctx.Done():
-		return 0, b.ctx.Err()
+		return 0, context.Cause(b.ctx)
 	}
 }

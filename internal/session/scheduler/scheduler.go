@@ -1,7 +1,8 @@
-// Package scheduler shares workers among sessions, one chunk at a time. There are as many workers
-// as threads. A session that finds none free waits in line; a worker that comes free goes to the
-// head of the line, so a session with a long upload is behind everybody else again after each
-// chunk.
+// Package scheduler shares workers among keys, and among the sessions of each, one chunk at a time.
+// There are as many workers as threads. A session that finds none free waits in line; a worker that
+// comes free goes to the key whose turn it is, and there to the session that came first, so a
+// session with a long upload is behind the others of its key again after each chunk, and a key with
+// many uploads is behind every other key.
 //
 // Threads follow the number of active sessions, those that hold a worker or wait for one: one
 // session alone computes on all threads, and from as many sessions as threads on each computes on
@@ -26,7 +27,7 @@ type Scheduler struct {
 		sync.Mutex
 		made   int     // workers
 		idle   []*slot // the least recently used first
-		line   []*ticket
+		line   line
 		active int // sessions that hold a worker or wait for one
 	}
 }
@@ -34,6 +35,7 @@ type Scheduler struct {
 // Job is what a worker is wanted for. It names the session by its id: holding the session would
 // keep the session's memory alive.
 type Job struct {
+	Key     string // who the session belongs to
 	Session string // id
 	Chunk   int    // tokens: the size of a worker's segments
 }
@@ -42,12 +44,6 @@ type Job struct {
 type slot struct {
 	worker *stream.Worker
 	job    Job
-}
-
-// ticket is a place in the line.
-type ticket struct {
-	job   Job
-	ready chan *slot // has room for the one slot it will get
 }
 
 // New makes a scheduler of up to so many workers, each of up to so many threads. Workers are made
@@ -65,10 +61,11 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	sc.mu.active++
 	if len(sc.mu.idle) > 0 || sc.mu.made < sc.threads { // then nobody waits
 		defer sc.mu.Unlock()
-		return sc.grantLocked(sc.pickLocked(j), j), nil
+		sc.mu.line.grant(j.Key)
+		return sc.prepareLocked(sc.pickLocked(j), j), nil
 	}
 	t := &ticket{job: j, ready: make(chan *slot, 1)}
-	sc.mu.line = append(sc.mu.line, t)
+	sc.mu.line.join(t)
 	sc.mu.Unlock()
 
 	select {
@@ -99,8 +96,8 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 	return &slot{worker: stream.NewWorker(sc.model, sc.threads)}
 }
 
-// grantLocked prepares a worker for a job.
-func (sc *Scheduler) grantLocked(s *slot, j Job) *slot {
+// prepareLocked prepares a worker for a job.
+func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
 	s.job = j
 	s.worker.Exec.SetThreads(max(1, sc.threads/sc.mu.active))
 	return s
@@ -109,13 +106,12 @@ func (sc *Scheduler) grantLocked(s *slot, j Job) *slot {
 // leave gives up a place in the line, or the worker it has got meanwhile.
 func (sc *Scheduler) leave(t *ticket) {
 	sc.mu.Lock()
-	i := slices.Index(sc.mu.line, t)
-	if i >= 0 {
-		sc.mu.line = slices.Delete(sc.mu.line, i, i+1)
+	waited := sc.mu.line.leave(t)
+	if waited {
 		sc.mu.active--
 	}
 	sc.mu.Unlock()
-	if i < 0 {
+	if !waited {
 		sc.release(<-t.ready)
 	}
 }
@@ -125,13 +121,12 @@ func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.mu.active--
-	if len(sc.mu.line) == 0 {
+	t := sc.mu.line.next()
+	if t == nil {
 		sc.mu.idle = append(sc.mu.idle, s)
 		return
 	}
-	t := sc.mu.line[0]
-	sc.mu.line = slices.Delete(sc.mu.line, 0, 1)
-	t.ready <- sc.grantLocked(s, t.job)
+	t.ready <- sc.prepareLocked(s, t.job)
 }
 
 // Close ends the workers' threads. All workers must be idle.

@@ -57,17 +57,17 @@ func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- 
 func lineLength(sc *Scheduler) int {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	return len(sc.mu.line)
+	return sc.mu.line.length
 }
 
 func TestWorkersGoToTheHeadOfTheLine(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	got := make(chan string)
-	s := mustAcquire(t, sc, Job{"long upload", 16})
+	s := mustAcquire(t, sc, Job{Session: "long upload", Chunk: 16})
 	for _, who := range []string{"a", "b", "c"} {
-		inLine(t, sc, context.Background(), Job{who, 16}, got)
+		inLine(t, sc, context.Background(), Job{Session: who, Chunk: 16}, got)
 	}
-	inLine(t, sc, context.Background(), Job{"long upload", 16}, got) // its next chunk
+	inLine(t, sc, context.Background(), Job{Session: "long upload", Chunk: 16}, got) // its next chunk
 	sc.release(s)
 	for _, who := range []string{"a", "b", "c", "long upload"} {
 		require.Equal(t, who, <-got)
@@ -79,26 +79,26 @@ func TestThreadsFollowTheNumberOfActiveSessions(t *testing.T) {
 	sc := newTestScheduler(t, 4)
 	var slots []*slot
 	for _, threads := range []int{4, 2, 1, 1} {
-		s := mustAcquire(t, sc, Job{string(rune('a' + len(slots))), 16})
+		s := mustAcquire(t, sc, Job{Session: string(rune('a' + len(slots))), Chunk: 16})
 		require.Equal(t, threads, s.worker.Exec.Threads(), "%d sessions before", len(slots))
 		slots = append(slots, s)
 	}
 	got := make(chan string, 1)
-	inLine(t, sc, context.Background(), Job{"waiting", 16}, got)
+	inLine(t, sc, context.Background(), Job{Session: "waiting", Chunk: 16}, got)
 	sc.release(slots[0])
 	require.Equal(t, "waiting", <-got)
 	for _, s := range slots[1:] {
 		sc.release(s)
 	}
 	soon(t, "all are back", func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 })
-	s := mustAcquire(t, sc, Job{"alone", 16})
+	s := mustAcquire(t, sc, Job{Session: "alone", Chunk: 16})
 	require.Equal(t, 4, s.worker.Exec.Threads())
 	sc.release(s)
 }
 
 func TestASessionGetsTheWorkerThatHasItsSegment(t *testing.T) {
 	sc := newTestScheduler(t, 3)
-	a, b := Job{"a", 16}, Job{"b", 16}
+	a, b := Job{Session: "a", Chunk: 16}, Job{Session: "b", Chunk: 16}
 	first, second := mustAcquire(t, sc, a), mustAcquire(t, sc, b)
 	sc.release(first)
 	sc.release(second)
@@ -107,14 +107,14 @@ func TestASessionGetsTheWorkerThatHasItsSegment(t *testing.T) {
 		require.Same(t, second, got)
 		sc.release(got)
 	}
-	got := mustAcquire(t, sc, Job{"c", 16})
+	got := mustAcquire(t, sc, Job{Session: "c", Chunk: 16})
 	require.Same(t, first, got, "the least recently used of the right size")
 	require.Equal(t, 2, sc.mu.made)
-	other := mustAcquire(t, sc, Job{"d", 40})
+	other := mustAcquire(t, sc, Job{Session: "d", Chunk: 40})
 	require.Equal(t, 3, sc.mu.made, "a new one rather than another size")
 	sc.release(other)
 	require.Same(t, second, mustAcquire(t, sc, b))
-	last := mustAcquire(t, sc, Job{"e", 16})
+	last := mustAcquire(t, sc, Job{Session: "e", Chunk: 16})
 	require.Same(t, other, last, "no more are made")
 	for _, s := range []*slot{got, second, last} {
 		sc.release(s)
@@ -123,27 +123,28 @@ func TestASessionGetsTheWorkerThatHasItsSegment(t *testing.T) {
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	sc := newTestScheduler(t, 1)
-	s := mustAcquire(t, sc, Job{"a", 16})
+	s := mustAcquire(t, sc, Job{Session: "a", Chunk: 16})
 	ctx, cancel := context.WithCancel(context.Background())
 	got := make(chan string, 2)
-	inLine(t, sc, ctx, Job{"gives up", 16}, got)
-	inLine(t, sc, context.Background(), Job{"b", 16}, got)
+	inLine(t, sc, ctx, Job{Session: "gives up", Chunk: 16}, got)
+	inLine(t, sc, context.Background(), Job{Session: "b", Chunk: 16}, got)
 	cancel()
 	require.Equal(t, context.Canceled.Error(), <-got)
 	sc.release(s)
 	require.Equal(t, "b", <-got)
-	_, err := sc.acquire(ctx, Job{"late", 16})
+	_, err := sc.acquire(ctx, Job{Session: "late", Chunk: 16})
 	require.ErrorIs(t, err, context.Canceled)
 	soon(t, "all are back", func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 })
 }
 
 func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
 	sc := newTestScheduler(t, 1)
-	s := mustAcquire(t, sc, Job{"a", 16})
-	late := &ticket{job: Job{"late", 16}, ready: make(chan *slot, 1)}
-	sc.mu.line, sc.mu.active = append(sc.mu.line, late), sc.mu.active+1
+	s := mustAcquire(t, sc, Job{Session: "a", Chunk: 16})
+	late := &ticket{job: Job{Session: "late", Chunk: 16}, ready: make(chan *slot, 1)}
+	sc.mu.line.join(late)
+	sc.mu.active++
 	got := make(chan string, 1)
-	inLine(t, sc, context.Background(), Job{"b", 16}, got)
+	inLine(t, sc, context.Background(), Job{Session: "b", Chunk: 16}, got)
 	sc.release(s)  // late has it
 	sc.leave(late) // and does not want it any more
 	require.Equal(t, "b", <-got)
@@ -152,7 +153,7 @@ func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
 
 func TestALeaseIsNotTakenAwayFromAHolderThatWorks(t *testing.T) {
 	sc := newTestScheduler(t, 1)
-	l, err := sc.Lease(context.Background(), Job{"a", 16})
+	l, err := sc.Lease(context.Background(), Job{Session: "a", Chunk: 16})
 	require.NoError(t, err)
 	w := l.Worker()
 	require.ErrorIs(t, l.Yield(func() error { return io.EOF }, time.Hour), io.EOF)

@@ -1,0 +1,91 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/weights"
+)
+
+// exportArgs is the environment variable with the arguments of TestExportChild, one a line.
+const exportArgs = "LMSERVE_TEST_EXPORT"
+
+// TestExportChild is the process that TestAnExportThatIsKilledLeavesNoTornFile kills.
+func TestExportChild(t *testing.T) {
+	args := os.Getenv(exportArgs)
+	if args == "" {
+		t.Skip("it is run by another test")
+	}
+	_, stderr, code := lmserve("", strings.Split(args, "\n")...)
+	require.Zero(t, code, stderr)
+}
+
+// At whatever moment 'sessions export --out' is killed, the file of that name is whole or not there.
+func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	dir, outs := t.TempDir(), t.TempDir()
+	text, _ := beginning(t, 3000)
+	url, stop := serving(t, "--data-dir", dir)
+	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
+	require.NoError(t, err)
+	var created struct{ ID string }
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
+	require.NoError(t, res.Body.Close())
+	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
+	require.NoError(t, err)
+	_, _ = io.Copy(io.Discard, res.Body)
+	require.NoError(t, res.Body.Close())
+	id := created.ID
+	stop()
+	export := func(out string, killed func() bool) {
+		child := exec.Command(os.Args[0], "-test.run", "^TestExportChild$")
+		args := []string{"sessions", "--data-dir", dir, "export", id, "--out", out}
+		child.Env = append(os.Environ(), exportArgs+"="+strings.Join(args, "\n"))
+		require.NoError(t, child.Start())
+		for !killed() {
+			time.Sleep(50 * time.Microsecond)
+		}
+		_ = child.Process.Kill() // it may have ended
+		_ = child.Wait()
+	}
+	before := 0
+	for n := range 12 {
+		out := filepath.Join(outs, fmt.Sprintf("%02d.session", n))
+		deadline := time.Now().Add(time.Minute)
+		export(out, func() bool { // as it is made, as it is written, or a little later
+			files, err := filepath.Glob(filepath.Join(outs, "*"+filepath.Base(out)+"*"))
+			require.NoError(t, err)
+			for _, file := range files {
+				if info, err := os.Stat(file); err == nil && (n%4 == 0 || info.Size() > 0) {
+					time.Sleep(time.Duration(n) * 200 * time.Microsecond)
+					return true
+				}
+			}
+			return time.Now().After(deadline)
+		})
+		b, err := os.ReadFile(out)
+		if os.IsNotExist(err) {
+			before++
+			continue
+		}
+		require.NoError(t, err)
+		_, err = weights.Read(bytes.NewReader(b), weights.Limits{})
+		require.NoError(t, err, "kill %d", n)
+	}
+	require.NotZero(t, before, "some kills came before the end")
+}

@@ -1,0 +1,160 @@
+package session
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// requireListed checks that a list, which JSON has to be able to say, shows a session with an error.
+func requireListed(t *testing.T, mg *Manager, id, says string) {
+	t.Helper()
+	page, _, err := mg.List(Caller{}, "", 0)
+	require.NoError(t, err)
+	require.NotEmpty(t, page)
+	for _, i := range append(page, get(t, mg, id)) {
+		_, err := json.Marshal([]any{i.Tally, i.LastUsed})
+		require.NoError(t, err)
+		if i.ID == id {
+			require.ErrorContains(t, i.Err, says)
+		}
+	}
+}
+
+func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
+	score(t, mg, id, logText(2*testChunk+3))
+	refused := func(change func(f *weights.File), says ...string) {
+		t.Helper()
+		f := exportedFile(t, mg, id)
+		change(f)
+		require.NoError(t, seal(f))
+		var b bytes.Buffer
+		require.NoError(t, weights.Write(&b, f))
+		_, err := mg.Import(background, Caller{}, &b)
+		require.ErrorIs(t, err, ErrImport, "%v", says)
+		for _, text := range says {
+			require.ErrorContains(t, err, text)
+		}
+	}
+	arrays := 0
+	for n, x := range exportedFile(t, mg, id).Tensors {
+		bad := map[weights.DType][]byte{
+			weights.BF16: {0x80, 0x7f}, weights.F32: {0, 0, 0xc0, 0x7f}, weights.F64: {0, 0, 0, 0, 0, 0, 0xf8, 0x7f},
+		}[x.DType]
+		if len(x.Data) < len(bad) || bad == nil {
+			continue
+		}
+		arrays++
+		refused(func(f *weights.File) { copy(f.Tensors[n].Data, bad) }, "finite")
+	}
+	require.Greater(t, arrays, 10)
+	refused(func(f *weights.File) { // each is finite, what they do together is not
+		for _, x := range f.Tensors {
+			if strings.HasPrefix(x.Name, "fast.") {
+				copy(x.Data, bytes.Repeat([]byte{0x7f}, len(x.Data)))
+			}
+		}
+	}, "root mean square of the fast weights is +Inf, expected a finite number")
+	for _, ms := range []int64{math.MinInt64, math.MaxInt64} { // JSON has no such year
+		refused(func(f *weights.File) {
+			x, _ := f.Tensor(columnTimes)
+			binary.LittleEndian.PutUint64(x.Data[len(x.Data)-8:], uint64(ms))
+		}, `tensor "log.times"`, fmt.Sprint(ms), "expected 0 to 253402300799999 ms")
+	}
+	for says, change := range map[string]func(h *head){
+		`parent.id is "<b>", expected the id of a session`: func(h *head) { h.Parent = &Parent{ID: "<b>"} },
+		"parent.offset is 36, expected at most 35":         func(h *head) { h.Parent = &Parent{ID: id, Offset: 36} },
+		`numerics[0].name is "", expected 1 to 64 letters`: func(h *head) { h.Numerics[0].Name = "" },
+		`numerics[0].name is "a\nb", expected`:             func(h *head) { h.Numerics[0].Name = "a\nb" },
+		"numerics[1].from is 36, expected at most 35":      func(h *head) { h.noteNumerics(numerics{36, "x"}) },
+	} {
+		refused(func(f *weights.File) {
+			h, err := exportedHead(f.Metadata[keyHead])
+			require.NoError(t, err)
+			change(&h)
+			f.Metadata[keyHead] = string(h.encode())
+		}, "metadata lmserve.session: head: ", says)
+	}
+	page, _, err := mg.List(Caller{}, "", 0)
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+}
+
+// A state may come to numbers that are not finite though no number in it is infinite: then nothing is
+// accepted any more.
+func TestASessionWhoseScoresAreNotFiniteGoesOnWithNothing(t *testing.T) {
+	for name, use := range map[string]func(mg *Manager, id string) error{
+		"score": func(mg *Manager, id string) error {
+			return errOf(mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{}, noChunks))
+		},
+		"complete": func(mg *Manager, id string) error {
+			r := CompleteRequest{MaxTokens: 5, LogProbs: true}
+			return errOf(mg.Complete(background, Caller{}, id, r, noPieces))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+			defer func() { sv.stop() }()
+			id, other := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
+			text := logText(testChunk)
+			score(t, sv.mg, id, text)
+			withSession(t, sv.mg, id, func(s *liveSession) {
+				for _, m := range s.stream.Fast.M {
+					for i := range m.BF16 {
+						m.BF16[i] = 0x7f7f // the largest finite number
+					}
+				}
+				f, err := s.stream.Snapshot()
+				require.NoError(t, err)
+				s.stream, _, err = stream.Restore(sv.mg.engine.model, s.Settings, f) // no worker has it
+				require.NoError(t, err)
+			})
+			for range 2 {
+				var bad *UnusableError
+				require.ErrorAs(t, use(sv.mg, id), &bad)
+				require.ErrorContains(t, bad, "finite number")
+			}
+			require.Equal(t, text, logged(t, sv.mg, id), "nothing is written")
+			requireListed(t, sv.mg, id, "finite number")
+			require.Equal(t, int64(testChunk), get(t, sv.mg, id).Offset)
+			score(t, sv.mg, other, "goes on")
+			require.NoError(t, sv.mg.Delete(Caller{}, id))
+		})
+	}
+}
+
+// What an older version has written is there, and says what is wrong with it.
+func TestStoredTotalsThatAreNotFiniteAreListedAsAnError(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	for _, bits := range []float64{math.NaN(), math.Inf(1)} {
+		id := create(t, sv.mg, CreateRequest{})
+		score(t, sv.mg, id, "text")
+		found, err := sv.store.Claim(background, id)
+		require.NoError(t, err)
+		r := sessionlog.Record{UnixMS: math.MaxInt64, Bits: bits, Text: []byte("!")}
+		require.NoError(t, sv.store.Append(background, id, found.Epoch, 4, r))
+		_, err = feed(sv, id, "x", 4)
+		require.ErrorIs(t, err, sessionlog.ErrFenced)
+		_, err = feed(sv, id, "x", 5)
+		require.Error(t, err, "it is claimed anew")
+		require.ErrorContains(t, err, "expected finite ones")
+		sv.restart()
+		requireListed(t, sv.mg, id, "expected finite ones")
+		require.ErrorAs(t, errOf(feed(sv, id, "x", 5)), new(*UnusableError))
+		require.NoError(t, sv.mg.Delete(Caller{}, id))
+	}
+}

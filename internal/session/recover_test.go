@@ -1,0 +1,165 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fading is a context that ends when it has been asked so often whether it has: the computing of a
+// chunk asks once.
+type fading struct {
+	context.Context
+	asks int
+}
+
+func (f *fading) Err() error {
+	if f.asks--; f.asks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// coldServer is a server that has just started, with a session of some text and no snapshot.
+func coldServer(t *testing.T, text string, o Options) (sv *server, id string) {
+	sv = newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	id = create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, id, text)
+	sv.options = o
+	sv.restart()
+	return sv, id
+}
+
+func begunAt(t *testing.T, sv *server, id string) int64 {
+	s, err := sv.mg.roster.find(Caller{}, id)
+	require.NoError(t, err)
+	require.NoError(t, s.lock(background))
+	defer s.unlock()
+	if s.begun == nil {
+		return 0
+	}
+	return s.begun.stream.Tally.Bytes
+}
+
+// A request that is abandoned stops within a chunk, and the next goes on from what it has done.
+func TestARecoveryOutlivesTheRequestThatBeganIt(t *testing.T) {
+	text := logText(60*testChunk + 5)
+	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	for before, requests := int64(0), 0; ; requests++ {
+		ctx := &fading{background, 12}
+		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{}, noChunks)
+		if err == nil {
+			require.Greater(t, requests, 4)
+			break
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		require.Less(t, ctx.asks, 0)
+		require.Greater(t, ctx.asks, -3, "it has stopped at once")
+		at := begunAt(t, sv, id)
+		require.Greater(t, at, before, "request %d has done something", requests)
+		require.NotZero(t, get(t, sv.mg, id).MemoryBytes)
+		require.Equal(t, int64(len(text)), get(t, sv.mg, id).Offset)
+		before = at
+	}
+	requireText(t, sv, id, text+"on")
+	require.Empty(t, sv.told())
+}
+
+func TestAScoreThatWaitsLongForARecoveryIsToldToComeAgain(t *testing.T) {
+	text := logText(5*testChunk + 5)
+	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	sv.mg.engine.scoreRecovery = 1
+	sum, err := feed(sv, id, "on", int64(len(text)))
+	require.ErrorIs(t, err, ErrOverloaded)
+	require.ErrorContains(t, err, "is kept as far as it has come")
+	require.Zero(t, sum.Chunks)
+	sv.mg.engine.scoreRecovery = time.Minute
+	_, err = feed(sv, id, "on", int64(len(text)))
+	require.NoError(t, err)
+	requireText(t, sv, id, text+"on")
+}
+
+// What a recovery has done is not lost with the memory, nor with the process.
+func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
+	text := logText(20*testChunk + 5)
+	for name, lose := range map[string]func(sv *server, id string){
+		"evicted": func(sv *server, id string) {
+			s, err := sv.mg.roster.find(Caller{}, id)
+			require.NoError(t, err)
+			s.replay = time.Minute // it is worth it
+			sv.mg.engine.states.evict(s)
+			require.Zero(t, get(t, sv.mg, id).MemoryBytes)
+		},
+		"killed":  func(sv *server, _ string) { sv.restart() },
+		"drained": func(sv *server, id string) { require.NoError(t, sv.mg.Drain(background)) },
+	} {
+		o := Options{ReplayMax: time.Hour}
+		if name == "killed" {
+			o.ReplayMax = 1
+		}
+		sv, id := coldServer(t, text, o)
+		ctx := &fading{background, 12}
+		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{}, noChunks)
+		require.ErrorIs(t, err, context.Canceled)
+		if name == "drained" {
+			s, err := sv.mg.roster.find(Caller{}, id)
+			require.NoError(t, err)
+			s.replay = time.Minute
+		}
+		lose(sv, id)
+		kept, err := sv.store.Snapshots(background, id)
+		require.NoError(t, err)
+		require.NotEmpty(t, kept, name)
+		require.Less(t, kept[0].Offset, int64(len(text)))
+		if name == "drained" {
+			require.NoError(t, sv.store.Close())
+			sv.start()
+		}
+		score(t, sv.mg, id, "on")
+		requireText(t, sv, id, text+"on")
+		require.Empty(t, sv.told())
+		sv.stop()
+	}
+}
+
+// A fork within a record whose state is far to compute is made without its state. Its totals are
+// those of the record before until it is used.
+func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
+	text := logText(20*testChunk + 9)
+	for _, at := range []int64{testChunk + 1, 10*testChunk + 7, int64(len(text)) - 1} {
+		sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
+		sv.mg.engine.forkRecovery = 1
+		border := at / testChunk * testChunk
+		fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+		require.NoError(t, err)
+		require.Equal(t, at, fork.Offset)
+		want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text[:border])
+		require.Equal(t, want.Tally.Bits, fork.Bits)
+		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{}) // far, too
+		require.NoError(t, err)
+		requireClean(t, sv, 3)
+		sv.restart()
+		require.Equal(t, fork.Bits, get(t, sv.mg, fork.ID).Bits)
+		require.WithinDuration(t, time.Now(), get(t, sv.mg, fork.ID).LastUsed, time.Minute)
+		score(t, sv.mg, fork.ID, "and on")
+		requireText(t, sv, fork.ID, text[:at]+"and on")
+		r, err := Replay(background, testModel(t), sv.store, fork.ID, 1, func(int64, int64) {})
+		require.NoError(t, err)
+		require.Zero(t, r.Wrong)
+
+		info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(t, sv.mg, again.ID)))
+		require.NoError(t, err)
+		want, _ = alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text[:at])
+		require.Equal(t, want.Tally.Bits, info.Bits)
+		require.Equal(t, want.Tally.Bits, get(t, sv.mg, again.ID).Bits, "it was used")
+		require.Equal(t, want.Hash(), hash(t, sv.mg, info.ID))
+		requireClean(t, sv, 4)
+		require.Empty(t, sv.told())
+		sv.stop()
+	}
+}

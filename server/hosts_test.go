@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+)
+
+// sendHost sends a request with a Host, unless that is "", and pairs of headers.
+func sendHost(t *testing.T, g *rig, method, path, host string, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, g.url+path, nil)
+	require.NoError(t, err)
+	if host != "" {
+		r.Host = host
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := g.client.Do(r)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func TestAServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
+	g := newRig(t, Options{AllowedHosts: []string{"lm.example.org"}})
+	_, port, err := net.SplitHostPort(g.addr)
+	require.NoError(t, err)
+	for _, s := range samples(t) {
+		for _, host := range []string{"evil.example", "evil.example:" + port, "127.0.0.1.evil.example", "localhost.evil.example:" + port,
+			"192.0.2.1", "[2001:db8::1]:" + port, "0.0.0.0:" + port, "lm.example.org.evil.example", "x.localhost"} {
+			resp := sendHost(t, g, s.method, strings.ReplaceAll(s.path, "{id}", "s-0001"), host)
+			require.Equal(t, http.StatusMisdirectedRequest, resp.StatusCode, "%s from %s", s, host)
+			if s.method != http.MethodHead {
+				require.Equal(t, "Host", *requireProblem(t, resp, api.ProblemHostNotAllowed).Field)
+			}
+		}
+	}
+	for _, path := range []string{"/", "/nowhere", "/v1/sessions/"} {
+		requireProblem(t, sendHost(t, g, "POST", path, "evil.example"), api.ProblemHostNotAllowed)
+	}
+	for _, host := range []string{"localhost", "LocalHost:1", "localhost.", "127.0.0.1", "127.9.9.9:80", "[::1]:9", "[::ffff:127.0.0.1]", "lm.example.org", "lm.example.org:8443", g.addr} {
+		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", host).StatusCode, host)
+	}
+
+	conn, err := net.Dial("tcp", g.addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	fmt.Fprint(conn, "GET /healthz HTTP/1.0\r\n\r\n")
+	answer := make([]byte, len("HTTP/1.0 200"))
+	_, err = conn.Read(answer)
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.0 200", string(answer), "a client of HTTP/1.0 sends no Host")
+}
+
+func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
+	g := newRig(t, Options{AllowedHosts: []string{"lm.example.org"}})
+	for _, s := range samples(t) {
+		path := strings.ReplaceAll(s.path, "{id}", "s-0001")
+		for _, headers := range [][]string{
+			{"Origin", "https://evil.example"}, {"Origin", "null"}, {"Origin", "http://localhost:1"}, {"Origin", "http://127.0.0.1:1"}, {"Origin", "%"},
+			{"Origin", g.url + ".evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
+			{"Origin", "https://evil.example", "Sec-Fetch-Site", "same-origin"}, {"Origin", g.url, "Sec-Fetch-Site", "cross-site"},
+		} {
+			resp := sendHost(t, g, s.method, path, "", headers...)
+			require.Equal(t, http.StatusForbidden, resp.StatusCode, "%s with %q", s, headers)
+			if s.method != http.MethodHead {
+				requireProblem(t, resp, api.ProblemOriginNotAllowed)
+			}
+		}
+	}
+	requireProblem(t, sendHost(t, g, "OPTIONS", "/v1/sessions", "", "Origin", "https://evil.example"), api.ProblemOriginNotAllowed)
+	for _, headers := range [][]string{
+		{}, {"Origin", g.url}, {"Origin", g.url, "Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"},
+		{"Origin", "https://lm.example.org", "Sec-Fetch-Site", "cross-site"},
+	} {
+		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "", headers...).StatusCode, headers)
+	}
+}
+
+// A page does not have a key. A server that asks for keys looks at hosts where it was told to.
+func TestKeysTakeThePlaceOfHosts(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	bearer := []string{"Authorization", "Bearer " + ring.token["alice"], "Origin", "https://evil.example"}
+	g := newRig(t, Options{Keys: ring.Ring})
+	require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "evil.example", bearer...).StatusCode)
+	g = newRig(t, Options{Keys: ring.Ring, AllowedHosts: []string{"lm.example.org"}})
+	requireProblem(t, sendHost(t, g, "GET", "/v1/sessions", "evil.example", bearer...), api.ProblemHostNotAllowed)
+	requireProblem(t, sendHost(t, g, "GET", "/v1/sessions", "lm.example.org", bearer...), api.ProblemOriginNotAllowed)
+	require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "lm.example.org", bearer[:2]...).StatusCode)
+}
+
+// foreignPage tries in a browser what needs no consent of the server: simple requests, and reading.
+// It calls /done when it has tried all.
+const foreignPage = `<!doctype html><title>page</title><script>
+(async () => {
+  const at = %q, tries = [
+    [at + "/v1/sessions", {method: "POST", mode: "no-cors"}],
+    [at + "/v1/sessions/s-0001/score", {method: "POST", mode: "no-cors", body: "text"}],
+    [at + "/v1/sessions/s-0001/fork", {method: "POST", mode: "no-cors"}],
+    [at + "/v1/sessions/import", {method: "POST", mode: "no-cors", body: new Blob(["x"])}],
+    [at + "/v1/sessions/s-0001", {method: "DELETE"}],
+    [at + "/v1/sessions", {}],
+    [at + "/v1/sessions/s-0001/snapshot", {mode: "no-cors"}],
+  ];
+  for (const [url, options] of tries) try { await fetch(url, options) } catch {}
+  await fetch("/done");
+})()
+</script>`
+
+// TestAChromiumPageOfAnotherOriginDoesNothing opens pages in a real browser: one of another port of
+// this machine, and one of a foreign name that leads to the server, as DNS rebinding has it.
+func TestAChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium is installed (package chromium of Debian)")
+	}
+	for name, at := range map[string]string{"another port": "http://%s", "rebinding": "http://evil.example:%[2]s"} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, Options{})
+			g.create("{}")
+			_, port, err := net.SplitHostPort(g.addr)
+			require.NoError(t, err)
+			done := make(chan struct{}, 1)
+			page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/done" {
+					done <- struct{}{}
+					return
+				}
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprintf(w, foreignPage, fmt.Sprintf(at, g.addr, port))
+			}))
+			defer page.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			command := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+				"--host-resolver-rules=MAP evil.example 127.0.0.1", "--timeout=30000", "--virtual-time-budget=20000", "--dump-dom", page.URL)
+			out, err := command.CombinedOutput()
+			require.NoError(t, err, string(out))
+			select {
+			case <-done:
+			default:
+				t.Fatalf("the page did not come to its end: %s", out)
+			}
+			list := decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions
+			require.Len(t, list, 1, "no session was made, and none deleted")
+			require.Zero(t, list[0].Offset, "and none was fed")
+		})
+	}
+}

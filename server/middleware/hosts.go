@@ -1,0 +1,96 @@
+package middleware
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// Hosts refuses requests that a browser sends for a page of somebody else. Keys keep such pages
+// out, since a page does not have one; so Hosts looks at the requests of a server that asks for no
+// keys, and at those of a server that was told which names it has.
+//
+// A request's Host has to be a name of this server: a loopback name or address, the address that the
+// connection came to, or one of the allowed names, with any port. A page that reaches the server by
+// DNS rebinding brings the page's own name. A request's Origin has to be the origin that the Host
+// names, or one whose host is among the allowed names. (http.CrossOriginProtection lets every GET
+// pass, since sites make their pages of them. This server has no pages, and its exports are GETs.)
+func Hosts(
+	ring *keys.Ring, allowed []string, problems *answer.Problems,
+) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if len(allowed) > 0 || ring == nil || !ring.Required() {
+				if p := checkHosts(r, allowed); p != nil {
+					problems.Answer(w, r, p)
+					return
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// checkHosts holds a request's Host and origin against the names that the server has; nil if they
+// fit. Clients that are no browsers send no Origin, and those of HTTP/1.0 no Host: no page can make
+// a browser do so.
+func checkHosts(r *http.Request, allowed []string) *problem.Problem {
+	host := hostName(r.Host)
+	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) {
+		return problem.Field(api.ProblemHostNotAllowed, "Host", problem.Quoted(r.Host),
+			"a name or address of this machine, or one that --allow-host names")
+	}
+	origin := r.Header.Get("Origin")
+	site := r.Header.Get("Sec-Fetch-Site")
+	from, err := url.Parse(origin)
+	switch {
+	case origin != "" && err == nil && from.Host != "" && isAllowed(hostName(from.Host), allowed):
+		return nil
+	case origin != "" && (err != nil || !strings.EqualFold(from.Host, r.Host)):
+		return problem.Field(api.ProblemOriginNotAllowed, "Origin", problem.Quoted(origin),
+			"none, this server's own, or one that --allow-host names")
+	case site != "" && site != "same-origin" && site != "none":
+		return problem.Field(api.ProblemOriginNotAllowed, "Sec-Fetch-Site", problem.Quoted(site),
+			"same-origin or none")
+	}
+	return nil
+}
+
+// hostName is the name or address of an authority, without its port and the dot of a full name.
+func hostName(authority string) string {
+	host, _, err := net.SplitHostPort(authority)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]")
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// isLoopback reports whether a host is this machine under any circumstances.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// isLocalAddress reports whether a host is the very address that the request's connection came to.
+func isLocalAddress(r *http.Request, host string) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	addr, err := netip.ParseAddr(host)
+	return err == nil && local != nil && addr.Unmap() == local.AddrPort().Addr().Unmap()
+}
+
+// isAllowed reports whether a host is one of these names.
+func isAllowed(host string, names []string) bool {
+	for _, name := range names {
+		if hostName(name) == host {
+			return true
+		}
+	}
+	return false
+}
