@@ -23,7 +23,7 @@ type Options struct {
 	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, which it cannot exceed
 
 	TLS            *tls.Config // nil: the server speaks no TLS
-	ConnectionsMax int         // at the same time; others wait until one of these ends. 0: no limit
+	ConnectionsMax int         // at the same time, see placesListener. 0: no limit
 
 	// AllowedHosts are names or addresses that requests may bring as their Host, and as the host of
 	// their Origin, besides loopback names. Without keys both headers are always looked at; with

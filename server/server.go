@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
@@ -67,6 +66,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		ReadHeaderTimeout: limits.HeaderTimeMax,
 		IdleTimeout:       limits.ConnIdleMax,
 		MaxHeaderBytes:    limits.HeaderBytesMax,
+		ConnState:         noteState,
 		ErrorLog:          zap.NewStdLog(o.Log),
 	}
 	s.ready.Store(true)
@@ -77,7 +77,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 func (s *Server) Serve(l net.Listener) error {
 	accepting := net.Listener(patientListener{l, s.options.AnswerIdleMax})
 	if most := s.options.ConnectionsMax; most > 0 {
-		accepting = netutil.LimitListener(accepting, most)
+		accepting = newPlacesListener(accepting, most)
 	}
 	if s.options.TLS != nil {
 		accepting = tls.NewListener(accepting, s.options.TLS)

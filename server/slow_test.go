@@ -39,29 +39,51 @@ func TestAnAnswerThatMovesSlowlyIsNotCut(t *testing.T) {
 	require.Greater(t, taken+rest, int64(size))
 }
 
-// Connections beyond the limit wait, and those that send nothing go in time.
+// Where all places are taken, connections without a request make room for others, and connections
+// with one keep their place until it is answered.
 func TestConnectionsHaveALimit(t *testing.T) {
-	g := newRig(t, Options{ConnectionsMax: 3})
-	var silent []net.Conn
-	for range 3 {
+	g := newTLSRig(t, Options{ConnectionsMax: 3})
+	for range 700 {
 		conn, err := net.Dial("tcp", g.addr)
 		require.NoError(t, err)
 		defer conn.Close()
-		silent = append(silent, conn)
 	}
-	answered := make(chan error, 1)
+	begun := time.Now()
+	path := g.create("{}")
+	require.Less(t, time.Since(begun), 5*time.Second, "those who say nothing lock nobody out")
+
+	var bodies []*io.PipeWriter
+	answers := make(chan error, 4)
+	for range 3 {
+		body, text := io.Pipe()
+		bodies = append(bodies, text)
+		other := g.create("{}")
+		go func() {
+			resp, err := g.plain.Post(g.url+other+"/score", "text/plain", body)
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			answers <- err
+		}()
+		_, err := io.WriteString(text, "at work") // is read by the server
+		require.NoError(t, err)
+	}
 	go func() {
-		resp, err := g.plain.Get(g.url + "/healthz")
+		resp, err := g.plain.Get(g.url + path)
 		if err == nil {
 			err = resp.Body.Close()
 		}
-		answered <- err
+		answers <- err
 	}()
 	select {
-	case <-answered:
+	case <-answers:
 		t.Fatal("a fourth connection was accepted")
-	case <-time.After(300 * time.Millisecond):
+	case <-time.After(500 * time.Millisecond):
 	}
-	require.NoError(t, silent[1].Close())
-	require.NoError(t, <-answered)
+	for _, body := range bodies {
+		require.NoError(t, body.Close())
+	}
+	for range 4 {
+		require.NoError(t, <-answers)
+	}
 }

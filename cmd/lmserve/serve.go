@@ -69,7 +69,7 @@ addresses keys and text want TLS.`,
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
 	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
-	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; others wait (default: what half of the process's descriptors allow)")
+	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; a new one takes the place of one without a request, or waits\n(default: what half of the process's descriptors allow)")
 	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")

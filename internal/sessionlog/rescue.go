@@ -50,7 +50,7 @@ func Rescue(ctx context.Context, dir, out string, o RescueOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeIf(db)) }()
 	return f.withDatabase(func(in file, size int64) error {
-		s := salvage(in, size, o.Damage, o.Progress)
+		s := salvage(in, size, func(d *CorruptError) { o.Damage(d.withRange()) }, o.Progress)
 		if err := f.unindexed(s); err != nil {
 			o.Damage(&CorruptError{File: snapshotsFolder, Byte: -1, Offset: -1, What: err.Error()})
 		}
@@ -64,6 +64,15 @@ func Rescue(ctx context.Context, dir, out string, o RescueOptions) (err error) {
 		}
 		return errors.Join(f.files.SyncDir(filepath.Join(out, snapshotsFolder)), f.files.SyncDir(out))
 	})
+}
+
+// withRange says with the damage of a page which bytes of the file that page has.
+func (e *CorruptError) withRange() *CorruptError {
+	if e.Byte >= 0 {
+		page := e.Byte / pageBytes * pageBytes
+		e.What = fmt.Sprintf("bytes %d to %d: %s", page, page+pageBytes-1, e.What)
+	}
+	return e
 }
 
 // rescuer chooses what of a session goes into the new folder.

@@ -1,6 +1,11 @@
 // Package sessionlog keeps sessions: the log of what each has accepted, the snapshots of its state,
 // and who may write them. It knows nothing of what they mean. Folder keeps them in a data folder
 // (docs/formats.md, "The data folder"), Memory for as long as the process runs.
+//
+// Folder gives bbolt no page that is damaged. It rebuilds a damaged database at opening from the
+// values that verify, and marks the sessions that may have lost some: a smaller unit of damage (a
+// database a session group, or another store) would have to be rebuilt as well, and would give up
+// the commit that all sessions share.
 package sessionlog
 
 import (

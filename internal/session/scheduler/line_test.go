@@ -102,4 +102,9 @@ func TestAShortRequestOvertakesTheSixtyUploadsOfAnotherKey(t *testing.T) {
 		require.Contains(t, <-got, "upload ")
 	}
 	sc.release(two)
+	soon(t, "all are back", func() bool {
+		sc.mu.Lock()
+		defer sc.mu.Unlock()
+		return sc.mu.active == 0
+	})
 }
