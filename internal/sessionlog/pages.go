@@ -284,7 +284,7 @@ func (i *inspector) leaf(bucket string, e element) {
 		err := fmt.Errorf("key %.80q has flags %#x, expected 0", e.key, e.flags)
 		i.damage(e.at, bucket, e.key, err)
 		if i.lost != nil {
-			i.lost(lostPage{id: uint64(e.at / pageBytes), bucket: bucket, first: bytes.Clone(e.key),
+			i.lost(lostPage{id: uint64(e.at / pageBytes), depth: treeHeightMax, bucket: bucket, first: bytes.Clone(e.key),
 				limit: append(bytes.Clone(e.key), 0), err: err})
 		}
 	} else if i.visit != nil {
