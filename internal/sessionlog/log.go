@@ -162,7 +162,7 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 		return nil
 	}
 	// The overwriting of the snapshots is not the committer's: appends wait for the committer.
-	return errors.Join(f.write(ctx, w), f.shredAll(retired))
+	return f.writeThenShred(ctx, w, &retired)
 }
 
 // Append implements Store.

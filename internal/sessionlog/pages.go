@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math/bits"
 	"slices"
 )
 
@@ -238,6 +239,9 @@ func (i *inspector) tree(id uint64, depth int, bucket string, first, limit []byt
 // bucket walks through one that is named in the root bucket.
 func (i *inspector) bucket(e element, depth int) {
 	name := string(e.key)
+	if i.lost != nil { // what damage has left is wanted
+		name = mendedName(name)
+	}
 	i.buckets = append(i.buckets, name)
 	if e.flags != bucketElement || len(e.value) < bucketBytes {
 		i.damage(e.at, "", nil, fmt.Errorf("key %.80q has flags %#x and a value of %d bytes, expected a bucket", name, e.flags, len(e.value)))
@@ -269,6 +273,24 @@ func (i *inspector) bucket(e element, depth int) {
 	for _, e := range elements {
 		i.leaf(name, e)
 	}
+}
+
+// mendedName is the name of the bucket that differs from a name in one bit at most, else the name
+// itself. If the guess were wrong, the checksums of the bucket's values would say so.
+func mendedName(name string) string {
+	for _, known := range markedBuckets {
+		if len(known) != len(name) {
+			continue
+		}
+		wrong := 0
+		for k := range len(name) {
+			wrong += bits.OnesCount8(name[k] ^ known[k])
+		}
+		if wrong <= 1 {
+			return known
+		}
+	}
+	return name
 }
 
 // loseBucket tells that nothing of a bucket can be reached.

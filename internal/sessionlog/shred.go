@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,7 +30,7 @@ func (f *Folder) retire(names []string) (paths []string, err error) {
 		case err == nil && !held:
 			paths = append(paths, f.snapshotPath(now))
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			errs = append(errs, fmt.Errorf("sessionlog: %w", err))
+			errs = append(errs, fmt.Errorf("sessionlog: erasing: %w", err))
 		}
 	}
 	return paths, errors.Join(errs...)
@@ -50,6 +51,16 @@ func (f *Folder) shredAll(paths []string) error {
 		errs = append(errs, fmt.Errorf("sessionlog: erasing snapshots: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// writeThenShred waits for a write, and then shreds the files that the write has retired.
+func (f *Folder) writeThenShred(ctx context.Context, w *write, retired *[]string) error {
+	err := f.write(ctx, w)
+	shredding := f.shredAll(*retired)
+	if shredding == nil {
+		return err
+	}
+	return errors.Join(err, shredding)
 }
 
 // shredBlockBytes is how much shred writes at once.

@@ -315,5 +315,5 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		}
 		return nil
 	}
-	return errors.Join(f.write(ctx, w), f.shredAll(retired))
+	return f.writeThenShred(ctx, w, &retired)
 }
