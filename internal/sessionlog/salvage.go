@@ -203,19 +203,22 @@ func (s *salvager) elements(id uint64) (all bool) {
 	if _, err := s.r.ReadAt(page, int64(id)*pageBytes); err != nil {
 		return false
 	}
-	// The first element points behind the last, whatever the page's header says.
-	count := int(native.Uint32(page[pageHeaderBytes+4:])) / elementBytes
-	if count < 1 || count > math.MaxUint16 {
+	// Two places tell how many elements there are: the first element, which points behind the last,
+	// and the page's header. What is no element has no checksum that fits, so the larger is tried.
+	first, header := int(native.Uint32(page[pageHeaderBytes+4:]))/elementBytes, int(native.Uint16(page[10:]))
+	begin := int64(id)*pageBytes + pageHeaderBytes
+	most := min(math.MaxUint16, int((s.size-begin)/elementBytes))
+	if first < 1 || first > most {
+		first = 0
+	}
+	table := make([]byte, max(first, min(header, most))*elementBytes)
+	if _, err := s.r.ReadAt(table, begin); err != nil {
 		return false
 	}
-	table := make([]byte, count*elementBytes)
-	if _, err := s.r.ReadAt(table, int64(id)*pageBytes+pageHeaderBytes); err != nil {
-		return false
-	}
-	all = true
-	for n := range count {
-		begin := int64(id)*pageBytes + pageHeaderBytes + int64(n*elementBytes)
-		all = s.element(table[n*elementBytes:], begin) && all
+	all = first > 0
+	for n := range len(table) / elementBytes {
+		good := s.element(table[n*elementBytes:], begin+int64(n*elementBytes))
+		all = all && (good || n >= first) // a wrong first position makes the first element a bad one
 	}
 	return all
 }
