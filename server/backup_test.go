@@ -55,6 +55,9 @@ func (g *rig) cutBackup(bytesEach int64) []byte {
 // cut again and again: what is restored is clean, has no less than was acknowledged before and goes
 // on to the bits of the sessions that nothing happened to.
 func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const clients, size, piece = 6, 4000, 150
 	g := newRealRig(t, session.Options{Threads: 2, MaxMemoryBytes: 2*stateBytes(t, nil) + 1}, Options{})
 	var paths, texts []string

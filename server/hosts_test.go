@@ -124,6 +124,9 @@ const foreignPage = `<!doctype html><title>page</title><script>
 // TestAChromiumPageOfAnotherOriginDoesNothing opens pages in a real browser: one of another port of
 // this machine, and one of a foreign name that leads to the server, as DNS rebinding has it.
 func TestAChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium is installed (package chromium of Debian)")

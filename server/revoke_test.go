@@ -79,6 +79,9 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 
 // An export goes no further than the writes under way when its key is revoked.
 func TestRevokingAKeyEndsItsExports(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	ring := newTestKeys(t, keys.Key{Name: "k"})
 	g := newRig(t, Options{Keys: ring.Ring})
 	g.key = ring.token["k"]

@@ -17,6 +17,9 @@ import (
 // A client that takes an answer slowly gets all of it: what ends an answer is
 // that no byte of it moves. The system's buffers hold megabytes, and tell of room in them late.
 func TestAnAnswerThatMovesSlowlyIsNotCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const idle, size = time.Second, 24 << 20
 	g := newRig(t, Options{AnswerIdleMax: idle})
 	path := g.create("{}")

@@ -24,6 +24,9 @@ func withoutDescriptors(t *testing.T) (restore func()) {
 
 // A store that gets no descriptor waits for one, then refuses, and has not failed.
 func TestTheWantOfADescriptorIsNoFailure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	f, err := Open(t.TempDir(), Options{})
 	require.NoError(t, err)
 	defer f.Close()
