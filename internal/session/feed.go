@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/session/scheduler"
@@ -171,21 +170,12 @@ func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
 	f.sum.Bytes += c.Bytes
 	f.sum.Chars += c.Chars
 	f.sum.Tokens += c.Tokens
-	f.sum.Bits = addBits(f.sum.Bits, scores.NLL)
+	f.sum.Bits = stream.AddBits(f.sum.Bits, scores.NLL)
 	if s.Settings.Baseline {
-		bits := addBits(valueOr(f.sum.BaselineBits, 0), scores.Baseline)
+		bits := stream.AddBits(valueOr(f.sum.BaselineBits, 0), scores.Baseline)
 		f.sum.BaselineBits = &bits
 	}
 	return c
-}
-
-// addBits adds nats as bits, one token after the other: a sum must not depend on how the tokens
-// came in pieces.
-func addBits(sum float64, nll []float32) float64 {
-	for _, v := range nll {
-		sum += float64(v) / math.Ln2
-	}
-	return sum
 }
 
 func valueOr(p *float64, otherwise float64) float64 {

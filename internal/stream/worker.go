@@ -103,12 +103,12 @@ type Scores struct {
 }
 
 // Bits is the piece's information.
-func (s Scores) Bits() float64         { return addBits(0, s.NLL) }
-func (s Scores) BaselineBits() float64 { return addBits(0, s.Baseline) }
+func (s Scores) Bits() float64         { return AddBits(0, s.NLL) }
+func (s Scores) BaselineBits() float64 { return AddBits(0, s.Baseline) }
 
-// addBits adds nats as bits, one token after the other: a sum does not depend
+// AddBits adds nats as bits, one token after the other: a sum does not depend
 // on how the tokens came in pieces.
-func addBits(sum float64, nll []float32) float64 {
+func AddBits(sum float64, nll []float32) float64 {
 	for _, v := range nll {
 		sum += float64(v) / math.Ln2
 	}
@@ -203,7 +203,7 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 // Totals are the bits of everything accepted, and those under the static model, as they will be
 // when the scores are committed.
 func (s *Stream) Totals(scores Scores) (bits, baseline float64) {
-	return addBits(s.Tally.Bits, scores.NLL), addBits(s.Baseline.Bits, scores.Baseline)
+	return AddBits(s.Tally.Bits, scores.NLL), AddBits(s.Baseline.Bits, scores.Baseline)
 }
 
 // Commit accepts the text that Score has just scored. It moves no weights:
@@ -212,10 +212,10 @@ func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
 	s.Pending = s.model.Tokenizer.Encode(s.Pending, text)
 	t := tokenizer.Tally{Bytes: int64(len(text)), Chars: int64(s.model.Tokenizer.Chars(text)), Tokens: int64(len(scores.NLL))}
 	s.Tally.Add(t)
-	s.Tally.Bits = addBits(s.Tally.Bits, scores.NLL)
+	s.Tally.Bits = AddBits(s.Tally.Bits, scores.NLL)
 	if s.Settings.Baseline {
 		s.Baseline.Add(t)
-		s.Baseline.Bits = addBits(s.Baseline.Bits, scores.Baseline)
+		s.Baseline.Bits = AddBits(s.Baseline.Bits, scores.Baseline)
 	}
 	w.hold(s, place{s.id, s.Step})
 }
