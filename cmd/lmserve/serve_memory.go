@@ -16,9 +16,9 @@ import (
 
 const (
 	// memoryConstant is what a server may take beside its budget, its model, its workers and its
-	// connections: what requests have in memory whole, and as much again for the program, the
-	// writing of the database, and what the collector has not found yet.
-	memoryConstant = 2 * limits.MemoryMax
+	// connections: what requests have in memory whole, and 64 MiB for the program, the writing of the
+	// database, and what the collector has not found yet.
+	memoryConstant = limits.MemoryMax + 64<<20
 	// connectionBytes is the memory of a connection and of the request on it: buffers, stacks, TLS.
 	connectionBytes = 64 << 10
 )
