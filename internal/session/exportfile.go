@@ -103,6 +103,19 @@ type parsed struct {
 	snapshot *weights.File
 }
 
+// takes is what the session will be charged for on the disk, at most: a snapshot may be stored
+// compressed.
+func (p *parsed) takes(id string) int64 {
+	bytes := int64(sessionlog.KeyCharge)
+	for _, r := range p.records {
+		bytes += sessionlog.RecordCharge(id, len(r.Text))
+	}
+	for _, t := range p.snapshot.Tensors {
+		bytes += int64(len(t.Data))
+	}
+	return bytes
+}
+
 // checkSeal takes the seal off.
 func checkSeal(f *weights.File) error {
 	text, ok := f.Metadata[keyExport]
