@@ -10,6 +10,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -114,7 +115,7 @@ func (l *logColumns) span() error {
 // each visits the records. A record's text is valid until visit returns.
 func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) error) error {
 	ends, times, bits, base := numbersOf(l.ends), numbersOf(l.times), numbersOf(l.bits), numbersOf(l.base)
-	in := bufio.NewReaderSize(l.text.Reader(), spoolBufferBytes)
+	in := bufio.NewReaderSize(l.text.Reader(), spool.BufferBytes)
 	var text []byte
 	at := l.start
 	for n := range l.records {
@@ -159,7 +160,7 @@ func numbersOf(t *weights.StoredTensor) *numbers {
 	if t == nil {
 		return &numbers{}
 	}
-	return &numbers{in: bufio.NewReaderSize(t.Reader(), spoolBufferBytes)}
+	return &numbers{in: bufio.NewReaderSize(t.Reader(), spool.BufferBytes)}
 }
 
 func (c *numbers) next() uint64 {
