@@ -58,16 +58,19 @@ func newClient(c *crash, seed, n uint64) *client {
 	return cl
 }
 
-// claim is what a client has been told of a session, or asks for.
+// claim is what a client has been told of a session, and what it has asked for.
 type claim struct {
-	session *twin
-	acked   int  // bytes
-	deleted bool // this was told
+	session  *twin
+	made     bool // the server has said that there is such a session
+	acked    int  // bytes
+	sent     int  // bytes
+	deleting bool // this was asked for
+	deleted  bool // this was told
 }
 
-func (cl *client) claim(tw *twin) {
+func (cl *client) claim(tw *twin, deleted bool) {
 	if cl.note != nil {
-		cl.note(claim{session: tw, acked: tw.acked})
+		cl.note(claim{tw, tw.id != "", tw.acked, tw.sent, tw.deleting, deleted})
 	}
 }
 
@@ -199,7 +202,7 @@ func (cl *client) told(tw *twin, offset int, t totals) error {
 		return err
 	}
 	cl.bytes += tw.acked - before
-	cl.claim(tw)
+	cl.claim(tw, false)
 	return nil
 }
 
@@ -207,9 +210,7 @@ func (cl *client) told(tw *twin, offset int, t totals) error {
 func (cl *client) forget(tw *twin) {
 	cl.sessions = slices.DeleteFunc(cl.sessions, func(x *twin) bool { return x == tw })
 	cl.deleted = append(cl.deleted, tw)
-	if cl.note != nil {
-		cl.note(claim{session: tw, acked: tw.acked, deleted: true})
-	}
+	cl.claim(tw, true)
 }
 
 // do makes a request and reads the answer as JSON values, one after the other.

@@ -55,7 +55,7 @@ func operations() []operation {
 // is there or not, and a list tells.
 func (cl *client) making(tw *twin, ask func(into any) error) error {
 	cl.lost = append(cl.lost, tw)
-	cl.claim(tw)
+	cl.claim(tw, false)
 	var made described
 	err := ask(&made)
 	if errors.Is(err, errCut) {
@@ -97,7 +97,7 @@ func (cl *client) fork(tw *twin) error {
 		at, history = tw.acked, session.HistoryTail
 	}
 	f := tw.like(cl.c.model, at, randomText(cl.rand, 1000+cl.rand.IntN(3000)))
-	f.history, f.label = history, cl.newLabel()
+	f.history, f.label, f.forked = history, cl.newLabel(), at
 	return cl.making(f, func(into any) error {
 		return cl.post("/v1/sessions/"+tw.id+"/fork", map[string]any{
 			"at_offset": at, "history": history, "labels": map[string]string{labelKey: f.label},
@@ -144,7 +144,7 @@ func (cl *client) imports(*twin) error {
 // delete deletes a session; if the answer is lost it is there or not.
 func (cl *client) delete(tw *twin) error {
 	tw.deleting = true
-	cl.claim(tw)
+	cl.claim(tw, false)
 	err := cl.do("DELETE", "/v1/sessions/"+tw.id, nil, nil, one(nil))
 	if err == nil || errors.Is(err, errNotFound) {
 		cl.forget(tw)
@@ -210,7 +210,7 @@ func (cl *client) score(tw *twin) error {
 	n := 1 + cl.rand.IntN(min(400, len(tw.text)-tw.acked))
 	text, path := tw.text[tw.acked:tw.acked+n], fmt.Sprintf("/v1/sessions/%s/score?offset=%d", tw.id, tw.acked)
 	tw.sent = tw.acked + n
-	cl.claim(tw)
+	cl.claim(tw, false)
 	header := contentType("text/plain")
 	switch cl.rand.IntN(4) {
 	case 0:
@@ -294,7 +294,7 @@ func (cl *client) complete(tw *twin) error {
 		"prompt": string(tw.text[tw.acked : tw.acked+prompt]),
 	}
 	tw.sent = tw.acked + prompt
-	cl.claim(tw)
+	cl.claim(tw, false)
 	var done struct {
 		Text       string
 		TextBase64 []byte `json:"text_base64"`
@@ -308,7 +308,7 @@ func (cl *client) complete(tw *twin) error {
 	}
 	cl.bytes += prompt
 	tw.acked = tw.sent
-	cl.claim(tw)
+	cl.claim(tw, false)
 	cl.worker.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:tw.acked], nil)
 	var want []byte
 	sampling := txl.Sampling{Temperature: 1, TopP: 1, Seed: seed}

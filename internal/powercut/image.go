@@ -19,6 +19,7 @@ type Image struct {
 
 	writes  map[int][]numbered // Write and Size, not synced yet
 	changes []numbered         // Name and Unname, not synced yet
+	events  int
 }
 
 // numbered is an event with the number of those before it.
@@ -29,17 +30,25 @@ type numbered struct {
 
 // After is the image after events. They are not changed.
 func After(events []Event) *Image {
-	i := &Image{
-		content: map[int][]byte{}, names: map[string]int{}, folders: map[string]bool{},
-		writes: map[int][]numbered{},
-	}
-	for n, e := range events {
-		i.add(numbered{e, n})
+	i := NewImage()
+	for _, e := range events {
+		i.Add(e)
 	}
 	return i
 }
 
-func (i *Image) add(e numbered) {
+// NewImage is that of a disk that is empty.
+func NewImage() *Image {
+	return &Image{
+		content: map[int][]byte{}, names: map[string]int{}, folders: map[string]bool{},
+		writes: map[int][]numbered{},
+	}
+}
+
+// Add goes on to the image after one event more.
+func (i *Image) Add(event Event) {
+	e := numbered{event, i.events}
+	i.events++
 	switch e.Kind {
 	case Write, Size:
 		i.writes[e.Node] = append(i.writes[e.Node], e)
