@@ -99,6 +99,22 @@ func TestAZeroedPageTakesOnlyItsOwnSessions(t *testing.T) {
 	}
 }
 
+func TestADamagedDatabaseWithoutSessionsOpens(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	const transaction = pageHeaderBytes + 48
+	for page := range int64(2) {
+		flipped(t, filepath.Join(dir, databaseName), 8*(page*pageBytes+transaction), func() {
+			s, err := Open(copied(t, t.TempDir(), dir), Options{})
+			require.NoError(t, err)
+			require.Empty(t, contents(t, s))
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
 func TestADeletedSnapshotIsOverwritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := Open(dir, Options{})
