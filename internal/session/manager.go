@@ -56,7 +56,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 // assemble makes the parts of a Manager and hands each what it needs.
 func assemble(m *model.Model, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
-		Max: o.MaxMemoryBytes, Files: max(o.MaxMemoryBytes/2, filesBytes), Keeps: !o.Store.Durable(),
+		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
 	workers := scheduler.New(m, o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
