@@ -56,7 +56,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 // assemble makes the parts of a Manager and hands each what it needs.
 func assemble(m *model.Model, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
-		Max: o.MaxMemoryBytes, Files: max(o.MaxMemoryBytes/2, filesBytes), Keeps: !o.Store.Durable(),
+		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
 	workers := scheduler.New(m, o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
@@ -244,22 +244,24 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as one file, from which Import makes it again, here or elsewhere. Until
-// the file is made, its content takes memory: if there is not enough, Export returns ErrFull. It is
-// made in a temporary file, so that a slow w holds up nobody else. Nothing is written before an error
-// but one of w.
+// Export writes a session as one file, from which Import makes it again, here or elsewhere. The file
+// is made in a temporary file, so that a slow w holds up nobody else, and neither the file nor what
+// goes into it is in memory; ErrNoSpace if there is no room for it. Nothing is written before an
+// error but one of w.
 func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
 	s, done, err := mg.roster.use(who, id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return mg.engine.export(ctx, s, w)
+	return SpoolError(mg.engine.export(ctx, s, w))
 }
 
 // Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error
 // is ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when
-// the file cannot be read; ErrFull when there is no memory for it; and what Create returns.
+// the file cannot be read; ErrNoSpace when there is no room for it; and what Create returns. The
+// file is kept in temporary files. Its state, while it is looked at, takes memory as that of a
+// session at work does: Import waits for it, and returns ErrFull where waiting is of no use.
 func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, error) {
 	if err := mg.life.Enter(); err != nil {
 		return Info{}, err
@@ -269,7 +271,8 @@ func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, e
 		return Info{}, err
 	}
 	im := importing{engine: mg.engine, roster: mg.roster}
-	return im.run(ctx, who, r)
+	info, err := im.run(ctx, who, r)
+	return info, SpoolError(err)
 }
 
 // Backup gives the content of the store as of one moment to read, to the caller with an admin's

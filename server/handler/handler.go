@@ -16,6 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/middleware"
 )
 
 // Sessions is what the handlers need of a session manager. Its errors are those of package session.
@@ -48,6 +49,7 @@ type Handlers struct {
 	Keys      *keys.Ring  // nil: the server asks for no keys
 	TakesWork func() bool // false as soon as the server drains
 	Problems  *answer.Problems
+	Memory    *middleware.Memory
 }
 
 var _ api.StrictServerInterface = (*Handlers)(nil)
