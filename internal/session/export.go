@@ -8,36 +8,37 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/weights"
 )
 
 // export writes a session to w as one file. The file is made before its first byte is written, and
 // neither its content nor the file is in memory: both are in temporary files.
 func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
-	made, err := newSpool()
+	made, err := spool.New()
 	if err != nil {
 		return err
 	}
-	defer made.close()
+	defer made.Close()
 	if err := e.pack(ctx, s, made); err != nil {
 		return err
 	}
-	return made.copyTo(w)
+	return made.CopyTo(w)
 }
 
 // pack makes the file of a session as it is now.
-func (e *engine) pack(ctx context.Context, s *liveSession, made *spool) error {
-	content, err := newSpool()
+func (e *engine) pack(ctx context.Context, s *liveSession, made *spool.Spool) error {
+	content, err := spool.New()
 	if err != nil {
 		return err
 	}
-	defer content.close()
+	defer content.Close()
 	f, err := e.exportFile(ctx, s, content)
 	if err != nil {
 		return err
 	}
 	return e.packs(ctx, func() error {
-		return made.fill(func(w io.Writer) error { return pack(f, w) })
+		return made.Fill(func(w io.Writer) error { return pack(f, w) })
 	})
 }
 
@@ -63,7 +64,7 @@ func pack(f *weights.Stored, w io.Writer) error {
 // exportFile is the session as it is now, with its data in a spool. A drain waits for it, but not
 // for the packing and the sending, which may take long.
 func (e *engine) exportFile(
-	ctx context.Context, s *liveSession, content *spool,
+	ctx context.Context, s *liveSession, content *spool.Spool,
 ) (*weights.Stored, error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (e *engine) exportFile(
 
 // columns reads the session's log. It is counted before, so that every column has its place.
 func (e *engine) columns(
-	ctx context.Context, s *liveSession, found sessionlog.Session, content *spool,
+	ctx context.Context, s *liveSession, found sessionlog.Session, content *spool.Spool,
 ) (*columns, error) {
 	records, bytes := int64(0), found.End-found.Start
 	err := e.store().Read(ctx, s.ID, found.Start, func(int64, sessionlog.Record) error {
