@@ -59,7 +59,9 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
 	}
 	fill := func() error { return im.fill(ctx, s, p) }
-	return im.roster.build(ctx, blueprint{who: who, s: s, start: p.log.start, fill: fill})
+	return im.roster.build(ctx, blueprint{
+		who: who, s: s, start: p.log.start, fill: fill, disk: p.takes(s.ID),
+	})
 }
 
 // fill writes what was parsed.

@@ -45,6 +45,7 @@ const (
 	readBufferBytes = 16 << 10 // of a body, read ahead of its scoring: many chunks
 	recordBytes     = 128      // that a record in memory takes beside its text
 	listPage        = 1000     // sessions read from the store at once
+	emptyBytes      = 1 << 10  // that a session without text takes of the disk, about
 	deletesAtOnce   = 256      // that share what a deletion costs the store
 	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
 

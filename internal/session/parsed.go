@@ -60,6 +60,16 @@ func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
 	return p, err
 }
 
+// takes is what the session will be charged for on the disk, at most: a snapshot may be stored
+// compressed.
+func (p *parsed) takes(id string) int64 {
+	bytes := sessionlog.KeyCharge + p.log.records*sessionlog.RecordCharge(id, 0) + p.log.text.Bytes
+	for _, t := range p.snapshot.Tensors {
+		bytes += t.Bytes
+	}
+	return bytes
+}
+
 // findLog finds the columns of the log.
 func findLog(f *weights.Stored, baseline bool) (l logColumns, err error) {
 	find := func(name string, d weights.DType) (t *weights.StoredTensor) {

@@ -166,12 +166,15 @@ func (f *Folder) commit(batch []*write) {
 	if len(erasing) == 0 || f.held.postpone(erasing) {
 		return
 	}
-	err = f.eraseFree()
+	l, err := f.eraseFree()
 	for _, w := range erasing {
 		if err != nil {
 			w.err = err
 		}
 		close(w.done)
+	}
+	if err == nil {
+		f.compactServing(l)
 	}
 }
 
@@ -182,6 +185,7 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 		return batch, err
 	}
 	var base uint64
+	f.usage.begin()
 	err = safely(func() error {
 		tx, err := f.db.Begin(true)
 		if err != nil {
@@ -207,6 +211,10 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 	})
 	switch {
 	case err == nil:
+		f.usage.commit()
+		if err := f.countPages(); err != nil {
+			return batch, f.fail(err)
+		}
 		return accepted, nil
 	case f.Err() != nil:
 		return batch, f.Err()

@@ -42,6 +42,10 @@ type Folder struct {
 	// those that began before are over.
 	readers sync.RWMutex
 
+	usage usage
+
+	compacted func(Compacted, error) // told of a compaction while the folder is open; nil: none is made
+
 	held   holding // for a backup
 	backup atomic.Pointer[Backup]
 
@@ -57,6 +61,8 @@ type Options struct {
 	// Compacted, if there is one, is told that opening the folder has compacted lmserve.db, or why
 	// it could not: then the file stays as it was, and the folder opens nevertheless.
 	Compacted func(done Compacted, err error)
+	// CompactServing has deletions compact lmserve.db, too, see compactServing. Compacted is told.
+	CompactServing bool
 
 	uncompacted bool // opening does not compact
 	// Report is told what was found at opening and is no reason not to open: damage that was
@@ -79,6 +85,9 @@ type environment struct {
 func open(dir string, o Options, env environment) (_ *Folder, err error) {
 	f := &Folder{dir: dir, readOnly: o.ReadOnly, report: o.Report, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
 	f.queue.wake = make(chan struct{}, 1)
+	if o.CompactServing {
+		f.compacted = o.told
+	}
 	if o.Existing {
 		if _, err := os.Stat(f.path(databaseName)); err != nil {
 			return nil, fmt.Errorf("sessionlog: %w", err)
@@ -174,7 +183,7 @@ func (f *Folder) openWriting() (l layout, err error) {
 			return l, err
 		}
 		defer lock.Close()
-		l, err = f.inspect()
+		l, err = f.inspectAll()
 		if err != nil {
 			return l, err
 		}
@@ -198,7 +207,6 @@ func (env *environment) boltOptions(readOnly bool) *bbolt.Options {
 		// with every commit.
 		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
-		NoStatistics:   true,
 	}
 }
 
@@ -251,10 +259,17 @@ func (f *Folder) inspect() (l layout, err error) {
 }
 
 // inspectAll does so, and looks for records that stand under another key than their own: without
-// them, their session's log would seem to end before them.
+// them, their session's log would seem to end before them. It counts what the sessions take.
 func (f *Folder) inspectAll() (l layout, err error) {
 	var before []byte
-	return f.inspectValues(func(bucket string, key, value []byte) error {
+	f.usage.reset()
+	l, err = f.inspectValues(func(bucket string, key, value []byte) error {
+		f.usage.count(bucket, key, value)
+		if bucket == sessionBucket && len(value) > 0 { // an empty one is what a rebuilding has found
+			if _, err := unseal(bucket, key, value); err != nil {
+				return fmt.Errorf("session %.80q: %w", key, err)
+			}
+		}
 		if bucket != logBucket {
 			return nil
 		}
@@ -266,6 +281,8 @@ func (f *Folder) inspectAll() (l layout, err error) {
 		}
 		return fmt.Errorf("record: %w", err)
 	})
+	f.usage.pages(int64(l.meta.pages), int64(l.meta.pages)-l.inUse())
+	return l, err
 }
 
 func (f *Folder) inspectValues(good func(bucket string, key, value []byte) error) (l layout, err error) {

@@ -37,6 +37,8 @@ type Sessions interface {
 	Model() session.ModelInfo
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
+	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
+	DiskAlarm() error
 	// Err is why the store of the sessions has failed for good; nil if it has not.
 	Err() error
 }

@@ -30,9 +30,10 @@ const (
 	BackupLifeMax = session.BackupLifeMax // in all
 
 	// Keys whose entry in the keys file does not say otherwise.
-	KeySessionsDefault       = 1000    // live sessions
-	KeyRequestsDefault       = 64      // requests at work at the same time
-	KeyBytesPerSecondDefault = 1 << 20 // bytes of bodies and of sampled text
+	KeySessionsDefault       = 1000     // live sessions
+	KeyRequestsDefault       = 64       // requests at work at the same time
+	KeyBytesPerSecondDefault = 1 << 20  // bytes of bodies and of sampled text
+	KeyDiskBytesDefault      = 32 << 30 // bytes of the disk that the sessions are charged for
 
 	// The queue in front of the workers, of all keys together.
 	QueueRequestsMax = session.QueueDefault
