@@ -235,13 +235,13 @@ func (cl *client) dripping(text []byte) io.Reader {
 		return bytes.NewReader(text)
 	}
 	half := len(text) / 2
-	return io.MultiReader(bytes.NewReader(text[:half]), slowly{}, bytes.NewReader(text[half:]))
+	return io.MultiReader(bytes.NewReader(text[:half]), pause{}, bytes.NewReader(text[half:]))
 }
 
-// slowly is nothing, after a while.
-type slowly struct{}
+// pause is nothing, after a while.
+type pause struct{}
 
-func (slowly) Read([]byte) (int, error) {
+func (pause) Read([]byte) (int, error) {
 	time.Sleep(2 * time.Millisecond)
 	return 0, io.EOF
 }
