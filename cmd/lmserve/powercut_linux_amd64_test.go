@@ -259,11 +259,27 @@ func (c *crash) moments(r *recorded, most int) []int {
 	return all
 }
 
-// shortlyAfter draws moments after one of some events.
-func (c *crash) shortlyAfter(r *recorded, events []int, most int) (all []int) {
-	for range most {
-		n := events[c.rand.IntN(len(events))] + 1 + c.rand.IntN(60)
-		all = append(all, min(n, len(r.events)))
+// shortlyAfter draws moments at which a sync that is missing would be missed: after it, and when
+// the server has told what it was for.
+func (c *crash) shortlyAfter(r *recorded, syncs []int, most int) (all []int) {
+	var told, gone []int
+	for _, x := range r.claims {
+		if n, _ := slices.BinarySearch(syncs, x.at); n > 0 && x.at-syncs[n-1] < 300 {
+			told = append(told, x.at)
+		}
+		if x.deleted {
+			gone = append(gone, x.at)
+		}
+	}
+	for n := range most {
+		from, within := syncs, 60
+		switch {
+		case n%3 == 1 && len(told) > 0:
+			from, within = told, 3
+		case n%3 == 2 && len(gone) > 0:
+			from, within = gone, 3
+		}
+		all = append(all, min(from[c.rand.IntN(len(from))]+c.rand.IntN(within), len(r.events)))
 	}
 	return all
 }
