@@ -4663,6 +4663,8 @@ type GetSnapshotResponseObject interface {
 
 type GetSnapshot200ResponseHeaders struct {
 	ContentDisposition string
+	LmserveDamage      *string
+	LmservePart        *string
 }
 
 type GetSnapshot200ApplicationZstdResponse struct {
@@ -4678,6 +4680,12 @@ func (response GetSnapshot200ApplicationZstdResponse) VisitGetSnapshotResponse(w
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}
 	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	if response.Headers.LmserveDamage != nil {
+		w.Header().Set("Lmserve-Damage", fmt.Sprint(*response.Headers.LmserveDamage))
+	}
+	if response.Headers.LmservePart != nil {
+		w.Header().Set("Lmserve-Part", fmt.Sprint(*response.Headers.LmservePart))
+	}
 	w.WriteHeader(200)
 
 	if closer, ok := response.Body.(io.ReadCloser); ok {

@@ -152,7 +152,8 @@ type fakeFile struct {
 	Counts [256]float64
 }
 
-func (f *fakeSessions) Export(_ context.Context, who session.Caller, id string, w io.Writer) error {
+func (f *fakeSessions) Export(_ context.Context, who session.Caller, id string, w io.Writer, part func(session.Part),
+) error {
 	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return err

@@ -401,7 +401,7 @@ func (cl *client) compare(mg *session.Manager) {
 		require.NoError(t, err, tw.id)
 		require.NoError(t, cl.told(tw, int(info.Offset), totals{int(info.Offset), info.Bits, info.BaselineBits}))
 		var file bytes.Buffer
-		require.NoError(t, mg.Export(t.Context(), who, tw.id, &file))
+		require.NoError(t, mg.Export(t.Context(), who, tw.id, &file, nil))
 		tw.sameState(cl.c, &file)
 		cl.c.compared++
 		tw.compared = tw.acked

@@ -78,7 +78,7 @@ func TestDamageSaysWhereItIs(t *testing.T) {
 			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
 			return err
 		},
-		"export": func() error { return sv.mg.Export(background, Caller{}, id, io.Discard) },
+		"export": func() error { return sv.mg.Export(background, Caller{}, id, io.Discard, nil) },
 		"complete": func() error {
 			_, err := sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
 			return err
@@ -148,10 +148,10 @@ func TestExportsAndImportsShareTheirMemory(t *testing.T) {
 		info, err := to.Import(background, Caller{}, bytes.NewReader(file))
 		require.NoError(t, err)
 		require.NoError(t, l.Draw(most-state))
-		require.ErrorIs(t, to.Export(background, Caller{}, info.ID, io.Discard), ErrFull)
+		require.ErrorIs(t, to.Export(background, Caller{}, info.ID, io.Discard, nil), ErrFull)
 		require.Equal(t, most-state, to.roster.budget.Allowed())
 		l.Return()
-		require.NoError(t, to.Export(background, Caller{}, info.ID, io.Discard))
+		require.NoError(t, to.Export(background, Caller{}, info.ID, io.Discard, nil))
 		require.Zero(t, to.roster.budget.Allowed())
 		require.Equal(t, 1, to.roster.registry.Places())
 	}
@@ -183,7 +183,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 	done := make(chan error)
 	for i := range slow {
 		slow[i] = &blocked{begun: make(chan struct{}, 100), goOn: make(chan struct{})}
-		go func() { done <- mg.Export(background, Caller{}, id, slow[i]) }()
+		go func() { done <- mg.Export(background, Caller{}, id, slow[i], nil) }()
 		select {
 		case <-slow[i].begun:
 		case err := <-done:
@@ -213,7 +213,7 @@ func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 	_, err := mg.Import(ctx, Caller{}, bytes.NewReader(whole))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, ErrImport)
-	require.ErrorIs(t, mg.Export(ctx, Caller{}, id, io.Discard), context.DeadlineExceeded)
+	require.ErrorIs(t, mg.Export(ctx, Caller{}, id, io.Discard, nil), context.DeadlineExceeded)
 	score(t, mg, id, "goes on")
 	<-mg.engine.packing
 	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole))

@@ -13,15 +13,18 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// export writes a session to w as one file. The file is made before its first byte is written, and
+// content makes what is exported, which takes memory until the allowance is returned.
+type content func(memory *budget.Allowance) (*weights.File, error)
+
+// export writes a content to w as one file. The file is made before its first byte is written, and
 // its content takes memory until then: what is left to do waits for the reader and takes none.
-func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
+func (e *engine) export(ctx context.Context, w io.Writer, make content) error {
 	made, err := newSpool()
 	if err != nil { // there is no folder for temporary files: the content stays in memory
-		return e.content(ctx, s, func(f *weights.File) error { return pack(f, w) })
+		return e.withContent(make, func(f *weights.File) error { return pack(f, w) })
 	}
 	defer made.close()
-	err = e.content(ctx, s, func(f *weights.File) error {
+	err = e.withContent(make, func(f *weights.File) error {
 		return e.packs(ctx, func() error {
 			return made.fill(func(w io.Writer) error { return pack(f, w) })
 		})
@@ -32,13 +35,11 @@ func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error 
 	return made.copyTo(w)
 }
 
-// content hands use the session as it is now, which takes memory until use returns.
-func (e *engine) content(
-	ctx context.Context, s *liveSession, use func(*weights.File) error,
-) error {
+// withContent hands use a content, which takes memory until use returns.
+func (e *engine) withContent(make content, use func(*weights.File) error) error {
 	memory := e.states.budget.Allow()
 	defer memory.Return()
-	f, err := e.exportFile(ctx, s, memory)
+	f, err := make(memory)
 	if err != nil {
 		return err
 	}
@@ -80,49 +81,58 @@ func (e *engine) exportFile(
 	if err := memory.Draw(stream.StateBytes(e.model, s.Settings)); err != nil {
 		return nil, memoryError(err)
 	}
-	f, err := s.stream.Snapshot()
-	if err != nil {
-		return nil, fmt.Errorf("session: export: %w", err)
-	}
 	found, err := e.journal.get(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.columns(ctx, s, found, memory)
+	return exportOf(ctx, &s.head, s.stream, e.store(), found.Start, found.End, memory)
+}
+
+// exportOf puts a head, a state and the log from start to end, where the state is, together.
+func exportOf(
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64,
+	memory *budget.Allowance,
+) (*weights.File, error) {
+	f, err := st.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("session: export: %w", err)
+	}
+	l, err := readColumns(ctx, h, st, log, start, end, memory)
 	if err != nil {
 		return nil, err
 	}
-	f.Metadata[keyHead] = string(s.encode())
+	f.Metadata[keyHead] = string(h.encode())
 	f.Tensors = append(f.Tensors, l.tensors()...)
 	return f, nil
 }
 
-// columns reads the session's log. It is counted before: columns that grow as they are filled would
-// take a multiple of their memory.
-func (e *engine) columns(
-	ctx context.Context, s *liveSession, found sessionlog.Session, memory *budget.Allowance,
+// readColumns reads a log. It is counted before: columns that grow as they are filled would take a
+// multiple of their memory.
+func readColumns(
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64,
+	memory *budget.Allowance,
 ) (*columns, error) {
-	records, bytes := 0, found.End-found.Start
-	err := e.store().Read(ctx, s.ID, found.Start, func(int64, sessionlog.Record) error {
+	records, bytes := 0, end-start
+	err := log.Read(ctx, h.ID, start, func(int64, sessionlog.Record) error {
 		records++
 		return nil
 	})
 	if err != nil {
-		return nil, storeError("reading the log of session "+s.ID, err)
+		return nil, storeError("reading the log of session "+h.ID, err)
 	}
 	if err := memory.Draw(bytes + rowBytes*int64(records)); err != nil {
 		return nil, memoryError(err)
 	}
-	l := newColumns(s.Settings.Baseline, records, int(bytes))
-	err = e.store().Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
-		if r.UnixMS == uncounted && at+int64(len(r.Text)) == s.stream.Tally.Bytes {
-			r.Bits, r.Baseline = s.stream.Tally.Bits, s.stream.Baseline.Bits
+	l := newColumns(h.Settings.Baseline, records, int(bytes))
+	err = log.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
+		if r.UnixMS == uncounted && at+int64(len(r.Text)) == st.Tally.Bytes {
+			r.Bits, r.Baseline = st.Tally.Bits, st.Baseline.Bits
 		}
 		l.append(at, r)
 		return nil
 	})
 	if err != nil {
-		return nil, storeError("reading the log of session "+s.ID, err)
+		return nil, storeError("reading the log of session "+h.ID, err)
 	}
 	return l, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // Manager keeps the sessions of one model in a store, and the states of those in use in memory. All
@@ -239,13 +240,27 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 // the file is made, its content takes memory: if there is not enough, Export returns ErrFull. It is
 // made in a temporary file, so that a slow w holds up nobody else. Nothing is written before an error
 // but one of w.
-func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
-	s, done, err := mg.roster.use(who, id)
+//
+// Of a session that damage has touched the file has what can be read, and part is told of that
+// before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError.
+func (mg *Manager) Export(
+	ctx context.Context, who Caller, id string, w io.Writer, part func(Part),
+) error {
+	s, done, err := mg.roster.useAny(who, id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return mg.engine.export(ctx, s, w)
+	err = s.unusable()
+	if err == nil {
+		err = mg.engine.export(ctx, w, func(memory *budget.Allowance) (*weights.File, error) {
+			return mg.engine.exportFile(ctx, s, memory)
+		})
+	}
+	if part != nil && touched(err) {
+		err = mg.engine.exportPart(ctx, s, w, part)
+	}
+	return err
 }
 
 // Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error

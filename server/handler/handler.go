@@ -27,7 +27,8 @@ type Sessions interface {
 	Delete(who session.Caller, id string) error
 	Fork(ctx context.Context, who session.Caller, id string,
 		r session.ForkRequest) (session.Info, error)
-	Export(ctx context.Context, who session.Caller, id string, w io.Writer) error
+	Export(ctx context.Context, who session.Caller, id string, w io.Writer,
+		part func(session.Part)) error
 	Import(ctx context.Context, who session.Caller, r io.Reader) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
