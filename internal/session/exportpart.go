@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ func (m *partMaker) start(ctx context.Context, h *head, p Part) (*stream.Stream,
 		if ctx.Err() != nil || !damaged(err) {
 			return nil, storeError("reading a snapshot of session "+h.ID, err)
 		}
-		cause = err
+		cause = cmp.Or(cause, err) // the newest snapshot's says most
 	}
 	if p.Start > 0 {
 		err := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot up to "+
