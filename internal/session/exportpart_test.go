@@ -113,7 +113,7 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 		"in the middle, a snapshot at it":          {bad: 5 * pieceBytes, keep: 5 * pieceBytes},
 		"in the middle, a snapshot behind it":      {bad: 5 * pieceBytes, keep: 7 * pieceBytes},
 		"in the middle, a damaged snapshot before": {bad: 5 * pieceBytes, keep: 4 * pieceBytes, hurt: true},
-		"at the end":                               {bad: last, keep: 4 * pieceBytes},
+		"at the end": {bad: last, keep: 4 * pieceBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})

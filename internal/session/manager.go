@@ -96,8 +96,8 @@ func (mg *Manager) Model() ModelInfo {
 	return about
 }
 
-// Failed is closed when the store has failed for good: all requests get ErrStore, and the process
-// should end with Err.
+// Failed is closed when the store has failed for good: all requests get ErrStore. The store has to
+// be opened anew, for another Manager, or the process to end with Err.
 func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 
 // Err is why the store has failed, nil if it has not.
@@ -292,7 +292,8 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 
 // Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
 // request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
-// so that the next start has little to compute again. When the context ends the wait, what is under
+// so that the next start has little to compute again, or if the store has failed gives the memory
+// of the states back. When the context ends the wait, what is under
 // way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
 // ends at once.
 func (mg *Manager) Drain(ctx context.Context) error {

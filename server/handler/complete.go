@@ -22,7 +22,7 @@ func (h *Handlers) Complete(
 	if err != nil {
 		return nil, err
 	}
-	call := completeCall{h.Sessions, r.ID, request}
+	call := completeCall{h.Sessions(), r.ID, request}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return completeStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)

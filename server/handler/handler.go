@@ -43,9 +43,9 @@ type Sessions interface {
 
 // Handlers implements the operations of the contract.
 type Handlers struct {
-	Sessions  Sessions
-	Keys      *keys.Ring  // nil: the server asks for no keys
-	TakesWork func() bool // false as soon as the server drains
+	Sessions  func() Sessions // those that are served now
+	Keys      *keys.Ring      // nil: the server asks for no keys
+	TakesWork func() bool     // false as soon as the server drains
 	Problems  *answer.Problems
 }
 

@@ -25,7 +25,7 @@ func (h *Handlers) GetSnapshot(
 		part := func(p session.Part) {
 			file.IsPart(r.ID+".part.safetensors.zst", partHeaders(p))
 		}
-		return h.Sessions.Export(ctx, middleware.CallerOf(ctx), r.ID, file, part)
+		return h.Sessions().Export(ctx, middleware.CallerOf(ctx), r.ID, file, part)
 	}), nil
 }
 
@@ -53,7 +53,7 @@ func (f snapshotFile) VisitGetSnapshotResponse(w http.ResponseWriter) error { re
 func (h *Handlers) ImportSession(
 	ctx context.Context, r api.ImportSessionRequestObject,
 ) (api.ImportSessionResponseObject, error) {
-	info, err := h.Sessions.Import(ctx, middleware.CallerOf(ctx), r.Body)
+	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body)
 	if err != nil {
 		return nil, err
 	}
