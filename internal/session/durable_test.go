@@ -17,6 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 var background = context.Background()
@@ -515,7 +516,9 @@ func TestAStoreThatHasFailedIsToldToEveryRequest(t *testing.T) {
 
 	// Another Manager takes over from here: what this one has in memory is given back, and requests
 	// hear of the failure, not of the drain.
-	state := stream.StateBytes(mg.engine.model, mg.engine.model.Defaults)
+	set, err := effective(mg.engine.model, Settings{})
+	require.NoError(t, err)
+	state := stream.StateBytes(mg.engine.model, set)
 	before := mg.roster.budget.Used()
 	require.NoError(t, mg.Drain(background))
 	require.Equal(t, before-state, mg.roster.budget.Used())

@@ -7,47 +7,46 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
-// content makes what is exported, which takes memory until the allowance is returned.
-type content func(memory *budget.Allowance) (*weights.File, error)
+// contentMaker makes what an export has in it, with its data in a spool.
+type contentMaker func(content *spool) (*weights.Stored, error)
 
-// export writes a content to w as one file. The file is made before its first byte is written, and
-// its content takes memory until then: what is left to do waits for the reader and takes none.
-func (e *engine) export(ctx context.Context, w io.Writer, make content) error {
+// export writes a session to w as one file. The file is made before its first byte is written, and
+// neither its content nor the file is in memory: both are in temporary files.
+func (e *engine) export(ctx context.Context, w io.Writer, make contentMaker) error {
 	made, err := newSpool()
-	if err != nil { // there is no folder for temporary files: the content stays in memory
-		return e.withContent(make, func(f *weights.File) error { return pack(f, w) })
+	if err != nil {
+		return err
 	}
 	defer made.close()
-	err = e.withContent(make, func(f *weights.File) error {
-		return e.packs(ctx, func() error {
-			return made.fill(func(w io.Writer) error { return pack(f, w) })
-		})
-	})
-	if err != nil {
+	if err := e.pack(ctx, made, make); err != nil {
 		return err
 	}
 	return made.copyTo(w)
 }
 
-// withContent hands use a content, which takes memory until use returns.
-func (e *engine) withContent(make content, use func(*weights.File) error) error {
-	memory := e.states.budget.Allow()
-	defer memory.Return()
-	f, err := make(memory)
+// pack makes the file of a session.
+func (e *engine) pack(ctx context.Context, made *spool, make contentMaker) error {
+	content, err := newSpool()
 	if err != nil {
 		return err
 	}
-	return use(f)
+	defer content.close()
+	f, err := make(content)
+	if err != nil {
+		return err
+	}
+	return e.packs(ctx, func() error {
+		return made.fill(func(w io.Writer) error { return pack(f, w) })
+	})
 }
 
 // pack writes the file, compressed and under its seal.
-func pack(f *weights.File, w io.Writer) error {
+func pack(f *weights.Stored, w io.Writer) error {
 	if err := seal(f); err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func pack(f *weights.File, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("session: export: %w", err)
 	}
-	if err := weights.Write(z, f); err != nil {
+	if err := f.Write(z); err != nil {
 		_ = z.Close() // the first error says more
 		return fmt.Errorf("session: export: %w", err)
 	}
@@ -65,11 +64,11 @@ func pack(f *weights.File, w io.Writer) error {
 	return nil
 }
 
-// exportFile is the session as it is now. A drain waits for it, but not for the writing, which may
-// take long.
+// exportFile is the session as it is now, with its data in a spool. A drain waits for it, but not
+// for the packing and the sending, which may take long.
 func (e *engine) exportFile(
-	ctx context.Context, s *liveSession, memory *budget.Allowance,
-) (*weights.File, error) {
+	ctx context.Context, s *liveSession, content *spool,
+) (*weights.Stored, error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}
@@ -78,26 +77,25 @@ func (e *engine) exportFile(
 		return nil, err
 	}
 	defer s.unlock()
-	if err := memory.Draw(stream.StateBytes(e.model, s.Settings)); err != nil {
-		return nil, memoryError(err)
-	}
 	found, err := e.journal.get(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return exportOf(ctx, &s.head, s.stream, e.store(), found.Start, found.End, memory)
+	return exportOf(ctx, &s.head, s.stream, e.store(), found.Start, found.End, content)
 }
 
 // exportOf puts a head, a state and the log from start to end, where the state is, together.
 func exportOf(
-	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64,
-	memory *budget.Allowance,
-) (*weights.File, error) {
-	f, err := st.Snapshot()
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool,
+) (*weights.Stored, error) {
+	f, err := st.Stored()
 	if err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
 	}
-	l, err := readColumns(ctx, h, st, log, start, end, memory)
+	if f, err = f.Keep(content, content); err != nil {
+		return nil, fmt.Errorf("session: export: %w", err)
+	}
+	l, err := readColumns(ctx, h, st, log, start, end, content)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +104,11 @@ func exportOf(
 	return f, nil
 }
 
-// readColumns reads a log. It is counted before: columns that grow as they are filled would take a
-// multiple of their memory.
+// readColumns reads a log. It is counted before, so that every column has its place.
 func readColumns(
-	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64,
-	memory *budget.Allowance,
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool,
 ) (*columns, error) {
-	records, bytes := 0, end-start
+	records, bytes := int64(0), end-start
 	err := log.Read(ctx, h.ID, start, func(int64, sessionlog.Record) error {
 		records++
 		return nil
@@ -120,19 +116,18 @@ func readColumns(
 	if err != nil {
 		return nil, storeError("reading the log of session "+h.ID, err)
 	}
-	if err := memory.Draw(bytes + rowBytes*int64(records)); err != nil {
-		return nil, memoryError(err)
+	l, err := newColumns(h.Settings.Baseline, records, bytes, content)
+	if err != nil {
+		return nil, err
 	}
-	l := newColumns(h.Settings.Baseline, records, int(bytes))
 	err = log.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
 		if r.UnixMS == uncounted && at+int64(len(r.Text)) == st.Tally.Bytes {
 			r.Bits, r.Baseline = st.Tally.Bits, st.Baseline.Bits
 		}
-		l.append(at, r)
-		return nil
+		return l.append(at, r)
 	})
 	if err != nil {
 		return nil, storeError("reading the log of session "+h.ID, err)
 	}
-	return l, nil
+	return l, l.flush()
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -38,11 +37,13 @@ type partMaker struct {
 	scheduler *scheduler.Scheduler
 	goesOn    func() error // why the making should end
 	report    func(error)
-	memory    *budget.Allowance // takes what is made
+	room      func(bytes int64) error // takes memory for a state; nil: nobody shares it
 }
 
-// file makes the file. The Part has an Err if the session is not whole.
-func (m *partMaker) file(ctx context.Context, id string) (*weights.File, Part, error) {
+// file makes the file, with its data in a spool. The Part has an Err if the session is not whole.
+func (m *partMaker) file(
+	ctx context.Context, id string, content *spool,
+) (*weights.Stored, Part, error) {
 	found, err := m.store.Get(ctx, id)
 	if err != nil {
 		return nil, Part{}, storeError("reading session "+id, err)
@@ -64,11 +65,7 @@ func (m *partMaker) file(ctx context.Context, id string) (*weights.File, Part, e
 	if err != nil {
 		return nil, Part{}, err
 	}
-	if err := m.memory.Draw(stream.StateBytes(m.model, h.Settings)); err != nil {
-		return nil, Part{}, memoryError(err)
-	}
-	log := boundedLog{m.store, p.End}
-	f, err := exportOf(ctx, &h, st, log, p.Start, p.End, m.memory)
+	f, err := exportOf(ctx, &h, st, boundedLog{m.store, p.End}, p.Start, p.End, content)
 	return f, p, err
 }
 
@@ -117,8 +114,10 @@ func (h *head) cutTo(end int64) {
 // state computes the state at the end of a part, and notes in the head if that is not the
 // arithmetic that the session had there.
 func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
-	if err := m.memory.Draw(stream.StateBytes(m.model, h.Settings)); err != nil {
-		return nil, memoryError(err)
+	if m.room != nil {
+		if err := m.room(stream.StateBytes(m.model, h.Settings)); err != nil {
+			return nil, err
+		}
 	}
 	st, err := m.start(ctx, h, p)
 	if err != nil {
@@ -211,20 +210,19 @@ func (l boundedLog) Read(
 func (e *engine) exportPart(
 	ctx context.Context, s *liveSession, w io.Writer, part func(Part),
 ) error {
-	return e.export(ctx, w, func(memory *budget.Allowance) (*weights.File, error) {
+	return e.export(ctx, w, func(content *spool) (*weights.Stored, error) {
 		if err := e.life.Enter(); err != nil {
 			return nil, err
 		}
 		defer e.life.Leave()
-		goesOn := func() error {
-			if err := s.alive(); err != nil {
-				return err
-			}
-			return e.life.Check()
+		state := e.states.budget.Open(nil)
+		defer state.Close()
+		m := &partMaker{
+			model: e.model, store: e.store(), scheduler: e.scheduler, report: e.states.report,
+			goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
+			room:   func(bytes int64) error { return e.states.reserve(ctx, state, bytes) },
 		}
-		m := &partMaker{model: e.model, store: e.store(), scheduler: e.scheduler, goesOn: goesOn,
-			report: e.states.report, memory: memory}
-		f, p, err := m.file(ctx, s.ID)
+		f, p, err := m.file(ctx, s.ID, content)
 		if err == nil && p.Err != nil {
 			part(p)
 		}

@@ -57,7 +57,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 // assemble makes the parts of a Manager and hands each what it needs.
 func assemble(m *model.Model, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
-		Max: o.MaxMemoryBytes, Files: max(o.MaxMemoryBytes/2, filesBytes), Keeps: !o.Store.Durable(),
+		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
 	workers := scheduler.New(m, o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
@@ -253,8 +253,8 @@ func (mg *Manager) Export(
 	defer done()
 	err = s.unusable()
 	if err == nil {
-		err = mg.engine.export(ctx, w, func(memory *budget.Allowance) (*weights.File, error) {
-			return mg.engine.exportFile(ctx, s, memory)
+		err = mg.engine.export(ctx, w, func(content *spool) (*weights.Stored, error) {
+			return mg.engine.exportFile(ctx, s, content)
 		})
 	}
 	if part != nil && touched(err) {

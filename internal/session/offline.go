@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -145,10 +144,14 @@ func ExportStored(
 ) error {
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
-	all := budget.New[*liveSession](budget.Options{Files: memoryBytesDefault()})
+	content, err := newSpool()
+	if err != nil {
+		return err
+	}
+	defer content.close()
 	made := &partMaker{model: m, store: store, scheduler: workers, goesOn: ctx.Err,
-		report: func(error) {}, memory: all.Allow()}
-	f, p, err := made.file(ctx, id)
+		report: func(error) {}}
+	f, p, err := made.file(ctx, id, content)
 	if err != nil {
 		return err
 	}

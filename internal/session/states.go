@@ -113,13 +113,19 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 	}
 }
 
-// reserveLocked takes memory for a session's stream. It drops the sessions that were not used for
-// the longest time, and if all are at work it waits; the context ends the wait. It takes other
-// sessions' locks only where it does not have to wait for them.
+// reserveLocked takes memory for a session's stream.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	need := stream.StateBytes(st.model, s.Settings)
+	return st.reserve(ctx, s.memory, stream.StateBytes(st.model, s.Settings))
+}
+
+// reserve takes memory for a state. It drops the sessions that were not used for the longest time,
+// and if all are at work it waits; the context ends the wait. It takes sessions' locks only where it
+// does not have to wait for them.
+func (st *states) reserve(
+	ctx context.Context, account *budget.Account[*liveSession], need int64,
+) error {
 	for {
-		want, err := s.memory.Reserve(need)
+		want, err := account.Reserve(need)
 		switch {
 		case err != nil:
 			return memoryError(err)

@@ -42,6 +42,8 @@ type Folder struct {
 	// those that began before are over.
 	readers sync.RWMutex
 
+	usage usage
+
 	held   holding // for a backup
 	backup atomic.Pointer[Backup]
 
@@ -174,7 +176,7 @@ func (f *Folder) openWriting() (l layout, err error) {
 			return l, err
 		}
 		defer lock.Close()
-		l, err = f.inspect()
+		l, err = f.inspectAll()
 		if err != nil {
 			return l, err
 		}
@@ -198,7 +200,6 @@ func (env *environment) boltOptions(readOnly bool) *bbolt.Options {
 		// with every commit.
 		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
-		NoStatistics:   true,
 	}
 }
 
@@ -251,10 +252,12 @@ func (f *Folder) inspect() (l layout, err error) {
 }
 
 // inspectAll does so, and looks for records that stand under another key than their own: without
-// them, their session's log would seem to end before them.
+// them, their session's log would seem to end before them. It counts what the sessions take.
 func (f *Folder) inspectAll() (l layout, err error) {
 	var before []byte
-	return f.inspectValues(func(bucket string, key, value []byte) error {
+	f.usage.reset()
+	l, err = f.inspectValues(func(bucket string, key, value []byte) error {
+		f.usage.count(bucket, key, value)
 		if bucket != logBucket {
 			return nil
 		}
@@ -266,6 +269,8 @@ func (f *Folder) inspectAll() (l layout, err error) {
 		}
 		return fmt.Errorf("record: %w", err)
 	})
+	f.usage.pages(int64(l.meta.pages), int64(l.meta.pages)-l.inUse())
+	return l, err
 }
 
 func (f *Folder) inspectValues(good func(bucket string, key, value []byte) error) (l layout, err error) {

@@ -33,7 +33,8 @@ func (f *Folder) Create(ctx context.Context, id string, head []byte, start int64
 		if epoch, err = nextEpoch(tx); err != nil {
 			return err
 		}
-		put(sessions, []byte(id), encodeEntry(id, entry{epoch: epoch, start: start, head: head}))
+		e := entry{epoch: epoch, start: start, head: head}
+		f.put(tx, sessionBucket, []byte(id), encodeEntry(id, e))
 		return nil
 	}})
 	return epoch, err
@@ -56,7 +57,7 @@ func (f *Folder) Claim(ctx context.Context, id string) (s Session, err error) {
 			return err
 		}
 		e.epoch = s.Epoch
-		put(tx.Bucket([]byte(sessionBucket)), []byte(id), encodeEntry(id, e))
+		f.put(tx, sessionBucket, []byte(id), encodeEntry(id, e))
 		return nil
 	}})
 	if err != nil {
@@ -134,7 +135,7 @@ func (f *Folder) SetHead(ctx context.Context, id string, epoch uint64, head []by
 			return err
 		}
 		e.head = head
-		put(tx.Bucket([]byte(sessionBucket)), []byte(id), encodeEntry(id, e))
+		f.put(tx, sessionBucket, []byte(id), encodeEntry(id, e))
 		return nil
 	}})
 }
@@ -151,12 +152,12 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 			if _, at, err := splitKey(key); err == nil {
 				files = append(files, snapshotName(id, at))
 			}
-			drop(tx.Bucket([]byte(snapshotBucket)), key)
+			f.drop(tx, snapshotBucket, key)
 		}
 		for _, key := range keys(tx, logBucket, id) {
-			drop(tx.Bucket([]byte(logBucket)), key)
+			f.drop(tx, logBucket, key)
 		}
-		drop(tx.Bucket([]byte(sessionBucket)), []byte(id))
+		f.drop(tx, sessionBucket, []byte(id))
 		if marks := tx.Bucket([]byte(damageBucket)); marks != nil {
 			drop(marks, []byte(id))
 		}
@@ -192,7 +193,7 @@ func (f *Folder) Append(ctx context.Context, id string, epoch uint64, at int64, 
 		next := at
 		for n := range records {
 			key := offsetKey(id, next)
-			put(log, key, encodeRecord(key, &records[n]))
+			f.put(tx, logBucket, key, encodeRecord(key, &records[n]))
 			next += int64(len(records[n].Text))
 		}
 		return nil
@@ -326,10 +327,10 @@ func (f *Folder) Trim(ctx context.Context, id string, epoch uint64, before int64
 			return nil
 		}
 		for _, key := range whole {
-			drop(log, key)
+			f.drop(tx, logBucket, key)
 		}
 		e.start = start
-		put(tx.Bucket([]byte(sessionBucket)), []byte(id), encodeEntry(id, e))
+		f.put(tx, sessionBucket, []byte(id), encodeEntry(id, e))
 		return nil
 	}})
 }

@@ -29,14 +29,14 @@ func (f *Folder) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 	if err := f.view(func(tx *bbolt.Tx) error { return admit(tx, id, epoch, at) }); err != nil {
 		return err
 	}
-	temporary := f.path(snapshotsFolder + "/" + temporaryName(snapshotName(id, at)))
-	size, sum, err := f.writeTemporary(ctx, temporary, write)
+	unfinished := f.path(snapshotsFolder + "/" + temporaryName(snapshotName(id, at)))
+	size, sum, err := f.writeTemporary(ctx, unfinished, write)
 	if err != nil {
 		return err
 	}
-	retired, err := f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, temporary)
+	retired, err := f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, unfinished)
 	if err != nil {
-		_ = f.shred(temporary) // if it still has that name
+		_ = f.shred(unfinished) // if it still has that name
 		return err
 	}
 	_ = f.shredAll(retired) // what stays is overwritten when the folder is opened again
@@ -79,7 +79,9 @@ func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.
 		return 0, sum, snapshotFailed(path, err)
 	}
 	hash := sha256.New()
-	counted := &counter{ctx: ctx, w: io.MultiWriter(out, hash)}
+	made := &temporary{sum: &f.usage.temporary, w: out}
+	defer made.gone()
+	counted := &counter{ctx: ctx, w: io.MultiWriter(made, hash)}
 	err = compress(counted, write)
 	if err == nil {
 		if err = out.Sync(); err != nil && !noSpace(err) {
@@ -138,7 +140,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // enter gives a finished file its name and its place in the index. The committer does both, so that
 // nothing comes between. The paths are those of the files that left the index for it.
 func (f *Folder) enter(
-	ctx context.Context, id string, epoch uint64, s Snapshot, temporary string,
+	ctx context.Context, id string, epoch uint64, s Snapshot, unfinished string,
 ) (retired []string, err error) {
 	name := snapshotName(id, s.Offset)
 	w := new(write)
@@ -150,7 +152,7 @@ func (f *Folder) enter(
 		if err != nil {
 			return err
 		}
-		if err := f.files.Rename(temporary, f.path(snapshotsFolder+"/"+name)); err != nil {
+		if err := f.files.Rename(unfinished, f.path(snapshotsFolder+"/"+name)); err != nil {
 			return fmt.Errorf("sessionlog: %w", err)
 		}
 		switch err := f.files.SyncDir(f.path(snapshotsFolder)); {
@@ -160,15 +162,14 @@ func (f *Folder) enter(
 		case err != nil:
 			return f.fail(err)
 		}
-		index := tx.Bucket([]byte(snapshotBucket))
 		var old []string
 		for len(kept) >= KeptSnapshots {
-			drop(index, offsetKey(id, kept[0].Offset))
+			f.drop(tx, snapshotBucket, offsetKey(id, kept[0].Offset))
 			old = append(old, snapshotName(id, kept[0].Offset))
 			kept = kept[1:]
 		}
 		key := offsetKey(id, s.Offset)
-		put(index, key, encodeSnapshot(key, &s))
+		f.put(tx, snapshotBucket, key, encodeSnapshot(key, &s))
 		w.then = func() error {
 			retired, _ = f.retire(old)
 			return nil
@@ -304,11 +305,11 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		if _, err := owned(tx, id, epoch); err != nil {
 			return err
 		}
-		index, key := tx.Bucket([]byte(snapshotBucket)), offsetKey(id, at)
-		if at < 0 || index.Get(key) == nil {
+		key := offsetKey(id, at)
+		if at < 0 || tx.Bucket([]byte(snapshotBucket)).Get(key) == nil {
 			return snapshotNotFound(id, at)
 		}
-		drop(index, key)
+		f.drop(tx, snapshotBucket, key)
 		w.then = func() (err error) {
 			retired, err = f.retire([]string{snapshotName(id, at)})
 			return err
