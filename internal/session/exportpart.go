@@ -25,8 +25,8 @@ type Part struct {
 }
 
 func (p Part) String() string {
-	return fmt.Sprintf("the file has bytes %d to %d of the session's text, of %d that are known of; "+
-		"the rest is lost: %v", p.Start, p.End, p.Known, p.Err)
+	return fmt.Sprintf("the file has bytes %d to %d of its text, which went to offset %d or further; "+
+		"lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
 }
 
 // partMaker makes the file of a session from what can be read of it. It claims nothing, writes
