@@ -45,6 +45,8 @@ func (f *serveFlags) openSessions(
 		MaxSessions:    f.maxSessions,
 		MaxMemoryBytes: int64(f.budget),
 		ReplayMax:      f.replayMax,
+		DiskBudget:     int64(f.diskBudget),
+		DiskAlarm:      reportAlarm(log),
 	})
 	if err != nil {
 		return nil, errors.Join(err, o.store.Close())

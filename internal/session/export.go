@@ -8,40 +8,41 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
 // contentMaker makes what an export has in it, with its data in a spool.
-type contentMaker func(content *spool) (*weights.Stored, error)
+type contentMaker func(content *spool.Spool) (*weights.Stored, error)
 
 // export writes a session to w as one file. The file is made before its first byte is written, and
 // neither its content nor the file is in memory: both are in temporary files.
 func (e *engine) export(ctx context.Context, w io.Writer, make contentMaker) error {
-	made, err := newSpool()
+	made, err := spool.New()
 	if err != nil {
 		return err
 	}
-	defer made.close()
+	defer made.Close()
 	if err := e.pack(ctx, made, make); err != nil {
 		return err
 	}
-	return made.copyTo(w)
+	return made.CopyTo(w)
 }
 
 // pack makes the file of a session.
-func (e *engine) pack(ctx context.Context, made *spool, make contentMaker) error {
-	content, err := newSpool()
+func (e *engine) pack(ctx context.Context, made *spool.Spool, make contentMaker) error {
+	content, err := spool.New()
 	if err != nil {
 		return err
 	}
-	defer content.close()
+	defer content.Close()
 	f, err := make(content)
 	if err != nil {
 		return err
 	}
 	return e.packs(ctx, func() error {
-		return made.fill(func(w io.Writer) error { return pack(f, w) })
+		return made.Fill(func(w io.Writer) error { return pack(f, w) })
 	})
 }
 
@@ -67,7 +68,7 @@ func pack(f *weights.Stored, w io.Writer) error {
 // exportFile is the session as it is now, with its data in a spool. A drain waits for it, but not
 // for the packing and the sending, which may take long.
 func (e *engine) exportFile(
-	ctx context.Context, s *liveSession, content *spool,
+	ctx context.Context, s *liveSession, content *spool.Spool,
 ) (*weights.Stored, error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (e *engine) exportFile(
 
 // exportOf puts a head, a state and the log from start to end, where the state is, together.
 func exportOf(
-	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool,
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool.Spool,
 ) (*weights.Stored, error) {
 	f, err := st.Stored()
 	if err != nil {
@@ -106,7 +107,7 @@ func exportOf(
 
 // readColumns reads a log. It is counted before, so that every column has its place.
 func readColumns(
-	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool,
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool.Spool,
 ) (*columns, error) {
 	records, bytes := int64(0), end-start
 	err := log.Read(ctx, h.ID, start, func(int64, sessionlog.Record) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -62,16 +63,17 @@ type column struct {
 
 // columns are the records of a log, field by field, in a spool: each field where its column is.
 type columns struct {
-	spool                         *spool
+	content                       *spool.Spool
 	text, ends, times, bits, base column
 }
 
 // newColumns has room for so many records with so many bytes of text, at the end of what the spool
 // holds.
-func newColumns(baseline bool, records, bytes int64, content *spool) (*columns, error) {
+func newColumns(baseline bool, records, bytes int64, content *spool.Spool) (*columns, error) {
 	numbers := records * numberBytes
 	l := &columns{
-		spool: content,
+		content: content,
+
 		text:  column{name: columnText, dtype: weights.U8, bytes: bytes},
 		ends:  column{name: columnEnds, dtype: weights.I64, bytes: numbers},
 		times: column{name: columnTimes, dtype: weights.I64, bytes: numbers},
@@ -80,12 +82,12 @@ func newColumns(baseline bool, records, bytes int64, content *spool) (*columns, 
 	if baseline {
 		l.base = column{name: columnBaseline, dtype: weights.F64, bytes: numbers}
 	}
-	at, err := content.end()
+	at, err := content.Bytes()
 	if err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
 	}
 	for _, c := range l.all() {
-		c.at, c.out = at, bufio.NewWriterSize(io.NewOffsetWriter(content, at), spoolBufferBytes)
+		c.at, c.out = at, bufio.NewWriterSize(io.NewOffsetWriter(content, at), spool.BufferBytes)
 		at += c.bytes
 	}
 	return l, nil
@@ -130,7 +132,7 @@ func (l *columns) tensors() (all []weights.StoredTensor) {
 	for _, c := range l.all() {
 		all = append(all, weights.StoredTensor{
 			Name: c.name, DType: c.dtype, Shape: []int{int(c.bytes) / c.dtype.Size()}, Bytes: c.bytes,
-			Data: io.NewSectionReader(l.spool, c.at, c.bytes),
+			Data: io.NewSectionReader(l.content, c.at, c.bytes),
 		})
 	}
 	return all

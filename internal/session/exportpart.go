@@ -10,6 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -42,7 +43,7 @@ type partMaker struct {
 
 // file makes the file, with its data in a spool. The Part has an Err if the session is not whole.
 func (m *partMaker) file(
-	ctx context.Context, id string, content *spool,
+	ctx context.Context, id string, content *spool.Spool,
 ) (*weights.Stored, Part, error) {
 	found, err := m.store.Get(ctx, id)
 	if err != nil {
@@ -210,7 +211,7 @@ func (l boundedLog) Read(
 func (e *engine) exportPart(
 	ctx context.Context, s *liveSession, w io.Writer, part func(Part),
 ) error {
-	return e.export(ctx, w, func(content *spool) (*weights.Stored, error) {
+	return e.export(ctx, w, func(content *spool.Spool) (*weights.Stored, error) {
 		if err := e.life.Enter(); err != nil {
 			return nil, err
 		}

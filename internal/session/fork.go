@@ -50,14 +50,16 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	if f.to, err = f.fresh(who, r); err != nil {
 		return Info{}, err
 	}
-	return f.roster.build(ctx, blueprint{who: who, s: f.to, start: f.start, fill: func() error {
+	m := blueprint{who: who, s: f.to, start: f.start, disk: f.engine.room.Charged(f.from.ID)}
+	m.fill = func() error {
 		cut, err := f.copyLocked(ctx)
 		unlock() // the other's state can make room for the fork's
 		if err != nil {
 			return err
 		}
 		return f.finish(ctx, cut)
-	}})
+	}
+	return f.roster.build(ctx, m)
 }
 
 // tidyLocked drops the snapshot that was taken to be copied, where there is no other use for it.
@@ -116,7 +118,7 @@ func (f *fork) snapshotLocked(ctx context.Context, end int64) (sessionlog.Sessio
 	}
 	cost, volatile := s.replay, !e.store().Durable()
 	must := volatile && found.Start > 0 // there is no other
-	if f.at != end || s.stream == nil || cost < replayWorth && !must {
+	if f.at != end || s.stream == nil || cost < replayWorth && !must || !e.states.mayKeep(s) {
 		return found, nil
 	}
 	if err := e.snapshots.writeLocked(ctx, s, s.stream); err != nil {

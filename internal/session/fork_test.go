@@ -136,6 +136,7 @@ func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 		was := get(rt, from, id)
 		require.NotEqual(rt, was.ID, info.ID)
 		was.ID, was.Created, was.LastUsed, was.MemoryBytes = info.ID, info.Created, info.LastUsed, info.MemoryBytes
+		was.DiskBytes = info.DiskBytes
 		require.Equal(rt, was, info)
 		if to == sv.mg && rapid.Bool().Draw(rt, "restart") {
 			sv.restart()

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -28,16 +29,20 @@ type importing struct {
 
 // run makes a session of a file that Export wrote.
 func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, error) {
-	received, err := receive(r)
+	received, err := spool.Receive(r)
+	var reading *spool.ReadError
+	switch {
+	case errors.As(err, &reading):
+		return Info{}, &BodyError{Offset: -1, Err: reading.Err}
+	case err != nil:
+		return Info{}, err
+	}
+	defer received.Close()
+	plain, err := spool.New()
 	if err != nil {
 		return Info{}, err
 	}
-	defer received.close()
-	plain, err := newSpool()
-	if err != nil {
-		return Info{}, err
-	}
-	defer plain.close()
+	defer plain.Close()
 	p, err := im.engine.parse(ctx, received, plain)
 	if err != nil {
 		return Info{}, err
@@ -54,24 +59,9 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
 	}
 	fill := func() error { return im.fill(ctx, s, p) }
-	return im.roster.build(ctx, blueprint{who: who, s: s, start: p.log.start, fill: fill})
-}
-
-// receive takes a file in as it comes.
-func receive(r io.Reader) (*spool, error) {
-	received, err := newSpool()
-	if err != nil {
-		return nil, err
-	}
-	in := &remembering{r: r}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{received}, in, make([]byte, spoolBufferBytes)); err != nil {
-		received.close()
-		if in.err != nil && in.err != io.EOF {
-			return nil, &BodyError{Offset: -1, Err: in.err}
-		}
-		return nil, err
-	}
-	return received, nil
+	return im.roster.build(ctx, blueprint{
+		who: who, s: s, start: p.log.start, fill: fill, disk: p.takes(s.ID),
+	})
 }
 
 // fill writes what was parsed.
@@ -96,7 +86,7 @@ func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error 
 
 // parse takes a file apart, whose content goes to the spool plain, and checks everything that can be
 // checked without computing the session again. While it does, there is a state more in memory.
-func (e *engine) parse(ctx context.Context, received, plain *spool) (p *parsed, err error) {
+func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *parsed, err error) {
 	err = e.packs(ctx, func() error {
 		f, err := unpack(received, plain)
 		if err != nil {
@@ -117,8 +107,8 @@ func (e *engine) parse(ctx context.Context, received, plain *spool) (p *parsed, 
 }
 
 // unpack reads a file, which may be compressed. The data of its tensors goes to the spool plain.
-func unpack(received, plain *spool) (f *weights.Stored, err error) {
-	r, err := received.reader()
+func unpack(received, plain *spool.Spool) (f *weights.Stored, err error) {
+	r, err := received.Reader()
 	if err != nil {
 		return nil, err
 	}
@@ -132,21 +122,8 @@ func unpack(received, plain *spool) (f *weights.Stored, err error) {
 
 // importError is the error of a file that is no export; a full disk is not the file's fault.
 func importError(err error) error {
-	if err == nil || errors.Is(err, ErrNoSpace) {
+	if err == nil || errors.Is(err, spool.ErrNoSpace) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrImport, err)
-}
-
-// remembering keeps the error of the reader below.
-type remembering struct {
-	r   io.Reader
-	err error
-}
-
-// Read implements io.Reader.
-func (r *remembering) Read(p []byte) (int, error) {
-	n, err := r.r.Read(p)
-	r.err = err
-	return n, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -144,11 +145,11 @@ func ExportStored(
 ) error {
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
-	content, err := newSpool()
+	content, err := spool.New()
 	if err != nil {
 		return err
 	}
-	defer content.close()
+	defer content.Close()
 	made := &partMaker{model: m, store: store, scheduler: workers, goesOn: ctx.Err,
 		report: func(error) {}}
 	f, p, err := made.file(ctx, id, content)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -57,6 +58,16 @@ func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
 	}
 	p.log, err = findLog(f, h.Settings.Baseline)
 	return p, err
+}
+
+// takes is what the session will be charged for on the disk, at most: a snapshot may be stored
+// compressed.
+func (p *parsed) takes(id string) int64 {
+	bytes := sessionlog.KeyCharge + p.log.records*sessionlog.RecordCharge(id, 0) + p.log.text.Bytes
+	for _, t := range p.snapshot.Tensors {
+		bytes += t.Bytes
+	}
+	return bytes
 }
 
 // findLog finds the columns of the log.
@@ -114,7 +125,7 @@ func (l *logColumns) span() error {
 // each visits the records. A record's text is valid until visit returns.
 func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) error) error {
 	ends, times, bits, base := numbersOf(l.ends), numbersOf(l.times), numbersOf(l.bits), numbersOf(l.base)
-	in := bufio.NewReaderSize(l.text.Reader(), spoolBufferBytes)
+	in := bufio.NewReaderSize(l.text.Reader(), spool.BufferBytes)
 	var text []byte
 	at := l.start
 	for n := range l.records {
@@ -159,7 +170,7 @@ func numbersOf(t *weights.StoredTensor) *numbers {
 	if t == nil {
 		return &numbers{}
 	}
-	return &numbers{in: bufio.NewReaderSize(t.Reader(), spoolBufferBytes)}
+	return &numbers{in: bufio.NewReaderSize(t.Reader(), spool.BufferBytes)}
 }
 
 func (c *numbers) next() uint64 {

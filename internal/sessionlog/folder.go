@@ -258,6 +258,11 @@ func (f *Folder) inspectAll() (l layout, err error) {
 	f.usage.reset()
 	l, err = f.inspectValues(func(bucket string, key, value []byte) error {
 		f.usage.count(bucket, key, value)
+		if bucket == sessionBucket && len(value) > 0 { // an empty one is what a rebuilding has found
+			if _, err := unseal(bucket, key, value); err != nil {
+				return fmt.Errorf("session %.80q: %w", key, err)
+			}
+		}
 		if bucket != logBucket {
 			return nil
 		}
