@@ -827,7 +827,7 @@ type Session struct {
 	Owner *string `json:"owner,omitempty"`
 
 	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
-	// deleted. Absent for a session that can be used, and for one whose damage has not been met yet.
+	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
 
 	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. 0 where sessions are kept in memory only.

@@ -74,7 +74,13 @@ type shell struct {
 func newShell(t *testing.T, program, port string) *shell {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
-	wrapper := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ]; then\n shift\n exec %[1]s serve --listen 127.0.0.1:%[2]s \"$@\"\nfi\nexec %[1]s \"$@\"\n", program, port)
+	wrapper := fmt.Sprintf(`#!/bin/sh
+if [ "$1" = serve ]; then
+	shift
+	exec %[1]s serve --listen 127.0.0.1:%[2]s "$@"
+fi
+exec %[1]s "$@"
+`, program, port)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "lmserve"), []byte(wrapper), 0o700))
 	cmd := exec.Command("bash")
 	cmd.Dir = dir
@@ -148,7 +154,7 @@ func TestTheCommandsOfThePageOnOperationsWorkAsPrinted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	for _, tool := range []string{"bash", "curl", "dd", "grep", "jq", "sed", "sha256sum", "tar", "zstd"} {
+	for _, tool := range strings.Fields("bash curl dd grep jq sed seq sha256sum tar zstd") {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip(err)
 		}

@@ -67,7 +67,8 @@ func (f *serveFlags) openStore(
 	}
 	compacted := func(done sessionlog.Compacted, err error) {
 		log.Info("the database was mostly free", zap.String("folder", dir),
-			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After), zap.Error(err))
+			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After),
+			zap.Error(err))
 	}
 	folder, err := sessionlog.Open(dir, sessionlog.Options{
 		Report: reportDamage(log), Compacted: compacted,
@@ -113,8 +114,8 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 }
 
 // reopen opens a store again that damage has ended: the opening makes a database of what the damage
-// has left, as at every start. Until then requests are told that the store has failed, and that they
-// may try again. It reports false if the server should end.
+// has left, as at every start. Until then requests are told that the store has failed, and that
+// they may try again. It reports false if the server should end.
 func (h *host) reopen(ctx context.Context) bool {
 	failure := h.sessions.Err()
 	h.log.Error("the data folder has failed", zap.Error(failure))

@@ -69,7 +69,9 @@ func (l *lockedBuffer) String() string {
 func newReopening(t *testing.T, sessions int) *reopening {
 	r := &reopening{t: t, dir: filepath.Join(t.TempDir(), "data")}
 	r.cmd = exec.Command(os.Args[0], "-test.run", "^TestServeChild$")
-	args := []string{"serve", "--listen", "127.0.0.1:0", "--data-dir", r.dir, "--model", smallModel(t)}
+	args := []string{
+		"serve", "--listen", "127.0.0.1:0", "--data-dir", r.dir, "--model", smallModel(t),
+	}
 	r.cmd.Env = append(os.Environ(), serveArgs+"="+strings.Join(args, "\n"))
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -190,7 +192,8 @@ func TestDamageUnderARunningServerStopsOnlyWhatItTouches(t *testing.T) {
 	body, text := io.Pipe()
 	events := make(chan string, 1)
 	go func() {
-		request, err := http.NewRequest(http.MethodPost, r.url+"/v1/sessions/"+r.ids[0]+"/score", body)
+		path := r.url + "/v1/sessions/" + r.ids[0] + "/score"
+		request, err := http.NewRequest(http.MethodPost, path, body)
 		require.NoError(t, err)
 		request.Header.Set("Content-Type", "text/plain")
 		request.Header.Set("Accept", "application/x-ndjson")
@@ -237,7 +240,8 @@ func TestDamageUnderARunningServerStopsOnlyWhatItTouches(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, r.feed(n, after))
 	}
-	t.Logf("%d sessions of %d are whole; all fed %v after the damage", whole, sessions, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d sessions of %d are whole; all fed %v after the damage", whole, sessions,
+		time.Since(began).Round(time.Millisecond))
 	require.Less(t, whole, sessions)
 	require.Greater(t, whole, sessions*2/3)
 	for n := range sessions { // one that nothing has happened to has the same bits

@@ -31,15 +31,18 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 				whole := true
 				part := func(p session.Part) {
 					whole = false
-					fmt.Fprintf(c.ErrOrStderr(), "lmserve: session %s is exported in part: %v\n", args[0], p)
+					fmt.Fprintf(c.ErrOrStderr(), "lmserve: session %s is exported in part: %v\n",
+						args[0], p)
 				}
 				export := func(w io.Writer) error {
-					return session.ExportStored(c.Context(), m, store, args[0], flags.threads, w, part)
+					return session.ExportStored(c.Context(), m, store, args[0], flags.threads, w,
+						part)
 				}
 				if out == "" {
 					err = export(c.OutOrStdout())
 				} else {
-					err = atomicfile.Write(out, atomicfile.Options{Perm: 0o600, Exclusive: true}, export)
+					o := atomicfile.Options{Perm: 0o600, Exclusive: true}
+					err = atomicfile.Write(out, o, export)
 				}
 				if err == nil && !whole {
 					err = errFindings

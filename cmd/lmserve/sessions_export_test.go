@@ -39,12 +39,14 @@ func answered(t *testing.T, res *http.Response, err error) (status int, body str
 func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	url, stop := serving(t, "--data-dir", dir, "--model", model)
-	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"labels":{"a":"b"}}`))
+	made := strings.NewReader(`{"labels":{"a":"b"}}`)
+	res, err := http.Post(url+"/v1/sessions", "application/json", made)
 	_, body := answered(t, res, err)
 	var created struct{ ID string }
 	require.NoError(t, json.Unmarshal([]byte(body), &created))
 	for _, text := range []string{"what was first", "what came last"} { // each within a chunk
-		res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
+		path := url + "/v1/sessions/" + created.ID + "/score"
+		res, err = http.Post(path, "text/plain", strings.NewReader(text))
 		status, _ := answered(t, res, err)
 		require.Equal(t, http.StatusOK, status)
 	}
@@ -59,7 +61,8 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	require.NoError(t, os.WriteFile(database, content, 0o600))
 
 	file := filepath.Join(t.TempDir(), "part.session")
-	_, stderr, code := lmserve("", "sessions", "--data-dir", dir, "export", "--model", model, created.ID, "--out", file)
+	_, stderr, code := lmserve("", "sessions", "--data-dir", dir, "export", "--model", model,
+		created.ID, "--out", file)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "session "+created.ID+" is exported in part: the file has bytes 0 to 16 of")
 	require.Contains(t, stderr, "lmserve.db, session "+created.ID+", offset ")
@@ -98,9 +101,10 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	var imported struct{ Offset int64 }
 	require.NoError(t, json.Unmarshal([]byte(body), &imported))
 	require.Equal(t, int64(16), imported.Offset)
-	for _, verb := range []string{"score", "complete", "fork"} {
-		res, err = http.Post(session+"/"+verb, "application/json", strings.NewReader(
-			map[string]string{"score": `{"text":"x"}`, "complete": `{"max_tokens":1}`, "fork": `{}`}[verb]))
+	for verb, request := range map[string]string{
+		"score": `{"text":"x"}`, "complete": `{"max_tokens":1}`, "fork": `{}`,
+	} {
+		res, err = http.Post(session+"/"+verb, "application/json", strings.NewReader(request))
 		status, body = answered(t, res, err)
 		require.Equal(t, http.StatusConflict, status, "%s: %s", verb, body)
 		require.Contains(t, body, "session-unusable")

@@ -26,8 +26,8 @@ type Part struct {
 }
 
 func (p Part) String() string {
-	return fmt.Sprintf("the file has bytes %d to %d of its text, which went to offset %d or further; "+
-		"lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
+	return fmt.Sprintf("the file has bytes %d to %d of its text, which went to offset %d or "+
+		"further; lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
 }
 
 // partMaker makes the file of a session from what can be read of it. It claims nothing, writes
@@ -81,22 +81,24 @@ func (m *partMaker) reach(
 	ctx context.Context, h *head, found sessionlog.Session,
 ) (p Part, err error) {
 	p = Part{Start: found.Start, End: found.Start, Known: found.End, Err: found.Err}
-	last := sessionlog.Record{}
+	last, stopped := sessionlog.Record{}, errors.New("the record does not follow")
 	err = m.store.Read(ctx, h.ID, found.Start, func(at int64, r sessionlog.Record) error {
 		if wrong := h.checkRecord(last, r); wrong != nil {
-			return &sessionlog.CorruptError{Session: h.ID, Byte: -1, Offset: at, What: wrong.Error()}
+			p.Err = fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong)
+			return stopped
 		}
 		p.End, last = at+int64(len(r.Text)), r
 		last.Text = nil
 		return m.goesOn()
 	})
-	if errors.Is(err, sessionlog.ErrCorrupt) {
-		p.Err, err = err, nil
-	}
 	switch {
+	case errors.Is(err, stopped):
+	case errors.Is(err, sessionlog.ErrCorrupt):
+		p.Err = err
 	case err != nil:
 		return p, storeError("reading the log of session "+h.ID, err)
-	case p.End == p.Start && p.Err != nil:
+	}
+	if p.End == p.Start && p.Err != nil {
 		return p, notEvenPart(h.ID, fmt.Errorf("none of its text can be read: %w", p.Err))
 	}
 	return p, nil

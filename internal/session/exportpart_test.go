@@ -28,7 +28,9 @@ func pieces(n int) (text string) {
 }
 
 // inPieces makes a session whose log has a record for every piece of a text.
-func inPieces(t testing.TB, sv *server, r CreateRequest, text string, each func(at int)) (id string) {
+func inPieces(
+	t testing.TB, sv *server, r CreateRequest, text string, each func(at int),
+) (id string) {
 	id = create(t, sv.mg, r)
 	for at := 0; at < len(text); at += pieceBytes {
 		score(t, sv.mg, id, text[at:at+pieceBytes])
@@ -112,7 +114,7 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 		"in the middle, a snapshot before it":      {bad: 5 * pieceBytes, keep: 4 * pieceBytes},
 		"in the middle, a snapshot at it":          {bad: 5 * pieceBytes, keep: 5 * pieceBytes},
 		"in the middle, a snapshot behind it":      {bad: 5 * pieceBytes, keep: 7 * pieceBytes},
-		"in the middle, a damaged snapshot before": {bad: 5 * pieceBytes, keep: 4 * pieceBytes, hurt: true},
+		"in the middle, a snapshot too":            {bad: 5 * pieceBytes, keep: 4 * pieceBytes, hurt: true},
 		"at the end": {bad: last, keep: 4 * pieceBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +140,8 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 			if c.bad == last {
 				require.ErrorIs(t, info.Err, sessionlog.ErrCorrupt)
 				require.Equal(t, int64(last), info.Offset)
-				_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
+				_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"),
+					ScoreOptions{}, nil)
 				require.ErrorAs(t, err, new(*UnusableError))
 			}
 			file, p := exportedPart(t, sv, id)
@@ -207,7 +210,8 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		require.ErrorAs(t, err, new(*UnusableError))
 		require.ErrorContains(t, err, "none of its text can be read")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
-		require.ErrorContains(t, ExportStored(background, sv.mg.engine.model, sv.store, id, 1, io.Discard, nil), "rescue")
+		err = ExportStored(background, sv.mg.engine.model, sv.store, id, 1, io.Discard, nil)
+		require.ErrorContains(t, err, "rescue")
 		sv.told()
 	})
 	t.Run("no state", func(t *testing.T) {
