@@ -110,12 +110,12 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 		keep int // a snapshot is taken when the text is so long; 0: never
 		hurt bool
 	}{
-		"in the middle":                            {bad: 5 * pieceBytes},
-		"in the middle, a snapshot before it":      {bad: 5 * pieceBytes, keep: 4 * pieceBytes},
-		"in the middle, a snapshot at it":          {bad: 5 * pieceBytes, keep: 5 * pieceBytes},
-		"in the middle, a snapshot behind it":      {bad: 5 * pieceBytes, keep: 7 * pieceBytes},
-		"in the middle, a snapshot too":            {bad: 5 * pieceBytes, keep: 4 * pieceBytes, hurt: true},
-		"at the end": {bad: last, keep: 4 * pieceBytes},
+		"in the middle":                       {bad: 5 * pieceBytes},
+		"in the middle, a snapshot before it": {bad: 5 * pieceBytes, keep: 4 * pieceBytes},
+		"in the middle, a snapshot at it":     {bad: 5 * pieceBytes, keep: 5 * pieceBytes},
+		"in the middle, a snapshot behind it": {bad: 5 * pieceBytes, keep: 7 * pieceBytes},
+		"in the middle, a snapshot too":       {bad: 5 * pieceBytes, keep: 4 * pieceBytes, hurt: true},
+		"at the end":                          {bad: last, keep: 4 * pieceBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
