@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -69,19 +68,13 @@ type shell struct {
 	lines chan string
 }
 
-// newShell starts one in a folder that has the program as bin/lmserve. A server that it starts
-// listens on a port that is free here.
-func newShell(t *testing.T, program, port string) *shell {
+// newShell starts one in a folder that has the program as bin/lmserve.
+func newShell(t *testing.T, program string) *shell {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
-	wrapper := fmt.Sprintf(`#!/bin/sh
-if [ "$1" = serve ]; then
-	shift
-	exec %[1]s serve --listen 127.0.0.1:%[2]s "$@"
-fi
-exec %[1]s "$@"
-`, program, port)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "lmserve"), []byte(wrapper), 0o700))
+	content, err := os.ReadFile(program)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "lmserve"), content, 0o700))
 	cmd := exec.Command("bash")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"))
@@ -154,7 +147,7 @@ func TestTheCommandsOfThePageOnOperationsWorkAsPrinted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	for _, tool := range strings.Fields("bash curl dd grep jq sed seq sha256sum tar zstd") {
+	for _, tool := range strings.Fields("base64 bash curl dd grep jq sed seq sha256sum tar zstd") {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip(err)
 		}
@@ -177,9 +170,11 @@ func TestTheCommandsOfThePageOnOperationsWorkAsPrinted(t *testing.T) {
 			_, port, err := net.SplitHostPort(l.Addr().String())
 			require.NoError(t, err)
 			require.NoError(t, l.Close())
-			s := newShell(t, program, port)
+			s := newShell(t, program)
 			for _, c := range all {
-				c.text = strings.ReplaceAll(c.text, ":8080", ":"+port)
+				c.text = strings.ReplaceAll(c.text, ":8080", ":"+port) // one that is free here
+				c.text = strings.ReplaceAll(c.text, "bin/lmserve serve ",
+					"bin/lmserve serve --listen 127.0.0.1:"+port+" ")
 				got := s.run(c.text, len(c.want))
 				for n := range got {
 					got[n] = formOf(strings.ReplaceAll(got[n], ":"+port, ":8080"))

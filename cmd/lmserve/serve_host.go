@@ -71,7 +71,7 @@ func (f *serveFlags) openStore(
 			zap.Error(err))
 	}
 	folder, err := sessionlog.Open(dir, sessionlog.Options{
-		Report: reportDamage(log), Compacted: compacted,
+		Report: reportDamage(log), Compacted: compacted, CompactServing: true,
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)
