@@ -180,3 +180,48 @@ func TestRescueTakesWhatReads(t *testing.T) {
 		}
 	}
 }
+
+// A snapshot of text that is lost does not come along.
+func TestRescueLeavesNoFileOfASnapshotBehindTheEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", []byte("{}"), 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(background, "a", epoch, 0, Record{Text: []byte("first")}))
+	require.NoError(t, s.Append(background, "a", epoch, 5, Record{Text: []byte("what is lost")}))
+	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 17, func(w io.Writer) error {
+		_, err := w.Write([]byte("the state at the end"))
+		return err
+	}))
+	require.NoError(t, s.Close())
+	path := filepath.Join(dir, databaseName)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	content = bytes.ReplaceAll(content, []byte("what is lost"), []byte("what is LOST"))
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+
+	s, err = Open(dir, Options{})
+	require.NoError(t, err)
+	found, err := s.Get(background, "a")
+	require.NoError(t, err)
+	require.ErrorIs(t, found.Err, ErrCorrupt)
+	require.Equal(t, int64(5), found.End, "where the damaged record begins")
+	require.Equal(t, []byte("{}"), found.Head)
+	text := ""
+	require.NoError(t, s.Read(background, "a", 0, func(_ int64, r Record) error {
+		text += string(r.Text)
+		return nil
+	}))
+	require.Equal(t, "first", text)
+	listed, err := s.List(background, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []Session{found}, listed)
+	require.NoError(t, s.Close())
+
+	out := filepath.Join(t.TempDir(), "out")
+	require.NoError(t, Rescue(background, dir, out, RescueOptions{
+		Session: func(Rescued) {}, Damage: func(*CorruptError) {}, Progress: func(int64, int64) {},
+	}))
+	require.NoError(t, Check(background, out, func(d *CorruptError) { t.Error(d) }))
+}
