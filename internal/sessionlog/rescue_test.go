@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,31 @@ func TestADamagedDatabaseWithoutSessionsOpens(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, contents(t, s))
 			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// A power cut during a rebuilding may leave any part of its lock's file.
+func TestATornLockOfARebuildingIsNoReasonNotToOpen(t *testing.T) {
+	dir, _ := sample(t, 5)
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	want := contents(t, s)
+	require.NoError(t, s.Close())
+	whole, err := os.ReadFile(filepath.Join(dir, databaseName))
+	require.NoError(t, err)
+	for name, torn := range map[string][]byte{
+		"zeros": make([]byte, 4*pageBytes), "one sector": whole[:512], "garbage": bytes.Repeat([]byte{7}, 5000),
+		"pages without meta pages": slices.Concat(make([]byte, 2*pageBytes), whole[2*pageBytes:]),
+	} {
+		flipped(t, filepath.Join(dir, databaseName), 8*(pageHeaderBytes+48), func() {
+			damaged := copied(t, t.TempDir(), dir)
+			require.NoError(t, os.WriteFile(filepath.Join(damaged, rebuildLockName), torn, 0o600))
+			s, err := Open(damaged, Options{})
+			require.NoError(t, err, name)
+			require.Equal(t, want, contents(t, s), name)
+			require.NoError(t, s.Close())
+			require.NoFileExists(t, filepath.Join(damaged, rebuildLockName))
 		})
 	}
 }
