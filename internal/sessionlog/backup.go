@@ -137,6 +137,7 @@ func (b *Backup) take(ctx context.Context) (files []member, err error) {
 
 // list gives the snapshots that lmserve.db refers to.
 func (b *Backup) list(ctx context.Context, tx *bbolt.Tx) (files []member, err error) {
+	listed := map[string]bool{} // forks share files
 	err = tx.Bucket([]byte(snapshotBucket)).ForEach(func(key, value []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -149,7 +150,11 @@ func (b *Backup) list(ctx context.Context, tx *bbolt.Tx) (files []member, err er
 		if err != nil {
 			return nil
 		}
-		name := path.Join(snapshotsFolder, snapshotName(id, at))
+		name := path.Join(snapshotsFolder, s.file(id))
+		if listed[name] {
+			return nil
+		}
+		listed[name] = true
 		files = append(files, member{name: name, size: s.Bytes, sum: s.SHA256})
 		return nil
 	})

@@ -111,6 +111,26 @@ func snapshotExists(id string, at int64) error {
 	return fmt.Errorf("sessionlog: session %.80q: snapshot at offset %d: %w", id, at, ErrExists)
 }
 
+func withinRecord(id string, at int64) error {
+	return invalid("session %s: offset %d, expected one at which a record begins", id, at)
+}
+
+func noSnapshot(id string, at int64) error {
+	return invalid("session %s: no snapshot at offset %d, expected one to share", id, at)
+}
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("sessionlog: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+func corruptEntry(id string, err error) error {
+	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: -1, What: "session: " + err.Error()}
+}
+
+func corruptRecord(id string, at int64, err error) error {
+	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: at, What: "record: " + err.Error()}
+}
+
+func corruptSnapshot(id string, at int64, err error) error {
+	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: at, What: "entry of a snapshot: " + err.Error()}
 }

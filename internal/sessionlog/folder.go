@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,12 +15,6 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
-)
-
-const (
-	databaseName    = "lmserve.db"
-	snapshotsFolder = "snapshots"
-	temporarySuffix = ".tmp"
 )
 
 // Folder is the Store in a data folder: bbolt for what is small, files for snapshots.
@@ -251,10 +244,15 @@ func (f *Folder) inspect() (l layout, err error) {
 }
 
 // inspectAll does so, and looks for records that stand under another key than their own: without
-// them, their session's log would seem to end before them.
+// them, their session's log would seem to end before them. It looks for damaged shares as well:
+// without them, a deletion would take what others need.
 func (f *Folder) inspectAll() (l layout, err error) {
 	var before []byte
 	return f.inspectValues(func(bucket string, key, value []byte) error {
+		if bucket == shareBucket {
+			_, err := decodeShare(key, value)
+			return err
+		}
 		if bucket != logBucket {
 			return nil
 		}
@@ -362,10 +360,6 @@ func (env *environment) createDatabase(path string) error {
 	return errors.Join(err, db.Close())
 }
 
-func temporaryName(name string) string {
-	return fmt.Sprintf("%s.%016x%s", name, rand.Uint64(), temporarySuffix)
-}
-
 // tidy removes what a process that was killed may have left: files that were never finished or
 // never entered, and text of deleted sessions.
 func (f *Folder) tidy(l layout) error {
@@ -380,10 +374,11 @@ func (f *Folder) tidy(l layout) error {
 	err = f.view(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte(snapshotBucket)).ForEach(func(key, value []byte) error {
 			id, at, err := splitKey(key)
+			var kept Snapshot
 			if err == nil {
-				_, err = decodeSnapshot(key, value, at)
+				kept, err = decodeSnapshot(key, value, at)
 			}
-			indexed[snapshotName(id, at)] = true
+			indexed[snapshotName(kept.ownedBy(id), at)] = true
 			readable = readable && err == nil
 			return nil
 		})

@@ -63,6 +63,9 @@ func admit(tx *bbolt.Tx, id string, epoch uint64, at int64) error {
 			return snapshotExists(id, at)
 		}
 	}
+	if isShared(tx, id, at) { // the file of that name is needed still
+		return snapshotExists(id, at)
+	}
 	if len(kept) >= KeptSnapshots { // an older one would be dropped at once
 		low = max(low, kept[len(kept)-KeptSnapshots].Offset)
 	}
@@ -163,8 +166,9 @@ func (f *Folder) enter(
 		index := tx.Bucket([]byte(snapshotBucket))
 		var old []string
 		for len(kept) >= KeptSnapshots {
-			drop(index, offsetKey(id, kept[0].Offset))
-			old = append(old, snapshotName(id, kept[0].Offset))
+			if file := forget(tx, id, &kept[0]); file != "" {
+				old = append(old, file)
+			}
 			kept = kept[1:]
 		}
 		key := offsetKey(id, s.Offset)
@@ -252,7 +256,7 @@ func (f *Folder) readFile(ctx context.Context, id string, s Snapshot, read func(
 
 // verify opens a snapshot's file, if it is just what was written. The caller closes it.
 func verify(ctx context.Context, files fileSystem, dir, id string, s Snapshot) (_ file, err error) {
-	name := snapshotsFolder + "/" + snapshotName(id, s.Offset)
+	name := snapshotsFolder + "/" + s.file(id)
 	damaged := func(format string, args ...any) error {
 		return &CorruptError{File: name, Byte: -1, Session: id, Offset: s.Offset, What: fmt.Sprintf(format, args...)}
 	}
@@ -304,13 +308,21 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		if _, err := owned(tx, id, epoch); err != nil {
 			return err
 		}
-		index, key := tx.Bucket([]byte(snapshotBucket)), offsetKey(id, at)
-		if at < 0 || index.Get(key) == nil {
+		key := offsetKey(id, at)
+		value := tx.Bucket([]byte(snapshotBucket)).Get(key)
+		if at < 0 || value == nil {
 			return snapshotNotFound(id, at)
 		}
-		drop(index, key)
+		s, err := decodeSnapshot(key, value, at)
+		if err != nil { // the shares tell whose file it is
+			s = Snapshot{Offset: at, owner: sharedFrom(tx, id, at)}
+		}
+		file := forget(tx, id, &s)
+		if file == "" {
+			return nil
+		}
 		w.then = func() (err error) {
-			retired, err = f.retire([]string{snapshotName(id, at)})
+			retired, err = f.retire([]string{file})
 			return err
 		}
 		return nil
