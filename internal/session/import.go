@@ -49,8 +49,9 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d",
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
 	}
+	store := func() error { return im.engine.journal.create(ctx, s, p.start) }
 	fill := func() error { return im.fill(ctx, s, p) }
-	return im.roster.build(ctx, blueprint{who: who, s: s, start: p.start, fill: fill})
+	return im.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
 }
 
 // fill writes what was parsed.

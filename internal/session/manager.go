@@ -122,7 +122,8 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 		return Info{}, err
 	}
 	fill := func() error { return mg.engine.settleIn(ctx, s) }
-	return mg.roster.build(ctx, blueprint{who: who, s: s, fill: fill})
+	store := func() error { return mg.engine.journal.create(ctx, s, 0) }
+	return mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
 }
 
 // Get describes a session, without waiting for what is at work on it.

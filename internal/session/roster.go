@@ -182,7 +182,7 @@ const sweepBatch = 64
 type blueprint struct {
 	who   Caller
 	s     *liveSession
-	start int64        // offset at which its log begins
+	store func() error // makes it in the store
 	fill  func() error // what is to be done before anybody sees it; nil: nothing
 }
 
@@ -244,7 +244,7 @@ func (ro *roster) admit(who Caller, bytes int64) error {
 
 func (ro *roster) store(ctx context.Context, m blueprint) error {
 	s := m.s
-	if err := ro.journal.create(ctx, s, m.start); err != nil {
+	if err := m.store(); err != nil {
 		return err
 	}
 	err := m.fill()
