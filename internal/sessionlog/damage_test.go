@@ -192,7 +192,7 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 			put(record("c", 0, "x"))
 			put(sessionBucket, []byte("c"), encodeEntry("c", entry{epoch: 1, start: 1}))
 		},
-		"epoch 99, expected 1 to 4": func(put func(string, []byte, []byte)) {
+		"epoch 99, expected 1 to 7": func(put func(string, []byte, []byte)) {
 			put(sessionBucket, []byte("c"), encodeEntry("c", entry{epoch: 99}))
 		},
 		"snapshot of a session that is not there": func(put func(string, []byte, []byte)) {

@@ -94,7 +94,8 @@ func TestAZeroedPageTakesOnlyItsOwnSessions(t *testing.T) {
 		require.NoError(t, db.Close())
 		whole := survives(t, what, damaged, want)
 		t.Logf("%s: %d sessions of %d are whole", what, whole, len(want))
-		require.GreaterOrEqual(t, whole, len(want)-on-1, what)
+		// One more is the session whose record overflows into the page, another its fork.
+		require.GreaterOrEqual(t, whole, len(want)-on-2, what)
 		require.FileExists(t, filepath.Join(damaged, databaseName+".damaged-1"))
 	}
 }
