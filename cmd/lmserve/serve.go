@@ -31,6 +31,7 @@ type serveFlags struct {
 	maxSessions    int
 	maxConnections int
 	budget         byteSize
+	diskBudget     byteSize
 	replayMax      time.Duration
 	drain          time.Duration
 	drainDelay     time.Duration
@@ -71,6 +72,7 @@ addresses keys and text want TLS.`,
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
 	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; a new one takes the place of one without a request, or waits\n(default: what half of the process's descriptors allow)")
 	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
+	c.Flags().Var(&f.diskBudget, "disk-budget", "most that the data folder may take of the disk, as 800M or 20G; before that, nothing is done any more that needs more\n(default: what the disk has)")
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
 	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
@@ -109,6 +111,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		MaxSessions:    f.maxSessions,
 		MaxMemoryBytes: int64(f.budget),
 		ReplayMax:      f.replayMax,
+		DiskBudget:     int64(f.diskBudget),
+		DiskAlarm:      reportAlarm(log),
 	})
 	if err != nil {
 		return err
@@ -168,6 +172,18 @@ func reportReload(log *zap.Logger, what string) func(error) {
 			return
 		}
 		log.Info(what + " reloaded")
+	}
+}
+
+// reportAlarm returns a function that logs that too little is left of the disk, and that there is
+// room again.
+func reportAlarm(log *zap.Logger) func(error) {
+	return func(why error) {
+		if why != nil {
+			log.Error("the disk has too little room: nothing is done that needs more of it", zap.Error(why))
+			return
+		}
+		log.Info("the disk has room again")
 	}
 }
 

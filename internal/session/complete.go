@@ -55,7 +55,7 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor says whether the session and the memory have room for what a completion will commit at
+// roomFor says whether the session, the disk and the memory have room for what a completion will commit at
 // most.
 func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	bytes := int64(len(r.Prompt))
@@ -64,6 +64,9 @@ func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	}
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
+	}
+	if err := e.diskFor(s, int(bytes)); err != nil {
+		return err
 	}
 	records := int(bytes)/s.Settings.Chunk + 4 // the first and last of prompt and text are short
 	return memoryError(e.states.budget.Check(textBytes(e.store(), int(bytes), records)))

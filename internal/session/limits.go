@@ -41,7 +41,6 @@ const (
 	readBufferBytes = 64 << 10 // of a body, read ahead of its scoring: many chunks
 	recordBytes     = 128      // that a record in memory takes beside its text
 	listPage        = 1000     // sessions read from the store at once
-	filesBytes      = 64 << 20 // that exports and imports under way may take, if half of Options.MaxMemoryBytes is less
 	deletesAtOnce   = 256      // that share what a deletion costs the store
 	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
 

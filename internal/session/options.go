@@ -20,6 +20,13 @@ type Options struct {
 	// must not call the Manager. Nil: nobody is told.
 	Report func(error)
 
+	// DiskBudget is how much of the disk the store may take, in bytes. 0: all there is. DiskAlarm is
+	// told when too little is left of that or of the file system, see package disk, so that nothing
+	// is taken any more that needs more of it; and with nil when there is room again. It must not
+	// call the Manager. Nil: nobody is told. Both mean nothing where the store is no folder.
+	DiskBudget int64
+	DiskAlarm  func(why error)
+
 	MaxSessions int // SessionsDefault
 	// MaxMemoryBytes bounds the states in memory, and the text of a store that is not durable.
 	// Beside it there is what exports and imports under way need, each about as much as its file is
@@ -45,6 +52,7 @@ func (o Options) Validate() error {
 	}{
 		{"max_sessions", int64(o.MaxSessions), SessionsMax},
 		{"max_memory_bytes", o.MaxMemoryBytes, 1 << 50},
+		{"disk_budget", o.DiskBudget, 1 << 50},
 		{"max_session_bytes", o.MaxSessionBytes, 1 << 50},
 		{"max_queue", int64(o.MaxQueue), QueueMax},
 		{"replay_max", int64(o.ReplayMax), int64(24 * time.Hour)},

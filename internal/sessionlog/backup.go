@@ -35,7 +35,8 @@ type Backup struct {
 	f       *Folder
 	id      string
 	archive *archive
-	copy    string // name of the copy of lmserve.db; "": there is none yet
+	copy    string     // name of the copy of lmserve.db; "": there is none yet
+	made    *temporary // the copy's bytes; nil: there are none yet
 	ended   atomic.Bool
 	end     sync.Once
 	err     error // of end
@@ -85,6 +86,9 @@ func (b *Backup) Close() error {
 		b.ended.Store(true)
 		b.f.backup.CompareAndSwap(b, nil)
 		b.err = b.shred(b.f.held.end())
+		if b.made != nil {
+			b.made.gone()
+		}
 		if b.copy != "" {
 			b.err = errors.Join(b.err, b.f.shred(b.f.path(b.copy)))
 		}
@@ -174,7 +178,8 @@ func (b *Backup) copyDatabase(ctx context.Context, tx *bbolt.Tx, db *member) err
 		}
 		defer out.Close()
 		b.copy = name
-		to = io.MultiWriter(out, sum)
+		b.made = &temporary{sum: &b.f.usage.temporary, w: out}
+		to = io.MultiWriter(b.made, sum)
 	}
 	counted := &counter{ctx: ctx, w: to}
 	if b.f.readOnly {

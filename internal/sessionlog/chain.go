@@ -27,13 +27,13 @@ const (
 	pieceBytesMax = 1 + MaxIDBytes + 8
 )
 
-// span is a part of a log.
-type span struct{ from, to int64 }
+// extent is a part of a log.
+type extent struct{ from, to int64 }
 
 // part is a part of a chain.
 type part struct {
 	owner string
-	span
+	extent
 }
 
 // own is the offset at which the session's own records begin.
@@ -49,9 +49,9 @@ func (e *entry) own() int64 {
 func (e *entry) parts(id string) []part {
 	all, from := make([]part, 0, len(e.pieces)+1), e.start
 	for _, p := range e.pieces {
-		all, from = append(all, part{p.owner, span{from, p.end}}), p.end
+		all, from = append(all, part{p.owner, extent{from, p.end}}), p.end
 	}
-	return append(all, part{id, span{from, math.MaxInt64}})
+	return append(all, part{id, extent{from, math.MaxInt64}})
 }
 
 // partAt gives the part of a session's log in which a record begins at an offset, or may begin.
@@ -81,17 +81,17 @@ func cut(parts []part, start, end int64) (pieces []piece) {
 type share struct {
 	owner, child string
 	snapshot     bool // else it is a part of the log
-	span              // of the log; of a snapshot, both ends are its offset
+	extent            // of the log; of a snapshot, both ends are its offset
 }
 
 // shares gives all that a session refers to of others.
 func (e *entry) shares(id string, kept []Snapshot) (all []share) {
 	for _, p := range e.parts(id)[:len(e.pieces)] {
-		all = append(all, share{owner: p.owner, child: id, span: p.span})
+		all = append(all, share{owner: p.owner, child: id, extent: p.extent})
 	}
 	for _, s := range kept {
 		if s.owner != "" {
-			all = append(all, share{s.owner, id, true, span{s.Offset, s.Offset}})
+			all = append(all, share{s.owner, id, true, extent{s.Offset, s.Offset}})
 		}
 	}
 	return all
@@ -140,7 +140,7 @@ func decodeShare(key, value []byte) (s share, err error) {
 	}
 	at := int64(binary.BigEndian.Uint64(key[n+2:]))
 	s = share{owner: string(key[:n]), child: string(key[n+10:]), snapshot: key[n+1] == snapshotShare}
-	s.span = span{int64(binary.LittleEndian.Uint64(b[1:])), math.MaxInt64 - at}
+	s.extent = extent{int64(binary.LittleEndian.Uint64(b[1:])), math.MaxInt64 - at}
 	if s.snapshot {
 		s.to = at
 	}
@@ -153,10 +153,10 @@ func decodeShare(key, value []byte) (s share, err error) {
 	return s, nil
 }
 
-// union joins spans that touch or overlap, in order.
-func union(spans []span) (joined []span) {
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	for _, s := range spans {
+// union joins extents that touch or overlap, in order.
+func union(extents []extent) (joined []extent) {
+	slices.SortFunc(extents, func(a, b extent) int { return cmp.Compare(a.from, b.from) })
+	for _, s := range extents {
 		if n := len(joined) - 1; n >= 0 && s.from <= joined[n].to {
 			joined[n].to = max(joined[n].to, s.to)
 			continue
@@ -166,14 +166,14 @@ func union(spans []span) (joined []span) {
 	return joined
 }
 
-// without takes a part out of spans that are in order and apart.
-func without(spans []span, taken span) (left []span) {
-	for _, s := range spans {
+// without takes a part out of extents that are in order and apart.
+func without(extents []extent, taken extent) (left []extent) {
+	for _, s := range extents {
 		if s.from < min(s.to, taken.from) {
-			left = append(left, span{s.from, min(s.to, taken.from)})
+			left = append(left, extent{s.from, min(s.to, taken.from)})
 		}
 		if max(s.from, taken.to) < s.to {
-			left = append(left, span{max(s.from, taken.to), s.to})
+			left = append(left, extent{max(s.from, taken.to), s.to})
 		}
 	}
 	return left

@@ -42,7 +42,7 @@ type checker struct {
 
 // run is a part of a log without a gap. Where the last record is damaged, nobody knows the end: -1.
 type run struct {
-	span
+	extent
 	at int64 // position of the first record
 }
 
@@ -189,7 +189,7 @@ func (c *checker) record(id string, offset int64, key, value []byte, at int64) {
 		runs[n].to = end
 		return
 	}
-	c.logs[id] = append(runs, run{span{offset, end}, at})
+	c.logs[id] = append(runs, run{extent{offset, end}, at})
 }
 
 // files reads the snapshots, each file once.

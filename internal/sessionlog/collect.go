@@ -19,6 +19,7 @@ func (s *salvager) metas() (good []meta) {
 			m, err = oneMeta(bytes.NewReader(s.mended(n)), n)
 		}
 		if err == nil {
+			s.cutOff = s.cutOff || m.pages > uint64(s.size/pageBytes)
 			m.pages = min(m.pages, uint64(s.size/pageBytes))
 			good = append(good, m)
 		}
@@ -79,16 +80,16 @@ func (s *salvager) walker(pages uint64, from source) *inspector {
 }
 
 // elements collects the elements of a leaf that is not in order, one by one, and tells whether all
-// of them are good.
-func (s *salvager) elements(id uint64) (all bool) {
+// of them are good, and may be that page's: another page's content may stand in its place.
+func (s *salvager) elements(p lostPage) (all bool) {
 	page := make([]byte, pageBytes)
-	if _, err := s.r.ReadAt(page, int64(id)*pageBytes); err != nil {
+	if _, err := s.r.ReadAt(page, int64(p.id)*pageBytes); err != nil {
 		return false
 	}
 	// Two places tell how many elements there are: the first element, which points behind the last,
 	// and the page's header. What is no element has no checksum that fits, so the larger is tried.
 	first, header := int(native.Uint32(page[pageHeaderBytes+4:]))/elementBytes, int(native.Uint16(page[10:]))
-	begin := int64(id)*pageBytes + pageHeaderBytes
+	begin := int64(p.id)*pageBytes + pageHeaderBytes
 	most := min(math.MaxUint16, int((s.size-begin)/elementBytes))
 	if first < 1 || first > most {
 		first = 0
@@ -99,14 +100,14 @@ func (s *salvager) elements(id uint64) (all bool) {
 	}
 	all = first > 0
 	for n := range len(table) / elementBytes {
-		good := s.element(table[n*elementBytes:], begin+int64(n*elementBytes))
+		good := s.element(p, table[n*elementBytes:], begin+int64(n*elementBytes))
 		all = all && (good || n >= first) // a wrong first position makes the first element a bad one
 	}
 	return all
 }
 
-// element collects one element of a leaf, and tells whether it is good.
-func (s *salvager) element(b []byte, begin int64) bool {
+// element collects one element of a leaf, and tells whether it is good, and may be that page's.
+func (s *salvager) element(p lostPage, b []byte, begin int64) bool {
 	_, keySize, valueSize, position := parseElement(b, true)
 	if keySize < 1 || keySize > shareKeyMax || valueSize < 0 || valueSize > valueBytesMax {
 		return false
@@ -120,10 +121,10 @@ func (s *salvager) element(b []byte, begin int64) bool {
 	at += int64(keySize)
 	bucket := bucketOf(key, value)
 	if bucket == "" {
-		return s.bucket(string(key), value, at)
+		return s.bucket(string(key), value, at) && p.bucket == ""
 	}
 	s.value(bucket, key, value, at, brokenPage)
-	return true
+	return p.bucket == bucket && p.holds(bucket, key)
 }
 
 // bucket collects one that is named on a page that is not in order.

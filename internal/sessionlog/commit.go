@@ -182,6 +182,7 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 		return batch, err
 	}
 	var base uint64
+	f.usage.begin()
 	err = safely(func() error {
 		tx, err := f.db.Begin(true)
 		if err != nil {
@@ -203,10 +204,15 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 		if len(accepted) == 0 {
 			return nil
 		}
+		f.findHeirs(tx)
 		return tx.Commit()
 	})
 	switch {
 	case err == nil:
+		f.usage.commit()
+		if err := f.countPages(); err != nil {
+			return batch, f.fail(err)
+		}
 		return accepted, nil
 	case f.Err() != nil:
 		return batch, f.Err()

@@ -44,14 +44,18 @@ func compact(
 
 // wasteful tells whether a file has so many free pages that it is worth while to compact it.
 func (l *layout) wasteful() bool {
-	used := int64(0)
-	for _, u := range l.used {
-		if u {
-			used += pageBytes
+	free := l.size - l.inUse()*pageBytes
+	return free > CompactFreeMin && free > l.size/2
+}
+
+// inUse is the number of pages that are in use.
+func (l *layout) inUse() (n int64) {
+	for _, used := range l.used {
+		if used {
+			n++
 		}
 	}
-	free := l.size - used
-	return free > CompactFreeMin && free > l.size/2
+	return n
 }
 
 // compact puts a new lmserve.db in the place of the one that is open. Nothing may be written
@@ -121,7 +125,7 @@ func (f *Folder) compactOpening(o Options) error {
 	if f.opened != nil {
 		f.opened(f.db)
 	}
-	return nil
+	return f.countPages()
 }
 
 // writeCompacted writes what is in use to a new file, which is durable when it returns.

@@ -17,7 +17,7 @@ type crossChecker struct {
 
 	kept   map[string][]Snapshot // by session
 	shared map[share]bool        // what the entries say
-	needed map[string][]span     // by the id that records stand under
+	needed map[string][]extent   // by the id that records stand under
 	// unsure says that an entry is damaged, so that nobody knows what all sessions refer to.
 	unsure bool
 }
@@ -42,7 +42,7 @@ func (c *crossChecker) check(tx *bbolt.Tx) {
 
 // collect finds out what the sessions refer to.
 func (c *crossChecker) collect() {
-	c.kept, c.shared, c.needed = map[string][]Snapshot{}, map[share]bool{}, map[string][]span{}
+	c.kept, c.shared, c.needed = map[string][]Snapshot{}, map[share]bool{}, map[string][]extent{}
 	for _, s := range c.snapshots {
 		c.kept[s.id] = append(c.kept[s.id], s.Snapshot)
 	}
@@ -55,11 +55,11 @@ func (c *crossChecker) collect() {
 			c.shared[row] = true
 		}
 		for _, p := range e.parts(id) {
-			c.needed[p.owner] = append(c.needed[p.owner], p.span)
+			c.needed[p.owner] = append(c.needed[p.owner], p.extent)
 		}
 	}
-	for id, spans := range c.needed {
-		c.needed[id] = union(spans)
+	for id, extents := range c.needed {
+		c.needed[id] = union(extents)
 	}
 }
 
@@ -70,7 +70,7 @@ func (c *crossChecker) session(id string, e *entry) {
 	}
 	parts := e.parts(id)
 	for _, p := range parts[:len(e.pieces)] {
-		missing := []span{p.span}
+		missing := []extent{p.extent}
 		for _, r := range c.logs[p.owner] {
 			missing = without(missing, r.known())
 		}
@@ -96,11 +96,11 @@ func (c *crossChecker) session(id string, e *entry) {
 }
 
 // known is what a run is taken to cover: to no end, where that is not known.
-func (r *run) known() span {
+func (r *run) known() extent {
 	if r.to < 0 {
-		return span{r.from, math.MaxInt64}
+		return extent{r.from, math.MaxInt64}
 	}
-	return r.span
+	return r.extent
 }
 
 // ownRuns gives what stands under a session's id, and is not what it has left to forks.
@@ -132,7 +132,7 @@ func (c *crossChecker) unneeded(id string) {
 	}
 	e, there := c.sessions[id]
 	for _, r := range c.logs[id] {
-		left := []span{r.known()}
+		left := []extent{r.known()}
 		for _, s := range c.needed[id] {
 			left = without(left, s)
 		}

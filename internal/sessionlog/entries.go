@@ -20,11 +20,6 @@ func find(tx *bbolt.Tx, id string) (entry, error) {
 	return e, nil
 }
 
-// putEntry writes a session's entry.
-func putEntry(tx *bbolt.Tx, id string, e entry) {
-	put(tx.Bucket([]byte(sessionBucket)), []byte(id), encodeEntry(id, e))
-}
-
 // owned is find for a write under an epoch.
 func owned(tx *bbolt.Tx, id string, epoch uint64) (entry, error) {
 	e, err := find(tx, id)

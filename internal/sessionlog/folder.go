@@ -35,6 +35,8 @@ type Folder struct {
 	// those that began before are over.
 	readers sync.RWMutex
 
+	usage usage
+
 	held   holding // for a backup
 	backup atomic.Pointer[Backup]
 
@@ -94,6 +96,10 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 	}
 	if f.opened != nil {
 		f.opened(f.db)
+	}
+	if err := f.countEstates(); err != nil {
+		f.db.Close()
+		return nil, err
 	}
 	if err := f.tidy(l); err != nil {
 		f.db.Close()
@@ -167,7 +173,7 @@ func (f *Folder) openWriting() (l layout, err error) {
 			return l, err
 		}
 		defer lock.Close()
-		l, err = f.inspect()
+		l, err = f.inspectAll()
 		if err != nil {
 			return l, err
 		}
@@ -191,7 +197,6 @@ func (env *environment) boltOptions(readOnly bool) *bbolt.Options {
 		// with every commit.
 		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
-		NoStatistics:   true,
 	}
 }
 
@@ -245,13 +250,20 @@ func (f *Folder) inspect() (l layout, err error) {
 
 // inspectAll does so, and looks for records that stand under another key than their own: without
 // them, their session's log would seem to end before them. It looks for damaged shares as well:
-// without them, a deletion would take what others need.
+// without them, a deletion would take what others need. It counts what the sessions take.
 func (f *Folder) inspectAll() (l layout, err error) {
 	var before []byte
-	return f.inspectValues(func(bucket string, key, value []byte) error {
+	f.usage.reset()
+	l, err = f.inspectValues(func(bucket string, key, value []byte) error {
+		f.usage.count(bucket, key, value)
 		if bucket == shareBucket {
 			_, err := decodeShare(key, value)
 			return err
+		}
+		if bucket == sessionBucket && len(value) > 0 { // an empty one is what a rebuilding has found
+			if _, err := unseal(bucket, key, value); err != nil {
+				return fmt.Errorf("session %.80q: %w", key, err)
+			}
 		}
 		if bucket != logBucket {
 			return nil
@@ -264,6 +276,8 @@ func (f *Folder) inspectAll() (l layout, err error) {
 		}
 		return fmt.Errorf("record: %w", err)
 	})
+	f.usage.pages(int64(l.meta.pages), int64(l.meta.pages)-l.inUse())
+	return l, err
 }
 
 func (f *Folder) inspectValues(good func(bucket string, key, value []byte) error) (l layout, err error) {

@@ -43,25 +43,25 @@ func (f *Folder) Fork(
 			return err
 		}
 		epoch = e.epoch
-		return putFork(tx, id, e, kept, copies)
+		return f.putFork(tx, id, e, kept, copies)
 	}})
 	return epoch, err
 }
 
 // putFork enters a session that shares with others.
-func putFork(tx *bbolt.Tx, id string, e entry, kept []Snapshot, copies []keyed) error {
+func (f *Folder) putFork(tx *bbolt.Tx, id string, e entry, kept []Snapshot, copies []keyed) error {
 	if _, err := tx.CreateBucketIfNotExists([]byte(shareBucket)); err != nil {
 		return err
 	}
-	putEntry(tx, id, e)
+	f.putEntry(tx, id, e)
 	for _, c := range copies {
-		put(tx.Bucket([]byte(logBucket)), c.key, c.value)
+		f.put(tx, logBucket, c.key, c.value)
 	}
 	for n := range kept {
 		key := offsetKey(id, kept[n].Offset)
-		put(tx.Bucket([]byte(snapshotBucket)), key, encodeSnapshot(key, &kept[n]))
+		f.put(tx, snapshotBucket, key, encodeSnapshot(key, &kept[n]))
 	}
-	reshare(tx, nil, e.shares(id, kept))
+	f.reshare(tx, nil, e.shares(id, kept))
 	return nil
 }
 

@@ -50,6 +50,24 @@ type forest struct {
 	dir      string
 	s        *Folder
 	sessions map[string]*reference
+	bill     map[string]int64 // what each is charged
+}
+
+// open opens the folder, and has the bill told.
+func (f *forest) open(t require.TestingT) {
+	var err error
+	f.s, err = OpenUnsynced(f.dir)
+	require.NoError(t, err)
+	var mu sync.Mutex
+	bill := map[string]int64{}
+	f.s.Meter(func(id string, bytes int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if bill[id] = bytes; bytes == 0 {
+			delete(bill, id)
+		}
+	})
+	f.bill = bill
 }
 
 func writing(content string) func(io.Writer) error {
@@ -234,13 +252,32 @@ func (f *forest) together(t *rapid.T) {
 func (f *forest) reopen(t *rapid.T) {
 	require.NoError(t, f.s.Close())
 	require.NoError(t, Check(background, f.dir, func(d *CorruptError) { t.Fatal(d) }))
-	var err error
-	f.s, err = OpenUnsynced(f.dir)
-	require.NoError(t, err)
+	before := f.bill
+	f.open(t)
+	require.Equal(t, before, f.bill, "what is counted at opening is what followed every call")
 }
 
-// agree compares what sessions read as, and that the folder holds what they need and nothing else.
-func (f *forest) agree(t *rapid.T) { agrees(t, f.s, f.dir, f.sessions) }
+// agree compares what sessions read as, and that the folder holds what they need and nothing else,
+// for which each living session is charged something, and nobody else anything.
+func (f *forest) agree(t *rapid.T) {
+	agrees(t, f.s, f.dir, f.sessions)
+	require.Equal(t, slices.Sorted(maps.Keys(f.sessions)), slices.Sorted(maps.Keys(f.bill)))
+	sum, want := int64(0), f.s.Usage().Snapshots
+	for _, bytes := range f.bill {
+		sum += bytes
+	}
+	require.NoError(t, f.s.view(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(key, value []byte) error {
+				if string(name) != storeBucket {
+					want += int64(len(key)+len(value)) + KeyCharge
+				}
+				return nil
+			})
+		})
+	}))
+	require.Equal(t, want, sum, "everything is charged once")
+}
 
 func agrees(t require.TestingT, s *Folder, dir string, sessions map[string]*reference) {
 	records, files := map[written]bool{}, map[string]bool{}
@@ -296,8 +333,7 @@ func TestForksShareWhatTheyHaveInCommonAndNothingElseIsKept(t *testing.T) {
 		require.NoError(t, err)
 		defer os.RemoveAll(parent)
 		f := &forest{dir: filepath.Join(parent, "data"), sessions: map[string]*reference{}}
-		f.s, err = OpenUnsynced(f.dir)
-		require.NoError(t, err)
+		f.open(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"": f.agree, "create": f.create, "append": f.append, "append more": f.append, "fork": f.fork,
 			"fork again": f.fork, "snapshot": f.snapshot, "drop": f.drop, "trim": f.trim, "delete": f.delete,
@@ -523,22 +559,22 @@ func TestARescueCutsEverySessionAtASharedGap(t *testing.T) {
 }
 
 func TestCheckProvesSharesInBothDirections(t *testing.T) {
-	for what, change := range map[string]func(tx *bbolt.Tx){
-		"and there is no row of that": func(tx *bbolt.Tx) {
+	for what, change := range map[string]func(f *Folder, tx *bbolt.Tx){
+		"and there is no row of that": func(f *Folder, tx *bbolt.Tx) {
 			key, _ := tx.Bucket([]byte(shareBucket)).Cursor().First()
 			drop(tx.Bucket([]byte(shareBucket)), bytes.Clone(key))
 		},
-		"and the session has none": func(tx *bbolt.Tx) {
-			reshare(tx, nil, []share{{owner: "parent", child: "stranger", span: span{0, 300}}})
+		"and the session has none": func(f *Folder, tx *bbolt.Tx) {
+			f.reshare(tx, nil, []share{{owner: "parent", child: "stranger", extent: extent{0, 300}}})
 		},
-		"none from here to offset 600": func(tx *bbolt.Tx) {
+		"none from here to offset 600": func(f *Folder, tx *bbolt.Tx) {
 			drop(tx.Bucket([]byte(logBucket)), offsetKey("parent", 300))
 		},
-		"records that no session refers to any more, from here to offset 12300": func(tx *bbolt.Tx) {
+		"records that no session refers to any more, from here to offset 12300": func(f *Folder, tx *bbolt.Tx) {
 			key := offsetKey("child", 12_000)
 			put(tx.Bucket([]byte(logBucket)), key, encodeRecord(key, &Record{Text: bytes.Repeat([]byte("x"), 300)}))
 		},
-		"a record of session child lies across this offset": func(tx *bbolt.Tx) {
+		"a record of session child lies across this offset": func(f *Folder, tx *bbolt.Tx) {
 			key := offsetKey("child", 11_700)
 			put(tx.Bucket([]byte(logBucket)), key, encodeRecord(key, &Record{Text: bytes.Repeat([]byte("x"), 400)}))
 		},
@@ -547,7 +583,7 @@ func TestCheckProvesSharesInBothDirections(t *testing.T) {
 		family(t, dir)
 		s, err := Open(dir, Options{})
 		require.NoError(t, err)
-		require.NoError(t, s.write(background, &write{do: func(tx *bbolt.Tx) error { change(tx); return nil }}))
+		require.NoError(t, s.write(background, &write{do: func(tx *bbolt.Tx) error { change(s, tx); return nil }}))
 		require.NoError(t, s.Close())
 		var found []string
 		require.NoError(t, Check(background, dir, func(d *CorruptError) { found = append(found, d.Error()) }))

@@ -44,7 +44,7 @@ func (s *salvager) borrow() {
 		}
 		for _, p := range x.entry.parts(x.id)[:len(x.entry.pieces)] {
 			if owner := s.found[p.owner]; owner != nil {
-				owner.borrowers = append(owner.borrowers, borrower{x, p.span})
+				owner.borrowers = append(owner.borrowers, borrower{x, p.extent})
 			}
 		}
 	}

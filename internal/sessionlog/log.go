@@ -26,7 +26,7 @@ func (f *Folder) Create(ctx context.Context, id string, head []byte, start int64
 		if epoch, err = nextEpoch(tx); err != nil {
 			return err
 		}
-		putEntry(tx, id, entry{epoch: epoch, start: start, head: head})
+		f.putEntry(tx, id, entry{epoch: epoch, start: start, head: head})
 		return nil
 	}})
 	return epoch, err
@@ -49,7 +49,7 @@ func (f *Folder) Claim(ctx context.Context, id string) (s Session, err error) {
 			return err
 		}
 		e.epoch = s.Epoch
-		putEntry(tx, id, e)
+		f.putEntry(tx, id, e)
 		return nil
 	}})
 	if err != nil {
@@ -123,7 +123,7 @@ func (f *Folder) SetHead(ctx context.Context, id string, epoch uint64, head []by
 			return err
 		}
 		e.head = head
-		putEntry(tx, id, e)
+		f.putEntry(tx, id, e)
 		return nil
 	}})
 }
@@ -135,7 +135,7 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 		if _, err := owned(tx, id, epoch); err != nil && (epoch != 0 || errors.Is(err, ErrNotFound)) {
 			return err
 		}
-		files := expunge(tx, id)
+		files := f.expunge(tx, id)
 		w.then = func() (err error) {
 			retired, err = f.retire(files)
 			return err
@@ -168,7 +168,7 @@ func (f *Folder) Append(ctx context.Context, id string, epoch uint64, at int64, 
 		next := at
 		for n := range records {
 			key := offsetKey(id, next)
-			put(log, key, encodeRecord(key, &records[n]))
+			f.put(tx, logBucket, key, encodeRecord(key, &records[n]))
 			next += int64(len(records[n].Text))
 		}
 		return nil
@@ -196,10 +196,10 @@ func (f *Folder) Trim(ctx context.Context, id string, epoch uint64, before int64
 			return err
 		}
 		trimmed.pieces = cut(e.parts(id)[:len(e.pieces)], trimmed.start, math.MaxInt64)
-		putEntry(tx, id, trimmed)
-		reshare(tx, e.shares(id, nil), trimmed.shares(id, nil))
+		f.putEntry(tx, id, trimmed)
+		f.reshare(tx, e.shares(id, nil), trimmed.shares(id, nil))
 		for _, p := range e.parts(id) {
-			release(tx, p.owner, span{p.from, min(p.to, trimmed.start)})
+			f.release(tx, p.owner, extent{p.from, min(p.to, trimmed.start)})
 		}
 		return nil
 	}})

@@ -59,7 +59,7 @@ func (b *rebuilder) all() (err error) {
 	if err := b.put(storeBucket, []byte(epochKey), epoch); err != nil {
 		return err
 	}
-	needed := map[string][]span{} // by the id that records stand under
+	needed := map[string][]extent{} // by the id that records stand under
 	var rows []share
 	all := slices.Sorted(maps.Keys(b.from.found))
 	for _, id := range all {
@@ -74,7 +74,7 @@ func (b *rebuilder) all() (err error) {
 			continue
 		}
 		for _, p := range x.uses() {
-			needed[p.owner] = append(needed[p.owner], p.span)
+			needed[p.owner] = append(needed[p.owner], p.extent)
 		}
 		rows = append(rows, x.entry.shares(id, x.index())...)
 	}
@@ -242,11 +242,12 @@ func (f *Folder) keepDamaged() (path string, err error) {
 	}
 }
 
-// rebuild salvages the database into a new one at a path. It refuses if nothing is left to salvage.
+// rebuild salvages the database into a new one at a path. It refuses if nothing is left to salvage,
+// unless nothing was lost: then there were no sessions.
 func (f *Folder) rebuild(path string) error {
 	return f.withDatabase(func(db file, size int64) error {
 		s := salvage(db, size, func(d *CorruptError) { f.tell(d) }, func(int64, int64) {})
-		if len(s.found) == 0 {
+		if len(s.found) == 0 && s.isDamaged() {
 			_, err := f.inspect()
 			return err
 		}

@@ -61,7 +61,7 @@ type remains struct {
 // borrower is a session that refers to a part of another's log.
 type borrower struct {
 	by *remains
-	span
+	extent
 }
 
 func (r *foundRecord) end() int64 { return r.offset + int64(r.text) }
@@ -95,6 +95,8 @@ type salvager struct {
 	whole  []bool         // by lost page: that nothing on it or below it is missing
 	// oneMeta says that one meta page cannot be used: the other may be that of the commit before.
 	oneMeta bool
+	// cutOff says that pages are missing at the file's end: nobody knows what was on them.
+	cutOff  bool
 	scratch []bool // by page, all false
 
 	walked  map[string]bool // buckets that a broken page led to
@@ -156,8 +158,8 @@ func (p *lostPage) holds(bucket string, key []byte) bool {
 		bytes.Compare(key, p.first) >= 0 && (p.limit == nil || bytes.Compare(key, p.limit) < 0)
 }
 
-// runs gives the parts of a span that the records under an id cover without a gap.
-func (x *remains) runs(s span) (found []span) {
+// runs gives the parts of a extent that the records under an id cover without a gap.
+func (x *remains) runs(s extent) (found []extent) {
 	n := sort.Search(len(x.records), func(i int) bool { return x.records[i].offset >= s.from })
 	for n < len(x.records) && x.records[n].end() <= s.to {
 		next := len(x.records) // the first record of the next run
@@ -165,7 +167,7 @@ func (x *remains) runs(s span) (found []span) {
 			next = x.breaks[k]
 		}
 		last := n + sort.Search(next-n, func(i int) bool { return x.records[n+i].end() > s.to }) - 1
-		found = append(found, span{x.records[n].offset, x.records[last].end()})
+		found = append(found, extent{x.records[n].offset, x.records[last].end()})
 		if n = last + 1; n < next {
 			break
 		}
@@ -183,8 +185,8 @@ func (x *remains) findBreaks() {
 	}
 }
 
-// extended appends a span to others, or joins it to the last one.
-func extended(found []span, s span) []span {
+// extended appends a extent to others, or joins it to the last one.
+func extended(found []extent, s extent) []extent {
 	if n := len(found) - 1; n >= 0 && found[n].to == s.from {
 		found[n].to = s.to
 		return found
@@ -193,13 +195,13 @@ func extended(found []span, s span) []span {
 }
 
 // covered gives the parts of a session's log that were found, without a gap each.
-func (s *salvager) covered(x *remains) (found []span) {
+func (s *salvager) covered(x *remains) (found []extent) {
 	for _, p := range x.entry.parts(x.id) {
 		owner := s.found[p.owner]
 		if owner == nil {
 			continue
 		}
-		for _, r := range owner.runs(p.span) {
+		for _, r := range owner.runs(p.extent) {
 			found = extended(found, r)
 		}
 	}
@@ -225,21 +227,21 @@ func (x *remains) isLeftover() bool {
 	if x.head != nil || len(x.snapshots) > 0 || len(x.borrowers) == 0 {
 		return false
 	}
-	var needed []span
+	var needed []extent
 	for _, b := range x.borrowers {
-		needed = append(needed, b.span)
+		needed = append(needed, b.extent)
 	}
 	return len(x.inside(union(needed))) == len(x.records)
 }
 
-// inside gives the records that lie in spans, which are in order and apart.
-func (x *remains) inside(spans []span) (found []foundRecord) {
+// inside gives the records that lie in extents, which are in order and apart.
+func (x *remains) inside(extents []extent) (found []foundRecord) {
 	n := 0
 	for _, r := range x.records {
-		for n < len(spans) && spans[n].to <= r.offset {
+		for n < len(extents) && extents[n].to <= r.offset {
 			n++
 		}
-		if n < len(spans) && r.offset >= spans[n].from && r.end() <= spans[n].to {
+		if n < len(extents) && r.offset >= extents[n].from && r.end() <= extents[n].to {
 			found = append(found, r)
 		}
 	}
@@ -256,7 +258,7 @@ func (x *remains) keep(start, end int64) {
 // uses gives the parts of logs that a session refers to, its own as well.
 func (x *remains) uses() []part {
 	if x.head == nil {
-		return []part{{x.id, span{0, math.MaxInt64}}}
+		return []part{{x.id, extent{0, math.MaxInt64}}}
 	}
 	parts := x.entry.parts(x.id)
 	parts[len(parts)-1].to = x.limit

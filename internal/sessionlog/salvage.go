@@ -28,11 +28,11 @@ func salvage(
 	for n := 0; n < len(s.lost); n++ { // more may come
 		id := s.lost[n].id
 		if _, seen := whole[id]; !seen {
-			whole[id] = id >= 2 && s.elements(id)
+			whole[id] = id >= 2 && s.elements(s.lost[n])
 		}
 		s.whole = append(s.whole, whole[id])
 	}
-	tidy := true
+	tidy := !s.cutOff
 	orphans := map[string]bool{}
 	for id := uint64(2); s.isDamaged() && id < uint64(len(s.sound)); id++ {
 		progress(int64(id)*pageBytes, size)

@@ -29,23 +29,23 @@ func hasPrefix(b *bbolt.Bucket, prefix []byte) bool {
 }
 
 // reshare replaces the rows of a session.
-func reshare(tx *bbolt.Tx, old, now []share) {
+func (f *Folder) reshare(tx *bbolt.Tx, old, now []share) {
 	rows := tx.Bucket([]byte(shareBucket))
 	if rows == nil { // there never was a fork
 		return
 	}
 	for n := range old {
-		drop(rows, old[n].key())
+		f.drop(tx, shareBucket, old[n].key())
 	}
 	for n := range now {
 		key, value := encodeShare(&now[n])
-		put(rows, key, value)
+		f.put(tx, shareBucket, key, value)
 	}
 }
 
 // release removes the records in a part of a log that nobody refers to any more: neither the
 // session of that id nor one that shares with it.
-func release(tx *bbolt.Tx, owner string, s span) {
+func (f *Folder) release(tx *bbolt.Tx, owner string, s extent) {
 	free := unreferenced(tx, owner, s)
 	log := tx.Bucket([]byte(logBucket))
 	var gone [][]byte
@@ -60,23 +60,23 @@ func release(tx *bbolt.Tx, owner string, s span) {
 		}
 	}
 	for _, key := range gone {
-		drop(log, key)
+		f.drop(tx, logBucket, key)
 	}
 }
 
 // unreferenced gives what of a part of a log nobody refers to. Where an entry or a share cannot be
 // read, somebody may refer to anything.
-func unreferenced(tx *bbolt.Tx, owner string, s span) (free []span) {
+func unreferenced(tx *bbolt.Tx, owner string, s extent) (free []extent) {
 	if s.from >= s.to {
 		return nil
 	}
-	free = []span{s}
+	free = []extent{s}
 	if value := tx.Bucket([]byte(sessionBucket)).Get([]byte(owner)); value != nil {
 		e, err := decodeEntry([]byte(owner), value)
 		if err != nil {
 			return nil
 		}
-		free = without(free, span{e.own(), math.MaxInt64})
+		free = without(free, extent{e.own(), math.MaxInt64})
 	}
 	rows, prefix := tx.Bucket([]byte(shareBucket)), sharePrefix(owner, logShare)
 	if rows == nil {
@@ -91,19 +91,20 @@ func unreferenced(tx *bbolt.Tx, owner string, s span) (free []span) {
 		if row.to <= free[0].from { // so do all that follow, which end earlier
 			break
 		}
-		free = without(free, row.span)
+		free = without(free, row.extent)
 	}
 	return free
 }
 
 // forget takes a session's snapshot out of the index. It gives the name of the file, unless somebody
 // else needs the file; then "".
-func forget(tx *bbolt.Tx, id string, s *Snapshot) (file string) {
-	drop(tx.Bucket([]byte(snapshotBucket)), offsetKey(id, s.Offset))
-	reshare(tx, (&entry{}).shares(id, []Snapshot{*s}), nil)
+func (f *Folder) forget(tx *bbolt.Tx, id string, s *Snapshot) (file string) {
+	f.drop(tx, snapshotBucket, offsetKey(id, s.Offset))
+	f.reshare(tx, (&entry{}).shares(id, []Snapshot{*s}), nil)
 	if isKept(tx, s.ownedBy(id), s.Offset) {
 		return ""
 	}
+	f.usage.changeFile(-1, s.ownedBy(id), s)
 	return s.file(id)
 }
 
@@ -125,39 +126,37 @@ func isShared(tx *bbolt.Tx, owner string, at int64) bool {
 
 // expunge removes a session and all that nobody else refers to. It gives the names of the files of
 // snapshots that are to follow.
-func expunge(tx *bbolt.Tx, id string) (files []string) {
+func (f *Folder) expunge(tx *bbolt.Tx, id string) (files []string) {
 	e, kept, whole := remaining(tx, id)
 	shared := e.shares(id, kept)
 	if !whole {
 		shared = sharesOf(tx, id)
 	}
-	drop(tx.Bucket([]byte(sessionBucket)), []byte(id))
+	f.drop(tx, sessionBucket, []byte(id))
 	if marks := tx.Bucket([]byte(damageBucket)); marks != nil {
 		drop(marks, []byte(id))
 	}
-	reshare(tx, shared, nil)
+	f.reshare(tx, shared, nil)
 	for _, key := range keys(tx, snapshotBucket, id) {
-		drop(tx.Bucket([]byte(snapshotBucket)), key)
+		f.drop(tx, snapshotBucket, key)
 	}
 	for n := range kept {
-		if s := &kept[n]; s.owner == "" && !isKept(tx, id, s.Offset) {
+		if s := &kept[n]; !isKept(tx, s.ownedBy(id), s.Offset) {
 			files = append(files, s.file(id))
+			f.usage.changeFile(-1, s.ownedBy(id), s)
 		}
 	}
 	for _, s := range shared {
-		switch {
-		case !s.snapshot:
-			release(tx, s.owner, s.span)
-		case !isKept(tx, s.owner, s.from):
-			files = append(files, snapshotName(s.owner, s.from))
+		if !s.snapshot {
+			f.release(tx, s.owner, s.extent)
 		}
 	}
-	release(tx, id, span{0, math.MaxInt64})
+	f.release(tx, id, extent{0, math.MaxInt64})
 	return files
 }
 
 // remaining gives what can be read of a session's entry and of its snapshots, and whether that is
-// all. A snapshot whose entry cannot be read is taken for the session's own.
+// all. Of a snapshot whose entry cannot be read, the shares tell whose file it is.
 func remaining(tx *bbolt.Tx, id string) (e entry, kept []Snapshot, whole bool) {
 	e, err := find(tx, id)
 	whole = err == nil
@@ -169,7 +168,7 @@ func remaining(tx *bbolt.Tx, id string) (e entry, kept []Snapshot, whole bool) {
 		}
 		s, err := decodeSnapshot(key, tx.Bucket([]byte(snapshotBucket)).Get(key), at)
 		if err != nil {
-			s, whole = Snapshot{Offset: at}, false
+			s, whole = Snapshot{Offset: at, owner: sharedFrom(tx, id, at)}, false
 		}
 		kept = append(kept, s)
 	}

@@ -29,14 +29,14 @@ func (f *Folder) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 	if err := f.view(func(tx *bbolt.Tx) error { return admit(tx, id, epoch, at) }); err != nil {
 		return err
 	}
-	temporary := f.path(snapshotsFolder + "/" + temporaryName(snapshotName(id, at)))
-	size, sum, err := f.writeTemporary(ctx, temporary, write)
+	unfinished := f.path(snapshotsFolder + "/" + temporaryName(snapshotName(id, at)))
+	size, sum, err := f.writeTemporary(ctx, unfinished, write)
 	if err != nil {
 		return err
 	}
-	retired, err := f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, temporary)
+	retired, err := f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, unfinished)
 	if err != nil {
-		_ = f.shred(temporary) // if it still has that name
+		_ = f.shred(unfinished) // if it still has that name
 		return err
 	}
 	_ = f.shredAll(retired) // what stays is overwritten when the folder is opened again
@@ -82,7 +82,9 @@ func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.
 		return 0, sum, snapshotFailed(path, err)
 	}
 	hash := sha256.New()
-	counted := &counter{ctx: ctx, w: io.MultiWriter(out, hash)}
+	made := &temporary{sum: &f.usage.temporary, w: out}
+	defer made.gone()
+	counted := &counter{ctx: ctx, w: io.MultiWriter(made, hash)}
 	err = compress(counted, write)
 	if err == nil {
 		if err = out.Sync(); err != nil && !noSpace(err) {
@@ -141,7 +143,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // enter gives a finished file its name and its place in the index. The committer does both, so that
 // nothing comes between. The paths are those of the files that left the index for it.
 func (f *Folder) enter(
-	ctx context.Context, id string, epoch uint64, s Snapshot, temporary string,
+	ctx context.Context, id string, epoch uint64, s Snapshot, unfinished string,
 ) (retired []string, err error) {
 	name := snapshotName(id, s.Offset)
 	w := new(write)
@@ -153,7 +155,7 @@ func (f *Folder) enter(
 		if err != nil {
 			return err
 		}
-		if err := f.files.Rename(temporary, f.path(snapshotsFolder+"/"+name)); err != nil {
+		if err := f.files.Rename(unfinished, f.path(snapshotsFolder+"/"+name)); err != nil {
 			return fmt.Errorf("sessionlog: %w", err)
 		}
 		switch err := f.files.SyncDir(f.path(snapshotsFolder)); {
@@ -163,16 +165,16 @@ func (f *Folder) enter(
 		case err != nil:
 			return f.fail(err)
 		}
-		index := tx.Bucket([]byte(snapshotBucket))
 		var old []string
 		for len(kept) >= KeptSnapshots {
-			if file := forget(tx, id, &kept[0]); file != "" {
+			if file := f.forget(tx, id, &kept[0]); file != "" {
 				old = append(old, file)
 			}
 			kept = kept[1:]
 		}
 		key := offsetKey(id, s.Offset)
-		put(index, key, encodeSnapshot(key, &s))
+		f.put(tx, snapshotBucket, key, encodeSnapshot(key, &s))
+		f.usage.changeFile(1, id, &s)
 		w.then = func() error {
 			retired, _ = f.retire(old)
 			return nil
@@ -317,7 +319,7 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		if err != nil { // the shares tell whose file it is
 			s = Snapshot{Offset: at, owner: sharedFrom(tx, id, at)}
 		}
-		file := forget(tx, id, &s)
+		file := f.forget(tx, id, &s)
 		if file == "" {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/middleware"
 )
 
 // Sessions is what the handlers need of a session manager. Its errors are those of package session.
@@ -36,6 +37,8 @@ type Sessions interface {
 	Model() session.ModelInfo
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
+	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
+	DiskAlarm() error
 	// Err is why the store of the sessions has failed for good; nil if it has not.
 	Err() error
 }
@@ -46,6 +49,7 @@ type Handlers struct {
 	Keys      *keys.Ring  // nil: the server asks for no keys
 	TakesWork func() bool // false as soon as the server drains
 	Problems  *answer.Problems
+	Memory    *middleware.Memory
 }
 
 var _ api.StrictServerInterface = (*Handlers)(nil)
