@@ -119,7 +119,7 @@ func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
 		require.NoError(t, err)
 		forks[n] = info.ID
 	}
-	require.Less(t, size()-before, int64(len(text)*len(forks)/4))
+	require.Less(t, size()-before, int64(len(text)*len(forks)/2))
 	require.NoError(t, sv.mg.Delete(Caller{}, id))
 	require.NoError(t, sv.mg.Delete(Caller{}, forks[7]))
 	checkFolder(t, sv)
