@@ -43,12 +43,15 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 			c.look()
 		}
 		require.False(t, t.Failed(), "in round %d", n)
+		if n%100 == 99 {
+			t.Logf("%d kills in %v", n+1, time.Since(began).Round(time.Second))
+		}
 	}
 	c.end()
 	t.Logf("%d kills in %v, which have cut off %v", rounds, time.Since(began).Round(time.Millisecond), c.hits)
 	c.report()
 	require.Positive(t, c.compared)
-	if rounds >= 10*int64(len(crashPhases)) {
+	if rounds >= 20*int64(len(crashPhases)) {
 		for _, phase := range crashPhases {
 			require.Positive(t, c.hits[phase], "no kill came as the server was %s", phase)
 		}
@@ -234,16 +237,16 @@ func (c *crash) live(p *serverProcess, phase string) {
 	switch phase {
 	case returning, starting, compacting, rebuilding:
 	case keeping:
-		c.progress(400)
+		c.progress(200)
 		c.await(func() bool { return c.count("snapshots/*.tmp") > 0 })
 	case draining:
-		c.progress(400)
+		c.progress(200)
 		p.terminate()
 		c.pause(30 * time.Millisecond)
 	case working:
-		c.progress(1000)
+		c.progress(500)
 	default:
-		c.progress(300)
+		c.progress(150)
 		c.await(func() bool {
 			return slices.ContainsFunc(c.clients, func(cl *client) bool { return cl.doing.Load() == phase })
 		})

@@ -230,13 +230,13 @@ func (cl *client) dripping(text []byte) io.Reader {
 	if cl.rand.IntN(3) > 0 {
 		return bytes.NewReader(text)
 	}
-	return io.MultiReader(bytes.NewReader(text[:len(text)/2]), slowly{}, bytes.NewReader(text[len(text)/2:]))
+	return io.MultiReader(bytes.NewReader(text[:len(text)/2]), pause{}, bytes.NewReader(text[len(text)/2:]))
 }
 
-// slowly is nothing, after a while.
-type slowly struct{}
+// pause is nothing, after a while.
+type pause struct{}
 
-func (slowly) Read([]byte) (int, error) {
+func (pause) Read([]byte) (int, error) {
 	time.Sleep(2 * time.Millisecond)
 	return 0, io.EOF
 }

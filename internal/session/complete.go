@@ -65,10 +65,10 @@ func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
-	if err := e.diskFor(s, int(bytes)); err != nil {
+	records := int(bytes)/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	if err := e.diskFor(s, int(bytes), records); err != nil {
 		return err
 	}
-	records := int(bytes)/s.Settings.Chunk + 4 // the first and last of prompt and text are short
 	return memoryError(e.states.budget.Check(textBytes(e.store(), int(bytes), records)))
 }
 

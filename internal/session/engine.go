@@ -96,10 +96,9 @@ func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store(), bytes, records)))
 }
 
-// diskFor says why there is no room on the disk for as much text more of a session.
-func (e *engine) diskFor(s *liveSession, bytes int) error {
-	records := int64(bytes/s.Settings.Chunk + 1)
-	return e.room.Room(s.Owner, records*sessionlog.RecordCharge(s.ID, 0)+int64(bytes))
+// diskFor says why there is no room on the disk for records more of a session.
+func (e *engine) diskFor(s *liveSession, bytes, records int) error {
+	return e.room.Room(s.Owner, int64(records)*sessionlog.RecordCharge(s.ID, 0)+int64(bytes))
 }
 
 // refund gives memory for text back.

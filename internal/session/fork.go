@@ -49,7 +49,7 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	if f.to, err = f.fresh(who, r); err != nil {
 		return Info{}, err
 	}
-	m := blueprint{who: who, s: f.to, disk: f.charge()}
+	m := blueprint{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
 		defer unlock() // the other's state can make room for the fork's
 		return f.shareLocked(ctx)
@@ -58,8 +58,8 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	return f.roster.build(ctx, m)
 }
 
-// charge is what the fork will take of the disk.
-func (f *fork) charge() (bytes int64) {
+// takes is what the fork will take of the disk.
+func (f *fork) takes() (bytes int64) {
 	bytes = sessionlog.ForkCharge(f.to.ID)
 	if len(f.rest) > 0 {
 		bytes += sessionlog.RecordCharge(f.to.ID, len(f.rest))
@@ -154,7 +154,7 @@ func (f *fork) snapshotLocked(ctx context.Context, end int64) (sessionlog.Sessio
 	}
 	cost, volatile := s.replay, !e.store().Durable()
 	must := volatile && found.Start > 0 // there is no other
-	if f.at != end || s.stream == nil || cost < replayWorth && !must || !e.states.mayKeep(s) {
+	if f.at != end || s.stream == nil || cost < replayWorth && !must || !e.states.hasRoom(s) {
 		return found, nil
 	}
 	if err := e.snapshots.writeLocked(ctx, s, s.stream); err != nil {

@@ -28,11 +28,10 @@ type Options struct {
 	DiskAlarm  func(why error)
 
 	MaxSessions int // SessionsDefault
-	// MaxMemoryBytes bounds the states in memory, and the text of a store that is not durable.
-	// Beside it there is what exports and imports under way need, each about as much as its file is
-	// long before compression, all of them half as much at most, or 64 MiB; what the workers need;
-	// and the copies of snapshots being written or read, at most one for each of Threads. The
-	// default is a MemoryShareDefault-th of the machine's memory.
+	// MaxMemoryBytes bounds the states in memory, those that imports look at included, and the text
+	// of a store that is not durable. Beside it there is what the workers need (stream.WorkerBytes
+	// each), FileBytes for each file that is packed or parsed, at most one for each of Threads, and
+	// what is known of each session. The default is a MemoryShareDefault-th of the machine's memory.
 	MaxMemoryBytes int64
 	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is
 	// taken when there is so much. ReplayMaxDefault.
@@ -74,7 +73,7 @@ func (o Options) withDefaults() Options {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, memoryBytesDefault())
+	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, DefaultMemoryBytes())
 	o.ReplayMax = cmp.Or(o.ReplayMax, ReplayMaxDefault)
 	o.MaxSessionBytes = cmp.Or(o.MaxSessionBytes, SessionTextBytesDefault)
 	o.MaxQueue = cmp.Or(o.MaxQueue, QueueDefault)
@@ -82,7 +81,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func memoryBytesDefault() int64 {
+// DefaultMemoryBytes is the default of Options.MaxMemoryBytes on this machine.
+func DefaultMemoryBytes() int64 {
 	if all := machineMemory(); all > 0 {
 		return all / MemoryShareDefault
 	}

@@ -238,7 +238,7 @@ func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
 // mayMake says early whether a caller has no room on the disk for one more session.
 func (ro *roster) mayMake(who Caller) error {
 	ro.room.Limit(who.Key, who.MaxDisk)
-	return ro.room.Room(who.Key, sessionlog.KeyCharge)
+	return ro.room.Room(who.Key, emptyBytes)
 }
 
 // admit reserves the place of one more session of the caller, and its room on the disk.

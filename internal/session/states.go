@@ -197,6 +197,11 @@ func (st *states) mayKeep(s *liveSession) bool {
 		st.room.Fits(stream.StateBytes(st.model, s.Settings)) == nil
 }
 
+// hasRoom says whether there is room for all of one more snapshot of a session.
+func (st *states) hasRoom(s *liveSession) bool {
+	return st.room.Room(s.Owner, stream.StateBytes(st.model, s.Settings)) == nil
+}
+
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery
 // to make cheap, but text that nobody needs any more.
 func (st *states) trimTailLocked(s *liveSession, at int64) {

@@ -80,7 +80,7 @@ func (s *salvager) walker(pages uint64, from source) *inspector {
 }
 
 // elements collects the elements of a leaf that is not in order, one by one, and tells whether all
-// of them are good, and may be that page's: another page's content may stand in its place.
+// of them are good. Where another page's content stands in its place, nothing of it is good.
 func (s *salvager) elements(p lostPage) (all bool) {
 	page := make([]byte, pageBytes)
 	if _, err := s.r.ReadAt(page, int64(p.id)*pageBytes); err != nil {
@@ -99,32 +99,35 @@ func (s *salvager) elements(p lostPage) (all bool) {
 		return false
 	}
 	all = first > 0
+	own := native.Uint64(page) == p.id
 	for n := range len(table) / elementBytes {
-		good := s.element(p, table[n*elementBytes:], begin+int64(n*elementBytes))
+		good, fits := s.element(p, table[n*elementBytes:], begin+int64(n*elementBytes))
+		good = good && (own || fits)
 		all = all && (good || n >= first) // a wrong first position makes the first element a bad one
 	}
 	return all
 }
 
-// element collects one element of a leaf, and tells whether it is good, and may be that page's.
-func (s *salvager) element(p lostPage, b []byte, begin int64) bool {
+// element collects one element of a leaf, and tells whether it is good, and whether its key is one
+// that the page may have.
+func (s *salvager) element(p lostPage, b []byte, begin int64) (good, fits bool) {
 	_, keySize, valueSize, position := parseElement(b, true)
 	if keySize < 1 || keySize > shareKeyMax || valueSize < 0 || valueSize > valueBytesMax {
-		return false
+		return false, false
 	}
 	content := make([]byte, keySize+valueSize)
 	at := begin + int64(position)
 	if _, err := s.r.ReadAt(content, at); err != nil {
-		return false
+		return false, false
 	}
 	key, value := content[:keySize], content[keySize:]
 	at += int64(keySize)
 	bucket := bucketOf(key, value)
 	if bucket == "" {
-		return s.bucket(string(key), value, at) && p.bucket == ""
+		return s.bucket(string(key), value, at), p.bucket == ""
 	}
 	s.value(bucket, key, value, at, brokenPage)
-	return p.bucket == bucket && p.holds(bucket, key)
+	return true, p.bucket == bucket && p.holds(bucket, key)
 }
 
 // bucket collects one that is named on a page that is not in order.

@@ -37,6 +37,8 @@ type Folder struct {
 
 	usage usage
 
+	compacted func(Compacted, error) // told of a compaction while the folder is open; nil: none is made
+
 	held   holding // for a backup
 	backup atomic.Pointer[Backup]
 
@@ -52,6 +54,8 @@ type Options struct {
 	// Compacted, if there is one, is told that opening the folder has compacted lmserve.db, or why
 	// it could not: then the file stays as it was, and the folder opens nevertheless.
 	Compacted func(done Compacted, err error)
+	// CompactServing has deletions compact lmserve.db, too, see compactServing. Compacted is told.
+	CompactServing bool
 
 	uncompacted bool // opening does not compact
 	// Report is told what was found at opening and is no reason not to open: damage that was
@@ -74,6 +78,9 @@ type environment struct {
 func open(dir string, o Options, env environment) (_ *Folder, err error) {
 	f := &Folder{dir: dir, readOnly: o.ReadOnly, report: o.Report, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
 	f.queue.wake = make(chan struct{}, 1)
+	if o.CompactServing {
+		f.compacted = o.told
+	}
 	if o.Existing {
 		if _, err := os.Stat(f.path(databaseName)); err != nil {
 			return nil, fmt.Errorf("sessionlog: %w", err)

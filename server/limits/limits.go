@@ -30,10 +30,10 @@ const (
 	BackupLifeMax = session.BackupLifeMax // in all
 
 	// Keys whose entry in the keys file does not say otherwise.
-	KeySessionsDefault       = 1000    // live sessions
-	KeyRequestsDefault       = 64      // requests at work at the same time
-	KeyBytesPerSecondDefault = 1 << 20 // bytes of bodies and of sampled text
-	KeyDiskBytesDefault      = 8 << 30 // bytes of the disk that the sessions are charged for
+	KeySessionsDefault       = 1000     // live sessions
+	KeyRequestsDefault       = 64       // requests at work at the same time
+	KeyBytesPerSecondDefault = 1 << 20  // bytes of bodies and of sampled text
+	KeyDiskBytesDefault      = 32 << 30 // bytes of the disk that the sessions are charged for
 
 	// The queue in front of the workers, of all keys together.
 	QueueRequestsMax = session.QueueDefault
@@ -68,8 +68,9 @@ const (
 	// The memory of what requests have in memory whole: pages of sessions, JSON bodies, and the
 	// log-probabilities of completions that are not streamed. Each kind has memory of its own, and so
 	// have bodies that need little, so that nobody waits for another kind.
-	ListMemoryMax         = 32 << 20         // of all pages of sessions
-	ListSessionBytes      = 4 << 10          // of a session on a page
+	ListMemoryMax         = 32 << 20 // of all pages of sessions
+	ListSessionBytes      = 4 << 10  // of a session on a page
+	MemoryMax             = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax
 	RequestMemoryMax      = 128 << 20        // of all bodies that need much
 	SmallRequestMemoryMax = 32 << 20         // of all bodies that need little
 	SmallRequestBytes     = 512 << 10        // of a body that needs little
