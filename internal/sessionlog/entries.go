@@ -137,3 +137,10 @@ func drop(b *bbolt.Bucket, key []byte) {
 		panic(err)
 	}
 }
+
+// appendFill is how full bbolt leaves a page of the log that it splits: a session's records come in
+// order, so little more will go there.
+const appendFill = 0.9
+
+// keyed is a value with its key.
+type keyed struct{ key, value []byte }

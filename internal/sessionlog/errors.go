@@ -3,6 +3,7 @@ package sessionlog
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // Errors of a Store, for errors.Is.
@@ -123,14 +124,4 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("sessionlog: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-func corruptEntry(id string, err error) error {
-	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: -1, What: "session: " + err.Error()}
-}
-
-func corruptRecord(id string, at int64, err error) error {
-	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: at, What: "record: " + err.Error()}
-}
-
-func corruptSnapshot(id string, at int64, err error) error {
-	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: at, What: "entry of a snapshot: " + err.Error()}
-}
+func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

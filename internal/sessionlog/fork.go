@@ -101,9 +101,6 @@ func sharedSnapshot(tx *bbolt.Tx, from string, c Cut) ([]Snapshot, error) {
 	return []Snapshot{s}, nil
 }
 
-// keyed is a value with its key.
-type keyed struct{ key, value []byte }
-
 // copyTail bounds how many pieces a chain has: forks of forks of forks, each fed a little, would
 // have entries that grow and grow. Beyond the bound the fork gets the last pieces as records of its
 // own, at most half of the text: mostly it is the little that was fed last. So a chain has piecesMax

@@ -10,10 +10,6 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// appendFill is how full bbolt leaves a page of the log that it splits: a session's records come in
-// order, so little more will go there.
-const appendFill = 0.9
-
 // Create implements Store.
 func (f *Folder) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error) {
 	if err := checkCreate(id, head, start); err != nil {

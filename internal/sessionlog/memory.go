@@ -403,3 +403,5 @@ func (m *Memory) Close() error {
 	m.sessions = nil
 	return nil
 }
+
+var _ Store = (*Memory)(nil)

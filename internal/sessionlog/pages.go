@@ -416,3 +416,13 @@ func (i *inspector) damage(at int64, bucket string, key []byte, err error) {
 	}
 	i.report(d)
 }
+
+// inUse is the number of pages that are in use.
+func (l *layout) inUse() (n int64) {
+	for _, used := range l.used {
+		if used {
+			n++
+		}
+	}
+	return n
+}

@@ -154,8 +154,3 @@ const (
 	MaxTextBytes  = 1 << 20 // of one record
 	KeptSnapshots = 2
 )
-
-var (
-	_ Store = (*Folder)(nil)
-	_ Store = (*Memory)(nil)
-)

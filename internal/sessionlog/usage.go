@@ -5,21 +5,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-
-	"go.etcd.io/bbolt"
 )
-
-// Metered is a Store that accounts what its sessions take on the disk.
-type Metered interface {
-	// Meter has charged told what every session is charged for, in bytes, and from then on of every
-	// change, before the call that has made the change returns; 0 means that the session is gone.
-	// It replaces who was told before. charged must return soon and must not call the store.
-	Meter(charged func(id string, bytes int64))
-	// Usage tells what the store takes in all, and what is left.
-	Usage() Usage
-}
-
-var _ Metered = (*Folder)(nil)
 
 // Usage is what a data folder takes on the disk, in bytes.
 type Usage struct {
@@ -199,41 +185,6 @@ func (u *usage) pages(all, free int64) {
 	u.sum.Database, u.sum.Free = (all-free)*pageBytes, free*pageBytes
 }
 
-// Meter implements Metered.
-func (f *Folder) Meter(charged func(id string, bytes int64)) {
-	f.usage.mu.Lock()
-	defer f.usage.mu.Unlock()
-	f.usage.charged = charged
-	for id := range f.usage.charges {
-		if f.usage.estates.heirs[id] == "" {
-			f.usage.tellLocked(id)
-		}
-	}
-}
-
-// Usage implements Metered.
-func (f *Folder) Usage() Usage {
-	f.usage.mu.Lock()
-	sum := f.usage.sum
-	f.usage.mu.Unlock()
-	sum.Temporary = f.usage.temporary.Load()
-	if left, all, err := f.files.Space(f.dir); err == nil {
-		sum.Left, sum.All = left, all
-	}
-	return sum
-}
-
-// countPages asks bbolt how many pages there are, and how many of them are free.
-func (f *Folder) countPages() error {
-	return safely(func() error {
-		return f.db.View(func(tx *bbolt.Tx) error {
-			stats := f.db.Stats()
-			f.usage.pages(tx.Size()/pageBytes, int64(stats.FreePageN+stats.PendingPageN))
-			return nil
-		})
-	})
-}
-
 // temporary counts the bytes of a file that is being made, as long as it is.
 type temporary struct {
 	sum *atomic.Int64
@@ -252,30 +203,15 @@ func (t *temporary) Write(p []byte) (int, error) {
 // gone says that the file has become another, or is no more.
 func (t *temporary) gone() { t.sum.Add(-t.n) }
 
-// put and drop are put and drop of a bucket, accounted. They are for functions that the committer
-// calls.
-func (f *Folder) put(tx *bbolt.Tx, bucket string, key, value []byte) {
-	b := tx.Bucket([]byte(bucket))
-	old := b.Get(key)
-	if old != nil {
-		f.usage.change(-1, bucket, key, old)
-	} else {
-		f.usage.touch(bucket, key)
+// touch notes that the transaction under way may change who is the heir of a session: it comes or
+// goes, or somebody shares more or less of it.
+func (u *usage) touch(bucket string, key []byte) {
+	switch bucket {
+	case sessionBucket:
+		u.heirs[string(key)] = ""
+	case shareBucket:
+		if n := bytes.IndexByte(key, 0); n >= 0 {
+			u.heirs[string(key[:n])] = ""
+		}
 	}
-	f.usage.change(1, bucket, key, value)
-	put(b, key, value)
-}
-
-// putEntry writes a session's entry.
-func (f *Folder) putEntry(tx *bbolt.Tx, id string, e entry) {
-	f.put(tx, sessionBucket, []byte(id), encodeEntry(id, e))
-}
-
-func (f *Folder) drop(tx *bbolt.Tx, bucket string, key []byte) {
-	b := tx.Bucket([]byte(bucket))
-	if old := b.Get(key); old != nil {
-		f.usage.change(-1, bucket, bytes.Clone(key), old)
-	}
-	f.usage.touch(bucket, key)
-	drop(b, key)
 }
