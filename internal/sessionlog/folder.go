@@ -36,6 +36,7 @@ type Folder struct {
 
 	usage usage
 
+	serving   bool
 	compacted func(Compacted, error) // told of a compaction while the folder is open; nil: none is made
 
 	held holding // for a backup
