@@ -3,6 +3,7 @@ package sessionlog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/bbolt"
@@ -26,13 +27,17 @@ func (f *Folder) Read(ctx context.Context, id string, from int64, visit func(at 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := f.view(func(tx *bbolt.Tx) error { return p.fill(tx, id) }); err != nil {
-			return err
+		damage := f.view(func(tx *bbolt.Tx) error { return p.fill(tx, id) })
+		if damage != nil && !errors.Is(damage, ErrCorrupt) {
+			return damage
 		}
-		for n := range p.records {
+		for n := range p.records { // those before the damage
 			if err := visit(p.offsets[n], p.records[n]); err != nil {
 				return err
 			}
+		}
+		if damage != nil {
+			return damage
 		}
 	}
 	return nil
