@@ -108,9 +108,15 @@ func harmless(t require.TestingT, dir, name string, bit int64, l layout, content
 	return found
 }
 
+// Bits are tried all over the files, and many where most is at stake: in the meta pages and the
+// headers of pages. With LMSERVE_BIT_STEP set they are ten times as many.
 func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
+	}
+	everywhere, headerStep := int64(40), int64(31) // both steps odd: all eight bits of bytes
+	if bitStep(t, 0) > 0 {
+		everywhere, headerStep = 400, 3
 	}
 	dir, content := sample(t, 20)
 	l, err := (&Folder{dir: dir, environment: environment{files: osFiles{}}}).inspect()
@@ -121,7 +127,7 @@ func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		bits := 8 * info.Size()
-		stride := bits/400 | 1 // odd: all eight bits of bytes everywhere
+		stride := bits/everywhere | 1
 		for bit := int64(0); bit < bits; bit += stride {
 			flipped(t, path, bit, func() {
 				total++
@@ -130,7 +136,6 @@ func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 				}
 			})
 		}
-		// And every bit where most is at stake: both meta pages, headers of pages.
 		if name != databaseName {
 			continue
 		}
@@ -138,7 +143,8 @@ func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 			if !l.uses(page) {
 				continue
 			}
-			for bit := page * pageBytes * 8; bit < page*pageBytes*8+8*(pageHeaderBytes+metaBytes); bit += 3 {
+			first := page * pageBytes * 8
+			for bit := first; bit < first+8*(pageHeaderBytes+metaBytes); bit += headerStep {
 				flipped(t, path, bit, func() {
 					total++
 					if harmless(t, dir, name, bit, l, content) {
@@ -148,7 +154,8 @@ func TestEveryFlippedBitIsFoundOrDoesNothing(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d bits, %d of them found, the others without effect; %d of %d pages in use", total, found, len(l.used), l.size/pageBytes)
+	t.Logf("%d bits, %d of them found, the others without effect; %d of %d pages in use",
+		total, found, len(l.used), l.size/pageBytes)
 	require.NoError(t, Check(background, dir, func(d *CorruptError) { t.Error(d) }))
 }
 
