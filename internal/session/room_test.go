@@ -173,13 +173,16 @@ func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 	_, err = feedAs(sv.mg, who, made.ID, logText(5000))
 	require.NoError(t, err)
 	var full *DiskLimitError
-	for n := 0; full == nil; n++ {
-		require.Less(t, n, 1000)
+	forks := int64(0)
+	for ; full == nil; forks++ {
+		require.Less(t, forks, int64(1000))
 		if _, err := sv.mg.Fork(background, who, made.ID, ForkRequest{}); err != nil {
 			require.ErrorAs(t, err, &full)
 		}
 		require.LessOrEqual(t, sv.mg.engine.room.Used("a"), who.MaxDisk)
 	}
+	require.Greater(t, forks*sv.mg.engine.room.Charged(made.ID), 2*who.MaxDisk,
+		"no room is asked for what a fork shares")
 	_, err = sv.mg.Create(background, Caller{Key: "b", MaxDisk: 10_000}, CreateRequest{})
 	require.NoError(t, err)
 }

@@ -233,10 +233,11 @@ func (s *salvager) value(bucket string, key, value []byte, at int64, from source
 
 func (s *salvager) session(key, value []byte, p place) {
 	id := string(key)
+	e, err := decodeEntry(key, value)
+	s.damagedEntry = s.damagedEntry || err != nil && p.from == newestTree
 	if checkID(id) != nil {
 		return
 	}
-	e, err := decodeEntry(key, value)
 	if err != nil {
 		if p.from == newestTree {
 			s.touch(s.of(id), p.at, -1, "session: %v", err)

@@ -35,21 +35,27 @@ func (f *Folder) write(ctx context.Context, w *write) error {
 	return w.err
 }
 
-// commitAll is the committer: what arrives while it is at work makes the next commit.
+// commitAll is the committer: what arrives while it is at work makes the next commit. Leftovers are
+// swept with what arrives, or else alone; the committer does not end before they are.
 func (f *Folder) commitAll() {
 	defer close(f.stopped)
 	for range f.queue.wake {
 		batch, open := f.queue.batch()
-		if len(batch) > 0 {
-			f.commit(batch)
+		f.commit(batch)
+		for !open && f.sweep.goesOn() {
+			f.commit(nil)
 		}
 		if !open {
 			return
 		}
+		if f.sweep.goesOn() {
+			f.queue.signal()
+		}
 	}
 }
 
-// commit carries out a batch and answers every call in it.
+// commit carries out a batch and answers every call in it, but for deletions: those wait until all
+// is swept.
 func (f *Folder) commit(batch []*write) {
 	var looks []*write
 	batch = slices.DeleteFunc(batch, func(w *write) bool {
@@ -64,11 +70,11 @@ func (f *Folder) commit(batch []*write) {
 		}
 		close(w.done)
 	}
-	if len(batch) == 0 {
+	if len(batch) == 0 && len(f.sweep.parts) == 0 {
 		return
 	}
 	accepted, err := f.transactWithReserve(batch)
-	var erasing []*write
+	f.sweep.stuck = err != nil
 	for _, w := range accepted {
 		switch {
 		case err != nil:
@@ -82,19 +88,35 @@ func (f *Folder) commit(batch []*write) {
 			w.err = w.then()
 		}
 		if w.erase {
-			erasing = append(erasing, w)
+			f.sweep.waiting = append(f.sweep.waiting, w)
 		}
 	}
 	for _, w := range batch {
-		if !slices.Contains(erasing, w) {
+		if !slices.Contains(f.sweep.waiting, w) {
 			close(w.done)
 		}
 	}
-	if len(erasing) == 0 || f.held.postpone(erasing) {
+	f.answerDeletions(err)
+}
+
+// answerDeletions answers the deletions that wait, once what they have left is swept and erased; or
+// with the error of the commit that could not sweep it.
+func (f *Folder) answerDeletions(err error) {
+	waiting := f.sweep.waiting
+	if len(waiting) == 0 || err == nil && len(f.sweep.parts) > 0 {
 		return
 	}
-	l, err := f.eraseFree()
-	for _, w := range erasing {
+	f.sweep.waiting = nil
+	if err == nil && f.held.postpone(waiting) {
+		return
+	}
+	var l layout
+	if err == nil {
+		l, err = f.eraseFree()
+	} else if f.Err() == nil {
+		err = fmt.Errorf("sessionlog: erasing the log: %w", err)
+	}
+	for _, w := range waiting {
 		if err != nil {
 			w.err = err
 		}
@@ -106,12 +128,13 @@ func (f *Folder) commit(batch []*write) {
 	}
 }
 
-// transactWithReserve is transact, but that deletions for which the disk has no room get the room
-// of the reserve, if there is one. The other writes do not.
+// transactWithReserve is transact, but that deletions and sweeping for which the disk has no room
+// get the room of the reserve, if there is one. The other writes do not.
 func (f *Folder) transactWithReserve(batch []*write) (accepted []*write, err error) {
 	accepted, err = f.transact(batch)
 	deletions := slices.DeleteFunc(slices.Clone(accepted), func(w *write) bool { return !w.erase })
-	if !f.serving || !errors.Is(err, ErrNoSpace) || len(deletions) == 0 || !f.useReserve() {
+	removes := len(deletions) > 0 || len(f.sweep.parts) > 0
+	if !f.serving || !errors.Is(err, ErrNoSpace) || !removes || !f.useReserve() {
 		return accepted, err
 	}
 	for _, w := range accepted {
@@ -125,14 +148,16 @@ func (f *Folder) transactWithReserve(batch []*write) (accepted []*write, err err
 	return f.transact(deletions)
 }
 
-// transact makes one transaction of a batch. The error is that of the accepted writes; those that
-// were refused have their own.
+// transact makes one transaction of a batch and of a part of what is to be swept. The error is that
+// of the accepted writes; those that were refused have their own.
 func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 	if err := f.Err(); err != nil {
 		return batch, err
 	}
 	var base uint64
+	var unswept []part
 	f.usage.begin()
+	f.sweep.released = nil
 	err = safely(func() error {
 		tx, err := f.db.Begin(true)
 		if err != nil {
@@ -151,15 +176,21 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 				return err
 			}
 		}
-		if len(accepted) == 0 {
+		parts := f.sweep.toSweep()
+		unswept = f.sweepSome(tx, parts)
+		if len(accepted) == 0 && len(f.sweep.parts) == 0 {
 			return nil
 		}
-		f.findHeirs(tx)
+		for _, p := range parts {
+			f.usage.touch(sessionBucket, []byte(p.owner))
+		}
+		f.findHeirs(tx, unswept)
 		return tx.Commit()
 	})
 	switch {
 	case err == nil:
 		f.usage.commit()
+		f.sweep.parts = unswept
 		if err := f.countPages(); err != nil {
 			return batch, f.fail(err)
 		}

@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -125,7 +126,7 @@ func (c *crossChecker) isBorder(id string, at int64) bool {
 	return true
 }
 
-// unneeded finds the records under an id that no session refers to.
+// unneeded finds the records under an id that no session refers to: leftovers.
 func (c *crossChecker) unneeded(id string) {
 	if c.unsure {
 		return
@@ -137,15 +138,19 @@ func (c *crossChecker) unneeded(id string) {
 			left = without(left, s)
 		}
 		for _, s := range left {
+			what := fmt.Sprintf("records that no session refers to any more, from here to offset %d", s.to)
 			switch {
 			case there:
-				c.found(-1, id, s.from, "the log's first record, expected it at offset %d: nobody refers to those before",
-					e.own())
+				what = fmt.Sprintf("the log's first record, expected it at offset %d: "+
+					"nobody refers to those before", e.own())
 			case len(c.needed[id]) == 0:
-				c.found(-1, id, s.from, "records of a session that is not there")
-			default:
-				c.found(-1, id, s.from, "records that no session refers to any more, from here to offset %d", s.to)
+				what = "records of a session that is not there"
 			}
+			c.visit(&CorruptError{
+				File: databaseName, Byte: -1, Session: id, Offset: s.from, Stray: true,
+				What: what + "; a deletion that was interrupted has left them, " +
+					"and they are removed when the folder is opened for writing",
+			})
 		}
 	}
 }

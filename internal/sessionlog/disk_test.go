@@ -52,7 +52,7 @@ func newDisk(root string) *disk {
 }
 
 func (d *disk) environment() environment {
-	return environment{files: d, opened: d.intercept, unsynced: true}
+	return environment{files: d, opened: d.intercept, unsynced: true, sweepBytes: 500}
 }
 
 func (d *disk) rel(name string) string {

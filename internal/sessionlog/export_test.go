@@ -20,6 +20,11 @@ func OpenUnsynced(dir string) (*Folder, error) {
 	return open(dir, Options{}, environment{files: unsyncedFiles{}, unsynced: true})
 }
 
+// swept waits until all is swept that no session refers to.
+func swept(f *Folder) error {
+	return f.write(background, &write{erase: true, do: func(*bbolt.Tx) error { return nil }})
+}
+
 type unsyncedFiles struct{ osFiles }
 
 type unsyncedFile struct{ file }

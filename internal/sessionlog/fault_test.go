@@ -97,7 +97,16 @@ func (c *script) steps() []step {
 	return []step{
 		create("a", 0), add("a", 3), add("a", 100, 128, 128), create("b", 7), add("b", 4000), add("a", 20_000),
 		keep("a"), add("a", 128), keep("a"), claim, add("a", 128), keep("a"), add("b", 128), keep("b"),
-		call("trim a", func(s Store) error { return s.Trim(background, "a", c.epoch["a"], c.at["a"]) }),
+		call("trim a", func(s Store) error {
+			if err := s.Trim(background, "a", c.epoch["a"], c.at["a"]); err != nil {
+				return err
+			}
+			err := swept(s.(*Folder))
+			if err != nil && s.Err() == nil { // the session is trimmed nevertheless
+				return fmt.Errorf("erasing: %w", err)
+			}
+			return err
+		}),
 		call("head of a", func(s Store) error { return s.SetHead(background, "a", c.epoch["a"], []byte("another")) }),
 		add("a", 1, 1, 1),
 		call("drop snapshot of b", func(s Store) error { return s.DropSnapshot(background, "b", c.epoch["b"], c.at["b"]) }),
@@ -106,6 +115,7 @@ func (c *script) steps() []step {
 		fork("g", "h", -1), call("delete f", func(s Store) error { return s.Delete(background, "f", c.epoch["f"]) }),
 		add("g", 10), keep("g"),
 		call("delete h", func(s Store) error { return s.Delete(background, "h", c.epoch["h"]) }),
+		add("a", 90, 80, 70, 60, 50, 40, 30, 20, 10, 9, 8, 7), // more than one commit sweeps
 		call("delete a", func(s Store) error { return s.Delete(background, "a", c.epoch["a"]) }),
 		add("b", 128),
 	}
@@ -270,6 +280,7 @@ func failing(t *testing.T, what string, n int, fault error, states []string) {
 		case err != nil && (failed.kind == "remove" || strings.Contains(err.Error(), "erasing")): // done, but for what nobody can reach any more
 			require.ErrorIs(t, err, fault, what)
 			require.Equal(t, states[k], mustDump(t, s), what)
+			require.NoError(t, swept(s), what) // with what is deleted next
 		case err != nil: // a clear error of that one call, which changed nothing and left nothing; it goes through if it is made again
 			require.ErrorIs(t, err, fault, what)
 			if fault == errNoSpace && failed.kind == "write" {
@@ -307,6 +318,7 @@ func reopened(t *testing.T, what, dir string, may ...string) {
 	require.Contains(t, may, mustDump(t, s), what)
 	require.NoError(t, s.Close(), what)
 	noLeftovers(t, what, dir)
+	require.NoError(t, Check(background, dir, func(d *CorruptError) { require.Fail(t, d.Error(), what) }))
 }
 
 // noLeftovers makes sure that a folder holds what it should and nothing else.

@@ -39,6 +39,8 @@ type Folder struct {
 	serving   bool
 	compacted func(Compacted, error) // told of a compaction while the folder is open; nil: none is made
 
+	sweep sweep // the committer's
+
 	held holding // for a backup
 	// endBackup ends the backup that is under way; nil: there is none.
 	endBackup atomic.Pointer[func() error]
@@ -53,6 +55,8 @@ type environment struct {
 	files    fileSystem
 	opened   func(*bbolt.DB) // called before anything is done with it
 	unsynced bool            // bbolt does not sync what it commits
+	// sweepBytes is how much one commit sweeps; 0: sweepBytesMax.
+	sweepBytes int
 }
 
 func closeIf(db *bbolt.DB) error {

@@ -56,7 +56,7 @@ type forest struct {
 // open opens the folder, and has the bill told.
 func (f *forest) open(t require.TestingT) {
 	var err error
-	f.s, err = OpenUnsynced(f.dir)
+	f.s, err = open(f.dir, Options{}, environment{files: unsyncedFiles{}, unsynced: true, sweepBytes: 500})
 	require.NoError(t, err)
 	var mu sync.Mutex
 	bill := map[string]int64{}
@@ -260,7 +260,7 @@ func (f *forest) reopen(t *rapid.T) {
 // agree compares what sessions read as, and that the folder holds what they need and nothing else,
 // for which each living session is charged something, and nobody else anything.
 func (f *forest) agree(t *rapid.T) {
-	agrees(t, f.s, f.dir, f.sessions)
+	agrees(t, f.s, f.dir, f.sessions) // which waits until all is swept
 	require.Equal(t, slices.Sorted(maps.Keys(f.sessions)), slices.Sorted(maps.Keys(f.bill)))
 	sum, want := int64(0), f.s.Usage().Snapshots
 	for _, bytes := range f.bill {
@@ -280,6 +280,7 @@ func (f *forest) agree(t *rapid.T) {
 }
 
 func agrees(t require.TestingT, s *Folder, dir string, sessions map[string]*reference) {
+	require.NoError(t, swept(s))
 	records, files := map[written]bool{}, map[string]bool{}
 	for id, r := range sessions {
 		x, err := s.Get(background, id)

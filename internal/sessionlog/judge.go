@@ -49,7 +49,7 @@ func (s *salvager) borrow() {
 		}
 	}
 	for _, x := range s.found {
-		x.leftover = x.isLeftover()
+		x.leftover = s.isLeftover(x)
 	}
 	for _, d := range s.doubles {
 		s.touchUsers(d.of, d.place.at, d.offset, "record: there are two of them, and no page leads to either")

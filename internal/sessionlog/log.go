@@ -200,7 +200,7 @@ func (f *Folder) Trim(ctx context.Context, id string, epoch uint64, before int64
 		f.putEntry(tx, id, trimmed)
 		f.reshare(tx, e.shares(id, nil), trimmed.shares(id, nil))
 		for _, p := range e.parts(id) {
-			f.release(tx, p.owner, extent{p.from, min(p.to, trimmed.start)})
+			f.release(part{p.owner, extent{p.from, min(p.to, trimmed.start)}})
 		}
 		return nil
 	}})

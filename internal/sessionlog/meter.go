@@ -2,6 +2,7 @@ package sessionlog
 
 import (
 	"bytes"
+	"slices"
 
 	"go.etcd.io/bbolt"
 )
@@ -81,9 +82,15 @@ func (f *Folder) drop(tx *bbolt.Tx, bucket string, key []byte) {
 	drop(b, key)
 }
 
-// findHeirs finds the heirs of the sessions that a transaction has touched, when it is complete.
-func (f *Folder) findHeirs(tx *bbolt.Tx) {
+// findHeirs finds the heirs of the sessions that a transaction has touched, when it is complete. As
+// long as there is something to sweep under the id of a deleted session, that one is charged for
+// all: no fork pays for leftovers that it does not share.
+func (f *Folder) findHeirs(tx *bbolt.Tx, unswept []part) {
 	for id := range f.usage.heirs {
+		sweeping := slices.ContainsFunc(unswept, func(p part) bool { return p.owner == id })
+		if sweeping && f.usage.estates.heirs[id] == "" {
+			continue
+		}
 		f.usage.heirs[id] = heir(tx, id)
 	}
 }

@@ -67,7 +67,7 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 		f.db.Close()
 		return nil, err
 	}
-	if err := f.tidy(l); err != nil {
+	if l, err = f.tidy(l); err != nil {
 		f.db.Close()
 		return nil, err
 	}
@@ -184,17 +184,52 @@ func (f *Folder) create() error {
 }
 
 // tidy removes what a process that was killed may have left: files that were never finished or
-// never entered, and text of deleted sessions.
-func (f *Folder) tidy(l layout) error {
+// never entered, records that no session refers to, and text of deleted sessions. It gives the
+// layout of the database as it then is.
+func (f *Folder) tidy(l layout) (layout, error) {
 	now, err := f.inspectMeta()
 	if err != nil {
-		return err
+		return l, err
 	}
 	if now.txid != l.meta.txid { // somebody else wrote between the two locks
-		return fmt.Errorf("sessionlog: %s: %w", f.path(databaseName), ErrInUse)
+		return l, fmt.Errorf("sessionlog: %s: %w", f.path(databaseName), ErrInUse)
 	}
-	indexed, readable := map[string]bool{}, true
+	if err := f.removeStrays(); err != nil {
+		return l, err
+	}
+	swept, err := f.sweepOpening()
+	if err != nil {
+		return l, err
+	}
+	if swept {
+		if l, err = f.inspect(); err != nil {
+			return l, err
+		}
+	}
+	return l, f.erase(l)
+}
+
+// sweepOpening sweeps the leftovers of a process that was killed, and tells whether there were any.
+// On a full disk they stay until something else can be written.
+func (f *Folder) sweepOpening() (swept bool, err error) {
 	err = f.view(func(tx *bbolt.Tx) error {
+		f.sweep.parts = findLeftovers(tx)
+		return nil
+	})
+	for err == nil && len(f.sweep.parts) > 0 {
+		swept = true
+		_, err = f.transactWithReserve(nil)
+	}
+	if errors.Is(err, ErrNoSpace) {
+		f.sweep.stuck, err = true, nil
+	}
+	return swept, err
+}
+
+// removeStrays shreds files that were never finished or never entered.
+func (f *Folder) removeStrays() error {
+	indexed, readable := map[string]bool{}, true
+	err := f.view(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte(snapshotBucket)).ForEach(func(key, value []byte) error {
 			id, at, err := splitKey(key)
 			var kept Snapshot
@@ -229,7 +264,7 @@ func (f *Folder) tidy(l layout) error {
 			}
 		}
 	}
-	return f.erase(l)
+	return nil
 }
 
 // Durable implements Store: it is.

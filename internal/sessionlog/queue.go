@@ -12,7 +12,7 @@ type write struct {
 	undo  func()                   // called after a commit that did not happen; nil: nothing is undone
 	then  func() error             // called after the commit; nil: nothing follows
 	drops bool                     // records; do must not look for the end of a log
-	erase bool                     // free pages before the call returns
+	erase bool                     // the call returns when all that was released is swept and erased
 	// inspect is no write: it checks the database's structure while nothing is written.
 	inspect bool
 	err     error

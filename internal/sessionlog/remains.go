@@ -93,6 +93,9 @@ type salvager struct {
 	leaves map[string]int // depth of the leaves of a bucket's tree
 	lost   []lostPage     // of the newest tree
 	whole  []bool         // by lost page: that nothing on it or below it is missing
+	// damagedEntry says that the newest tree has a session's entry that does not read: nobody knows
+	// whose it was.
+	damagedEntry bool
 	// oneMeta says that one meta page cannot be used: the other may be that of the commit before.
 	oneMeta bool
 	// cutOff says that pages are missing at the file's end: nobody knows what was on them.
@@ -221,17 +224,20 @@ func (s *salvager) at(x *remains, offset int64) int64 {
 	return owner.records[n].at
 }
 
-// isLeftover tells whether what was found under an id is just what a deleted session has left to
-// its forks.
-func (x *remains) isLeftover() bool {
-	if x.head != nil || len(x.snapshots) > 0 || len(x.borrowers) == 0 {
+// isLeftover tells whether what was found under an id is of a deleted session: what it has left to
+// its forks, or, where no entry of a session may have been lost, what was not swept yet.
+func (s *salvager) isLeftover(x *remains) bool {
+	if x.head != nil || len(x.snapshots) > 0 {
 		return false
+	}
+	if len(x.damage) == 0 && !s.damagedEntry && !s.mayHaveLost(sessionBucket) {
+		return true
 	}
 	var needed []extent
 	for _, b := range x.borrowers {
 		needed = append(needed, b.extent)
 	}
-	return len(x.inside(union(needed))) == len(x.records)
+	return len(needed) > 0 && len(x.inside(union(needed))) == len(x.records)
 }
 
 // inside gives the records that lie in extents, which are in order and apart.

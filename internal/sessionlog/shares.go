@@ -10,13 +10,14 @@ import (
 // What is in this file runs within a transaction, and looks for keys forwards only: on the way back
 // bbolt's cursors stop at pages that the same transaction has emptied.
 
-// isTaken tells whether something stands under an id: a session, or what a deleted one has left to
-// its forks.
+// isTaken tells whether something stands under an id: a session, what a deleted one has left to its
+// forks, or records of a deleted one that are not swept yet.
 func isTaken(tx *bbolt.Tx, id string) bool {
 	if tx.Bucket([]byte(sessionBucket)).Get([]byte(id)) != nil {
 		return true
 	}
-	return hasPrefix(tx.Bucket([]byte(shareBucket)), sessionPrefix(id))
+	return hasPrefix(tx.Bucket([]byte(shareBucket)), sessionPrefix(id)) ||
+		hasPrefix(tx.Bucket([]byte(logBucket)), sessionPrefix(id))
 }
 
 // hasPrefix tells whether a bucket, which may be nil, has a key that begins so.
@@ -41,59 +42,6 @@ func (f *Folder) reshare(tx *bbolt.Tx, old, now []share) {
 		key, value := encodeShare(&now[n])
 		f.put(tx, shareBucket, key, value)
 	}
-}
-
-// release removes the records in a part of a log that nobody refers to any more: neither the
-// session of that id nor one that shares with it.
-func (f *Folder) release(tx *bbolt.Tx, owner string, s extent) {
-	free := unreferenced(tx, owner, s)
-	log := tx.Bucket([]byte(logBucket))
-	var gone [][]byte
-	for _, s := range free {
-		c := log.Cursor()
-		key, _ := c.Seek(offsetKey(owner, s.from))
-		for ; bytes.HasPrefix(key, sessionPrefix(owner)); key, _ = c.Next() {
-			if s.to != math.MaxInt64 && bytes.Compare(key, offsetKey(owner, s.to)) >= 0 {
-				break
-			}
-			gone = append(gone, bytes.Clone(key))
-		}
-	}
-	for _, key := range gone {
-		f.drop(tx, logBucket, key)
-	}
-}
-
-// unreferenced gives what of a part of a log nobody refers to. Where an entry or a share cannot be
-// read, somebody may refer to anything.
-func unreferenced(tx *bbolt.Tx, owner string, s extent) (free []extent) {
-	if s.from >= s.to {
-		return nil
-	}
-	free = []extent{s}
-	if value := tx.Bucket([]byte(sessionBucket)).Get([]byte(owner)); value != nil {
-		e, err := decodeEntry([]byte(owner), value)
-		if err != nil {
-			return nil
-		}
-		free = without(free, extent{e.own(), math.MaxInt64})
-	}
-	rows, prefix := tx.Bucket([]byte(shareBucket)), sharePrefix(owner, logShare)
-	if rows == nil {
-		return free
-	}
-	c := rows.Cursor()
-	for key, value := c.Seek(prefix); len(free) > 0 && bytes.HasPrefix(key, prefix); key, value = c.Next() {
-		row, err := decodeShare(key, value)
-		if err != nil {
-			return nil
-		}
-		if row.to <= free[0].from { // so do all that follow, which end earlier
-			break
-		}
-		free = without(free, row.extent)
-	}
-	return free
 }
 
 // forget takes a session's snapshot out of the index. It gives the name of the file, unless somebody
@@ -124,8 +72,8 @@ func isShared(tx *bbolt.Tx, owner string, at int64) bool {
 	return hasPrefix(tx.Bucket([]byte(shareBucket)), fileShares(owner, at))
 }
 
-// expunge removes a session and all that nobody else refers to. It gives the names of the files of
-// snapshots that are to follow.
+// expunge removes a session, and releases the records that it has referred to. It gives the names
+// of the files of snapshots that nobody else refers to, which are to follow.
 func (f *Folder) expunge(tx *bbolt.Tx, id string) (files []string) {
 	e, kept, whole := remaining(tx, id)
 	shared := e.shares(id, kept)
@@ -148,10 +96,10 @@ func (f *Folder) expunge(tx *bbolt.Tx, id string) (files []string) {
 	}
 	for _, s := range shared {
 		if !s.snapshot {
-			f.release(tx, s.owner, s.extent)
+			f.release(part{s.owner, s.extent})
 		}
 	}
-	f.release(tx, id, extent{0, math.MaxInt64})
+	f.release(part{id, extent{0, math.MaxInt64}})
 	return files
 }
 

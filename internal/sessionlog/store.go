@@ -31,7 +31,7 @@ type Store interface {
 	// Create makes a session whose log is empty and starts at an offset, 0 unless what came before
 	// it is known only by a snapshot. The caller has the first claim on it. ErrExists if there is
 	// one of that name; a store may say so of the name of a deleted session, too, as long as forks
-	// share what that session has written.
+	// share what that session has written, or something is left of it that is still to be erased.
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
 	// Fork makes a session, as Create does, whose log is that of another from one offset to a later
 	// one or the same, at both of which a record of the other begins or its log ends; and whose
