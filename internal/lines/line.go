@@ -1,0 +1,71 @@
+// Package lines makes lines of a text whose bytes have costs in bits, and says how strange each
+// line is for the text that it stands in.
+//
+// A Meter is fed byte by byte, with the cost of each byte: what a model of the text needed for it.
+// For every line the meter gives its place, its size, its cost, its text, and its strangeness: the
+// probability that an ordinary line of this text is as strange, from the lines before it. Where
+// lines end depends on the text alone, so that it does not matter in which pieces the text came.
+//
+// Strangeness is computed in three steps; docs/watch.md has them with their measurements.
+//
+//  1. For each byte an expectation: what bytes in such a place of this text have cost so far.
+//  2. For each line the largest sum of cost minus expectation over a span of its bytes, in units of
+//     the square root of what the whole line was expected to cost.
+//  3. The share of the lines so far for which that was as large: the tail probability.
+//
+// All arithmetic is addition, multiplication, division and square root of float64, each rounded by
+// itself: a meter gives the same bits on every machine.
+package lines
+
+// Line is a line of a text.
+type Line struct {
+	Number   int64   // of the line in its text, from 1
+	Offset   int64   // of its first byte in the text
+	Bytes    int64   // in the line, its newline among them
+	Chars    int64   // of these the bytes that begin a character of UTF-8
+	Bits     float64 // the sum of its bytes' costs
+	Baseline float64 // the same under the static model, if the caller has one
+	Strangeness
+
+	// Text is the line without its newline, or its first TextMax bytes, and Costs has the cost of
+	// each byte of Text in bits. Both are valid until the function that was called with the line
+	// returns.
+	Text  []byte
+	Costs []float32
+}
+
+// TextMax is the largest number of a line's bytes that a meter keeps as text. The counts of a
+// longer line are exact, and its strangeness is that of all its bytes.
+const TextMax = 4096
+
+// Cut reports whether Text is the beginning of the line only.
+func (l *Line) Cut() bool { return l.Bytes > int64(len(l.Text))+1 }
+
+// BitsPerByte is what a byte of the line costs on average.
+func (l *Line) BitsPerByte() float64 { return l.Bits / float64(l.Bytes) }
+
+// Strangeness says how strange a line is for the lines before it.
+type Strangeness struct {
+	// P is the probability that a line of this text is at least as strange, estimated from the
+	// lines before this one: over 0, and at most 1.
+	P float64
+	// Score is the line's excess over its expected cost that P is the tail of: the cost of the
+	// strangest span, beyond what was expected, over the square root of the line's expected cost.
+	Score float64
+	// From and To bound the strangest span: bytes of the line from From up to To. Excess is what
+	// these cost beyond what was expected, in bits. A line with no dear byte has an empty span.
+	From, To int64
+	Excess   float64
+	// Seen is the number of lines before this one.
+	Seen int64
+}
+
+// WarmUp is the number of lines that a meter has to have seen before its probabilities mean much.
+// Nothing should be flagged before.
+const WarmUp = 32
+
+// Warm reports whether enough lines have been seen for P to mean what it says.
+func (s Strangeness) Warm() bool { return s.Seen >= WarmUp }
+
+// Rank returns n where the line is the strangest of about n lines: 1/P, rounded down.
+func (s Strangeness) Rank() int64 { return int64(1 / s.P) }
