@@ -6,7 +6,7 @@ import "math"
 // expectation (Kadane's algorithm).
 type excess struct {
 	expected float64 // cost of the bytes so far, in bits
-	at       int64   // bytes so far
+	bytes    int64   // so far
 	begin    int64   // of the span that ends here
 	sum      float64 // over that span
 	from, to int64   // the best span
@@ -17,12 +17,12 @@ type excess struct {
 func (e *excess) add(cost, expected float64) {
 	e.expected += expected
 	e.sum += cost - expected
-	e.at++
+	e.bytes++
 	if e.sum <= 0 {
-		e.sum, e.begin = 0, e.at
+		e.sum, e.begin = 0, e.bytes
 	}
 	if e.sum > e.best {
-		e.best, e.from, e.to = e.sum, e.begin, e.at
+		e.best, e.from, e.to = e.sum, e.begin, e.bytes
 	}
 }
 
@@ -30,6 +30,9 @@ func (e *excess) add(cost, expected float64) {
 // free is not infinitely strange for costing something.
 const floor = 8
 
-// score is the best span's sum in units of the line's spread. What a line costs varies like a sum
-// of many independent costs, by the square root of what it is expected to cost.
-func (e *excess) score() float64 { return e.best / math.Sqrt(e.expected+floor) }
+// raw is the best span's sum for each byte of the line, over the square root of the expected cost
+// for each byte: what a line costs varies like a sum of independent costs, by the root of what it
+// is expected to cost.
+func (e *excess) raw() float64 {
+	return e.best / math.Sqrt(float64((e.expected+floor)*float64(e.bytes)))
+}

@@ -5,17 +5,11 @@ package lines
 // one. So the digits of a port are expected to be dear, and the word before them to be cheap: what
 // is dear in a place that used to be cheap stands out.
 type expectation struct {
-	places [places]average // by the hash of the context
-	all    average         // of all bytes
+	places [places]average // of the costs of bytes in a place, by the hash of its context
+	all    average         // of the costs of all bytes
 	// context is the last five bytes of the line, digits as zeros, the newest lowest; before the
 	// line's beginning there are newlines.
 	context uint64
-}
-
-// average is the mean of costs, in bits, that forgets.
-type average struct {
-	mean float32
-	seen uint16 // how many costs the mean is of, up to the number of those it remembers
 }
 
 const (
@@ -25,27 +19,26 @@ const (
 	contextMask  = 1<<(8*contextBytes) - 1
 	contextNew   = 0x0a0a0a0a0a // of a line's first byte
 
-	// An average remembers about this many of its last costs.
-	placeMemory = 32
-	allMemory   = 4096
+	placeMemory = 32   // costs that the average of a place remembers
+	allMemory   = 4096 // costs that the average of all bytes remembers
 	// shared is how many costs the average of all bytes stands for in the expectation of a place.
-	shared = 2
-	// dearest is the largest cost that an average learns as it is, in bits: one byte that the model
-	// thought impossible does not make a place dear.
+	shared = 4
+	// dearest is the largest cost that is learnt as it is, in bits: one byte that the model thought
+	// impossible does not make a place dear.
 	dearest = 16
-	// An expectation of a new text is one bit a byte, as if that had been seen 64 times.
-	firstMean, firstSeen = 1, 64
+	// The expectation of a new text is one bit a byte, as if that had been seen 64 times.
+	firstCost, firstCosts = 1, 64
 )
 
 func newExpectation() expectation {
-	return expectation{all: average{firstMean, firstSeen}, context: contextNew}
+	return expectation{all: average{firstCost, firstCosts}, context: contextNew}
 }
 
-// next returns the expected cost of the next byte, and then takes in the byte and its cost.
-func (e *expectation) next(b byte, cost float64) float64 {
+// next returns the expected cost of the next byte in bits, and then takes in the byte and its cost.
+func (e *expectation) next(b byte, cost float64) (expected float64) {
 	place := &e.places[(e.context*0x9e3779b97f4a7c15)>>(64-placesLog2)]
-	known, all := float64(place.seen), float64(e.all.mean)
-	expected := (float64(known*float64(place.mean)) + float64(shared*all)) / (known + shared)
+	expected = place.with(shared, float64(e.all.mean))
+	cost = min(cost, dearest)
 	place.add(cost, placeMemory)
 	e.all.add(cost, allMemory)
 	e.context = (e.context<<8 | uint64(shape(b))) & contextMask
@@ -61,10 +54,4 @@ func shape(b byte) byte {
 		return '0'
 	}
 	return b
-}
-
-// add takes in a cost.
-func (a *average) add(cost float64, memory uint16) {
-	a.seen = min(a.seen+1, memory)
-	a.mean += float32((min(cost, dearest) - float64(a.mean)) / float64(a.seen))
 }

@@ -6,6 +6,7 @@ import "bytes"
 // with a line of TextMax bytes or more under way. One goroutine uses it at a time.
 type Meter struct {
 	expectation expectation
+	lengths     lengths
 	tail        tail
 
 	// The line under way.
@@ -17,7 +18,7 @@ type Meter struct {
 
 // NewMeter returns the meter of an empty text.
 func NewMeter() *Meter {
-	return &Meter{expectation: newExpectation(), tail: newTail(), line: Line{Number: 1}}
+	return &Meter{expectation: newExpectation(), lengths: newLengths(), tail: newTail(), line: Line{Number: 1}}
 }
 
 // Add takes in the next byte of the text, with its cost under the model that learns and under the
@@ -63,13 +64,15 @@ func (m *Meter) Clone() *Meter {
 
 // finish ends the line under way, rates it, and lets the tail take it in.
 func (m *Meter) finish(each func(*Line)) {
-	score := m.excess.score()
+	raw := m.excess.raw()
+	score := m.lengths.level(m.line.Bytes, raw)
 	p := m.tail.p(score)
 	line := m.line
 	line.Strangeness = Strangeness{
 		P: p, Score: score, From: m.excess.from, To: m.excess.to, Excess: m.excess.best, Seen: m.tail.lines,
 	}
 	line.Text, line.Costs = m.text, m.costs
+	m.lengths.add(m.line.Bytes, raw)
 	m.tail.add(score, p)
 	m.line = Line{Number: line.Number + 1, Offset: line.Offset + line.Bytes}
 	m.excess, m.text, m.costs = excess{}, m.text[:0], m.costs[:0]

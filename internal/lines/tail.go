@@ -7,58 +7,54 @@ import "math"
 type tail struct {
 	counts [bins]float64 // weights of the lines in each bin
 	weight float64       // of the next line
-	mean   float64       // of scores, those beyond four times the mean taken as that
-	meanOf int64         // how many scores the mean is of, up to the number of those it remembers
 	lines  int64         // seen
-	last   int64         // number of the last strange line, 0: none
+	last   int64         // number of the last strange line, counted from 1; 0: none
 }
 
 const (
-	// A bin is an eighth of an octave of score + 1/4, from a score of 0 to one of 2^14.
+	// A bin is an eighth of an octave of score + least, from a score of 0 to one of 2^10.
 	bins     = 16 << binsLog2
 	binsLog2 = 3
-	offset   = 0.25
+	// least is the score below which scores do not differ much.
+	least = 1. / 64
+	// ordinary is an ordinary score, of any text.
+	ordinary = 1. / 8
 
 	lineMemory = 4096
-	// All weights are divided by lighter when the next line's is lineMemory * lighter.
+	// All weights are divided by lighter when the next line's has grown to lineMemory * lighter.
 	lighter = 1 << 20
 
-	// The mean begins with a score of 1 as if that had been seen 8 times.
-	firstScore, firstScores = 1, 8
-	scoreMemory             = 256
-
-	// A line is strange, for the tail's own purpose, if P is at most this.
+	// A line is strange, for the tail's own purpose, if its probability is at most this.
 	strange = 1. / 64
 	// apart is how many lines after another a strange line counts fully. Those of a burst count
 	// less, the closer the less: a burst counts about as one line.
 	apart = 32
 )
 
-func newTail() tail { return tail{weight: 1, mean: firstScore, meanOf: firstScores} }
+func newTail() tail { return tail{weight: 1} }
 
 // p returns the probability of a score at least as large: the weight of the lines with such a score
-// and of this one, over the weight of all lines and of this one. This line's own weight is not
-// counted fully: m/(m + score) of it is, m being the mean score. So scores that no line before has
-// had still differ, and a score twice as large is half as likely.
+// and of this one, over the weight of all lines and of this one. Above the line is not this one's
+// whole weight, but a part of it, the smaller the larger the score. So scores that no line before
+// has had still differ: one that is twice as large is half as likely.
 func (t *tail) p(score float64) float64 {
 	bin, part := position(score)
-	above := float64(t.counts[bin] * (1 - part))
+	above := float64(t.weight*(ordinary/(ordinary+score))) + float64(t.counts[bin]*(1-part))
 	for _, count := range t.counts[bin+1:] {
 		above += count
 	}
-	total := t.weight
+	all := t.weight
 	for _, count := range t.counts {
-		total += count
+		all += count
 	}
-	own := float64(t.weight*t.mean) / (t.mean + score)
-	return (own + above) / total
+	return above / all
 }
 
 // position returns a score's bin, and the part of the bin that is below the score. The bits of a
 // float64 are its logarithm, interpolated between powers of two.
 func position(score float64) (bin int, part float64) {
 	const shift = 52 - binsLog2
-	at := math.Float64bits(score+offset) - math.Float64bits(offset)
+	at := math.Float64bits(score+least) - math.Float64bits(least)
 	bin = int(at >> shift)
 	if bin >= bins {
 		return bins - 1, 1
@@ -77,15 +73,13 @@ func (t *tail) add(score, p float64) {
 		t.last = t.lines
 	}
 	bin, _ := position(score)
-	t.counts[bin] += weight
-	t.meanOf = min(t.meanOf+1, scoreMemory)
-	t.mean += (min(score, 4*t.mean) - t.mean) / float64(t.meanOf)
+	t.counts[bin] += float64(weight)
 	t.grow()
 }
 
 // grow makes the next line weigh more than those before, instead of making those weigh less.
 func (t *tail) grow() {
-	t.weight += max(1, t.weight/lineMemory)
+	t.weight += max(1, float64(t.weight/lineMemory))
 	if t.weight < lineMemory*lighter {
 		return
 	}
