@@ -9,7 +9,6 @@ type method struct {
 // methods are compared in this order.
 var methods = []method{
 	{"strangeness, adaptive model", each(func(l scored) float64 { return 1 / l.adaptive.P })},
-	{"score, adaptive model", each(func(l scored) float64 { return l.adaptive.Score })},
 	{"strangeness, static model", each(func(l scored) float64 { return 1 / l.static.P })},
 	{"bits, adaptive model", each(func(l scored) float64 { return l.adaptive.Bits })},
 	{"bits a byte, adaptive model", each(func(l scored) float64 { return l.adaptive.BitsPerByte() })},

@@ -2,37 +2,55 @@ package lines
 
 import "math"
 
-// excess follows a line byte by byte, and finds the span with the largest sum of cost minus
-// expectation (Kadane's algorithm).
+// excess follows a line byte by byte, and finds the span with the largest sum of cost minus a
+// multiple of the expected cost (Kadane's algorithm).
 type excess struct {
-	expected float64 // cost of the bytes so far, in bits
-	bytes    int64   // so far
-	begin    int64   // of the span that ends here
-	sum      float64 // over that span
-	from, to int64   // the best span
-	best     float64 // sum over it
+	ending span  // the best span that ends here
+	best   span  // the best span so far
+	bytes  int64 // so far
 }
 
-// add takes in the next byte's cost and expected cost.
-func (e *excess) add(cost, expected float64) {
-	e.expected += expected
-	e.sum += cost - expected
+// span is a part of a line.
+type span struct {
+	from, to int64   // bytes of the line
+	expected float64 // its expected cost, in bits
+	sum      float64 // its cost less a multiple of the expected cost
+}
+
+// add takes in the next byte's cost, its expected cost, and how many times the latter to take off.
+func (e *excess) add(cost, expected, times float64) {
 	e.bytes++
-	if e.sum <= 0 {
-		e.sum, e.begin = 0, e.bytes
+	e.ending.to = e.bytes
+	e.ending.expected += expected
+	e.ending.sum += cost - float64(times*expected)
+	if e.ending.sum <= 0 {
+		e.ending = span{from: e.bytes, to: e.bytes}
 	}
-	if e.sum > e.best {
-		e.best, e.from, e.to = e.sum, e.begin, e.bytes
+	if e.ending.sum > e.best.sum {
+		e.best = e.ending
 	}
 }
 
-// floor is added to the expected cost of a line, in bits, so that a line that was expected to be
-// free is not infinitely strange for costing something.
-const floor = 8
+const (
+	// wholeTimes and partTimes are the multiples of the expected cost that a whole line's and a
+	// part's excess take off. Parts are to be dearer than such places ever are, a changed field
+	// beside fields that always change; whole lines are to be dearer than expected.
+	wholeTimes = 1
+	partTimes  = 3
+	// floor is added to expected costs, in bits, so that what was expected to be free is not
+	// infinitely strange for costing something.
+	floor = 8
+)
 
-// raw is the best span's sum for each byte of the line, over the square root of the expected cost
-// for each byte: what a line costs varies like a sum of independent costs, by the root of what it
-// is expected to cost.
-func (e *excess) raw() float64 {
-	return e.best / math.Sqrt(float64((e.expected+floor)*float64(e.bytes)))
+// whole returns how strange a whole line is that was expected to cost a number of bits. The excess
+// for each byte is compared with the square root of the expected cost for each byte, since costs
+// vary like sums of independent ones.
+func (e *excess) whole(expected float64) float64 {
+	return e.best.sum / math.Sqrt(float64((expected+floor)*float64(e.bytes)))
+}
+
+// part returns how strange the strangest part of a line is: the excess over the square root of the
+// part's own expected cost, in units of 8.
+func (e *excess) part() float64 {
+	return e.best.sum / (8 * math.Sqrt(float64(partTimes*e.best.expected)+floor))
 }

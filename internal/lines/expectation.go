@@ -3,26 +3,35 @@ package lines
 // An expectation says what the next byte of a text will cost, from what bytes in such places of the
 // text have cost so far. A place is known by the five bytes before it on its line, all digits being
 // one. So the digits of a port are expected to be dear, and the word before them to be cheap: what
-// is dear in a place that used to be cheap stands out.
+// is dear in a place that used to be cheap stands out. Where the five bytes are new, what counts is
+// the field, which is known by the last word before its own.
 type expectation struct {
 	places [places]average // of the costs of bytes in a place, by the hash of its context
+	fields [fields]average // of the costs of bytes in a field, by the hash of the word before
 	all    average         // of the costs of all bytes
+
 	// context is the last five bytes of the line, digits as zeros, the newest lowest; before the
-	// line's beginning there are newlines.
-	context uint64
+	// line's beginning there are newlines. Word is the hash of the word under way, 0 between words,
+	// and before that of the last word that has ended, 0 if the line has none.
+	context, word, before uint64
 }
 
 const (
 	places       = 1 << placesLog2
 	placesLog2   = 12
+	fields       = 1 << fieldsLog2
+	fieldsLog2   = 10
 	contextBytes = 5
 	contextMask  = 1<<(8*contextBytes) - 1
 	contextNew   = 0x0a0a0a0a0a // of a line's first byte
 
 	placeMemory = 32   // costs that the average of a place remembers
+	fieldMemory = 256  // costs that the average of a field remembers
 	allMemory   = 4096 // costs that the average of all bytes remembers
-	// shared is how many costs the average of all bytes stands for in the expectation of a place.
-	shared = 4
+	// likeField is how many costs the average of the field stands for in the expectation of a
+	// place, and likeAny how many the average of all bytes stands for in that of a field.
+	likeField = 4
+	likeAny   = 16
 	// dearest is the largest cost that is learnt as it is, in bits: one byte that the model thought
 	// impossible does not make a place dear.
 	dearest = 16
@@ -36,16 +45,28 @@ func newExpectation() expectation {
 
 // next returns the expected cost of the next byte in bits, and then takes in the byte and its cost.
 func (e *expectation) next(b byte, cost float64) (expected float64) {
-	place := &e.places[(e.context*0x9e3779b97f4a7c15)>>(64-placesLog2)]
-	expected = place.with(shared, float64(e.all.mean))
+	place, field := &e.places[hash(e.context, placesLog2)], &e.fields[hash(e.before, fieldsLog2)]
+	expected = place.with(likeField, field.with(likeAny, float64(e.all.mean)))
 	cost = min(cost, dearest)
 	place.add(cost, placeMemory)
+	field.add(cost, fieldMemory)
 	e.all.add(cost, allMemory)
-	e.context = (e.context<<8 | uint64(shape(b))) & contextMask
-	if b == '\n' {
-		e.context = contextNew
-	}
+	e.step(shape(b))
 	return expected
+}
+
+// begin makes the next byte the first of a line.
+func (e *expectation) begin() { e.context, e.word, e.before = contextNew, 0, 0 }
+
+// step moves on behind a byte of the given shape.
+func (e *expectation) step(b byte) {
+	e.context = (e.context<<8 | uint64(b)) & contextMask
+	switch {
+	case inWord(b):
+		e.word = (e.word + uint64(b)) * 0x100000001b3
+	case e.word != 0:
+		e.before, e.word = e.word, 0
+	}
 }
 
 // shape makes all digits one.
@@ -55,3 +76,15 @@ func shape(b byte) byte {
 	}
 	return b
 }
+
+// inWord reports whether a byte of that shape is part of a word: of a name, a number or a path.
+func inWord(b byte) bool {
+	switch {
+	case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', b >= 0x80:
+		return true
+	}
+	return b == '0' || b == '-' || b == '_' || b == '.' || b == '/'
+}
+
+// hash spreads a key over 1<<log2 numbers.
+func hash(key uint64, log2 int) uint64 { return key * 0x9e3779b97f4a7c15 >> (64 - log2) }

@@ -49,13 +49,9 @@ type Strangeness struct {
 	// P is the probability that a line of this text is at least as strange, estimated from the
 	// lines before this one: over 0, and at most 1.
 	P float64
-	// Score is the line's excess over its expected cost that P is the tail of: the cost of the
-	// strangest span, beyond what was expected, over the square root of the line's expected cost.
-	Score float64
-	// From and To bound the strangest span: bytes of the line from From up to To. Excess is what
-	// these cost beyond what was expected, in bits. A line with no dear byte has an empty span.
+	// From and To bound the strangest span: bytes of the line from From up to To, its newline
+	// among them. The span of a line that cost no more than expected is empty.
 	From, To int64
-	Excess   float64
 	// Seen is the number of lines before this one.
 	Seen int64
 }

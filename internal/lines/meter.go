@@ -6,26 +6,30 @@ import "bytes"
 // with a line of TextMax bytes or more under way. One goroutine uses it at a time.
 type Meter struct {
 	expectation expectation
-	lengths     lengths
-	tail        tail
+	whole, part gauge // of whole lines and of their strangest parts
 
 	// The line under way.
-	line   Line // all but Strangeness, Text and Costs
-	excess excess
-	text   []byte
-	costs  []float32
+	line     Line    // all but Strangeness, Text and Costs
+	expected float64 // its cost, in bits
+	overall  excess
+	local    excess
+	text     []byte
+	costs    []float32
 }
 
 // NewMeter returns the meter of an empty text.
 func NewMeter() *Meter {
-	return &Meter{expectation: newExpectation(), lengths: newLengths(), tail: newTail(), line: Line{Number: 1}}
+	return &Meter{expectation: newExpectation(), whole: newGauge(), part: newGauge(), line: Line{Number: 1}}
 }
 
 // Add takes in the next byte of the text, with its cost under the model that learns and under the
 // static one, in bits: finite numbers, 0 or more. If the byte ends a line, the line goes to each,
 // which must not keep it. The cost of a token of several bytes belongs to its first byte.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
-	m.excess.add(bits, m.expectation.next(b, bits))
+	expected := m.expectation.next(b, bits)
+	m.expected += expected
+	m.overall.add(bits, expected, wholeTimes)
+	m.local.add(bits, expected, partTimes)
 	m.line.Bytes++
 	m.line.Bits += bits
 	m.line.Baseline += baseline
@@ -45,7 +49,6 @@ func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 func (m *Meter) End(each func(*Line)) {
 	if m.line.Bytes > 0 {
 		m.finish(each)
-		m.expectation.context = contextNew
 	}
 }
 
@@ -53,7 +56,7 @@ func (m *Meter) End(each func(*Line)) {
 func (m *Meter) Pending() int64 { return m.line.Bytes }
 
 // Seen is the number of lines so far, without the one under way.
-func (m *Meter) Seen() int64 { return m.tail.lines }
+func (m *Meter) Seen() int64 { return m.line.Number - 1 }
 
 // Clone returns a meter that goes on as m would.
 func (m *Meter) Clone() *Meter {
@@ -62,21 +65,29 @@ func (m *Meter) Clone() *Meter {
 	return &c
 }
 
-// finish ends the line under way, rates it, and lets the tail take it in.
+// finish ends the line under way and rates it.
 func (m *Meter) finish(each func(*Line)) {
-	raw := m.excess.raw()
-	score := m.lengths.level(m.line.Bytes, raw)
-	p := m.tail.p(score)
 	line := m.line
-	line.Strangeness = Strangeness{
-		P: p, Score: score, From: m.excess.from, To: m.excess.to, Excess: m.excess.best, Seen: m.tail.lines,
-	}
+	line.Strangeness = m.rate()
 	line.Text, line.Costs = m.text, m.costs
-	m.lengths.add(m.line.Bytes, raw)
-	m.tail.add(score, p)
 	m.line = Line{Number: line.Number + 1, Offset: line.Offset + line.Bytes}
-	m.excess, m.text, m.costs = excess{}, m.text[:0], m.costs[:0]
+	m.expected, m.overall, m.local = 0, excess{}, excess{}
+	m.text, m.costs = m.text[:0], m.costs[:0]
+	m.expectation.begin()
 	if each != nil {
 		each(&line)
 	}
+}
+
+// rate says how strange the line under way is, and lets the gauges take it in. The smaller of the
+// two probabilities counts: the smaller of two that are uniform and independent is at most q with
+// the probability q(2-q) (Sidak's correction).
+func (m *Meter) rate() Strangeness {
+	whole := m.whole.take(m.line.Bytes, m.overall.whole(m.expected))
+	part := m.part.take(m.line.Bytes, m.local.part())
+	least, best := whole, m.overall.best
+	if part < whole {
+		least, best = part, m.local.best
+	}
+	return Strangeness{P: least * (2 - least), From: best.from, To: best.to, Seen: m.line.Number - 1}
 }

@@ -18,7 +18,7 @@ const (
 	// least is the score below which scores do not differ much.
 	least = 1. / 64
 	// ordinary is an ordinary score, of any text.
-	ordinary = 1. / 8
+	ordinary = 1. / 16
 
 	lineMemory = 4096
 	// All weights are divided by lighter when the next line's has grown to lineMemory * lighter.

@@ -1,0 +1,19 @@
+package lines
+
+// average is a mean that forgets. The zero value has seen nothing.
+type average struct {
+	mean float32
+	seen uint16 // how many values the mean is of, up to the number of those it remembers
+}
+
+// add takes in a value. An average remembers about the given number of its last values.
+func (a *average) add(value float64, memory uint16) {
+	a.seen = min(a.seen+1, memory)
+	a.mean += float32((value - float64(a.mean)) / float64(a.seen))
+}
+
+// with returns the average as if it had seen some more values, which are given by their mean.
+func (a *average) with(more, mean float64) float64 {
+	seen := float64(a.seen)
+	return (float64(seen*float64(a.mean)) + float64(more*mean)) / (seen + more)
+}
