@@ -7,9 +7,14 @@ package lines
 // the field, which is known by the last word before its own.
 type expectation struct {
 	places [places]average // of the costs of bytes in a place, by the hash of its context
-	fields [fields]average // of the costs of bytes in a field, by the hash of the word before
+	fields [fields]average // of the costs of bytes in a field, by the hash of the word before it
 	all    average         // of the costs of all bytes
 
+	at place // the next byte's
+}
+
+// place is where in a line a byte stands.
+type place struct {
 	// context is the last five bytes of the line, digits as zeros, the newest lowest; before the
 	// line's beginning there are newlines. Word is the hash of the word under way, 0 between words,
 	// and before that of the last word that has ended, 0 if the line has none.
@@ -39,33 +44,48 @@ const (
 	firstCost, firstCosts = 1, 64
 )
 
+var lineBegin = place{context: contextNew}
+
 func newExpectation() expectation {
-	return expectation{all: average{firstCost, firstCosts}, context: contextNew}
+	return expectation{all: average{firstCost, firstCosts}, at: lineBegin}
 }
 
-// next returns the expected cost of the next byte in bits, and then takes in the byte and its cost.
-func (e *expectation) next(b byte, cost float64) (expected float64) {
-	place, field := &e.places[hash(e.context, placesLog2)], &e.fields[hash(e.before, fieldsLog2)]
-	expected = place.with(likeField, field.with(likeAny, float64(e.all.mean)))
-	cost = min(cost, dearest)
-	place.add(cost, placeMemory)
-	field.add(cost, fieldMemory)
-	e.all.add(cost, allMemory)
-	e.step(shape(b))
-	return expected
+// next returns the expected cost of the next byte in bits, and moves on behind the byte.
+func (e *expectation) next(b byte) (expected float64) {
+	place, field := e.averages(e.at)
+	e.at.pass(b)
+	return place.with(likeField, field.with(likeAny, float64(e.all.mean)))
 }
 
-// begin makes the next byte the first of a line.
-func (e *expectation) begin() { e.context, e.word, e.before = contextNew, 0, 0 }
+// learn ends the line, and takes in its text and the costs of its bytes. Only now: costs do not
+// change what the rest of their line is expected to cost.
+func (e *expectation) learn(text []byte, costs []float32) {
+	at := lineBegin
+	for i, b := range text {
+		place, field := e.averages(at)
+		cost := min(float64(costs[i]), dearest)
+		place.add(cost, placeMemory)
+		field.add(cost, fieldMemory)
+		e.all.add(cost, allMemory)
+		at.pass(b)
+	}
+	e.at = lineBegin
+}
 
-// step moves on behind a byte of the given shape.
-func (e *expectation) step(b byte) {
-	e.context = (e.context<<8 | uint64(b)) & contextMask
+// averages are those of a place and its field.
+func (e *expectation) averages(at place) (place, field *average) {
+	return &e.places[hash(at.context, placesLog2)], &e.fields[hash(at.before, fieldsLog2)]
+}
+
+// pass moves on behind a byte.
+func (p *place) pass(b byte) {
+	b = shape(b)
+	p.context = (p.context<<8 | uint64(b)) & contextMask
 	switch {
 	case inWord(b):
-		e.word = (e.word + uint64(b)) * 0x100000001b3
-	case e.word != 0:
-		e.before, e.word = e.word, 0
+		p.word = (p.word + uint64(b)) * 0x100000001b3
+	case p.word != 0:
+		p.before, p.word = p.word, 0
 	}
 }
 

@@ -27,19 +27,18 @@ type Line struct {
 	Baseline float64 // the same under the static model, if the caller has one
 	Strangeness
 
-	// Text is the line without its newline, or its first TextMax bytes, and Costs has the cost of
-	// each byte of Text in bits. Both are valid until the function that was called with the line
-	// returns.
+	// Text is the line without its newline, and Costs has the cost of each byte of Text in bits. If
+	// the line is Cut, these are its first TextMax bytes. Both are valid until the function that was
+	// called with the line returns.
 	Text  []byte
 	Costs []float32
+	Cut   bool
 }
 
 // TextMax is the largest number of a line's bytes that a meter keeps as text. The counts of a
-// longer line are exact, and its strangeness is that of all its bytes.
+// longer line are exact, and its strangeness is that of all its bytes, but what bytes are expected
+// to cost is learnt from the first ones only.
 const TextMax = 4096
-
-// Cut reports whether Text is the beginning of the line only.
-func (l *Line) Cut() bool { return l.Bytes > int64(len(l.Text))+1 }
 
 // BitsPerByte is what a byte of the line costs on average.
 func (l *Line) BitsPerByte() float64 { return l.Bits / float64(l.Bytes) }

@@ -26,7 +26,7 @@ func NewMeter() *Meter {
 // static one, in bits: finite numbers, 0 or more. If the byte ends a line, the line goes to each,
 // which must not keep it. The cost of a token of several bytes belongs to its first byte.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
-	expected := m.expectation.next(b, bits)
+	expected := m.expectation.next(b)
 	m.expected += expected
 	m.overall.add(bits, expected, wholeTimes)
 	m.local.add(bits, expected, partTimes)
@@ -36,11 +36,14 @@ func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	if b&0xc0 != 0x80 {
 		m.line.Chars++
 	}
-	if b == '\n' {
-		m.finish(each)
-	} else if len(m.text) < TextMax {
+	if len(m.text) < TextMax {
 		m.text = append(m.text, b)
 		m.costs = append(m.costs, float32(bits))
+	} else if b != '\n' {
+		m.line.Cut = true
+	}
+	if b == '\n' {
+		m.finish(each)
 	}
 }
 
@@ -65,15 +68,18 @@ func (m *Meter) Clone() *Meter {
 	return &c
 }
 
+var newline = []byte{'\n'}
+
 // finish ends the line under way and rates it.
 func (m *Meter) finish(each func(*Line)) {
 	line := m.line
 	line.Strangeness = m.rate()
-	line.Text, line.Costs = m.text, m.costs
+	line.Text = bytes.TrimSuffix(m.text, newline)
+	line.Costs = m.costs[:len(line.Text)]
+	m.expectation.learn(m.text, m.costs)
 	m.line = Line{Number: line.Number + 1, Offset: line.Offset + line.Bytes}
 	m.expected, m.overall, m.local = 0, excess{}, excess{}
 	m.text, m.costs = m.text[:0], m.costs[:0]
-	m.expectation.begin()
 	if each != nil {
 		each(&line)
 	}
@@ -84,7 +90,7 @@ func (m *Meter) finish(each func(*Line)) {
 // the probability q(2-q) (Sidak's correction).
 func (m *Meter) rate() Strangeness {
 	whole := m.whole.take(m.line.Bytes, m.overall.whole(m.expected))
-	part := m.part.take(m.line.Bytes, m.local.part())
+	part := m.part.take(m.line.Bytes, m.local.part(m.expected))
 	least, best := whole, m.overall.best
 	if part < whole {
 		least, best = part, m.local.best
