@@ -4,10 +4,12 @@
 // logs.
 //
 //	go run ./internal/linebench [-seeds 10] [-threads 2] LOG...
+//
+// With -calibration it injects nothing, and prints for each file how many lines had a probability
+// of at most 1/2, 1/10 and so on, in multiples of what was promised.
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -21,47 +23,95 @@ func main() {
 	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
 	threads := flag.Int("threads", 2, "threads that compute")
 	list := flag.Bool("list", false, "print the injected lines of each log instead, and score nothing")
+	calibration := flag.Bool("calibration", false, "inject nothing, and compare probabilities with what happened")
 	flag.Parse()
-	if err := run(flag.Args(), *seeds, *threads, *list); err != nil {
+	paths := flag.Args()
+	if len(paths) == 0 || *seeds < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	var err error
+	switch {
+	case *list:
+		err = eachLog(paths, func(name string, log []string) error {
+			printInjected(name, log, *seeds)
+			return nil
+		})
+	case *calibration:
+		err = printCalibration(paths, *threads)
+	default:
+		err = printComparison(paths, *seeds, *threads)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "linebench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(paths []string, seeds, threads int, list bool) error {
-	if len(paths) == 0 || seeds < 1 {
-		return errors.New("expected files of logs, and 1 seed or more")
-	}
-	model, err := lmserve.Default(lmserve.Options{Threads: threads})
-	if err != nil {
-		return err
-	}
-	defer model.Close()
+// eachLog reads the files, and calls f with the lines of each.
+func eachLog(paths []string, f func(name string, log []string) error) error {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
 		log := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-		if list {
-			printInjected(path, log, seeds)
-			continue
-		}
-		result, err := compare(model, log, seeds)
-		if err != nil {
+		if err := f(filepath.Base(path), log); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		result.print(os.Stdout, filepath.Base(path))
 	}
 	return nil
 }
 
+func printComparison(paths []string, seeds, threads int) error {
+	model, err := lmserve.Default(lmserve.Options{Threads: threads})
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	return eachLog(paths, func(name string, log []string) error {
+		result, err := compare(model, log, seeds)
+		if err != nil {
+			return err
+		}
+		result.print(os.Stdout, name)
+		return nil
+	})
+}
+
+func printCalibration(paths []string, threads int) error {
+	model, err := lmserve.Default(lmserve.Options{Threads: threads})
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	total := calibration{}
+	fmt.Printf("%-28s %6s", "", "lines")
+	for _, rate := range promised {
+		fmt.Printf(" %7s", fmt.Sprintf("1/%.0f", 1/rate))
+	}
+	fmt.Println()
+	err = eachLog(paths, func(name string, log []string) error {
+		c, err := calibrate(model, log)
+		if err != nil {
+			return err
+		}
+		c.print(os.Stdout, name)
+		total.add(c)
+		return nil
+	})
+	if err == nil {
+		total.print(os.Stdout, "all")
+	}
+	return err
+}
+
 // printInjected shows what would be injected into a log.
-func printInjected(path string, log []string, seeds int) {
+func printInjected(name string, log []string, seeds int) {
 	for seed := range seeds {
 		for i, l := range inject(log, uint64(seed)) {
 			if l.kind != ordinary {
-				fmt.Printf("%s seed %d line %d %s: %s\n", filepath.Base(path), seed, i+1, kindNames[l.kind], l.text)
+				fmt.Printf("%s seed %d line %d %s: %s\n", name, seed, i+1, kindNames[l.kind], l.text)
 			}
 		}
 	}

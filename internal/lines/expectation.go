@@ -6,7 +6,7 @@ package lines
 // is dear in a place that used to be cheap stands out. Where the five bytes are new, what counts is
 // the field, which is known by the last word before its own.
 type expectation struct {
-	places [places]average // of the costs of bytes in a place, by the hash of its context
+	places [places]cell    // of the costs of bytes in a place, by the hash of its context
 	fields [fields]average // of the costs of bytes in a field, by the hash of the word before it
 	all    average         // of the costs of all bytes
 
@@ -53,8 +53,12 @@ func newExpectation() expectation {
 // next returns the expected cost of the next byte in bits, and moves on behind the byte.
 func (e *expectation) next(b byte) (expected float64) {
 	place, field := e.averages(e.at)
+	expected = field.with(likeAny, float64(e.all.Mean))
+	if place.Tag == e.at.tag() {
+		expected = place.with(likeField, expected)
+	}
 	e.at.pass(b)
-	return place.with(likeField, field.with(likeAny, float64(e.all.mean)))
+	return expected
 }
 
 // learn ends the line, and takes in its text and the costs of its bytes. Only now: costs do not
@@ -64,7 +68,7 @@ func (e *expectation) learn(text []byte, costs []float32) {
 	for i, b := range text {
 		place, field := e.averages(at)
 		cost := min(float64(costs[i]), dearest)
-		place.add(cost, placeMemory)
+		place.learn(at.tag(), cost)
 		field.add(cost, fieldMemory)
 		e.all.add(cost, allMemory)
 		at.pass(b)
@@ -73,9 +77,32 @@ func (e *expectation) learn(text []byte, costs []float32) {
 }
 
 // averages are those of a place and its field.
-func (e *expectation) averages(at place) (place, field *average) {
+func (e *expectation) averages(at place) (place *cell, field *average) {
 	return &e.places[hash(at.context, placesLog2)], &e.fields[hash(at.before, fieldsLog2)]
 }
+
+// cell is the average of one of the places whose hash it has.
+type cell struct {
+	Tag uint16 // of the place
+	average
+}
+
+// learn takes in a cost in a place. A cell that belongs to another place wears off, and is taken
+// over when nothing is left of it: places that occur once do not drive out those that recur.
+func (c *cell) learn(tag uint16, cost float64) {
+	switch {
+	case c.Tag == tag:
+		c.add(cost, placeMemory)
+	case c.Seen > 1:
+		c.Seen--
+	default:
+		*c = cell{Tag: tag}
+		c.add(cost, placeMemory)
+	}
+}
+
+// tag tells places of the same hash apart.
+func (p place) tag() uint16 { return uint16(p.context * 0x9e3779b97f4a7c15 >> 16) }
 
 // pass moves on behind a byte.
 func (p *place) pass(b byte) {

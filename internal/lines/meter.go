@@ -1,6 +1,9 @@
 package lines
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // Meter makes lines of a text and says how strange they are. Its memory is bounded: about 45 KB
 // with a line of TextMax bytes or more under way. One goroutine uses it at a time.
@@ -15,6 +18,8 @@ type Meter struct {
 	local    excess
 	text     []byte
 	costs    []float32
+
+	ended Line // the line that ended last
 }
 
 // NewMeter returns the meter of an empty text.
@@ -64,7 +69,7 @@ func (m *Meter) Seen() int64 { return m.line.Number - 1 }
 // Clone returns a meter that goes on as m would.
 func (m *Meter) Clone() *Meter {
 	c := *m
-	c.text, c.costs = bytes.Clone(m.text), append([]float32(nil), m.costs...)
+	c.text, c.costs, c.ended = bytes.Clone(m.text), slices.Clone(m.costs), Line{}
 	return &c
 }
 
@@ -72,16 +77,16 @@ var newline = []byte{'\n'}
 
 // finish ends the line under way and rates it.
 func (m *Meter) finish(each func(*Line)) {
-	line := m.line
-	line.Strangeness = m.rate()
-	line.Text = bytes.TrimSuffix(m.text, newline)
-	line.Costs = m.costs[:len(line.Text)]
+	m.ended = m.line
+	m.ended.Strangeness = m.rate()
+	m.ended.Text = bytes.TrimSuffix(m.text, newline)
+	m.ended.Costs = m.costs[:len(m.ended.Text)]
 	m.expectation.learn(m.text, m.costs)
-	m.line = Line{Number: line.Number + 1, Offset: line.Offset + line.Bytes}
+	m.line = Line{Number: m.line.Number + 1, Offset: m.line.Offset + m.line.Bytes}
 	m.expected, m.overall, m.local = 0, excess{}, excess{}
 	m.text, m.costs = m.text[:0], m.costs[:0]
 	if each != nil {
-		each(&line)
+		each(&m.ended)
 	}
 }
 
