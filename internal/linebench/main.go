@@ -3,15 +3,17 @@
 // of time, and compares what each method flags with what was injected. The same seeds make the same
 // logs.
 //
-//	go run ./internal/linebench [-seeds 10] [-threads 2] LOG...
+//	go run ./internal/linebench [-seeds 10] [-threads 2] [-max-bytes N] LOG...
 //
 // With -calibration it injects nothing, and prints for each file how many lines had a probability
 // of at most 1/2, 1/10 and so on, in multiples of what was promised.
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +26,7 @@ func main() {
 	threads := flag.Int("threads", 2, "threads that compute")
 	list := flag.Bool("list", false, "print the injected lines of each log instead, and score nothing")
 	calibration := flag.Bool("calibration", false, "inject nothing, and compare probabilities with what happened")
+	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, up to the last end of a line")
 	flag.Parse()
 	paths := flag.Args()
 	if len(paths) == 0 || *seeds < 1 {
@@ -33,14 +36,14 @@ func main() {
 	var err error
 	switch {
 	case *list:
-		err = eachLog(paths, func(name string, log []string) error {
+		err = eachLog(paths, *maxBytes, func(name string, log []string) error {
 			printInjected(name, log, *seeds)
 			return nil
 		})
 	case *calibration:
-		err = printCalibration(paths, *threads)
+		err = printCalibration(paths, *maxBytes, *threads)
 	default:
-		err = printComparison(paths, *seeds, *threads)
+		err = printComparison(paths, *maxBytes, *seeds, *threads)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "linebench:", err)
@@ -49,11 +52,14 @@ func main() {
 }
 
 // eachLog reads the files, and calls f with the lines of each.
-func eachLog(paths []string, f func(name string, log []string) error) error {
+func eachLog(paths []string, maxBytes int, f func(name string, log []string) error) error {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
+		}
+		if len(text) > maxBytes {
+			text = text[:bytes.LastIndexByte(text[:maxBytes], '\n')+1]
 		}
 		log := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 		if err := f(filepath.Base(path), log); err != nil {
@@ -63,13 +69,13 @@ func eachLog(paths []string, f func(name string, log []string) error) error {
 	return nil
 }
 
-func printComparison(paths []string, seeds, threads int) error {
+func printComparison(paths []string, maxBytes, seeds, threads int) error {
 	model, err := lmserve.Default(lmserve.Options{Threads: threads})
 	if err != nil {
 		return err
 	}
 	defer model.Close()
-	return eachLog(paths, func(name string, log []string) error {
+	return eachLog(paths, maxBytes, func(name string, log []string) error {
 		result, err := compare(model, log, seeds)
 		if err != nil {
 			return err
@@ -79,7 +85,7 @@ func printComparison(paths []string, seeds, threads int) error {
 	})
 }
 
-func printCalibration(paths []string, threads int) error {
+func printCalibration(paths []string, maxBytes, threads int) error {
 	model, err := lmserve.Default(lmserve.Options{Threads: threads})
 	if err != nil {
 		return err
@@ -91,7 +97,7 @@ func printCalibration(paths []string, threads int) error {
 		fmt.Printf(" %7s", fmt.Sprintf("1/%.0f", 1/rate))
 	}
 	fmt.Println()
-	err = eachLog(paths, func(name string, log []string) error {
+	err = eachLog(paths, maxBytes, func(name string, log []string) error {
 		c, err := calibrate(model, log)
 		if err != nil {
 			return err
