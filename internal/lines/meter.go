@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Meter makes lines of a text and says how strange they are. Its memory is bounded: about 45 KB
-// with a line of TextMax bytes or more under way. One goroutine uses it at a time.
+// Meter makes lines of a text and says how strange they are. Its memory is bounded: at most 64 KB,
+// of which a long line under way has 20. One goroutine uses it at a time.
 type Meter struct {
 	expectation expectation
 	whole, part gauge // of whole lines and of their strangest parts
