@@ -8,9 +8,11 @@ import (
 )
 
 // promised are probabilities of which a calibration counts how often they were reached.
-var promised = []float64{1. / 2, 1. / 5, 1. / 10, 1. / 20, 1. / 50, 1. / 100, 1. / 200, 1. / 500, 1. / 1000}
+var promised = []float64{
+	1. / 2, 1. / 5, 1. / 10, 1. / 20, 1. / 50, 1. / 100, 1. / 200, 1. / 500, 1. / 1000,
+}
 
-// calibration counts the lines of a text, and those with a probability of at most each promised one.
+// calibration counts the lines of a text, and those whose probability is at most each promised one.
 type calibration struct {
 	lines int
 	below [9]int

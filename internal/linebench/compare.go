@@ -25,7 +25,12 @@ type comparison struct {
 
 // compare makes a log for each seed, scores it, and lets all methods rate it.
 func compare(m *lmserve.Model, log []string, seeds int) (*comparison, error) {
-	c := &comparison{lines: len(log), seeds: seeds, ranked: make([]outcome, len(methods)), online: make([]outcome, len(rates))}
+	c := &comparison{
+		lines:  len(log),
+		seeds:  seeds,
+		ranked: make([]outcome, len(methods)),
+		online: make([]outcome, len(rates)),
+	}
 	for range rates {
 		c.hindsight = append(c.hindsight, make([]outcome, len(methods)))
 	}
@@ -54,7 +59,8 @@ func (c *comparison) add(log []scored, from int) {
 		ratings := method.rate(log)
 		for i, rate := range rates {
 			limit := threshold(log, from, ratings, int(rate*float64(ordinaries)))
-			c.hindsight[i][at].add(measure(log, from, func(i int) bool { return ratings[i] > limit }))
+			above := func(i int) bool { return ratings[i] > limit }
+			c.hindsight[i][at].add(measure(log, from, above))
 		}
 		chosen := top(from, ratings, strangers)
 		c.ranked[at].add(measure(log, from, func(i int) bool { return chosen[i] }))
@@ -68,10 +74,13 @@ func (c *comparison) add(log []scored, from int) {
 func (c *comparison) print(w io.Writer, name string) {
 	o := &c.ranked[0]
 	_, injected := o.hits()
-	fmt.Fprintf(w, "\n%s: %d lines; %d logs made of it with %d incidents of %d lines in all\n", name, c.lines, c.seeds, o.incidents, injected)
-	fmt.Fprintf(w, "(%d foreign, %d with a changed field, %d out of time)\n", o.lines[foreign], o.lines[field], o.lines[wrong])
+	fmt.Fprintf(w, "\n%s: %d lines; %d logs made of it with %d incidents of %d lines in all\n",
+		name, c.lines, c.seeds, o.incidents, injected)
+	fmt.Fprintf(w, "(%d foreign, %d with a changed field, %d out of time)\n", o.lines[foreign],
+		o.lines[field], o.lines[wrong])
 	for i, rate := range rates {
-		fmt.Fprintf(w, "\nWith hindsight: the threshold that flags 1 of %.0f ordinary lines\n", 1/rate)
+		fmt.Fprintf(w, "\nWith hindsight: the threshold that flags 1 of %.0f ordinary lines\n",
+			1/rate)
 		c.table(w, c.hindsight[i])
 	}
 	fmt.Fprintf(w, "\nThe k lines with the highest ratings, k being the number of injected lines\n")
@@ -91,8 +100,8 @@ func (c *comparison) table(w io.Writer, outcomes []outcome) {
 }
 
 func head(w io.Writer) {
-	fmt.Fprintf(w, "%-28s %-12s %-12s %8s %6s %6s %6s %6s %8s\n", "", "precision", "recall", "foreign", "field", "time",
-		"found", "lag", "alarms")
+	fmt.Fprintf(w, "%-28s %-12s %-12s %8s %6s %6s %6s %6s %8s\n", "", "precision", "recall",
+		"foreign", "field", "time", "found", "lag", "alarms")
 }
 
 // row prints precision and recall as mean and standard deviation over the logs; the recall of each
@@ -102,9 +111,10 @@ func row(w io.Writer, name string, o outcome) {
 	precision, precisionSpread := spread(o.precisions)
 	recall, recallSpread := spread(o.recalls)
 	alarms, _ := spread(o.falseAlarmShare)
-	fmt.Fprintf(w, "%-28s %4.2f ± %4.2f  %4.2f ± %4.2f  %8.2f %6.2f %6.2f %6.2f %6.2f %7.2f%%\n", name,
-		precision, precisionSpread, recall, recallSpread, o.recall(foreign), o.recall(field), o.recall(wrong),
-		float64(o.found)/float64(o.incidents), float64(o.lag)/float64(o.found), 100*alarms)
+	fmt.Fprintf(w, "%-28s %4.2f ± %4.2f  %4.2f ± %4.2f  %8.2f %6.2f %6.2f %6.2f %6.2f %7.2f%%\n",
+		name, precision, precisionSpread, recall, recallSpread, o.recall(foreign), o.recall(field),
+		o.recall(wrong), float64(o.found)/float64(o.incidents), float64(o.lag)/float64(o.found),
+		100*alarms)
 }
 
 // recall is the share of the lines of a kind that were flagged.

@@ -1,12 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"math/rand/v2"
-	"regexp"
-	"slices"
-	"strings"
-)
+import "math/rand/v2"
 
 // kind says in which way an injected line is strange.
 type kind int
@@ -28,7 +22,7 @@ type line struct {
 }
 
 const (
-	// quiet is the part of a log that is left alone, so that every method has seen the log's habits.
+	// quiet is the part of a log that is left alone: every method is to know the log's habits.
 	quiet = 1. / 4
 	// apart is the number of lines for which the rest of the log has one incident.
 	apart = 80
@@ -40,10 +34,10 @@ const (
 	known = 2
 )
 
-// inject puts incidents into a log: one to three strange lines of one kind, up to two ordinary lines
-// between two of them. The first quarter of the log stays as it is; after it comes one incident in
-// every 80 lines, somewhere among them, the kinds in turn. Lines are a function of the log and the
-// seed. A log of less than a few hundred lines gets few incidents, or none.
+// inject puts incidents into a log: one to three strange lines of one kind, with up to two ordinary
+// lines between two of them. The first quarter of the log stays as it is; after it comes one
+// incident in every 80 lines, somewhere among them, the kinds in turn. Lines are a function of the
+// log and the seed. A log of less than a few hundred lines gets few incidents, or none.
 func inject(log []string, seed uint64) []line {
 	g := &injector{log: log, rand: rand.New(rand.NewPCG(seed, 0)), seen: map[string]int{}}
 	start := start(len(log))
@@ -113,11 +107,12 @@ func (g *injector) incident(at, end int, k kind) int {
 	return at
 }
 
-// strange makes a strange line to stand at line at of the log; ok is false if the kind has none there.
+// strange makes a strange line for the place of line at of the log; ok is false if the kind has no
+// line there.
 func (g *injector) strange(at int, k kind) (text string, ok bool) {
 	switch k {
 	case foreign:
-		return g.foreign(), true
+		return foreignLine(g.rand), true
 	case wrong:
 		return g.log[g.rand.IntN(at-old+1)], true
 	}
@@ -131,77 +126,5 @@ func (g *injector) strange(at int, k kind) (text string, ok bool) {
 		return "", false
 	}
 	f := candidates[g.rand.IntN(len(candidates))]
-	return g.log[at][:f.from] + g.other(f) + g.log[at][f.to:], true
-}
-
-// place is a field of a line: the bytes from from up to to.
-type place struct {
-	from, to int
-	sort     int    // index in sorts
-	value    string // of the field
-	format   string // the line with the field and all numbers masked
-}
-
-// sorts of fields that can be changed. The field is the first group.
-var sorts = []*regexp.Regexp{
-	regexp.MustCompile(`(?:^|[\s"'(=:])(/[\w./%+-]{2,})`),
-	regexp.MustCompile(`(?:\buser(?:name)?"?[ =:]+"?|\bpassword for )([A-Za-z_][\w.-]*)|\((\w+)\) CMD`),
-	regexp.MustCompile(`\b(` + strings.Join(statuses, "|") + `)\b`),
-	regexp.MustCompile(`(?:\b(?:status|state|code|exit)"?[ =:]+|HTTP/\d\.\d" )(\d+)\b`),
-}
-
-const (
-	sortPath = iota
-	sortUser
-	sortWord
-	sortNumber
-)
-
-// statuses are words that say how something went or how grave it is.
-var statuses = []string{
-	"ok", "OK", "failed", "Failed", "failure", "success", "Accepted", "opened", "closed", "Invalid", "denied",
-	"forbidden", "notice", "info", "INFO", "warn", "warning", "WARN", "error", "ERROR", "synchronized",
-	"started", "stopped", "installed", "unpacked", "configure", "install", "upgrade", "remove",
-}
-
-var number = regexp.MustCompile(`[0-9]+`)
-
-// fields returns the fields of a line that can be changed.
-func fields(text string) (found []place) {
-	for sort, re := range sorts {
-		for _, m := range re.FindAllStringSubmatchIndex(text, -1) {
-			from, to := m[2], m[3]
-			if from < 0 {
-				from, to = m[4], m[5]
-			}
-			value := text[from:to]
-			if sort == sortUser && slices.Contains([]string{"unknown", "name", "invalid"}, value) {
-				continue
-			}
-			format := number.ReplaceAllString(text[:from], "0") + "\x00" + number.ReplaceAllString(text[to:], "0")
-			found = append(found, place{from, to, sort, value, fmt.Sprint(sort, format)})
-		}
-	}
-	return found
-}
-
-// values are what fields are changed to.
-var values = [...][]string{
-	sortPath: {"/../../etc/passwd", "/var/tmp/.x/run", "/root/.ssh/authorized_keys", "/cgi-bin/.%2e/bin/sh",
-		"/tmp/kworkerds", "/home/backup/.bash_history", "/wp-login.php", "/dev/shm/a.out"},
-	sortUser: {"mallory", "svc_backup", "toor", "guest77", "www-sync", "ec2-user", "sysdaemon", "xmrig"},
-	sortWord: {"emerg", "alert", "panic", "rejected", "hijacked", "fatal", "granted", "overridden"},
-}
-
-// other returns another value for a field.
-func (g *injector) other(f place) string {
-	if f.sort == sortNumber {
-		for {
-			if value := fmt.Sprint(2 + g.rand.IntN(997)); value != f.value {
-				return value
-			}
-		}
-	}
-	list := values[f.sort]
-	return list[g.rand.IntN(len(list))]
+	return g.log[at][:f.from] + other(f, g.rand) + g.log[at][f.to:], true
 }

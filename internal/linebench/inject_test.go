@@ -11,7 +11,10 @@ import (
 // weblog makes lines with a path, a user and a status.
 func weblog(n int) (log []string) {
 	for i := range n {
-		log = append(log, fmt.Sprintf(`%05d notice user=anna GET /static/page.html status=%d`, i, 200+i%2))
+		log = append(
+			log,
+			fmt.Sprintf(`%05d notice user=anna GET /static/page.html status=%d`, i, 200+i%2),
+		)
 	}
 	return log
 }
@@ -41,7 +44,8 @@ func TestInjectionLeavesTheRestOfTheLogAsItIs(t *testing.T) {
 			incidents[l.incident] = l.kind
 			switch l.kind {
 			case field:
-				require.Equal(t, log[at][:6], l.text[:6], "a changed field stands in a line of the log")
+				require.Equal(t, log[at][:6], l.text[:6],
+					"a changed field stands in a line of the log")
 				require.NotEqual(t, log[at], l.text)
 				at++
 			case wrong:
@@ -57,13 +61,13 @@ func TestInjectionLeavesTheRestOfTheLogAsItIs(t *testing.T) {
 
 func TestFieldsAreFoundInLines(t *testing.T) {
 	for text, want := range map[string][]string{
-		`GET /index.html HTTP/1.1" 404 17`:                           {"/index.html", "404"},
-		`Failed password for root from 10.0.0.1 port 22`:             {"root", "Failed"},
-		`Failed password for invalid user admin from 10.0.0.1`:       {"admin", "Failed"},
-		`session opened for user root by (uid=0)`:                    {"root", "opened"},
-		`[notice] workerEnv.init() ok /etc/httpd/workers.properties`: {"/etc/httpd/workers.properties", "notice", "ok"},
-		`mod_jk child in state 6`:                                    {"6"},
-		`crond[2916]: (root) CMD (run-parts /etc/cron.hourly)`:       {"/etc/cron.hourly", "root"},
+		`GET /index.html HTTP/1.1" 404 17`:                     {"/index.html", "404"},
+		`Failed password for root from 10.0.0.1 port 22`:       {"root", "Failed"},
+		`Failed password for invalid user admin from 10.0.0.1`: {"admin", "Failed"},
+		`session opened for user root by (uid=0)`:              {"root", "opened"},
+		`[notice] workerEnv.init() ok /etc/httpd/workers`:      {"/etc/httpd/workers", "notice", "ok"},
+		`mod_jk child in state 6`:                              {"6"},
+		`crond[2916]: (root) CMD (run-parts /etc/cron.hourly)`: {"/etc/cron.hourly", "root"},
 		`it rained`: nil,
 	} {
 		var got []string

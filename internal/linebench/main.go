@@ -24,8 +24,8 @@ import (
 func main() {
 	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
 	threads := flag.Int("threads", 2, "threads that compute")
-	list := flag.Bool("list", false, "print the injected lines of each log instead, and score nothing")
-	calibration := flag.Bool("calibration", false, "inject nothing, and compare probabilities with what happened")
+	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
+	calibration := flag.Bool("calibration", false, "inject nothing, compare probabilities and counts")
 	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, up to the last end of a line")
 	flag.Parse()
 	paths := flag.Args()
@@ -117,7 +117,8 @@ func printInjected(name string, log []string, seeds int) {
 	for seed := range seeds {
 		for i, l := range inject(log, uint64(seed)) {
 			if l.kind != ordinary {
-				fmt.Printf("%s seed %d line %d %s: %s\n", name, seed, i+1, kindNames[l.kind], l.text)
+				fmt.Printf("%s seed %d line %d %s: %s\n", name, seed, i+1, kindNames[l.kind],
+					l.text)
 			}
 		}
 	}

@@ -50,7 +50,8 @@ func TestTemplatesMergeLinesThatDifferInTheirVariables(t *testing.T) {
 	counted := templates{groups: map[group][]*template{}}
 	require.Zero(t, counted.surprise("connect to 10.0.0.1 as anna"))
 	require.Zero(t, counted.surprise("connect to 10.0.0.2 as bela"), "the same template")
-	require.Equal(t, math.Log2(3), counted.surprise("connect to 10.0.0.2 as bela or carl"), "one line of three")
+	require.Equal(t, math.Log2(3), counted.surprise("connect to 10.0.0.2 as bela or carl"),
+		"one line of three")
 	rare := vocabulary{count: map[string]float64{}}
 	rare.surprise("anna came in")
 	require.Equal(t, 1., rare.surprise("bela came in"))

@@ -11,7 +11,10 @@ var methods = []method{
 	{"strangeness, adaptive model", each(func(l scored) float64 { return 1 / l.adaptive.P })},
 	{"strangeness, static model", each(func(l scored) float64 { return 1 / l.static.P })},
 	{"bits, adaptive model", each(func(l scored) float64 { return l.adaptive.Bits })},
-	{"bits a byte, adaptive model", each(func(l scored) float64 { return l.adaptive.BitsPerByte() })},
+	{
+		"bits a byte, adaptive model",
+		each(func(l scored) float64 { return l.adaptive.BitsPerByte() }),
+	},
 	{"bits a byte, static model", each(func(l scored) float64 { return l.static.BitsPerByte() })},
 	{"rare templates, counted", func(log []scored) []float64 {
 		t := templates{groups: map[group][]*template{}}

@@ -27,9 +27,9 @@ type Line struct {
 	Baseline float64 // the same under the static model, if the caller has one
 	Strangeness
 
-	// Text is the line without its newline, and Costs has the cost of each byte of Text in bits. If
-	// the line is Cut, these are its first TextMax bytes. Both are valid until the function that was
-	// called with the line returns.
+	// Text is the line without its newline, and Costs has the cost of each byte of Text in bits.
+	// If the line is Cut, these are its first TextMax bytes. Both are valid until the function that
+	// was called with the line returns.
 	Text  []byte
 	Costs []float32
 	Cut   bool

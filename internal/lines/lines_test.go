@@ -36,7 +36,19 @@ func keep(list *[]Line) func(*Line) {
 
 // drawText makes text of a few lines, with empty and long ones among them, and costs.
 func drawText(t *rapid.T) (text []byte, costs []float64) {
-	part := rapid.SampledFrom([]string{"\n", "\n", "a", "user=", "42", " é", "\xff", "the quick brown fox", strings.Repeat("x", TextMax-1)})
+	part := rapid.SampledFrom(
+		[]string{
+			"\n",
+			"\n",
+			"a",
+			"user=",
+			"42",
+			" é",
+			"\xff",
+			"the quick brown fox",
+			strings.Repeat("x", TextMax-1),
+		},
+	)
 	for _, p := range rapid.SliceOf(part).Draw(t, "parts") {
 		text = append(text, p...)
 	}
@@ -118,7 +130,8 @@ func TestALineThatCostsMoreIsNotLessStrange(t *testing.T) {
 		text := []byte(rapid.StringMatching(`[a-c0-1 ]{1,40}`).Draw(t, "line") + "\n")
 		cheap := rapid.SliceOfN(rapid.Float64Range(0, 20), len(text), len(text)).Draw(t, "costs")
 		dear := slices.Clone(cheap)
-		dear[rapid.IntRange(0, len(text)-1).Draw(t, "byte")] += rapid.Float64Range(0, 50).Draw(t, "more")
+		dear[rapid.IntRange(0, len(text)-1).Draw(t, "byte")] += rapid.Float64Range(0, 50).
+			Draw(t, "more")
 		before, after := feed(m.Clone(), text, cheap)[0], feed(m.Clone(), text, dear)[0]
 		require.LessOrEqual(t, after.P, before.P)
 	})
@@ -159,11 +172,13 @@ func ordinaryLog(lines int, seed uint64) (text []byte, costs []float64) {
 		var line string
 		switch r.IntN(3) {
 		case 0:
-			line = fmt.Sprintf("10:%02d:%02d sshd[%d]: Accepted key for %s port %d\n", n/60%60, n%60, 1000+r.IntN(9000), name(r), r.IntN(60000))
+			line = fmt.Sprintf("10:%02d:%02d sshd[%d]: Accepted key for %s port %d\n", n/60%60,
+				n%60, 1000+r.IntN(9000), name(r), r.IntN(60000))
 		case 1:
 			line = fmt.Sprintf("10:%02d:%02d cron: run-parts /etc/cron.hourly\n", n/60%60, n%60)
 		case 2:
-			line = fmt.Sprintf("10:%02d:%02d httpd: GET /static/%s.css 200 %d\n", n/60%60, n%60, name(r), r.IntN(9000))
+			line = fmt.Sprintf("10:%02d:%02d httpd: GET /static/%s.css 200 %d\n", n/60%60, n%60,
+				name(r), r.IntN(9000))
 		}
 		text = append(text, line...)
 		for range len(line) {
@@ -224,7 +239,7 @@ func TestProbabilitiesFollowLinesThatBecomeCheaper(t *testing.T) {
 	}
 }
 
-// strangeLine has a changed field: the bytes from from up to to cost 8 bits each, the rest is cheap.
+// strangeLine has a changed field, whose bytes cost 8 bits each. The rest of the line is cheap.
 func strangeLine() (text []byte, costs []float64, from, to int) {
 	text = []byte("10:30:00 cron: run-parts /dev/shm/.x/run\n")
 	from = bytes.Index(text, []byte("/dev"))

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Meter makes lines of a text and says how strange they are. Its memory is bounded: at most 64 KB,
-// of which a long line under way has 20. One goroutine uses it at a time.
+// Meter makes lines of a text and says how strange they are. Its memory is bounded: about 80 KB, of
+// which a long line under way has 20. One goroutine uses it at a time.
 type Meter struct {
 	expectation expectation
 	whole, part gauge // of whole lines and of their strangest parts
@@ -24,7 +24,12 @@ type Meter struct {
 
 // NewMeter returns the meter of an empty text.
 func NewMeter() *Meter {
-	return &Meter{expectation: newExpectation(), whole: newGauge(), part: newGauge(), line: Line{Number: 1}}
+	return &Meter{
+		expectation: newExpectation(),
+		whole:       newGauge(),
+		part:        newGauge(),
+		line:        Line{Number: 1},
+	}
 }
 
 // Add takes in the next byte of the text, with its cost under the model that learns and under the
@@ -100,5 +105,10 @@ func (m *Meter) rate() Strangeness {
 	if part < whole {
 		least, best = part, m.local.best
 	}
-	return Strangeness{P: least * (2 - least), From: best.from, To: best.to, Seen: m.line.Number - 1}
+	return Strangeness{
+		P:    least * (2 - least),
+		From: best.from,
+		To:   best.to,
+		Seen: m.line.Number - 1,
+	}
 }

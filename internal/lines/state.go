@@ -37,7 +37,8 @@ func appendNumber(dst []byte, number any) []byte {
 func ReadState(state []byte) (*Meter, error) {
 	m := NewMeter()
 	if len(state) == 0 || state[0] != stateVersion {
-		return nil, fmt.Errorf("%w: found the first bytes %x, expected version %d", ErrState, state[:min(1, len(state))], stateVersion)
+		return nil, fmt.Errorf("%w: found the first bytes %x, expected version %d", ErrState,
+			state[:min(1, len(state))], stateVersion)
 	}
 	rest := state[1:]
 	for _, number := range m.numbers() {
@@ -48,11 +49,13 @@ func ReadState(state []byte) (*Meter, error) {
 		rest = rest[n:]
 	}
 	if m.line.Bytes < 0 || m.line.Chars < 0 || m.line.Chars > m.line.Bytes {
-		return nil, fmt.Errorf("%w: found a line of %d bytes and %d characters", ErrState, m.line.Bytes, m.line.Chars)
+		return nil, fmt.Errorf("%w: found a line of %d bytes and %d characters", ErrState,
+			m.line.Bytes, m.line.Chars)
 	}
 	kept := int(min(m.line.Bytes, TextMax))
 	if len(rest) != kept*5 {
-		return nil, fmt.Errorf("%w: found %d bytes of text and costs, expected %d", ErrState, len(rest), kept*5)
+		return nil, fmt.Errorf("%w: found %d bytes of text and costs, expected %d", ErrState,
+			len(rest), kept*5)
 	}
 	m.text = append(m.text, rest[:kept]...)
 	m.costs = make([]float32, kept)
@@ -67,14 +70,16 @@ func ReadState(state []byte) (*Meter, error) {
 func (m *Meter) numbers() []any {
 	e := &m.expectation
 	list := []any{
-		&m.line.Number, &m.line.Offset, &m.line.Bytes, &m.line.Chars, &m.line.Bits, &m.line.Baseline, &m.expected,
+		&m.line.Number, &m.line.Offset, &m.line.Bytes, &m.line.Chars,
+		&m.line.Bits, &m.line.Baseline, &m.expected,
 		&e.places, &e.fields, &e.all, &e.at.context, &e.at.word, &e.at.before,
 	}
 	for _, x := range []*excess{&m.overall, &m.local} {
 		list = append(list, &x.ending.from, &x.ending.sum, &x.best.from, &x.best.to, &x.best.sum)
 	}
 	for _, g := range []*gauge{&m.whole, &m.part} {
-		list = append(list, &g.lengths.all, &g.lengths.classes, &g.tail.counts, &g.tail.weight, &g.tail.last)
+		list = append(list, &g.lengths.all, &g.lengths.classes)
+		list = append(list, &g.tail.counts, &g.tail.weight, &g.tail.last)
 	}
 	return list
 }
@@ -102,7 +107,7 @@ func (m *Meter) check() error {
 		{"the line's text", plain(m.text, m.costs)},
 		{"the place in the line", m.expectation.at.context <= contextMask},
 		{"the strangest span", m.overall.valid() && m.local.valid()},
-		{"the average of all bytes", m.expectation.all.valid(dearest, allMemory) && m.expectation.all.Seen >= firstCosts},
+		{"the average of all bytes", m.expectation.all.valid(dearest, allMemory)},
 		{"the averages of places", m.expectation.valid()},
 		{"the averages of fields", valid(m.expectation.fields[:], dearest, fieldMemory)},
 		{"the gauge of lines", m.whole.valid()},
@@ -159,6 +164,9 @@ func (g *gauge) valid() bool {
 }
 
 func (e *expectation) valid() bool {
+	if e.all.Seen < firstCosts {
+		return false
+	}
 	for i := range e.places {
 		if !e.places[i].average.valid(dearest, placeMemory) {
 			return false
