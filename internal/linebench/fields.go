@@ -37,7 +37,8 @@ const (
 var statuses = []string{
 	"ok", "OK", "failed", "Failed", "failure", "success", "Accepted", "opened", "closed", "Invalid",
 	"denied", "forbidden", "notice", "info", "INFO", "warn", "warning", "WARN", "error", "ERROR",
-	"synchronized", "started", "stopped", "installed", "unpacked", "configure", "install", "upgrade", "remove",
+	"synchronized", "started", "stopped", "installed", "unpacked", "configure", "install",
+	"upgrade", "remove",
 }
 
 var number = regexp.MustCompile(`[0-9]+`)

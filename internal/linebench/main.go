@@ -25,8 +25,8 @@ func main() {
 	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
 	threads := flag.Int("threads", 2, "threads that compute")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
-	calibration := flag.Bool("calibration", false, "inject nothing, compare probabilities and counts")
-	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, up to the last end of a line")
+	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
+	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, whole lines")
 	flag.Parse()
 	paths := flag.Args()
 	if len(paths) == 0 || *seeds < 1 {

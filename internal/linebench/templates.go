@@ -31,8 +31,8 @@ const (
 	alike = .5
 )
 
-// surprise counts the line, and returns how rare its template has been so far: -log2 of its share of
-// the lines.
+// surprise counts the line, and returns how rare its template has been so far: -log2 of its share
+// of the lines.
 func (t *templates) surprise(text string) float64 {
 	words := mask(text)
 	key := group{words: len(words)}
