@@ -2,8 +2,8 @@ package lines
 
 import "math"
 
-// tail is the distribution of the scores of a text's lines. It forgets: of n lines the last half
-// has three quarters of the weight, and of more than lineMemory lines about lineMemory count.
+// tail is the distribution of the scores of a text's lines. It forgets: of the first lines the last
+// half has seven eighths of the weight, and of very many lines about the last lineMemory count.
 type tail struct {
 	counts [bins]float64 // weights of the lines in each bin
 	weight float64       // of the next line
@@ -21,6 +21,9 @@ const (
 	ordinary = 1. / 16
 
 	lineMemory = 4096
+	// forgetting is how fast the first lines are forgotten: the weight of a line grows like this
+	// power of its number. Few models know a text at its beginning.
+	forgetting = 2
 	// All weights are divided by lighter when the next line's has grown to lineMemory * lighter.
 	lighter = 1 << 20
 
@@ -28,7 +31,7 @@ const (
 	strange = 1. / 64
 	// apart is how many lines after another a strange line counts fully. Those of a burst count
 	// less, the closer the less: a burst counts about as one line.
-	apart = 32
+	apart = 64
 )
 
 func newTail() tail { return tail{weight: 1} }
@@ -79,7 +82,7 @@ func (t *tail) add(score, p float64) {
 
 // grow makes the next line weigh more than those before, instead of making those weigh less.
 func (t *tail) grow() {
-	t.weight += max(1, float64(t.weight/lineMemory))
+	t.weight += float64(t.weight * max(forgetting/float64(t.lines), 1./lineMemory))
 	if t.weight < lineMemory*lighter {
 		return
 	}
