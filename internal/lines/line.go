@@ -6,12 +6,13 @@
 // probability that an ordinary line of this text is as strange, from the lines before it. Where
 // lines end depends on the text alone, so that it does not matter in which pieces the text came.
 //
-// Strangeness is computed in three steps; docs/watch.md has them with their measurements.
+// Strangeness is computed in three steps. The equations and measurements are in docs/watch.md.
 //
 //  1. For each byte an expectation: what bytes in such a place of this text have cost so far.
-//  2. For each line the largest sum of cost minus expectation over a span of its bytes, in units of
-//     the square root of what the whole line was expected to cost.
-//  3. The share of the lines so far for which that was as large: the tail probability.
+//  2. For each line the largest sum of cost minus expectation over a span of its bytes: once for
+//     the whole line, by its length, and once for its dearest part.
+//  3. For both the share of the lines so far for which that was as large. The tail probability is
+//     the smaller of the two shares, corrected for there being two.
 //
 // All arithmetic is addition, multiplication, division and square root of float64, each rounded by
 // itself: a meter gives the same bits on every machine.
