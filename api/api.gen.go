@@ -222,6 +222,7 @@ const (
 	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
 	ProblemInvalidField         ProblemType = "urn:lmserve:problem:invalid-field"
 	ProblemInvalidParameter     ProblemType = "urn:lmserve:problem:invalid-parameter"
+	ProblemKeyDiskLimit         ProblemType = "urn:lmserve:problem:key-disk-limit"
 	ProblemKeyRateLimit         ProblemType = "urn:lmserve:problem:key-rate-limit"
 	ProblemKeyRequestLimit      ProblemType = "urn:lmserve:problem:key-request-limit"
 	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
@@ -274,6 +275,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemInvalidField:
 		return true
 	case ProblemInvalidParameter:
+		return true
+	case ProblemKeyDiskLimit:
 		return true
 	case ProblemKeyRateLimit:
 		return true
@@ -347,6 +350,21 @@ const (
 func (e ServiceStatusKeys) Valid() bool {
 	switch e {
 	case KeysStale:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceStatusDisk.
+const (
+	DiskFull ServiceStatusDisk = "full"
+)
+
+// Valid indicates whether the value is a known member of the ServiceStatusDisk enum.
+func (e ServiceStatusDisk) Valid() bool {
+	switch e {
+	case DiskFull:
 		return true
 	default:
 		return false
@@ -712,6 +730,12 @@ type Problem struct {
 	// Damage The place where a session is damaged. `lmserve sessions check` says more.
 	Damage    *Damage `json:"damage,omitempty"`
 	RequestID string  `json:"request_id"`
+
+	// LimitBytes Of `key-disk-limit`: what they may be charged for.
+	LimitBytes *int64 `json:"limit_bytes,omitempty"`
+
+	// UsedBytes Of `key-disk-limit`: what the sessions of the key are charged for.
+	UsedBytes *int64 `json:"used_bytes,omitempty"`
 }
 
 // ProblemType defines model for ProblemType.
@@ -737,6 +761,9 @@ type ServiceStatus struct {
 
 	// Keys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
 	Keys *ServiceStatusKeys `json:"keys,omitempty"`
+
+	// Disk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
+	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
 // ServiceStatusStatus defines model for ServiceStatus.Status.
@@ -744,6 +771,9 @@ type ServiceStatusStatus string
 
 // ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
 type ServiceStatusKeys string
+
+// ServiceStatusDisk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
+type ServiceStatusDisk string
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
 type Session struct {
@@ -797,8 +827,11 @@ type Session struct {
 	Owner *string `json:"owner,omitempty"`
 
 	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
-	// deleted. Absent for a session that can be used, and for one whose damage has not been met yet.
+	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
+
+	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
+	DiskBytes int64 `json:"disk_bytes"`
 }
 
 // SessionList defines model for SessionList.
@@ -1000,6 +1033,9 @@ type InvalidField = Problem
 
 // NoBackup A problem document (RFC 9457).
 type NoBackup = Problem
+
+// NoRoom A problem document (RFC 9457).
+type NoRoom = Problem
 
 // NoSpace A problem document (RFC 9457).
 type NoSpace = Problem
@@ -2107,6 +2143,8 @@ type InvalidFieldApplicationProblemPlusJSONResponse Problem
 
 type NoBackupApplicationProblemPlusJSONResponse Problem
 
+type NoRoomApplicationProblemPlusJSONResponse Problem
+
 type NoSpaceApplicationProblemPlusJSONResponse Problem
 
 type NotAcceptableApplicationProblemPlusJSONResponse Problem
@@ -2871,6 +2909,22 @@ func (response ListSessions503ApplicationProblemPlusJSONResponse) VisitListSessi
 	return err
 }
 
+type ListSessions507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response ListSessions507ApplicationProblemPlusJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateSessionRequestObject struct {
 	Body *CreateSessionJSONRequestBody
 }
@@ -3099,7 +3153,7 @@ func (response CreateSession503ApplicationProblemPlusJSONResponse) VisitCreateSe
 }
 
 type CreateSession507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response CreateSession507ApplicationProblemPlusJSONResponse) VisitCreateSessionResponse(w http.ResponseWriter) error {
@@ -3343,7 +3397,7 @@ func (response ImportSession503ApplicationProblemPlusJSONResponse) VisitImportSe
 }
 
 type ImportSession507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response ImportSession507ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
@@ -3990,7 +4044,7 @@ func (response Complete503ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 }
 
 type Complete507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response Complete507ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
@@ -4282,7 +4336,7 @@ func (response ForkSession503ApplicationProblemPlusJSONResponse) VisitForkSessio
 }
 
 type ForkSession507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response ForkSession507ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
@@ -4638,7 +4692,7 @@ func (response Score503ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 }
 
 type Score507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response Score507ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {
@@ -4663,6 +4717,8 @@ type GetSnapshotResponseObject interface {
 
 type GetSnapshot200ResponseHeaders struct {
 	ContentDisposition string
+	LmserveDamage      *string
+	LmservePart        *string
 }
 
 type GetSnapshot200ApplicationZstdResponse struct {
@@ -4678,6 +4734,12 @@ func (response GetSnapshot200ApplicationZstdResponse) VisitGetSnapshotResponse(w
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}
 	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	if response.Headers.LmserveDamage != nil {
+		w.Header().Set("Lmserve-Damage", fmt.Sprint(*response.Headers.LmserveDamage))
+	}
+	if response.Headers.LmservePart != nil {
+		w.Header().Set("Lmserve-Part", fmt.Sprint(*response.Headers.LmservePart))
+	}
 	w.WriteHeader(200)
 
 	if closer, ok := response.Body.(io.ReadCloser); ok {

@@ -27,13 +27,15 @@ type fakeSessions struct {
 	boom bool  // Get panics, and Score after the first chunk
 	full bool  // no request gets a place in the queue
 
-	exporting int // bytes that follow an exported session
+	exporting int           // bytes that follow an exported session
+	part      *session.Part // what an export has of its session; nil: all
 
 	mu       sync.Mutex
 	n        int
 	sessions map[string]*fakeSession
 	draining bool
 	failed   error                    // of the store
+	tight    error                    // the alarm of the disk
 	asked    session.CreateRequest    // the last request of Create
 	forked   session.ForkRequest      // the last request of Fork
 	held     map[string]chan struct{} // by session; see hold
@@ -152,12 +154,17 @@ type fakeFile struct {
 	Counts [256]float64
 }
 
-func (f *fakeSessions) Export(_ context.Context, who session.Caller, id string, w io.Writer) error {
+func (f *fakeSessions) Export(
+	_ context.Context, who session.Caller, id string, w io.Writer, part func(session.Part),
+) error {
 	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if f.part != nil {
+		part(*f.part)
+	}
 	if err := json.NewEncoder(w).Encode(fakeFile{"fake-0", s.info, s.text, s.counts}); err != nil {
 		return err
 	}
@@ -227,6 +234,12 @@ func (f *fakeSessions) add(who session.Caller, s *fakeSession) session.Info {
 	s.info.ID, s.info.Owner = fmt.Sprintf("s-%04d", f.n), who.Key
 	f.sessions[s.info.ID] = s
 	return told(who, s.info)
+}
+
+func (f *fakeSessions) DiskAlarm() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tight
 }
 
 func (f *fakeSessions) Err() error {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -137,6 +138,7 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 		require.NotEqual(t, id, made.ID)
 		is := made
 		is.ID, is.CreatedAt, is.LastUsedAt, is.MemoryBytes = was.ID, was.CreatedAt, was.LastUsedAt, was.MemoryBytes
+		is.DiskBytes = was.DiskBytes // its snapshot is at its end
 		require.Equal(t, was, is)
 		require.Equal(t, http.StatusOK, to.do("GET", at, nil).StatusCode)
 		requireProblem(t, to.do("GET", at, nil, "Authorization", "Bearer "+ring.token["giver"]), api.ProblemSessionNotFound)
@@ -203,6 +205,21 @@ func TestASnapshotThatFailsIsCutOff(t *testing.T) {
 	defer resp.Body.Close()
 	_, err = io.ReadAll(resp.Body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+// The answer says that a file is a part, in headers of one line of ASCII.
+func TestAPartOfASessionSaysThatItIsOne(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}")
+	whole := g.do("GET", path+"/snapshot", nil)
+	require.Empty(t, whole.Header.Get("Lmserve-Part"))
+	require.Empty(t, whole.Header.Get("Lmserve-Damage"))
+	g.fake.part = &session.Part{Start: 3, End: 10, Known: 12, Err: errors.New("lost:\nthe ½")}
+	part := g.do("GET", path+"/snapshot", nil)
+	require.Equal(t, http.StatusOK, part.StatusCode)
+	require.Equal(t, "bytes 3-9/12", part.Header.Get("Lmserve-Part"))
+	require.Equal(t, "lost: the  ", part.Header.Get("Lmserve-Damage")+strings.Repeat(" ", 2))
+	require.Equal(t, `attachment; filename="s-0001.part.safetensors.zst"`, part.Header.Get("Content-Disposition"))
 }
 
 // A damaged session is listed, says where the damage is, and can be deleted; every other use fails.
@@ -302,6 +319,8 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"TrimmedError":   {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
 		"LimitError":     {&session.LimitError{}, api.ProblemSessionFull},
 		"QuotaError":     {&session.QuotaError{}, api.ProblemKeySessionLimit},
+		"DiskLimitError": {&session.DiskLimitError{}, api.ProblemKeyDiskLimit},
+		"DiskAlarmError": {&session.DiskAlarmError{}, api.ProblemNoSpace},
 		"BodyError":      {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
 		"MismatchError":  {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
 	}
@@ -316,6 +335,10 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	p := problem.Of(&session.UnusableError{Err: damage})
 	require.Equal(t, api.Damage{File: "lmserve.db", Byte: &damage.Byte, Offset: &damage.Offset}, *p.Damage)
 	require.Nil(t, problem.Of(&session.UnusableError{Err: &session.ModelError{}}).Damage)
+
+	limit := problem.Of(&session.DiskLimitError{Used: 90, Limit: 100})
+	require.EqualValues(t, 90, *limit.UsedBytes)
+	require.EqualValues(t, 100, *limit.LimitBytes)
 }
 
 // exportedErrors lists the package's variables ErrX and its types XError.

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -31,6 +29,7 @@ type serveFlags struct {
 	maxSessions    int
 	maxConnections int
 	budget         byteSize
+	diskBudget     byteSize
 	replayMax      time.Duration
 	drain          time.Duration
 	drainDelay     time.Duration
@@ -42,20 +41,25 @@ func newServe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve sessions over HTTP",
-		Long: `Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
+		Long: strings.TrimSpace(`
+Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
 output says where it listens, the second where sessions are kept; the access log goes
 to standard error. SIGTERM and SIGINT drain: no new work, chunks under way are finished,
 then it ends.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
-with --data-dir=none they are in memory only. If the folder fails (say a disk does), the
-server ends with an error, and what it had confirmed is there when it starts again.
+with --data-dir=none they are in memory only. If the server finds the folder damaged, it
+opens it again, as a start does, and goes on with the sessions that the damage does not
+touch. If the folder fails otherwise (say a disk does), or again and again, the server ends
+with an error, and what it had confirmed is there when it starts again.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
 If not, whoever reaches the server may do everything. Then it listens on a loopback
 address only, answers only requests whose Host is a loopback name or one that
 --allow-host names, and refuses those of web pages of other origins. On other
-addresses keys and text want TLS.`,
+addresses keys and text want TLS.
+
+` + memoryHelp),
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
@@ -70,7 +74,8 @@ addresses keys and text want TLS.`,
 	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
 	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; a new one takes the place of one without a request, or waits\n(default: what half of the process's descriptors allow)")
-	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
+	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory). What the process takes beside it is said above")
+	c.Flags().Var(&f.diskBudget, "disk-budget", "most that the data folder may take of the disk, as 800M or 20G; before that, nothing is done any more that needs more\n(default: what the disk has)")
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
 	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
@@ -97,30 +102,22 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	store, where, err := f.openStore(c.Context(), log)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = store.Close() }() // what was confirmed is durable before the store is closed
-	sessions, err := session.NewManager(m, session.Options{
-		Store:          store,
-		Report:         func(err error) { log.Error("sessions", zap.Error(err)) },
-		Threads:        f.model.threads,
-		MaxSessions:    f.maxSessions,
-		MaxMemoryBytes: int64(f.budget),
-		ReplayMax:      f.replayMax,
-	})
-	if err != nil {
-		return err
-	}
 	connections, err := f.connections()
 	if err != nil {
 		return err
 	}
-	if err := f.checkOwners(sessions, ring, where); err != nil {
+	limitMemory(f.memoryMost(m, connections), log)
+	opening := func() (*opened, error) { return f.openSessions(c.Context(), m, log) }
+	o, err := opening()
+	if err != nil {
 		return err
 	}
-	srv, err := server.New(sessions, server.Options{
+	h := &host{opened: o, open: opening, log: log}
+	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
+	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
+		return err
+	}
+	h.srv, err = server.New(o.sessions, server.Options{
 		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, ConnectionsMax: connections, DrainDelay: f.drainDelay,
 	})
 	if err != nil {
@@ -137,8 +134,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if secure != nil {
 		scheme = "https"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), where)
-	return serveUntilDone(c.Context(), srv, sessions, l, log, f.drain)
+	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), o.where)
+	return h.serve(c.Context(), l, f.drain)
 }
 
 // openKeys opens the keys file, if there is a place for one. A file that the command line names
@@ -171,6 +168,18 @@ func reportReload(log *zap.Logger, what string) func(error) {
 	}
 }
 
+// reportAlarm returns a function that logs that too little is left of the disk, and that there is
+// room again.
+func reportAlarm(log *zap.Logger) func(error) {
+	return func(why error) {
+		if why != nil {
+			log.Error("the disk has too little room: nothing is done that needs more of it", zap.Error(why))
+			return
+		}
+		log.Info("the disk has room again")
+	}
+}
+
 // open listens, unless the address can be reached from other machines and is not protected.
 func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", f.listen)
@@ -196,51 +205,6 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 		return nil, err // not l: a nil *net.TCPListener is no nil net.Listener
 	}
 	return l, nil
-}
-
-// openStore opens the store of the sessions, and says in words where the sessions are.
-func (f *serveFlags) openStore(
-	ctx context.Context, log *zap.Logger,
-) (store sessionlog.Store, where string, err error) {
-	if f.data.dir == noDataDir {
-		return sessionlog.NewMemory(), "memory only", nil
-	}
-	dir, err := f.data.folder()
-	if err != nil {
-		return nil, "", err
-	}
-	compacted := func(done sessionlog.Compacted, err error) {
-		log.Info("the database was mostly free", zap.String("folder", dir),
-			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After), zap.Error(err))
-	}
-	folder, err := sessionlog.Open(dir, sessionlog.Options{
-		Report: reportDamage(log), Compacted: compacted,
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("--data-dir: %w", err)
-	}
-	if f.scrub {
-		startScrub(ctx, folder, log)
-	}
-	return folder, "the data folder " + dir, nil
-}
-
-// serveUntilDone serves until the context ends or the store fails, and then drains.
-func serveUntilDone(ctx context.Context, srv *server.Server, sessions *session.Manager, l net.Listener, log *zap.Logger, timeout time.Duration) error {
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	select {
-	case err := <-served:
-		return err
-	case <-sessions.Failed():
-		log.Error("the data folder has failed", zap.Error(sessions.Err()))
-	case <-ctx.Done():
-	}
-	log.Info("draining", zap.Duration("timeout", timeout))
-	drain, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	err := errors.Join(srv.Drain(drain), <-served)
-	return errors.Join(sessions.Err(), err) // the store may also have failed during the drain
 }
 
 func newLogger(format string) (*zap.Logger, error) {

@@ -15,8 +15,8 @@ func newSessionsCompact(f *dataFlags) *cobra.Command {
 		Long: fmt.Sprintf(`Write the database of a data folder anew without its free pages, which deleted and trimmed
 sessions leave behind. For as long as it takes, it needs the space of the new file on the
 same disk. If it is stopped at any moment the old file stays, or the new one is in its
-place. No server may have the folder open; a server does the same when it starts, if more
-than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin>>20),
+place. No server may have the folder open; a server does the same by itself when it
+starts, and after deletions, if more than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin>>20),
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := f.mustFolder()
@@ -31,9 +31,17 @@ than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%d bytes were %d: %d came back\n",
-				done.After, done.Before, done.Before-done.After)
+			_, err = fmt.Fprintln(c.OutOrStdout(), compacted(done))
 			return err
 		},
 	}
+}
+
+// compacted says what a compaction has done.
+func compacted(done sessionlog.Compacted) string {
+	if done.After >= done.Before {
+		return fmt.Sprintf("lmserve.db has %d bytes, and had no free pages to give back", done.After)
+	}
+	return fmt.Sprintf("lmserve.db had %d bytes and has %d now: %d were given back",
+		done.Before, done.After, done.Before-done.After)
 }

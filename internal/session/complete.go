@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/txl"
@@ -55,7 +56,7 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor says whether the session and the memory have room for what a completion will commit at
+// roomFor says whether the session, the disk and the memory have room for what a completion will commit at
 // most.
 func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	bytes := int64(len(r.Prompt))
@@ -66,11 +67,15 @@ func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
 	records := int(bytes)/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	if err := e.diskFor(s, int(bytes), records); err != nil {
+		return err
+	}
 	return memoryError(e.states.budget.Check(textBytes(e.store(), int(bytes), records)))
 }
 
-// generation is a completion under way. It works in turns of at most one chunk, each with a worker
-// of its own from the line, so that a long completion does not keep short requests waiting; its
+// generation is a completion under way. It works in turns of at most one chunk and about a chunk's
+// time, each with a worker of its own from the line, so that a long completion does not keep short
+// requests waiting; its
 // frozen stream carries it from turn to turn, and the bits are those of one go. It runs on a
 // goroutine beside the caller's, which emits: the worker never waits for a client.
 type generation struct {
@@ -192,13 +197,14 @@ func (g *generation) read(w *stream.Worker) {
 	g.prompt = g.prompt[n:]
 }
 
-// sample samples up to the end of the chunk.
+// sample samples up to the end of the chunk, or as long as a turn may take.
 func (g *generation) sample(ctx context.Context, w *stream.Worker) {
-	room := g.frozen.Room()
+	room, begun := g.frozen.Room(), time.Now()
 	w.Generate(g.frozen, g.sampler, func(id int32, logProb float32) bool {
 		g.accept(byte(id), float64(logProb))
 		room--
-		return g.reason == "" && !g.broken && room > 0 && ctx.Err() == nil
+		goesOn := g.reason == "" && !g.broken && ctx.Err() == nil
+		return goesOn && room > 0 && time.Since(begun) < turnMost
 	})
 }
 

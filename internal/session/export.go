@@ -7,46 +7,47 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
+// contentMaker makes what an export has in it, with its data in a spool.
+type contentMaker func(content *spool.Spool) (*weights.Stored, error)
+
 // export writes a session to w as one file. The file is made before its first byte is written, and
-// its content takes memory until then: what is left to do waits for the reader and takes none.
-func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
-	made, err := newSpool()
-	if err != nil { // there is no folder for temporary files: the content stays in memory
-		return e.content(ctx, s, func(f *weights.File) error { return pack(f, w) })
-	}
-	defer made.close()
-	err = e.content(ctx, s, func(f *weights.File) error {
-		return e.packs(ctx, func() error {
-			return made.fill(func(w io.Writer) error { return pack(f, w) })
-		})
-	})
+// neither its content nor the file is in memory: both are in temporary files.
+func (e *engine) export(ctx context.Context, w io.Writer, make contentMaker) error {
+	made, err := spool.New()
 	if err != nil {
 		return err
 	}
-	return made.copyTo(w)
+	defer made.Close()
+	if err := e.pack(ctx, made, make); err != nil {
+		return err
+	}
+	return made.CopyTo(w)
 }
 
-// content hands use the session as it is now, which takes memory until use returns.
-func (e *engine) content(
-	ctx context.Context, s *liveSession, use func(*weights.File) error,
-) error {
-	memory := e.states.budget.Allow()
-	defer memory.Return()
-	f, err := e.exportFile(ctx, s, memory)
+// pack makes the file of a session.
+func (e *engine) pack(ctx context.Context, made *spool.Spool, make contentMaker) error {
+	content, err := spool.New()
 	if err != nil {
 		return err
 	}
-	return use(f)
+	defer content.Close()
+	f, err := make(content)
+	if err != nil {
+		return err
+	}
+	return e.packs(ctx, func() error {
+		return made.Fill(func(w io.Writer) error { return pack(f, w) })
+	})
 }
 
 // pack writes the file, compressed and under its seal.
-func pack(f *weights.File, w io.Writer) error {
+func pack(f *weights.Stored, w io.Writer) error {
 	if err := seal(f); err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func pack(f *weights.File, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("session: export: %w", err)
 	}
-	if err := weights.Write(z, f); err != nil {
+	if err := f.Write(z); err != nil {
 		_ = z.Close() // the first error says more
 		return fmt.Errorf("session: export: %w", err)
 	}
@@ -64,11 +65,11 @@ func pack(f *weights.File, w io.Writer) error {
 	return nil
 }
 
-// exportFile is the session as it is now. A drain waits for it, but not for the writing, which may
-// take long.
+// exportFile is the session as it is now, with its data in a spool. A drain waits for it, but not
+// for the packing and the sending, which may take long.
 func (e *engine) exportFile(
-	ctx context.Context, s *liveSession, memory *budget.Allowance,
-) (*weights.File, error) {
+	ctx context.Context, s *liveSession, content *spool.Spool,
+) (f *weights.Stored, err error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}
@@ -77,52 +78,62 @@ func (e *engine) exportFile(
 		return nil, err
 	}
 	defer s.unlock()
-	if err := memory.Draw(stream.StateBytes(e.model, s.Settings)); err != nil {
-		return nil, memoryError(err)
-	}
-	f, err := s.stream.Snapshot()
-	if err != nil {
-		return nil, fmt.Errorf("session: export: %w", err)
-	}
 	found, err := e.journal.get(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.columns(ctx, s, found, memory)
+	err = e.packs(ctx, func() error {
+		f, err = exportOf(ctx, &s.head, s.stream, e.store(), found.Start, found.End, content)
+		return err
+	})
+	return f, err
+}
+
+// exportOf puts a head, a state and the log from start to end, where the state is, together.
+func exportOf(
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64,
+	content *spool.Spool,
+) (*weights.Stored, error) {
+	f, err := st.Stored()
+	if err != nil {
+		return nil, fmt.Errorf("session: export: %w", err)
+	}
+	if f, err = f.Keep(content, content); err != nil {
+		return nil, fmt.Errorf("session: export: %w", err)
+	}
+	l, err := readColumns(ctx, h, st, log, start, end, content)
 	if err != nil {
 		return nil, err
 	}
-	f.Metadata[keyHead] = string(s.encode())
+	f.Metadata[keyHead] = string(h.encode())
 	f.Tensors = append(f.Tensors, l.tensors()...)
 	return f, nil
 }
 
-// columns reads the session's log. It is counted before: columns that grow as they are filled would
-// take a multiple of their memory.
-func (e *engine) columns(
-	ctx context.Context, s *liveSession, found sessionlog.Session, memory *budget.Allowance,
+// readColumns reads a log. It is counted before, so that every column has its place.
+func readColumns(
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool.Spool,
 ) (*columns, error) {
-	records, bytes := 0, found.End-found.Start
-	err := e.store().Read(ctx, s.ID, found.Start, func(int64, sessionlog.Record) error {
+	records, bytes := int64(0), end-start
+	err := log.Read(ctx, h.ID, start, func(int64, sessionlog.Record) error {
 		records++
 		return nil
 	})
 	if err != nil {
-		return nil, storeError("reading the log of session "+s.ID, err)
+		return nil, storeError("reading the log of session "+h.ID, err)
 	}
-	if err := memory.Draw(bytes + rowBytes*int64(records)); err != nil {
-		return nil, memoryError(err)
+	l, err := newColumns(h.Settings.Baseline, records, bytes, content)
+	if err != nil {
+		return nil, err
 	}
-	l := newColumns(s.Settings.Baseline, records, int(bytes))
-	err = e.store().Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
-		if r.UnixMS == uncounted && at+int64(len(r.Text)) == s.stream.Tally.Bytes {
-			r.Bits, r.Baseline = s.stream.Tally.Bits, s.stream.Baseline.Bits
+	err = log.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
+		if r.UnixMS == uncounted && at+int64(len(r.Text)) == st.Tally.Bytes {
+			r.Bits, r.Baseline = st.Tally.Bits, st.Baseline.Bits
 		}
-		l.append(at, r)
-		return nil
+		return l.append(at, r)
 	})
 	if err != nil {
-		return nil, storeError("reading the log of session "+s.ID, err)
+		return nil, storeError("reading the log of session "+h.ID, err)
 	}
-	return l, nil
+	return l, l.flush()
 }

@@ -6,80 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
-	"syscall"
-
-	"go.etcd.io/bbolt"
 )
-
-// write is one call's part of a commit.
-type write struct {
-	do    func(tx *bbolt.Tx) error // an error refuses the call: then do must have changed nothing
-	undo  func()                   // called after a commit that did not happen; nil: nothing is undone
-	then  func() error             // called after the commit; nil: nothing follows
-	drops bool                     // records; do must not look for the end of a log
-	erase bool                     // free pages before the call returns
-	// inspect is no write: it checks the database's structure while nothing is written.
-	inspect bool
-	err     error
-	done    chan struct{}
-}
-
-// queue holds the writes that wait for the next commit.
-type queue struct {
-	mu      sync.Mutex
-	waiting []*write
-	closed  bool
-	wake    chan struct{} // holds a token when there may be something to do
-}
-
-func (q *queue) enqueue(w *write) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return ErrClosed
-	}
-	q.waiting = append(q.waiting, w)
-	q.signal()
-	return nil
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
-
-// withdraw takes a write back, unless it is under way.
-func (q *queue) withdraw(w *write) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i := range q.waiting {
-		if q.waiting[i] == w {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// batch gives everything that waits, and whether more may come.
-func (q *queue) batch() (batch []*write, open bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	batch, q.waiting = q.waiting, nil
-	return batch, !q.closed
-}
-
-// close makes enqueue refuse, and reports false if it did so already.
-func (q *queue) close() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	was := q.closed
-	q.closed = true
-	return !was
-}
 
 // write hands a write to the committer and waits for it. The write may be given up only as long as the
 // committer has not taken it.
@@ -140,7 +67,7 @@ func (f *Folder) commit(batch []*write) {
 	if len(batch) == 0 {
 		return
 	}
-	accepted, err := f.transact(batch)
+	accepted, err := f.transactWithReserve(batch)
 	var erasing []*write
 	for _, w := range accepted {
 		switch {
@@ -166,13 +93,36 @@ func (f *Folder) commit(batch []*write) {
 	if len(erasing) == 0 || f.held.postpone(erasing) {
 		return
 	}
-	err = f.eraseFree()
+	l, err := f.eraseFree()
 	for _, w := range erasing {
 		if err != nil {
 			w.err = err
 		}
 		close(w.done)
 	}
+	if err == nil && f.serving {
+		f.compactServing(l)
+		f.keepReserve()
+	}
+}
+
+// transactWithReserve is transact, but that deletions for which the disk has no room get the room
+// of the reserve, if there is one. The other writes do not.
+func (f *Folder) transactWithReserve(batch []*write) (accepted []*write, err error) {
+	accepted, err = f.transact(batch)
+	deletions := slices.DeleteFunc(slices.Clone(accepted), func(w *write) bool { return !w.erase })
+	if !f.serving || !errors.Is(err, ErrNoSpace) || len(deletions) == 0 || !f.useReserve() {
+		return accepted, err
+	}
+	for _, w := range accepted {
+		if !w.erase {
+			w.err = err
+			if w.undo != nil {
+				w.undo()
+			}
+		}
+	}
+	return f.transact(deletions)
 }
 
 // transact makes one transaction of a batch. The error is that of the accepted writes; those that
@@ -204,6 +154,7 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 		if len(accepted) == 0 {
 			return nil
 		}
+		f.findHeirs(tx)
 		return tx.Commit()
 	})
 	switch {
@@ -218,7 +169,7 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 	case f.untouched(err, base):
 		return accepted, fmt.Errorf("sessionlog: %s: %w: %w", f.dir, ErrNoSpace, err)
 	}
-	return batch, f.fail(err)
+	return batch, f.fail(ofPanic(err))
 }
 
 func number(b bool) int {
@@ -239,4 +190,12 @@ func (f *Folder) untouched(err error, base uint64) bool {
 	return err == nil && m.txid == base
 }
 
-func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// writeThenShred waits for a write, and then shreds the files that the write has retired.
+func (f *Folder) writeThenShred(ctx context.Context, w *write, retired *[]string) error {
+	err := f.write(ctx, w)
+	shredding := f.shredAll(*retired)
+	if shredding == nil {
+		return err
+	}
+	return errors.Join(err, shredding)
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/middleware"
 )
 
 // Sessions is what the handlers need of a session manager. Its errors are those of package session.
@@ -27,7 +28,8 @@ type Sessions interface {
 	Delete(who session.Caller, id string) error
 	Fork(ctx context.Context, who session.Caller, id string,
 		r session.ForkRequest) (session.Info, error)
-	Export(ctx context.Context, who session.Caller, id string, w io.Writer) error
+	Export(ctx context.Context, who session.Caller, id string, w io.Writer,
+		part func(session.Part)) error
 	Import(ctx context.Context, who session.Caller, r io.Reader) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
@@ -36,16 +38,19 @@ type Sessions interface {
 	Model() session.ModelInfo
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
+	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
+	DiskAlarm() error
 	// Err is why the store of the sessions has failed for good; nil if it has not.
 	Err() error
 }
 
 // Handlers implements the operations of the contract.
 type Handlers struct {
-	Sessions  Sessions
-	Keys      *keys.Ring  // nil: the server asks for no keys
-	TakesWork func() bool // false as soon as the server drains
+	Sessions  func() Sessions // those that are served now
+	Keys      *keys.Ring      // nil: the server asks for no keys
+	TakesWork func() bool     // false as soon as the server drains
 	Problems  *answer.Problems
+	Memory    *middleware.Memory
 }
 
 var _ api.StrictServerInterface = (*Handlers)(nil)

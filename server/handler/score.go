@@ -24,7 +24,8 @@ func (h *Handlers) Score(
 	if err != nil {
 		return nil, err
 	}
-	call := scoreCall{h.Sessions, r.ID, text, codec.DecodeScoreOptions(r.Params)}
+	middleware.HasRead(ctx)
+	call := scoreCall{h.Sessions(), r.ID, text, codec.DecodeScoreOptions(r.Params)}
 	if media := middleware.MediaOf(ctx); media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))

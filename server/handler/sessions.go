@@ -20,7 +20,7 @@ func (h *Handlers) CreateSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions.Create(ctx, middleware.CallerOf(ctx), request)
+	info, err := h.Sessions().Create(ctx, middleware.CallerOf(ctx), request)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (h *Handlers) ForkSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions.Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
+	info, err := h.Sessions().Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
 	if err != nil {
 		return nil, err
 	}
@@ -51,30 +51,11 @@ func (h *Handlers) ForkSession(
 	}, nil
 }
 
-// ListSessions implements GET /v1/sessions.
-func (h *Handlers) ListSessions(
-	ctx context.Context, r api.ListSessionsRequestObject,
-) (api.ListSessionsResponseObject, error) {
-	after, limit := codec.DecodeListing(r.Params)
-	page, next, err := h.Sessions.List(middleware.CallerOf(ctx), after, limit)
-	if err != nil {
-		return nil, err
-	}
-	list := api.ListSessions200JSONResponse{Sessions: make([]api.Session, 0, len(page))}
-	for _, info := range page {
-		list.Sessions = append(list.Sessions, codec.EncodeSession(info))
-	}
-	if next != "" {
-		list.Next = &next
-	}
-	return list, nil
-}
-
 // GetSession implements GET /v1/sessions/{id}.
 func (h *Handlers) GetSession(
 	ctx context.Context, r api.GetSessionRequestObject,
 ) (api.GetSessionResponseObject, error) {
-	info, err := h.Sessions.Get(middleware.CallerOf(ctx), r.ID)
+	info, err := h.Sessions().Get(middleware.CallerOf(ctx), r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +66,7 @@ func (h *Handlers) GetSession(
 func (h *Handlers) DeleteSession(
 	ctx context.Context, r api.DeleteSessionRequestObject,
 ) (api.DeleteSessionResponseObject, error) {
-	if err := h.Sessions.Delete(middleware.CallerOf(ctx), r.ID); err != nil {
+	if err := h.Sessions().Delete(middleware.CallerOf(ctx), r.ID); err != nil {
 		return nil, err
 	}
 	return api.DeleteSession204Response{}, nil
