@@ -14,7 +14,7 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 # TARGETS are the other machines that the product is built for. KERNELS are the packages that
 # compute: their tests also run on arm64, in an emulator if this machine is another one.
 TARGETS = linux/arm64 darwin/arm64 windows/amd64
-KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/stream
+KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/stream ./internal/lines
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
 
 # How often a server is killed, at how many moments of each recorded run the power is cut, of how

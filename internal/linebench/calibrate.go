@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve"
+)
+
+// promised are probabilities of which a calibration counts how often they were reached.
+var promised = []float64{
+	1. / 2, 1. / 5, 1. / 10, 1. / 20, 1. / 50, 1. / 100, 1. / 200, 1. / 500, 1. / 1000,
+}
+
+// calibration counts the lines of a text, and those whose probability is at most each promised one.
+type calibration struct {
+	lines int
+	below [9]int
+}
+
+// calibrate scores a text as it is, and counts the lines behind the warm-up.
+func calibrate(m *lmserve.Model, log []string) (c calibration, err error) {
+	asIs := make([]line, len(log))
+	for i, text := range log {
+		asIs[i] = line{text: text, incident: -1}
+	}
+	read, err := score(m, asIs)
+	for _, l := range read {
+		if !l.adaptive.Warm() {
+			continue
+		}
+		c.lines++
+		for i, rate := range promised {
+			if l.adaptive.P <= rate {
+				c.below[i]++
+			}
+		}
+	}
+	return c, err
+}
+
+// add takes in the counts of another text.
+func (c *calibration) add(other calibration) {
+	c.lines += other.lines
+	for i := range c.below {
+		c.below[i] += other.below[i]
+	}
+}
+
+// print writes the counts, each in multiples of what was promised: 1 is just right, 2 is twice as
+// many lines as promised.
+func (c *calibration) print(w io.Writer, name string) {
+	fmt.Fprintf(w, "%-28s %6d", name, c.lines)
+	for i, rate := range promised {
+		fmt.Fprintf(w, " %7.2f", float64(c.below[i])/(rate*float64(c.lines)))
+	}
+	fmt.Fprintln(w)
+}

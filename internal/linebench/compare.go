@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve"
+)
+
+// rates are the shares of a log's ordinary lines that a method may flag.
+var rates = []float64{1. / 1000, 1. / 100}
+
+// comparison has the outcomes of all methods in the logs made of one.
+type comparison struct {
+	lines, seeds int
+	// hindsight has, for each rate and method, the outcome with the threshold that flags just that
+	// share of the ordinary lines; ranked has that of the k lines with the largest ratings, k being
+	// the number of injected lines.
+	hindsight [][]outcome
+	ranked    []outcome
+	// online has, for each rate, the outcome of flagging where the probability is at most the rate,
+	// as one can while the log is being written.
+	online []outcome
+}
+
+// compare makes a log for each seed, scores it, and lets all methods rate it.
+func compare(m *lmserve.Model, log []string, seeds int) (*comparison, error) {
+	c := &comparison{
+		lines:  len(log),
+		seeds:  seeds,
+		ranked: make([]outcome, len(methods)),
+		online: make([]outcome, len(rates)),
+	}
+	for range rates {
+		c.hindsight = append(c.hindsight, make([]outcome, len(methods)))
+	}
+	for seed := range seeds {
+		injected := inject(log, uint64(seed))
+		read, err := score(m, injected)
+		if err != nil {
+			return nil, err
+		}
+		c.add(read, start(len(log)))
+	}
+	return c, nil
+}
+
+// add takes in a log whose lines from from on are judged.
+func (c *comparison) add(log []scored, from int) {
+	ordinaries, strangers := 0, 0
+	for _, l := range log[from:] {
+		if l.kind == ordinary {
+			ordinaries++
+		} else {
+			strangers++
+		}
+	}
+	for at, method := range methods {
+		ratings := method.rate(log)
+		for i, rate := range rates {
+			limit := threshold(log, from, ratings, int(rate*float64(ordinaries)))
+			above := func(i int) bool { return ratings[i] > limit }
+			c.hindsight[i][at].add(measure(log, from, above))
+		}
+		chosen := top(from, ratings, strangers)
+		c.ranked[at].add(measure(log, from, func(i int) bool { return chosen[i] }))
+	}
+	for i, rate := range rates {
+		c.online[i].add(measure(log, from, func(i int) bool { return log[i].adaptive.P <= rate }))
+	}
+}
+
+// print writes the tables.
+func (c *comparison) print(w io.Writer, name string) {
+	o := &c.ranked[0]
+	_, injected := o.hits()
+	fmt.Fprintf(w, "\n%s: %d lines; %d logs made of it with %d incidents of %d lines in all\n",
+		name, c.lines, c.seeds, o.incidents, injected)
+	fmt.Fprintf(w, "(%d foreign, %d with a changed field, %d out of time)\n", o.lines[foreign],
+		o.lines[field], o.lines[wrong])
+	for i, rate := range rates {
+		fmt.Fprintf(w, "\nWith hindsight: the threshold that flags 1 of %.0f ordinary lines\n",
+			1/rate)
+		c.table(w, c.hindsight[i])
+	}
+	fmt.Fprintf(w, "\nThe k lines with the highest ratings, k being the number of injected lines\n")
+	c.table(w, c.ranked)
+	fmt.Fprintf(w, "\nAs the log comes: flagged where the probability is at most the rate\n")
+	head(w)
+	for i, rate := range rates {
+		row(w, fmt.Sprintf("at most 1/%.0f", 1/rate), c.online[i])
+	}
+}
+
+func (c *comparison) table(w io.Writer, outcomes []outcome) {
+	head(w)
+	for i, method := range methods {
+		row(w, method.name, outcomes[i])
+	}
+}
+
+func head(w io.Writer) {
+	fmt.Fprintf(w, "%-28s %-12s %-12s %8s %6s %6s %6s %6s %8s\n", "", "precision", "recall",
+		"foreign", "field", "time", "found", "lag", "alarms")
+}
+
+// row prints precision and recall as mean and standard deviation over the logs; the recall of each
+// kind; the share of incidents found and the lines until they were; and the share of ordinary lines
+// that were flagged.
+func row(w io.Writer, name string, o outcome) {
+	precision, precisionSpread := spread(o.precisions)
+	recall, recallSpread := spread(o.recalls)
+	alarms, _ := spread(o.falseAlarmShare)
+	fmt.Fprintf(w, "%-28s %4.2f ± %4.2f  %4.2f ± %4.2f  %8.2f %6.2f %6.2f %6.2f %6.2f %7.2f%%\n",
+		name, precision, precisionSpread, recall, recallSpread, o.recall(foreign), o.recall(field),
+		o.recall(wrong), float64(o.found)/float64(o.incidents), float64(o.lag)/float64(o.found),
+		100*alarms)
+}
+
+// recall is the share of the lines of a kind that were flagged.
+func (o *outcome) recall(k kind) float64 { return float64(o.flagged[k]) / float64(o.lines[k]) }

@@ -1,0 +1,14 @@
+package lines
+
+import "testing"
+
+func BenchmarkAdd(b *testing.B) {
+	m := NewMeter()
+	text, costs := ordinaryLog(1000, 1)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for i, c := range text {
+			m.Add(c, costs[i], 0, nil)
+		}
+	}
+}

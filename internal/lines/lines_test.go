@@ -1,0 +1,311 @@
+package lines
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// feed adds text with its costs, and returns copies of the lines that end.
+func feed(m *Meter, text []byte, costs []float64) (got []Line) {
+	for i, b := range text {
+		m.Add(b, costs[i], 2*costs[i], keep(&got))
+	}
+	return got
+}
+
+// keep appends a copy of a line to list.
+func keep(list *[]Line) func(*Line) {
+	return func(l *Line) {
+		c := *l
+		c.Text, c.Costs = bytes.Clone(l.Text), slices.Clone(l.Costs)
+		*list = append(*list, c)
+	}
+}
+
+// drawText makes text of a few lines, with empty and long ones among them, and costs.
+func drawText(t *rapid.T) (text []byte, costs []float64) {
+	part := rapid.SampledFrom(
+		[]string{
+			"\n",
+			"\n",
+			"a",
+			"user=",
+			"42",
+			" é",
+			"\xff",
+			"the quick brown fox",
+			strings.Repeat("x", TextMax-1),
+		},
+	)
+	for _, p := range rapid.SliceOf(part).Draw(t, "parts") {
+		text = append(text, p...)
+	}
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+	for range text {
+		costs = append(costs, 30*math.Pow(r.Float64(), 8))
+	}
+	return text, costs
+}
+
+func TestLinesAreTheTextWhateverItsPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text, costs := drawText(t)
+		whole := NewMeter()
+		want := feed(whole, text, costs)
+		whole.End(keep(&want))
+
+		m := NewMeter()
+		var got []Line
+		for fed := 0; fed < len(text); {
+			n := rapid.IntRange(1, len(text)-fed).Draw(t, "piece")
+			got = append(got, feed(m, text[fed:fed+n], costs[fed:fed+n])...)
+			fed += n
+			if rapid.Bool().Draw(t, "restore") {
+				restored, err := ReadState(m.AppendState(nil))
+				require.NoError(t, err)
+				require.Equal(t, m.AppendState(nil), restored.AppendState(nil))
+				m = restored
+			} else {
+				m = m.Clone()
+			}
+		}
+		m.End(keep(&got))
+		require.Equal(t, want, got)
+		require.Equal(t, whole.AppendState(nil), m.AppendState(nil))
+		requireLinesOf(t, text, costs, got)
+	})
+}
+
+// requireLinesOf checks what lines say of the text that they are of.
+func requireLinesOf(t require.TestingT, text []byte, costs []float64, got []Line) {
+	offset := 0
+	for i, l := range got {
+		rest := text[offset:]
+		length := len(rest)
+		if at := bytes.IndexByte(rest, '\n'); at >= 0 {
+			length = at + 1
+		}
+		plain := bytes.TrimSuffix(rest[:length], newline)
+		require.EqualValues(t, i+1, l.Number)
+		require.EqualValues(t, i, l.Seen)
+		require.EqualValues(t, offset, l.Offset)
+		require.EqualValues(t, length, l.Bytes)
+		require.Equal(t, string(plain[:min(len(plain), TextMax)]), string(l.Text))
+		require.Equal(t, len(plain) > TextMax, l.Cut)
+		require.Len(t, l.Costs, len(l.Text))
+		if utf8.Valid(rest[:length]) {
+			require.EqualValues(t, utf8.RuneCount(rest[:length]), l.Chars)
+		}
+		bits := 0.
+		for _, cost := range costs[offset : offset+length] {
+			bits += cost
+		}
+		require.Equal(t, bits, l.Bits)
+		require.Equal(t, 2*bits, l.Baseline)
+		require.Greater(t, l.P, 0.)
+		require.LessOrEqual(t, l.P, 1.)
+		require.True(t, 0 <= l.From && l.From <= l.To && l.To <= l.Bytes)
+		offset += length
+	}
+	require.Len(t, text, offset)
+}
+
+func TestALineThatCostsMoreIsNotLessStrange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := NewMeter()
+		history, costs := drawText(t)
+		feed(m, append(history, '\n'), append(costs, 1))
+		text := []byte(rapid.StringMatching(`[a-c0-1 ]{1,40}`).Draw(t, "line") + "\n")
+		cheap := rapid.SliceOfN(rapid.Float64Range(0, 20), len(text), len(text)).Draw(t, "costs")
+		dear := slices.Clone(cheap)
+		dear[rapid.IntRange(0, len(text)-1).Draw(t, "byte")] += rapid.Float64Range(0, 50).
+			Draw(t, "more")
+		before, after := feed(m.Clone(), text, cheap)[0], feed(m.Clone(), text, dear)[0]
+		require.LessOrEqual(t, after.P, before.P)
+	})
+}
+
+func TestTheMemoryOfAMeterIsBounded(t *testing.T) {
+	m := NewMeter()
+	long := bytes.Repeat([]byte("ab"), 100_000)
+	costs := slices.Repeat([]float64{.5}, len(long))
+	feed(m, long, costs)
+	require.EqualValues(t, len(long), m.Pending())
+	require.Less(t, len(m.AppendState(nil)), 64_000)
+	got := feed(m, []byte("\n"), []float64{.5})
+	require.True(t, got[0].Cut)
+	require.EqualValues(t, len(long)+1, got[0].Bytes)
+	require.Equal(t, .5*float64(len(long)+1), got[0].Bits)
+	require.Equal(t, long[:TextMax], got[0].Text)
+	require.Zero(t, m.Pending())
+	require.EqualValues(t, 1, m.Seen())
+}
+
+func TestAWarmMeterAllocatesNothing(t *testing.T) {
+	m := NewMeter()
+	text, costs := ordinaryLog(100, 1)
+	feed(m, text, costs)
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		for i, b := range text {
+			m.Add(b, costs[i], 0, nil)
+		}
+	}))
+}
+
+// ordinaryLog makes a log of lines of three formats. Its constant bytes are cheap, digits and names
+// are dear, as a model that has learnt the log has them.
+func ordinaryLog(lines int, seed uint64) (text []byte, costs []float64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for n := range lines {
+		var line string
+		switch r.IntN(3) {
+		case 0:
+			line = fmt.Sprintf("10:%02d:%02d sshd[%d]: Accepted key for %s port %d\n", n/60%60,
+				n%60, 1000+r.IntN(9000), name(r), r.IntN(60000))
+		case 1:
+			line = fmt.Sprintf("10:%02d:%02d cron: run-parts /etc/cron.hourly\n", n/60%60, n%60)
+		case 2:
+			line = fmt.Sprintf("10:%02d:%02d httpd: GET /static/%s.css 200 %d\n", n/60%60, n%60,
+				name(r), r.IntN(9000))
+		}
+		text = append(text, line...)
+		for range len(line) {
+			costs = append(costs, 0)
+		}
+	}
+	for i, b := range text {
+		switch {
+		case b >= '0' && b <= '9':
+			costs[i] = 6 * r.Float64()
+		default:
+			costs[i] = .4 * r.Float64() * r.Float64()
+		}
+	}
+	return text, costs
+}
+
+func name(r *rand.Rand) string {
+	return []string{"anna", "bela", "carl", "dora", "emil"}[r.IntN(5)]
+}
+
+// Bursts count less than their lines, and ordinary strange lines that happen to be close to each
+// other are taken for bursts: small probabilities come about twice as often as they promise.
+func TestProbabilitiesOfOrdinaryLinesAreNearUniform(t *testing.T) {
+	text, costs := ordinaryLog(20_000, 2)
+	got := feed(NewMeter(), text, costs)[WarmUp:]
+	for _, rate := range []float64{.5, .2, .1, .05, .02, .01, .005} {
+		count := 0.
+		for _, l := range got {
+			if l.P <= rate {
+				count++
+			}
+		}
+		share := count / float64(len(got)) / rate
+		require.Greater(t, share, .6, "of lines with P <= %v", rate)
+		require.Less(t, share, 2.5, "of lines with P <= %v", rate)
+	}
+}
+
+// A stream's lines become cheaper as the model learns it, by a factor of ten over the first lines.
+func TestProbabilitiesFollowLinesThatBecomeCheaper(t *testing.T) {
+	text, costs := ordinaryLog(3000, 3)
+	line := 0.
+	for i, b := range text {
+		costs[i] *= 1 + 20/(1+line/20)
+		if b == '\n' {
+			line++
+		}
+	}
+	got := feed(NewMeter(), text, costs)
+	for _, part := range [][]Line{got[200:600], got[600:1500], got[1500:]} {
+		low := 0.
+		for _, l := range part {
+			if l.P <= .1 {
+				low++
+			}
+		}
+		require.Greater(t, low/float64(len(part)), .02)
+		require.Less(t, low/float64(len(part)), .16)
+	}
+}
+
+// strangeLine has a changed field, whose bytes cost 8 bits each. The rest of the line is cheap.
+func strangeLine() (text []byte, costs []float64, from, to int) {
+	text = []byte("10:30:00 cron: run-parts /dev/shm/.x/run\n")
+	from = bytes.Index(text, []byte("/dev"))
+	to = len(text) - 1
+	for i := range text {
+		cost := .1
+		if i >= from && i < to {
+			cost = 8
+		}
+		costs = append(costs, cost)
+	}
+	return text, costs, from, to
+}
+
+func TestAChangedFieldIsFoundAndMarked(t *testing.T) {
+	m := NewMeter()
+	feed(m, first(ordinaryLog(500, 4)), second(ordinaryLog(500, 4)))
+	text, costs, from, to := strangeLine()
+	got := feed(m, text, costs)[0]
+	require.Less(t, got.P, 1./1000)
+	require.Greater(t, got.Rank(), int64(1000))
+	require.Equal(t, string(text[from:to]), string(text[got.From:got.To]))
+	require.True(t, got.Warm())
+}
+
+func first(text []byte, _ []float64) []byte      { return text }
+func second(_ []byte, costs []float64) []float64 { return costs }
+
+func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
+	text, costs := ordinaryLog(1000, 5)
+	m, calm := NewMeter(), NewMeter()
+	feed(m, text, costs)
+	feed(calm, text, costs)
+	r := rand.New(rand.NewPCG(6, 0))
+	for n := range 60 { // lines of a strange format, all different
+		line := make([]byte, 60)
+		cost := make([]float64, 61)
+		for i := range line {
+			line[i], cost[i] = byte('!'+r.IntN(90)), 5+r.Float64()
+		}
+		got := feed(m, append(line, '\n'), cost)[0]
+		require.Less(t, got.P, 1./64, "line %d of the burst", n)
+	}
+
+	// The scale stays what it was: behind the burst no ordinary line stands out that would not have
+	// without it, and a strange one still does.
+	text, costs = ordinaryLog(300, 7)
+	after, without := feed(m, text, costs), feed(calm, text, costs)
+	for i := range after {
+		require.Greater(t, after[i].P, without[i].P-.05, "line %d after the burst", i)
+	}
+	line, cost, _, _ := strangeLine()
+	require.Less(t, feed(m, line, cost)[0].P, 1./64)
+}
+
+// The bits are those of every machine. They may change with stateVersion only.
+func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
+	text, costs := ordinaryLog(2000, 8)
+	m := NewMeter()
+	sum := sha256.New()
+	for _, l := range feed(m, text, costs) {
+		sum.Write(binary.LittleEndian.AppendUint64(nil, math.Float64bits(l.P)))
+	}
+	require.Equal(t, "7ec0706d87c3a122", hex.EncodeToString(sum.Sum(nil)[:8]))
+	state := sha256.Sum256(m.AppendState(nil))
+	require.Equal(t, "05a23f62ec752d8a", hex.EncodeToString(state[:8]))
+}

@@ -1,0 +1,114 @@
+package lines
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Meter makes lines of a text and says how strange they are. Its memory is bounded: about 80 KB, of
+// which a long line under way has 20. One goroutine uses it at a time.
+type Meter struct {
+	expectation expectation
+	whole, part gauge // of whole lines and of their strangest parts
+
+	// The line under way.
+	line     Line    // all but Strangeness, Text and Costs
+	expected float64 // its cost, in bits
+	overall  excess
+	local    excess
+	text     []byte
+	costs    []float32
+
+	ended Line // the line that ended last
+}
+
+// NewMeter returns the meter of an empty text.
+func NewMeter() *Meter {
+	return &Meter{
+		expectation: newExpectation(),
+		whole:       newGauge(),
+		part:        newGauge(),
+		line:        Line{Number: 1},
+	}
+}
+
+// Add takes in the next byte of the text, with its cost under the model that learns and under the
+// static one, in bits: finite numbers, 0 or more. If the byte ends a line, the line goes to each,
+// which must not keep it. The cost of a token of several bytes belongs to its first byte.
+func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
+	expected := m.expectation.next(b)
+	m.expected += expected
+	m.overall.add(bits, expected, wholeTimes)
+	m.local.add(bits, expected, partTimes)
+	m.line.Bytes++
+	m.line.Bits += bits
+	m.line.Baseline += baseline
+	if b&0xc0 != 0x80 {
+		m.line.Chars++
+	}
+	if len(m.text) < TextMax {
+		m.text = append(m.text, b)
+		m.costs = append(m.costs, float32(bits))
+	} else if b != '\n' {
+		m.line.Cut = true
+	}
+	if b == '\n' {
+		m.finish(each)
+	}
+}
+
+// End declares that the text ends. A last line without a newline goes to each. What is added
+// afterwards begins a line.
+func (m *Meter) End(each func(*Line)) {
+	if m.line.Bytes > 0 {
+		m.finish(each)
+	}
+}
+
+// Pending is the number of bytes of the line under way.
+func (m *Meter) Pending() int64 { return m.line.Bytes }
+
+// Seen is the number of lines so far, without the one under way.
+func (m *Meter) Seen() int64 { return m.line.Number - 1 }
+
+// Clone returns a meter that goes on as m would.
+func (m *Meter) Clone() *Meter {
+	c := *m
+	c.text, c.costs, c.ended = bytes.Clone(m.text), slices.Clone(m.costs), Line{}
+	return &c
+}
+
+var newline = []byte{'\n'}
+
+// finish ends the line under way and rates it.
+func (m *Meter) finish(each func(*Line)) {
+	m.ended = m.line
+	m.ended.Strangeness = m.rate()
+	m.ended.Text = bytes.TrimSuffix(m.text, newline)
+	m.ended.Costs = m.costs[:len(m.ended.Text)]
+	m.expectation.learn(m.text, m.costs)
+	m.line = Line{Number: m.line.Number + 1, Offset: m.line.Offset + m.line.Bytes}
+	m.expected, m.overall, m.local = 0, excess{}, excess{}
+	m.text, m.costs = m.text[:0], m.costs[:0]
+	if each != nil {
+		each(&m.ended)
+	}
+}
+
+// rate says how strange the line under way is, and lets the gauges take it in. The smaller of the
+// two probabilities counts: the smaller of two that are uniform and independent is at most q with
+// the probability q(2-q) (Sidak's correction).
+func (m *Meter) rate() Strangeness {
+	whole := m.whole.take(m.line.Bytes, m.overall.whole(m.expected))
+	part := m.part.take(m.line.Bytes, m.local.part(m.expected))
+	least, best := whole, m.overall.best
+	if part < whole {
+		least, best = part, m.local.best
+	}
+	return Strangeness{
+		P:    least * (2 - least),
+		From: best.from,
+		To:   best.to,
+		Seen: m.line.Number - 1,
+	}
+}

@@ -1,0 +1,73 @@
+package lines
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stateOf returns the state of a meter with a line under way.
+func stateOf() []byte {
+	m := NewMeter()
+	text, costs := ordinaryLog(50, 9)
+	feed(m, text[:len(text)-9], costs)
+	return m.AppendState(nil)
+}
+
+func TestAStateOfAnotherLengthIsRefused(t *testing.T) {
+	state := stateOf()
+	for _, n := range []int{0, 1, 2, 100, len(state) - 1} {
+		_, err := ReadState(state[:n])
+		require.ErrorIs(t, err, ErrState, "%d bytes", n)
+	}
+	_, err := ReadState(append(state, 0))
+	require.ErrorIs(t, err, ErrState)
+	state[0]++
+	_, err = ReadState(state)
+	require.ErrorIs(t, err, ErrState)
+}
+
+func TestNumbersThatNoMeterHasAreRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*Meter){
+		"number":  func(m *Meter) { m.line.Number = 0 },
+		"offset":  func(m *Meter) { m.line.Offset = 3 },
+		"bits":    func(m *Meter) { m.line.Bits = -1 },
+		"text":    func(m *Meter) { m.text[1] = '\n' },
+		"context": func(m *Meter) { m.expectation.at.context = 1 << 40 },
+		"span":    func(m *Meter) { m.local.best.to = m.line.Bytes + 1 },
+		"mean":    func(m *Meter) { m.expectation.places[7].Mean = 17 },
+		"count":   func(m *Meter) { m.whole.tail.counts[0] = -1 },
+		"weight":  func(m *Meter) { m.part.tail.weight = 0 },
+		"last":    func(m *Meter) { m.part.tail.last = 51 },
+	} {
+		m, err := ReadState(stateOf())
+		require.NoError(t, err)
+		spoil(m)
+		_, err = ReadState(m.AppendState(nil))
+		require.ErrorIs(t, err, ErrState, name)
+	}
+}
+
+// Whatever is read as a state is one: the meter goes on, and its state reads again.
+func FuzzReadState(f *testing.F) {
+	f.Add(NewMeter().AppendState(nil), uint32(0), byte(0))
+	f.Add(stateOf(), uint32(30000), byte(1))
+	f.Fuzz(func(t *testing.T, state []byte, at uint32, flip byte) {
+		if len(state) > 0 {
+			state[int(at)%len(state)] ^= flip
+		}
+		m, err := ReadState(state)
+		if err != nil {
+			require.ErrorIs(t, err, ErrState)
+			return
+		}
+		require.True(t, bytes.Equal(state, m.AppendState(nil)))
+		text, costs := ordinaryLog(3, 1)
+		for _, l := range feed(m, text, costs) {
+			require.True(t, l.P > 0 && l.P <= 1, "P is %v", l.P)
+		}
+		_, err = ReadState(m.AppendState(nil))
+		require.NoError(t, err)
+	})
+}
