@@ -35,6 +35,11 @@ const (
 	PromptBytesMax     = 8 << 20
 	StopStringsMax     = 4
 	StopCharsMax       = 256
+	BatchPromptsMax    = 128     // of one batch
+	BatchTextsMax      = 128     // of all prompts of a batch
+	BatchPromptTokens  = 1 << 16 // of all prompts of a batch
+	BatchSampledTokens = 1 << 16 // of all texts of a batch
+	CandidatesMax      = 20      // likeliest tokens reported beside a token
 )
 
 const (

@@ -64,6 +64,21 @@ func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
 	return err
 }
 
+// openBlank makes the stream of a session of no text, which has no log to make it of. It may wait for
+// memory; the context ends the wait. The session is locked until its unlock.
+func (st *states) openBlank(ctx context.Context, s *liveSession) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	s.memory.Work()
+	if err := st.reserveLocked(ctx, s); err != nil {
+		s.unlock()
+		return err
+	}
+	s.stream = stream.New(st.model, s.Settings)
+	return nil
+}
+
 // refresh finds out what the store has of a session that others may have written to.
 func (st *states) refresh(ctx context.Context, s *liveSession) error {
 	if !s.isStale() {
