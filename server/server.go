@@ -60,6 +60,8 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		Keys:      o.Keys,
 		TakesWork: s.ready.Load,
 		Problems:  answer.NewProblems(o.Log),
+
+		UserSessions: o.UserSessions,
 	}, c, o, draining)
 	s.http = &http.Server{
 		Handler:           s.router,

@@ -247,6 +247,8 @@ type ModelInfo struct {
 	Parameters int64           // slow weights, meta-learners not counted
 	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
 	Tokenizer  string          // e.g. "bytes"
+	Vocab      int             // tokens: their ids are 0 to Vocab-1
+	Start      int32           // the token after which the first one of a text is predicted
 	Banks      int             // banks of fast weights; the setting "gammas" has a number for each
 	Defaults   Settings        // what a session gets that asks for nothing: none is missing
 	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/strictjson"
-	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
 )
 
@@ -90,20 +89,12 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		describe(o.parameter(name).Schema.Value))
 }
 
-// bounds are those of a JSON body.
-var bounds = strictjson.Bounds{
-	Depth:   limits.JSONDepthMax,
-	Members: limits.JSONMembersMax,
-	Tokens:  limits.JSONTokensMax,
-	Bytes:   limits.JSONNameBytesMax,
-}
-
 // readJSON reads a whole body that must be one JSON value as package strictjson has it: of a name
 // given twice encoding/json would take the last, and what is no character it would replace, both in
 // silence. An empty body is none. The body is held to its bounds as it arrives, before anything is
 // made of it.
 func (o *Operation) readJSON(body io.Reader) ([]byte, error) {
-	raw, err := strictjson.ReadBounded(body, bounds)
+	raw, err := strictjson.ReadBounded(body, o.bounds)
 	var fault *strictjson.Error
 	switch {
 	case errors.As(err, &fault) && fault.Kind == strictjson.ErrBounds:

@@ -53,6 +53,19 @@ const (
 	CompletionTokensDefault = session.CompletionTokensDefault
 	StopStringsMax          = session.StopStringsMax
 	StopCharsMax            = session.StopCharsMax
+
+	// OpenAI's interface.
+	OpenAIPromptsMax       = session.BatchPromptsMax
+	OpenAITextsMax         = session.BatchTextsMax      // of all prompts
+	OpenAIPromptTokensMax  = session.BatchPromptTokens  // of all prompts
+	OpenAISampledTokensMax = session.BatchSampledTokens // of all texts
+	OpenAILogprobsMax      = session.CandidatesMax
+	OpenAITemperatureMax   = 2                  // OpenAI's own
+	OpenAITokensDefault    = 16                 // tokens of a text where the request does not say it; OpenAI's own
+	OpenAIUserCharsMax     = LabelValueCharsMax // of whom a request is for
+	OpenAIModelCharsMax    = 256                // of a model's id
+	TokenizeCharsMax       = 1 << 20
+	TokenIDMax             = 255
 )
 
 // What the contract states in words, or leaves to the server.

@@ -1,0 +1,108 @@
+package codec
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// DecodeBatch reads the body of a request for a completion in OpenAI's form.
+func DecodeBatch(r api.OpenAICompletionRequest) (session.BatchRequest, error) {
+	request := session.BatchRequest{
+		Prompts:     prompts(r.Prompt),
+		N:           1,
+		MaxTokens:   limits.OpenAITokensDefault,
+		Temperature: r.Temperature,
+		TopP:        r.TopP,
+		Seed:        r.Seed,
+		Echo:        value(r.Echo),
+		LogProbs:    r.Logprobs != nil,
+		Top:         value(r.Logprobs),
+	}
+	if r.N != nil {
+		request.N = *r.N
+	}
+	if r.MaxTokens != nil {
+		request.MaxTokens = *r.MaxTokens
+	}
+	if r.Stop != nil {
+		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsOpenAICompletionRequestStop1)
+	}
+	if r.BestOf != nil && *r.BestOf != request.N {
+		return request, problem.Field(api.ProblemInvalidField, "best_of", strconv.Itoa(*r.BestOf),
+			fmt.Sprintf("%d, as n: texts are not chosen among", request.N))
+	}
+	if r.StreamOptions != nil && !value(r.Stream) {
+		return request, problem.Field(api.ProblemInvalidField, "stream_options",
+			"options of an answer that is not streamed", "none, or stream to be true")
+	}
+	return request, nil
+}
+
+// IncludesUsage reports whether a streamed answer is to end with an account of the tokens.
+func IncludesUsage(r api.OpenAICompletionRequest) bool {
+	return r.StreamOptions != nil && value(r.StreamOptions.IncludeUsage)
+}
+
+// prompts reads the four forms that prompts may have. Validation has seen that it is one of them.
+func prompts(p api.OpenAICompletionRequest_Prompt) (all [][]byte) {
+	if text, err := p.AsOpenAICompletionRequestPrompt0(); err == nil {
+		return [][]byte{[]byte(text)}
+	}
+	if texts, err := p.AsOpenAICompletionRequestPrompt1(); err == nil {
+		for _, text := range texts {
+			all = append(all, []byte(text))
+		}
+		return all
+	}
+	if ids, err := p.AsTokenList(); err == nil {
+		return [][]byte{Detokenized(ids)}
+	}
+	lists, _ := p.AsOpenAICompletionRequestPrompt3()
+	for _, ids := range lists {
+		all = append(all, Detokenized(ids))
+	}
+	return all
+}
+
+// Detokenized is the text of tokens that validation has let through: a token is a byte.
+func Detokenized(ids []api.TokenID) []byte {
+	text := make([]byte, len(ids))
+	for i, id := range ids {
+		text[i] = byte(id)
+	}
+	return text
+}
+
+// EncodeTokens is what a client is told of the tokens of a text.
+func EncodeTokens(text string) api.Tokens {
+	ids := make([]api.TokenID, len(text))
+	for i := range len(text) {
+		ids[i] = api.TokenID(text[i])
+	}
+	return api.Tokens{
+		Count: int64(len(ids)), MaxModelLen: limits.OpenAIPromptTokensMax, Tokens: ids,
+	}
+}
+
+// EncodeText gives bytes as the string that OpenAI's interface has for them: each byte that is no
+// part of a character appears as one U+FFFD, so that pieces of a text make the text.
+func EncodeText(text []byte) string { return string([]rune(string(text))) }
+
+// endOfText is the byte that stands for the end of a text, where clients want one: no text has it.
+const endOfText = "\x00"
+
+// EncodeTokenizer is what a client is told of a model's tokenizer.
+func EncodeTokenizer(m session.ModelInfo) api.TokenizerInfo {
+	return api.TokenizerInfo{
+		TokenizerClass: m.Tokenizer,
+		VocabSize:      int32(m.Vocab),
+		BosToken:       string([]byte{byte(m.Start)}),
+		EosToken:       endOfText,
+		ModelMaxLength: limits.OpenAIPromptTokensMax,
+	}
+}
