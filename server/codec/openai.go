@@ -12,8 +12,9 @@ import (
 
 // DecodeBatch reads the body of a request for a completion in OpenAI's form.
 func DecodeBatch(r api.OpenAICompletionRequest) (session.BatchRequest, error) {
+	prompts, err := decodePrompts(r.Prompt)
 	request := session.BatchRequest{
-		Prompts:     prompts(r.Prompt),
+		Prompts:     prompts,
 		N:           1,
 		MaxTokens:   limits.OpenAITokensDefault,
 		Temperature: r.Temperature,
@@ -40,7 +41,7 @@ func DecodeBatch(r api.OpenAICompletionRequest) (session.BatchRequest, error) {
 		return request, problem.Field(api.ProblemInvalidField, "stream_options",
 			"options of an answer that is not streamed", "none, or stream to be true")
 	}
-	return request, nil
+	return request, err
 }
 
 // IncludesUsage reports whether a streamed answer is to end with an account of the tokens.
@@ -48,25 +49,30 @@ func IncludesUsage(r api.OpenAICompletionRequest) bool {
 	return r.StreamOptions != nil && value(r.StreamOptions.IncludeUsage)
 }
 
-// prompts reads the four forms that prompts may have. Validation has seen that it is one of them.
-func prompts(p api.OpenAICompletionRequest_Prompt) (all [][]byte) {
+// decodePrompts reads the four forms that prompts may have. Validation has seen that it is one of
+// them; an integer written as 1e2, which validation lets through, is none to encoding/json.
+func decodePrompts(p api.OpenAICompletionRequest_Prompt) (all [][]byte, err error) {
 	if text, err := p.AsOpenAICompletionRequestPrompt0(); err == nil {
-		return [][]byte{[]byte(text)}
+		return [][]byte{[]byte(text)}, nil
 	}
 	if texts, err := p.AsOpenAICompletionRequestPrompt1(); err == nil {
 		for _, text := range texts {
 			all = append(all, []byte(text))
 		}
-		return all
+		return all, nil
 	}
 	if ids, err := p.AsTokenList(); err == nil {
-		return [][]byte{Detokenized(ids)}
+		return [][]byte{Detokenized(ids)}, nil
 	}
-	lists, _ := p.AsOpenAICompletionRequestPrompt3()
+	lists, err := p.AsOpenAICompletionRequestPrompt3()
+	if err != nil {
+		return nil, problem.Field(api.ProblemInvalidField, "prompt", "a token with an exponent",
+			"tokens in digits alone")
+	}
 	for _, ids := range lists {
 		all = append(all, Detokenized(ids))
 	}
-	return all
+	return all, nil
 }
 
 // Detokenized is the text of tokens that validation has let through: a token is a byte.
