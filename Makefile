@@ -17,11 +17,14 @@ TARGETS = linux/arm64 darwin/arm64 windows/amd64
 KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/stream
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
 
-# How often a server is killed, and how long that may take.
+# How often a server is killed, at how many moments of each recorded run the power is cut, of how
+# many bits of a database and its snapshots one is turned round, and how long all that may take.
 CRASH_ROUNDS ?= 50
-CRASH_TIMEOUT ?= 2h
+POWER_CUTS ?= 40
+BIT_STEP ?= 1501
+ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build demo default-model bench quick test test-noasm test-arm64 race test-crash test-long \
+.PHONY: help build demo default-model bench quick test test-noasm test-arm64 race test-attack test-long \
 	test-openai fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
@@ -73,12 +76,15 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
-test-crash: ## kill a server CRASH_ROUNDS times while clients feed it (LMSERVE_CRASH_SEED=N repeats a run)
-	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test ./cmd/lmserve -run '^TestAServerThatIsKilledLosesNothing$$' -count=1 -v -timeout $(CRASH_TIMEOUT)
+test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N BIT_STEP=N
+	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./cmd/lmserve \
+	  -run '^(TestAServerThatIsKilled|TestAPowerCut|TestAnExportThatIsKilled)' -count=1 -v -timeout $(ATTACK_TIMEOUT)
+	LMSERVE_BIT_STEP=$(BIT_STEP) $(GO) test ./internal/sessionlog \
+	  -run 'PowerCut|NotSynced|Damage|Flipped|Swapped|Truncated|EveryBit' -count=1 -timeout $(ATTACK_TIMEOUT)
 
-test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, 1,000 crashes
+test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, the long attack
 	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000
-	$(MAKE) test-crash CRASH_ROUNDS=1000
+	$(MAKE) test-attack CRASH_ROUNDS=1000 POWER_CUTS=1000 BIT_STEP=1 ATTACK_TIMEOUT=12h
 
 fuzz: ## run every fuzz target for FUZZTIME
 	@for target in $(FUZZ); do \

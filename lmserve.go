@@ -153,11 +153,11 @@ func (m *Model) Restore(r io.Reader) (*Stream, error) {
 }
 
 func (m *Model) restore(f *weights.File) (*Stream, error) {
-	set, err := stream.SettingsOf(f)
+	set, err := stream.SettingsOf(f.Stored())
 	if err != nil {
 		return nil, err
 	}
-	state, _, err := stream.Restore(m.model, set, f)
+	state, _, err := stream.Restore(m.model, set, f.Stored())
 	if err != nil {
 		return nil, err
 	}

@@ -273,6 +273,7 @@ const (
 	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
 	ProblemInvalidField         ProblemType = "urn:lmserve:problem:invalid-field"
 	ProblemInvalidParameter     ProblemType = "urn:lmserve:problem:invalid-parameter"
+	ProblemKeyDiskLimit         ProblemType = "urn:lmserve:problem:key-disk-limit"
 	ProblemKeyRateLimit         ProblemType = "urn:lmserve:problem:key-rate-limit"
 	ProblemKeyRequestLimit      ProblemType = "urn:lmserve:problem:key-request-limit"
 	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
@@ -326,6 +327,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemInvalidField:
 		return true
 	case ProblemInvalidParameter:
+		return true
+	case ProblemKeyDiskLimit:
 		return true
 	case ProblemKeyRateLimit:
 		return true
@@ -401,6 +404,21 @@ const (
 func (e ServiceStatusKeys) Valid() bool {
 	switch e {
 	case KeysStale:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceStatusDisk.
+const (
+	DiskFull ServiceStatusDisk = "full"
+)
+
+// Valid indicates whether the value is a known member of the ServiceStatusDisk enum.
+func (e ServiceStatusDisk) Valid() bool {
+	switch e {
+	case DiskFull:
 		return true
 	default:
 		return false
@@ -947,6 +965,12 @@ type Problem struct {
 
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
+
+	// LimitBytes Of `key-disk-limit`: what they may be charged for.
+	LimitBytes *int64 `json:"limit_bytes,omitempty"`
+
+	// UsedBytes Of `key-disk-limit`: what the sessions of the key are charged for.
+	UsedBytes *int64 `json:"used_bytes,omitempty"`
 }
 
 // ProblemType defines model for ProblemType.
@@ -972,6 +996,9 @@ type ServiceStatus struct {
 
 	// Keys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
 	Keys *ServiceStatusKeys `json:"keys,omitempty"`
+
+	// Disk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
+	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
 // ServiceStatusStatus defines model for ServiceStatus.Status.
@@ -979,6 +1006,9 @@ type ServiceStatusStatus string
 
 // ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
 type ServiceStatusKeys string
+
+// ServiceStatusDisk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
+type ServiceStatusDisk string
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
 type Session struct {
@@ -1034,6 +1064,9 @@ type Session struct {
 	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
 	// deleted. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
+
+	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. 0 where sessions are kept in memory only.
+	DiskBytes int64 `json:"disk_bytes"`
 }
 
 // SessionList defines model for SessionList.
@@ -1284,6 +1317,9 @@ type NoModel = Problem
 
 // NoModelOrSession A problem document (RFC 9457).
 type NoModelOrSession = Problem
+
+// NoRoom A problem document (RFC 9457).
+type NoRoom = Problem
 
 // NoSpace A problem document (RFC 9457).
 type NoSpace = Problem
@@ -2819,6 +2855,8 @@ type NoModelApplicationProblemPlusJSONResponse Problem
 
 type NoModelOrSessionApplicationProblemPlusJSONResponse Problem
 
+type NoRoomApplicationProblemPlusJSONResponse Problem
+
 type NoSpaceApplicationProblemPlusJSONResponse Problem
 
 type NotAcceptableApplicationProblemPlusJSONResponse Problem
@@ -4160,7 +4198,7 @@ func (response CreateCompletion503ApplicationProblemPlusJSONResponse) VisitCreat
 }
 
 type CreateCompletion507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response CreateCompletion507ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
@@ -4829,7 +4867,7 @@ func (response CreateSession503ApplicationProblemPlusJSONResponse) VisitCreateSe
 }
 
 type CreateSession507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response CreateSession507ApplicationProblemPlusJSONResponse) VisitCreateSessionResponse(w http.ResponseWriter) error {
@@ -5073,7 +5111,7 @@ func (response ImportSession503ApplicationProblemPlusJSONResponse) VisitImportSe
 }
 
 type ImportSession507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response ImportSession507ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
@@ -5720,7 +5758,7 @@ func (response Complete503ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 }
 
 type Complete507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response Complete507ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
@@ -6012,7 +6050,7 @@ func (response ForkSession503ApplicationProblemPlusJSONResponse) VisitForkSessio
 }
 
 type ForkSession507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response ForkSession507ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
@@ -6368,7 +6406,7 @@ func (response Score503ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 }
 
 type Score507ApplicationProblemPlusJSONResponse struct {
-	NoSpaceApplicationProblemPlusJSONResponse
+	NoRoomApplicationProblemPlusJSONResponse
 }
 
 func (response Score507ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {

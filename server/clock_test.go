@@ -19,6 +19,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 )
@@ -316,6 +317,19 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 			requireSince(t, start, limits.AnswerIdleMax)
 		})
 	})
+}
+
+func TestReadinessSaysThatTheDiskIsFull(t *testing.T) {
+	g := newRig(t, Options{})
+	ready := func() *api.ServiceStatusDisk {
+		return decode[api.ServiceStatus](t, g.do("GET", "/readyz", nil), http.StatusOK).Disk
+	}
+	require.Nil(t, ready())
+	full := api.DiskFull
+	g.fake.tight = &session.DiskAlarmError{}
+	require.Equal(t, &full, ready())
+	g.fake.tight = nil
+	require.Nil(t, ready())
 }
 
 func TestReadinessSaysThatTheKeysAreStale(t *testing.T) {

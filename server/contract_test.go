@@ -58,6 +58,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"key_sessions_default":         limits.KeySessionsDefault,
 		"key_requests_default":         limits.KeyRequestsDefault,
 		"key_bytes_per_second_default": limits.KeyBytesPerSecondDefault,
+		"key_disk_bytes_default":       limits.KeyDiskBytesDefault,
 		"queue_requests_max":           limits.QueueRequestsMax,
 		"seed_max":                     limits.SeedMax,
 		"offset_max":                   limits.OffsetMax,
@@ -80,6 +81,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"openai_tokens_default":        limits.OpenAITokensDefault,
 		"openai_user_chars_max":        limits.OpenAIUserCharsMax,
 		"openai_model_chars_max":       limits.OpenAIModelCharsMax,
+		"openai_answer_bytes_max":      limits.OpenAIAnswerBytesMax,
 		"tokenize_chars_max":           limits.TokenizeCharsMax,
 		"token_id_max":                 limits.TokenIDMax,
 	}

@@ -34,6 +34,7 @@ type fakeSessions struct {
 	sessions map[string]*fakeSession
 	draining bool
 	failed   error                    // of the store
+	tight    error                    // the alarm of the disk
 	asked    session.CreateRequest    // the last request of Create
 	forked   session.ForkRequest      // the last request of Fork
 	held     map[string]chan struct{} // by session; see hold
@@ -227,6 +228,12 @@ func (f *fakeSessions) add(who session.Caller, s *fakeSession) session.Info {
 	s.info.ID, s.info.Owner = fmt.Sprintf("s-%04d", f.n), who.Key
 	f.sessions[s.info.ID] = s
 	return told(who, s.info)
+}
+
+func (f *fakeSessions) DiskAlarm() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tight
 }
 
 func (f *fakeSessions) Err() error {
@@ -475,14 +482,6 @@ func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id
 		}
 	}
 	return nil
-}
-
-// Lend lends what a megabyte is enough for.
-func (f *fakeSessions) Lend(bytes int64) (giveBack func(), err error) {
-	if bytes > 1<<20 {
-		return nil, session.ErrFull
-	}
-	return func() {}, nil
 }
 
 func (f *fakeSessions) Model() session.ModelInfo {

@@ -474,12 +474,9 @@ func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 		}},
 		"internal":   {500, "server_error", "internal", "", failing(io.ErrShortBuffer)},
 		"overloaded": {503, "server_error", "overloaded", "", failing(session.ErrOverloaded)},
-		"memory": {503, "server_error", "session_limit", "", func(g *rig) *http.Response {
-			return g.json("/v1/completions", `{"model":"fake","prompt":"x","max_tokens":60000,"logprobs":20}`)
-		}},
-		"draining": {503, "server_error", "draining", "", func(g *rig) *http.Response { g.fake.draining = true; return g.json("/v1/completions", body) }},
-		"store":    {503, "server_error", "store_failed", "", failing(session.ErrStore)},
-		"disk":     {507, "server_error", "no_space", "", failing(session.ErrNoSpace)},
+		"draining":   {503, "server_error", "draining", "", func(g *rig) *http.Response { g.fake.draining = true; return g.json("/v1/completions", body) }},
+		"store":      {503, "server_error", "store_failed", "", failing(session.ErrStore)},
+		"disk":       {507, "server_error", "no_space", "", failing(session.ErrNoSpace)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, Options{Keys: ring.Ring})
@@ -590,6 +587,8 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	refuse("/v1/completions", `{"model":"small","prompt":["a","b"],"max_tokens":32769}`, "max_tokens")
 	refuse("/v1/completions", `{"model":"small","prompt":"x","prompt":"y"}`, "prompt")
 	refuse("/v1/completions", `{"model":"small","prompt":"x","n":2,"best_of":3}`, "best_of")
+	refuse("/v1/completions", `{"model":"small","prompt":"x","max_tokens":65536,"logprobs":20}`, "logprobs")
+	refuse("/v1/completions", `{"model":"small","prompt":"`+long+`","n":128,"max_tokens":0,"echo":true}`, "n")
 	for _, body := range []string{``, ` `, `{`, `x`, `{"model":"small","prompt":"x"`, `{"model":"small","prompt":"x"}{}`, `{"model":"small",}`, "{\"model\":\"small\",\"prompt\":\"\xff\"}", `{"model":"small","prompt":"\ud83d"}`, `{'model':'small'}`} {
 		refuse("/v1/completions", body, "")
 	}

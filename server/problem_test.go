@@ -126,6 +126,10 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.fake.failed = errors.New("sync /some/path: input/output error")
 			return g.do("GET", "/readyz", nil)
 		},
+		api.ProblemKeyDiskLimit: func(g *rig, path string) *http.Response {
+			g.fake.fail = &session.DiskLimitError{Used: 90, Limit: 100}
+			return g.text(path+"/score", strings.Repeat("x", 40))
+		},
 		api.ProblemNoSpace: func(g *rig, path string) *http.Response {
 			g.fake.fail = fmt.Errorf("%w: write /some/path", session.ErrNoSpace)
 			return g.text(path+"/score", strings.Repeat("x", 40))

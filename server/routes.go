@@ -52,6 +52,7 @@ func newRouter(
 			middleware.Negotiate(c, problems),
 			middleware.BodyKind(c, problems),
 			middleware.BodySize(c, o.ScoreBodyBytesMax, problems),
+			middleware.JSONBody(c, h.Memory, problems),
 			middleware.Validate(c, problems),
 		},
 		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/handler"
 	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
 )
 
 // Sessions is what the server needs of a session manager: what the handlers call, and its end.
@@ -60,6 +61,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		Keys:      o.Keys,
 		TakesWork: s.ready.Load,
 		Problems:  answer.NewProblems(o.Log),
+		Memory:    middleware.NewMemory(),
 
 		UserSessions: o.UserSessions,
 	}, c, o, draining)

@@ -137,6 +137,7 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 		require.NotEqual(t, id, made.ID)
 		is := made
 		is.ID, is.CreatedAt, is.LastUsedAt, is.MemoryBytes = was.ID, was.CreatedAt, was.LastUsedAt, was.MemoryBytes
+		is.DiskBytes = was.DiskBytes // its snapshot is at its end
 		require.Equal(t, was, is)
 		require.Equal(t, http.StatusOK, to.do("GET", at, nil).StatusCode)
 		requireProblem(t, to.do("GET", at, nil, "Authorization", "Bearer "+ring.token["giver"]), api.ProblemSessionNotFound)
@@ -302,6 +303,8 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"TrimmedError":   {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
 		"LimitError":     {&session.LimitError{}, api.ProblemSessionFull},
 		"QuotaError":     {&session.QuotaError{}, api.ProblemKeySessionLimit},
+		"DiskLimitError": {&session.DiskLimitError{}, api.ProblemKeyDiskLimit},
+		"DiskAlarmError": {&session.DiskAlarmError{}, api.ProblemNoSpace},
 		"BodyError":      {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
 		"MismatchError":  {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
 	}
@@ -316,6 +319,10 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	p := problem.Of(&session.UnusableError{Err: damage})
 	require.Equal(t, api.Damage{File: "lmserve.db", Byte: &damage.Byte, Offset: &damage.Offset}, *p.Damage)
 	require.Nil(t, problem.Of(&session.UnusableError{Err: &session.ModelError{}}).Damage)
+
+	limit := problem.Of(&session.DiskLimitError{Used: 90, Limit: 100})
+	require.EqualValues(t, 90, *limit.UsedBytes)
+	require.EqualValues(t, 100, *limit.LimitBytes)
 }
 
 // exportedErrors lists the package's variables ErrX and its types XError.

@@ -138,6 +138,13 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 	return s
 }
 
+// SegmentBytes is the memory of a segment, but for a part that does not count.
+func SegmentBytes(c Config, batch, maxLen int) int64 {
+	s, a := &Segment{cfg: c, B: batch, T: maxLen}, &arena{}
+	s.carve(a)
+	return 4 * int64(a.used)
+}
+
 // arena hands out pieces of one buffer. Without a buffer it only counts.
 type arena struct {
 	buf  []float32

@@ -14,8 +14,7 @@ import (
 
 const (
 	zstdMagic = "\x28\xb5\x2f\xfd"
-	// maxZstdWindow is the largest window that zstd makes without --long. The
-	// decoder allocates what the stream asks for up to this.
+	// maxZstdWindow is the largest window that zstd makes without --long.
 	maxZstdWindow = 128 << 20
 	// readStep is allocated on the word of a header alone; what is larger
 	// grows as its bytes arrive.
@@ -23,11 +22,12 @@ const (
 )
 
 // Limits narrow what Read accepts. A zero field means this package's constant:
-// MaxHeaderBytes, MaxDataBytes, MaxTensors.
+// MaxHeaderBytes, MaxDataBytes, MaxTensors, and 128 MiB for the window.
 type Limits struct {
 	HeaderBytes int64
 	DataBytes   int64 // after decompression
 	Tensors     int
+	Window      int64 // of a zstd stream: the decoder allocates what the stream asks for up to this
 }
 
 func (l Limits) withDefaults() Limits {
@@ -39,6 +39,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Tensors == 0 {
 		l.Tensors = MaxTensors
+	}
+	if l.Window == 0 {
+		l.Window = maxZstdWindow
 	}
 	return l
 }
@@ -59,25 +62,81 @@ func ReadFile(path string) (*File, error) {
 
 // Read reads weights to the end of r. Whether they are compressed is told by
 // zstd's magic number. Memory is taken as data arrives: what r claims to hold
-// and does not costs 16 MiB at most, and a zstd window up to 128 MiB.
-func Read(r io.Reader, l Limits) (*File, error) {
+// and does not costs 16 MiB at most, and a zstd window up to Limits.Window.
+func Read(r io.Reader, l Limits) (f *File, err error) {
+	err = decompressed(r, l.withDefaults(), func(r io.Reader, l Limits) error {
+		f, err = read(r, l)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Scan is Read for a file that is not to be in memory. It hands use the file as
+// it comes in: the tensors have to be read in the order in which they stand,
+// each from its beginning to its end at most once, and before use returns. Then
+// Scan reads r to the end. An error of use ends it.
+func Scan(r io.Reader, l Limits, use func(*Stored) error) error {
+	return decompressed(r, l.withDefaults(), func(r io.Reader, l Limits) error {
+		o, err := open(r, l)
+		if err != nil {
+			return err
+		}
+		in := &incoming{r: r, opened: o}
+		if err := use(in.stored()); err != nil {
+			return err
+		}
+		return in.finish()
+	})
+}
+
+// decompressed hands read what r holds, without its compression.
+func decompressed(r io.Reader, l Limits, read func(io.Reader, Limits) error) error {
 	src := &source{r: r}
 	buffered := bufio.NewReaderSize(src, 64<<10)
-	magic, _ := buffered.Peek(len(zstdMagic)) // too short a file fails below, at its header
+	magic, _ := buffered.Peek(len(zstdMagic)) // too short a file fails at its header
 	if string(magic) != zstdMagic {
-		return read(buffered, l.withDefaults())
+		return read(buffered, l)
 	}
 	decoder, err := zstd.NewReader(buffered,
-		zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(uint64(l.Window)))
 	if err != nil {
-		return nil, fmt.Errorf("weights: zstd: %w", err)
+		return fmt.Errorf("weights: zstd: %w", err)
 	}
 	defer decoder.Close()
-	return read(&decompressor{decoder: decoder, src: src}, l.withDefaults())
+	return read(&decompressor{decoder: decoder, src: src, window: l.Window}, l)
 }
 
 // read reads the decompressed file.
 func read(r io.Reader, l Limits) (*File, error) {
+	in, err := open(r, l)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Metadata: in.metadata, Tensors: make([]Tensor, len(in.entries))}
+	for i, e := range in.entries {
+		data, err := readN(r, int(e.end-e.begin))
+		if err != nil {
+			return nil, in.short(err, i, len(data))
+		}
+		f.Tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data}
+	}
+	if err := in.end(r); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// opened is a file of which the header was read.
+type opened struct {
+	header
+	base int64 // of the data in the file
+}
+
+// open reads the header of the decompressed file.
+func open(r io.Reader, l Limits) (*opened, error) {
 	text, err := readHeader(r, l)
 	if err != nil {
 		return nil, err
@@ -86,25 +145,29 @@ func read(r io.Reader, l Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := int64(prefixBytes + len(text)) // of the data in the file
-	f := &File{Metadata: h.metadata, Tensors: make([]Tensor, len(h.entries))}
-	end := base
-	for i, e := range h.entries {
-		data, err := readN(r, int(e.end-e.begin))
-		if err != nil {
-			return nil, short(err, tensorField(e.name, "data"), base+e.begin, len(data), e.end-e.begin)
-		}
-		f.Tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data}
-		end = base + e.end
-	}
+	return &opened{header: h, base: int64(prefixBytes + len(text))}, nil
+}
+
+// short is the error of a tensor of whose data only so many bytes could be read.
+func (o *opened) short(err error, i, got int) error {
+	e := &o.entries[i]
+	return short(err, tensorField(e.name, "data"), o.base+e.begin, got, e.end-e.begin)
+}
+
+// end makes sure that nothing follows the data.
+func (o *opened) end(r io.Reader) error {
 	var extra [1]byte
 	switch _, err := io.ReadFull(r, extra[:]); err {
 	case io.EOF:
-		return f, nil
+		return nil
 	case nil:
-		return nil, &Error{Where: "end of the data", Offset: end, Found: "more bytes", Want: "the end of the file", Kind: ErrFormat}
+		end := o.base
+		if n := len(o.entries); n > 0 {
+			end += o.entries[n-1].end
+		}
+		return &Error{Where: "end of the data", Offset: end, Found: "more bytes", Want: "the end of the file", Kind: ErrFormat}
 	default: // of the disk, or of zstd's checksum, which comes last
-		return nil, passed(err)
+		return passed(err)
 	}
 }
 
@@ -181,6 +244,7 @@ func (s *source) Read(p []byte) (int, error) {
 type decompressor struct {
 	decoder *zstd.Decoder
 	src     *source
+	window  int64 // the largest that the decoder takes
 	pos     int64
 }
 
@@ -198,7 +262,7 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		e.Kind = fmt.Errorf("%w: %w", ErrZstd, ErrTruncated)
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		e.Want = "a window of at most " + strconv.Itoa(maxZstdWindow) + " bytes"
+		e.Want = "a window of at most " + strconv.FormatInt(d.window, 10) + " bytes"
 		e.Kind = fmt.Errorf("%w: %w", ErrZstd, ErrTooLarge)
 	}
 	return n, e

@@ -112,17 +112,15 @@ func product(shape []int) (n int, ok bool) {
 
 // check holds a tensor made by hand to what the reader guarantees.
 func (t *Tensor) check() error {
-	size, err := byteSize(t.DType, t.Shape)
-	if err == nil && len(t.Data) != size {
-		err = &Error{Where: "data", Found: strconv.Itoa(len(t.Data)) + " bytes",
-			Want: strconv.Itoa(size) + " bytes for " + describe(t.DType, t.Shape)}
+	stored := t.stored()
+	return stored.check()
+}
+
+// stored gives the tensor in the form of one that is not in memory.
+func (t *Tensor) stored() StoredTensor {
+	return StoredTensor{
+		Name: t.Name, DType: t.DType, Shape: t.Shape, Bytes: int64(len(t.Data)), Data: inMemory(t.Data),
 	}
-	if err == nil {
-		return nil
-	}
-	err.Where = tensorField(t.Name, err.Where)
-	err.Offset, err.Kind = -1, ErrFormat
-	return err
 }
 
 // byteSize returns the bytes that a tensor of this type and shape takes. Its

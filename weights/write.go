@@ -1,7 +1,6 @@
 package weights
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -69,24 +68,7 @@ func WriteFile(path string, f *File, o WriteOptions) error {
 // their order, metadata sorted by key, the header padded with spaces so that
 // the data starts at a multiple of 8. It breaks no rule that Read enforces, or
 // fails with ErrFormat or ErrTooLarge before the first byte.
-func Write(w io.Writer, f *File) error {
-	text, err := makeHeader(f)
-	if err != nil {
-		return err
-	}
-	prefix := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
-	for _, part := range [][]byte{prefix, text} {
-		if _, err := w.Write(part); err != nil {
-			return fmt.Errorf("weights: writing the header: %w", err)
-		}
-	}
-	for i := range f.Tensors {
-		if _, err := w.Write(f.Tensors[i].Data); err != nil {
-			return fmt.Errorf("weights: writing tensor %s: %w", quote(f.Tensors[i].Name), err)
-		}
-	}
-	return nil
-}
+func Write(w io.Writer, f *File) error { return f.Stored().Write(w) }
 
 func writeZstd(w io.Writer, f *File, level int) error {
 	// One goroutine, because the bytes must not depend on the number of cores.
@@ -103,7 +85,7 @@ func writeZstd(w io.Writer, f *File, level int) error {
 }
 
 // makeHeader checks f against the format and returns its JSON header.
-func makeHeader(f *File) ([]byte, error) {
+func makeHeader(f *Stored) ([]byte, error) {
 	if len(f.Tensors) > MaxTensors {
 		return nil, &Error{Where: "file", Offset: -1, Found: strconv.Itoa(len(f.Tensors)) + " tensors",
 			Want: "at most " + strconv.Itoa(MaxTensors), Kind: ErrTooLarge}
@@ -125,7 +107,7 @@ func makeHeader(f *File) ([]byte, error) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		end := offset + int64(len(t.Data))
+		end := offset + t.Bytes
 		b = appendEntry(b, t, offset, end)
 		offset = end
 	}
@@ -183,7 +165,7 @@ func appendMetadata(b []byte, metadata map[string]string) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-func appendEntry(b []byte, t *Tensor, begin, end int64) []byte {
+func appendEntry(b []byte, t *StoredTensor, begin, end int64) []byte {
 	b = appendString(b, t.Name)
 	b = append(b, `:{"dtype":"`+string(t.DType)+`","shape":[`...)
 	for i, d := range t.Shape {

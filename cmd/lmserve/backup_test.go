@@ -48,7 +48,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Skip("slow")
 	}
 	c := newCrash(t, 1)
-	p := c.start(0)
+	p := c.start(nil)
 	text := strings.Repeat("GET /index.html 200\nGET /none 404\n", 40)
 	feed := func(url string) string {
 		res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3,"settings":{"chunk":16}}`))
@@ -100,7 +100,7 @@ func TestBackupAndRestore(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(c.dir, "*.tmp"))
 	require.NoError(t, err)
 	require.NotEmpty(t, left, "the copy of the database was under way")
-	p = c.start(0)
+	p = c.start(nil)
 	left, err = filepath.Glob(filepath.Join(c.dir, "*.tmp"))
 	require.NoError(t, err)
 	require.Empty(t, left)

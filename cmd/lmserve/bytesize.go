@@ -22,6 +22,12 @@ func (b *byteSize) String() string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
+// sizeOf is a number of bytes in the form that Set reads.
+func sizeOf(bytes int64) string {
+	b := byteSize(bytes)
+	return b.String()
+}
+
 // Set implements pflag.Value.
 func (b *byteSize) Set(text string) error {
 	number, shift := text, 0

@@ -3,21 +3,14 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,42 +18,44 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A real server is killed with SIGKILL at random moments while clients feed sessions: after every
-// start all that was acknowledged is there, and all it ever says has the bits of a stream that
-// nothing ever happened to. LMSERVE_CRASH_ROUNDS says how often, LMSERVE_CRASH_SEED repeats the
-// moments.
+// A real server is killed with SIGKILL at random moments while clients do all that clients can do:
+// after every start all that was acknowledged is there, nothing is there that nobody asked for, and
+// all that the server ever says has the bits of a stream that nothing ever happened to.
+// LMSERVE_CRASH_ROUNDS says how often, LMSERVE_CRASH_SEED repeats the clients and the moments.
 func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	rounds := environmentNumber(t, "LMSERVE_CRASH_ROUNDS", 3)
+	rounds := environmentNumber(t, "LMSERVE_CRASH_ROUNDS", 5)
 	seed := environmentNumber(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
-	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
 	c := newCrash(t, uint64(seed))
+	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
+	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
 	began := time.Now()
 	for n := range rounds {
-		c.round(crashKinds[(c.first+int(n))%len(crashKinds)])
+		c.round(crashPhases[(c.first+int(n))%len(crashPhases)])
 		if c.rand.IntN(10) == 0 || n+1 == rounds {
 			c.look()
 		}
 		require.False(t, t.Failed(), "in round %d", n)
+		if n%100 == 99 {
+			t.Logf("%d kills in %v", n+1, time.Since(began).Round(time.Second))
+		}
 	}
 	c.end()
-	bytes, answers, cuts, forks := 0, 0, 0, 0
-	for _, cl := range c.clients {
-		bytes, answers, cuts, forks = bytes+cl.bytes, answers+cl.answers, cuts+cl.cuts, forks+cl.forks
-		cl.worker.Close()
-	}
-	t.Logf("%d kills %v in %v: %d bytes acknowledged in %d answers, %d requests cut off, %d snapshots being written, %d states compared, %d forks",
-		rounds, c.kinds, time.Since(began).Round(time.Millisecond), bytes, answers, cuts, c.torn, c.compared, forks)
-	require.Positive(t, bytes)
+	t.Logf("%d kills in %v, which have cut off %v", rounds, time.Since(began).Round(time.Millisecond), c.hits)
+	c.report()
 	require.Positive(t, c.compared)
+	if rounds >= 20*int64(len(crashPhases)) {
+		for _, phase := range crashPhases {
+			require.Positive(t, c.hits[phase], "no kill came as the server was %s", phase)
+		}
+	}
 }
 
 func environmentNumber(t *testing.T, name string, otherwise int64) int64 {
@@ -73,20 +68,33 @@ func environmentNumber(t *testing.T, name string, otherwise int64) int64 {
 	return n
 }
 
-// crashKinds are the moments at which a server is killed.
-var crashKinds = []string{
-	"starting",  // before it listens
-	"returning", // as the first requests bring sessions back
-	"working",   // at any time
-	"keeping",   // as a snapshot is being written
-	"draining",  // in the middle of a clean end
-}
+// The moments at which a server is killed, beside those of the requests that are under way.
+const (
+	starting   = "starting"             // before it listens
+	compacting = "compacting"           // as the database is compacted at the start
+	rebuilding = "rebuilding"           // as a damaged database is rebuilt at the start
+	returning  = "recovering sessions"  // as the first requests bring sessions back
+	working    = "working"              // at any time
+	keeping    = "writing a snapshot"   // as it keeps a state
+	draining   = "ending"               // in the middle of a clean end
+	crashPause = 300 * time.Millisecond // how long such a moment is waited for
+)
+
+// crashPhases are all of them. A round aims at one, and counts what its kill has hit.
+var crashPhases = func() []string {
+	all := []string{starting, compacting, rebuilding, returning, working, keeping, draining}
+	for _, o := range operations() {
+		all = append(all, o.name)
+	}
+	return all
+}()
 
 // crash is a server that is killed, and the clients that go on.
 type crash struct {
 	t       *testing.T
 	rand    *rand.Rand
-	first   int // of the kinds
+	first   int // of the phases
+	folder  string
 	program string
 	weights string
 	dir     string
@@ -95,32 +103,30 @@ type crash struct {
 	clients []*client
 	events  atomic.Int64 // that clients were told of
 
-	kinds map[string]int
-
-	torn, compared int
-}
-
-// buildAsTested is the go command's arguments that build with the tags of this test, so that
-// the server's bits are those of the model here, and with its race detector, so that a race ends
-// up among the complaints.
-func buildAsTested(t *testing.T) []string {
-	info, ok := debug.ReadBuildInfo()
-	require.True(t, ok, "a test binary knows how it was built")
-	args := []string{"build"}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "-tags", "-race":
-			args = append(args, s.Key+"="+s.Value)
-		}
-	}
-	return args
+	wanted   atomic.Pointer[operation] // what clients do more often
+	damaged  bool                      // the database has been, and was not rebuilt yet
+	record   recording                 // of the server's writes; nil: they are not recorded
+	mu       sync.Mutex                // for hits
+	hits     map[string]int            // what kills have cut off
+	compared int                       // states
+	checked  int                       // backups
+	searched int                       // pieces of deleted text
 }
 
 func newCrash(t *testing.T, seed uint64) *crash {
-	c := &crash{t: t, rand: rand.New(rand.NewPCG(seed, 0)), kinds: map[string]int{}}
-	c.first = c.rand.IntN(len(crashKinds))
-	folder := t.TempDir()
-	c.program, c.weights, c.dir = filepath.Join(folder, "lmserve"), filepath.Join(folder, "small.safetensors"), filepath.Join(folder, "data")
+	c := &crash{t: t, rand: rand.New(rand.NewPCG(seed, 0)), hits: map[string]int{}}
+	c.first = c.rand.IntN(len(crashPhases))
+	var err error
+	c.folder, err = os.MkdirTemp("", "lmserve-crash-*")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			_ = os.RemoveAll(c.folder) // what stays is in the folder for temporary files
+		}
+	})
+	c.program = filepath.Join(c.folder, "lmserve")
+	c.weights = filepath.Join(c.folder, "small.safetensors")
+	c.dir = filepath.Join(c.folder, "disk", "data")
 	build := exec.Command("go", append(buildAsTested(t), "-o", c.program, ".")...)
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -128,15 +134,41 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))
 	for n := range 8 {
-		c.clients = append(c.clients, newClient(c, seed, uint64(n+1)))
+		cl := newClient(c, seed, uint64(n+1))
+		c.clients = append(c.clients, cl)
+		t.Cleanup(cl.worker.Close)
 	}
 	began := time.Now()
-	p := c.start(0)
+	p := c.start(nil)
 	c.startup = time.Since(began)
 	p.kill()
 	p.wait(t)
 	require.NoError(t, os.RemoveAll(c.dir)) // its making may be cut off, too
 	return c
+}
+
+// keepIfFailed says, when the test fails, how to repeat it and where to look.
+func (c *crash) keepIfFailed(variable string, seed int64) {
+	c.t.Cleanup(func() {
+		if c.t.Failed() {
+			c.t.Logf("%s=%d repeats this; the data folder is %s", variable, seed, c.dir)
+		}
+	})
+}
+
+// report says what the clients have done.
+func (c *crash) report() {
+	bytes, answers := 0, map[string]int{}
+	for _, cl := range c.clients {
+		bytes += cl.bytes
+		for name, n := range cl.answers {
+			answers[name] += n
+		}
+	}
+	c.t.Logf("%d bytes acknowledged, answers to clients %v, %d states compared, "+
+		"%d backups restored, %d pieces of deleted text looked for",
+		bytes, answers, c.compared, c.checked, c.searched)
+	require.Positive(c.t, bytes)
 }
 
 // budget is memory for three states of the largest kind.
@@ -147,115 +179,81 @@ func (c *crash) budget() (most int64) {
 	return 3 * most
 }
 
-// serverProcess is one life of the server.
-type serverProcess struct {
-	cmd    *exec.Cmd
-	url    string // "" if it was killed before it listened
-	stderr bytes.Buffer
-	end    chan struct{} // closed when it has said its last word
-	cut    atomic.Bool   // from now on requests may fail
-	clean  bool          // it may also have ended by itself
-}
-
-// start starts the server; unless it is to be killed after some time, it is listening then.
-func (c *crash) start(killAfter time.Duration) *serverProcess {
-	p := &serverProcess{end: make(chan struct{})}
-	p.cmd = exec.Command(c.program, "serve", "--listen", "127.0.0.1:0", "--model", c.weights, "--data-dir", c.dir, "--log", "json", "--threads", "2",
-		"--replay-max", []string{"1ns", "1ns", "1ms", "10s"}[c.rand.IntN(4)],
-		"--memory-budget", fmt.Sprint([]int64{c.budget(), c.budget(), 64 << 20}[c.rand.IntN(3)]))
-	p.cmd.Stderr = &p.stderr
-	out, err := p.cmd.StdoutPipe()
-	require.NoError(c.t, err)
-	require.NoError(c.t, p.cmd.Start())
-	first := make(chan string, 1)
-	go func() {
-		defer close(p.end)
-		r := bufio.NewReader(out)
-		line, _ := r.ReadString('\n')
-		first <- line
-		_, _ = io.Copy(io.Discard, r)
-	}()
-	if killAfter > 0 {
-		defer time.AfterFunc(killAfter, p.kill).Stop()
-	}
-	select {
-	case line := <-first:
-		if at := strings.Index(line, "http://"); at >= 0 && strings.HasSuffix(line, "\n") {
-			p.url = strings.TrimSpace(line[at:])
-		}
-	case <-time.After(time.Minute):
-		p.kill()
-	}
-	if killAfter == 0 && p.url == "" {
-		p.kill()
-		p.wait(c.t)
-		require.Fail(c.t, "the server does not start", p.stderr.String())
-	}
-	return p
-}
-
-func (p *serverProcess) kill() {
-	p.cut.Store(true)
-	_ = p.cmd.Process.Kill() // it may have gone
-}
-
-// terminate asks for a clean end.
-func (p *serverProcess) terminate() {
-	p.cut.Store(true)
-	p.clean = true
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-}
-
-// wait waits for the end of a process, which it must not have come to by itself, nor with a
-// complaint.
-func (p *serverProcess) wait(t *testing.T) {
-	<-p.end
-	err := p.cmd.Wait()
-	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	killed := status.Signaled() && status.Signal() == syscall.SIGKILL
-	require.True(t, killed || p.clean && err == nil, "%v\n%s", err, p.stderr.String())
-	for line := range strings.Lines(p.stderr.String()) {
-		var entry struct{ Level string }
-		partly := !strings.HasSuffix(line, "\n")
-		if err := json.Unmarshal([]byte(line), &entry); (err != nil && !partly) || (err == nil && entry.Level != "info") {
-			require.Fail(t, "the server complains", p.stderr.String())
-		}
-	}
-}
-
 // round is one life of the server.
-func (c *crash) round(kind string) {
-	c.kinds[kind]++
-	after := time.Duration(0)
-	if kind == "starting" {
-		after = time.Duration(1 + c.rand.Int64N(int64(c.startup)*5/4))
+func (c *crash) round(phase string) {
+	var fate func(*serverProcess)
+	after := time.Duration(1 + c.rand.Int64N(int64(c.startup)*5/4))
+	switch phase {
+	case starting:
+		fate = func(p *serverProcess) { time.Sleep(after); p.kill() }
+	case compacting, rebuilding:
+		if c.fatten(); phase == rebuilding {
+			c.damage()
+		}
+		fate = func(p *serverProcess) {
+			c.await(func() bool { return p.ended() || c.count("lmserve.db.????????????????.tmp") > 0 })
+			time.Sleep(after / 2)
+			p.kill()
+		}
 	}
-	p := c.start(after)
+	p := c.start(fate)
 	if p.url == "" {
 		p.wait(c.t)
+		c.hit(starting)
+		if phase != starting && c.count("lmserve.db.????????????????.tmp") > 0 {
+			c.hit(phase)
+		}
 		return
 	}
-	var wait sync.WaitGroup
+	c.damaged = false
+	c.live(p, phase)
+	p.kill()
 	for _, cl := range c.clients {
-		wait.Go(func() { cl.run(p) })
+		cl.wait.Wait()
 	}
-	switch kind {
-	case "starting", "returning":
-	case "keeping":
+	p.wait(c.t)
+	if c.count("snapshots/*.tmp") > 0 {
+		c.hit(keeping)
+	}
+	if phase == draining && p.killed {
+		c.hit(draining)
+	}
+	if phase == returning || phase == working {
+		c.hit(phase)
+	}
+}
+
+// live lets the clients work until the moment has come.
+func (c *crash) live(p *serverProcess, phase string) {
+	c.wanted.Store(nil)
+	for _, o := range operations() {
+		if o.name == phase {
+			c.wanted.Store(&o)
+		}
+	}
+	for _, cl := range c.clients {
+		cl.wait.Go(func() { cl.run(p) })
+	}
+	switch phase {
+	case returning, starting, compacting, rebuilding:
+	case keeping:
 		c.progress(200)
-		c.aSnapshotBegins(300 * time.Millisecond)
-	case "draining":
+		c.await(func() bool { return c.count("snapshots/*.tmp") > 0 })
+	case draining:
 		c.progress(200)
 		p.terminate()
 		c.pause(30 * time.Millisecond)
+	case working:
+		c.progress(500)
 	default:
-		c.progress(400)
+		c.progress(150)
+		c.await(func() bool {
+			return slices.ContainsFunc(c.clients, func(cl *client) bool { return cl.doing.Load() == phase })
+		})
+		c.pause(3 * time.Millisecond)
+		return
 	}
 	c.pause(10 * time.Millisecond)
-	p.kill()
-	wait.Wait()
-	p.wait(c.t)
-	c.torn += len(c.unfinished())
 }
 
 // progress waits until the clients were told something for a random number of times.
@@ -269,48 +267,74 @@ func (c *crash) progress(most int64) {
 // pause waits for a random time.
 func (c *crash) pause(most time.Duration) { time.Sleep(time.Duration(c.rand.Int64N(int64(most)))) }
 
-// unfinished are the snapshots that are being written.
-func (c *crash) unfinished() []string {
-	names, err := filepath.Glob(filepath.Join(c.dir, "snapshots", "*.tmp"))
-	require.NoError(c.t, err)
-	return names
-}
-
-// aSnapshotBegins waits until one is being written. With a long --replay-max none will be.
-func (c *crash) aSnapshotBegins(most time.Duration) {
-	for began := time.Now(); time.Since(began) < most && len(c.unfinished()) == 0; {
+// await waits for a moment that may not come: with a long --max-replay no snapshot is written.
+func (c *crash) await(moment func() bool) {
+	for began := time.Now(); time.Since(began) < crashPause && !moment(); {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// look opens what a killed server left, as it is, and compares every session's state; some are
-// forked.
-func (c *crash) look() {
-	t := c.t
-	stdout, stderr, code := lmserve("", "sessions", "check", "--data-dir", c.dir, "--model", c.weights)
-	require.Zero(t, code, "%s%s", stdout, stderr)
-	store, err := sessionlog.Open(c.dir, sessionlog.Options{})
-	require.NoError(t, err)
-	mg, err := session.NewManager(c.model, session.Options{Store: store, ReplayMax: time.Hour, Report: func(err error) { t.Error(err) }})
-	require.NoError(t, err)
-	for _, cl := range c.clients {
-		cl.compare(mg)
+// count counts files of the data folder.
+func (c *crash) count(pattern string) int {
+	names, err := filepath.Glob(filepath.Join(c.dir, filepath.FromSlash(pattern)))
+	require.NoError(c.t, err)
+	return len(names)
+}
+
+// fatten makes the database one that the next start compacts.
+func (c *crash) fatten() {
+	path := filepath.Join(c.dir, "lmserve.db")
+	if info, err := os.Stat(path); err == nil && info.Size() > sessionlog.CompactFreeMin {
+		return
 	}
-	require.NoError(t, mg.Drain(t.Context()))
-	require.NoError(t, store.Close())
+	store, err := sessionlog.Open(c.dir, sessionlog.Options{})
+	require.NoError(c.t, err)
+	epoch, err := store.Create(c.t.Context(), "fat", nil, 0)
+	require.NoError(c.t, err)
+	records := slices.Repeat([]sessionlog.Record{{Text: make([]byte, sessionlog.MaxTextBytes)}},
+		2+sessionlog.CompactFreeMin/sessionlog.MaxTextBytes)
+	require.NoError(c.t, store.Append(c.t.Context(), "fat", epoch, 0, records...))
+	require.NoError(c.t, store.Delete(c.t.Context(), "fat", epoch))
+	require.NoError(c.t, store.Close())
+}
+
+// damage makes the database one that the next start rebuilds, and of which nothing is lost: one bit
+// of a meta page is turned round.
+func (c *crash) damage() {
+	f, err := os.OpenFile(filepath.Join(c.dir, "lmserve.db"), os.O_RDWR, 0)
+	if os.IsNotExist(err) || c.damaged {
+		return
+	}
+	require.NoError(c.t, err)
+	defer f.Close()
+	const pageBytes, field = 4096, 16 + 48 // the number of the transaction
+	at, b := int64(c.rand.IntN(2)*pageBytes+field), make([]byte, 1)
+	_, err = f.ReadAt(b, at)
+	require.NoError(c.t, err)
+	b[0] ^= 1 << c.rand.IntN(8)
+	_, err = f.WriteAt(b, at)
+	require.NoError(c.t, err)
+	c.damaged = true
 }
 
 // end lets the server live, and go in peace.
 func (c *crash) end() {
-	p := c.start(0)
+	p := c.start(nil)
+	var wait sync.WaitGroup
 	for _, cl := range c.clients {
-		require.NoError(c.t, cl.askAll(p))
+		wait.Go(func() {
+			if err := cl.askAll(p); err != nil {
+				c.t.Error(err)
+			}
+		})
 	}
+	wait.Wait()
+	c.damaged = false
 	p.terminate()
 	p.wait(c.t)
-	require.Zero(c.t, p.cmd.ProcessState.ExitCode())
+	require.Zero(c.t, p.status.ExitStatus())
 	c.look()
 	out, stderr, code := lmserve("", "sessions", "replay", "--data-dir", c.dir, "--model", c.weights)
 	require.Zero(c.t, code, "%s%s", out, stderr)
-	require.Empty(c.t, c.unfinished(), "what was left is gone")
+	require.Zero(c.t, c.count("*.tmp")+c.count("snapshots/*.tmp"), "what was left is gone")
 }

@@ -3,70 +3,21 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/txl"
-	"github.com/lmserve/lmserve/weights"
 )
-
-// settingsKind is a way in which sessions of the test are made.
-type settingsKind struct {
-	method   string
-	chunk    int
-	baseline bool
-}
-
-var settingsKinds = []settingsKind{
-	{stream.SparseMeta, 16, false}, {stream.SparseMeta, 16, false}, {stream.SparseMeta, 7, true}, {stream.DynamicRMS, 16, false},
-	{stream.Cache, 5, false}, {stream.Static, 40, true},
-}
-
-func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
-	set := stream.Defaults(m)
-	set.Method, set.Chunk, set.Baseline, set.Seed = k.method, k.chunk, k.baseline, seed
-	return set
-}
-
-// twin is what a client knows of a session, and the stream that nothing ever happens to.
-type twin struct {
-	id       string
-	kind     settingsKind
-	set      stream.Settings
-	text     []byte // of the session, what is still to come included
-	acked    int    // bytes of it that were acknowledged
-	sent     int    // bytes of it that may be in the session
-	tail     bool   // without its old text
-	deleting bool   // asked for, and perhaps done
-	compared int    // offset at which the state was
-
-	stream *stream.Stream // never beyond acked
-}
-
-func newTwin(m *model.Model, k settingsKind, seed uint64, text []byte) *twin {
-	set := k.settings(m, seed)
-	return &twin{kind: k, set: set, text: text, stream: stream.New(m, set)}
-}
-
-// totals are what a session tells of itself.
-type totals struct {
-	Bytes        int
-	Bits         float64
-	BaselineBits *float64 `json:"baseline_bits"`
-}
 
 // errCut is the end of a request that was cut off.
 var errCut = errors.New("cut off")
@@ -74,21 +25,53 @@ var errCut = errors.New("cut off")
 // errNotFound is a session that is not there.
 var errNotFound = errors.New("not found")
 
-// client feeds sessions of its own, and notices everything.
+// errRefused is the answer of a server that has no room for a request now: it has done nothing.
+var errRefused = errors.New("refused")
+
+// client works with sessions of its own, and notices everything.
 type client struct {
 	c        *crash
+	name     string
 	rand     *rand.Rand
 	worker   *stream.Worker
 	sessions []*twin
-	deleted  []string
-	url      string
-	http     *http.Client
+	lost     []*twin // what was asked for, and nobody has answered: it is there, whole, or not
+	deleted  []*twin
+	exports  []export
+	backup   *backedUp // the last one
 
-	bytes, answers, cuts, forks int
+	url   string
+	http  *http.Client
+	wait  sync.WaitGroup // for run
+	doing atomic.Value   // the name of the request under way
+	made  int            // labels
+	note  func(claim)    // told of everything that the server has told; nil: nobody is
+
+	bytes   int
+	answers map[string]int // by the name of the request
 }
 
 func newClient(c *crash, seed, n uint64) *client {
-	return &client{c: c, rand: rand.New(rand.NewPCG(seed, n)), worker: stream.NewWorker(c.model, 1)}
+	cl := &client{c: c, name: fmt.Sprint("client-", n), answers: map[string]int{}}
+	cl.rand, cl.worker = rand.New(rand.NewPCG(seed, n)), stream.NewWorker(c.model, 1)
+	cl.doing.Store("")
+	return cl
+}
+
+// claim is what a client has been told of a session, and what it has asked for.
+type claim struct {
+	session  *twin
+	made     bool // the server has said that there is such a session
+	acked    int  // bytes
+	sent     int  // bytes
+	deleting bool // this was asked for
+	deleted  bool // this was told
+}
+
+func (cl *client) claim(tw *twin, deleted bool) {
+	if cl.note != nil {
+		cl.note(claim{tw, tw.id != "", tw.acked, tw.sent, tw.deleting, deleted})
+	}
 }
 
 // run is a client's day: it finds out what became of its sessions, and goes on with them until the
@@ -96,26 +79,71 @@ func newClient(c *crash, seed, n uint64) *client {
 func (cl *client) run(p *serverProcess) {
 	err := cl.askAll(p)
 	for err == nil {
-		err = cl.step()
+		err = cl.step(p)
 	}
 	cl.http.CloseIdleConnections()
 	if !errors.Is(err, errCut) || !p.cut.Load() {
 		cl.c.t.Error(err)
 	}
-	cl.cuts++
 }
 
-// askAll compares all sessions with what was acknowledged.
+// step is one request.
+func (cl *client) step(p *serverProcess) error {
+	tw := new(twin)
+	if len(cl.sessions) > 0 {
+		tw = cl.sessions[cl.rand.IntN(len(cl.sessions))]
+	}
+	o := cl.choose(tw)
+	late := p.cut.Load()
+	cl.doing.Store(o.name)
+	defer cl.doing.Store("")
+	err := o.do(cl, tw)
+	switch {
+	case errors.Is(err, errCut) && !late:
+		cl.c.hit(o.name)
+	case errors.Is(err, errRefused):
+		return nil
+	case err == nil:
+		cl.answers[o.name]++
+	}
+	return err
+}
+
+// choose draws a request: often the one that the test wants to see.
+func (cl *client) choose(tw *twin) operation {
+	wanted := cl.c.wanted.Load()
+	if wanted != nil && wanted.possible(cl, tw) && cl.rand.IntN(2) == 0 {
+		return *wanted
+	}
+	var all []operation
+	for _, o := range operations() {
+		if o.possible(cl, tw) {
+			all = append(all, slices.Repeat([]operation{o}, o.share)...)
+		}
+	}
+	return all[cl.rand.IntN(len(all))]
+}
+
+// askAll compares all sessions with what was acknowledged, after what may have been a kill.
 func (cl *client) askAll(p *serverProcess) error {
 	cl.url, cl.http = p.url, &http.Client{Transport: &http.Transport{}}
+	seen, err := cl.listAll()
+	if err != nil {
+		return err
+	}
+	cl.lost = nil // they are not there, and never will be
 	for _, tw := range slices.Clone(cl.sessions) {
+		if !seen[tw.id] && tw.deleting {
+			cl.forget(tw)
+			continue
+		}
 		if err := cl.ask(tw); err != nil {
 			return err
 		}
 	}
-	for _, id := range cl.deleted {
-		if err := cl.get("/v1/sessions/"+id, nil); !errors.Is(err, errNotFound) {
-			return fmt.Errorf("session %s was deleted: %w", id, orThere(err))
+	for _, tw := range cl.deleted[max(0, len(cl.deleted)-3):] {
+		if err := cl.get("/v1/sessions/"+tw.id, nil); !errors.Is(err, errNotFound) {
+			return fmt.Errorf("session %s was deleted: %w", tw.id, orThere(err))
 		}
 	}
 	cl.http.CloseIdleConnections()
@@ -129,51 +157,76 @@ func orThere(err error) error {
 	return err
 }
 
-// step is one request.
-func (cl *client) step() error {
-	if len(cl.sessions) < 3 {
-		return cl.create()
+// described is what the server says of a session.
+type described struct {
+	ID     string
+	Offset int
+	Totals totals
+	Labels map[string]string
+	Error  json.RawMessage
+}
+
+// labelKey is of the label that every session of the test has.
+const labelKey = "attack"
+
+// found holds a session that was listed against what the client knows. One that the client does
+// not know must be one that it asked for without an answer, and just so: from now on it is one of
+// the client's.
+func (cl *client) found(d described) (mine bool, err error) {
+	if d.Error != nil {
+		return false, fmt.Errorf("session %s is damaged: %s", d.ID, d.Error)
 	}
-	tw := cl.sessions[cl.rand.IntN(len(cl.sessions))]
-	room := len(tw.text) - tw.acked
-	switch chance := cl.rand.IntN(100); {
-	case tw.deleting, room == 0 && tw.compared == tw.acked, chance == 0:
-		return cl.delete(tw)
-	case room == 0, chance < 8:
-		return cl.complete(tw, 0)
-	case chance < 10 && len(cl.sessions) < 5:
-		return cl.fork(tw)
-	case chance < 14:
-		return cl.complete(tw, 1+cl.rand.IntN(min(40, room)))
-	default:
-		return cl.score(tw, 1+cl.rand.IntN(min(400, room)))
+	label := d.Labels[labelKey]
+	if !strings.HasPrefix(label, cl.name+"/") {
+		return false, nil
 	}
+	if slices.ContainsFunc(cl.sessions, func(tw *twin) bool { return tw.id == d.ID }) {
+		return true, nil
+	}
+	n := slices.IndexFunc(cl.lost, func(tw *twin) bool { return tw.label == label && tw.sent == d.Offset })
+	if n < 0 {
+		return true, fmt.Errorf("session %s (%s) at offset %d was never asked for, or is deleted", d.ID, label, d.Offset)
+	}
+	tw := cl.lost[n]
+	tw.id = d.ID
+	cl.lost = slices.Delete(cl.lost, n, n+1)
+	cl.sessions = append(cl.sessions, tw)
+	return true, cl.told(tw, d.Offset, d.Totals)
+}
+
+// told notes what the server says of a session, if that is right.
+func (cl *client) told(tw *twin, offset int, t totals) error {
+	cl.c.events.Add(1)
+	before := tw.acked
+	if err := tw.told(cl.worker, offset, t); err != nil {
+		return err
+	}
+	cl.bytes += tw.acked - before
+	cl.claim(tw, false)
+	return nil
+}
+
+// forget forgets a session that is deleted.
+func (cl *client) forget(tw *twin) {
+	cl.sessions = slices.DeleteFunc(cl.sessions, func(x *twin) bool { return x == tw })
+	cl.deleted = append(cl.deleted, tw)
+	cl.claim(tw, true)
 }
 
 // do makes a request and reads the answer as JSON values, one after the other.
-func (cl *client) do(method, path, contentType string, body io.Reader, each func(*json.Decoder) error) error {
-	r, err := http.NewRequest(method, cl.url+path, body)
+func (cl *client) do(method, path string, body io.Reader, header http.Header, each func(*json.Decoder) error) error {
+	answer, err := cl.request(method, path, body, header)
 	if err != nil {
 		return err
 	}
-	if body != nil {
-		r.Header.Set("Content-Type", contentType)
-	}
-	if contentType == "text/plain" {
-		r.Header.Set("Accept", "application/x-ndjson")
-	}
-	answer, err := cl.http.Do(r)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errCut, err)
-	}
 	defer answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		return refusal(answer)
+	text := io.Reader(answer.Body)
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
+		text = dataOf(answer.Body)
 	}
-	for d := json.NewDecoder(answer.Body); ; {
+	for d := json.NewDecoder(text); ; {
 		err := each(d)
 		if err == io.EOF {
-			cl.answers++
 			return nil
 		}
 		if err != nil {
@@ -182,19 +235,60 @@ func (cl *client) do(method, path, contentType string, body io.Reader, each func
 	}
 }
 
+// request makes a request whose answer the caller closes.
+func (cl *client) request(method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	r, err := http.NewRequest(method, cl.url+path, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	answer, err := cl.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCut, err)
+	}
+	if answer.StatusCode >= 300 {
+		defer answer.Body.Close()
+		return nil, refusal(answer)
+	}
+	return answer, nil
+}
+
 // refusal is an answer that is none.
 func refusal(answer *http.Response) error {
 	var problem struct{ Type, Detail string }
 	if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil {
 		return fmt.Errorf("%w: %w", errCut, err)
 	}
-	switch {
-	case strings.HasSuffix(problem.Type, "draining"):
+	switch name := strings.TrimPrefix(problem.Type, "urn:lmserve:problem:"); {
+	case name == "draining":
 		return errCut
+	case name == "session-limit", name == "backup-busy":
+		return fmt.Errorf("%w: %s", errRefused, name)
 	case answer.StatusCode == http.StatusNotFound:
 		return errNotFound
 	}
 	return fmt.Errorf("%s: %s %s", answer.Request.URL, problem.Type, problem.Detail)
+}
+
+// dataOf is what the events of a stream say.
+func dataOf(stream io.Reader) io.Reader {
+	from, to := io.Pipe()
+	go func() {
+		text := bufio.NewReader(stream)
+		for {
+			line, err := text.ReadString('\n')
+			if data, ok := strings.CutPrefix(line, "data:"); ok && err == nil {
+				_, err = io.WriteString(to, data)
+			}
+			if err != nil {
+				to.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	return from
 }
 
 // one reads a single JSON value.
@@ -231,232 +325,14 @@ func notEnded(err error) error {
 	return nil
 }
 
-func (cl *client) get(path string, into any) error { return cl.do("GET", path, "", nil, one(into)) }
+func (cl *client) get(path string, into any) error { return cl.do("GET", path, nil, nil, one(into)) }
 
 func (cl *client) post(path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	return cl.do("POST", path, "application/json", bytes.NewReader(text), one(into))
+	return cl.do("POST", path, bytes.NewReader(text), contentType("application/json"), one(into))
 }
 
-// create makes a session and the twin of it. If the answer is lost, nobody will ever ask for that
-// session.
-func (cl *client) create() error {
-	k := settingsKinds[cl.rand.IntN(len(settingsKinds))]
-	tw := newTwin(cl.c.model, k, cl.rand.Uint64N(session.SeedMax), randomText(cl.rand, 2000+cl.rand.IntN(6000)))
-	var made struct{ ID string }
-	err := cl.post("/v1/sessions", map[string]any{"seed": tw.set.Seed,
-		"settings": map[string]any{"method": k.method, "chunk": k.chunk, "baseline": k.baseline}}, &made)
-	if err == nil {
-		tw.id = made.ID
-		cl.sessions = append(cl.sessions, tw)
-	}
-	return err
-}
-
-// randomText is like a log: no two are alike, and there is something to learn.
-func randomText(r *rand.Rand, size int) []byte {
-	var b bytes.Buffer
-	for b.Len() < size {
-		fmt.Fprintf(&b, "%s /item/%d -> %d\n", []string{"GET", "PUT", "HEAD"}[r.IntN(3)], r.IntN(1000), 200+r.IntN(3))
-	}
-	b.Truncate(size)
-	return b.Bytes()
-}
-
-// ask asks for the offset after a cut, to go on from there.
-func (cl *client) ask(tw *twin) error {
-	var info struct {
-		Offset int
-		Totals totals
-	}
-	err := cl.get("/v1/sessions/"+tw.id, &info)
-	if errors.Is(err, errNotFound) && tw.deleting {
-		cl.forget(tw)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("session %s: %w", tw.id, err)
-	}
-	if err := cl.told(tw, info.Offset, info.Totals); err != nil {
-		return err
-	}
-	tw.sent = tw.acked
-	return nil
-}
-
-func (cl *client) forget(tw *twin) {
-	cl.sessions = slices.DeleteFunc(cl.sessions, func(x *twin) bool { return x == tw })
-	cl.deleted = append(cl.deleted, tw.id)
-	cl.deleted = cl.deleted[max(0, len(cl.deleted)-3):]
-}
-
-// delete deletes a session; if the answer is lost it is there or not.
-func (cl *client) delete(tw *twin) error {
-	tw.deleting = true
-	err := cl.do("DELETE", "/v1/sessions/"+tw.id, "", nil, one(nil))
-	if err == nil || errors.Is(err, errNotFound) {
-		cl.forget(tw)
-		return nil
-	}
-	return err
-}
-
-// told holds what the server says of a session against what it said before and against the twin.
-func (cl *client) told(tw *twin, offset int, t totals) error {
-	if offset < tw.acked || offset > tw.sent {
-		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d, which was sent", tw.id, offset, tw.acked, tw.sent)
-	}
-	cl.c.events.Add(1)
-	cl.bytes += offset - tw.acked
-	tw.acked = offset
-	cl.worker.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:offset], nil)
-	if offset != t.Bytes || math.Float64bits(t.Bits) != math.Float64bits(tw.stream.Tally.Bits) {
-		return fmt.Errorf("session %s (%+v) at offset %d: %+v, expected %v bits", tw.id, tw.kind, offset, t, tw.stream.Tally.Bits)
-	}
-	if tw.kind.baseline && (t.BaselineBits == nil || math.Float64bits(*t.BaselineBits) != math.Float64bits(tw.stream.Baseline.Bits)) {
-		return fmt.Errorf("session %s at offset %d: %+v, expected %v bits of the baseline", tw.id, offset, t, tw.stream.Baseline.Bits)
-	}
-	return nil
-}
-
-// score feeds the next n bytes. Every event acknowledges some.
-func (cl *client) score(tw *twin, n int) error {
-	path := fmt.Sprintf("/v1/sessions/%s/score?offset=%d", tw.id, tw.acked)
-	text := io.Reader(bytes.NewReader(tw.text[tw.acked : tw.acked+n]))
-	if cl.rand.IntN(2) == 0 {
-		text = io.MultiReader(text) // of a length that net/http does not know: chunked
-	}
-	tw.sent = tw.acked + n
-	summed := false
-	return cl.do("POST", path, "text/plain", text, func(d *json.Decoder) error {
-		var event struct {
-			Type    string
-			Totals  totals
-			Problem struct{ Type string }
-		}
-		err := d.Decode(&event)
-		switch {
-		case err == io.EOF && summed && tw.acked == tw.sent:
-			return err
-		case err != nil:
-			return fmt.Errorf("%w: %w", errCut, err)
-		case event.Type == "error" && strings.HasSuffix(event.Problem.Type, "draining"):
-			return errCut
-		case event.Type != "chunk" && event.Type != "summary", summed:
-			return fmt.Errorf("session %s: event %+v", tw.id, event)
-		}
-		summed = event.Type == "summary"
-		return cl.told(tw, event.Totals.Bytes, event.Totals)
-	})
-}
-
-// complete lets the session write some text, after a prompt that stays in the session.
-func (cl *client) complete(tw *twin, prompt int) error {
-	const tokens = 6
-	request := map[string]any{"max_tokens": tokens, "seed": cl.rand.Uint64N(1000), "commit": "prompt", "prompt": string(tw.text[tw.acked : tw.acked+prompt])}
-	tw.sent = tw.acked + prompt
-	var done struct {
-		Text       string
-		TextBase64 []byte `json:"text_base64"`
-		Offset     int
-	}
-	if err := cl.post("/v1/sessions/"+tw.id+"/complete", request, &done); err != nil {
-		return err
-	}
-	if done.Offset != tw.sent {
-		return fmt.Errorf("session %s is at offset %d, expected %d", tw.id, done.Offset, tw.sent)
-	}
-	cl.bytes += prompt
-	tw.acked = tw.sent
-	cl.worker.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:tw.acked], nil)
-	var want []byte
-	sampler := txl.NewSampler(txl.Sampling{Temperature: 1, TopP: 1, Seed: request["seed"].(uint64)}, cl.c.model.LM.Config.Vocab)
-	cl.worker.Generate(tw.stream.Frozen(), sampler, func(id int32, _ float32) bool {
-		want = append(want, byte(id))
-		return len(want) < tokens
-	})
-	got := []byte(done.Text)
-	if done.TextBase64 != nil { // it is no UTF-8
-		got = done.TextBase64
-	}
-	if !bytes.Equal(want, got) {
-		return fmt.Errorf("session %s at offset %d goes on %q, expected %q", tw.id, tw.acked, got, want)
-	}
-	return nil
-}
-
-// compare compares all of the client's sessions, in the folder that a killed server left, with
-// their twins, to the last bit of their states.
-func (cl *client) compare(mg *session.Manager) {
-	t, who := cl.c.t, session.Caller{Admin: true}
-	for _, tw := range slices.Clone(cl.sessions) {
-		info, err := mg.Get(who, tw.id)
-		if errors.Is(err, session.ErrNotFound) && tw.deleting {
-			cl.forget(tw)
-			continue
-		}
-		require.NoError(t, err, tw.id)
-		require.NoError(t, cl.told(tw, int(info.Offset), totals{int(info.Offset), info.Bits, info.BaselineBits}))
-		var file bytes.Buffer
-		require.NoError(t, mg.Export(t.Context(), who, tw.id, &file))
-		tw.sameState(cl.c, &file)
-		cl.c.compared++
-		tw.compared = tw.acked
-	}
-	for _, id := range cl.deleted {
-		_, err := mg.Get(who, id)
-		require.ErrorIs(t, err, session.ErrNotFound)
-	}
-}
-
-// sameState compares an export's state with the twin's.
-func (tw *twin) sameState(c *crash, export io.Reader) {
-	f, err := weights.Read(export, weights.Limits{})
-	require.NoError(c.t, err)
-	want, err := tw.stream.Snapshot()
-	require.NoError(c.t, err)
-	for key, text := range want.Metadata {
-		require.Equal(c.t, text, f.Metadata[key], "session %s (%+v)", tw.id, tw.kind)
-	}
-	for _, x := range want.Tensors {
-		got, ok := f.Tensor(x.Name)
-		require.True(c.t, ok)
-		require.Equal(c.t, x, *got, "session %s (%+v), %s", tw.id, tw.kind, x.Name)
-	}
-}
-
-// forkOf draws a fork of a session: at any offset, and perhaps with a tail only; of a tail at the
-// end, the only offset that is always there.
-func (cl *client) forkOf(tw *twin) (at int, tail bool, f *twin) {
-	at, tail = cl.rand.IntN(tw.acked+1), cl.rand.IntN(2) == 0
-	if tw.tail {
-		at, tail = tw.acked, true
-	}
-	f = newTwin(cl.c.model, tw.kind, tw.set.Seed, slices.Concat(tw.text[:at], randomText(cl.rand, 1000+cl.rand.IntN(3000))))
-	f.tail, f.sent = tail, at
-	return at, tail, f
-}
-
-// fork forks a session. If the answer is lost, nobody will ever ask for the fork.
-func (cl *client) fork(tw *twin) error {
-	at, tail, f := cl.forkOf(tw)
-	request := map[string]any{"at_offset": at}
-	if tail {
-		request["history"] = session.HistoryTail
-	}
-	var made struct {
-		ID     string
-		Offset int
-		Totals totals
-	}
-	if err := cl.post("/v1/sessions/"+tw.id+"/fork", request, &made); err != nil {
-		return err
-	}
-	f.id = made.ID
-	cl.sessions = append(cl.sessions, f)
-	cl.forks++
-	return cl.told(f, made.Offset, made.Totals)
-}
+func contentType(name string) http.Header { return http.Header{"Content-Type": {name}} }

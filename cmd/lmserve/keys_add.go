@@ -15,13 +15,14 @@ import (
 func newKeysAdd(f *dataFlags) *cobra.Command {
 	var k keys.Key
 	var expires string
+	var disk byteSize
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Make a key and show it, once",
 		Long: `Make a key. It goes to standard output, this once: the file has only its hash.
 Clients send it with every request, as "Authorization: Bearer KEY".`,
 		Example: `  lmserve keys add alice
-  lmserve keys add ci --expires 90d --sessions 10 --bytes-per-second 65536
+  lmserve keys add ci --expires 90d --sessions 10 --bytes-per-second 65536 --disk 200M
   lmserve keys add ops --admin`,
 		Args: exactly(1, "a name"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -34,6 +35,7 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 			}
 			made, token := keys.New(args[0], time.Now())
 			made.Admin, made.Limits = k.Admin, k.Limits
+			made.Limits.Disk = int64(disk)
 			if err := checkLimits(c, k.Limits); err != nil {
 				return usageError{err}
 			}
@@ -61,6 +63,7 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions of this key (default %d)", limits.KeySessionsDefault))
 	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests of this key at work at the same time (default %d)", limits.KeyRequestsDefault))
 	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0, fmt.Sprintf("most bytes of text a second for this key (default %d)", limits.KeyBytesPerSecondDefault))
+	c.Flags().Var(&disk, "disk", fmt.Sprintf("most bytes of the disk for the sessions of this key, as 800M or 4G (default %s)", sizeOf(limits.KeyDiskBytesDefault)))
 	return c
 }
 

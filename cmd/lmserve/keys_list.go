@@ -55,23 +55,28 @@ type listedKey struct {
 	Sessions       int       `json:"sessions,omitempty"` // 0: the server's default
 	Requests       int       `json:"requests,omitempty"`
 	BytesPerSecond int64     `json:"bytes_per_second,omitempty"`
+	Disk           int64     `json:"disk,omitempty"`
 }
 
 func listed(list []keys.Key, now time.Time) []listedKey {
 	out := make([]listedKey, len(list))
 	for i, k := range list {
-		out[i] = listedKey{k.ID, k.Name, k.Status(now), k.Admin, k.Created, k.Expires, k.Revoked, k.Limits.Sessions, k.Limits.Requests, k.Limits.BytesPerSecond}
+		out[i] = listedKey{
+			k.ID, k.Name, k.Status(now), k.Admin, k.Created, k.Expires, k.Revoked,
+			k.Limits.Sessions, k.Limits.Requests, k.Limits.BytesPerSecond, k.Limits.Disk,
+		}
 	}
 	return out
 }
 
 func printKeys(w io.Writer, list []listedKey) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "id\tname\tstatus\tadmin\tcreated\texpires\tsessions\trequests\tbytes/s")
+	fmt.Fprintln(tab, "id\tname\tstatus\tadmin\tcreated\texpires\tsessions\trequests\tbytes/s\tdisk")
 	for _, k := range list {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Status, map[bool]string{true: "yes", false: "no"}[k.Admin],
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Status, map[bool]string{true: "yes", false: "no"}[k.Admin],
 			k.Created.Format(time.DateOnly), orWord(k.Expires.Format(time.DateTime), k.Expires.IsZero(), "never"),
-			orDefault(int64(k.Sessions)), orDefault(int64(k.Requests)), orDefault(k.BytesPerSecond))
+			orDefault(int64(k.Sessions)), orDefault(int64(k.Requests)), orDefault(k.BytesPerSecond),
+			orWord(sizeOf(k.Disk), k.Disk == 0, "default"))
 	}
 	return tab.Flush()
 }

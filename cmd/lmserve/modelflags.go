@@ -8,6 +8,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session"
 )
 
 // modelFlags are what every command that runs a model has.
@@ -40,10 +41,8 @@ func (f *modelFlags) load() (*model.Model, error) {
 }
 
 func (f *modelFlags) check() error {
-	if f.threads < 1 || f.threads > maxThreads {
-		return usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, maxThreads)}
+	if f.threads < 1 || f.threads > session.ThreadsMax {
+		return usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, session.ThreadsMax)}
 	}
 	return nil
 }
-
-const maxThreads = 256

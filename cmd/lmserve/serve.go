@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,6 +32,7 @@ type serveFlags struct {
 	maxSessions    int
 	maxConnections int
 	budget         byteSize
+	diskBudget     byteSize
 	replayMax      time.Duration
 	drain          time.Duration
 	drainDelay     time.Duration
@@ -43,7 +45,8 @@ func newServe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve sessions over HTTP",
-		Long: `Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
+		Long: strings.TrimSpace(`
+Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
 output says where it listens, the second where sessions are kept; the access log goes
 to standard error. SIGTERM and SIGINT drain: no new work, chunks under way are finished,
 then it ends.
@@ -56,7 +59,9 @@ If the data folder has a keys file (see 'lmserve keys'), every request needs a k
 If not, whoever reaches the server may do everything. Then it listens on a loopback
 address only, answers only requests whose Host is a loopback name or one that
 --allow-host names, and refuses those of web pages of other origins. On other
-addresses keys and text want TLS.`,
+addresses keys and text want TLS.
+
+` + memoryHelp),
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
@@ -71,7 +76,8 @@ addresses keys and text want TLS.`,
 	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
 	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; a new one takes the place of one without a request, or waits\n(default: what half of the process's descriptors allow)")
-	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory)")
+	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory). What the process takes beside it is said above")
+	c.Flags().Var(&f.diskBudget, "disk-budget", "most that the data folder may take of the disk, as 800M or 20G; before that, nothing is done any more that needs more\n(default: what the disk has)")
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
 	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
@@ -99,6 +105,11 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	connections, err := f.connections()
+	if err != nil {
+		return err
+	}
+	limitMemory(f.memoryMost(m, connections), log)
 	store, where, err := f.openStore(c.Context(), log)
 	if err != nil {
 		return err
@@ -111,11 +122,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 		MaxSessions:    f.maxSessions,
 		MaxMemoryBytes: int64(f.budget),
 		ReplayMax:      f.replayMax,
+		DiskBudget:     int64(f.diskBudget),
+		DiskAlarm:      reportAlarm(log),
 	})
-	if err != nil {
-		return err
-	}
-	connections, err := f.connections()
 	if err != nil {
 		return err
 	}
@@ -174,6 +183,18 @@ func reportReload(log *zap.Logger, what string) func(error) {
 	}
 }
 
+// reportAlarm returns a function that logs that too little is left of the disk, and that there is
+// room again.
+func reportAlarm(log *zap.Logger) func(error) {
+	return func(why error) {
+		if why != nil {
+			log.Error("the disk has too little room: nothing is done that needs more of it", zap.Error(why))
+			return
+		}
+		log.Info("the disk has room again")
+	}
+}
+
 // open listens, unless the address can be reached from other machines and is not protected.
 func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", f.listen)
@@ -217,7 +238,7 @@ func (f *serveFlags) openStore(
 			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After), zap.Error(err))
 	}
 	folder, err := sessionlog.Open(dir, sessionlog.Options{
-		Report: reportDamage(log), Compacted: compacted,
+		Report: reportDamage(log), Compacted: compacted, CompactServing: true,
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)

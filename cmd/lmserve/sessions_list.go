@@ -19,9 +19,11 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 		Args:  exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.withStore(func(store sessionlog.Store) error {
-				all := []storedSession{}
+				all, charged := []storedSession{}, charges(store)
 				err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
-					all = append(all, describeStored(found))
+					s := describeStored(found)
+					s.DiskBytes = charged[s.ID]
+					all = append(all, s)
 					return nil
 				})
 				if err != nil {
@@ -40,13 +42,13 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 
 func printSessions(w io.Writer, all []storedSession) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "id\towner\tcreated\tlast used\tbytes\tbits/byte\tmodel\tmethod\thistory\t")
+	fmt.Fprintln(tab, "id\towner\tcreated\tlast used\tbytes\tbits/byte\tdisk\tmodel\tmethod\thistory\t")
 	for _, s := range all {
 		rate := "-"
 		if s.Offset > 0 {
 			rate = strconv.FormatFloat(s.Bits/float64(s.Offset), 'f', 4, 64)
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, orWord(s.Owner, s.Owner == "", "-"), date(s.Created), date(s.LastUsed), s.Offset, rate,
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID, orWord(s.Owner, s.Owner == "", "-"), date(s.Created), date(s.LastUsed), s.Offset, rate, s.DiskBytes,
 			orWord(s.Model, s.Model == "", "-"), orWord(s.Method, s.Method == "", "-"), orWord(s.History, s.History == "", "-"), s.Problem)
 	}
 	return tab.Flush()

@@ -18,6 +18,7 @@ func newSessionsShow(f *dataFlags) *cobra.Command {
 					return err
 				}
 				s := describeStored(found)
+				s.DiskBytes = charges(store)[s.ID]
 				kept, err := store.Snapshots(c.Context(), args[0])
 				if err != nil {
 					return err

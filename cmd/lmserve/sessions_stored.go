@@ -27,12 +27,22 @@ type storedSession struct {
 	Numerics     string            `json:"numerics,omitempty"`
 	TTLSeconds   float64           `json:"ttl_seconds,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
+	DiskBytes    int64             `json:"disk_bytes"`          // that the session is charged for
 	Snapshots    []storedSnapshot  `json:"snapshots,omitempty"` // printed by 'show' alone
 }
 
 type storedSnapshot struct {
 	Offset int64 `json:"offset"`
 	Bytes  int64 `json:"bytes"`
+}
+
+// charges tells what a store charges each of its sessions for.
+func charges(store sessionlog.Store) map[string]int64 {
+	all := map[string]int64{}
+	if m, ok := store.(sessionlog.Metered); ok {
+		m.Meter(func(id string, bytes int64) { all[id] = bytes })
+	}
+	return all
 }
 
 func describeStored(found sessionlog.Session) storedSession {

@@ -21,6 +21,7 @@ const (
 	SessionsMax       = 1 << 20
 	RequestsMax       = 1 << 16
 	BytesPerSecondMax = 1 << 40
+	DiskMax           = 1 << 50
 )
 
 const (
@@ -53,6 +54,7 @@ type Limits struct {
 	Sessions       int   // most live sessions, 1..SessionsMax
 	Requests       int   // most requests at work at the same time, 1..RequestsMax
 	BytesPerSecond int64 // most bytes of text, 1..BytesPerSecondMax
+	Disk           int64 // most bytes of the disk that the sessions are charged for, 1..DiskMax
 }
 
 // New makes a key with a random id and secret. The token is what the key's holder shows; the secret

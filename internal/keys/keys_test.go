@@ -56,6 +56,7 @@ func drawKeys(t *rapid.T) (list []Key) {
 			Sessions:       rapid.SampledFrom([]int{0, 1, 7, SessionsMax}).Draw(t, "sessions"),
 			Requests:       rapid.SampledFrom([]int{0, 1, RequestsMax}).Draw(t, "requests"),
 			BytesPerSecond: rapid.SampledFrom([]int64{0, 1, BytesPerSecondMax}).Draw(t, "bytes"),
+			Disk:           rapid.SampledFrom([]int64{0, 1, DiskMax}).Draw(t, "disk"),
 		}
 		list = append(list, k)
 	}
@@ -81,7 +82,7 @@ const good = `{
       "created": "2026-11-21T09:00:00Z",
       "expires": "2027-11-21T00:00:00+01:00",
       "admin": false,
-      "limits": {"sessions": 100, "requests": 8, "bytes_per_second": 65536}
+      "limits": {"sessions": 100, "requests": 8, "bytes_per_second": 65536, "disk": 1048576}
     },
     {"id": "0000000000000001", "name": "bob", "created": "2026-11-21T09:00:00.5Z", "revoked": "2026-11-22T09:00:00Z",
      "sha256": "0000000000000000000000000000000000000000000000000000000000000000"}
@@ -93,7 +94,7 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 	list, err := Parse("keys.json", []byte(good))
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-	require.Equal(t, Limits{100, 8, 65536}, list[0].Limits)
+	require.Equal(t, Limits{100, 8, 65536, 1 << 20}, list[0].Limits)
 
 	for _, c := range []struct{ old, new, want string }{
 		{`"version": 1`, `"version": 2`, `keys.json:2: version: found 2, expected 1`},
@@ -117,7 +118,7 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 		{`"requests": 8`, `"requests": 1e2`, `keys.json:11: keys[0].limits.requests: found 1e2, expected an integer from 1 to 65536`},
 		{`65536`, `-1`, `keys.json:11: keys[0].limits.bytes_per_second: found -1, expected an integer from 1 to 1099511627776`},
 		{`65536`, `99999999999999999999`, `keys.json:11: keys[0].limits.bytes_per_second: found 99999999999999999999, expected an integer from 1 to 1099511627776`},
-		{`{"sessions": 100, "requests": 8, "bytes_per_second": 65536}`, `[]`, `keys.json:11: keys[0].limits: found an array, expected an object`},
+		{`{"sessions": 100, "requests": 8, "bytes_per_second": 65536, "disk": 1048576}`, `[]`, `keys.json:11: keys[0].limits: found an array, expected an object`},
 		{`"0000000000000001"`, `"5f0c6c1d9ea23b47"`, `keys.json:13: keys[1].id: found "5f0c6c1d9ea23b47", which keys[0] has, expected another one`},
 		{`"bob", "created": "2026-11-21T09:00:00.5Z", "revoked": "2026-11-22T09:00:00Z"`, `"alice", "created": "2026-11-21T09:00:00.5Z"`,
 			`keys.json:13: keys[1].name: found "alice", which keys[0] has, expected another one, or one of the two revoked`},

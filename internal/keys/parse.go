@@ -199,7 +199,8 @@ func unless(ok bool, want string) string {
 }
 
 func (p *parser) limits() (l Limits, err error) {
-	err = p.in.Fields(nil, []string{"sessions", "requests", "bytes_per_second"}, func(field string) (err error) {
+	optional := []string{"sessions", "requests", "bytes_per_second", "disk"}
+	err = p.in.Fields(nil, optional, func(field string) (err error) {
 		var n int64
 		switch field {
 		case "sessions":
@@ -210,6 +211,8 @@ func (p *parser) limits() (l Limits, err error) {
 			l.Requests = int(n)
 		case "bytes_per_second":
 			l.BytesPerSecond, err = p.integer(1, BytesPerSecondMax)
+		case "disk":
+			l.Disk, err = p.integer(1, DiskMax)
 		}
 		return err
 	})
@@ -249,4 +252,5 @@ type fileLimits struct {
 	Sessions       int   `json:"sessions,omitempty"`
 	Requests       int   `json:"requests,omitempty"`
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
+	Disk           int64 `json:"disk,omitempty"`
 }

@@ -196,19 +196,6 @@ func TestABatchWithoutASessionTakesMemoryLikeASession(t *testing.T) {
 	require.Zero(t, mg.engine.states.budget.Used())
 }
 
-func TestLentMemoryIsBounded(t *testing.T) {
-	mg := newManager(t, Options{MaxMemoryBytes: 1 << 20})
-	giveBack, err := mg.Lend(filesBytes)
-	require.NoError(t, err)
-	_, err = mg.Lend(1)
-	require.ErrorIs(t, err, ErrFull)
-	giveBack()
-	giveBack, err = mg.Lend(1)
-	require.NoError(t, err)
-	giveBack()
-	require.Zero(t, mg.engine.states.budget.Allowed())
-}
-
 func TestCandidatesAreTheLikeliestInOrder(t *testing.T) {
 	inf := float32(math.Inf(-1))
 	logProbs := []float32{-3, -1, inf, -2, -1, -5}

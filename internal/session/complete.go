@@ -58,7 +58,7 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor says whether the session and the memory have room for what a completion will commit at
+// roomFor says whether the session, the disk and the memory have room for what a completion will commit at
 // most.
 func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	bytes := int64(len(r.Prompt))
@@ -69,5 +69,8 @@ func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
 	records := int(bytes)/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	if err := e.diskFor(s, int(bytes), records); err != nil {
+		return err
+	}
 	return memoryError(e.states.budget.Check(textBytes(e.store(), int(bytes), records)))
 }

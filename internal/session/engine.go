@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -24,6 +25,7 @@ type engine struct {
 	waiting   queue
 	life      *lifecycle.Lifecycle
 	clock     *clock
+	room      *disk.Guard
 	textMax   int64         // bytes of text that a session can have
 	packing   chan struct{} // holds a token for every file that is being packed or parsed
 
@@ -92,6 +94,11 @@ func (e *engine) charge(s *liveSession, text []byte) ([]byte, error) {
 // chargeRecords takes memory for the text of records.
 func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store(), bytes, records)))
+}
+
+// diskFor says why there is no room on the disk for records more of a session.
+func (e *engine) diskFor(s *liveSession, bytes, records int) error {
+	return e.room.Room(s.Owner, int64(records)*sessionlog.RecordCharge(s.ID, 0)+int64(bytes))
 }
 
 // refund gives memory for text back.

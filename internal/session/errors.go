@@ -3,9 +3,11 @@ package session
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 )
 
 // storeError is the error of a request to which the store has failed to do something.
@@ -49,6 +51,18 @@ func damaged(err error) bool {
 		}
 	}
 	return true
+}
+
+// SpoolError makes an error of a temporary file ErrNoSpace, or ErrUnavailable where only a
+// descriptor is missing. Other errors stay as they are.
+func SpoolError(err error) error {
+	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, spool.ErrNoSpace):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
 }
 
 // memoryError is the error of a request that got no memory.

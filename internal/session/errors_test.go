@@ -127,34 +127,34 @@ func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What passes through has memory of its own, and does not wait for it. A file is not believed: not its size, and not its settings.
-func TestExportsAndImportsShareTheirMemory(t *testing.T) {
+// A file is not believed: not its size, and not its settings. The state that an import looks at is
+// within the budget of all states; nothing else of imports and exports is in memory for long.
+func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodCache, "cache_size": sparsemeta.CacheSizeMax}})
 	state := get(t, mg, id).MemoryBytes
 	score(t, mg, id, logText(40))
 	file := export(t, mg, id)
 	require.Less(t, int64(len(file)), state/100)
-	for _, o := range []Options{{}, {MaxMemoryBytes: 4 * state}} {
-		to := newManager(t, o)
-		most := max(o.withDefaults().MaxMemoryBytes/2, filesBytes)
-		l := to.roster.budget.Allow()
-		require.NoError(t, l.Draw(most-importWindow+1))
-		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the window")
-		l.Return()
-		require.NoError(t, l.Draw(most-importWindow-state))
-		require.ErrorIs(t, errOf(to.Import(background, Caller{}, bytes.NewReader(file))), ErrFull, "the state")
-		l.Return()
-		info, err := to.Import(background, Caller{}, bytes.NewReader(file))
-		require.NoError(t, err)
-		require.NoError(t, l.Draw(most-state))
-		require.ErrorIs(t, to.Export(background, Caller{}, info.ID, io.Discard), ErrFull)
-		require.Equal(t, most-state, to.roster.budget.Allowed())
-		l.Return()
-		require.NoError(t, to.Export(background, Caller{}, info.ID, io.Discard))
-		require.Zero(t, to.roster.budget.Allowed())
-		require.Equal(t, 1, to.roster.registry.Places())
-	}
+
+	small := newManager(t, Options{MaxMemoryBytes: state - 1})
+	require.ErrorIs(t, errOf(small.Import(background, Caller{}, bytes.NewReader(file))), ErrFull)
+	require.Zero(t, small.roster.budget.Used())
+	require.Zero(t, small.roster.registry.Places())
+
+	sv := newServer(t, t.TempDir(), Options{MaxMemoryBytes: state})
+	defer func() { sv.stop() }()
+	info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(file))
+	require.NoError(t, err)
+	require.NoError(t, sv.mg.Export(background, Caller{}, info.ID, io.Discard))
+	require.Equal(t, state, sv.mg.roster.budget.Used(), "the session's own")
+
+	done := make(chan error)
+	withSession(t, sv.mg, info.ID, func(*liveSession) {
+		go func() { done <- errOf(sv.mg.Import(background, Caller{}, bytes.NewReader(file))) }()
+		soon(t, "the import waits for memory", sv.mg.roster.budget.Waiting)
+	})
+	require.NoError(t, <-done)
 }
 
 // blocked is a reader of an export who is slow: each of its writes waits until it may go on.
@@ -173,11 +173,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(40))
-	l := mg.roster.budget.Allow()
-	defer l.Return()
-	most := max(Options{}.withDefaults().MaxMemoryBytes/2, filesBytes)
-	content := get(t, mg, id).MemoryBytes + 40*rowBytes
-	require.NoError(t, l.Draw(most-content)) // there is room for one
+	used := mg.roster.budget.Used()
 	whole := export(t, mg, id)
 	slow := make([]*blocked, 5)
 	done := make(chan error)
@@ -191,7 +187,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 		}
 	}
 	require.Equal(t, whole, export(t, mg, id))
-	require.Equal(t, most-content, mg.roster.budget.Allowed())
+	require.Equal(t, used, mg.roster.budget.Used())
 	for _, b := range slow {
 		close(b.goOn)
 		require.NoError(t, <-done)

@@ -7,46 +7,43 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/weights"
 )
 
 // export writes a session to w as one file. The file is made before its first byte is written, and
-// its content takes memory until then: what is left to do waits for the reader and takes none.
+// neither its content nor the file is in memory: both are in temporary files.
 func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
-	made, err := newSpool()
-	if err != nil { // there is no folder for temporary files: the content stays in memory
-		return e.content(ctx, s, func(f *weights.File) error { return pack(f, w) })
-	}
-	defer made.close()
-	err = e.content(ctx, s, func(f *weights.File) error {
-		return e.packs(ctx, func() error {
-			return made.fill(func(w io.Writer) error { return pack(f, w) })
-		})
-	})
+	made, err := spool.New()
 	if err != nil {
 		return err
 	}
-	return made.copyTo(w)
+	defer made.Close()
+	if err := e.pack(ctx, s, made); err != nil {
+		return err
+	}
+	return made.CopyTo(w)
 }
 
-// content hands use the session as it is now, which takes memory until use returns.
-func (e *engine) content(
-	ctx context.Context, s *liveSession, use func(*weights.File) error,
-) error {
-	memory := e.states.budget.Allow()
-	defer memory.Return()
-	f, err := e.exportFile(ctx, s, memory)
+// pack makes the file of a session as it is now.
+func (e *engine) pack(ctx context.Context, s *liveSession, made *spool.Spool) error {
+	content, err := spool.New()
 	if err != nil {
 		return err
 	}
-	return use(f)
+	defer content.Close()
+	f, err := e.exportFile(ctx, s, content)
+	if err != nil {
+		return err
+	}
+	return e.packs(ctx, func() error {
+		return made.Fill(func(w io.Writer) error { return pack(f, w) })
+	})
 }
 
 // pack writes the file, compressed and under its seal.
-func pack(f *weights.File, w io.Writer) error {
+func pack(f *weights.Stored, w io.Writer) error {
 	if err := seal(f); err != nil {
 		return err
 	}
@@ -54,7 +51,7 @@ func pack(f *weights.File, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("session: export: %w", err)
 	}
-	if err := weights.Write(z, f); err != nil {
+	if err := f.Write(z); err != nil {
 		_ = z.Close() // the first error says more
 		return fmt.Errorf("session: export: %w", err)
 	}
@@ -64,11 +61,11 @@ func pack(f *weights.File, w io.Writer) error {
 	return nil
 }
 
-// exportFile is the session as it is now. A drain waits for it, but not for the writing, which may
-// take long.
+// exportFile is the session as it is now, with its data in a spool. A drain waits for it, but not
+// for the packing and the sending, which may take long.
 func (e *engine) exportFile(
-	ctx context.Context, s *liveSession, memory *budget.Allowance,
-) (*weights.File, error) {
+	ctx context.Context, s *liveSession, content *spool.Spool,
+) (*weights.Stored, error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}
@@ -77,18 +74,18 @@ func (e *engine) exportFile(
 		return nil, err
 	}
 	defer s.unlock()
-	if err := memory.Draw(stream.StateBytes(e.model, s.Settings)); err != nil {
-		return nil, memoryError(err)
-	}
-	f, err := s.stream.Snapshot()
+	f, err := s.stream.Stored()
 	if err != nil {
+		return nil, fmt.Errorf("session: export: %w", err)
+	}
+	if f, err = f.Keep(content, content); err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
 	}
 	found, err := e.journal.get(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.columns(ctx, s, found, memory)
+	l, err := e.columns(ctx, s, found, content)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +94,11 @@ func (e *engine) exportFile(
 	return f, nil
 }
 
-// columns reads the session's log. It is counted before: columns that grow as they are filled would
-// take a multiple of their memory.
+// columns reads the session's log. It is counted before, so that every column has its place.
 func (e *engine) columns(
-	ctx context.Context, s *liveSession, found sessionlog.Session, memory *budget.Allowance,
+	ctx context.Context, s *liveSession, found sessionlog.Session, content *spool.Spool,
 ) (*columns, error) {
-	records, bytes := 0, found.End-found.Start
+	records, bytes := int64(0), found.End-found.Start
 	err := e.store().Read(ctx, s.ID, found.Start, func(int64, sessionlog.Record) error {
 		records++
 		return nil
@@ -110,19 +106,18 @@ func (e *engine) columns(
 	if err != nil {
 		return nil, storeError("reading the log of session "+s.ID, err)
 	}
-	if err := memory.Draw(bytes + rowBytes*int64(records)); err != nil {
-		return nil, memoryError(err)
+	l, err := newColumns(s.Settings.Baseline, records, bytes, content)
+	if err != nil {
+		return nil, err
 	}
-	l := newColumns(s.Settings.Baseline, records, int(bytes))
 	err = e.store().Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
 		if r.UnixMS == uncounted && at+int64(len(r.Text)) == s.stream.Tally.Bytes {
 			r.Bits, r.Baseline = s.stream.Tally.Bits, s.stream.Baseline.Bits
 		}
-		l.append(at, r)
-		return nil
+		return l.append(at, r)
 	})
 	if err != nil {
 		return nil, storeError("reading the log of session "+s.ID, err)
 	}
-	return l, nil
+	return l, l.flush()
 }

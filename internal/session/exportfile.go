@@ -1,15 +1,18 @@
 package session
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -18,6 +21,7 @@ import (
 const (
 	exportVersion = 1
 	exportLevel   = zstd.SpeedDefault
+	numberBytes   = 8 // of an element of every column but that of the text
 
 	keyExport      = "lmserve.export"  // of an exported
 	keyHead        = "lmserve.session" // of the head
@@ -35,8 +39,12 @@ type exported struct {
 }
 
 // seal adds the hash of everything else.
-func seal(f *weights.File) error {
-	text, err := json.Marshal(exported{exportVersion, f.Hash()})
+func seal(f *weights.Stored) error {
+	hash, err := f.Hash()
+	if err != nil {
+		return fmt.Errorf("session: export: %w", err)
+	}
+	text, err := json.Marshal(exported{exportVersion, hash})
 	if err != nil {
 		return fmt.Errorf("session: export: %w", err)
 	}
@@ -44,67 +52,94 @@ func seal(f *weights.File) error {
 	return nil
 }
 
-// parsedBytes is what a record takes that was parsed, beside its text and its row.
-const parsedBytes = 64
+// column is one field of all records of a log, on its way into a spool.
+type column struct {
+	name  string
+	dtype weights.DType
+	bytes int64 // of all records
+	at    int64 // in the spool
+	out   *bufio.Writer
+}
 
-// rowBytes is what a record takes in columns beside its text.
-const rowBytes = 4 * 8
-
-// columns are the records of a log, field by field.
+// columns are the records of a log, field by field, in a spool: each field where its column is.
 type columns struct {
-	baseline                      bool
-	records                       int
-	text, ends, times, bits, base []byte
+	content                       *spool.Spool
+	text, ends, times, bits, base column
 }
 
-// newColumns has room for so many records with so many bytes of text.
-func newColumns(baseline bool, records, bytes int) *columns {
-	l := &columns{baseline: baseline, text: make([]byte, 0, bytes)}
-	all := []*[]byte{&l.ends, &l.times, &l.bits}
+// newColumns has room for so many records with so many bytes of text, at the end of what the spool
+// holds.
+func newColumns(baseline bool, records, bytes int64, content *spool.Spool) (*columns, error) {
+	numbers := records * numberBytes
+	l := &columns{
+		content: content,
+
+		text:  column{name: columnText, dtype: weights.U8, bytes: bytes},
+		ends:  column{name: columnEnds, dtype: weights.I64, bytes: numbers},
+		times: column{name: columnTimes, dtype: weights.I64, bytes: numbers},
+		bits:  column{name: columnBits, dtype: weights.F64, bytes: numbers},
+	}
 	if baseline {
+		l.base = column{name: columnBaseline, dtype: weights.F64, bytes: numbers}
+	}
+	at, err := content.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("session: export: %w", err)
+	}
+	for _, c := range l.all() {
+		c.at, c.out = at, bufio.NewWriterSize(io.NewOffsetWriter(content, at), spool.BufferBytes)
+		at += c.bytes
+	}
+	return l, nil
+}
+
+// all are the columns that there are.
+func (l *columns) all() []*column {
+	all := []*column{&l.text, &l.ends, &l.times, &l.bits}
+	if l.base.name != "" {
 		all = append(all, &l.base)
-	}
-	for _, column := range all {
-		*column = make([]byte, 0, 8*records)
-	}
-	return l
-}
-
-func (l *columns) append(at int64, r sessionlog.Record) {
-	l.records++
-	l.text = append(l.text, r.Text...)
-	l.ends = binary.LittleEndian.AppendUint64(l.ends, uint64(at+int64(len(r.Text))))
-	l.times = binary.LittleEndian.AppendUint64(l.times, uint64(r.UnixMS))
-	l.bits = binary.LittleEndian.AppendUint64(l.bits, math.Float64bits(r.Bits))
-	if l.baseline {
-		l.base = binary.LittleEndian.AppendUint64(l.base, math.Float64bits(r.Baseline))
-	}
-}
-
-func (l *columns) tensors() []weights.Tensor {
-	n := []int{l.records}
-	all := []weights.Tensor{
-		{Name: columnText, DType: weights.U8, Shape: []int{len(l.text)}, Data: l.text},
-		{Name: columnEnds, DType: weights.I64, Shape: n, Data: l.ends},
-		{Name: columnTimes, DType: weights.I64, Shape: n, Data: l.times},
-		{Name: columnBits, DType: weights.F64, Shape: n, Data: l.bits},
-	}
-	if l.baseline {
-		all = append(all, weights.Tensor{Name: columnBaseline, DType: weights.F64, Shape: n, Data: l.base})
 	}
 	return all
 }
 
-// parsed is an export taken apart and checked.
-type parsed struct {
-	head     head
-	start    int64
-	records  []sessionlog.Record
-	snapshot *weights.File
+// append appends a record.
+func (l *columns) append(at int64, r sessionlog.Record) error {
+	_, err := l.text.out.Write(r.Text)
+	err = errors.Join(err, l.ends.append(uint64(at+int64(len(r.Text)))),
+		l.times.append(uint64(r.UnixMS)), l.bits.append(math.Float64bits(r.Bits)))
+	if l.base.out != nil {
+		err = errors.Join(err, l.base.append(math.Float64bits(r.Baseline)))
+	}
+	return err
+}
+
+// append appends a number.
+func (c *column) append(number uint64) error {
+	_, err := c.out.Write(binary.LittleEndian.AppendUint64(c.out.AvailableBuffer(), number))
+	return err
+}
+
+// flush writes what is not in the spool yet.
+func (l *columns) flush() (err error) {
+	for _, c := range l.all() {
+		err = errors.Join(err, c.out.Flush())
+	}
+	return err
+}
+
+// tensors are the columns as they stand in the spool.
+func (l *columns) tensors() (all []weights.StoredTensor) {
+	for _, c := range l.all() {
+		all = append(all, weights.StoredTensor{
+			Name: c.name, DType: c.dtype, Shape: []int{int(c.bytes) / c.dtype.Size()}, Bytes: c.bytes,
+			Data: io.NewSectionReader(l.content, c.at, c.bytes),
+		})
+	}
+	return all
 }
 
 // checkSeal takes the seal off.
-func checkSeal(f *weights.File) error {
+func checkSeal(f *weights.Stored) error {
 	text, ok := f.Metadata[keyExport]
 	if !ok {
 		return fmt.Errorf("metadata %s is missing: the file is no export of a session", keyExport)
@@ -118,7 +153,11 @@ func checkSeal(f *weights.File) error {
 			keyExport, e.Version, exportVersion)
 	}
 	delete(f.Metadata, keyExport)
-	if have := f.Hash(); e.Content != have {
+	have, err := f.Hash()
+	switch {
+	case err != nil:
+		return err
+	case e.Content != have:
 		return fmt.Errorf("the content's hash is %s, expected %.80q: the file is damaged",
 			have, e.Content)
 	}
@@ -133,104 +172,4 @@ func exportedHead(text string) (head, error) {
 		return head{}, err
 	}
 	return decodeHead(id.ID, []byte(text))
-}
-
-// readLog puts the records together.
-func (p *parsed) readLog(f *weights.File) error {
-	column := func(name string, d weights.DType) ([]byte, error) {
-		t, ok := f.Tensor(name)
-		if !ok || t.DType != d || len(t.Shape) != 1 {
-			return nil, fmt.Errorf("tensor %q is missing or of another type or rank, expected %s with one dimension", name, d)
-		}
-		return t.Data, nil
-	}
-	text, err := column(columnText, weights.U8)
-	if err != nil {
-		return err
-	}
-	var numbers [4][]byte
-	for n, c := range []struct {
-		name string
-		d    weights.DType
-	}{{columnEnds, weights.I64}, {columnTimes, weights.I64}, {columnBits, weights.F64}, {columnBaseline, weights.F64}} {
-		if c.name == columnBaseline && !p.head.Settings.Baseline {
-			if _, ok := f.Tensor(columnBaseline); ok {
-				return fmt.Errorf("tensor %q is there, expected none without a baseline",
-					columnBaseline)
-			}
-			continue
-		}
-		if numbers[n], err = column(c.name, c.d); err != nil {
-			return err
-		}
-		if len(numbers[n]) != len(numbers[0]) {
-			return fmt.Errorf("tensor %q has %d elements, expected %d, as %q",
-				c.name, len(numbers[n])/8, len(numbers[0])/8, columnEnds)
-		}
-	}
-	return p.split(text, numbers)
-}
-
-// split cuts the text into its records.
-func (p *parsed) split(text []byte, numbers [4][]byte) error {
-	at := func(column, n int) uint64 { return binary.LittleEndian.Uint64(numbers[column][8*n:]) }
-	count := len(numbers[0]) / 8
-	if count == 0 {
-		if len(text) > 0 {
-			return fmt.Errorf("tensor %q has %d bytes, expected none without records",
-				columnText, len(text))
-		}
-		return nil
-	}
-	if p.start = int64(at(0, count-1)) - int64(len(text)); p.start < 0 {
-		return fmt.Errorf("tensor %q ends at offset %d, expected %d or more, the bytes of the text",
-			columnEnds, at(0, count-1), len(text))
-	}
-	p.records = make([]sessionlog.Record, 0, count)
-	from := p.start
-	for n := range count {
-		end := int64(at(0, n))
-		if size := end - from; end < from || size < 1 || size > sessionlog.MaxTextBytes || end-p.start > int64(len(text)) {
-			return fmt.Errorf("tensor %q, element %d is %d after %d, expected a record of 1 to %d bytes", columnEnds, n, end, from, sessionlog.MaxTextBytes)
-		}
-		r := sessionlog.Record{UnixMS: int64(at(1, n)), Bits: math.Float64frombits(at(2, n)), Text: text[from-p.start : end-p.start]}
-		if r.HasBaseline = p.head.Settings.Baseline; r.HasBaseline {
-			r.Baseline = math.Float64frombits(at(3, n))
-		}
-		p.records, from = append(p.records, r), end
-	}
-	return nil
-}
-
-// check compares log, head and state with each other.
-func (p *parsed) check(st *stream.Stream) error {
-	if p.head.History == HistoryFull && p.start > 0 {
-		return fmt.Errorf("the log begins at offset %d, expected 0: the head says that it is full",
-			p.start)
-	}
-	end, last := p.start, sessionlog.Record{}
-	for n, r := range p.records {
-		if err := checkTime(r.UnixMS); err != nil {
-			return fmt.Errorf("tensor %q, element %d is a %w", columnTimes, n, err)
-		}
-		if r.Bits < last.Bits || r.Baseline < last.Baseline || !finite(r.Bits, r.Baseline) {
-			return fmt.Errorf("record %d has totals of %v and %v bits after %v and %v, expected finite ones that do not fall", n, r.Bits, r.Baseline, last.Bits, last.Baseline)
-		}
-		last, end = r, end+int64(len(r.Text))
-	}
-	if err := p.head.checkOffsets(end); err != nil {
-		return fmt.Errorf("metadata %s: head: %w", keyHead, err)
-	}
-	switch {
-	case st.Tally.Bytes != end:
-		return fmt.Errorf("the state is that of offset %d, expected %d, the end of the log",
-			st.Tally.Bytes, end)
-	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):
-		return fmt.Errorf("the state has %v bits, expected %v, as the last record",
-			st.Tally.Bits, last.Bits)
-	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
-		return fmt.Errorf("the state has %v bits of the baseline, expected %v, as the last record",
-			st.Baseline.Bits, last.Baseline)
-	}
-	return nil
 }

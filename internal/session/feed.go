@@ -89,6 +89,9 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // were fed.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
+	if err := e.diskFor(s, min(len(text), s.Settings.Chunk), 1); err != nil {
+		return 0, err
+	}
 	l, err := e.openWithWorker(ctx, s, &f.admitted, f.patience)
 	if err != nil {
 		return 0, err

@@ -40,7 +40,7 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 		t.Helper()
 		f := exportedFile(t, mg, id)
 		change(f)
-		require.NoError(t, seal(f))
+		sealed(t, f)
 		var b bytes.Buffer
 		require.NoError(t, weights.Write(&b, f))
 		_, err := mg.Import(background, Caller{}, &b)
@@ -119,7 +119,7 @@ func TestASessionWhoseScoresAreNotFiniteGoesOnWithNothing(t *testing.T) {
 				}
 				f, err := s.stream.Snapshot()
 				require.NoError(t, err)
-				s.stream, _, err = stream.Restore(sv.mg.engine.model, s.Settings, f) // no worker has it
+				s.stream, _, err = stream.Restore(sv.mg.engine.model, s.Settings, f.Stored()) // no worker has it
 				require.NoError(t, err)
 			})
 			for range 2 {

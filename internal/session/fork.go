@@ -43,6 +43,9 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 		locked = false
 	}
 	defer unlock()
+	if err := f.roster.room.Room(who.Key, f.takes()); err != nil {
+		return Info{}, err
+	}
 	if err := f.planLocked(ctx, r.AtOffset); err != nil {
 		return Info{}, err
 	}
@@ -50,14 +53,21 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	if f.to, err = f.fresh(who, r); err != nil {
 		return Info{}, err
 	}
-	return f.roster.build(ctx, blueprint{who: who, s: f.to, start: f.start, fill: func() error {
+	m := blueprint{who: who, s: f.to, start: f.start, disk: f.takes()}
+	m.fill = func() error {
 		cut, err := f.copyLocked(ctx)
 		unlock() // the other's state can make room for the fork's
 		if err != nil {
 			return err
 		}
 		return f.finish(ctx, cut)
-	}})
+	}
+	return f.roster.build(ctx, m)
+}
+
+// takes is about what the fork will take of the disk.
+func (f *fork) takes() int64 {
+	return f.engine.room.Charged(f.from.ID) + int64(len(f.from.encode())) + sessionlog.KeyCharge
 }
 
 // tidyLocked drops the snapshot that was taken to be copied, where there is no other use for it.
@@ -116,7 +126,7 @@ func (f *fork) snapshotLocked(ctx context.Context, end int64) (sessionlog.Sessio
 	}
 	cost, volatile := s.replay, !e.store().Durable()
 	must := volatile && found.Start > 0 // there is no other
-	if f.at != end || s.stream == nil || cost < replayWorth && !must {
+	if f.at != end || s.stream == nil || cost < replayWorth && !must || !e.states.hasRoom(s) {
 		return found, nil
 	}
 	if err := e.snapshots.writeLocked(ctx, s, s.stream); err != nil {

@@ -5,12 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
-	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
+)
+
+const (
+	// importWindow is the largest window of a zstd stream that is imported; what zstd makes up to
+	// its level 19 has no larger one.
+	importWindow = 8 << 20
+	// importHeader is the largest header of a file that is imported: that of a model with hundreds
+	// of layers and eight banks.
+	importHeader = 4 << 20
 )
 
 // importing is an import under way.
@@ -21,22 +29,23 @@ type importing struct {
 
 // run makes a session of a file that Export wrote.
 func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, error) {
-	memory := im.engine.states.budget.Allow()
-	defer memory.Return()
-	f, err := readCharged(memory, r)
+	received, err := spool.Receive(r)
+	var reading *spool.ReadError
+	switch {
+	case errors.As(err, &reading):
+		return Info{}, &BodyError{Offset: -1, Err: reading.Err}
+	case err != nil:
+		return Info{}, err
+	}
+	defer received.Close()
+	plain, err := spool.New()
 	if err != nil {
 		return Info{}, err
 	}
-	var p *parsed
-	err = im.engine.packs(ctx, func() (err error) {
-		p, err = im.engine.parse(f, memory)
-		return err
-	})
-	switch {
-	case errors.Is(err, ErrFull), err != nil && ctx.Err() != nil:
+	defer plain.Close()
+	p, err := im.engine.parse(ctx, received, plain)
+	if err != nil {
 		return Info{}, err
-	case err != nil:
-		return Info{}, fmt.Errorf("%w: %w", ErrImport, err)
 	}
 	h := p.head
 	like := CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History}
@@ -50,23 +59,23 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
 	}
 	fill := func() error { return im.fill(ctx, s, p) }
-	return im.roster.build(ctx, blueprint{who: who, s: s, start: p.start, fill: fill})
+	return im.roster.build(ctx, blueprint{
+		who: who, s: s, start: p.log.start, fill: fill, disk: p.takes(s.ID),
+	})
 }
 
 // fill writes what was parsed.
 func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error {
 	e := im.engine
-	c := copier{engine: e, to: s, at: p.start}
-	for _, r := range p.records {
-		if err := c.copy(ctx, r); err != nil {
-			return err
-		}
+	c := copier{engine: e, to: s, at: p.log.start}
+	err := p.log.each(func(_, _ int64, r sessionlog.Record) error { return c.copy(ctx, r) })
+	if err != nil {
+		return err
 	}
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
-	write := func(w io.Writer) error { return weights.Write(w, p.snapshot) }
-	if err := e.journal.writeSnapshotLocked(ctx, s, c.at, write); err != nil {
+	if err := e.journal.writeSnapshotLocked(ctx, s, c.at, p.snapshot.Write); err != nil {
 		return err
 	}
 	if err := e.foundLocked(ctx, s); err != nil {
@@ -75,52 +84,46 @@ func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error 
 	return e.settleIn(ctx, s)
 }
 
-// parse checks everything that can be checked without computing the session again. What it makes
-// draws on the allowance of the file.
-func (e *engine) parse(f *weights.File, memory *budget.Allowance) (*parsed, error) {
-	if err := checkSeal(f); err != nil {
-		return nil, err
-	}
-	h, err := exportedHead(f.Metadata[keyHead])
-	if err != nil {
-		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
-	}
-	if err := h.checkOrigin(); err != nil {
-		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
-	}
-	if h.Model.Hash != e.model.Hash() {
-		return nil, &ModelError{Have: h.Model.id(), Want: e.model.ID()}
-	}
-	p := &parsed{head: h, snapshot: &weights.File{Metadata: f.Metadata}}
-	delete(f.Metadata, keyHead)
-	for _, t := range f.Tensors {
-		if !slices.Contains([]string{columnText, columnEnds, columnTimes, columnBits, columnBaseline}, t.Name) {
-			p.snapshot.Tensors = append(p.snapshot.Tensors, t)
+// parse takes a file apart, whose content goes to the spool plain, and checks everything that can be
+// checked without computing the session again. While it does, there is a state more in memory.
+func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *parsed, err error) {
+	err = e.packs(ctx, func() error {
+		f, err := unpack(received, plain)
+		if err != nil {
+			return importError(err)
 		}
-	}
-	if err := h.Settings.Validate(e.model); err != nil {
-		return nil, err
-	}
-	state := e.states.budget.Allow() // it is only looked at
-	defer state.Return()
-	if err := state.Draw(stream.StateBytes(e.model, h.Settings)); err != nil {
-		return nil, memoryError(err)
-	}
-	st, _, err := stream.Restore(e.model, h.Settings, p.snapshot)
+		p, err = parseExport(e.model, f)
+		return importError(err)
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := st.Finite(); err != nil {
+	state := e.states.budget.Open(nil)
+	defer state.Close()
+	if err := e.states.reserve(ctx, state, stream.StateBytes(e.model, p.head.Settings)); err != nil {
 		return nil, err
 	}
-	if ends, ok := f.Tensor(columnEnds); ok {
-		records := int64(len(ends.Data) / 8)
-		if err := memory.Draw(records * parsedBytes); err != nil {
-			return nil, memoryError(err)
-		}
-	}
-	if err := p.readLog(f); err != nil {
+	return p, e.packs(ctx, func() error { return importError(p.check(e.model)) })
+}
+
+// unpack reads a file, which may be compressed. The data of its tensors goes to the spool plain.
+func unpack(received, plain *spool.Spool) (f *weights.Stored, err error) {
+	r, err := received.Reader()
+	if err != nil {
 		return nil, err
 	}
-	return p, p.check(st)
+	limits := weights.Limits{Window: importWindow, HeaderBytes: importHeader}
+	err = weights.Scan(r, limits, func(in *weights.Stored) error {
+		f, err = in.Keep(plain, plain)
+		return err
+	})
+	return f, err
+}
+
+// importError is the error of a file that is no export; a full disk is not the file's fault.
+func importError(err error) error {
+	if err == nil || errors.Is(err, spool.ErrNoSpace) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrImport, err)
 }

@@ -16,10 +16,14 @@ const (
 	ReplayMaxDefault        = 10 * time.Second
 )
 
+// FileBytes is the memory of a snapshot, an export or an import while it is packed or parsed, beside
+// the state: compressor and decompressor, and the header.
+const FileBytes = 32 << 20
+
 // Limits on Options.
 const (
 	SessionsMax = 1 << 20
-	ThreadsMax  = 1 << 10
+	ThreadsMax  = 1 << 8 // also of every command that computes
 	QueueMax    = 1 << 16
 )
 
@@ -43,10 +47,10 @@ const (
 )
 
 const (
-	readBufferBytes = 64 << 10 // of a body, read ahead of its scoring: many chunks
+	readBufferBytes = 16 << 10 // of a body, read ahead of its scoring: many chunks
 	recordBytes     = 128      // that a record in memory takes beside its text
 	listPage        = 1000     // sessions read from the store at once
-	filesBytes      = 64 << 20 // that exports and imports under way may take, if half of Options.MaxMemoryBytes is less
+	emptyBytes      = 1 << 10  // that a session without text takes of the disk, about
 	deletesAtOnce   = 256      // that share what a deletion costs the store
 	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
 

@@ -56,13 +56,14 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 // assemble makes the parts of a Manager and hands each what it needs.
 func assemble(m *model.Model, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
-		Max: o.MaxMemoryBytes, Files: max(o.MaxMemoryBytes/2, filesBytes), Keeps: !o.Store.Durable(),
+		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
 	workers := scheduler.New(m, o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
 	j := &journal{store: o.Store, report: o.Report}
 	saved := newSnapshots(m, j, o.Threads)
 	now := &clock{now: time.Now}
+	room := newGuard(o)
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
 		replayMax: o.ReplayMax, report: o.Report}
 	mg := &Manager{
@@ -70,16 +71,16 @@ func assemble(m *model.Model, o Options) *Manager {
 		backups: &backups{store: o.Store, report: o.Report},
 		roster: &roster{
 			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
-			clock: now, max: o.MaxSessions, report: o.Report,
+			room: room, clock: now, max: o.MaxSessions, report: o.Report,
 		},
 		engine: &engine{
 			model: m, journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
-			life: life, clock: now, textMax: o.MaxSessionBytes,
+			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
 			packing:       make(chan struct{}, max(1, o.Threads/2)),
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
-				replayMax: o.ReplayMax, report: o.Report,
+				room: room, replayMax: o.ReplayMax, report: o.Report,
 			},
 		},
 	}
@@ -103,8 +104,9 @@ func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 func (mg *Manager) Err() error { return mg.life.Err() }
 
 // Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings
-// that cannot be used, a *QuotaError when the key has as many as it may, and ErrFull when there is
-// no room.
+// that cannot be used, a *QuotaError when the key has as many as it may, a *DiskLimitError when they
+// take as much of the disk as they may, a *DiskAlarmError when the disk has no room, and ErrFull when
+// there is none in memory.
 func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -124,6 +126,10 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	fill := func() error { return mg.engine.settleIn(ctx, s) }
 	return mg.roster.build(ctx, blueprint{who: who, s: s, fill: fill})
 }
+
+// DiskAlarm is a *DiskAlarmError while there is too little room left on the disk; nil: there is
+// enough.
+func (mg *Manager) DiskAlarm() error { return mg.engine.room.Alarm() }
 
 // Get describes a session, without waiting for what is at work on it.
 func (mg *Manager) Get(who Caller, id string) (Info, error) {
@@ -151,8 +157,8 @@ func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete
 // One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with
 // emit's error; between two chunks with the context, when the session is deleted (ErrNotFound), and
 // when the Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a
-// *LimitError when the session is full, and with ErrFull when the memory is; with ErrUnavailable
-// and ErrUnknown. A call that fails with *OffsetError or ErrBusy has read nothing of the body; one
+// *LimitError when the session is full, and with ErrFull when the memory is; with a *DiskLimitError
+// or a *DiskAlarmError; with ErrUnavailable and ErrUnknown. A call that fails with *OffsetError or ErrBusy has read nothing of the body; one
 // that fails with ErrOverloaded has read some, and accepted nothing: also when the session's state
 // takes long to be computed again, of which the next call finds what was done. The Summary tells
 // what was accepted, also beside an error.
@@ -252,17 +258,6 @@ func (mg *Manager) grounds(who Caller, id string) (s *liveSession, done func(), 
 	return s, func() { mg.roster.touch(s); leave() }, nil
 }
 
-// Lend takes memory for an answer that is made as a whole before it is sent, until giveBack is
-// called. It is of the memory that exports and imports under way have; if there is not so much, the
-// error is ErrFull.
-func (mg *Manager) Lend(bytes int64) (giveBack func(), err error) {
-	a := mg.engine.states.budget.Allow()
-	if err := a.Draw(bytes); err != nil {
-		return nil, memoryError(err)
-	}
-	return a.Return, nil
-}
-
 // Fork makes a session that has the text of another up to an offset, and goes its own way from
 // there. It belongs to the caller. It returns a *FieldError for an offset that the other does not
 // have (a *TrimmedError: any more), and what Create does.
@@ -280,33 +275,42 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	if err := checkRequest(like); err != nil {
 		return Info{}, err
 	}
+	if err := mg.roster.mayMake(who); err != nil {
+		return Info{}, err
+	}
 	f := fork{engine: mg.engine, roster: mg.roster, from: s}
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as one file, from which Import makes it again, here or elsewhere. Until
-// the file is made, its content takes memory: if there is not enough, Export returns ErrFull. It is
-// made in a temporary file, so that a slow w holds up nobody else. Nothing is written before an error
-// but one of w.
+// Export writes a session as one file, from which Import makes it again, here or elsewhere. The file
+// is made in a temporary file, so that a slow w holds up nobody else, and neither the file nor what
+// goes into it is in memory; ErrNoSpace if there is no room for it. Nothing is written before an
+// error but one of w.
 func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
 	s, done, err := mg.roster.use(who, id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return mg.engine.export(ctx, s, w)
+	return SpoolError(mg.engine.export(ctx, s, w))
 }
 
 // Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error
 // is ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when
-// the file cannot be read; ErrFull when there is no memory for it; and what Create returns.
+// the file cannot be read; ErrNoSpace when there is no room for it; and what Create returns. The
+// file is kept in temporary files. Its state, while it is looked at, takes memory as that of a
+// session at work does: Import waits for it, and returns ErrFull where waiting is of no use.
 func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, error) {
 	if err := mg.life.Enter(); err != nil {
 		return Info{}, err
 	}
 	defer mg.life.Leave()
+	if err := mg.roster.mayMake(who); err != nil {
+		return Info{}, err
+	}
 	im := importing{engine: mg.engine, roster: mg.roster}
-	return im.run(ctx, who, r)
+	info, err := im.run(ctx, who, r)
+	return info, SpoolError(err)
 }
 
 // Backup gives the content of the store as of one moment to read, to the caller with an admin's

@@ -20,12 +20,18 @@ type Options struct {
 	// must not call the Manager. Nil: nobody is told.
 	Report func(error)
 
+	// DiskBudget is how much of the disk the store may take, in bytes. 0: all there is. DiskAlarm is
+	// told when too little is left of that or of the file system, see package disk, so that nothing
+	// is taken any more that needs more of it; and with nil when there is room again. It must not
+	// call the Manager. Nil: nobody is told. Both mean nothing where the store is no folder.
+	DiskBudget int64
+	DiskAlarm  func(why error)
+
 	MaxSessions int // SessionsDefault
-	// MaxMemoryBytes bounds the states in memory, and the text of a store that is not durable.
-	// Beside it there is what exports and imports under way need, each about as much as its file is
-	// long before compression, all of them half as much at most, or 64 MiB; what the workers need;
-	// and the copies of snapshots being written or read, at most one for each of Threads. The
-	// default is a MemoryShareDefault-th of the machine's memory.
+	// MaxMemoryBytes bounds the states in memory, those that imports look at included, and the text
+	// of a store that is not durable. Beside it there is what the workers need (stream.WorkerBytes
+	// each), FileBytes for each file that is packed or parsed, at most one for each of Threads, and
+	// what is known of each session. The default is a MemoryShareDefault-th of the machine's memory.
 	MaxMemoryBytes int64
 	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is
 	// taken when there is so much. ReplayMaxDefault.
@@ -45,6 +51,7 @@ func (o Options) Validate() error {
 	}{
 		{"max_sessions", int64(o.MaxSessions), SessionsMax},
 		{"max_memory_bytes", o.MaxMemoryBytes, 1 << 50},
+		{"disk_budget", o.DiskBudget, 1 << 50},
 		{"max_session_bytes", o.MaxSessionBytes, 1 << 50},
 		{"max_queue", int64(o.MaxQueue), QueueMax},
 		{"replay_max", int64(o.ReplayMax), int64(24 * time.Hour)},
@@ -66,7 +73,7 @@ func (o Options) withDefaults() Options {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, memoryBytesDefault())
+	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, DefaultMemoryBytes())
 	o.ReplayMax = cmp.Or(o.ReplayMax, ReplayMaxDefault)
 	o.MaxSessionBytes = cmp.Or(o.MaxSessionBytes, SessionTextBytesDefault)
 	o.MaxQueue = cmp.Or(o.MaxQueue, QueueDefault)
@@ -74,7 +81,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func memoryBytesDefault() int64 {
+// DefaultMemoryBytes is the default of Options.MaxMemoryBytes on this machine.
+func DefaultMemoryBytes() int64 {
 	if all := machineMemory(); all > 0 {
 		return all / MemoryShareDefault
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -23,6 +24,7 @@ type roster struct {
 	budget   *budget.Budget[*liveSession]
 	journal  *journal
 	life     *lifecycle.Lifecycle
+	room     *disk.Guard
 	clock    *clock
 	max      int // sessions
 	report   func(error)
@@ -34,6 +36,7 @@ func (ro *roster) load(ctx context.Context) error {
 	var halves []*liveSession
 	err := sessionlog.Each(ctx, ro.journal.store, func(found sessionlog.Session) error {
 		s := newSession(readStored(ro.model, found), ro.budget)
+		ro.room.Open(s.ID, s.Owner)
 		bad := s.unusable()
 		switch {
 		case bad == nil && !s.Complete:
@@ -47,6 +50,9 @@ func (ro *roster) load(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("session: listing what is stored: %w", err)
+	}
+	if m, ok := ro.journal.store.(sessionlog.Metered); ok {
+		m.Meter(ro.room.Charge)
 	}
 	ro.journal.discardAll(halves)
 	ro.sweep()
@@ -76,6 +82,9 @@ func (ro *roster) use(who Caller, id string) (s *liveSession, done func(), err e
 	if err := s.unusable(); err != nil {
 		return nil, nil, err
 	}
+	if who.Key == s.Owner { // else the limit is another key's
+		ro.room.Limit(s.Owner, who.MaxDisk)
+	}
 	if !ro.registry.Use(s.entry, ro.clock.now()) {
 		return nil, nil, ErrNotFound
 	}
@@ -87,7 +96,9 @@ func (ro *roster) touch(s *liveSession) { ro.registry.Touch(s.entry, ro.clock.no
 
 // info describes a session.
 func (ro *roster) info(who Caller, s *liveSession) Info {
-	return s.info(who, ro.registry.LastUsed(s.entry), s.memory.Bytes())
+	i := s.info(who, ro.registry.LastUsed(s.entry), s.memory.Bytes())
+	i.DiskBytes = ro.room.Charged(s.ID)
+	return i
 }
 
 // get describes the session that a request names.
@@ -122,7 +133,9 @@ func (ro *roster) list(who Caller, after string, limit int) (page []Info, next s
 		accounts[i] = e.Value.memory
 	}
 	for i, bytes := range ro.budget.BytesOf(accounts) {
-		page = append(page, found[i].Value.info(who, ro.registry.LastUsed(found[i]), bytes))
+		told := found[i].Value.info(who, ro.registry.LastUsed(found[i]), bytes)
+		told.DiskBytes = ro.room.Charged(told.ID)
+		page = append(page, told)
 	}
 	if more {
 		next = page[len(page)-1].ID
@@ -144,6 +157,7 @@ func (ro *roster) delete(who Caller, id string) error {
 		}
 	}
 	ro.remove(s)
+	_ = ro.room.Alarm() // it may have ended, and is told to whom it concerns
 	if err != nil {
 		return storeError("deleting session "+id, err)
 	}
@@ -184,6 +198,7 @@ type blueprint struct {
 	s     *liveSession
 	start int64        // offset at which its log begins
 	fill  func() error // what is to be done before anybody sees it; nil: nothing
+	disk  int64        // bytes of the disk that it will take, at most, besides its head
 }
 
 // fresh is a session that is not in the store yet.
@@ -217,9 +232,10 @@ func (ro *roster) blank(who Caller) (*liveSession, error) {
 // build makes a session, in the store first, and then fills it. If that fails nothing is left.
 func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
 	s := m.s
-	if err := ro.admit(m.who, stream.StateBytes(ro.model, s.Settings)); err != nil {
+	if err := ro.admit(m); err != nil {
 		return Info{}, err
 	}
+	defer ro.room.Made(s.ID)
 	if err := ro.store(ctx, m); err != nil {
 		s.end()
 		ro.registry.Cancel(s.Owner)
@@ -229,8 +245,15 @@ func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
 	return ro.info(m.who, s), nil
 }
 
-// admit reserves the place of one more session of the caller.
-func (ro *roster) admit(who Caller, bytes int64) error {
+// mayMake says early whether a caller has no room on the disk for one more session.
+func (ro *roster) mayMake(who Caller) error {
+	ro.room.Limit(who.Key, who.MaxDisk)
+	return ro.room.Room(who.Key, emptyBytes)
+}
+
+// admit reserves the place of one more session of the caller, and its room on the disk.
+func (ro *roster) admit(m blueprint) error {
+	who, s := m.who, m.s
 	ro.sweep()
 	if err := ro.life.Err(); err != nil {
 		return storeError("making a session", err)
@@ -245,11 +268,15 @@ func (ro *roster) admit(who Caller, bytes int64) error {
 	case errors.Is(err, registry.ErrFull):
 		return fmt.Errorf("%w: %d sessions", ErrFull, ro.max)
 	}
-	if err := ro.budget.Fits(bytes); err != nil { // the session could never be used
-		ro.registry.Cancel(who.Key)
-		return memoryError(err)
+	err = memoryError(ro.budget.Fits(stream.StateBytes(ro.model, s.Settings))) // else it could never be used
+	if err == nil {
+		ro.room.Limit(who.Key, who.MaxDisk)
+		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.KeyCharge+int64(len(s.encode()))+m.disk)
 	}
-	return nil
+	if err != nil {
+		ro.registry.Cancel(who.Key)
+	}
+	return err
 }
 
 func (ro *roster) store(ctx context.Context, m blueprint) error {

@@ -16,26 +16,26 @@ import (
 type snapshots struct {
 	model   *model.Model
 	journal *journal
-	// copies holds a token for every snapshot being written or read, which is a copy of a state.
-	copies chan struct{}
+	// under holds a token for every snapshot being written or read, which takes the memory of a
+	// compressor.
+	under chan struct{}
 }
 
 func newSnapshots(m *model.Model, j *journal, atOnce int) *snapshots {
-	return &snapshots{model: m, journal: j, copies: make(chan struct{}, atOnce)}
+	return &snapshots{model: m, journal: j, under: make(chan struct{}, atOnce)}
 }
 
 // writeLocked writes a state of the session to the store. Of a log of which only the tail is kept,
 // it trims what is older than the older of two snapshots, which is never needed again. It needs no
 // worker. A snapshot that is there already is as good as a new one.
 func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
-	sn.copies <- struct{}{}
-	defer func() { <-sn.copies }()
-	f, err := st.Snapshot()
+	sn.under <- struct{}{}
+	defer func() { <-sn.under }()
+	f, err := st.Stored()
 	if err != nil {
 		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
 	}
-	write := func(w io.Writer) error { return weights.Write(w, f) }
-	err = sn.journal.writeSnapshotLocked(ctx, s, st.Tally.Bytes, write)
+	err = sn.journal.writeSnapshotLocked(ctx, s, st.Tally.Bytes, f.Write)
 	if err != nil && !errors.Is(err, sessionlog.ErrExists) {
 		return err
 	}
@@ -56,8 +56,8 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 // read reads the state that a snapshot of the session is of.
 func (sn *snapshots) read(ctx context.Context, s *liveSession, at int64) (*stream.Stream, error) {
 	select {
-	case sn.copies <- struct{}{}:
-		defer func() { <-sn.copies }()
+	case sn.under <- struct{}{}:
+		defer func() { <-sn.under }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -69,15 +69,13 @@ func readSnapshot(
 	ctx context.Context, m *model.Model, store sessionlog.Store, h *head, at int64,
 ) (st *stream.Stream, err error) {
 	err = store.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
-		f, err := weights.Read(r, weights.Limits{})
-		if err != nil {
+		return weights.Scan(r, weights.Limits{}, func(f *weights.Stored) error {
+			st, _, err = stream.Restore(m, h.Settings, f)
+			if err == nil && st.Tally.Bytes != at {
+				return fmt.Errorf("it is of offset %d, expected %d", st.Tally.Bytes, at)
+			}
 			return err
-		}
-		st, _, err = stream.Restore(m, h.Settings, f)
-		if err == nil && st.Tally.Bytes != at {
-			return fmt.Errorf("it is of offset %d, expected %d", st.Tally.Bytes, at)
-		}
-		return err
+		})
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -22,6 +23,7 @@ type states struct {
 	recoverer *recoverer
 	budget    *budget.Budget[*liveSession]
 	life      *lifecycle.Lifecycle
+	room      *disk.Guard
 	replayMax time.Duration
 	report    func(error)
 }
@@ -128,13 +130,19 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 	}
 }
 
-// reserveLocked takes memory for a session's stream. It drops the sessions that were not used for
-// the longest time, and if all are at work it waits; the context ends the wait. It takes other
-// sessions' locks only where it does not have to wait for them.
+// reserveLocked takes memory for a session's stream.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	need := stream.StateBytes(st.model, s.Settings)
+	return st.reserve(ctx, s.memory, stream.StateBytes(st.model, s.Settings))
+}
+
+// reserve takes memory for a state. It drops the sessions that were not used for the longest time,
+// and if all are at work it waits; the context ends the wait. It takes sessions' locks only where it
+// does not have to wait for them.
+func (st *states) reserve(
+	ctx context.Context, account *budget.Account[*liveSession], need int64,
+) error {
 	for {
-		want, err := s.memory.Reserve(need)
+		want, err := account.Reserve(need)
 		switch {
 		case err != nil:
 			return memoryError(err)
@@ -184,12 +192,29 @@ func (st *states) keepLocked(s *liveSession) {
 		st.trimTailLocked(s, at)
 		return
 	}
+	if !st.mayKeep(s) {
+		s.due = s.replay + st.replayMax
+		return
+	}
 	err := st.snapshots.writeLocked(context.Background(), s, state)
 	if err == nil || s.alive() != nil {
 		return
 	}
 	s.due = s.replay + st.replayMax
 	st.report(fmt.Errorf("session: session %s: no snapshot at offset %d: %w", s.ID, at, err))
+}
+
+// mayKeep says whether there is room for one more snapshot of a session. At its key's limit a session
+// gets none, which costs little: it takes no more text there either, so that a recovery repeats no
+// more than before. Below the limit a snapshot may go beyond it.
+func (st *states) mayKeep(s *liveSession) bool {
+	return st.room.Room(s.Owner, 1) == nil &&
+		st.room.Fits(stream.StateBytes(st.model, s.Settings)) == nil
+}
+
+// hasRoom says whether there is room for all of one more snapshot of a session.
+func (st *states) hasRoom(s *liveSession) bool {
+	return st.room.Room(s.Owner, stream.StateBytes(st.model, s.Settings)) == nil
 }
 
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery

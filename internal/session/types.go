@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/setting"
@@ -61,6 +62,7 @@ type Caller struct {
 	Key         string // id of its key; what it makes belongs to it
 	Admin       bool   // sees the sessions of all
 	MaxSessions int    // live sessions of its key; 0: no limit but the Manager's
+	MaxDisk     int64  // bytes of the disk that its key's sessions may take; 0: no limit but the disk's
 }
 
 // sees says whether the sessions of an owner exist for the caller.
@@ -118,6 +120,7 @@ type Info struct {
 	// update that a full chunk causes is under way.
 	Pending     int
 	MemoryBytes int64 // memory the session occupies; 0 while it is only on disk
+	DiskBytes   int64 // that the session is charged for; 0 where the store is no folder
 	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
 	// "" if it was not recorded.
 	Numerics string
@@ -372,6 +375,14 @@ type QuotaError struct {
 func (e *QuotaError) Error() string {
 	return fmt.Sprintf("session: the key has %d live sessions, the most it may have", e.Max)
 }
+
+// DiskLimitError says that the sessions of a key take as much of the disk as they may, or would
+// with what was to be done. What was reported before stays, and a deletion makes room.
+type DiskLimitError = disk.LimitError
+
+// DiskAlarmError says that there is not enough room left on the disk, whoever asks. What was
+// reported before stays. What takes nothing of the disk goes on.
+type DiskAlarmError = disk.AlarmError
 
 // BodyError says that the text of a Score call, or the file of an Import, ended with an error of
 // its reader. What was reported before stays in the session; bytes that were read but not reported

@@ -166,12 +166,15 @@ func (f *Folder) commit(batch []*write) {
 	if len(erasing) == 0 || f.held.postpone(erasing) {
 		return
 	}
-	err = f.eraseFree()
+	l, err := f.eraseFree()
 	for _, w := range erasing {
 		if err != nil {
 			w.err = err
 		}
 		close(w.done)
+	}
+	if err == nil {
+		f.compactServing(l)
 	}
 }
 

@@ -15,6 +15,10 @@ const (
 	CompactFreeMin = 64 << 20
 	// compactBytes is the size of the transactions in which a compacted file is written.
 	compactBytes = 4 << 20
+	// compactServingMax is how many bytes may be in use in a file that is compacted while sessions
+	// are fed from it, which wait for that as long as the disk needs for reading and writing so much
+	// a few times.
+	compactServingMax = 256 << 20
 )
 
 // Compacted is what a compaction has made of the size of lmserve.db, in bytes.
@@ -62,54 +66,130 @@ func (l *layout) inUse() (n int64) {
 // meanwhile, nor later if done says that the new file is in place, whatever the error: the open
 // database is the old file's.
 func (f *Folder) compact() (done Compacted, err error) {
-	failed := func(err error) (Compacted, error) {
-		if noSpace(err) {
-			err = fmt.Errorf("%w: %w", ErrNoSpace, err)
-		}
-		return done, fmt.Errorf("sessionlog: compacting %s: %w", f.path(databaseName), err)
+	unfinished := f.path(temporaryName(databaseName))
+	defer f.files.Remove(unfinished) // if it still has that name
+	err = f.writeCompacted(unfinished)
+	if err == nil {
+		// A damaged page that bbolt has read without noticing would be lost with the old file.
+		err = f.verifyCompacted(unfinished)
 	}
+	old := ""
+	if err == nil {
+		done, old, err = f.replace(unfinished)
+	}
+	if err == nil {
+		err = f.shred(old)
+	}
+	return done, f.compactFailed(err)
+}
+
+// compactFailed says what has failed; nil: nothing has.
+func (f *Folder) compactFailed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if noSpace(err) {
+		err = fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return fmt.Errorf("sessionlog: compacting %s: %w", f.path(databaseName), err)
+}
+
+// replace puts a file in the place of lmserve.db. The old one keeps a name until what stands in it
+// is overwritten. If done tells of sizes, the new file is in place, whatever the error.
+func (f *Folder) replace(by string) (done Compacted, old string, err error) {
 	before, err := os.Stat(f.path(databaseName))
 	if err != nil {
-		return failed(err)
+		return done, "", err
 	}
-	temporary := f.path(temporaryName(databaseName))
-	defer f.files.Remove(temporary) // if it still has that name
-	if err := f.writeCompacted(temporary); err != nil {
-		return failed(err)
-	}
-	after, err := os.Stat(temporary)
+	after, err := os.Stat(by)
 	if err != nil {
-		return failed(err)
+		return done, "", err
 	}
-	// A damaged page that bbolt has read without noticing would be lost with the old file.
-	if err := f.verifyCompacted(temporary); err != nil {
-		return failed(err)
-	}
-	// The old file keeps a name until what stands in it is overwritten.
-	old := f.path(temporaryName(databaseName))
+	old = f.path(temporaryName(databaseName))
 	if err := f.files.Link(f.path(databaseName), old); err != nil {
-		return failed(err)
+		return done, "", err
 	}
-	if err := f.files.Rename(temporary, f.path(databaseName)); err != nil {
-		return failed(errors.Join(err, f.files.Remove(old)))
+	if err := f.files.Rename(by, f.path(databaseName)); err != nil {
+		return done, "", errors.Join(err, f.files.Remove(old))
 	}
-	done = Compacted{Before: before.Size(), After: after.Size()}
-	if err := f.files.SyncDir(f.dir); err != nil {
-		return failed(err)
+	return Compacted{Before: before.Size(), After: after.Size()}, old, f.files.SyncDir(f.dir)
+}
+
+// compactServing compacts lmserve.db while the folder is in use, if that is worth while and the file
+// is small enough. It is the committer's: no commit may be under way. Reading goes on but for the
+// moment at which the new file takes the old one's place. l is the layout of the file, of which all
+// that is not in use was overwritten. While there is a backup nothing is done, and a backup waits
+// for a compaction. After one that has failed, there are no more.
+func (f *Folder) compactServing(l layout) {
+	if f.compacted == nil || !l.wasteful() || l.inUse()*pageBytes > compactServingMax {
+		return
 	}
-	if err := f.shred(old); err != nil {
-		return failed(err)
+	f.held.unlessHeld(func() {
+		done, err := f.exchange(l)
+		f.compacted(done, f.compactFailed(err))
+		if err != nil { // it would fail with every deletion
+			f.compacted = nil
+		}
+	})
+}
+
+// exchange is compact for an open folder, which goes on with the new file.
+func (f *Folder) exchange(l layout) (done Compacted, err error) {
+	unfinished := f.path(temporaryName(databaseName))
+	defer f.files.Remove(unfinished) // if it still has that name
+	if err := f.writeCompacted(unfinished); err != nil {
+		return done, err
 	}
-	return done, nil
+	if err := f.verifyCompacted(unfinished); err != nil {
+		return done, err
+	}
+	// The new file is locked before it has its name: no other process gets between.
+	db, err := bbolt.Open(unfinished, 0o600, f.boltOptions(false))
+	if err != nil {
+		return done, err
+	}
+	done, old, err := f.replace(unfinished)
+	if done == (Compacted{}) {
+		return done, errors.Join(err, db.Close())
+	}
+	if f.opened != nil {
+		f.opened(db)
+	}
+	f.readers.Lock()
+	db, f.db = f.db, db
+	f.readers.Unlock()
+	if err := errors.Join(err, db.Close()); err != nil {
+		return done, f.fail(err) // nobody knows which file the next start will find
+	}
+	if err := f.countPages(); err != nil {
+		return done, f.fail(err)
+	}
+	return done, errors.Join(f.zeroUsed(old, l), f.unlink(old))
+}
+
+// zeroUsed overwrites the pages of a file that are in use.
+func (f *Folder) zeroUsed(path string, l layout) error {
+	unused := l
+	unused.used = make([]bool, len(l.used))
+	for page, used := range l.used {
+		unused.used[page] = !used
+	}
+	unused.size = int64(len(l.used)) * pageBytes
+	return f.eraseIn(path, unused)
+}
+
+// told tells of a compaction whom it concerns.
+func (o *Options) told(done Compacted, err error) {
+	if o.Compacted != nil {
+		o.Compacted(done, err)
+	}
 }
 
 // compactOpening compacts lmserve.db and opens the new file. The error is that no file is open that
 // could be written to.
 func (f *Folder) compactOpening(o Options) error {
 	done, err := f.compact()
-	if o.Compacted != nil {
-		o.Compacted(done, err)
-	}
+	o.told(done, err)
 	if done == (Compacted{}) {
 		return nil
 	}

@@ -3,8 +3,10 @@ package sessionlog
 import (
 	"bytes"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -140,3 +142,104 @@ func TestACompactionThatIsCutLeavesTheOldFileOrTheNew(t *testing.T) {
 }
 
 func (c *counting) describe() string { return "cut at operation " + string(rune('0'+c.fail)) }
+
+// A folder that is never closed gives its free pages back, too.
+func TestADeletionCompactsAFileThatIsMostlyFree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	var told []Compacted
+	s, err := open(dir, Options{CompactServing: true, Compacted: func(done Compacted, err error) {
+		require.NoError(t, err)
+		told = append(told, done)
+	}}, environment{files: unsyncedFiles{}, unsynced: true})
+	require.NoError(t, err)
+	text := bytes.Repeat([]byte("x"), MaxTextBytes)
+	epochs := map[string]uint64{}
+	for _, id := range []string{"large", "small", "other"} {
+		epochs[id], err = s.Create(background, id, nil, 0)
+		require.NoError(t, err)
+	}
+	for at := 0; at < CompactFreeMin+4<<20; at += len(text) {
+		require.NoError(t, s.Append(background, "large", epochs["large"], int64(at), Record{Text: text}))
+	}
+	require.NoError(t, s.Append(background, "small", epochs["small"], 0, Record{Text: []byte("stays")}))
+	before := sizeOf(t, dir)
+
+	b, err := s.Backup(background)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(background, "other", epochs["other"]))
+	require.NoError(t, s.Delete(background, "large", epochs["large"]))
+	require.Empty(t, told, "while there is a backup")
+	require.NoError(t, b.Close())
+	require.Equal(t, before, sizeOf(t, dir))
+
+	epoch, err := s.Create(background, "last", nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(background, "last", epoch))
+	require.NoError(t, s.Append(background, "small", epochs["small"], 5, Record{Text: []byte(" and goes on")}))
+	require.Equal(t, []Compacted{{Before: before, After: told[0].After}}, told)
+	require.Less(t, told[0].After, int64(1<<20))
+	require.Less(t, s.Usage().Free, int64(1<<20))
+	content := mustDump(t, s)
+	require.Contains(t, content, "small")
+	require.NoError(t, s.Close())
+	noLeftovers(t, "after a compaction", dir)
+	reopened(t, "after a compaction", dir, content)
+}
+
+// Reading does not notice that the file becomes another.
+func TestReadingGoesOnWhileTheFileIsExchanged(t *testing.T) {
+	s, _ := filled(t)
+	defer s.Close()
+	want := mustDump(t, s)
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if have, err := dump(s); err != nil || have != want {
+					t.Errorf("%v: %s", err, have)
+					return
+				}
+			}
+		})
+	}
+	for range 20 {
+		l, err := s.inspect()
+		require.NoError(t, err)
+		_, err = s.exchange(l)
+		require.NoError(t, err)
+	}
+	close(stop)
+	readers.Wait()
+	_, err := s.Create(background, "new", nil, 0)
+	require.NoError(t, err)
+}
+
+// Whatever operation of an exchange is the last one, the folder has the old file or the new one.
+func TestAnExchangeThatIsCutLeavesTheOldFileOrTheNew(t *testing.T) {
+	for n := 0; ; n++ {
+		dir, content := sparse(t, 2<<20)
+		fault := &counting{fail: math.MaxInt}
+		s, err := open(dir, Options{}, environment{files: fault, unsynced: true})
+		require.NoError(t, err)
+		l, err := s.inspect()
+		require.NoError(t, err)
+		fault.n, fault.fail = 0, n
+		_, err = s.exchange(l)
+		ended := err == nil
+		_ = s.Close()
+		reopened(t, fault.describe(), dir, content)
+		if ended {
+			require.GreaterOrEqual(t, fault.n, 4)
+			return
+		}
+	}
+}

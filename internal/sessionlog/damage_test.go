@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -297,7 +298,8 @@ func FuzzDatabase(f *testing.F) {
 	}
 	f.Add(uint32(len(pristine)), []byte("more"))
 	f.Fuzz(func(t *testing.T, at uint32, data []byte) {
-		content := overwrite(bytes.Clone(pristine), int64(at)%int64(len(pristine)+1), data)
+		from := int(at) % (len(pristine) + 1)
+		content := slices.Concat(pristine[:from], data, pristine[min(len(pristine), from+len(data)):])
 		for page := range 2 {
 			h := fnv.New64a()
 			h.Write(content[page*pageBytes+pageHeaderBytes:][:56])

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +15,8 @@ import (
 	"unsafe"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/lmserve/lmserve/internal/powercut"
 )
 
 // disk is a real folder that remembers what was written to it and what was synced, so that it can tell what a power cut would have left of it; and it can
@@ -26,7 +26,7 @@ type disk struct {
 	root string
 
 	mu     sync.Mutex
-	events []event
+	events []powercut.Event
 	node   map[string]int // of the names as they are
 	nodes  int
 
@@ -34,7 +34,8 @@ type disk struct {
 	fault      func(o operation) error
 	operations []operation
 
-	committing bool // bbolt has written a meta page, and syncs it before anything else happens
+	size       int64 // of bbolt's file
+	committing bool  // bbolt has written a meta page, and syncs it before anything else happens
 }
 
 // operation is one call that could fail.
@@ -43,15 +44,6 @@ type operation struct {
 	kind string
 	name string // within the folder
 	size int    // of what is written
-}
-
-// event is what an operation did.
-type event struct {
-	kind string // write, sync, size, name, unname, syncdir
-	node int
-	off  int64
-	data []byte
-	name string
 }
 
 func newDisk(root string) *disk {
@@ -88,11 +80,14 @@ func (d *disk) begin(kind, name string, size int) error {
 func (d *disk) settle() {
 	if d.committing {
 		d.committing = false
-		d.note(event{kind: "sync", node: d.node[databaseName]})
+		d.note(powercut.Event{Kind: powercut.Sync, Node: d.node[databaseName]})
 	}
 }
 
-func (d *disk) note(e event) { d.events = append(d.events, e) }
+func (d *disk) note(e powercut.Event) {
+	e.Covers = len(d.events)
+	d.events = append(d.events, e)
+}
 
 // nodeOf gives the number of the file that has a name.
 func (d *disk) nodeOf(name string) int {
@@ -102,6 +97,15 @@ func (d *disk) nodeOf(name string) int {
 		d.node[rel] = d.nodes
 	}
 	return d.node[rel]
+}
+
+func (d *disk) MkdirAll(name string, perm fs.FileMode) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, err := os.Stat(name); err != nil && name != d.root {
+		d.note(powercut.Event{Kind: powercut.Name, Node: powercut.Folder, Name: d.rel(name)})
+	}
+	return os.MkdirAll(name, perm)
 }
 
 func (d *disk) OpenFile(name string, flag int, perm fs.FileMode) (file, error) {
@@ -119,7 +123,7 @@ func (d *disk) OpenFile(name string, flag int, perm fs.FileMode) (file, error) {
 	}
 	n := d.nodeOf(name)
 	if flag&os.O_CREATE != 0 {
-		d.note(event{kind: "name", node: n, name: d.rel(name)})
+		d.note(powercut.Event{Kind: powercut.Name, Node: n, Name: d.rel(name)})
 	}
 	return &diskFile{File: f, d: d, node: n}, nil
 }
@@ -138,9 +142,9 @@ func (d *disk) Link(from, to string) error {
 		return err
 	}
 	n := d.nodeOf(to)
-	d.note(event{kind: "write", node: n, data: content})
-	d.note(event{kind: "sync", node: n})
-	d.note(event{kind: "name", node: n, name: d.rel(to)})
+	d.note(powercut.Event{Kind: powercut.Write, Node: n, Data: content})
+	d.note(powercut.Event{Kind: powercut.Sync, Node: n})
+	d.note(powercut.Event{Kind: powercut.Name, Node: n, Name: d.rel(to)})
 	return nil
 }
 
@@ -156,8 +160,8 @@ func (d *disk) Rename(from, to string) error {
 	n := d.nodeOf(from)
 	delete(d.node, d.rel(from))
 	d.node[d.rel(to)] = n
-	d.note(event{kind: "name", node: n, name: d.rel(to)})
-	d.note(event{kind: "unname", name: d.rel(from)})
+	d.note(powercut.Event{Kind: powercut.Name, Node: n, Name: d.rel(to)})
+	d.note(powercut.Event{Kind: powercut.Unname, Name: d.rel(from)})
 	return nil
 }
 
@@ -171,7 +175,7 @@ func (d *disk) Remove(name string) error {
 		return err
 	}
 	delete(d.node, d.rel(name))
-	d.note(event{kind: "unname", name: d.rel(name)})
+	d.note(powercut.Event{Kind: powercut.Unname, Name: d.rel(name)})
 	return nil
 }
 
@@ -184,7 +188,7 @@ func (d *disk) SyncDir(name string) error {
 	if err := d.begin("syncdir", name, 0); err != nil {
 		return err
 	}
-	d.note(event{kind: "syncdir", name: d.rel(name)})
+	d.note(powercut.Event{Kind: powercut.SyncDir, Name: d.rel(name)})
 	return nil
 }
 
@@ -213,7 +217,7 @@ func (d *disk) write(writeAt func([]byte, int64) (int, error), name string, node
 	if fault != nil {
 		p = p[:len(p)/2]
 	}
-	d.note(event{kind: "write", node: node, off: off, data: slices.Clone(p)})
+	d.note(powercut.Event{Kind: powercut.Write, Node: node, Offset: off, Data: slices.Clone(p)})
 	n, err := writeAt(p, off)
 	if fault != nil {
 		return n, fault
@@ -227,7 +231,7 @@ func (f *diskFile) Sync() error {
 	if err := f.d.begin("sync", f.Name(), 0); err != nil {
 		return err
 	}
-	f.d.note(event{kind: "sync", node: f.node})
+	f.d.note(powercut.Event{Kind: powercut.Sync, Node: f.node})
 	return nil
 }
 
@@ -242,11 +246,15 @@ func (d *disk) intercept(db *bbolt.DB) {
 		if err != nil {
 			return 0, err
 		}
-		d.note(event{kind: "size", node: node, off: info.Size()}) // bbolt has synced that, too
+		if info.Size() > d.size {
+			d.size = info.Size() // bbolt has synced that, too
+			d.note(powercut.Event{Kind: powercut.Size, Node: node, Offset: d.size})
+			d.note(powercut.Event{Kind: powercut.Sync, Node: node})
+		}
 		if off >= 2*pageBytes {
 			return d.write(real, path, node, p, off)
 		}
-		d.note(event{kind: "sync", node: node})
+		d.note(powercut.Event{Kind: powercut.Sync, Node: node})
 		n, err := d.write(real, path, node, p, off)
 		d.committing = err == nil
 		return n, err
@@ -257,104 +265,6 @@ func (d *disk) intercept(db *bbolt.DB) {
 func writeAtOf(db *bbolt.DB) *func([]byte, int64) (int, error) {
 	field := reflect.ValueOf(db).Elem().FieldByName("ops").FieldByName("writeAt")
 	return (*func([]byte, int64) (int, error))(unsafe.Pointer(field.UnsafeAddr()))
-}
-
-// image is what there is on the disk, and what may be.
-type image struct {
-	content map[int][]byte  // of files, as synced
-	writes  map[int][]event // not synced yet
-	names   map[string]int  // as synced
-	changes []event         // of names, not synced yet
-}
-
-// imageAfter replays events.
-func imageAfter(events []event) *image {
-	i := &image{content: map[int][]byte{}, writes: map[int][]event{}, names: map[string]int{}}
-	for _, e := range events {
-		switch e.kind {
-		case "write":
-			i.writes[e.node] = append(i.writes[e.node], e)
-		case "size":
-			if grown := e.off - int64(len(i.content[e.node])); grown > 0 {
-				i.content[e.node] = append(i.content[e.node], make([]byte, grown)...)
-			}
-		case "sync":
-			for _, w := range i.writes[e.node] {
-				i.content[e.node] = overwrite(i.content[e.node], w.off, w.data)
-			}
-			delete(i.writes, e.node)
-		case "name", "unname":
-			i.changes = append(i.changes, e)
-		case "syncdir":
-			i.changes = slices.DeleteFunc(i.changes, func(c event) bool {
-				if filepath.ToSlash(filepath.Dir(c.name)) != e.name {
-					return false
-				}
-				i.rename(c)
-				return true
-			})
-		default:
-			panic(e.kind)
-		}
-	}
-	return i
-}
-
-func (i *image) rename(c event) {
-	if c.kind == "name" {
-		i.names[c.name] = c.node
-	} else {
-		delete(i.names, c.name)
-	}
-}
-
-func overwrite(content []byte, off int64, data []byte) []byte {
-	if need := off + int64(len(data)) - int64(len(content)); need > 0 {
-		content = append(content, make([]byte, need)...)
-	}
-	copy(content[off:], data)
-	return content
-}
-
-const sectorBytes = 512 // what a disk writes whole or not at all
-
-// survivor decides what of that which was not synced is there after the power cut.
-type survivor struct {
-	name  string
-	write func() bool // asked for every sector
-	names func() bool // asked for every change of a name
-}
-
-func always() bool { return true }
-func never() bool  { return false }
-
-func someOf(r *rand.Rand) func() bool { return func() bool { return r.IntN(2) == 0 } }
-
-// restore makes the folder that is there after a power cut.
-func (i *image) restore(dir string, s survivor) error {
-	names := maps.Clone(i.names)
-	for _, c := range i.changes {
-		if s.names() {
-			(&image{names: names}).rename(c)
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(dir, snapshotsFolder), 0o700); err != nil {
-		return err
-	}
-	for name, node := range names {
-		content := slices.Clone(i.content[node])
-		for _, w := range i.writes[node] {
-			for at := 0; at < len(w.data); at += sectorBytes {
-				if s.write() {
-					content = overwrite(content, w.off+int64(at), w.data[at:min(at+sectorBytes, len(w.data))])
-				}
-			}
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // dump is all that can be read from a store, as text.

@@ -13,26 +13,29 @@ import (
 // eraseFree overwrites what free pages hold. It is the committer's: no commit may be under way.
 // Failure is fatal, but for a full disk, which a file system that never writes in place may have, and
 // for the want of a descriptor.
-func (f *Folder) eraseFree() error {
+func (f *Folder) eraseFree() (l layout, err error) {
 	// Readers that began before the last commit may still be in pages that are free now; those
 	// that begin after it are not.
 	f.readers.Lock()
 	//lint:ignore SA2001 The lock is only waited for: nothing has to happen while it is held.
 	f.readers.Unlock()
-	l, err := f.inspect()
+	l, err = f.inspect()
 	if err == nil {
 		err = f.erase(l)
 	}
 	if err != nil && !errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrUnavailable) {
-		return f.fail(err)
+		return l, f.fail(err)
 	}
-	return err
+	return l, err
 }
 
 // erase overwrites with zeros every page that is not in use, and syncs the file if there was one to
 // overwrite.
-func (f *Folder) erase(l layout) error {
-	db, err := f.files.OpenFile(f.path(databaseName), os.O_RDWR, 0)
+func (f *Folder) erase(l layout) error { return f.eraseIn(f.path(databaseName), l) }
+
+// eraseIn does so in a file.
+func (f *Folder) eraseIn(path string, l layout) error {
+	db, err := f.files.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("sessionlog: %w", err)
 	}

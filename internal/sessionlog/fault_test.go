@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/powercut"
 )
 
 var background = context.Background()
@@ -125,21 +127,23 @@ func recorded(t *testing.T) (*disk, []mark) {
 }
 
 // recovered opens what is left after a power cut, and compares it with what may be there.
-func recovered(t require.TestingT, i *image, dir string, s survivor, may ...mark) {
-	require.NoError(t, i.restore(dir, s))
+func recovered(
+	t require.TestingT, i *powercut.Image, dir, what string, s powercut.Survivor, may ...mark,
+) {
+	require.NoError(t, i.Restore(dir, s))
 	defer os.RemoveAll(dir)
 	if _, err := os.Stat(filepath.Join(dir, databaseName)); err == nil {
 		require.NoError(t, Check(background, dir, func(d *CorruptError) {
-			require.True(t, d.Stray, "%s: %v", s.name, d)
+			require.True(t, d.Stray, "%s: %v", what, d)
 		}))
 	}
 	f, err := open(dir, Options{}, newDisk(dir).environment()) // which does not sync
-	require.NoError(t, err, s.name)
+	require.NoError(t, err, what)
 	var states []string
 	for _, m := range may {
 		states = append(states, m.state)
 	}
-	require.Contains(t, states, mustDump(t, f), "%s, in or after %s", s.name, may[0].step)
+	require.Contains(t, states, mustDump(t, f), "%s, in or after %s", what, may[0].step)
 	// It can be written again.
 	epoch, err := f.Create(background, "new", nil, 0)
 	require.NoError(t, err)
@@ -169,20 +173,26 @@ func TestAPowerCutAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	t.Logf("%d steps, %d events", len(marks), len(d.events))
 	for n := range len(d.events) + 1 {
-		i := imageAfter(d.events[:n])
-		survivors := []survivor{
-			{"nothing but what was synced", never, never},
-			{"everything", always, always},
-			{"some", someOf(r), someOf(r)},
+		i := powercut.After(d.events[:n])
+		survivors := map[string]powercut.Survivor{
+			"nothing but what was synced": powercut.OnlySynced,
+			"everything":                  powercut.Everything,
+			"some":                        survivesBy(r, 50),
 		}
-		if len(i.writes) == 0 && len(i.changes) == 0 {
-			survivors = survivors[:1]
+		if i.Settled() {
+			survivors = map[string]powercut.Survivor{"everything": powercut.Everything}
 		}
-		for _, s := range survivors {
-			s.name = fmt.Sprintf("cut after event %d of %d, %s", n, len(d.events), s.name)
-			recovered(t, i, filepath.Join(t.TempDir(), fmt.Sprint(n)), s, at(marks, n)...)
+		for name, s := range survivors {
+			what := fmt.Sprintf("cut after event %d of %d, %s", n, len(d.events), name)
+			recovered(t, i, filepath.Join(t.TempDir(), fmt.Sprint(n)), what, s, at(marks, n)...)
 		}
 	}
+}
+
+// survivesBy lets a part of what was not synced survive, in percent.
+func survivesBy(r *rand.Rand, percent int) powercut.Survivor {
+	some := func() bool { return r.IntN(100) < percent }
+	return powercut.Survivor{Write: some, Name: some}
 }
 
 func TestAnyPartOfWhatWasNotSyncedMaySurvive(t *testing.T) {
@@ -191,9 +201,9 @@ func TestAnyPartOfWhatWasNotSyncedMaySurvive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, len(d.events)).Draw(t, "events")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		keep := rapid.SampledFrom([]int{1, 50, 99}).Draw(t, "percent")
-		some := func() bool { return r.IntN(100) < keep }
-		recovered(t, imageAfter(d.events[:n]), dir, survivor{fmt.Sprintf("event %d", n), some, some}, at(marks, n)...)
+		s := survivesBy(r, rapid.SampledFrom([]int{1, 50, 99}).Draw(t, "percent"))
+		i := powercut.After(d.events[:n])
+		recovered(t, i, dir, fmt.Sprintf("event %d", n), s, at(marks, n)...)
 	})
 }
 

@@ -23,6 +23,9 @@ type fileSystem interface {
 	Remove(name string) error
 	// SyncDir makes what came and went in a folder durable.
 	SyncDir(name string) error
+	// Space tells how many bytes are left of the file system that a folder is on, and how many it
+	// has. 0 of 0 is not known.
+	Space(dir string) (left, all int64, err error)
 }
 
 type file interface {
@@ -81,3 +84,5 @@ func (osFiles) MkdirAll(name string, perm fs.FileMode) error { return os.MkdirAl
 func (osFiles) Link(from, to string) error                   { return os.Link(from, to) }
 func (osFiles) Rename(from, to string) error                 { return os.Rename(from, to) }
 func (osFiles) Remove(name string) error                     { return os.Remove(name) }
+
+func (osFiles) Space(dir string) (left, all int64, err error) { return spaceOf(dir) }

@@ -44,6 +44,8 @@ type Folder struct {
 
 	usage usage
 
+	compacted func(Compacted, error) // told of a compaction while the folder is open; nil: none is made
+
 	held   holding // for a backup
 	backup atomic.Pointer[Backup]
 
@@ -59,6 +61,8 @@ type Options struct {
 	// Compacted, if there is one, is told that opening the folder has compacted lmserve.db, or why
 	// it could not: then the file stays as it was, and the folder opens nevertheless.
 	Compacted func(done Compacted, err error)
+	// CompactServing has deletions compact lmserve.db, too, see compactServing. Compacted is told.
+	CompactServing bool
 
 	uncompacted bool // opening does not compact
 	// Report is told what was found at opening and is no reason not to open: damage that was
@@ -81,6 +85,9 @@ type environment struct {
 func open(dir string, o Options, env environment) (_ *Folder, err error) {
 	f := &Folder{dir: dir, readOnly: o.ReadOnly, report: o.Report, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
 	f.queue.wake = make(chan struct{}, 1)
+	if o.CompactServing {
+		f.compacted = o.told
+	}
 	if o.Existing {
 		if _, err := os.Stat(f.path(databaseName)); err != nil {
 			return nil, fmt.Errorf("sessionlog: %w", err)
@@ -258,6 +265,11 @@ func (f *Folder) inspectAll() (l layout, err error) {
 	f.usage.reset()
 	l, err = f.inspectValues(func(bucket string, key, value []byte) error {
 		f.usage.count(bucket, key, value)
+		if bucket == sessionBucket && len(value) > 0 { // an empty one is what a rebuilding has found
+			if _, err := unseal(bucket, key, value); err != nil {
+				return fmt.Errorf("session %.80q: %w", key, err)
+			}
+		}
 		if bucket != logBucket {
 			return nil
 		}

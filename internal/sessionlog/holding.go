@@ -33,6 +33,15 @@ func (h *holding) begin() error {
 	return nil
 }
 
+// unlessHeld does something during which no backup begins, unless there is one.
+func (h *holding) unlessHeld(do func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.busy {
+		do()
+	}
+}
+
 // copied ends the holding of pages, and goes on with the snapshot files of these names alone. It
 // gives the names of files that were removed and are no longer held, and the postponed deletions.
 func (h *holding) copied(names []string) (unheld []string, postponed []*write) {

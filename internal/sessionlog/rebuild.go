@@ -202,11 +202,12 @@ func (f *Folder) keepDamaged() (path string, err error) {
 	}
 }
 
-// rebuild salvages the database into a new one at a path. It refuses if nothing is left to salvage.
+// rebuild salvages the database into a new one at a path. It refuses if nothing is left to salvage,
+// unless nothing was lost: then there were no sessions.
 func (f *Folder) rebuild(path string) error {
 	return f.withDatabase(func(db file, size int64) error {
 		s := salvage(db, size, func(d *CorruptError) { f.tell(d) }, func(int64, int64) {})
-		if len(s.found) == 0 {
+		if len(s.found) == 0 && s.isDamaged() {
 			_, err := f.inspect()
 			return err
 		}

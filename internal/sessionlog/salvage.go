@@ -76,6 +76,8 @@ type salvager struct {
 	whole  []bool         // by lost page: that nothing on it or below it is missing
 	// oneMeta says that one meta page cannot be used: the other may be that of the commit before.
 	oneMeta bool
+	// cutOff says that pages are missing at the file's end: nobody knows what was on them.
+	cutOff  bool
 	scratch []bool // by page, all false
 
 	walked map[string]bool // buckets that a broken page led to
@@ -107,11 +109,11 @@ func salvage(
 	for n := 0; n < len(s.lost); n++ { // more may come
 		id := s.lost[n].id
 		if _, seen := whole[id]; !seen {
-			whole[id] = id >= 2 && s.elements(id)
+			whole[id] = id >= 2 && s.elements(s.lost[n])
 		}
 		s.whole = append(s.whole, whole[id])
 	}
-	tidy := true
+	tidy := !s.cutOff
 	orphans := map[string]bool{}
 	for id := uint64(2); s.isDamaged() && id < uint64(len(s.sound)); id++ {
 		progress(int64(id)*pageBytes, size)
@@ -137,6 +139,7 @@ func (s *salvager) metas() (good []meta) {
 			m, err = oneMeta(bytes.NewReader(s.mended(n)), n)
 		}
 		if err == nil {
+			s.cutOff = s.cutOff || m.pages > uint64(s.size/pageBytes)
 			m.pages = min(m.pages, uint64(s.size/pageBytes))
 			good = append(good, m)
 		}
@@ -197,16 +200,16 @@ func (s *salvager) walker(pages uint64, from source) *inspector {
 }
 
 // elements collects the elements of a leaf that is not in order, one by one, and tells whether all
-// of them are good.
-func (s *salvager) elements(id uint64) (all bool) {
+// of them are good. Where another page's content stands in its place, nothing of it is good.
+func (s *salvager) elements(p lostPage) (all bool) {
 	page := make([]byte, pageBytes)
-	if _, err := s.r.ReadAt(page, int64(id)*pageBytes); err != nil {
+	if _, err := s.r.ReadAt(page, int64(p.id)*pageBytes); err != nil {
 		return false
 	}
 	// Two places tell how many elements there are: the first element, which points behind the last,
 	// and the page's header. What is no element has no checksum that fits, so the larger is tried.
 	first, header := int(native.Uint32(page[pageHeaderBytes+4:]))/elementBytes, int(native.Uint16(page[10:]))
-	begin := int64(id)*pageBytes + pageHeaderBytes
+	begin := int64(p.id)*pageBytes + pageHeaderBytes
 	most := min(math.MaxUint16, int((s.size-begin)/elementBytes))
 	if first < 1 || first > most {
 		first = 0
@@ -216,32 +219,35 @@ func (s *salvager) elements(id uint64) (all bool) {
 		return false
 	}
 	all = first > 0
+	own := native.Uint64(page) == p.id
 	for n := range len(table) / elementBytes {
-		good := s.element(table[n*elementBytes:], begin+int64(n*elementBytes))
+		good, fits := s.element(p, table[n*elementBytes:], begin+int64(n*elementBytes))
+		good = good && (own || fits)
 		all = all && (good || n >= first) // a wrong first position makes the first element a bad one
 	}
 	return all
 }
 
-// element collects one element of a leaf, and tells whether it is good.
-func (s *salvager) element(b []byte, begin int64) bool {
+// element collects one element of a leaf, and tells whether it is good, and whether its key is one
+// that the page may have.
+func (s *salvager) element(p lostPage, b []byte, begin int64) (good, fits bool) {
 	_, keySize, valueSize, position := parseElement(b, true)
 	if keySize < 1 || keySize > MaxIDBytes+9 || valueSize < 0 || valueSize > valueBytesMax {
-		return false
+		return false, false
 	}
 	content := make([]byte, keySize+valueSize)
 	at := begin + int64(position)
 	if _, err := s.r.ReadAt(content, at); err != nil {
-		return false
+		return false, false
 	}
 	key, value := content[:keySize], content[keySize:]
 	at += int64(keySize)
 	bucket := bucketOf(key, value)
 	if bucket == "" {
-		return s.bucket(string(key), value, at)
+		return s.bucket(string(key), value, at), p.bucket == ""
 	}
 	s.value(bucket, key, value, at, brokenPage)
-	return true
+	return true, p.bucket == bucket && p.holds(bucket, key)
 }
 
 // bucket collects one that is named on a page that is not in order.

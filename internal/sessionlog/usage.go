@@ -16,7 +16,7 @@ type Metered interface {
 	// change, before the call that has made the change returns; 0 means that the session is gone.
 	// It replaces who was told before. charged must return soon and must not call the store.
 	Meter(charged func(id string, bytes int64))
-	// Usage tells what the store takes in all.
+	// Usage tells what the store takes in all, and what is left.
 	Usage() Usage
 }
 
@@ -28,6 +28,10 @@ type Usage struct {
 	Free      int64 // pages between those, which later writes use before the file grows
 	Snapshots int64 // the files that lmserve.db refers to
 	Temporary int64 // files of snapshots and backups that are being made
+
+	// Left is what is left of the file system that the folder is on, which has All. 0 of 0 is not
+	// known.
+	Left, All int64
 }
 
 // A session is charged for every key that it has in lmserve.db with the key's value, and for every
@@ -41,6 +45,12 @@ const (
 	// fileBlockBytes is what the length of a snapshot file is rounded up to.
 	fileBlockBytes = 4096
 )
+
+// RecordCharge is what a record with a text of so many bytes is charged, at most.
+func RecordCharge(id string, text int) int64 {
+	const value = recordBytesMin + 8 + crcBytes
+	return int64(len(offsetKey(id, 0))+value+text) + KeyCharge
+}
 
 // chargeOf is what a key with its value is charged, and how much of that is for a file.
 func chargeOf(bucket string, key, value []byte) (id string, all, file int64) {
@@ -146,9 +156,12 @@ func (f *Folder) Meter(charged func(id string, bytes int64)) {
 // Usage implements Metered.
 func (f *Folder) Usage() Usage {
 	f.usage.mu.Lock()
-	defer f.usage.mu.Unlock()
 	sum := f.usage.sum
+	f.usage.mu.Unlock()
 	sum.Temporary = f.usage.temporary.Load()
+	if left, all, err := f.files.Space(f.dir); err == nil {
+		sum.Left, sum.All = left, all
+	}
 	return sum
 }
 

@@ -31,6 +31,13 @@ func (b bill) sum() (n int64) {
 	return n
 }
 
+// onlyUsed is what a folder takes, without what others leave of the disk.
+func onlyUsed(s *sessionlog.Folder) sessionlog.Usage {
+	u := s.Usage()
+	u.Left, u.All = 0, 0
+	return u
+}
+
 // What every call adds to the charges and takes from them is what a reopened folder counts.
 func TestChargesThatFollowEveryCallAreThoseThatOpeningCounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -87,14 +94,14 @@ func TestChargesThatFollowEveryCallAreThoseThatOpeningCounts(t *testing.T) {
 			continue
 		}
 		require.Zero(t, s.Usage().Temporary)
-		now := s.Usage()
+		now := onlyUsed(s)
 		require.NoError(t, s.Close())
 		s, err = sessionlog.OpenUnsynced(dir)
 		require.NoError(t, err)
 		counted := bill{}
 		s.Meter(counted.charged)
 		require.Equal(t, told, counted)
-		require.Equal(t, now, s.Usage())
+		require.Equal(t, now, onlyUsed(s))
 		s.Meter(told.charged)
 	}
 	require.NoError(t, s.Close())

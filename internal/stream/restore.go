@@ -1,10 +1,11 @@
 package stream
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
+	"io"
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/model"
@@ -12,11 +13,15 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Restore makes the stream that a snapshot was taken of. The stream goes on to the same bits under
+// readBufferBytes is how much of a snapshot is read at once.
+const readBufferBytes = 64 << 10
+
+// Restore makes the stream that a snapshot was taken of. It reads the tensors in the order in which
+// Snapshot has them. The stream goes on to the same bits under
 // the arithmetic of the snapshot, which is returned (see kernel.Arithmetic.Numerics). m has to be
 // the model of the snapshot, and set its settings. An error says where the file is wrong, what was
 // found and what was expected.
-func Restore(m *model.Model, set Settings, f *weights.File) (s *Stream, numerics string, err error) {
+func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string, err error) {
 	s, numerics, err = restore(m, set, f)
 	if err != nil {
 		return nil, "", fmt.Errorf("stream: snapshot: %w", err)
@@ -43,7 +48,7 @@ func (s *Stream) Finite() error {
 }
 
 // SettingsOf returns the settings of the stream that a snapshot was taken of.
-func SettingsOf(f *weights.File) (Settings, error) {
+func SettingsOf(f *weights.Stored) (Settings, error) {
 	h, err := readHeader(f)
 	if err != nil {
 		return Settings{}, fmt.Errorf("stream: snapshot: %w", err)
@@ -51,7 +56,7 @@ func SettingsOf(f *weights.File) (Settings, error) {
 	return h.Settings, nil
 }
 
-func restore(m *model.Model, set Settings, f *weights.File) (*Stream, string, error) {
+func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, error) {
 	h, err := readHeader(f)
 	if err != nil {
 		return nil, "", err
@@ -84,7 +89,7 @@ func restore(m *model.Model, set Settings, f *weights.File) (*Stream, string, er
 
 // readHeader accepts a header only in the form that Snapshot writes: a field that this version does
 // not know may change what the others mean, and a missing field does not stand for 0.
-func readHeader(f *weights.File) (h header, err error) {
+func readHeader(f *weights.Stored) (h header, err error) {
 	text, ok := f.Metadata[keySnapshot]
 	if !ok {
 		return h, fmt.Errorf("metadata %s is missing: the file is no snapshot", keySnapshot)
@@ -178,7 +183,7 @@ func (s *Stream) reserve() {
 }
 
 // read fills the array from its tensor.
-func (p *part) read(f *weights.File, vocab int) (err error) {
+func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	t, ok := f.Tensor(p.name)
 	want := p.tensorType()
 	if !ok {
@@ -187,27 +192,27 @@ func (p *part) read(f *weights.File, vocab int) (err error) {
 	if t.DType != want || !slices.Equal(t.Shape, p.shape) {
 		return fmt.Errorf("tensor %q is %s%v, expected %s%v", p.name, t.DType, t.Shape, want, p.shape)
 	}
-	if len(t.Data) != want.Size()*t.Elements() {
-		return fmt.Errorf("tensor %q has %d bytes, expected %d", p.name, len(t.Data), want.Size()*t.Elements())
+	size := int64(want.Size())
+	if t.Bytes != size*int64(t.Elements()) {
+		return fmt.Errorf("tensor %q has %d bytes, expected %d", p.name, t.Bytes, want.Size()*t.Elements())
 	}
-	for i := range p.tokens {
-		id := int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+	in, element := bufio.NewReaderSize(t.Reader(), readBufferBytes), [4]byte{}
+	for i := range t.Bytes / size {
+		if _, err := io.ReadFull(in, element[:size]); err != nil {
+			return err
+		}
+		p.setElement(i, binary.LittleEndian.Uint32(element[:]))
+	}
+	for i, id := range p.tokens {
 		if id < 0 || int(id) >= vocab {
 			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, vocab-1)
 		}
-		p.tokens[i] = id
-	}
-	for i := range p.floats.F32 {
-		p.floats.F32[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-	}
-	for i := range p.floats.BF16 {
-		p.floats.BF16[i] = binary.LittleEndian.Uint16(t.Data[2*i:])
 	}
 	return p.finite()
 }
 
 // surplus returns an error if the file has a tensor that is none of the parts.
-func surplus(f *weights.File, parts []part) error {
+func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == t.Name }) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 
@@ -42,9 +43,19 @@ type tally struct {
 }
 
 // Snapshot returns the stream as a file, from which Restore makes one that goes on to the same
-// bits. The file shares nothing with the stream. An error names a number that is not finite:
-// Restore would refuse such a stream.
+// bits. The file shares nothing with the stream. The errors are those of Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
+	f, err := s.Stored()
+	if err != nil {
+		return nil, err
+	}
+	return f.Load()
+}
+
+// Stored is Snapshot without a copy: the file's data is that of the stream, which must not change
+// as long as the file is read. An error names a number that is not finite: Restore would refuse
+// such a stream.
+func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.frozen {
 		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if it were restored")
 	}
@@ -55,7 +66,7 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream: snapshot: %w", err)
 	}
-	f := &weights.File{Metadata: map[string]string{keySnapshot: string(text)}}
+	f := &weights.Stored{Metadata: map[string]string{keySnapshot: string(text)}}
 	for _, p := range s.parts() {
 		if err := p.finite(); err != nil {
 			return nil, fmt.Errorf("stream: snapshot: %w", err)
@@ -134,19 +145,49 @@ func (p *part) tensorType() weights.DType {
 	return weights.F32
 }
 
-func (p *part) tensor() weights.Tensor {
-	t := weights.Tensor{Name: p.name, DType: p.tensorType(), Shape: p.shape}
-	t.Data = make([]byte, 0, t.DType.Size()*t.Elements())
-	for _, id := range p.tokens {
-		t.Data = binary.LittleEndian.AppendUint32(t.Data, uint32(id))
-	}
-	for _, v := range p.floats.F32 {
-		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
-	}
-	for _, v := range p.floats.BF16 {
-		t.Data = binary.LittleEndian.AppendUint16(t.Data, v)
-	}
+func (p *part) tensor() weights.StoredTensor {
+	t := weights.StoredTensor{Name: p.name, DType: p.tensorType(), Shape: p.shape, Data: p}
+	t.Bytes = int64(t.DType.Size() * t.Elements())
 	return t
+}
+
+// element gives the bits of an element.
+func (p *part) element(i int64) uint32 {
+	switch {
+	case p.tokens != nil:
+		return uint32(p.tokens[i])
+	case p.floats.BF16 != nil:
+		return uint32(p.floats.BF16[i])
+	}
+	return math.Float32bits(p.floats.F32[i])
+}
+
+// setElement sets an element to these bits.
+func (p *part) setElement(i int64, bits uint32) {
+	switch {
+	case p.tokens != nil:
+		p.tokens[i] = int32(bits)
+	case p.floats.BF16 != nil:
+		p.floats.BF16[i] = uint16(bits)
+	default:
+		p.floats.F32[i] = math.Float32frombits(bits)
+	}
+}
+
+// ReadAt implements io.ReaderAt: it reads the array as its tensor has it.
+func (p *part) ReadAt(b []byte, at int64) (n int, err error) {
+	var element [4]byte
+	size := int64(p.tensorType().Size())
+	end := size * int64(len(p.tokens)+p.floats.Len())
+	for n < len(b) && at < end {
+		binary.LittleEndian.PutUint32(element[:], p.element(at/size))
+		k := copy(b[n:], element[at%size:size])
+		n, at = n+k, at+int64(k)
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // finite returns an error for a number that is not finite, if all numbers of the part have to be.

@@ -28,7 +28,7 @@ func snapshotBytes(t require.TestingT, s *Stream) []byte {
 func restored(t require.TestingT, m *model.Model, set Settings, file []byte) *Stream {
 	f, err := weights.Read(bytes.NewReader(file), weights.Limits{})
 	require.NoError(t, err)
-	s, numerics, err := Restore(m, set, f)
+	s, numerics, err := Restore(m, set, f.Stored())
 	require.NoError(t, err)
 	require.Equal(t, kernel.Arithmetic{}.Numerics(), numerics)
 	return s
@@ -111,7 +111,7 @@ func TestASnapshotSharesNothingWithItsStream(t *testing.T) {
 		f, err := s.Snapshot()
 		require.NoError(t, err)
 		before := f.Hash()
-		again, _, err := Restore(m, s.Settings, f)
+		again, _, err := Restore(m, s.Settings, f.Stored())
 		require.NoError(t, err)
 		w.Feed(s, []byte(text[40:]), nil)
 		w.Feed(again, []byte(text[40:]), nil)
@@ -201,16 +201,16 @@ func TestASnapshotThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 	} {
 		f, set := snapshotOf(t, m, c.method)
 		f.Tensors = slices.Clone(f.Tensors)
-		_, _, err := Restore(m, set, f)
+		_, _, err := Restore(m, set, f.Stored())
 		require.NoError(t, err)
 		c.spoil(f)
-		_, _, err = Restore(m, set, f)
+		_, _, err = Restore(m, set, f.Stored())
 		require.ErrorContains(t, err, c.says)
 		require.ErrorContains(t, err, "stream: snapshot: ")
 	}
 	f, set := snapshotOf(t, m, SparseMeta)
 	set.Chunk = 0
-	_, _, err := Restore(m, set, f)
+	_, _, err := Restore(m, set, f.Stored())
 	require.ErrorContains(t, err, "chunk is 0", "settings that are none")
 }
 
@@ -251,7 +251,7 @@ func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
 	m := testModel(t)
 	f, set := snapshotOf(t, m, SparseMeta)
 	replace(kernel.Arithmetic{}.Numerics(), "float32-other")(f)
-	_, numerics, err := Restore(m, set, f)
+	_, numerics, err := Restore(m, set, f.Stored())
 	require.NoError(t, err)
 	require.Equal(t, "float32-other", numerics)
 }
@@ -288,7 +288,7 @@ func FuzzRestoreHeader(f *testing.F) {
 }
 
 func checkRestore(t *testing.T, m *model.Model, set Settings, f *weights.File) {
-	s, numerics, err := Restore(m, set, f)
+	s, numerics, err := Restore(m, set, f.Stored())
 	if err != nil {
 		require.ErrorContains(t, err, "stream: snapshot: ")
 		return

@@ -49,6 +49,13 @@ func NewWorker(m *model.Model, threads int) *Worker {
 	return &Worker{Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m), fast: NewArena(m)}
 }
 
+// WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
+// chunks of MaxChunk, and their baseline.
+func WorkerBytes(m *model.Model) int64 {
+	segments := 2 * txl.SegmentBytes(m.LM.Config, 1, MaxChunk)
+	return segments + 4*int64(2*m.ArenaSize()+m.LM.Layout.Size)
+}
+
 // Close ends the worker's threads.
 func (w *Worker) Close() { w.Exec.Close() }
 

@@ -25,6 +25,7 @@ func EncodeSession(i session.Info) api.Session {
 		PendingTokens: i.Pending,
 		Totals:        measures(i.Tally),
 		MemoryBytes:   i.MemoryBytes,
+		DiskBytes:     i.DiskBytes,
 		Seed:          i.Seed,
 		TTLSeconds:    int64(i.TTL / time.Second),
 	}

@@ -1,7 +1,9 @@
 package codec
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/lmserve/lmserve/api"
@@ -84,15 +86,19 @@ func Detokenized(ids []api.TokenID) []byte {
 	return text
 }
 
-// EncodeTokens is what a client is told of the tokens of a text.
-func EncodeTokens(text string) api.Tokens {
-	ids := make([]api.TokenID, len(text))
+// WriteTokens writes an api.Tokens: what a client is told of the tokens of a text. In memory they
+// would take many times what the text does.
+func WriteTokens(w io.Writer, text string) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`, len(text), limits.OpenAIPromptTokensMax)
 	for i := range len(text) {
-		ids[i] = api.TokenID(text[i])
+		if i > 0 {
+			_ = b.WriteByte(',') // Flush tells of errors
+		}
+		_, _ = b.Write(strconv.AppendUint(b.AvailableBuffer(), uint64(text[i]), 10))
 	}
-	return api.Tokens{
-		Count: int64(len(ids)), MaxModelLen: limits.OpenAIPromptTokensMax, Tokens: ids,
-	}
+	_, _ = b.WriteString("]}\n")
+	return b.Flush()
 }
 
 // EncodeText gives bytes as the string that OpenAI's interface has for them: each byte that is no

@@ -1,11 +1,14 @@
 package codec
 
 import (
+	"fmt"
 	"time"
 	"unicode/utf8"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 // OpenAIAnswer makes the answer to a completion in OpenAI's form of the pieces of its texts: an
@@ -119,6 +122,21 @@ func (a *OpenAIAnswer) UsageEvent() api.OpenAICompletion {
 type WithoutUsage struct {
 	api.OpenAICompletion
 	Usage *api.OpenAIUsage `json:"usage"`
+}
+
+// CheckAnswer refuses a request whose answer would be too large to be made as a whole.
+func CheckAnswer(r session.BatchRequest) error {
+	bytes := AnswerBytes(r)
+	if bytes <= limits.OpenAIAnswerBytesMax {
+		return nil
+	}
+	field := "n"
+	if r.LogProbs {
+		field = "logprobs"
+	}
+	return problem.Field(api.ProblemInvalidField, field,
+		fmt.Sprintf("an answer that may take %d bytes of memory", bytes),
+		fmt.Sprintf("at most %d, or stream to be true", limits.OpenAIAnswerBytesMax))
 }
 
 // AnswerBytes is the memory that a whole answer takes at most until it is sent: the texts and, if

@@ -25,7 +25,7 @@ func (o *Operation) Validate(r *http.Request) error {
 	if p := o.checkQuery(r); p != nil {
 		return p
 	}
-	isJSON := IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
+	isJSON := o.TakesJSON(r)
 	if isJSON {
 		raw, err := o.readJSON(r.Body)
 		if err != nil {
@@ -47,6 +47,11 @@ func (o *Operation) Validate(r *http.Request) error {
 		return validationProblem(err)
 	}
 	return nil
+}
+
+// TakesJSON reports whether the operation reads the body of a request as JSON.
+func (o *Operation) TakesJSON(r *http.Request) bool {
+	return IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
 }
 
 // pathParams gives the parameters that the router has found in the path.

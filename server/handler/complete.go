@@ -10,6 +10,7 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
@@ -22,11 +23,19 @@ func (h *Handlers) Complete(
 	if err != nil {
 		return nil, err
 	}
+	middleware.HasRead(ctx)
 	call := completeCall{h.Sessions, r.ID, request}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return completeStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)
 		}), nil
+	}
+	if request.LogProbs {
+		taken, err := h.Memory.Take(ctx, limits.LogProbBytes*int64(request.MaxTokens))
+		if err != nil {
+			return nil, err
+		}
+		defer taken.Keep(0)
 	}
 	var logprobs []float64
 	done, err := call.run(ctx, func(p session.Piece) error {

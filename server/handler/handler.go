@@ -16,6 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/middleware"
 )
 
 // Sessions is what the handlers need of a session manager. Its errors are those of package session.
@@ -35,10 +36,11 @@ type Sessions interface {
 		emit func(session.Piece) error) (session.Completion, error)
 	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,
 		emit func(session.Piece) error) error
-	Lend(bytes int64) (giveBack func(), err error)
 	Model() session.ModelInfo
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
+	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
+	DiskAlarm() error
 	// Err is why the store of the sessions has failed for good; nil if it has not.
 	Err() error
 }
@@ -49,6 +51,7 @@ type Handlers struct {
 	Keys      *keys.Ring  // nil: the server asks for no keys
 	TakesWork func() bool // false as soon as the server drains
 	Problems  *answer.Problems
+	Memory    *middleware.Memory
 
 	// UserSessions makes sessions for the users that completions in OpenAI's form name.
 	UserSessions bool

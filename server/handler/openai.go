@@ -30,6 +30,7 @@ func (h *Handlers) CreateCompletion(
 	if err != nil {
 		return nil, err
 	}
+	middleware.HasRead(ctx)
 	named, err := h.completionSession(ctx, r.Params.XSessionID, r.Body.User)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,10 @@ func (h *Handlers) CreateCompletion(
 			return call.stream(ctx, w, h.Problems, codec.IncludesUsage(*r.Body))
 		}), nil
 	}
-	return batchAnswer(func(w http.ResponseWriter) error { return call.whole(ctx, w) }), nil
+	if err := codec.CheckAnswer(request); err != nil {
+		return nil, err
+	}
+	return batchAnswer(func(w http.ResponseWriter) error { return call.whole(ctx, w, h.Memory) }), nil
 }
 
 // batchCall is one call of Sessions.CompleteBatch.
@@ -66,13 +70,15 @@ func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) erro
 	return err
 }
 
-// whole answers with all texts, for which it borrows memory until they are sent.
-func (c batchCall) whole(ctx context.Context, w http.ResponseWriter) error {
-	giveBack, err := c.sessions.Lend(codec.AnswerBytes(c.request))
+// whole answers with all texts, which take memory until they are sent.
+func (c batchCall) whole(
+	ctx context.Context, w http.ResponseWriter, memory *middleware.Memory,
+) error {
+	taken, err := memory.Take(ctx, codec.AnswerBytes(c.request))
 	if err != nil {
 		return err
 	}
-	defer giveBack()
+	defer taken.Keep(0)
 	err = c.run(ctx, func(p session.Piece) error { c.answer.Add(p); return nil })
 	if err != nil {
 		return err
@@ -131,8 +137,18 @@ func (h *Handlers) Tokenize(
 	if err := h.checkModel(r.Body.Model); err != nil {
 		return nil, err
 	}
-	return api.Tokenize200JSONResponse(codec.EncodeTokens(r.Body.Prompt)), nil
+	return tokenizeAnswer(func(w http.ResponseWriter) error {
+		w.Header().Set("Content-Type", contract.MediaJSON)
+		w.WriteHeader(http.StatusOK)
+		return codec.WriteTokens(w, r.Body.Prompt)
+	}), nil
 }
+
+// tokenizeAnswer writes an answer.
+type tokenizeAnswer func(w http.ResponseWriter) error
+
+// VisitTokenizeResponse implements api.TokenizeResponseObject.
+func (a tokenizeAnswer) VisitTokenizeResponse(w http.ResponseWriter) error { return a(w) }
 
 // Detokenize implements POST /detokenize.
 func (h *Handlers) Detokenize(

@@ -24,6 +24,7 @@ func (h *Handlers) Score(
 	if err != nil {
 		return nil, err
 	}
+	middleware.HasRead(ctx)
 	call := scoreCall{h.Sessions, r.ID, text, codec.DecodeScoreOptions(r.Params)}
 	if media := middleware.MediaOf(ctx); media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {

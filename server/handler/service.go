@@ -42,6 +42,10 @@ func (h *Handlers) Ready(
 		stale := api.KeysStale
 		status.Keys = &stale
 	}
+	if h.Sessions.DiskAlarm() != nil {
+		full := api.DiskFull
+		status.Disk = &full
+	}
 	return api.Ready200JSONResponse(status), nil
 }
 

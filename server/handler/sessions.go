@@ -51,25 +51,6 @@ func (h *Handlers) ForkSession(
 	}, nil
 }
 
-// ListSessions implements GET /v1/sessions.
-func (h *Handlers) ListSessions(
-	ctx context.Context, r api.ListSessionsRequestObject,
-) (api.ListSessionsResponseObject, error) {
-	after, limit := codec.DecodeListing(r.Params)
-	page, next, err := h.Sessions.List(middleware.CallerOf(ctx), after, limit)
-	if err != nil {
-		return nil, err
-	}
-	list := api.ListSessions200JSONResponse{Sessions: make([]api.Session, 0, len(page))}
-	for _, info := range page {
-		list.Sessions = append(list.Sessions, codec.EncodeSession(info))
-	}
-	if next != "" {
-		list.Next = &next
-	}
-	return list, nil
-}
-
 // GetSession implements GET /v1/sessions/{id}.
 func (h *Handlers) GetSession(
 	ctx context.Context, r api.GetSessionRequestObject,

@@ -30,9 +30,10 @@ const (
 	BackupLifeMax = session.BackupLifeMax // in all
 
 	// Keys whose entry in the keys file does not say otherwise.
-	KeySessionsDefault       = 1000    // live sessions
-	KeyRequestsDefault       = 64      // requests at work at the same time
-	KeyBytesPerSecondDefault = 1 << 20 // bytes of bodies and of sampled text
+	KeySessionsDefault       = 1000     // live sessions
+	KeyRequestsDefault       = 64       // requests at work at the same time
+	KeyBytesPerSecondDefault = 1 << 20  // bytes of bodies and of sampled text
+	KeyDiskBytesDefault      = 32 << 30 // bytes of the disk that the sessions are charged for
 
 	// The queue in front of the workers, of all keys together.
 	QueueRequestsMax = session.QueueDefault
@@ -64,6 +65,7 @@ const (
 	OpenAITokensDefault    = 16                 // tokens of a text where the request does not say it; OpenAI's own
 	OpenAIUserCharsMax     = LabelValueCharsMax // of whom a request is for
 	OpenAIModelCharsMax    = 256                // of a model's id
+	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an answer that is not streamed
 	TokenizeCharsMax       = 1 << 20
 	TokenIDMax             = 255
 )
@@ -76,4 +78,20 @@ const (
 	LingerMax         = time.Second     // for the rest of a body that nobody wants to arrive
 	RetryAfterDefault = 5 * time.Second // advice to clients that find the server full or draining
 	PacedParts        = 8               // a paced body is read in such parts of a second's worth
+
+	// The memory of what requests have in memory whole: pages of sessions, JSON bodies, and the
+	// log-probabilities of completions that are not streamed. Each kind has memory of its own, and so
+	// have bodies that need little, so that nobody waits for another kind.
+	ListMemoryMax         = 32 << 20 // of all pages of sessions
+	ListSessionBytes      = 4 << 10  // of a session on a page
+	MemoryMax             = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax
+	RequestMemoryMax      = 128 << 20        // of all bodies that need much
+	SmallRequestMemoryMax = 32 << 20         // of all bodies that need little
+	SmallRequestBytes     = 512 << 10        // of a body that needs little
+	RequestMemoryWaitMax  = 10 * time.Second // for memory to be free
+	JSONHeadBytes         = 16 << 10         // of a JSON body that is in memory while the rest comes in
+	JSONReadFactor        = 8                // memory of a JSON body that is being read, by its length
+	JSONKeptFactor        = 3                // the same when it was read
+	JSONManyTokenBytes    = 192              // the same of each value beyond JSONTokensMax
+	LogProbBytes          = 64               // memory of a log-probability until it is sent
 )

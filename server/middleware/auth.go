@@ -58,7 +58,9 @@ func Authenticate(
 					return
 				}
 				most := withDefaultLimits(k.Limits)
-				who = caller{session.Caller{Key: k.ID, Admin: k.Admin, MaxSessions: most.Sessions}, most}
+				who = caller{session.Caller{
+					Key: k.ID, Admin: k.Admin, MaxSessions: most.Sessions, MaxDisk: most.Disk,
+				}, most}
 				answer.RecorderOf(w).Key = k.ID
 			}
 			ctx := context.WithValue(r.Context(), callerKey{}, who)
@@ -101,5 +103,6 @@ func withDefaultLimits(l keys.Limits) keys.Limits {
 	l.Sessions = cmp.Or(l.Sessions, limits.KeySessionsDefault)
 	l.Requests = cmp.Or(l.Requests, limits.KeyRequestsDefault)
 	l.BytesPerSecond = cmp.Or(l.BytesPerSecond, limits.KeyBytesPerSecondDefault)
+	l.Disk = cmp.Or(l.Disk, limits.KeyDiskBytesDefault)
 	return l
 }

@@ -37,10 +37,11 @@ func TestAMeterHoldsAKeyToItsRequestsAndBytes(t *testing.T) {
 }
 
 func TestLimitsThatAKeyLeavesOutHaveDefaults(t *testing.T) {
-	given := keys.Limits{Sessions: 1, Requests: 2, BytesPerSecond: 3}
+	given := keys.Limits{Sessions: 1, Requests: 2, BytesPerSecond: 3, Disk: 4}
 	require.Equal(t, given, withDefaultLimits(given))
 	all := withDefaultLimits(keys.Limits{})
 	require.Positive(t, all.Sessions)
 	require.Positive(t, all.Requests)
 	require.Positive(t, all.BytesPerSecond)
+	require.Positive(t, all.Disk)
 }

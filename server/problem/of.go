@@ -27,6 +27,8 @@ func Of(err error) *Problem {
 		trimmed  *session.TrimmedError
 		field    *session.FieldError
 		quota    *session.QuotaError
+		stored   *session.DiskLimitError
+		alarm    *session.DiskAlarmError
 		unusable *session.UnusableError
 	)
 	switch {
@@ -50,6 +52,11 @@ func Of(err error) *Problem {
 		return Field(api.ProblemInvalidField, field.Field, field.Found, field.Want)
 	case errors.As(err, &quota):
 		return New(api.ProblemKeySessionLimit, fmt.Sprintf("The key has %d live sessions.", quota.Max))
+	case errors.As(err, &stored):
+		return ofDiskLimit(stored)
+	case errors.As(err, &alarm):
+		return New(api.ProblemNoSpace, "Nothing that needs more of the disk is done until there is "+
+			"room. Deleting sessions makes room.")
 	case errors.Is(err, session.ErrNotFound):
 		return New(api.ProblemSessionNotFound, "")
 	case errors.Is(err, session.ErrBusy):
@@ -85,6 +92,14 @@ func Of(err error) *Problem {
 func logged(kind api.ProblemType, cause error) *Problem {
 	p := New(kind, "The server's log has more, under this request_id.")
 	p.Cause = cause
+	return p
+}
+
+// ofDiskLimit says what the sessions of a key take of the disk, and what they may take.
+func ofDiskLimit(e *session.DiskLimitError) *Problem {
+	p := New(api.ProblemKeyDiskLimit, fmt.Sprintf("The sessions of the key take %d bytes, of at most "+
+		"%d, and this needs more than is left. Deleting sessions makes room.", e.Used, e.Limit))
+	p.UsedBytes, p.LimitBytes = &e.Used, &e.Limit
 	return p
 }
 

@@ -1,5 +1,5 @@
-// Package budget bounds the memory that sessions take: their states, their text where the store is
-// memory too, and what exports and imports need beside them. It knows who may be asked to give a
+// Package budget bounds the memory that sessions take: their states, and their text where the store
+// is memory too. It knows who may be asked to give a
 // state up, and who waits for memory; what a state is, and how it is given up, it does not know.
 //
 // Everything a chunk asks for costs O(1) under the lock.
@@ -24,13 +24,11 @@ var ErrClosed = errors.New("budget: the account is closed")
 // Budget is a number of bytes, and the accounts that share them. All methods may be called at once.
 type Budget[H any] struct {
 	max   int64
-	files int64 // that allowances may take, beside max
 	keeps bool
 
 	mu struct {
 		sync.Mutex
-		used    int64 // by all accounts
-		allowed int64 // by all allowances
+		used int64 // by all accounts
 		// idle has the *Account[H] whose state can be given up, the one used longest ago first.
 		idle    list.List
 		changed chan struct{} // closed when those that wait should try again; nil: nobody waits
@@ -40,13 +38,12 @@ type Budget[H any] struct {
 // Options of a Budget.
 type Options struct {
 	Max   int64 // bytes of all accounts
-	Files int64 // bytes of all allowances, beside Max
 	Keeps bool  // states are never given up: when all bytes are taken, there are no more
 }
 
 // New makes a budget of which nothing is taken.
 func New[H any](o Options) *Budget[H] {
-	return &Budget[H]{max: o.Max, files: o.Files, keeps: o.Keeps}
+	return &Budget[H]{max: o.Max, keeps: o.Keeps}
 }
 
 // Account is what one holder has of a budget.
@@ -273,47 +270,4 @@ func notify(wake chan struct{}) {
 	if wake != nil {
 		close(wake)
 	}
-}
-
-// Allowance is memory for an export or import under way, beside that of the accounts. Nobody waits
-// for it: two files could wait for each other.
-type Allowance struct {
-	draw  func(bytes int64) error
-	bytes int64
-}
-
-// Allow makes an allowance that has nothing. One goroutine uses it.
-func (b *Budget[H]) Allow() *Allowance { return &Allowance{draw: b.draw} }
-
-// Allowed is the number of bytes that all allowances have.
-func (b *Budget[H]) Allowed() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mu.allowed
-}
-
-func (b *Budget[H]) draw(bytes int64) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if bytes > 0 && b.mu.allowed+bytes > b.files {
-		return &FullError{fmt.Sprintf("of %d bytes for exports and imports, %d are in use",
-			b.files, b.mu.allowed)}
-	}
-	b.mu.allowed += bytes
-	return nil
-}
-
-// Draw takes more. The error is a *FullError.
-func (a *Allowance) Draw(bytes int64) error {
-	if err := a.draw(bytes); err != nil {
-		return err
-	}
-	a.bytes += bytes
-	return nil
-}
-
-// Return gives everything back.
-func (a *Allowance) Return() {
-	_ = a.draw(-a.bytes) // giving back never fails
-	a.bytes = 0
 }

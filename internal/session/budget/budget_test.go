@@ -101,21 +101,6 @@ func TestAClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestAllowancesHaveTheirOwnBytes(t *testing.T) {
-	b := New[string](Options{Max: 1, Files: 100})
-	one, two := b.Allow(), b.Allow()
-	require.NoError(t, one.Draw(60))
-	require.EqualError(t, two.Draw(41), "of 100 bytes for exports and imports, 60 are in use")
-	require.NoError(t, two.Draw(40))
-	require.Equal(t, int64(100), b.Allowed())
-	require.Zero(t, b.Used())
-	one.Return()
-	one.Return()
-	require.Equal(t, int64(40), b.Allowed())
-	two.Return()
-	require.Zero(t, b.Allowed())
-}
-
 // Holders lock their states, work, and give each other up, as sessions do; whatever happens at once,
 // nobody waits for ever and no byte is lost.
 func TestHoldersThatShareAFewStatesAllComeToTheirTurn(t *testing.T) {

@@ -1,0 +1,172 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// hit counts a request that a kill has cut off.
+func (c *crash) hit(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hits[what]++
+}
+
+// look opens what a killed server left, as it is, and compares every session's state; then nothing
+// is left but what the clients know.
+func (c *crash) look() {
+	t := c.t
+	if c.damaged { // until a server has opened it
+		p := c.start(nil)
+		p.kill()
+		p.wait(t)
+		c.damaged = false
+	}
+	stdout, stderr, code := lmserve("", "sessions", "check", "--data-dir", c.dir, "--model", c.weights)
+	require.Zero(t, code, "%s%s", stdout, stderr)
+	store, err := sessionlog.Open(c.dir, sessionlog.Options{})
+	require.NoError(t, err)
+	mg, err := session.NewManager(c.model, session.Options{
+		Store: store, ReplayMax: time.Hour, Report: func(err error) { t.Error(err) },
+	})
+	require.NoError(t, err)
+	seen := c.listed(mg)
+	for _, cl := range c.clients {
+		cl.compare(mg, seen)
+	}
+	require.NoError(t, mg.Drain(t.Context()))
+	require.NoError(t, store.Close())
+	want := fmt.Sprintf("%d sessions, 0 findings\n", len(seen))
+	require.Equal(t, want, must(t, "", "sessions", "check", "--data-dir", c.dir, "--model", c.weights))
+	c.erased()
+	for _, cl := range c.clients {
+		if b := cl.backup; b != nil {
+			cl.backup = nil
+			c.restored(b)
+		}
+	}
+}
+
+// listed lists all sessions, which must be those of a client each.
+func (c *crash) listed(mg *session.Manager) map[string]bool {
+	seen := map[string]bool{}
+	for after, more := "", true; more; more = after != "" {
+		page, next, err := mg.List(session.Caller{Admin: true}, after, 100)
+		require.NoError(c.t, err)
+		after = next
+		for _, info := range page {
+			require.NoError(c.t, info.Err, info.ID)
+			known := false
+			for _, cl := range c.clients {
+				mine, err := cl.found(describedOf(info))
+				require.NoError(c.t, err)
+				known = known || mine
+			}
+			require.True(c.t, known, "session %s is of nobody", info.ID)
+			seen[info.ID] = true
+		}
+	}
+	return seen
+}
+
+func describedOf(info session.Info) described {
+	t := totals{int(info.Offset), info.Bits, info.BaselineBits}
+	return described{ID: info.ID, Offset: int(info.Offset), Totals: t, Labels: info.Labels}
+}
+
+// compare compares all of the client's sessions, in the folder that a killed server left, with
+// their twins, to the last bit of their states.
+func (cl *client) compare(mg *session.Manager, seen map[string]bool) {
+	t, who := cl.c.t, session.Caller{Admin: true}
+	cl.lost = nil // they would have been found
+	for _, tw := range slices.Clone(cl.sessions) {
+		if !seen[tw.id] && tw.deleting {
+			cl.forget(tw)
+			continue
+		}
+		info, err := mg.Get(who, tw.id)
+		require.NoError(t, err, tw.id)
+		d := describedOf(info)
+		require.NoError(t, cl.told(tw, d.Offset, d.Totals))
+		tw.sent = tw.acked
+		var file bytes.Buffer
+		require.NoError(t, mg.Export(t.Context(), who, tw.id, &file))
+		require.NoError(t, tw.sameState(&file))
+		cl.c.compared++
+	}
+	for _, tw := range cl.deleted {
+		_, err := mg.Get(who, tw.id)
+		require.ErrorIs(t, err, session.ErrNotFound)
+	}
+}
+
+// erased makes sure that no file has text of deleted sessions. A database that was damaged is kept
+// as it was, for whoever wants to look at it: then all that it has is kept.
+func (c *crash) erased() {
+	kept, err := filepath.Glob(filepath.Join(c.dir, "lmserve.db.damaged-*"))
+	require.NoError(c.t, err)
+	for _, path := range kept {
+		require.NoError(c.t, os.Remove(path))
+	}
+	for _, cl := range c.clients {
+		var living []*twin
+		for _, other := range c.clients {
+			living = append(living, other.sessions...)
+		}
+		gone := secrets(cl.deleted[max(0, len(cl.deleted)-20):], living)
+		c.searched += len(gone)
+		require.NoError(c.t, nowhere(c.dir, gone))
+	}
+}
+
+// nowhere tells in which file of a folder one of the secrets stands.
+func nowhere(dir string, secrets [][]byte) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		for _, secret := range secrets {
+			if at := bytes.Index(content, secret); at >= 0 {
+				return fmt.Errorf("%s has %q, of a deleted session, at byte %d", path, secret, at)
+			}
+		}
+		return err
+	})
+}
+
+// restored makes a folder of a backup and looks for what must be there.
+func (c *crash) restored(b *backedUp) {
+	t := c.t
+	file, dir := filepath.Join(c.folder, "backup.tar"), filepath.Join(c.folder, "restored")
+	require.NoError(t, os.WriteFile(file, b.file, 0o600))
+	defer os.RemoveAll(dir)
+	must(t, "", "restore", file, dir)
+	require.Contains(t, must(t, "", "sessions", "check", "--data-dir", dir, "--model", c.weights), " 0 findings\n")
+	store, err := sessionlog.Open(dir, sessionlog.Options{})
+	require.NoError(t, err)
+	for id, acked := range b.sessions {
+		found, err := store.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, found.End, int64(acked))
+	}
+	for _, id := range b.deleted {
+		_, err := store.Get(t.Context(), id)
+		require.ErrorIs(t, err, sessionlog.ErrNotFound)
+	}
+	require.NoError(t, store.Close())
+	c.checked++
+}

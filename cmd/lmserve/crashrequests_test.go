@@ -1,0 +1,358 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// operation is a kind of request.
+type operation struct {
+	name     string
+	share    int // of a client's requests
+	possible func(cl *client, tw *twin) bool
+	do       func(cl *client, tw *twin) error
+}
+
+// sessionsMost is how many sessions a client has.
+const sessionsMost = 6
+
+func operations() []operation {
+	room := func(cl *client, _ *twin) bool { return len(cl.sessions) < sessionsMost }
+	there := func(_ *client, tw *twin) bool { return tw.id != "" && !tw.deleting }
+	longer := func(cl *client, tw *twin) bool { return there(cl, tw) && tw.acked < len(tw.text) }
+	both := func(cl *client, tw *twin) bool { return room(cl, tw) && there(cl, tw) }
+	exported := func(cl *client, tw *twin) bool { return room(cl, tw) && len(cl.exports) > 0 }
+	done := func(cl *client, tw *twin) bool {
+		return tw.deleting || there(cl, tw) && (len(cl.sessions) == sessionsMost || !longer(cl, tw))
+	}
+	return []operation{
+		{"creating", 3, room, (*client).create},
+		{"feeding", 50, longer, (*client).score},
+		{"completing", 4, there, (*client).complete},
+		{"forking", 4, both, (*client).fork},
+		{"exporting", 3, there, (*client).export},
+		{"importing", 3, exported, (*client).imports},
+		{"deleting", 2, done, (*client).delete},
+		{"listing", 1, func(*client, *twin) bool { return true }, (*client).list},
+		{"backing up", 1, func(*client, *twin) bool { return true }, (*client).back},
+	}
+}
+
+// making asks for a session, and adds its twin when it is there. If the answer is lost, the session
+// is there or not, and a list tells.
+func (cl *client) making(tw *twin, ask func(into any) error) error {
+	cl.lost = append(cl.lost, tw)
+	cl.claim(tw, false)
+	var made described
+	err := ask(&made)
+	if errors.Is(err, errCut) {
+		return err
+	}
+	cl.lost = slices.DeleteFunc(cl.lost, func(x *twin) bool { return x == tw })
+	if err != nil {
+		return err
+	}
+	tw.id = made.ID
+	cl.sessions = append(cl.sessions, tw)
+	return cl.told(tw, made.Offset, made.Totals)
+}
+
+func (cl *client) newLabel() string {
+	cl.made++
+	return fmt.Sprint(cl.name, "/", cl.made)
+}
+
+func (cl *client) create(*twin) error {
+	k := settingsKinds[cl.rand.IntN(len(settingsKinds))]
+	history := histories[cl.rand.IntN(len(histories))]
+	text := randomText(cl.rand, 2000+cl.rand.IntN(6000))
+	tw := newTwin(cl.c.model, k, cl.rand.Uint64N(session.SeedMax), history, text)
+	tw.label = cl.newLabel()
+	return cl.making(tw, func(into any) error {
+		return cl.post("/v1/sessions", map[string]any{
+			"seed": tw.set.Seed, "history": history, "labels": map[string]string{labelKey: tw.label},
+			"settings": map[string]any{"method": k.method, "chunk": k.chunk, "baseline": k.baseline},
+		}, into)
+	})
+}
+
+// fork forks a session at any offset, and perhaps with a tail only; of a tail at the end, the only
+// offset that is always there.
+func (cl *client) fork(tw *twin) error {
+	at, history := cl.rand.IntN(tw.acked+1), histories[cl.rand.IntN(len(histories))]
+	if tw.history == session.HistoryTail {
+		at, history = tw.acked, session.HistoryTail
+	}
+	f := tw.like(cl.c.model, at, randomText(cl.rand, 1000+cl.rand.IntN(3000)))
+	f.history, f.label, f.forked = history, cl.newLabel(), at
+	return cl.making(f, func(into any) error {
+		return cl.post("/v1/sessions/"+tw.id+"/fork", map[string]any{
+			"at_offset": at, "history": history, "labels": map[string]string{labelKey: f.label},
+		}, into)
+	})
+}
+
+// export is a file that a session was exported to.
+type export struct {
+	of   *twin
+	at   int // offset
+	file []byte
+}
+
+// exportsMost is how many files a client keeps.
+const exportsMost = 3
+
+func (cl *client) export(tw *twin) error {
+	answer, err := cl.request("GET", "/v1/sessions/"+tw.id+"/snapshot", nil, nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	file, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errCut, err)
+	}
+	if err := tw.sameState(bytes.NewReader(file)); err != nil {
+		return err
+	}
+	cl.exports = append(cl.exports, export{tw, tw.acked, file})
+	cl.exports = cl.exports[max(0, len(cl.exports)-exportsMost):]
+	return nil
+}
+
+func (cl *client) imports(*twin) error {
+	e := cl.exports[cl.rand.IntN(len(cl.exports))]
+	tw := e.of.like(cl.c.model, e.at, randomText(cl.rand, 1000+cl.rand.IntN(3000)))
+	return cl.making(tw, func(into any) error {
+		return cl.do("POST", "/v1/sessions/import", cl.dripping(e.file), contentType("application/zstd"), one(into))
+	})
+}
+
+// delete deletes a session; if the answer is lost it is there or not.
+func (cl *client) delete(tw *twin) error {
+	tw.deleting = true
+	cl.claim(tw, false)
+	err := cl.do("DELETE", "/v1/sessions/"+tw.id, nil, nil, one(nil))
+	if err == nil || errors.Is(err, errNotFound) {
+		cl.forget(tw)
+		return nil
+	}
+	return err
+}
+
+func (cl *client) list(*twin) error {
+	_, err := cl.listAll()
+	return err
+}
+
+// listAll lists all sessions, those of other clients too, and tells which are there.
+func (cl *client) listAll() (map[string]bool, error) {
+	seen := map[string]bool{}
+	for after := ""; ; {
+		var page struct {
+			Sessions []described
+			Next     string
+		}
+		path := fmt.Sprintf("/v1/sessions?limit=%d", 5+cl.rand.IntN(50))
+		if after != "" {
+			path += "&after=" + after
+		}
+		if err := cl.get(path, &page); err != nil {
+			return nil, err
+		}
+		for _, d := range page.Sessions {
+			mine, err := cl.found(d)
+			if err != nil {
+				return nil, err
+			}
+			seen[d.ID] = mine
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	for _, tw := range cl.sessions {
+		if !seen[tw.id] && !tw.deleting {
+			return nil, fmt.Errorf("session %s (%s) at offset %d is not in the list", tw.id, tw.label, tw.acked)
+		}
+	}
+	return seen, nil
+}
+
+// ask asks for the offset after a cut, to go on from there.
+func (cl *client) ask(tw *twin) error {
+	var d described
+	if err := cl.get("/v1/sessions/"+tw.id, &d); err != nil {
+		return fmt.Errorf("session %s: %w", tw.id, err)
+	}
+	if err := cl.told(tw, d.Offset, d.Totals); err != nil {
+		return err
+	}
+	tw.sent = tw.acked
+	return nil
+}
+
+// score feeds a piece of text, in one of the forms that there are.
+func (cl *client) score(tw *twin) error {
+	n := 1 + cl.rand.IntN(min(400, len(tw.text)-tw.acked))
+	text, path := tw.text[tw.acked:tw.acked+n], fmt.Sprintf("/v1/sessions/%s/score?offset=%d", tw.id, tw.acked)
+	tw.sent = tw.acked + n
+	cl.claim(tw, false)
+	header := contentType("text/plain")
+	switch cl.rand.IntN(4) {
+	case 0:
+		return cl.scoreSummary(tw, path, map[string]string{"text": string(text)})
+	case 1:
+		return cl.scoreSummary(tw, path, map[string]string{"base64": base64.StdEncoding.EncodeToString(text)})
+	case 2:
+		header.Set("Accept", "text/event-stream")
+	default:
+		header.Set("Accept", "application/x-ndjson")
+	}
+	return cl.scoreEvents(tw, path, cl.dripping(text), header)
+}
+
+// dripping is a body that comes at once, or slowly and of a length that nobody knows before.
+func (cl *client) dripping(text []byte) io.Reader {
+	if cl.rand.IntN(3) > 0 {
+		return bytes.NewReader(text)
+	}
+	return io.MultiReader(bytes.NewReader(text[:len(text)/2]), pause{}, bytes.NewReader(text[len(text)/2:]))
+}
+
+// pause is nothing, after a while.
+type pause struct{}
+
+func (pause) Read([]byte) (int, error) {
+	time.Sleep(2 * time.Millisecond)
+	return 0, io.EOF
+}
+
+// summed is an event of an answer to fed text.
+type summed struct {
+	Type    string
+	Totals  totals
+	Problem struct{ Type string }
+}
+
+// scoreSummary has one answer, when everything is done.
+func (cl *client) scoreSummary(tw *twin, path string, body any) error {
+	var event summed
+	if err := cl.post(path, body, &event); err != nil {
+		return err
+	}
+	if event.Totals.Bytes != tw.sent {
+		return fmt.Errorf("session %s: %+v, expected %d bytes", tw.id, event, tw.sent)
+	}
+	return cl.told(tw, event.Totals.Bytes, event.Totals)
+}
+
+// scoreEvents is answered by events, of which every one acknowledges some text.
+func (cl *client) scoreEvents(tw *twin, path string, text io.Reader, header http.Header) error {
+	ended := false
+	return cl.do("POST", path, text, header, func(d *json.Decoder) error {
+		var event summed
+		err := d.Decode(&event)
+		switch {
+		case err == io.EOF && ended && tw.acked == tw.sent:
+			return err
+		case err != nil:
+			return fmt.Errorf("%w: %w", errCut, err)
+		case event.Type == "error" && strings.HasSuffix(event.Problem.Type, "draining"):
+			return errCut
+		case event.Type != "chunk" && event.Type != "summary", ended:
+			return fmt.Errorf("session %s: event %+v", tw.id, event)
+		}
+		ended = event.Type == "summary"
+		return cl.told(tw, event.Totals.Bytes, event.Totals)
+	})
+}
+
+// complete lets the session write some text, perhaps after a prompt that stays in the session.
+func (cl *client) complete(tw *twin) error {
+	const tokens = 6
+	prompt := 0
+	if room := len(tw.text) - tw.acked; room > 0 {
+		prompt = cl.rand.IntN(min(40, room))
+	}
+	seed := cl.rand.Uint64N(1000)
+	request := map[string]any{
+		"max_tokens": tokens, "seed": seed, "commit": session.CommitPrompt,
+		"prompt": string(tw.text[tw.acked : tw.acked+prompt]),
+	}
+	tw.sent = tw.acked + prompt
+	cl.claim(tw, false)
+	var done struct {
+		Text       string
+		TextBase64 []byte `json:"text_base64"`
+		Offset     int
+	}
+	if err := cl.post("/v1/sessions/"+tw.id+"/complete", request, &done); err != nil {
+		return err
+	}
+	if done.Offset != tw.sent {
+		return fmt.Errorf("session %s is at offset %d, expected %d", tw.id, done.Offset, tw.sent)
+	}
+	cl.bytes += prompt
+	tw.acked = tw.sent
+	cl.claim(tw, false)
+	cl.worker.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:tw.acked], nil)
+	var want []byte
+	sampling := txl.Sampling{Temperature: 1, TopP: 1, Seed: seed}
+	sampler := txl.NewSampler(sampling, cl.c.model.LM.Config.Vocab)
+	cl.worker.Generate(tw.stream.Frozen(), sampler, func(id int32, _ float32) bool {
+		want = append(want, byte(id))
+		return len(want) < tokens
+	})
+	got := []byte(done.Text)
+	if done.TextBase64 != nil { // it is no UTF-8
+		got = done.TextBase64
+	}
+	if !bytes.Equal(want, got) {
+		return fmt.Errorf("session %s at offset %d goes on %q, expected %q", tw.id, tw.acked, got, want)
+	}
+	return nil
+}
+
+// backedUp is a backup, and what must be in it: of every session that the client had then, what
+// was acknowledged.
+type backedUp struct {
+	file     []byte
+	sessions map[string]int
+	deleted  []string
+}
+
+func (cl *client) back(*twin) error {
+	b := &backedUp{sessions: map[string]int{}}
+	for _, tw := range cl.sessions {
+		if !tw.deleting {
+			b.sessions[tw.id] = tw.acked
+		}
+	}
+	for _, tw := range cl.deleted {
+		b.deleted = append(b.deleted, tw.id)
+	}
+	answer, err := cl.request("GET", "/v1/admin/backup", nil, nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if b.file, err = io.ReadAll(answer.Body); err != nil {
+		return fmt.Errorf("%w: %w", errCut, err)
+	}
+	cl.backup = b
+	return nil
+}

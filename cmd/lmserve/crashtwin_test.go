@@ -1,0 +1,154 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// settingsKind is a way in which sessions of the test are made.
+type settingsKind struct {
+	method   string
+	chunk    int
+	baseline bool
+}
+
+var settingsKinds = []settingsKind{
+	{stream.SparseMeta, 16, false}, {stream.SparseMeta, 16, false}, {stream.SparseMeta, 7, true},
+	{stream.DynamicRMS, 16, false}, {stream.Cache, 5, false}, {stream.Static, 40, true},
+}
+
+func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
+	set := stream.Defaults(m)
+	set.Method, set.Chunk, set.Baseline, set.Seed = k.method, k.chunk, k.baseline, seed
+	return set
+}
+
+// twin is what a client knows of a session, and the stream that nothing ever happens to.
+type twin struct {
+	id       string // "": nobody has told it
+	label    string // of the session, and of those that are imports of it
+	kind     settingsKind
+	set      stream.Settings
+	history  string
+	text     []byte // of the session, what is still to come included
+	acked    int    // bytes of it that were acknowledged
+	sent     int    // bytes of it that may be in the session
+	deleting bool   // asked for, and perhaps done
+	forked   int    // offset that a fork began at; 0: it is none, or has no text yet
+
+	stream *stream.Stream // never beyond acked
+}
+
+func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text []byte) *twin {
+	set := k.settings(m, seed)
+	return &twin{kind: k, set: set, history: history, text: text, stream: stream.New(m, set)}
+}
+
+// like is the twin of a session that begins as another one does, up to an offset.
+func (tw *twin) like(m *model.Model, at int, more []byte) *twin {
+	text := append(bytes.Clone(tw.text[:at]), more...)
+	other := newTwin(m, tw.kind, tw.set.Seed, tw.history, text)
+	other.label, other.acked, other.sent = tw.label, at, at
+	return other
+}
+
+// randomText is like a log: no two lines are alike, and there is something to learn.
+func randomText(r *rand.Rand, size int) []byte {
+	var b bytes.Buffer
+	for b.Len() < size {
+		method := []string{"GET", "PUT", "HEAD"}[r.IntN(3)]
+		fmt.Fprintf(&b, "%s /item/%08x -> %d\n", method, r.Uint32(), 200+r.IntN(3))
+	}
+	b.Truncate(size)
+	return b.Bytes()
+}
+
+// totals are what a session tells of itself.
+type totals struct {
+	Bytes        int
+	Bits         float64
+	BaselineBits *float64 `json:"baseline_bits"`
+}
+
+// told holds what the server says of a session against what it said before and against the stream
+// that nothing ever happens to.
+func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
+	if offset < tw.acked || offset > tw.sent {
+		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d, which was sent",
+			tw.id, offset, tw.acked, tw.sent)
+	}
+	tw.acked = offset
+	// A fork that begins within a piece of text that was scored together has, until it is used, the
+	// totals up to that piece.
+	early := offset == tw.forked && offset > 0
+	w.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:offset], nil)
+	if early && t.Bytes == offset && t.Bits < tw.stream.Tally.Bits {
+		return nil
+	}
+	if offset != t.Bytes || math.Float64bits(t.Bits) != math.Float64bits(tw.stream.Tally.Bits) {
+		return fmt.Errorf("session %s (%+v) at offset %d: %+v, expected %v bits",
+			tw.id, tw.kind, offset, t, tw.stream.Tally.Bits)
+	}
+	static := tw.stream.Baseline.Bits
+	if tw.kind.baseline && (t.BaselineBits == nil || math.Float64bits(*t.BaselineBits) != math.Float64bits(static)) {
+		return fmt.Errorf("session %s at offset %d: %+v, expected %v bits of the baseline", tw.id, offset, t, static)
+	}
+	return nil
+}
+
+// sameState compares an export's state with the twin's.
+func (tw *twin) sameState(export io.Reader) error {
+	f, err := weights.Read(export, weights.Limits{})
+	if err != nil {
+		return err
+	}
+	want, err := tw.stream.Snapshot()
+	if err != nil {
+		return err
+	}
+	for key, text := range want.Metadata {
+		if f.Metadata[key] != text {
+			return fmt.Errorf("session %s (%+v): %s is %s, expected %s", tw.id, tw.kind, key, f.Metadata[key], text)
+		}
+	}
+	for _, x := range want.Tensors {
+		if got, ok := f.Tensor(x.Name); !ok || !bytes.Equal(got.Data, x.Data) {
+			return fmt.Errorf("session %s (%+v): another %s", tw.id, tw.kind, x.Name)
+		}
+	}
+	return nil
+}
+
+// secrets are pieces of the text of deleted sessions that no other session has.
+func secrets(deleted, living []*twin) (found [][]byte) {
+	const lineBytes, secretBytes = 26, 8
+	for _, tw := range deleted {
+		for at := 0; at+2*lineBytes < tw.acked; at += 10 * lineBytes {
+			line := bytes.IndexByte(tw.text[at:], '/') + at + len("/item/")
+			if line+secretBytes > tw.acked {
+				break
+			}
+			secret := tw.text[line : line+secretBytes]
+			shared := false
+			for _, other := range living {
+				shared = shared || bytes.Contains(other.text[:other.sent], secret)
+			}
+			if !shared {
+				found = append(found, secret)
+			}
+		}
+	}
+	return found
+}
+
+var histories = []string{session.HistoryFull, session.HistoryFull, session.HistoryTail}

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/powercut"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// recorded is a part of the life of a data folder: everything that was done to its files, and what
+// clients were told in between.
+type recorded struct {
+	name   string
+	events []powercut.Event
+	claims []dated
+	begin  int // events of what was there before
+	// damaged says that the database was damaged when the recording began: until it is rebuilt, it
+	// may be found so.
+	damaged bool
+}
+
+// dated is a claim that was made after so many events.
+type dated struct {
+	claim
+	at int
+}
+
+// recordLife lets a server and clients live, and records it.
+func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded {
+	root := filepath.Dir(c.dir)
+	require.NoError(c.t, os.MkdirAll(root, 0o700))
+	r, err := powercut.NewRecorder(root)
+	require.NoError(c.t, err)
+	life, mu := &recorded{name: name, begin: r.Len(), damaged: c.damaged}, sync.Mutex{}
+	note := func(x claim) {
+		mu.Lock()
+		defer mu.Unlock()
+		life.claims = append(life.claims, dated{x, r.Len()})
+	}
+	c.record = r.Run
+	for _, cl := range c.clients {
+		cl.note = note
+		for _, tw := range cl.sessions {
+			cl.claim(tw, false)
+		}
+		for _, tw := range cl.deleted {
+			cl.claim(tw, true)
+		}
+	}
+	live(r)
+	life.events = r.Events()
+	c.record = nil
+	return life
+}
+
+// serveSteps serves so many requests of every client.
+func (c *crash) serveSteps(steps int) {
+	p := c.start(nil)
+	var wait sync.WaitGroup
+	for _, cl := range c.clients {
+		wait.Go(func() {
+			err := cl.askAll(p)
+			for n := 0; err == nil && n < steps; n++ {
+				err = cl.step(p)
+			}
+			cl.http.CloseIdleConnections()
+			if err != nil {
+				c.t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	p.terminate()
+	p.wait(c.t)
+	c.damaged = false
+}
+
+// compactRecorded compacts the database.
+func (c *crash) compactRecorded(r *powercut.Recorder) {
+	var complaints bytes.Buffer
+	cmd := exec.Command(c.program, "sessions", "--data-dir", c.dir, "compact")
+	cmd.Stderr = &complaints
+	status, err := r.Run(cmd, nil)
+	require.NoError(c.t, err)
+	require.Zero(c.t, status.ExitStatus(), complaints.String())
+}
+
+// known is what was told of a session up to a moment.
+func (r *recorded) known(events int) map[*twin]claim {
+	all := map[*twin]claim{}
+	for _, x := range r.claims {
+		if x.at <= events {
+			have := all[x.session]
+			x.made, x.deleted = x.made || have.made, x.deleted || have.deleted
+			x.deleting = x.deleting || have.deleting
+			x.acked, x.sent = max(x.acked, have.acked), max(x.sent, have.sent)
+			all[x.session] = x.claim
+		}
+	}
+	return all
+}
+
+// after looks at a disk that a power cut after so many events may have left.
+func (c *crash) after(r *recorded, events int, disk string) error {
+	dir, known := filepath.Join(disk, filepath.Base(c.dir)), r.known(events)
+	var gone, living []*twin
+	for _, x := range r.claims {
+		if known[x.session].deleted {
+			gone = append(gone, x.session)
+		} else {
+			living = append(living, x.session)
+		}
+	}
+	gone, living = unique(gone), unique(living)
+	hidden := secrets(gone, living)
+	database := filepath.Join(dir, "lmserve.db")
+	if _, err := os.Stat(database); errors.Is(err, fs.ErrNotExist) {
+		for _, x := range known {
+			if x.made && !x.deleting {
+				return errors.New("there is no database")
+			}
+		}
+		return nil
+	}
+	if !r.damaged {
+		if err := nowhere(database, hidden); err != nil {
+			return err
+		}
+		if err := check(c.t, dir, true); err != nil {
+			return err
+		}
+	}
+	if err := c.opened(dir, known); err != nil {
+		return err
+	}
+	for _, kept := range glob(dir, "lmserve.db.damaged-*") {
+		_ = os.Remove(kept) // it has everything, and must
+	}
+	return errors.Join(check(c.t, dir, false), nowhere(dir, hidden))
+}
+
+func unique(all []*twin) (some []*twin) {
+	for _, tw := range all {
+		if !slices.Contains(some, tw) {
+			some = append(some, tw)
+		}
+	}
+	return some
+}
+
+func glob(dir, pattern string) []string {
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		panic(err)
+	}
+	return names
+}
+
+// check gives the first finding.
+func check(t *testing.T, dir string, strays bool) (first error) {
+	err := sessionlog.Check(t.Context(), dir, func(d *sessionlog.CorruptError) {
+		if first == nil && !(strays && d.Stray) {
+			first = d
+		}
+	})
+	return errors.Join(first, err)
+}
+
+// opened opens a folder and compares it with what is known.
+func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
+	store, err := sessionlog.Open(dir, sessionlog.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	mg, err := session.NewManager(c.model, session.Options{Store: store, ReplayMax: time.Hour})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mg.Drain(c.t.Context())) }()
+	page, next, err := mg.List(session.Caller{Admin: true}, "", 1000)
+	if err != nil || next != "" {
+		return fmt.Errorf("list: %w, next %q", err, next)
+	}
+	there := map[string]session.Info{}
+	for _, info := range page {
+		there[info.ID] = info
+	}
+	for tw, x := range known {
+		info, listed := there[tw.id]
+		delete(there, tw.id)
+		switch {
+		case !listed && x.made && !x.deleting:
+			return fmt.Errorf("session %s at offset %d is lost", tw.id, x.acked)
+		case listed && x.deleted:
+			return fmt.Errorf("session %s is deleted, and is there", tw.id)
+		case listed:
+			if err := c.same(store, tw, x, info); err != nil {
+				return err
+			}
+		}
+	}
+	for id, info := range there {
+		return fmt.Errorf("session %s at offset %d, of which nobody knows: %v", id, info.Offset, info.Err)
+	}
+	return nil
+}
+
+// same compares a session with what is known of it, and computes some of them again.
+func (c *crash) same(store sessionlog.Store, tw *twin, x claim, info session.Info) error {
+	if info.Err != nil {
+		return info.Err
+	}
+	if int(info.Offset) < x.acked || int(info.Offset) > x.sent {
+		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d",
+			tw.id, info.Offset, x.acked, x.sent)
+	}
+	found, err := store.Get(c.t.Context(), tw.id)
+	if err != nil {
+		return err
+	}
+	err = store.Read(c.t.Context(), tw.id, found.Start, func(at int64, r sessionlog.Record) error {
+		if want := tw.text[at:][:len(r.Text)]; !bytes.Equal(r.Text, want) {
+			return fmt.Errorf("session %s at offset %d: text %q, expected %q", tw.id, at, r.Text, want)
+		}
+		return nil
+	})
+	if err != nil || c.rand.IntN(4) > 0 {
+		return err
+	}
+	replayed, err := session.Replay(c.t.Context(), c.model, store, tw.id, 1, func(int64, int64) {})
+	return errors.Join(err, replayed.First)
+}
+
+// cuts cuts the power at random moments, after each of which there are several disks, until one is
+// not as it should be.
+func (c *crash) cuts(r *recorded, most int) error {
+	moments := c.rand.Perm(len(r.events) + 1 - r.begin)
+	moments = moments[:min(most, len(moments))]
+	slices.Sort(moments)
+	image, done := powercut.NewImage(), 0
+	for _, n := range moments {
+		n += r.begin
+		for ; done < n; done++ {
+			image.Add(r.events[done])
+		}
+		survivors := []powercut.Survivor{powercut.OnlySynced, some(c.rand, 50), some(c.rand, []int{1, 10, 90, 99}[c.rand.IntN(4)])}
+		if image.Settled() {
+			survivors = survivors[:1]
+		}
+		for k, s := range survivors {
+			disk := filepath.Join(c.folder, "cut")
+			if err := image.Restore(disk, s); err != nil {
+				return err
+			}
+			if err := c.after(r, n, disk); err != nil {
+				return fmt.Errorf("%s: cut after event %d of %d, disk %d: %w", r.name, n, len(r.events), k, err)
+			}
+			if err := os.RemoveAll(disk); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// some lets a part of what was not synced survive, in percent.
+func some(r *rand.Rand, percent int) powercut.Survivor {
+	draw := func() bool { return r.IntN(100) < percent }
+	return powercut.Survivor{Write: draw, Name: draw}
+}
+
+// without gives a life in which some syncs never happened.
+func (r *recorded) without(name string, forgotten func(e powercut.Event, named func(pattern string) bool) bool) *recorded {
+	names := map[int][]string{}
+	for _, e := range r.events {
+		if e.Kind == powercut.Name {
+			names[e.Node] = append(names[e.Node], e.Name)
+		}
+	}
+	other := &recorded{name: name, claims: r.claims, begin: r.begin, damaged: r.damaged}
+	for _, e := range r.events {
+		named := func(pattern string) bool {
+			return slices.ContainsFunc(append(names[e.Node], e.Name), func(name string) bool {
+				matched, _ := filepath.Match(pattern, name)
+				return matched
+			})
+		}
+		if forgotten(e, named) {
+			e.Kind = powercut.Nothing
+		}
+		other.events = append(other.events, e)
+	}
+	return other
+}
+
+// A server, a compaction and the rebuilding of a damaged database are recorded as the system sees
+// them, and the power is cut at random moments: whatever part of what was not synced survives, all
+// that was acknowledged is there, and nothing else. LMSERVE_POWER_CUTS says how often.
+func TestAPowerCutLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	most := int(environmentNumber(t, "LMSERVE_POWER_CUTS", 40))
+	seed := environmentNumber(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
+	c := newCrash(t, uint64(seed))
+	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
+	c.clients = c.clients[:3]
+	lives := []*recorded{
+		c.recordLife("serving", func(*powercut.Recorder) { c.serveSteps(40) }),
+		c.recordLife("compacting", func(r *powercut.Recorder) { c.compactRecorded(r); c.serveSteps(3) }),
+	}
+	c.damage()
+	lives = append(lives, c.recordLife("rebuilding", func(*powercut.Recorder) { c.serveSteps(3) }))
+	require.False(t, t.Failed())
+	for _, life := range lives {
+		t.Logf("%s: %d events, %d claims", life.name, len(life.events), len(life.claims))
+		require.NoError(t, c.cuts(life, most))
+	}
+	c.report()
+	// The test of the test: of a server that would leave out a sync, the same cuts find it.
+	for name, forgotten := range map[string]func(e powercut.Event, named func(string) bool) bool{
+		"the database is never synced": func(e powercut.Event, named func(string) bool) bool {
+			return e.Kind == powercut.Sync && named("data/lmserve.db")
+		},
+		"snapshots are never synced": func(e powercut.Event, named func(string) bool) bool {
+			return e.Kind == powercut.Sync && named("data/snapshots/*.zst")
+		},
+		"the folder of snapshots is never synced": func(e powercut.Event, named func(string) bool) bool {
+			return e.Kind == powercut.SyncDir && named("data/snapshots")
+		},
+	} {
+		err := c.cuts(lives[0].without(name, forgotten), 10*most)
+		require.Error(t, err, name)
+		t.Log(err)
+		_ = os.RemoveAll(filepath.Join(c.folder, "cut"))
+	}
+}
+
+var _ recording = (*powercut.Recorder)(nil).Run

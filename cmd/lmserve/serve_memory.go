@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+const (
+	// memoryConstant is what a server may take beside its budget, its model, its workers and its
+	// connections: what requests have in memory whole, and 64 MiB for the program, the writing of the
+	// database, and what the collector has not found yet.
+	memoryConstant = limits.MemoryMax + 64<<20
+	// connectionBytes is the memory of a connection and of the request on it: buffers, stacks, TLS.
+	connectionBytes = 64 << 10
+)
+
+// memoryHelp says what --memory-budget is a part of.
+var memoryHelp = fmt.Sprintf(`In all, the process takes the budget, the model, %dM, %dK for each connection, and for each
+thread a worker (as large as its chunks, 281M at most with the embedded model) and %dM for
+files. Its log says how much that is. The collector is told to keep to it, unless GOMEMLIMIT
+is set. See "Memory" in docs/operations.md.`,
+	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
+
+// memoryMost is the memory that the process may take in all. It is asked when the model is loaded,
+// and nothing else is.
+func (f *serveFlags) memoryMost(m *model.Model, connections int) int64 {
+	budget := int64(f.budget)
+	if budget == 0 {
+		budget = session.DefaultMemoryBytes()
+	}
+	runtime.GC()
+	var loaded runtime.MemStats
+	runtime.ReadMemStats(&loaded)
+	threads := int64(f.model.threads) * (stream.WorkerBytes(m) + session.FileBytes)
+	return budget + int64(loaded.HeapAlloc) + threads + memoryConstant +
+		int64(connections)*connectionBytes
+}
+
+// limitMemory makes the collector work harder where the process comes near to what it may take.
+func limitMemory(most int64, log *zap.Logger) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(most)
+	}
+	log.Info("memory", zap.Int64("most_bytes", most))
+}

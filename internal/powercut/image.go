@@ -1,0 +1,184 @@
+package powercut
+
+import (
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// sectorBytes is what a disk writes whole or not at all.
+const sectorBytes = 512
+
+// Image is what there is on a disk, and what may be.
+type Image struct {
+	content map[int][]byte  // of files, as synced
+	names   map[string]int  // as synced
+	folders map[string]bool // every name that was a folder's
+
+	writes  map[int][]numbered // Write and Size, not synced yet
+	changes []numbered         // Name and Unname, not synced yet
+	events  int
+}
+
+// numbered is an event with the number of those before it.
+type numbered struct {
+	Event
+	n int
+}
+
+// After is the image after events. They are not changed.
+func After(events []Event) *Image {
+	i := NewImage()
+	for _, e := range events {
+		i.Add(e)
+	}
+	return i
+}
+
+// NewImage is that of a disk that is empty.
+func NewImage() *Image {
+	return &Image{
+		content: map[int][]byte{}, names: map[string]int{}, folders: map[string]bool{},
+		writes: map[int][]numbered{},
+	}
+}
+
+// Add goes on to the image after one event more.
+func (i *Image) Add(event Event) {
+	e := numbered{event, i.events}
+	i.events++
+	switch e.Kind {
+	case Write, Size:
+		i.writes[e.Node] = append(i.writes[e.Node], e)
+	case Sync:
+		i.writes[e.Node] = slices.DeleteFunc(i.writes[e.Node], func(w numbered) bool {
+			if w.n < e.Covers {
+				i.content[e.Node] = w.apply(i.content[e.Node], always)
+			}
+			return w.n < e.Covers
+		})
+	case Name, Unname:
+		if e.Kind == Name && e.Node == Folder {
+			i.folders[e.Name] = true
+		}
+		i.changes = append(i.changes, e)
+	case SyncDir:
+		i.changes = slices.DeleteFunc(i.changes, func(c numbered) bool {
+			of := c.n < e.Covers && path.Dir(c.Name) == e.Name
+			if of {
+				c.rename(i.names)
+			}
+			return of
+		})
+	}
+}
+
+func (e *Event) rename(names map[string]int) {
+	if e.Kind == Name {
+		names[e.Name] = e.Node
+	} else {
+		delete(names, e.Name)
+	}
+}
+
+// apply does to a file's content what a write or a change of size does, as far as it survives.
+func (e *Event) apply(content []byte, survives func() bool) []byte {
+	if e.Kind == Size {
+		if !survives() {
+			return content
+		}
+		return append(content[:min(e.Offset, int64(len(content)))],
+			make([]byte, max(0, e.Offset-int64(len(content))))...)
+	}
+	// Sectors are those of the disk: the first one may have begun before the write.
+	for at := 0; at < len(e.Data); {
+		end := min(len(e.Data), at+sectorBytes-int((e.Offset+int64(at))%sectorBytes))
+		if survives() {
+			content = overwrite(content, e.Offset+int64(at), e.Data[at:end])
+		}
+		at = end
+	}
+	return content
+}
+
+func overwrite(content []byte, off int64, data []byte) []byte {
+	if need := off + int64(len(data)) - int64(len(content)); need > 0 {
+		content = append(content, make([]byte, need)...)
+	}
+	copy(content[off:], data)
+	return content
+}
+
+// Settled tells whether nothing is left to chance: everything is synced.
+func (i *Image) Settled() bool {
+	for _, w := range i.writes {
+		if len(w) > 0 {
+			return false
+		}
+	}
+	return len(i.changes) == 0
+}
+
+// Survivor decides what of that which was not synced is there after the power cut.
+type Survivor struct {
+	Write func() bool // asked for every sector, and every change of a size
+	Name  func() bool // asked for every change of a name
+}
+
+func always() bool { return true }
+func never() bool  { return false }
+
+// Everything and OnlySynced are what may happen at best and at worst.
+var (
+	Everything = Survivor{always, always}
+	OnlySynced = Survivor{never, never}
+)
+
+// Restore makes a folder of what is there after a power cut.
+func (i *Image) Restore(dir string, s Survivor) error {
+	names := maps.Clone(i.names)
+	for _, c := range i.changes {
+		if s.Name() {
+			c.rename(names)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder before what is in it
+		if !i.reachable(name, names) {
+			continue
+		}
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if err := i.restore(to, names[name], s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reachable tells whether all folders that a name is in have survived.
+func (i *Image) reachable(name string, names map[string]int) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if _, there := names[dir]; i.folders[dir] && !there {
+			return false
+		}
+	}
+	return true
+}
+
+func (i *Image) restore(to string, node int, s Survivor) error {
+	if node == Folder {
+		return os.MkdirAll(to, 0o700)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	content := slices.Clone(i.content[node])
+	for _, w := range i.writes[node] {
+		content = w.apply(content, s.Write)
+	}
+	return os.WriteFile(to, content, 0o600)
+}

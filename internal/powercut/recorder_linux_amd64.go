@@ -1,0 +1,401 @@
+package powercut
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Recorder runs processes and records, in their order, what they do to the files of a folder. It
+// sees their system calls (ptrace), so nothing in the processes has to know of it.
+type Recorder struct {
+	root string
+
+	mu     sync.Mutex
+	events []Event
+	nodes  int
+	node   map[string]int // of the names as they are
+}
+
+// NewRecorder records what happens in a folder. What is there already counts as synced.
+func NewRecorder(root string) (*Recorder, error) {
+	r := &Recorder{root: root, node: map[string]int{}}
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		name, inside := r.inside(path)
+		if err != nil || !inside || name == "." {
+			return err
+		}
+		if e.IsDir() {
+			r.named(name, Folder)
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		n := r.fresh()
+		r.note(Event{Kind: Write, Node: n, Data: content})
+		r.sync(Event{Kind: Sync, Node: n})
+		r.named(name, n)
+		return err
+	})
+	r.sync(Event{Kind: SyncDir, Name: "."})
+	for name, n := range r.node {
+		if n == Folder {
+			r.sync(Event{Kind: SyncDir, Name: name})
+		}
+	}
+	return r, err
+}
+
+// Len is the number of events so far. Whatever a process has told anybody, it has told after the
+// events that are counted.
+func (r *Recorder) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.events)
+}
+
+// Events are those so far. They must not be changed.
+func (r *Recorder) Events() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[:len(r.events):len(r.events)]
+}
+
+// NodeOf is the file that has a name now; 0: none.
+func (r *Recorder) NodeOf(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.node[name]
+}
+
+// inside gives the name within the root of a path.
+func (r *Recorder) inside(path string) (name string, ok bool) {
+	rel, err := filepath.Rel(r.root, path)
+	return filepath.ToSlash(rel), err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+func (r *Recorder) note(e Event) { r.events = append(r.events, e) }
+
+func (r *Recorder) sync(e Event) {
+	e.Covers = len(r.events)
+	r.note(e)
+}
+
+func (r *Recorder) fresh() int {
+	r.nodes++
+	return r.nodes
+}
+
+func (r *Recorder) named(name string, node int) {
+	r.node[name] = node
+	r.note(Event{Kind: Name, Node: node, Name: name})
+}
+
+func (r *Recorder) unnamed(name string) {
+	delete(r.node, name)
+	r.note(Event{Kind: Unname, Name: name})
+}
+
+// Run runs a command to its end, which is told. began is called with the process when it runs. Of
+// the command, only what can be given to a process before it starts is used: Wait is called here.
+func (r *Recorder) Run(cmd *exec.Cmd, began func(*os.Process)) (status syscall.WaitStatus, err error) {
+	runtime.LockOSThread() // only the thread that has begun to trace may go on
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		return status, err
+	}
+	pid := cmd.Process.Pid
+	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
+		return status, err
+	}
+	const exitKill = 0x100000 // PTRACE_O_EXITKILL, which package syscall has not
+	options := syscall.PTRACE_O_TRACESYSGOOD | syscall.PTRACE_O_TRACECLONE |
+		syscall.PTRACE_O_TRACEFORK | syscall.PTRACE_O_TRACEVFORK | exitKill
+	if err := syscall.PtraceSetOptions(pid, options); err != nil {
+		return status, err
+	}
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		return status, err
+	}
+	defer memory.Close()
+	t := &tracer{
+		r: r, pid: pid, memory: memory,
+		threads: map[int]*thread{pid: {}}, open: map[int]opened{},
+	}
+	if err := syscall.PtraceSyscall(pid, 0); err != nil {
+		return status, err
+	}
+	if began != nil {
+		began(cmd.Process)
+	}
+	return t.run()
+}
+
+// tracer follows one process.
+type tracer struct {
+	r       *Recorder
+	pid     int
+	memory  *os.File
+	threads map[int]*thread
+	open    map[int]opened // by descriptor: what is within the root
+}
+
+type thread struct {
+	inside bool // a system call
+	call   call
+}
+
+// call is a system call under way.
+type call struct {
+	number uint64
+	args   [6]uint64
+	covers int // events when it began
+	paths  [2]string
+	file   opened
+	known  bool // file is one of the root
+}
+
+// opened is an open file or folder of the root.
+type opened struct {
+	name string
+	node int
+}
+
+// run takes the process from stop to stop, until it ends.
+func (t *tracer) run() (status syscall.WaitStatus, err error) {
+	const ofThisThread = 0x20000000 // __WNOTHREAD: other children are other people's
+	for {
+		tid, waiting := syscall.Wait4(-1, &status, syscall.WALL|ofThisThread, nil)
+		switch {
+		case errors.Is(waiting, syscall.EINTR):
+			continue
+		case waiting != nil:
+			return status, errors.Join(err, waiting)
+		case status.Exited() || status.Signaled():
+			delete(t.threads, tid)
+			if tid == t.pid {
+				return status, err
+			}
+			continue
+		case !status.Stopped():
+			continue
+		}
+		signal := 0
+		x, known := t.threads[tid]
+		if !known {
+			x = new(thread)
+			t.threads[tid] = x
+		}
+		switch stop := status.StopSignal(); {
+		case stop == syscall.SIGTRAP|0x80:
+			if wrong := t.stopped(tid, x); wrong != nil && err == nil {
+				err = wrong // the process goes on: it must not hang
+			}
+		case stop == syscall.SIGTRAP && status.TrapCause() > 0: // a new thread
+		case stop == syscall.SIGSTOP && !known: // the new thread itself
+		default:
+			signal = int(stop)
+		}
+		// A thread that was killed meanwhile does not go on.
+		if going := syscall.PtraceSyscall(tid, signal); going != nil && going != syscall.ESRCH {
+			return status, errors.Join(err, going)
+		}
+	}
+}
+
+// stopped is called when a thread begins and ends a system call.
+func (t *tracer) stopped(tid int, x *thread) error {
+	var regs syscall.PtraceRegs
+	if err := syscall.PtraceGetRegs(tid, &regs); err != nil {
+		if errors.Is(err, syscall.ESRCH) { // it was killed
+			return nil
+		}
+		return err
+	}
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	if x.inside = !x.inside; x.inside {
+		x.call = call{
+			number: regs.Orig_rax,
+			args:   [6]uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10, regs.R8, regs.R9},
+			covers: len(t.r.events),
+		}
+		return t.begun(&x.call)
+	}
+	if result := int64(regs.Rax); result >= 0 {
+		return t.done(&x.call, result)
+	}
+	return nil
+}
+
+// begun looks at what may be gone when the call is done: names, and descriptors.
+func (t *tracer) begun(c *call) (err error) {
+	switch c.number {
+	case syscall.SYS_OPENAT, syscall.SYS_UNLINKAT, syscall.SYS_MKDIRAT:
+		c.paths[0], err = t.path(c.args[0], c.args[1])
+	case syscall.SYS_RENAMEAT, sysRenameat2, syscall.SYS_LINKAT:
+		if c.paths[0], err = t.path(c.args[0], c.args[1]); err == nil {
+			c.paths[1], err = t.path(c.args[2], c.args[3])
+		}
+	case syscall.SYS_OPEN, syscall.SYS_CREAT, syscall.SYS_UNLINK, syscall.SYS_MKDIR, syscall.SYS_RMDIR,
+		syscall.SYS_TRUNCATE:
+		c.paths[0], err = t.path(atCWD, c.args[0])
+	case syscall.SYS_RENAME, syscall.SYS_LINK:
+		if c.paths[0], err = t.path(atCWD, c.args[0]); err == nil {
+			c.paths[1], err = t.path(atCWD, c.args[1])
+		}
+	case syscall.SYS_SENDFILE, syscall.SYS_WRITE, syscall.SYS_PWRITE64, syscall.SYS_FSYNC,
+		syscall.SYS_FDATASYNC, syscall.SYS_FTRUNCATE, syscall.SYS_FALLOCATE, syscall.SYS_WRITEV,
+		syscall.SYS_PWRITEV:
+		c.file, c.known = t.open[int(c.args[0])]
+	case syscall.SYS_SPLICE, sysCopyFileRange:
+		c.file, c.known = t.open[int(c.args[2])]
+	case syscall.SYS_CLOSE:
+		delete(t.open, int(c.args[0]))
+	}
+	return err
+}
+
+const (
+	sysRenameat2     = 316
+	sysCopyFileRange = 326
+	atCWD            = ^uint64(99) // AT_FDCWD, -100
+)
+
+// done records what a call that succeeded has done.
+func (t *tracer) done(c *call, result int64) error {
+	r := t.r
+	from, ofRoot := r.inside(c.paths[0])
+	ofRoot = ofRoot && c.paths[0] != ""
+	to, toRoot := r.inside(c.paths[1])
+	toRoot = toRoot && c.paths[1] != ""
+	switch c.number {
+	case syscall.SYS_OPENAT:
+		if ofRoot {
+			t.opened(from, int(result), int(c.args[2]))
+		}
+	case syscall.SYS_MKDIRAT, syscall.SYS_MKDIR:
+		if ofRoot {
+			r.named(from, Folder)
+		}
+	case syscall.SYS_UNLINKAT, syscall.SYS_UNLINK, syscall.SYS_RMDIR:
+		if ofRoot {
+			r.unnamed(from)
+		}
+	case syscall.SYS_LINKAT, syscall.SYS_LINK:
+		if ofRoot && toRoot {
+			r.named(to, r.node[from])
+		}
+	case syscall.SYS_RENAMEAT, sysRenameat2, syscall.SYS_RENAME:
+		if ofRoot != toRoot || ofRoot && r.node[from] == Folder {
+			return fmt.Errorf("powercut: rename of %s to %s: not recorded", c.paths[0], c.paths[1])
+		}
+		if ofRoot {
+			n := r.node[from]
+			r.named(to, n)
+			r.unnamed(from)
+		}
+	case syscall.SYS_OPEN, syscall.SYS_CREAT, syscall.SYS_TRUNCATE:
+		if ofRoot {
+			return fmt.Errorf("powercut: system call %d of %s: not recorded", c.number, c.paths[0])
+		}
+	default:
+		if c.known {
+			return t.changed(c, result)
+		}
+	}
+	return nil
+}
+
+// opened notes a new descriptor, and the file if it is new.
+func (t *tracer) opened(name string, descriptor, flags int) {
+	r := t.r
+	n, there := r.node[name]
+	switch {
+	case name == ".":
+		n = Folder
+	case !there:
+		n = r.fresh()
+		r.named(name, n)
+	}
+	if flags&syscall.O_TRUNC != 0 && there {
+		r.note(Event{Kind: Size, Node: n})
+	}
+	t.open[descriptor] = opened{name, n}
+}
+
+// changed records what was done to an open file.
+func (t *tracer) changed(c *call, result int64) error {
+	r := t.r
+	switch c.number {
+	case syscall.SYS_WRITE, syscall.SYS_PWRITE64:
+		off := int64(c.args[3])
+		if c.number == syscall.SYS_WRITE {
+			end, err := t.position(int(c.args[0]))
+			if err != nil {
+				return err
+			}
+			off = end - result
+		}
+		data := make([]byte, result)
+		if _, err := t.memory.ReadAt(data, int64(c.args[1])); err != nil {
+			return fmt.Errorf("powercut: what was written to %s: %w", c.file.name, err)
+		}
+		r.note(Event{Kind: Write, Node: c.file.node, Offset: off, Data: data})
+	case syscall.SYS_FTRUNCATE:
+		r.note(Event{Kind: Size, Node: c.file.node, Offset: int64(c.args[1])})
+	case syscall.SYS_FSYNC, syscall.SYS_FDATASYNC:
+		e := Event{Kind: Sync, Node: c.file.node, Covers: c.covers}
+		if c.file.node == Folder {
+			e = Event{Kind: SyncDir, Name: c.file.name, Covers: c.covers}
+		}
+		r.note(e)
+	default:
+		return fmt.Errorf("powercut: system call %d on %s: not recorded", c.number, c.file.name)
+	}
+	return nil
+}
+
+// position is where a descriptor stands.
+func (t *tracer) position(descriptor int) (at int64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", t.pid, descriptor))
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "pos: %d", &at)
+	}
+	return at, err
+}
+
+// path reads a path that the process has given to a call: of a folder's descriptor and a name.
+func (t *tracer) path(folder, address uint64) (string, error) {
+	var text []byte
+	for block := make([]byte, 256); ; {
+		n, err := t.memory.ReadAt(block, int64(address)+int64(len(text)))
+		if at := bytes.IndexByte(block[:n], 0); at >= 0 {
+			text = append(text, block[:at]...)
+			break
+		}
+		text = append(text, block[:n]...)
+		if err != nil {
+			return "", fmt.Errorf("powercut: a path: %w", err)
+		}
+	}
+	name := string(text)
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name), nil
+	}
+	link := fmt.Sprintf("/proc/%d/cwd", t.pid)
+	if int32(folder) >= 0 {
+		link = fmt.Sprintf("/proc/%d/fd/%d", t.pid, int32(folder))
+	}
+	dir, err := os.Readlink(link)
+	return filepath.Join(dir, name), err
+}

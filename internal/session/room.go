@@ -1,0 +1,25 @@
+package session
+
+import (
+	"github.com/lmserve/lmserve/internal/session/disk"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// newGuard makes the guard of the disk that the store is on. A store that does not account what it
+// takes is on none.
+func newGuard(o Options) *disk.Guard {
+	guarding := disk.Options{Budget: o.DiskBudget, Told: o.DiskAlarm}
+	if m, ok := o.Store.(sessionlog.Metered); ok {
+		guarding.Space = func() disk.Space { return spaceOf(m.Usage()) }
+	}
+	return disk.New(guarding)
+}
+
+// spaceOf is what a folder takes and has left. The free pages of the database are no use of it, and
+// are room for text.
+func spaceOf(u sessionlog.Usage) disk.Space {
+	return disk.Space{
+		Used: u.Database + u.Snapshots + u.Temporary,
+		Left: u.Left + u.Free, All: u.All,
+	}
+}

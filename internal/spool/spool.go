@@ -1,0 +1,141 @@
+// Package spool keeps bytes that come in or go out as slowly as a client likes: in a temporary file,
+// where they take a part of the disk and no memory.
+package spool
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// BufferBytes is how much is read from a spool, or written to it, at once.
+const BufferBytes = 32 << 10
+
+// ErrNoSpace says that there is no room for a temporary file: the disk is full, or there is no
+// folder for such files.
+var ErrNoSpace = errors.New("no room for a temporary file")
+
+// Spool is a temporary file. It is in the system's folder for such files (os.TempDir), can be read
+// by this user alone, and has no name any more where the system allows that, so that nothing is left
+// of it when the process is killed.
+type Spool struct{ file *os.File }
+
+// New makes an empty spool. The error is ErrNoSpace.
+func New() (*Spool, error) {
+	file, err := os.CreateTemp("", "lmserve-spool-")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	_ = os.Remove(file.Name()) // where a file that is open cannot be removed, Close does it
+	return &Spool{file}, nil
+}
+
+// Close ends the spool, and removes the file.
+func (s *Spool) Close() {
+	_ = s.file.Close()
+	_ = os.Remove(s.file.Name()) // it has no name any more but where New could not remove it
+}
+
+// Write implements io.Writer. It appends to what was written by Write.
+func (s *Spool) Write(p []byte) (int, error) {
+	n, err := s.file.Write(p)
+	return n, noSpace(err)
+}
+
+// WriteAt implements io.WriterAt.
+func (s *Spool) WriteAt(p []byte, at int64) (int, error) {
+	n, err := s.file.WriteAt(p, at)
+	return n, noSpace(err)
+}
+
+// ReadAt implements io.ReaderAt.
+func (s *Spool) ReadAt(p []byte, at int64) (int, error) { return s.file.ReadAt(p, at) }
+
+// noSpace makes an error of a full disk ErrNoSpace.
+func noSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}
+
+// Bytes is the number of bytes in the spool.
+func (s *Spool) Bytes() (int64, error) {
+	info, err := s.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Fill makes the spool hold what write writes.
+func (s *Spool) Fill(write func(io.Writer) error) error {
+	out := bufio.NewWriterSize(s, BufferBytes)
+	if err := write(out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// Reader reads the spool from its beginning.
+func (s *Spool) Reader() (*io.SectionReader, error) {
+	n, err := s.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return io.NewSectionReader(s, 0, n), nil
+}
+
+// CopyTo writes to w what the spool holds.
+func (s *Spool) CopyTo(w io.Writer) error {
+	r, err := s.Reader()
+	if err != nil {
+		return err
+	}
+	// The type hides that w may read a file on its own: w is to be told of every piece.
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, r, make([]byte, BufferBytes))
+	return err
+}
+
+// Receive takes in what r has, to its end. An error of r is a *ReadError.
+func Receive(r io.Reader) (*Spool, error) {
+	s, err := New()
+	if err != nil {
+		return nil, err
+	}
+	in := &remembering{r: r}
+	// The type hides ways around the buffer.
+	_, err = io.CopyBuffer(struct{ io.Writer }{s}, in, make([]byte, BufferBytes))
+	if in.err != nil && in.err != io.EOF {
+		err = &ReadError{in.err}
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ReadError is an error of the reader that a spool receives from.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reader's own error.
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// remembering keeps the error of the reader below.
+type remembering struct {
+	r   io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (r *remembering) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.err = err
+	return n, err
+}

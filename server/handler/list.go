@@ -1,0 +1,87 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/spool"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
+)
+
+// ListSessions implements GET /v1/sessions. A page is made in a temporary file before its reader
+// gets it: the JSON of sessions with long labels is megabytes, and its reader may be slow.
+func (h *Handlers) ListSessions(
+	ctx context.Context, r api.ListSessionsRequestObject,
+) (api.ListSessionsResponseObject, error) {
+	made, err := spool.New()
+	if err != nil {
+		return nil, session.SpoolError(err)
+	}
+	after, limit := codec.DecodeListing(r.Params)
+	if err := h.list(ctx, after, limit, made); err != nil {
+		made.Close()
+		return nil, session.SpoolError(err)
+	}
+	return sessionList(func(w http.ResponseWriter) error {
+		defer made.Close()
+		w.Header().Set("Content-Type", contract.MediaJSON)
+		w.WriteHeader(http.StatusOK)
+		return made.CopyTo(w)
+	}), nil
+}
+
+// list makes a page.
+func (h *Handlers) list(ctx context.Context, after string, limit int, made *spool.Spool) error {
+	taken, err := h.Memory.Lists.Take(ctx, limits.ListSessionBytes*int64(limit))
+	if err != nil {
+		return err
+	}
+	defer taken.Keep(0)
+	page, next, err := h.Sessions.List(middleware.CallerOf(ctx), after, limit)
+	if err != nil {
+		return err
+	}
+	return made.Fill(func(w io.Writer) error { return writeList(w, page, next) })
+}
+
+// writeList writes a page, session by session: an api.SessionList.
+func writeList(w io.Writer, page []session.Info, next string) error {
+	if _, err := io.WriteString(w, `{"sessions":[`); err != nil {
+		return err
+	}
+	for i := range page {
+		text, err := json.Marshal(codec.EncodeSession(page[i]))
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = append([]byte{','}, text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	end := "]}\n"
+	if next != "" {
+		id, err := json.Marshal(next)
+		if err != nil {
+			return err
+		}
+		end = `],"next":` + string(id) + "}\n"
+	}
+	_, err := io.WriteString(w, end)
+	return err
+}
+
+// sessionList writes a page.
+type sessionList func(w http.ResponseWriter) error
+
+// VisitListSessionsResponse implements api.ListSessionsResponseObject.
+func (s sessionList) VisitListSessionsResponse(w http.ResponseWriter) error { return s(w) }

@@ -1,0 +1,107 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/spool"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// JSONBody takes a JSON body in before anything is made of it, and then waits for the memory that
+// reading it takes. A body that comes slowly is in a temporary file but for its beginning, so that
+// it takes no memory from others.
+func JSONBody(
+	c *contract.Contract, memory *Memory, problems *answer.Problems,
+) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !c.Operation(r).TakesJSON(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			in, err := takeIn(r.Body)
+			if err != nil {
+				problems.Answer(w, r, err)
+				return
+			}
+			defer in.Close()
+			need := limits.JSONReadFactor*in.bytes +
+				limits.JSONManyTokenBytes*c.Operation(r).TokensBeyond(in.bytes)
+			taken, err := memory.Take(r.Context(), need)
+			if err != nil {
+				problems.Answer(w, r, err)
+				return
+			}
+			defer taken.Keep(0)
+			ctx := context.WithValue(r.Context(), jsonKey{}, &jsonBody{taken, in.bytes})
+			r = r.WithContext(ctx)
+			r.Body, r.ContentLength = in, in.bytes
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+type jsonKey struct{}
+
+// jsonBody is a body of a request that is at work.
+type jsonBody struct {
+	taken *Taken
+	bytes int64
+}
+
+// HasRead says that the JSON body of a request was read: what it takes from now on is what was made
+// of it.
+func HasRead(ctx context.Context) {
+	if b, ok := ctx.Value(jsonKey{}).(*jsonBody); ok {
+		b.taken.Keep(limits.JSONKeptFactor * b.bytes)
+	}
+}
+
+// takenIn is a body that has come in.
+type takenIn struct {
+	io.Reader
+	bytes int64
+	rest  *spool.Spool // what follows the beginning; nil: nothing does
+}
+
+// Close implements io.Closer.
+func (t *takenIn) Close() error {
+	if t.rest != nil {
+		t.rest.Close()
+	}
+	return nil
+}
+
+// takeIn takes a body in. The error is a problem.
+func takeIn(body io.Reader) (*takenIn, error) {
+	var head bytes.Buffer
+	n, err := head.ReadFrom(io.LimitReader(body, limits.JSONHeadBytes))
+	switch {
+	case err != nil:
+		return nil, problem.OfBody(err)
+	case n < limits.JSONHeadBytes:
+		return &takenIn{Reader: &head, bytes: n}, nil
+	}
+	rest, err := spool.Receive(body)
+	var reading *spool.ReadError
+	switch {
+	case errors.As(err, &reading):
+		return nil, problem.OfBody(reading.Err)
+	case err != nil:
+		return nil, session.SpoolError(err)
+	}
+	r, err := rest.Reader()
+	if err != nil {
+		rest.Close()
+		return nil, err
+	}
+	return &takenIn{Reader: io.MultiReader(&head, r), bytes: n + r.Size(), rest: rest}, nil
+}

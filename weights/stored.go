@@ -1,0 +1,195 @@
+package weights
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// Stored is a file of weights whose data is not in memory: whoever wants a tensor reads it where it
+// is. What a File of any size takes, a Stored takes only for its header and a buffer.
+type Stored struct {
+	// Metadata is free-form text by key.
+	Metadata map[string]string
+	// Tensors are in the order of their data in the file.
+	Tensors []StoredTensor
+}
+
+// StoredTensor is one named array in row-major order, whose data is read where it is.
+type StoredTensor struct {
+	Name  string
+	DType DType
+	Shape []int       // empty for a scalar; a dimension may be 0
+	Bytes int64       // of the data: elements * DType.Size
+	Data  io.ReaderAt // little endian, as in the file, from 0 to Bytes
+}
+
+// storedBufferBytes is the memory that passes data on. It is a multiple of every element's size.
+const storedBufferBytes = 64 << 10
+
+// Stored gives the file in the form of one that is not in memory; it shares its bytes with f.
+func (f *File) Stored() *Stored {
+	s := &Stored{Metadata: f.Metadata, Tensors: make([]StoredTensor, len(f.Tensors))}
+	for i := range f.Tensors {
+		s.Tensors[i] = f.Tensors[i].stored()
+	}
+	return s
+}
+
+// inMemory is data that is in memory.
+type inMemory []byte
+
+// ReadAt implements io.ReaderAt.
+func (m inMemory) ReadAt(p []byte, at int64) (int, error) {
+	if at > int64(len(m)) {
+		return 0, io.EOF
+	}
+	n := copy(p, m[at:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Load reads all data into memory.
+func (s *Stored) Load() (*File, error) {
+	f := &File{Metadata: maps.Clone(s.Metadata), Tensors: make([]Tensor, len(s.Tensors))}
+	for i := range s.Tensors {
+		t := &s.Tensors[i]
+		data := make([]byte, t.Bytes)
+		if _, err := io.ReadFull(t.Reader(), data); err != nil {
+			return nil, t.unread(err)
+		}
+		f.Tensors[i] = Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data}
+	}
+	return f, nil
+}
+
+// Tensor returns the tensor of that name.
+func (s *Stored) Tensor(name string) (*StoredTensor, bool) {
+	for i := range s.Tensors {
+		if s.Tensors[i].Name == name {
+			return &s.Tensors[i], true
+		}
+	}
+	return nil, false
+}
+
+// Reader reads the tensor's data from its beginning.
+func (t *StoredTensor) Reader() *io.SectionReader { return io.NewSectionReader(t.Data, 0, t.Bytes) }
+
+// Elements returns the product of the shape: 1 for a scalar.
+func (t *StoredTensor) Elements() int {
+	n, _ := product(t.Shape)
+	return n
+}
+
+// unread says that the tensor's data could not be read.
+func (t *StoredTensor) unread(err error) error {
+	return fmt.Errorf("weights: reading tensor %s: %w", quote(t.Name), err)
+}
+
+// check holds a tensor made by hand to what the reader guarantees.
+func (t *StoredTensor) check() error {
+	size, err := byteSize(t.DType, t.Shape)
+	if err == nil && t.Bytes != int64(size) {
+		err = &Error{Where: "data", Found: strconv.FormatInt(t.Bytes, 10) + " bytes",
+			Want: strconv.Itoa(size) + " bytes for " + describe(t.DType, t.Shape)}
+	}
+	if err == nil {
+		return nil
+	}
+	err.Where = tensorField(t.Name, err.Where)
+	err.Offset, err.Kind = -1, ErrFormat
+	return err
+}
+
+// Hash is File.Hash of the same content. The error is that of reading a tensor.
+func (s *Stored) Hash() (string, error) {
+	h := sha256.New()
+	number := func(n int64) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
+	text := func(t string) { number(int64(len(t))); io.WriteString(h, t) }
+
+	io.WriteString(h, hashTag)
+	number(int64(len(s.Metadata)))
+	for _, key := range slices.Sorted(maps.Keys(s.Metadata)) {
+		text(key)
+		text(s.Metadata[key])
+	}
+	number(int64(len(s.Tensors)))
+	byName := func(a, b StoredTensor) int { return cmp.Compare(a.Name, b.Name) }
+	buffer := make([]byte, storedBufferBytes)
+	for _, t := range slices.SortedStableFunc(slices.Values(s.Tensors), byName) {
+		text(t.Name)
+		text(string(t.DType))
+		number(int64(len(t.Shape)))
+		for _, d := range t.Shape {
+			number(int64(d))
+		}
+		number(t.Bytes)
+		if err := t.copyTo(h, buffer); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// copyTo writes the tensor's data.
+func (t *StoredTensor) copyTo(w io.Writer, buffer []byte) error {
+	in := &source{r: t.Reader()}
+	// The types hide ways around the buffer: w is given whole elements.
+	n, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{in}, buffer)
+	switch {
+	case in.err != nil && in.err != io.EOF:
+		return t.unread(in.err)
+	case err != nil:
+		return fmt.Errorf("weights: writing tensor %s: %w", quote(t.Name), err)
+	case n != t.Bytes:
+		return t.unread(io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// Write is the function Write for the same content.
+func (s *Stored) Write(w io.Writer) error {
+	text, err := makeHeader(s)
+	if err != nil {
+		return err
+	}
+	prefix := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
+	for _, part := range [][]byte{prefix, text} {
+		if _, err := w.Write(part); err != nil {
+			return fmt.Errorf("weights: writing the header: %w", err)
+		}
+	}
+	buffer := make([]byte, storedBufferBytes)
+	for i := range s.Tensors {
+		if err := s.Tensors[i].copyTo(w, buffer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Keep writes the data of all tensors to w, one after the other, and gives the file whose data is
+// read from there: at is what w writes to, from the place on where w begins.
+func (s *Stored) Keep(w io.Writer, at io.ReaderAt) (*Stored, error) {
+	kept := &Stored{Metadata: s.Metadata, Tensors: slices.Clone(s.Tensors)}
+	buffer := make([]byte, storedBufferBytes)
+	var begin int64
+	for i := range kept.Tensors {
+		t := &kept.Tensors[i]
+		if err := t.copyTo(w, buffer); err != nil {
+			return nil, err
+		}
+		t.Data = io.NewSectionReader(at, begin, t.Bytes)
+		begin += t.Bytes
+	}
+	return kept, nil
+}
