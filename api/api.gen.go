@@ -4639,6 +4639,22 @@ func (response ListSessions503ApplicationProblemPlusJSONResponse) VisitListSessi
 	return err
 }
 
+type ListSessions507ApplicationProblemPlusJSONResponse struct {
+	NoSpaceApplicationProblemPlusJSONResponse
+}
+
+func (response ListSessions507ApplicationProblemPlusJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateSessionRequestObject struct {
 	Body *CreateSessionJSONRequestBody
 }

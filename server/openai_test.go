@@ -9,6 +9,8 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -656,4 +658,29 @@ func TestALeavingClientEndsItsCompletion(t *testing.T) {
 	defer cancel()
 	require.NoError(t, g.server.Drain(drained), "nobody is left at work")
 	require.Less(t, time.Since(begun), 5*time.Second)
+}
+
+// The memory that reading a body of many tokens takes, garbage and all, is hardly more than what the
+// server takes for it beforehand.
+func TestABodyOfManyTokensTakesTheMemoryThatIsTakenForIt(t *testing.T) {
+	s, err := New(newFake(), Options{})
+	require.NoError(t, err)
+	many := "[" + strings.Repeat("1,", limits.OpenAIPromptTokensMax-1) + "1]"
+	for path, body := range map[string]string{
+		"/detokenize":     `{"tokens":` + many + `}`,
+		"/v1/completions": `{"model":"fake","max_tokens":0,"prompt":` + many + `}`,
+	} {
+		r := httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(body))
+		r.Header.Set("Content-Type", contract.MediaJSON)
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s.router.ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+		need := limits.JSONReadFactor*len(body) + limits.JSONManyTokenBytes*limits.OpenAIPromptTokensMax
+		t.Logf("%s: %d bytes, %d were taken", path, after.TotalAlloc-before.TotalAlloc, need)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(need*5/4))
+	}
+	require.NoError(t, s.Drain(t.Context()))
 }

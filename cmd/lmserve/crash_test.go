@@ -48,7 +48,8 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 		}
 	}
 	c.end()
-	t.Logf("%d kills in %v, which have cut off %v", rounds, time.Since(began).Round(time.Millisecond), c.hits)
+	took := time.Since(began).Round(time.Millisecond)
+	t.Logf("%d kills in %v, which have cut off %v", rounds, took, c.hits)
 	c.report()
 	require.Positive(t, c.compared)
 	if rounds >= 20*int64(len(crashPhases)) {
@@ -225,12 +226,7 @@ func (c *crash) round(phase string) {
 
 // live lets the clients work until the moment has come.
 func (c *crash) live(p *serverProcess, phase string) {
-	c.wanted.Store(nil)
-	for _, o := range operations() {
-		if o.name == phase {
-			c.wanted.Store(&o)
-		}
-	}
+	c.want(phase)
 	for _, cl := range c.clients {
 		cl.wait.Go(func() { cl.run(p) })
 	}
@@ -254,6 +250,16 @@ func (c *crash) live(p *serverProcess, phase string) {
 		return
 	}
 	c.pause(10 * time.Millisecond)
+}
+
+// want makes clients often do what has a name, if anything has.
+func (c *crash) want(name string) {
+	c.wanted.Store(nil)
+	for _, o := range operations() {
+		if o.name == name {
+			c.wanted.Store(&o)
+		}
+	}
 }
 
 // progress waits until the clients were told something for a random number of times.

@@ -183,9 +183,12 @@ func (cl *client) found(d described) (mine bool, err error) {
 	if slices.ContainsFunc(cl.sessions, func(tw *twin) bool { return tw.id == d.ID }) {
 		return true, nil
 	}
-	n := slices.IndexFunc(cl.lost, func(tw *twin) bool { return tw.label == label && tw.sent == d.Offset })
+	n := slices.IndexFunc(cl.lost, func(tw *twin) bool {
+		return tw.label == label && tw.sent == d.Offset
+	})
 	if n < 0 {
-		return true, fmt.Errorf("session %s (%s) at offset %d was never asked for, or is deleted", d.ID, label, d.Offset)
+		return true, fmt.Errorf("session %s (%s) at offset %d was never asked for, or is deleted",
+			d.ID, label, d.Offset)
 	}
 	tw := cl.lost[n]
 	tw.id = d.ID
@@ -214,7 +217,9 @@ func (cl *client) forget(tw *twin) {
 }
 
 // do makes a request and reads the answer as JSON values, one after the other.
-func (cl *client) do(method, path string, body io.Reader, header http.Header, each func(*json.Decoder) error) error {
+func (cl *client) do(
+	method, path string, body io.Reader, header http.Header, each func(*json.Decoder) error,
+) error {
 	answer, err := cl.request(method, path, body, header)
 	if err != nil {
 		return err
@@ -236,7 +241,9 @@ func (cl *client) do(method, path string, body io.Reader, header http.Header, ea
 }
 
 // request makes a request whose answer the caller closes.
-func (cl *client) request(method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+func (cl *client) request(
+	method, path string, body io.Reader, header http.Header,
+) (*http.Response, error) {
 	r, err := http.NewRequest(method, cl.url+path, body)
 	if err != nil {
 		return nil, err
@@ -325,7 +332,9 @@ func notEnded(err error) error {
 	return nil
 }
 
-func (cl *client) get(path string, into any) error { return cl.do("GET", path, nil, nil, one(into)) }
+func (cl *client) get(path string, into any) error {
+	return cl.do("GET", path, nil, nil, one(into))
+}
 
 func (cl *client) post(path string, body, into any) error {
 	text, err := json.Marshal(body)

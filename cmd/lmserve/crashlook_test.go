@@ -155,7 +155,8 @@ func (c *crash) restored(b *backedUp) {
 	require.NoError(t, os.WriteFile(file, b.file, 0o600))
 	defer os.RemoveAll(dir)
 	must(t, "", "restore", file, dir)
-	require.Contains(t, must(t, "", "sessions", "check", "--data-dir", dir, "--model", c.weights), " 0 findings\n")
+	found := must(t, "", "sessions", "check", "--data-dir", dir, "--model", c.weights)
+	require.Contains(t, found, " 0 findings\n")
 	store, err := sessionlog.Open(dir, sessionlog.Options{})
 	require.NoError(t, err)
 	for id, acked := range b.sessions {

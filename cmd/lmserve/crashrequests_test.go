@@ -36,7 +36,7 @@ func operations() []operation {
 	both := func(cl *client, tw *twin) bool { return room(cl, tw) && there(cl, tw) }
 	exported := func(cl *client, tw *twin) bool { return room(cl, tw) && len(cl.exports) > 0 }
 	done := func(cl *client, tw *twin) bool {
-		return tw.deleting || there(cl, tw) && (len(cl.sessions) == sessionsMost || !longer(cl, tw))
+		return tw.deleting || there(cl, tw) && (len(cl.sessions) > sessionsMost/2 || !longer(cl, tw))
 	}
 	return []operation{
 		{"creating", 3, room, (*client).create},
@@ -137,7 +137,8 @@ func (cl *client) imports(*twin) error {
 	e := cl.exports[cl.rand.IntN(len(cl.exports))]
 	tw := e.of.like(cl.c.model, e.at, randomText(cl.rand, 1000+cl.rand.IntN(3000)))
 	return cl.making(tw, func(into any) error {
-		return cl.do("POST", "/v1/sessions/import", cl.dripping(e.file), contentType("application/zstd"), one(into))
+		header := contentType("application/zstd")
+		return cl.do("POST", "/v1/sessions/import", cl.dripping(e.file), header, one(into))
 	})
 }
 
@@ -186,7 +187,8 @@ func (cl *client) listAll() (map[string]bool, error) {
 	}
 	for _, tw := range cl.sessions {
 		if !seen[tw.id] && !tw.deleting {
-			return nil, fmt.Errorf("session %s (%s) at offset %d is not in the list", tw.id, tw.label, tw.acked)
+			return nil, fmt.Errorf("session %s (%s) at offset %d is not in the list",
+				tw.id, tw.label, tw.acked)
 		}
 	}
 	return seen, nil
@@ -208,7 +210,8 @@ func (cl *client) ask(tw *twin) error {
 // score feeds a piece of text, in one of the forms that there are.
 func (cl *client) score(tw *twin) error {
 	n := 1 + cl.rand.IntN(min(400, len(tw.text)-tw.acked))
-	text, path := tw.text[tw.acked:tw.acked+n], fmt.Sprintf("/v1/sessions/%s/score?offset=%d", tw.id, tw.acked)
+	text := tw.text[tw.acked : tw.acked+n]
+	path := fmt.Sprintf("/v1/sessions/%s/score?offset=%d", tw.id, tw.acked)
 	tw.sent = tw.acked + n
 	cl.claim(tw, false)
 	header := contentType("text/plain")
@@ -216,7 +219,8 @@ func (cl *client) score(tw *twin) error {
 	case 0:
 		return cl.scoreSummary(tw, path, map[string]string{"text": string(text)})
 	case 1:
-		return cl.scoreSummary(tw, path, map[string]string{"base64": base64.StdEncoding.EncodeToString(text)})
+		coded := base64.StdEncoding.EncodeToString(text)
+		return cl.scoreSummary(tw, path, map[string]string{"base64": coded})
 	case 2:
 		header.Set("Accept", "text/event-stream")
 	default:
@@ -230,7 +234,8 @@ func (cl *client) dripping(text []byte) io.Reader {
 	if cl.rand.IntN(3) > 0 {
 		return bytes.NewReader(text)
 	}
-	return io.MultiReader(bytes.NewReader(text[:len(text)/2]), pause{}, bytes.NewReader(text[len(text)/2:]))
+	half := len(text) / 2
+	return io.MultiReader(bytes.NewReader(text[:half]), pause{}, bytes.NewReader(text[half:]))
 }
 
 // pause is nothing, after a while.

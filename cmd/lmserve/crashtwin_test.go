@@ -84,7 +84,7 @@ type totals struct {
 // that nothing ever happens to.
 func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 	if offset < tw.acked || offset > tw.sent {
-		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d, which was sent",
+		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d",
 			tw.id, offset, tw.acked, tw.sent)
 	}
 	tw.acked = offset
@@ -100,8 +100,12 @@ func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 			tw.id, tw.kind, offset, t, tw.stream.Tally.Bits)
 	}
 	static := tw.stream.Baseline.Bits
-	if tw.kind.baseline && (t.BaselineBits == nil || math.Float64bits(*t.BaselineBits) != math.Float64bits(static)) {
-		return fmt.Errorf("session %s at offset %d: %+v, expected %v bits of the baseline", tw.id, offset, t, static)
+	same := func(have *float64) bool {
+		return have != nil && math.Float64bits(*have) == math.Float64bits(static)
+	}
+	if tw.kind.baseline && !same(t.BaselineBits) {
+		return fmt.Errorf("session %s at offset %d: %+v, expected %v bits of the baseline",
+			tw.id, offset, t, static)
 	}
 	return nil
 }
@@ -118,7 +122,8 @@ func (tw *twin) sameState(export io.Reader) error {
 	}
 	for key, text := range want.Metadata {
 		if f.Metadata[key] != text {
-			return fmt.Errorf("session %s (%+v): %s is %s, expected %s", tw.id, tw.kind, key, f.Metadata[key], text)
+			return fmt.Errorf("session %s (%+v): %s is %s, expected %s",
+				tw.id, tw.kind, key, f.Metadata[key], text)
 		}
 	}
 	for _, x := range want.Tensors {

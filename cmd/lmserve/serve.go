@@ -238,7 +238,7 @@ func (f *serveFlags) openStore(
 			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After), zap.Error(err))
 	}
 	folder, err := sessionlog.Open(dir, sessionlog.Options{
-		Report: reportDamage(log), Compacted: compacted, CompactServing: true,
+		Report: reportDamage(log), Compacted: compacted, Serving: true,
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)

@@ -19,6 +19,9 @@ const (
 	// connections: what requests have in memory whole, and 64 MiB for the program, the writing of the
 	// database, and what the collector has not found yet.
 	memoryConstant = limits.MemoryMax + 64<<20
+	// memoryUnit is what the sum of all is rounded up to, so that a start gives the number of the one
+	// before.
+	memoryUnit = 16 << 20
 	// connectionBytes is the memory of a connection and of the request on it: buffers, stacks, TLS.
 	connectionBytes = 64 << 10
 )
@@ -41,8 +44,9 @@ func (f *serveFlags) memoryMost(m *model.Model, connections int) int64 {
 	var loaded runtime.MemStats
 	runtime.ReadMemStats(&loaded)
 	threads := int64(f.model.threads) * (stream.WorkerBytes(m) + session.FileBytes)
-	return budget + int64(loaded.HeapAlloc) + threads + memoryConstant +
+	most := budget + int64(loaded.HeapAlloc) + threads + memoryConstant +
 		int64(connections)*connectionBytes
+	return (most + memoryUnit - 1) / memoryUnit * memoryUnit
 }
 
 // limitMemory makes the collector work harder where the process comes near to what it may take.

@@ -15,8 +15,8 @@ func newSessionsCompact(f *dataFlags) *cobra.Command {
 		Long: fmt.Sprintf(`Write the database of a data folder anew without its free pages, which deleted and trimmed
 sessions leave behind. For as long as it takes, it needs the space of the new file on the
 same disk. If it is stopped at any moment the old file stays, or the new one is in its
-place. No server may have the folder open; a server does the same when it starts, if more
-than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin>>20),
+place. No server may have the folder open; a server does the same by itself when it
+starts, and after deletions, if more than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin>>20),
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := f.mustFolder()

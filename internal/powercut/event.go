@@ -1,7 +1,7 @@
-// Package powercut makes, for tests, the disks that a power cut may leave. An Event is what a program
-// has done to files; a Recorder takes the events of a running process; an Image, after some of the
-// events, knows what is surely on the disk and what may be; and Restore writes one of the disks that
-// are possible. What a program has been told to be durable must be on each of them.
+// Package powercut makes, for tests, the disks that a power cut may leave. An Event is what a
+// program has done to files; a Recorder takes the events of a running process; an Image, after some
+// of the events, knows what is surely on the disk and what may be; and Restore writes one of the
+// disks that are possible. What a program has told to be durable must be on each of them.
 package powercut
 
 // Kind is what an Event has done.

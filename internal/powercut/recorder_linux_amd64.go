@@ -105,7 +105,9 @@ func (r *Recorder) unnamed(name string) {
 
 // Run runs a command to its end, which is told. began is called with the process when it runs. Of
 // the command, only what can be given to a process before it starts is used: Wait is called here.
-func (r *Recorder) Run(cmd *exec.Cmd, began func(*os.Process)) (status syscall.WaitStatus, err error) {
+func (r *Recorder) Run(
+	cmd *exec.Cmd, began func(*os.Process),
+) (status syscall.WaitStatus, err error) {
 	runtime.LockOSThread() // only the thread that has begun to trace may go on
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}

@@ -65,7 +65,7 @@ func pack(f *weights.Stored, w io.Writer) error {
 // for the packing and the sending, which may take long.
 func (e *engine) exportFile(
 	ctx context.Context, s *liveSession, content *spool.Spool,
-) (*weights.Stored, error) {
+) (f *weights.Stored, err error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}
@@ -74,6 +74,17 @@ func (e *engine) exportFile(
 		return nil, err
 	}
 	defer s.unlock()
+	err = e.packs(ctx, func() error {
+		f, err = e.contentLocked(ctx, s, content)
+		return err
+	})
+	return f, err
+}
+
+// contentLocked writes state and log of a session to the spool.
+func (e *engine) contentLocked(
+	ctx context.Context, s *liveSession, content *spool.Spool,
+) (*weights.Stored, error) {
 	f, err := s.stream.Stored()
 	if err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
@@ -85,7 +96,7 @@ func (e *engine) exportFile(
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.columns(ctx, s, found, content)
+	l, err := e.columnsLocked(ctx, s, found, content)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +105,8 @@ func (e *engine) exportFile(
 	return f, nil
 }
 
-// columns reads the session's log. It is counted before, so that every column has its place.
-func (e *engine) columns(
+// columnsLocked reads the session's log. It is counted before, so that every column has its place.
+func (e *engine) columnsLocked(
 	ctx context.Context, s *liveSession, found sessionlog.Session, content *spool.Spool,
 ) (*columns, error) {
 	records, bytes := int64(0), found.End-found.Start

@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// generation is a plan being carried out. It works in turns of at most one chunk, each with a
-// worker of its own from the line, so that a long completion does not keep short requests waiting;
-// a frozen stream carries a text from turn to turn, and the bits are those of one go. It runs on a
-// goroutine beside the caller's, which emits: the worker never waits for a client.
+// generation is a plan being carried out. It works in turns of at most one chunk and about a chunk's
+// time, each with a worker of its own from the line, so that a long completion does not keep short
+// requests waiting; a frozen stream carries a text from turn to turn, and the bits are those of one
+// go. It runs on a goroutine beside the caller's, which emits: the worker never waits for a client.
 type generation struct {
 	engine *engine
 	s      *liveSession
@@ -189,17 +190,18 @@ func (g *generation) read(
 	}
 }
 
-// sample samples up to the end of the chunk.
+// sample samples up to the end of the chunk, or as long as a turn may take.
 func (g *generation) sample(
 	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft,
 ) {
-	room := frozen.Room()
+	room, begun := frozen.Room(), time.Now()
 	w.Sample(frozen, d.sampler, func(id int32, logProbs []float32) bool {
 		if g.broken = !finite(float64(logProbs[id])); !g.broken {
 			g.accept(d, id, logProbs)
 		}
 		room--
-		return d.reason == "" && !g.broken && room > 0 && ctx.Err() == nil
+		goesOn := d.reason == "" && !g.broken && ctx.Err() == nil
+		return goesOn && room > 0 && time.Since(begun) < turnMost
 	})
 }
 

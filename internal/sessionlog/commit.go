@@ -140,7 +140,7 @@ func (f *Folder) commit(batch []*write) {
 	if len(batch) == 0 {
 		return
 	}
-	accepted, err := f.transact(batch)
+	accepted, err := f.transactWithReserve(batch)
 	var erasing []*write
 	for _, w := range accepted {
 		switch {
@@ -173,9 +173,29 @@ func (f *Folder) commit(batch []*write) {
 		}
 		close(w.done)
 	}
-	if err == nil {
+	if err == nil && f.serving {
 		f.compactServing(l)
+		f.keepReserve()
 	}
+}
+
+// transactWithReserve is transact, but that deletions for which the disk has no room get the room
+// of the reserve, if there is one. The other writes do not.
+func (f *Folder) transactWithReserve(batch []*write) (accepted []*write, err error) {
+	accepted, err = f.transact(batch)
+	deletions := slices.DeleteFunc(slices.Clone(accepted), func(w *write) bool { return !w.erase })
+	if !f.serving || !errors.Is(err, ErrNoSpace) || len(deletions) == 0 || !f.useReserve() {
+		return accepted, err
+	}
+	for _, w := range accepted {
+		if !w.erase {
+			w.err = err
+			if w.undo != nil {
+				w.undo()
+			}
+		}
+	}
+	return f.transact(deletions)
 }
 
 // transact makes one transaction of a batch. The error is that of the accepted writes; those that

@@ -150,7 +150,7 @@ func TestADeletionCompactsAFileThatIsMostlyFree(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "data")
 	var told []Compacted
-	s, err := open(dir, Options{CompactServing: true, Compacted: func(done Compacted, err error) {
+	s, err := open(dir, Options{Serving: true, Compacted: func(done Compacted, err error) {
 		require.NoError(t, err)
 		told = append(told, done)
 	}}, environment{files: unsyncedFiles{}, unsynced: true})

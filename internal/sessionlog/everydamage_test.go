@@ -35,7 +35,8 @@ func newVictim(t *testing.T, sessions int) *victim {
 	require.NoError(t, err)
 	v.pages = slices.Collect(slices.Chunk(content, pageBytes))
 	v.holders = make([]map[string]bool, len(v.pages))
-	err = (&Folder{dir: dir, environment: environment{files: osFiles{}}}).withDatabase(func(db file, size int64) error {
+	f := &Folder{dir: dir, environment: environment{files: osFiles{}}}
+	err = f.withDatabase(func(db file, size int64) error {
 		l, err := inspectPages(db, size, v.hold, func(d *CorruptError) { t.Error(d) })
 		v.used, v.root = l.used, int(l.meta.root)
 		return err

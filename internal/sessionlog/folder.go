@@ -44,6 +44,7 @@ type Folder struct {
 
 	usage usage
 
+	serving   bool
 	compacted func(Compacted, error) // told of a compaction while the folder is open; nil: none is made
 
 	held   holding // for a backup
@@ -61,8 +62,9 @@ type Options struct {
 	// Compacted, if there is one, is told that opening the folder has compacted lmserve.db, or why
 	// it could not: then the file stays as it was, and the folder opens nevertheless.
 	Compacted func(done Compacted, err error)
-	// CompactServing has deletions compact lmserve.db, too, see compactServing. Compacted is told.
-	CompactServing bool
+	// Serving is for who has the folder open for long: deletions compact lmserve.db, too, of which
+	// Compacted is told, and go through on a disk without a byte left.
+	Serving bool
 
 	uncompacted bool // opening does not compact
 	// Report is told what was found at opening and is no reason not to open: damage that was
@@ -85,7 +87,7 @@ type environment struct {
 func open(dir string, o Options, env environment) (_ *Folder, err error) {
 	f := &Folder{dir: dir, readOnly: o.ReadOnly, report: o.Report, environment: env, stopped: make(chan struct{}), failed: make(chan struct{})}
 	f.queue.wake = make(chan struct{}, 1)
-	if o.CompactServing {
+	if f.serving = o.Serving; f.serving {
 		f.compacted = o.told
 	}
 	if o.Existing {
@@ -120,6 +122,9 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 			f.db.Close()
 			return nil, err
 		}
+	}
+	if f.serving {
+		f.keepReserve()
 	}
 	go f.commitAll()
 	return f, nil

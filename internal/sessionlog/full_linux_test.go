@@ -50,7 +50,7 @@ func TestSessionsCanBeDeletedOnADiskWithoutAByteLeft(t *testing.T) {
 	for _, by := range []string{"the log", "something else"} {
 		t.Run(by, func(t *testing.T) {
 			disk := smallDisk(t, 24<<20)
-			s, err := sessionlog.Open(filepath.Join(disk, "data"), sessionlog.Options{})
+			s, err := sessionlog.Open(filepath.Join(disk, "data"), sessionlog.Options{Serving: true})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, s.Close()) }()
 			random := rand.New(rand.NewPCG(1, 1))
@@ -84,6 +84,7 @@ func TestSessionsCanBeDeletedOnADiskWithoutAByteLeft(t *testing.T) {
 			left, err := s.List(t.Context(), "", 100)
 			require.NoError(t, err)
 			require.Empty(t, left)
+			require.FileExists(t, filepath.Join(disk, "data", "lmserve.db.reserve"), "there is one again")
 		})
 	}
 }

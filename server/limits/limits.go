@@ -92,6 +92,6 @@ const (
 	JSONHeadBytes         = 16 << 10         // of a JSON body that is in memory while the rest comes in
 	JSONReadFactor        = 8                // memory of a JSON body that is being read, by its length
 	JSONKeptFactor        = 3                // the same when it was read
-	JSONManyTokenBytes    = 192              // the same of each value beyond JSONTokensMax
+	JSONManyTokenBytes    = 384              // the same of each value beyond JSONTokensMax
 	LogProbBytes          = 64               // memory of a log-probability until it is sent
 )

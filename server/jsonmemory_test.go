@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// All JSON bodies together have a bounded memory: of many long ones at once, some wait.
+func TestJSONBodiesShareTheirMemory(t *testing.T) {
+	s, err := New(newFake(), Options{})
+	require.NoError(t, err)
+	begin, end := `{"max_tokens":1,"prompt":"`, `"}`
+	body := begin + strings.Repeat("a", limits.JSONBodyBytesMax-len(begin)-len(end)) + end
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	most, stop := uint64(0), make(chan struct{})
+	var watch, all sync.WaitGroup
+	watch.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			runtime.GC() // what is left is in use
+			runtime.ReadMemStats(&after)
+			most = max(most, after.HeapAlloc-min(after.HeapAlloc, before.HeapAlloc))
+		}
+	})
+	for range 16 {
+		all.Go(func() {
+			r := httptest.NewRequest("POST", "http://localhost/v1/sessions/s-0001/complete", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			s.router.ServeHTTP(w, r)
+			require.Contains(t, []int{http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable}, w.Code)
+		})
+	}
+	all.Wait()
+	close(stop)
+	watch.Wait()
+	require.LessOrEqual(t, most, uint64(2*limits.RequestMemoryMax), "and what has become garbage since")
+	require.NoError(t, s.Drain(t.Context()))
+}
+
+// Long bodies that come slowly keep no memory from others.
+func TestSlowJSONBodiesKeepNobodyOut(t *testing.T) {
+	s, err := New(newFake(), Options{})
+	require.NoError(t, err)
+	post := func(ctx context.Context, body io.Reader) int {
+		r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/v1/sessions", body)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.router.ServeHTTP(w, r)
+		return w.Code
+	}
+	var all sync.WaitGroup
+	var ends []*io.PipeWriter
+	for range 64 {
+		body, end := io.Pipe()
+		ends = append(ends, end)
+		all.Go(func() { post(t.Context(), body) })
+		_, err := io.WriteString(end, `{"labels":{"a":"`+strings.Repeat("b", limits.JSONBodyBytesMax-100))
+		require.NoError(t, err)
+	}
+	long := `{"labels":{"a":"` + strings.Repeat("b", limits.JSONBodyBytesMax-100) + `"}}`
+	require.Equal(t, http.StatusUnprocessableEntity, post(t.Context(), strings.NewReader(long)), "a label is too long")
+	require.Equal(t, http.StatusCreated, post(t.Context(), strings.NewReader(`{}`)))
+	for _, end := range ends {
+		end.Close()
+	}
+	all.Wait()
+	require.NoError(t, s.Drain(t.Context()))
+}
