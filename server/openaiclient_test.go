@@ -34,7 +34,12 @@ func TestOpenAIsOwnClient(t *testing.T) {
 
 	run := exec.CommandContext(t.Context(), node, "--test", "client.test.mjs")
 	run.Dir = folder
-	run.Env = append(os.Environ(), "BASE_URL="+g.url, "KEY="+g.key, "SESSION="+strings.TrimPrefix(path, "/v1/sessions/"))
+	run.Env = append(
+		os.Environ(),
+		"BASE_URL="+g.url,
+		"KEY="+g.key,
+		"SESSION="+strings.TrimPrefix(path, "/v1/sessions/"),
+	)
 	out, err := run.CombinedOutput()
 	require.NoError(t, err, string(out))
 }

@@ -25,7 +25,12 @@ func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	require.NoError(t, err)
 	for _, pieces := range texts {
 		for i, p := range pieces {
-			require.Equal(t, i == len(pieces)-1, p.FinishReason != "", "the last piece, and no other")
+			require.Equal(
+				t,
+				i == len(pieces)-1,
+				p.FinishReason != "",
+				"the last piece, and no other",
+			)
 		}
 	}
 	return texts
@@ -48,7 +53,9 @@ func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 		}
 		seed := rapid.Uint64Range(0, SeedMax).Draw(t, "seed")
 		r := BatchRequest{
-			N: rapid.IntRange(1, 3).Draw(t, "n"), MaxTokens: rapid.IntRange(0, 40).Draw(t, "tokens"),
+			N: rapid.IntRange(1, 3).
+				Draw(t, "n"),
+			MaxTokens:   rapid.IntRange(0, 40).Draw(t, "tokens"),
 			Temperature: ptr(0.9), TopP: ptr(0.95), Seed: &seed, LogProbs: true,
 			Echo: rapid.Bool().Draw(t, "echo"), Top: rapid.IntRange(0, 4).Draw(t, "top"),
 		}
@@ -59,7 +66,11 @@ func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 		texts := batch(t, mg, id, r)
 		for i, pieces := range texts {
 			prompt := r.Prompts[i/r.N]
-			sampling := txl.Sampling{Temperature: 0.9, TopP: 0.95, Seed: (seed + uint64(i%r.N)) & SeedMax}
+			sampling := txl.Sampling{
+				Temperature: 0.9,
+				TopP:        0.95,
+				Seed:        (seed + uint64(i%r.N)) & SeedMax,
+			}
 			var want string
 			var wantLogProbs []float64
 			if r.MaxTokens > 0 {
@@ -119,7 +130,13 @@ func requireTop(t fatal, pieces []Piece, top int) {
 // one that begins in the prompt does not end there.
 func TestStopStringsDoNotStopThePrompt(t *testing.T) {
 	mg := newManager(t, Options{})
-	r := BatchRequest{Prompts: [][]byte{[]byte("GET GET\xc3")}, N: 2, MaxTokens: 30, Seed: ptr(uint64(1)), Echo: true}
+	r := BatchRequest{
+		Prompts:   [][]byte{[]byte("GET GET\xc3")},
+		N:         2,
+		MaxTokens: 30,
+		Seed:      ptr(uint64(1)),
+		Echo:      true,
+	}
 	free := batch(t, mg, "", r)
 	for i, pieces := range free {
 		text, _ := joined(pieces)
@@ -167,19 +184,32 @@ func TestBatchesAreHeldToTheirLimits(t *testing.T) {
 			require.Equal(t, field, wrong.Field)
 		}
 	}
-	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "none", good(), noPieces), ErrNotFound)
+	require.ErrorIs(
+		t,
+		mg.CompleteBatch(t.Context(), Caller{}, "none", good(), noPieces),
+		ErrNotFound,
+	)
 }
 
 // A batch ends between two chunks with its context and with its client, and leaves no memory taken;
 // one that begins while the manager drains is refused.
 func TestABatchEndsWithItsClient(t *testing.T) {
 	mg := newManager(t, Options{})
-	r := BatchRequest{Prompts: [][]byte{[]byte(logText(5000))}, N: 3, MaxTokens: 1000, Echo: true}
+	r := BatchRequest{
+		Prompts:   [][]byte{[]byte(logText(5000))},
+		N:         3,
+		MaxTokens: 1000,
+		Echo:      true,
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	err := mg.CompleteBatch(ctx, Caller{}, "", r, func(Piece) error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
 	gone := errors.New("the client is gone")
-	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, func(Piece) error { return gone }), gone)
+	require.ErrorIs(
+		t,
+		mg.CompleteBatch(t.Context(), Caller{}, "", r, func(Piece) error { return gone }),
+		gone,
+	)
 	require.Zero(t, mg.engine.states.budget.Used())
 	require.NoError(t, mg.Drain(t.Context()))
 	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, noPieces), ErrDraining)
@@ -202,5 +232,10 @@ func TestCandidatesAreTheLikeliestInOrder(t *testing.T) {
 	require.Nil(t, candidates(logProbs, 0))
 	require.Equal(t, []Candidate{{1, -1}}, candidates(logProbs, 1))
 	require.Equal(t, []Candidate{{1, -1}, {4, -1}, {3, -2}}, candidates(logProbs, 3))
-	require.Equal(t, []Candidate{{1, -1}, {4, -1}, {3, -2}, {0, -3}, {5, -5}}, candidates(logProbs, 9), "none without probability")
+	require.Equal(
+		t,
+		[]Candidate{{1, -1}, {4, -1}, {3, -2}, {0, -3}, {5, -5}},
+		candidates(logProbs, 9),
+		"none without probability",
+	)
 }

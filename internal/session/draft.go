@@ -47,8 +47,8 @@ func (p *plan) drafts(prompt, vocab int) []*draft {
 	return drafts
 }
 
-// candidates finds the n likeliest tokens of a distribution [V], the likeliest first; of two that are
-// as likely the lower id comes first. Nothing is wanted of a distribution if n is 0.
+// candidates finds the n likeliest tokens of a distribution [V], the likeliest first; of two that
+// are as likely the lower id comes first. Nothing is wanted of a distribution if n is 0.
 func candidates(logProbs []float32, n int) []Candidate {
 	if n == 0 {
 		return nil

@@ -222,9 +222,9 @@ func (mg *Manager) Complete(
 
 // CompleteBatch samples texts as Complete does, after several prompts and several after each, and
 // leaves the session as it was. Without an id it continues no session but an empty text, and keeps
-// nothing. emit is told of the texts one after the other, but for what they have in common: with Echo
-// the texts after a prompt begin at the same time. The errors are those of Complete, and ErrFull
-// where there is no memory for a state.
+// nothing. emit is told of the texts one after the other, but for what they have in common: with
+// Echo the texts after a prompt begin at the same time. The errors are those of Complete, and
+// ErrFull where there is no memory for a state.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {

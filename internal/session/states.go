@@ -66,8 +66,8 @@ func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
 	return err
 }
 
-// openBlank makes the stream of a session of no text, which has no log to make it of. It may wait for
-// memory; the context ends the wait. The session is locked until its unlock.
+// openBlank makes the stream of a session of no text, which has no log to make it of. It may wait
+// for memory; the context ends the wait. The session is locked until its unlock.
 func (st *states) openBlank(ctx context.Context, s *liveSession) error {
 	if err := s.lock(ctx); err != nil {
 		return err

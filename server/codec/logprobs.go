@@ -10,15 +10,15 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 )
 
-// logProbsBlock is the block `logprobs` of OpenAI's completions, as it grows: the members of its four
-// lists, already in JSON and separated by commas. As values of Go they would take many times the
-// memory. The zero value has no tokens.
+// logProbsBlock is the block `logprobs` of OpenAI's completions, as it grows: the members of its
+// four lists, already in JSON and separated by commas. As values of Go they would take many times
+// the memory. The zero value has no tokens.
 type logProbsBlock struct {
 	tokens, logProbs, top, offsets []byte
 }
 
-// add adds the tokens of a piece, before which the text has so many characters. The first token of a
-// prompt has no scores.
+// add adds the tokens of a piece, before which the text has so many characters. The first token of
+// a prompt has no scores.
 func (b *logProbsBlock) add(p session.Piece, chars int, first bool) {
 	for at := 0; at < len(p.Text); {
 		_, size := utf8.DecodeRune(p.Text[at:])
@@ -50,8 +50,9 @@ func (b *logProbsBlock) json() json.RawMessage {
 	return append(append(out, b.offsets...), `]}`...)
 }
 
-// appendCandidates appends the likeliest tokens at a token of a piece, and the token itself if it is
-// none of these: whoever asks whether the token was the likeliest compares its value in this list.
+// appendCandidates appends the likeliest tokens at a token of a piece, and the token itself if it
+// is none of these: whoever asks whether the token was the likeliest compares its value in this
+// list.
 func appendCandidates(list []byte, p session.Piece, at int) []byte {
 	own := session.Candidate{ID: int32(p.Text[at]), LogProb: p.LogProbs[at]}
 	var all []session.Candidate
@@ -81,7 +82,9 @@ func separated(list []byte) []byte {
 }
 
 // appendNumber appends a finite number, with as many digits as tell it from all others.
-func appendNumber(list []byte, x float64) []byte { return strconv.AppendFloat(list, x, 'g', -1, 64) }
+func appendNumber(list []byte, x float64) []byte {
+	return strconv.AppendFloat(list, x, 'g', -1, 64)
+}
 
 // tokenNames are the names of all tokens, as JSON strings: the character itself, or for a byte that
 // is none by itself OpenAI's form of such a byte, as `bytes:\xc3`.

@@ -90,7 +90,8 @@ func Detokenized(ids []api.TokenID) []byte {
 // would take many times what the text does.
 func WriteTokens(w io.Writer, text string) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`, len(text), limits.OpenAIPromptTokensMax)
+	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`,
+		len(text), limits.OpenAIPromptTokensMax)
 	for i := range len(text) {
 		if i > 0 {
 			_ = b.WriteByte(',') // Flush tells of errors

@@ -15,19 +15,35 @@ import (
 // However long the names and numbers of an answer are, its memory is not more than what is borrowed
 // for it: the blocks as they are kept, as they are put together, and the answer as it is written.
 func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
-	long := -float64(math.SmallestNonzeroFloat32) * math.Pi // in JSON it has as many digits as any
+	long := -float64(
+		math.SmallestNonzeroFloat32,
+	) * math.Pi // in JSON it has as many digits as any
 	for _, top := range []int{0, 1, 20} {
 		for _, text := range []string{strings.Repeat("\x00", 5000), strings.Repeat("\xff", 5000), strings.Repeat("x", 5000)} {
-			r := session.BatchRequest{Prompts: [][]byte{[]byte(text)}, N: 2, MaxTokens: 0, Echo: true, LogProbs: true, Top: top}
+			r := session.BatchRequest{
+				Prompts:   [][]byte{[]byte(text)},
+				N:         2,
+				MaxTokens: 0,
+				Echo:      true,
+				LogProbs:  true,
+				Top:       top,
+			}
 			a := NewOpenAIAnswer("cmpl-1", "m", time.Now(), r)
 			kept := 0
 			for i := range r.N {
-				p := session.Piece{Text: []byte(text), Index: i, FinishReason: session.FinishLength}
+				p := session.Piece{
+					Text:         []byte(text),
+					Index:        i,
+					FinishReason: session.FinishLength,
+				}
 				for range text {
 					p.LogProbs = append(p.LogProbs, long)
 					var candidates []session.Candidate
 					for id := range top {
-						candidates = append(candidates, session.Candidate{ID: int32(200 + id), LogProb: long})
+						candidates = append(
+							candidates,
+							session.Candidate{ID: int32(200 + id), LogProb: long},
+						)
 					}
 					p.Top = append(p.Top, candidates)
 				}
@@ -42,8 +58,20 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 			}
 			raw, err := json.Marshal(whole)
 			require.NoError(t, err)
-			require.LessOrEqual(t, int64(kept+block+len(raw)), AnswerBytes(r), "top %d, %.4q", top, text)
-			require.Greater(t, 6*int64(kept+block+len(raw)), AnswerBytes(r), "nor is it far more")
+			require.LessOrEqual(
+				t,
+				int64(kept+block+len(raw)),
+				AnswerBytes(r),
+				"top %d, %.4q",
+				top,
+				text,
+			)
+			require.Greater(
+				t,
+				6*int64(kept+block+len(raw)),
+				AnswerBytes(r),
+				"nor is it far more",
+			)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// boundsOf are the bounds of an operation's JSON body. Where the schema of the body has an array that
-// may have more members than others, such as a list of tokens, so many are let through: as many in
-// all such arrays together as in one.
+// boundsOf are the bounds of an operation's JSON body. Where the schema of the body has an array
+// that may have more members than others, such as a list of tokens, so many are let through: as many
+// in all such arrays together as in one.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,
@@ -20,7 +20,8 @@ func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	if op.RequestBody == nil || op.RequestBody.Value.Content[MediaJSON] == nil {
 		return bounds
 	}
-	if most := membersOf(op.RequestBody.Value.Content[MediaJSON].Schema.Value); most > bounds.Members {
+	body := op.RequestBody.Value.Content[MediaJSON].Schema.Value
+	if most := membersOf(body); most > bounds.Members {
 		bounds.Members = most
 		bounds.Tokens += most
 	}

@@ -45,7 +45,9 @@ func (h *Handlers) CreateCompletion(
 	if err := codec.CheckAnswer(request); err != nil {
 		return nil, err
 	}
-	return batchAnswer(func(w http.ResponseWriter) error { return call.whole(ctx, w, h.Memory) }), nil
+	return batchAnswer(func(w http.ResponseWriter) error {
+		return call.whole(ctx, w, h.Memory)
+	}), nil
 }
 
 // batchCall is one call of Sessions.CompleteBatch.

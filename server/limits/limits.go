@@ -61,8 +61,8 @@ const (
 	OpenAIPromptTokensMax  = session.BatchPromptTokens  // of all prompts
 	OpenAISampledTokensMax = session.BatchSampledTokens // of all texts
 	OpenAILogprobsMax      = session.CandidatesMax
-	OpenAITemperatureMax   = 2                  // OpenAI's own
-	OpenAITokensDefault    = 16                 // tokens of a text where the request does not say it; OpenAI's own
+	OpenAITemperatureMax   = 2                  // OpenAI's own, as is the next
+	OpenAITokensDefault    = 16                 // tokens of a text where a request says nothing
 	OpenAIUserCharsMax     = LabelValueCharsMax // of whom a request is for
 	OpenAIModelCharsMax    = 256                // of a model's id
 	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an answer that is not streamed

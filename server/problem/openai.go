@@ -14,7 +14,8 @@ func InOpenAIForm(doc api.Problem) api.Problem {
 		doc.Status = http.StatusBadRequest
 	}
 	e := api.OpenAIError{
-		Message: doc.Title, Type: openAIType(doc.Status), Param: doc.Field, Code: openAICode(doc.Type),
+		Message: doc.Title, Type: openAIType(doc.Status),
+		Param: doc.Field, Code: openAICode(doc.Type),
 	}
 	if doc.Detail != nil {
 		e.Message = *doc.Detail
