@@ -1062,7 +1062,7 @@ type Session struct {
 	Owner *string `json:"owner,omitempty"`
 
 	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
-	// deleted. Absent for a session that can be used, and for one whose damage has not been met yet.
+	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
 
 	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. 0 where sessions are kept in memory only.
@@ -6447,6 +6447,8 @@ type GetSnapshotResponseObject interface {
 
 type GetSnapshot200ResponseHeaders struct {
 	ContentDisposition string
+	LmserveDamage      *string
+	LmservePart        *string
 }
 
 type GetSnapshot200ApplicationZstdResponse struct {
@@ -6462,6 +6464,12 @@ func (response GetSnapshot200ApplicationZstdResponse) VisitGetSnapshotResponse(w
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}
 	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	if response.Headers.LmserveDamage != nil {
+		w.Header().Set("Lmserve-Damage", fmt.Sprint(*response.Headers.LmserveDamage))
+	}
+	if response.Headers.LmservePart != nil {
+		w.Header().Set("Lmserve-Part", fmt.Sprint(*response.Headers.LmservePart))
+	}
 	w.WriteHeader(200)
 
 	if closer, ok := response.Body.(io.ReadCloser); ok {

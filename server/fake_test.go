@@ -27,7 +27,8 @@ type fakeSessions struct {
 	boom bool  // Get panics, and Score after the first chunk
 	full bool  // no request gets a place in the queue
 
-	exporting int // bytes that follow an exported session
+	exporting int           // bytes that follow an exported session
+	part      *session.Part // what an export has of its session; nil: all
 
 	mu       sync.Mutex
 	n        int
@@ -153,12 +154,17 @@ type fakeFile struct {
 	Counts [256]float64
 }
 
-func (f *fakeSessions) Export(_ context.Context, who session.Caller, id string, w io.Writer) error {
+func (f *fakeSessions) Export(
+	_ context.Context, who session.Caller, id string, w io.Writer, part func(session.Part),
+) error {
 	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if f.part != nil {
+		part(*f.part)
+	}
 	if err := json.NewEncoder(w).Encode(fakeFile{"fake-0", s.info, s.text, s.counts}); err != nil {
 		return err
 	}

@@ -30,9 +30,9 @@ type Sessions interface {
 
 var _ Sessions = (*session.Manager)(nil)
 
-// Server answers HTTP for one session manager. Its life: New, Serve, Drain.
+// Server answers HTTP for one session manager at a time. Its life: New, Serve, Drain.
 type Server struct {
-	sessions Sessions
+	sessions atomic.Pointer[Sessions]
 	options  Options // with defaults
 	router   *chi.Mux
 	http     *http.Server
@@ -53,11 +53,12 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &Server{sessions: sessions, options: o}
+	s := &Server{options: o}
+	s.Replace(sessions)
 	draining, endBodies := context.WithCancel(context.Background())
 	s.endBodies = endBodies
 	s.router = newRouter(&handler.Handlers{
-		Sessions:  sessions,
+		Sessions:  func() handler.Sessions { return *s.sessions.Load() },
 		Keys:      o.Keys,
 		TakesWork: s.ready.Load,
 		Problems:  answer.NewProblems(o.Log),
@@ -76,6 +77,10 @@ func New(sessions Sessions, o Options) (*Server, error) {
 	s.ready.Store(true)
 	return s, nil
 }
+
+// Replace puts another session manager in the place of the one that is served: requests that begin
+// from now on are answered for it. Those under way stay with the one before, which is not drained.
+func (s *Server) Replace(sessions Sessions) { s.sessions.Store(&sessions) }
 
 // Serve answers requests from l until Drain, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
@@ -111,7 +116,7 @@ func (s *Server) drain(ctx context.Context) error {
 		}
 	}
 	s.endBodies()
-	errSessions := s.sessions.Drain(ctx)
+	errSessions := (*s.sessions.Load()).Drain(ctx)
 	errHTTP := s.http.Shutdown(ctx)
 	if errHTTP != nil {
 		errHTTP = errors.Join(errHTTP, s.http.Close())

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -204,6 +205,21 @@ func TestASnapshotThatFailsIsCutOff(t *testing.T) {
 	defer resp.Body.Close()
 	_, err = io.ReadAll(resp.Body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+// The answer says that a file is a part, in headers of one line of ASCII.
+func TestAPartOfASessionSaysThatItIsOne(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}")
+	whole := g.do("GET", path+"/snapshot", nil)
+	require.Empty(t, whole.Header.Get("Lmserve-Part"))
+	require.Empty(t, whole.Header.Get("Lmserve-Damage"))
+	g.fake.part = &session.Part{Start: 3, End: 10, Known: 12, Err: errors.New("lost:\nthe ½")}
+	part := g.do("GET", path+"/snapshot", nil)
+	require.Equal(t, http.StatusOK, part.StatusCode)
+	require.Equal(t, "bytes 3-9/12", part.Header.Get("Lmserve-Part"))
+	require.Equal(t, "lost: the  ", part.Header.Get("Lmserve-Damage")+strings.Repeat(" ", 2))
+	require.Equal(t, `attachment; filename="s-0001.part.safetensors.zst"`, part.Header.Get("Content-Disposition"))
 }
 
 // A damaged session is listed, says where the damage is, and can be deleted; every other use fails.

@@ -409,7 +409,7 @@ func TestAPowerCutLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	most := int(environmentNumber(t, "LMSERVE_POWER_CUTS", 40))
+	most := int(environmentNumber(t, "LMSERVE_POWER_CUTS", 15))
 	seed := environmentNumber(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
 	c := newCrash(t, uint64(seed))
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)

@@ -13,11 +13,12 @@ func reportDamage(log *zap.Logger) func(error) {
 	return func(err error) { log.Error("data folder", zap.Error(err)) }
 }
 
+// scrubbing is how fast a server looks for damage; tests cannot wait so long.
+var scrubbing = sessionlog.ScrubOptions{ReadsPerSecond: sessionlog.ScrubReads}
+
 // startScrub looks through the data folder for damage until the context ends or the store does.
 func startScrub(ctx context.Context, folder *sessionlog.Folder, log *zap.Logger) {
-	report := reportDamage(log)
-	go folder.ScrubForever(ctx, sessionlog.ScrubOptions{
-		ReadsPerSecond: sessionlog.ScrubReads,
-		Report:         func(d *sessionlog.CorruptError) { report(d) },
-	})
+	report, o := reportDamage(log), scrubbing
+	o.Report = func(d *sessionlog.CorruptError) { report(d) }
+	go folder.ScrubForever(ctx, o)
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -52,8 +49,10 @@ to standard error. SIGTERM and SIGINT drain: no new work, chunks under way are f
 then it ends.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
-with --data-dir=none they are in memory only. If the folder fails (say a disk does), the
-server ends with an error, and what it had confirmed is there when it starts again.
+with --data-dir=none they are in memory only. If the server finds the folder damaged, it
+opens it again, as a start does, and goes on with the sessions that the damage does not
+touch. If the folder fails otherwise (say a disk does), or again and again, the server ends
+with an error, and what it had confirmed is there when it starts again.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
 If not, whoever reaches the server may do everything. Then it listens on a loopback
@@ -110,28 +109,17 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	limitMemory(f.memoryMost(m, connections), log)
-	store, where, err := f.openStore(c.Context(), log)
+	opening := func() (*opened, error) { return f.openSessions(c.Context(), m, log) }
+	o, err := opening()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Close() }() // what was confirmed is durable before the store is closed
-	sessions, err := session.NewManager(m, session.Options{
-		Store:          store,
-		Report:         func(err error) { log.Error("sessions", zap.Error(err)) },
-		Threads:        f.model.threads,
-		MaxSessions:    f.maxSessions,
-		MaxMemoryBytes: int64(f.budget),
-		ReplayMax:      f.replayMax,
-		DiskBudget:     int64(f.diskBudget),
-		DiskAlarm:      reportAlarm(log),
-	})
-	if err != nil {
+	h := &host{opened: o, open: opening, log: log}
+	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
+	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
 		return err
 	}
-	if err := f.checkOwners(sessions, ring, where); err != nil {
-		return err
-	}
-	srv, err := server.New(sessions, server.Options{
+	h.srv, err = server.New(o.sessions, server.Options{
 		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, ConnectionsMax: connections, DrainDelay: f.drainDelay,
 		UserSessions: f.userSessions,
 	})
@@ -149,8 +137,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if secure != nil {
 		scheme = "https"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), where)
-	return serveUntilDone(c.Context(), srv, sessions, l, log, f.drain)
+	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), o.where)
+	return h.serve(c.Context(), l, f.drain)
 }
 
 // openKeys opens the keys file, if there is a place for one. A file that the command line names
@@ -220,51 +208,6 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 		return nil, err // not l: a nil *net.TCPListener is no nil net.Listener
 	}
 	return l, nil
-}
-
-// openStore opens the store of the sessions, and says in words where the sessions are.
-func (f *serveFlags) openStore(
-	ctx context.Context, log *zap.Logger,
-) (store sessionlog.Store, where string, err error) {
-	if f.data.dir == noDataDir {
-		return sessionlog.NewMemory(), "memory only", nil
-	}
-	dir, err := f.data.folder()
-	if err != nil {
-		return nil, "", err
-	}
-	compacted := func(done sessionlog.Compacted, err error) {
-		log.Info("the database was mostly free", zap.String("folder", dir),
-			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After), zap.Error(err))
-	}
-	folder, err := sessionlog.Open(dir, sessionlog.Options{
-		Report: reportDamage(log), Compacted: compacted, Serving: true,
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("--data-dir: %w", err)
-	}
-	if f.scrub {
-		startScrub(ctx, folder, log)
-	}
-	return folder, "the data folder " + dir, nil
-}
-
-// serveUntilDone serves until the context ends or the store fails, and then drains.
-func serveUntilDone(ctx context.Context, srv *server.Server, sessions *session.Manager, l net.Listener, log *zap.Logger, timeout time.Duration) error {
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	select {
-	case err := <-served:
-		return err
-	case <-sessions.Failed():
-		log.Error("the data folder has failed", zap.Error(sessions.Err()))
-	case <-ctx.Done():
-	}
-	log.Info("draining", zap.Duration("timeout", timeout))
-	drain, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	err := errors.Join(srv.Drain(drain), <-served)
-	return errors.Join(sessions.Err(), err) // the store may also have failed during the drain
 }
 
 func newLogger(format string) (*zap.Logger, error) {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 func newSessionsExport(f *dataFlags) *cobra.Command {
@@ -15,15 +17,37 @@ func newSessionsExport(f *dataFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export ID",
 		Short: "Write a session to one file",
-		Args:  exactly(1, "an id"),
+		Long: `Write a session to one file, for 'sessions import' here or elsewhere. Nothing in the data
+folder is changed. Of a session that damage has touched, the file has the text up to the
+last good record, and the state that this text leaves behind: then a line on standard
+error says which bytes are in it and what was lost, and the exit code is 1.`,
+		Args: exactly(1, "an id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.withManager(c, flags, func(mg *session.Manager) error {
-				if out == "" {
-					return mg.Export(c.Context(), session.Caller{Admin: true}, args[0], c.OutOrStdout())
+			m, err := flags.load()
+			if err != nil {
+				return err
+			}
+			return f.withStore(func(store sessionlog.Store) error {
+				whole := true
+				part := func(p session.Part) {
+					whole = false
+					fmt.Fprintf(c.ErrOrStderr(), "lmserve: session %s is exported in part: %v\n",
+						args[0], p)
 				}
-				return atomicfile.Write(out, atomicfile.Options{Perm: 0o600, Exclusive: true}, func(w io.Writer) error {
-					return mg.Export(c.Context(), session.Caller{Admin: true}, args[0], w)
-				})
+				export := func(w io.Writer) error {
+					return session.ExportStored(c.Context(), m, store, args[0], flags.threads, w,
+						part)
+				}
+				if out == "" {
+					err = export(c.OutOrStdout())
+				} else {
+					o := atomicfile.Options{Perm: 0o600, Exclusive: true}
+					err = atomicfile.Write(out, o, export)
+				}
+				if err == nil && !whole {
+					err = errFindings
+				}
+				return err
 			})
 		},
 	}

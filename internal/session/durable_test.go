@@ -17,6 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 var background = context.Background()
@@ -511,5 +512,18 @@ func TestAStoreThatHasFailedIsToldToEveryRequest(t *testing.T) {
 	require.ErrorIs(t, err, ErrStore)
 	require.ErrorIs(t, mg.Delete(Caller{}, id), ErrStore)
 	_, err = mg.Create(background, Caller{}, CreateRequest{})
+	require.ErrorIs(t, err, ErrStore)
+
+	// Another Manager takes over from here: what this one has in memory is given back, and requests
+	// hear of the failure, not of the drain.
+	set, err := effective(mg.engine.model, Settings{})
+	require.NoError(t, err)
+	state := stream.StateBytes(mg.engine.model, set)
+	before := mg.roster.budget.Used()
+	require.NoError(t, mg.Drain(background))
+	require.Equal(t, before-state, mg.roster.budget.Used())
+	_, err = mg.Score(background, Caller{}, id, unread{t}, ScoreOptions{}, nil)
+	require.ErrorIs(t, err, ErrStore)
+	_, err = mg.Import(background, Caller{}, nil)
 	require.ErrorIs(t, err, ErrStore)
 }

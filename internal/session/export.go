@@ -9,31 +9,35 @@ import (
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/spool"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
+// contentMaker makes what an export has in it, with its data in a spool.
+type contentMaker func(content *spool.Spool) (*weights.Stored, error)
+
 // export writes a session to w as one file. The file is made before its first byte is written, and
 // neither its content nor the file is in memory: both are in temporary files.
-func (e *engine) export(ctx context.Context, s *liveSession, w io.Writer) error {
+func (e *engine) export(ctx context.Context, w io.Writer, make contentMaker) error {
 	made, err := spool.New()
 	if err != nil {
 		return err
 	}
 	defer made.Close()
-	if err := e.pack(ctx, s, made); err != nil {
+	if err := e.pack(ctx, made, make); err != nil {
 		return err
 	}
 	return made.CopyTo(w)
 }
 
-// pack makes the file of a session as it is now.
-func (e *engine) pack(ctx context.Context, s *liveSession, made *spool.Spool) error {
+// pack makes the file of a session.
+func (e *engine) pack(ctx context.Context, made *spool.Spool, make contentMaker) error {
 	content, err := spool.New()
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	f, err := e.exportFile(ctx, s, content)
+	f, err := make(content)
 	if err != nil {
 		return err
 	}
@@ -74,61 +78,62 @@ func (e *engine) exportFile(
 		return nil, err
 	}
 	defer s.unlock()
+	found, err := e.journal.get(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	err = e.packs(ctx, func() error {
-		f, err = e.contentLocked(ctx, s, content)
+		f, err = exportOf(ctx, &s.head, s.stream, e.store(), found.Start, found.End, content)
 		return err
 	})
 	return f, err
 }
 
-// contentLocked writes state and log of a session to the spool.
-func (e *engine) contentLocked(
-	ctx context.Context, s *liveSession, content *spool.Spool,
+// exportOf puts a head, a state and the log from start to end, where the state is, together.
+func exportOf(
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64,
+	content *spool.Spool,
 ) (*weights.Stored, error) {
-	f, err := s.stream.Stored()
+	f, err := st.Stored()
 	if err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
 	}
 	if f, err = f.Keep(content, content); err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
 	}
-	found, err := e.journal.get(ctx, s)
+	l, err := readColumns(ctx, h, st, log, start, end, content)
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.columnsLocked(ctx, s, found, content)
-	if err != nil {
-		return nil, err
-	}
-	f.Metadata[keyHead] = string(s.encode())
+	f.Metadata[keyHead] = string(h.encode())
 	f.Tensors = append(f.Tensors, l.tensors()...)
 	return f, nil
 }
 
-// columnsLocked reads the session's log. It is counted before, so that every column has its place.
-func (e *engine) columnsLocked(
-	ctx context.Context, s *liveSession, found sessionlog.Session, content *spool.Spool,
+// readColumns reads a log. It is counted before, so that every column has its place.
+func readColumns(
+	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool.Spool,
 ) (*columns, error) {
-	records, bytes := int64(0), found.End-found.Start
-	err := e.store().Read(ctx, s.ID, found.Start, func(int64, sessionlog.Record) error {
+	records, bytes := int64(0), end-start
+	err := log.Read(ctx, h.ID, start, func(int64, sessionlog.Record) error {
 		records++
 		return nil
 	})
 	if err != nil {
-		return nil, storeError("reading the log of session "+s.ID, err)
+		return nil, storeError("reading the log of session "+h.ID, err)
 	}
-	l, err := newColumns(s.Settings.Baseline, records, bytes, content)
+	l, err := newColumns(h.Settings.Baseline, records, bytes, content)
 	if err != nil {
 		return nil, err
 	}
-	err = e.store().Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
-		if r.UnixMS == uncounted && at+int64(len(r.Text)) == s.stream.Tally.Bytes {
-			r.Bits, r.Baseline = s.stream.Tally.Bits, s.stream.Baseline.Bits
+	err = log.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
+		if r.UnixMS == uncounted && at+int64(len(r.Text)) == st.Tally.Bytes {
+			r.Bits, r.Baseline = st.Tally.Bits, st.Baseline.Bits
 		}
 		return l.append(at, r)
 	})
 	if err != nil {
-		return nil, storeError("reading the log of session "+s.ID, err)
+		return nil, storeError("reading the log of session "+h.ID, err)
 	}
 	return l, l.flush()
 }

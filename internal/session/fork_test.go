@@ -108,7 +108,7 @@ func TestAForkThatCannotBeMadeLeavesNothing(t *testing.T) {
 func export(t fatal, mg *Manager, id string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, mg.Export(background, Caller{}, id, &b))
+	require.NoError(t, mg.Export(background, Caller{}, id, &b, nil))
 	return b.Bytes()
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // Manager keeps the sessions of one model in a store, and the states of those in use in memory. All
@@ -96,8 +98,8 @@ func (mg *Manager) Model() ModelInfo {
 	return about
 }
 
-// Failed is closed when the store has failed for good: all requests get ErrStore, and the process
-// should end with Err.
+// Failed is closed when the store has failed for good: all requests get ErrStore. The store has to
+// be opened anew, for another Manager, or the process to end with Err.
 func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 
 // Err is why the store has failed, nil if it has not.
@@ -286,13 +288,27 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 // is made in a temporary file, so that a slow w holds up nobody else, and neither the file nor what
 // goes into it is in memory; ErrNoSpace if there is no room for it. Nothing is written before an
 // error but one of w.
-func (mg *Manager) Export(ctx context.Context, who Caller, id string, w io.Writer) error {
-	s, done, err := mg.roster.use(who, id)
+//
+// Of a session that damage has touched the file has what can be read, and part is told of that
+// before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError.
+func (mg *Manager) Export(
+	ctx context.Context, who Caller, id string, w io.Writer, part func(Part),
+) error {
+	s, done, err := mg.roster.useAny(who, id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return SpoolError(mg.engine.export(ctx, s, w))
+	err = s.unusable()
+	if err == nil {
+		err = mg.engine.export(ctx, w, func(content *spool.Spool) (*weights.Stored, error) {
+			return mg.engine.exportFile(ctx, s, content)
+		})
+	}
+	if part != nil && touched(err) {
+		err = mg.engine.exportPart(ctx, s, w, part)
+	}
+	return SpoolError(err)
 }
 
 // Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error
@@ -330,7 +346,8 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 
 // Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
 // request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
-// so that the next start has little to compute again. When the context ends the wait, what is under
+// so that the next start has little to compute again, or if the store has failed gives the memory
+// of the states back. When the context ends the wait, what is under
 // way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
 // ends at once.
 func (mg *Manager) Drain(ctx context.Context) error {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -67,12 +69,8 @@ func verifyLog(
 ) error {
 	var last sessionlog.Record
 	err := store.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
-		if r.HasBaseline != h.Settings.Baseline {
-			visit(fmt.Errorf("session: session %s, record at offset %d: has baseline bits: %t, expected %t", h.ID, at, r.HasBaseline, h.Settings.Baseline))
-		}
-		if r.Bits < last.Bits || r.Baseline < last.Baseline || !finite(r.Bits, r.Baseline) {
-			visit(fmt.Errorf("session: session %s, record at offset %d: totals of %v and %v bits after %v and %v, expected finite ones that do not fall",
-				h.ID, at, r.Bits, r.Baseline, last.Bits, last.Baseline))
+		if wrong := h.checkRecord(last, r); wrong != nil {
+			visit(fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong))
 		}
 		last = r
 		return nil
@@ -136,6 +134,32 @@ func Replay(
 		err = given.error
 	}
 	return r, err
+}
+
+// ExportStored writes a session as one file, as Manager.Export does, and claims nothing. Its state is
+// computed from the last snapshot on. part is told of a session that is not whole, before w is
+// written to.
+func ExportStored(
+	ctx context.Context, m *model.Model, store sessionlog.Store, id string, threads int, w io.Writer,
+	part func(Part),
+) error {
+	workers := scheduler.New(m, threads)
+	defer workers.Close()
+	content, err := spool.New()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	made := &partMaker{model: m, store: store, scheduler: workers, goesOn: ctx.Err,
+		report: func(error) {}}
+	f, p, err := made.file(ctx, id, content)
+	if err != nil {
+		return err
+	}
+	if p.Err != nil {
+		part(p)
+	}
+	return pack(f, w)
 }
 
 // otherNumerics names other arithmetic than this machine's (or the model's) in which text after

@@ -31,6 +31,13 @@ func (e *MismatchError) Error() string {
 		e.ID, e.Offset, e.Have, what, e.Want)
 }
 
+// logReader is what a replay needs of a sessionlog.Store.
+type logReader interface {
+	Read(
+		ctx context.Context, id string, from int64, visit func(at int64, r sessionlog.Record) error,
+	) error
+}
+
 // replayer computes a log again, chunk by chunk as requests do, so that nobody waits longer for a
 // replay than for a request. Recovery, forks and offline replays all use it.
 type replayer struct {
@@ -49,9 +56,9 @@ func (e interrupted) Unwrap() error { return e.error }
 
 // run computes the log from the stream's offset to its end. Its error is an interrupted one if the
 // computing was given up; else it is the store's.
-func (r *replayer) run(ctx context.Context, store sessionlog.Store) error {
+func (r *replayer) run(ctx context.Context, log logReader) error {
 	from := r.stream.Tally.Bytes
-	return store.Read(ctx, r.job.Session, from, func(at int64, rec sessionlog.Record) error {
+	return log.Read(ctx, r.job.Session, from, func(at int64, rec sessionlog.Record) error {
 		if err := r.feed(ctx, rec.Text[r.stream.Tally.Bytes-at:]); err != nil {
 			return interrupted{err}
 		}

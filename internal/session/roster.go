@@ -73,17 +73,26 @@ func (ro *roster) find(who Caller, id string) (*liveSession, error) {
 
 // use finds a session for a request that feeds or samples it. done must follow.
 func (ro *roster) use(who Caller, id string) (s *liveSession, done func(), err error) {
+	if s, done, err = ro.useAny(who, id); err != nil {
+		return nil, nil, err
+	}
+	if err := s.unusable(); err != nil {
+		done()
+		return nil, nil, err
+	}
+	if who.Key == s.Owner { // else the limit is another key's
+		ro.room.Limit(s.Owner, who.MaxDisk)
+	}
+	return s, done, nil
+}
+
+// useAny is use for a session that may be unusable.
+func (ro *roster) useAny(who Caller, id string) (s *liveSession, done func(), err error) {
 	if err := ro.life.Check(); err != nil {
 		return nil, nil, err
 	}
 	if s, err = ro.find(who, id); err != nil {
 		return nil, nil, err
-	}
-	if err := s.unusable(); err != nil {
-		return nil, nil, err
-	}
-	if who.Key == s.Owner { // else the limit is another key's
-		ro.room.Limit(s.Owner, who.MaxDisk)
 	}
 	if !ro.registry.Use(s.entry, ro.clock.now()) {
 		return nil, nil, ErrNotFound

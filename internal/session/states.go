@@ -231,16 +231,19 @@ func (st *states) trimTailLocked(s *liveSession, at int64) {
 }
 
 // keepAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves
-// out is computed again after a restart.
+// out is computed again after a restart. If the store has failed it drops the states.
 func (st *states) keepAll(ctx context.Context) {
 	for {
 		s, ok := st.budget.Victim()
 		if !ok || s.lock(ctx) != nil {
 			return
 		}
-		if st.life.Err() == nil && s.stateLocked() != nil && s.replay >= replayWorth {
+		switch {
+		case st.life.Err() != nil:
+			s.dropLocked()
+		case s.stateLocked() != nil && s.replay >= replayWorth:
 			st.keepLocked(s)
 		}
-		<-s.state // it stays hot, and does not come up again
+		<-s.state // a session that stays hot does not come up again
 	}
 }

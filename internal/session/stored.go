@@ -67,11 +67,8 @@ type storedSession struct {
 // one is not looked at.
 func readStored(m *model.Model, found sessionlog.Session) storedSession {
 	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
-	if k.bad = found.Err; k.bad != nil {
-		return k
-	}
 	h, err := decodeHead(found.ID, found.Head)
-	if k.bad = err; err != nil {
+	if k.bad = cmp.Or(found.Err, err); err != nil {
 		return k
 	}
 	k.head, k.lastUsed, k.seen = h, h.Created, h.progressAt(found)
@@ -79,6 +76,10 @@ func readStored(m *model.Model, found sessionlog.Session) storedSession {
 		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) && r.UnixMS <= timeMaxMS {
 			k.lastUsed = at
 		}
+	}
+	if found.Err != nil {
+		k.TTL = 0 // nobody can use the session, so that it is not for the want of use that it goes
+		return k
 	}
 	// A session that is not complete goes at the next start, whatever it still lacks. The making of a
 	// tail begins with a log that starts above 0 and has no record yet: that is no damage.
@@ -113,6 +114,18 @@ func (h *head) checkEnd(found sessionlog.Session) error {
 	case !finite(last.Bits, last.Baseline):
 		return fmt.Errorf("its last record has totals of %v and %v bits, expected finite ones",
 			last.Bits, last.Baseline)
+	}
+	return nil
+}
+
+// checkRecord says what is wrong with a record after another.
+func (h *head) checkRecord(before, r sessionlog.Record) error {
+	switch {
+	case r.HasBaseline != h.Settings.Baseline:
+		return fmt.Errorf("has baseline bits: %t, expected %t", r.HasBaseline, h.Settings.Baseline)
+	case r.Bits < before.Bits, r.Baseline < before.Baseline, !finite(r.Bits, r.Baseline):
+		return fmt.Errorf("totals of %v and %v bits after %v and %v, expected finite ones that "+
+			"do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
 	}
 	return nil
 }

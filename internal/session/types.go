@@ -276,7 +276,7 @@ var (
 	ErrNoSpace = errors.New("session: no space left on the disk")
 	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before
 	// is there when it is opened again.
-	ErrStore = errors.New("session: the store has failed")
+	ErrStore = lifecycle.ErrFailed
 	// ErrUnavailable says that what keeps the sessions cannot be reached now. Nothing of the call
 	// was accepted that was not acknowledged before, and nothing is lost: the call can be repeated.
 	ErrUnavailable = errors.New("session: the store is not available now")

@@ -241,7 +241,7 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 	case f.untouched(err, base):
 		return accepted, fmt.Errorf("sessionlog: %s: %w: %w", f.dir, ErrNoSpace, err)
 	}
-	return batch, f.fail(err)
+	return batch, f.fail(ofPanic(err))
 }
 
 func number(b bool) int {

@@ -519,10 +519,9 @@ func (f *Folder) view(do func(tx *bbolt.Tx) error) error {
 		defer tx.Rollback()
 		return do(tx)
 	})
-	var broken *panicError
 	switch {
-	case errors.As(err, &broken):
-		return f.fail(&CorruptError{File: databaseName, Byte: -1, Offset: -1, What: broken.Error()})
+	case errors.As(err, new(*panicError)):
+		return f.fail(ofPanic(err))
 	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
 		return ErrClosed
 	}
@@ -534,6 +533,16 @@ func (f *Folder) view(do func(tx *bbolt.Tx) error) error {
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprint("bbolt: ", e.value) }
+
+// ofPanic makes damage of a panic, whose cause is a page that is not as it should be, and leaves
+// other errors as they are.
+func ofPanic(err error) error {
+	var broken *panicError
+	if errors.As(err, &broken) {
+		return &CorruptError{File: databaseName, Byte: -1, Offset: -1, What: broken.Error()}
+	}
+	return err
+}
 
 // safely turns a panic into an error.
 func safely(do func() error) (err error) {

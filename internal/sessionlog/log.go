@@ -2,6 +2,7 @@ package sessionlog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,14 +73,10 @@ func (f *Folder) Get(ctx context.Context, id string) (s Session, err error) {
 	}
 	err = f.view(func(tx *bbolt.Tx) error {
 		e, err := find(tx, id)
-		if err != nil {
-			return err
+		if err == nil {
+			s = toldOf(tx, id, e)
 		}
-		if s, err = sessionOf(tx, id, e); err != nil {
-			return err
-		}
-		s.Err = marked(tx, id)
-		return nil
+		return err
 	})
 	return s, err
 }
@@ -109,13 +106,21 @@ func listed(tx *bbolt.Tx, key, value []byte) Session {
 	if err != nil {
 		return Session{ID: id, Err: corruptEntry(id, err)}
 	}
+	return toldOf(tx, id, e)
+}
+
+// toldOf tells what can be read of a session. Of one whose last record is damaged, the log ends
+// where that record begins.
+func toldOf(tx *bbolt.Tx, id string, e entry) Session {
 	s, err := sessionOf(tx, id, e)
 	if err != nil {
-		return Session{ID: id, Err: err}
+		s = Session{ID: id, Epoch: e.epoch, Head: bytes.Clone(e.head), Start: e.start, End: e.start}
+		var damage *CorruptError
+		if errors.As(err, &damage) {
+			s.End = max(s.End, damage.Offset)
+		}
 	}
-	if err := marked(tx, id); err != nil {
-		return Session{ID: id, Err: err}
-	}
+	s.Err = cmp.Or(err, marked(tx, id))
 	return s
 }
 
@@ -209,13 +214,17 @@ func (f *Folder) Read(ctx context.Context, id string, from int64, visit func(at 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := f.view(func(tx *bbolt.Tx) error { return p.fill(tx, id) }); err != nil {
-			return err
+		damage := f.view(func(tx *bbolt.Tx) error { return p.fill(tx, id) })
+		if damage != nil && !errors.Is(damage, ErrCorrupt) {
+			return damage
 		}
-		for n := range p.records {
+		for n := range p.records { // those before the damage
 			if err := visit(p.offsets[n], p.records[n]); err != nil {
 				return err
 			}
+		}
+		if damage != nil {
+			return damage
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // rebuildBytes is how much is written in one transaction of a rebuilding.
@@ -156,16 +157,39 @@ func (b *rebuilder) put(bucket string, key, value []byte) (err error) {
 // rebuildLockName is the file whose lock lets one process at a time rebuild.
 const rebuildLockName = databaseName + ".rebuilding" + temporarySuffix
 
-// mend replaces a database whose structure is damaged by one that holds what is left of it. The
-// damaged one keeps its bytes under another name. It reports what was lost. The lock that it returns
-// is to be closed when the new database is locked.
-func (f *Folder) mend() (lock *bbolt.DB, err error) {
+// lockRebuilding gets that lock, which is bbolt's of a database of its own. What is in the file does
+// not count: a power cut may leave it torn, and then the file is begun anew.
+func (f *Folder) lockRebuilding() (lock *bbolt.DB, err error) {
 	path := f.path(rebuildLockName)
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("sessionlog: %s is %v, expected a regular file", path, info.Mode())
 	}
-	if lock, err = bbolt.Open(path, 0o600, f.boltOptions(false)); err != nil {
-		return nil, fmt.Errorf("sessionlog: %s: %w: %w", path, ErrInUse, err)
+	open := func() error {
+		return safely(func() (err error) {
+			lock, err = bbolt.Open(path, 0o600, f.boltOptions(false))
+			return err
+		})
+	}
+	if err = open(); err != nil && !errors.Is(err, bolterrors.ErrTimeout) {
+		if err = os.Truncate(path, 0); err == nil { // it stays the same file, whoever locks it
+			err = open()
+		}
+	}
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, fmt.Errorf("sessionlog: %s: %w", path, ErrInUse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sessionlog: %w", err)
+	}
+	return lock, nil
+}
+
+// mend replaces a database whose structure is damaged by one that holds what is left of it. The
+// damaged one keeps its bytes under another name. It reports what was lost. The lock that it returns
+// is to be closed when the new database is locked.
+func (f *Folder) mend() (lock *bbolt.DB, err error) {
+	if lock, err = f.lockRebuilding(); err != nil {
+		return nil, err
 	}
 	// Another process may have mended it, while this one waited.
 	if _, err := f.inspectAll(); !errors.Is(err, ErrCorrupt) {

@@ -104,12 +104,15 @@ func (r *rescuer) part(x *remains) (bool, error) {
 		}
 		return true
 	})
+	copied := slices.Clone(x.snapshots)
 	x.cut()
 	told.Start, told.End = x.entry.start, x.end()
-	for _, s := range x.snapshots[:max(0, len(x.snapshots)-KeptSnapshots)] {
-		_ = os.Remove(filepath.Join(r.out, snapshotsFolder, snapshotName(x.id, s.Offset)))
-	}
 	x.snapshots = x.snapshots[max(0, len(x.snapshots)-KeptSnapshots):]
+	for _, s := range copied {
+		if !x.has(s.Offset) {
+			_ = os.Remove(filepath.Join(r.out, snapshotsFolder, snapshotName(x.id, s.Offset)))
+		}
+	}
 	told.Snapshots = len(x.snapshots)
 	return true, r.ctx.Err()
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,31 @@ func TestADamagedDatabaseWithoutSessionsOpens(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, contents(t, s))
 			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// A power cut during a rebuilding may leave any part of its lock's file.
+func TestATornLockOfARebuildingIsNoReasonNotToOpen(t *testing.T) {
+	dir, _ := sample(t, 5)
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	want := contents(t, s)
+	require.NoError(t, s.Close())
+	whole, err := os.ReadFile(filepath.Join(dir, databaseName))
+	require.NoError(t, err)
+	for name, torn := range map[string][]byte{
+		"zeros": make([]byte, 4*pageBytes), "one sector": whole[:512], "garbage": bytes.Repeat([]byte{7}, 5000),
+		"pages without meta pages": slices.Concat(make([]byte, 2*pageBytes), whole[2*pageBytes:]),
+	} {
+		flipped(t, filepath.Join(dir, databaseName), 8*(pageHeaderBytes+48), func() {
+			damaged := copied(t, t.TempDir(), dir)
+			require.NoError(t, os.WriteFile(filepath.Join(damaged, rebuildLockName), torn, 0o600))
+			s, err := Open(damaged, Options{})
+			require.NoError(t, err, name)
+			require.Equal(t, want, contents(t, s), name)
+			require.NoError(t, s.Close())
+			require.NoFileExists(t, filepath.Join(damaged, rebuildLockName))
 		})
 	}
 }
@@ -179,4 +205,49 @@ func TestRescueTakesWhatReads(t *testing.T) {
 			require.Equal(t, text, got[id])
 		}
 	}
+}
+
+// A snapshot of text that is lost does not come along.
+func TestRescueLeavesNoFileOfASnapshotBehindTheEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := Open(dir, Options{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", []byte("{}"), 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(background, "a", epoch, 0, Record{Text: []byte("first")}))
+	require.NoError(t, s.Append(background, "a", epoch, 5, Record{Text: []byte("what is lost")}))
+	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 17, func(w io.Writer) error {
+		_, err := w.Write([]byte("the state at the end"))
+		return err
+	}))
+	require.NoError(t, s.Close())
+	path := filepath.Join(dir, databaseName)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	content = bytes.ReplaceAll(content, []byte("what is lost"), []byte("what is LOST"))
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+
+	s, err = Open(dir, Options{})
+	require.NoError(t, err)
+	found, err := s.Get(background, "a")
+	require.NoError(t, err)
+	require.ErrorIs(t, found.Err, ErrCorrupt)
+	require.Equal(t, int64(5), found.End, "where the damaged record begins")
+	require.Equal(t, []byte("{}"), found.Head)
+	text := ""
+	require.NoError(t, s.Read(background, "a", 0, func(_ int64, r Record) error {
+		text += string(r.Text)
+		return nil
+	}))
+	require.Equal(t, "first", text)
+	listed, err := s.List(background, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []Session{found}, listed)
+	require.NoError(t, s.Close())
+
+	out := filepath.Join(t.TempDir(), "out")
+	require.NoError(t, Rescue(background, dir, out, RescueOptions{
+		Session: func(Rescued) {}, Damage: func(*CorruptError) {}, Progress: func(int64, int64) {},
+	}))
+	require.NoError(t, Check(background, out, func(d *CorruptError) { t.Error(d) }))
 }

@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 type ScrubOptions struct {
 	ReadsPerSecond int                 // of a page or a block of a snapshot; at least 1
 	Report         func(*CorruptError) // told of what is wrong
+	Rest           time.Duration       // of ScrubForever between two rounds; 0: scrubRest
 }
 
 // Scrub reads once through the database's pages and the snapshots' files, slowly, and reports what
@@ -150,7 +152,7 @@ func (s *slowFile) Read(p []byte) (int, error) {
 }
 
 const (
-	scrubRest = time.Hour // between two scrubbings
+	scrubRest = time.Hour
 	// ScrubReads is a rate that a disk does not notice: 1 to 4 MB a second.
 	ScrubReads = 100
 )
@@ -166,6 +168,6 @@ func (f *Folder) ScrubForever(ctx context.Context, o ScrubOptions) {
 		case <-ctx.Done():
 		}
 	}()
-	for f.Scrub(ctx, o) == nil && wait(ctx, scrubRest) == nil {
+	for f.Scrub(ctx, o) == nil && wait(ctx, cmp.Or(o.Rest, scrubRest)) == nil {
 	}
 }

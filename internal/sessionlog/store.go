@@ -35,7 +35,7 @@ type Store interface {
 	// Claim makes the caller the one who may write, and tells what there is to write to.
 	Claim(ctx context.Context, id string) (Session, error)
 	// Get tells what Claim does, and claims nothing. A session of which damage has left only a part
-	// is told with its Err, and can be read as far as it goes; Claim refuses it.
+	// is told with its Err; Claim refuses it.
 	Get(ctx context.Context, id string) (Session, error)
 	// List gives up to limit sessions in the order of their ids (of their bytes), beginning after
 	// one ("": at the first).
@@ -53,7 +53,8 @@ type Store interface {
 	Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error
 	// Read visits the records from an offset to the end that the log has when Read begins: first
 	// the record that holds the offset, then the ones after it. A record's text is valid until
-	// visit returns. visit may call the store.
+	// visit returns. visit may call the store. Where a record is damaged or missing, those before it
+	// are visited, and the error is a CorruptError.
 	Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error
 	// Trim drops the records that end at or before an offset, which is that of the newest snapshot
 	// at most.
@@ -107,8 +108,8 @@ type Session struct {
 	Start int64   // offset of the first record
 	End   int64   // where the next one goes
 	Last  *Record // the last one, without its text; nil if there is none
-	// Err is what is wrong with this one. From List, nothing but ID is set with it; from Get, the
-	// rest tells what damage has left.
+	// Err is what is wrong with this one. With it, the rest tells what damage has left: nothing but
+	// ID, if not even the session's entry reads.
 	Err error
 }
 

@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"github.com/lmserve/lmserve/server/contract"
@@ -14,12 +15,21 @@ type File struct {
 	ctx   context.Context
 	w     http.ResponseWriter
 	name  string
+	extra http.Header
 	begun bool
 }
 
 // NewFile makes an answer on w of a zstd file of this name. It is written until ctx ends.
 func NewFile(ctx context.Context, w http.ResponseWriter, name string) *File {
-	return &File{ctx: ctx, w: w, name: name}
+	return &File{ctx: ctx, w: w, name: name, extra: http.Header{}}
+}
+
+// IsPart gives the answer another name, and headers that say why it is not the whole.
+func (f *File) IsPart(name string, headers map[string]string) {
+	f.name = name
+	for key, value := range headers {
+		f.extra.Set(key, value)
+	}
 }
 
 // Write implements io.Writer.
@@ -30,6 +40,7 @@ func (f *File) Write(p []byte) (int, error) {
 	if !f.begun {
 		f.begun = true
 		h := f.w.Header()
+		maps.Copy(h, f.extra)
 		h.Set("Content-Type", contract.MediaZstd)
 		h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", f.name))
 		h.Set("Cache-Control", "no-store")

@@ -24,7 +24,7 @@ func (h *Handlers) Complete(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	call := completeCall{h.Sessions, r.ID, request}
+	call := completeCall{h.Sessions(), r.ID, request}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return completeStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)

@@ -28,7 +28,8 @@ type Sessions interface {
 	Delete(who session.Caller, id string) error
 	Fork(ctx context.Context, who session.Caller, id string,
 		r session.ForkRequest) (session.Info, error)
-	Export(ctx context.Context, who session.Caller, id string, w io.Writer) error
+	Export(ctx context.Context, who session.Caller, id string, w io.Writer,
+		part func(session.Part)) error
 	Import(ctx context.Context, who session.Caller, r io.Reader) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
@@ -47,9 +48,9 @@ type Sessions interface {
 
 // Handlers implements the operations of the contract.
 type Handlers struct {
-	Sessions  Sessions
-	Keys      *keys.Ring  // nil: the server asks for no keys
-	TakesWork func() bool // false as soon as the server drains
+	Sessions  func() Sessions // those that are served now
+	Keys      *keys.Ring      // nil: the server asks for no keys
+	TakesWork func() bool     // false as soon as the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
 

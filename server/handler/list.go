@@ -44,7 +44,7 @@ func (h *Handlers) list(ctx context.Context, after string, limit int, made *spoo
 		return err
 	}
 	defer taken.Keep(0)
-	page, next, err := h.Sessions.List(middleware.CallerOf(ctx), after, limit)
+	page, next, err := h.Sessions().List(middleware.CallerOf(ctx), after, limit)
 	if err != nil {
 		return err
 	}

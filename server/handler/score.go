@@ -25,7 +25,7 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	call := scoreCall{h.Sessions, r.ID, text, codec.DecodeScoreOptions(r.Params)}
+	call := scoreCall{h.Sessions(), r.ID, text, codec.DecodeScoreOptions(r.Params)}
 	if media := middleware.MediaOf(ctx); media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))

@@ -16,7 +16,7 @@ func (h *Handlers) ListModels(
 ) (api.ListModelsResponseObject, error) {
 	return api.ListModels200JSONResponse{
 		Object: api.ObjectList,
-		Data:   []api.Model{codec.EncodeModel(h.Sessions.Model())},
+		Data:   []api.Model{codec.EncodeModel(h.Sessions().Model())},
 	}, nil
 }
 
@@ -31,7 +31,7 @@ func (h *Handlers) Health(
 func (h *Handlers) Ready(
 	context.Context, api.ReadyRequestObject,
 ) (api.ReadyResponseObject, error) {
-	if err := h.Sessions.Err(); err != nil {
+	if err := h.Sessions().Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", session.ErrStore, err)
 	}
 	if !h.TakesWork() {
@@ -42,7 +42,7 @@ func (h *Handlers) Ready(
 		stale := api.KeysStale
 		status.Keys = &stale
 	}
-	if h.Sessions.DiskAlarm() != nil {
+	if h.Sessions().DiskAlarm() != nil {
 		full := api.DiskFull
 		status.Disk = &full
 	}

@@ -20,7 +20,7 @@ func (h *Handlers) CreateSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions.Create(ctx, middleware.CallerOf(ctx), request)
+	info, err := h.Sessions().Create(ctx, middleware.CallerOf(ctx), request)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (h *Handlers) ForkSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions.Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
+	info, err := h.Sessions().Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (h *Handlers) ForkSession(
 func (h *Handlers) GetSession(
 	ctx context.Context, r api.GetSessionRequestObject,
 ) (api.GetSessionResponseObject, error) {
-	info, err := h.Sessions.Get(middleware.CallerOf(ctx), r.ID)
+	info, err := h.Sessions().Get(middleware.CallerOf(ctx), r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (h *Handlers) GetSession(
 func (h *Handlers) DeleteSession(
 	ctx context.Context, r api.DeleteSessionRequestObject,
 ) (api.DeleteSessionResponseObject, error) {
-	if err := h.Sessions.Delete(middleware.CallerOf(ctx), r.ID); err != nil {
+	if err := h.Sessions().Delete(middleware.CallerOf(ctx), r.ID); err != nil {
 		return nil, err
 	}
 	return api.DeleteSession204Response{}, nil

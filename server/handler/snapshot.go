@@ -2,12 +2,17 @@ package handler
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 // GetSnapshot implements GET /v1/sessions/{id}/snapshot. An error after the answer has begun cuts
@@ -17,8 +22,25 @@ func (h *Handlers) GetSnapshot(
 ) (api.GetSnapshotResponseObject, error) {
 	return snapshotFile(func(w http.ResponseWriter) error {
 		file := answer.NewFile(ctx, w, r.ID+".safetensors.zst")
-		return h.Sessions.Export(ctx, middleware.CallerOf(ctx), r.ID, file)
+		part := func(p session.Part) {
+			file.IsPart(r.ID+".part.safetensors.zst", partHeaders(p))
+		}
+		return h.Sessions().Export(ctx, middleware.CallerOf(ctx), r.ID, file, part)
 	}), nil
+}
+
+// partHeaders say what of a session is in its file, and why not all of it.
+func partHeaders(p session.Part) map[string]string {
+	damage := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' { // headers are ASCII
+			return ' '
+		}
+		return r
+	}, problem.Clipped(p.Err.Error(), limits.DetailCharsMax))
+	return map[string]string{
+		"Lmserve-Part":   fmt.Sprintf("bytes %d-%d/%d", p.Start, p.End-1, p.Known),
+		"Lmserve-Damage": damage,
+	}
 }
 
 // snapshotFile writes an exported session.
@@ -31,7 +53,7 @@ func (f snapshotFile) VisitGetSnapshotResponse(w http.ResponseWriter) error { re
 func (h *Handlers) ImportSession(
 	ctx context.Context, r api.ImportSessionRequestObject,
 ) (api.ImportSessionResponseObject, error) {
-	info, err := h.Sessions.Import(ctx, middleware.CallerOf(ctx), r.Body)
+	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body)
 	if err != nil {
 		return nil, err
 	}

@@ -7,11 +7,13 @@ package lifecycle
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 )
 
 // Errors of Enter.
 var (
+	ErrFailed   = errors.New("session: the store has failed")
 	ErrLoading  = errors.New("session: what is stored is still being loaded")
 	ErrDraining = errors.New("session: draining, no new work is taken")
 )
@@ -60,7 +62,8 @@ func (l *Lifecycle) Serve() {
 	}
 }
 
-// Check says why no operation may begin or go on: ErrLoading or ErrDraining; nil if one may.
+// Check says why no operation may begin or go on: ErrFailed, ErrLoading or ErrDraining; nil if one
+// may.
 func (l *Lifecycle) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,6 +102,9 @@ func (l *Lifecycle) Drain() <-chan struct{} {
 }
 
 func (l *Lifecycle) checkLocked() error {
+	if err := l.Err(); err != nil { // it says more than that a drain has followed
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
 	switch l.mu.phase {
 	case loading:
 		return ErrLoading

@@ -71,6 +71,9 @@ func TestTheFailureOfTheGroundIsSeen(t *testing.T) {
 	require.False(t, over(l.Failed()))
 	close(g.failed)
 	require.EqualError(t, l.Err(), "it has failed")
+	require.ErrorIs(t, l.Enter(), ErrFailed)
+	l.Drain()
+	require.ErrorIs(t, l.Check(), ErrFailed, "it says more than the drain")
 	require.True(t, over(l.Failed()))
 }
 

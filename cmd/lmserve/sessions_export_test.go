@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// smallModel is a file with the small model of tests.
+func smallModel(t *testing.T) (file string) {
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	file = filepath.Join(t.TempDir(), "small.safetensors")
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	return file
+}
+
+// answered reads an answer.
+func answered(t *testing.T, res *http.Response, err error) (status int, body string) {
+	require.NoError(t, err)
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode, string(b)
+}
+
+// The last record is damaged. Over HTTP and from the command line alike, what stands before the
+// record is exported, said to be a part, and imported again; everything else is refused.
+func TestADamagedSessionIsExportedInPart(t *testing.T) {
+	dir, model := t.TempDir(), smallModel(t)
+	url, stop := serving(t, "--data-dir", dir, "--model", model)
+	made := strings.NewReader(`{"labels":{"a":"b"}}`)
+	res, err := http.Post(url+"/v1/sessions", "application/json", made)
+	_, body := answered(t, res, err)
+	var created struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(body), &created))
+	for _, text := range []string{"what was first", "what came last"} { // each within a chunk
+		path := url + "/v1/sessions/" + created.ID + "/score"
+		res, err = http.Post(path, "text/plain", strings.NewReader(text))
+		status, _ := answered(t, res, err)
+		require.Equal(t, http.StatusOK, status)
+	}
+	stop()
+	database := filepath.Join(dir, "lmserve.db")
+	content, err := os.ReadFile(database)
+	require.NoError(t, err)
+	// The chunk of 16 bytes ends within the second text, which is two records; the last is damaged.
+	at := bytes.LastIndex(content, []byte("at came last"))
+	require.Positive(t, at)
+	content[at] ^= 1
+	require.NoError(t, os.WriteFile(database, content, 0o600))
+
+	file := filepath.Join(t.TempDir(), "part.session")
+	_, stderr, code := lmserve("", "sessions", "--data-dir", dir, "export", "--model", model,
+		created.ID, "--out", file)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "session "+created.ID+" is exported in part: the file has bytes 0 to 16 of")
+	require.Contains(t, stderr, "lmserve.db, session "+created.ID+", offset ")
+	after, err := os.ReadFile(database)
+	require.NoError(t, err)
+	require.Equal(t, content, after, "nothing in the folder is changed")
+	offline, err := os.ReadFile(file)
+	require.NoError(t, err)
+
+	url, stop = serving(t, "--data-dir", dir, "--model", model)
+	defer stop()
+	session := url + "/v1/sessions/" + created.ID
+	res, err = http.Get(session)
+	status, body := answered(t, res, err)
+	require.Equal(t, http.StatusOK, status)
+	var shown struct {
+		Offset int64
+		Error  string
+		Labels map[string]string
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &shown))
+	require.Equal(t, map[string]string{"a": "b"}, shown.Labels)
+	require.Contains(t, shown.Error, "record")
+
+	res, err = http.Get(session + "/snapshot")
+	status, part := answered(t, res, err)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "bytes 0-15/16", res.Header.Get("Lmserve-Part"))
+	require.Contains(t, res.Header.Get("Lmserve-Damage"), "lmserve.db, session "+created.ID)
+	require.Contains(t, res.Header.Get("Content-Disposition"), created.ID+".part.safetensors.zst")
+	require.Equal(t, offline, []byte(part), "both ways lead to the same bytes")
+
+	res, err = http.Post(url+"/v1/sessions/import", "application/zstd", strings.NewReader(part))
+	status, body = answered(t, res, err)
+	require.Equal(t, http.StatusCreated, status, body)
+	var imported struct{ Offset int64 }
+	require.NoError(t, json.Unmarshal([]byte(body), &imported))
+	require.Equal(t, int64(16), imported.Offset)
+	for verb, request := range map[string]string{
+		"score": `{"text":"x"}`, "complete": `{"max_tokens":1}`, "fork": `{}`,
+	} {
+		res, err = http.Post(session+"/"+verb, "application/json", strings.NewReader(request))
+		status, body = answered(t, res, err)
+		require.Equal(t, http.StatusConflict, status, "%s: %s", verb, body)
+		require.Contains(t, body, "session-unusable")
+		require.Contains(t, body, `"damage":{"file":"lmserve.db"`)
+	}
+	request, err := http.NewRequest(http.MethodDelete, session, nil)
+	require.NoError(t, err)
+	res, err = http.DefaultClient.Do(request)
+	status, _ = answered(t, res, err)
+	require.Equal(t, http.StatusNoContent, status)
+}

@@ -1,0 +1,240 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Part says how much of a session that damage has touched is in its file: the text up to the last
+// good record, and the state that this text leaves behind.
+type Part struct {
+	Start, End int64 // of the text in the file
+	// Known is where the text ended, as far as damage has left it known. What there was from End
+	// to Known is lost, and maybe more.
+	Known int64
+	Err   error // the damage
+}
+
+func (p Part) String() string {
+	return fmt.Sprintf("the file has bytes %d to %d of its text, which went to offset %d or "+
+		"further; lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
+}
+
+// partMaker makes the file of a session from what can be read of it. It claims nothing, writes
+// nothing to the store, and leaves the session's stream in memory alone.
+type partMaker struct {
+	model     *model.Model
+	store     sessionlog.Store
+	scheduler *scheduler.Scheduler
+	goesOn    func() error // why the making should end
+	report    func(error)
+	room      func(bytes int64) error // takes memory for a state; nil: nobody shares it
+}
+
+// file makes the file, with its data in a spool. The Part has an Err if the session is not whole.
+func (m *partMaker) file(
+	ctx context.Context, id string, content *spool.Spool,
+) (*weights.Stored, Part, error) {
+	found, err := m.store.Get(ctx, id)
+	if err != nil {
+		return nil, Part{}, storeError("reading session "+id, err)
+	}
+	h, err := decodeHead(id, found.Head)
+	if err != nil {
+		return nil, Part{}, notEvenPart(id, err)
+	}
+	if h.Model.Hash != m.model.Hash() {
+		err := &ModelError{Have: h.Model.id(), Want: m.model.ID()}
+		return nil, Part{}, &UnusableError{ID: id, Err: err}
+	}
+	p, err := m.reach(ctx, &h, found)
+	if err != nil {
+		return nil, Part{}, err
+	}
+	h.cutTo(p.End)
+	st, err := m.state(ctx, &h, p)
+	if err != nil {
+		return nil, Part{}, err
+	}
+	f, err := exportOf(ctx, &h, st, boundedLog{m.store, p.End}, p.Start, p.End, content)
+	return f, p, err
+}
+
+// notEvenPart is the error for a session of which no file can be made.
+func notEvenPart(id string, why error) error {
+	return &UnusableError{ID: id, Err: fmt.Errorf("no part of it can be exported: %w; "+
+		"'lmserve sessions rescue' on the data folder may get more", why)}
+}
+
+// reach finds the last record up to which the log can be read and has totals that an import takes.
+func (m *partMaker) reach(
+	ctx context.Context, h *head, found sessionlog.Session,
+) (p Part, err error) {
+	p = Part{Start: found.Start, End: found.Start, Known: found.End, Err: found.Err}
+	last, stopped := sessionlog.Record{}, errors.New("the record does not follow")
+	err = m.store.Read(ctx, h.ID, found.Start, func(at int64, r sessionlog.Record) error {
+		if wrong := h.checkRecord(last, r); wrong != nil {
+			p.Err = fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong)
+			return stopped
+		}
+		p.End, last = at+int64(len(r.Text)), r
+		last.Text = nil
+		return m.goesOn()
+	})
+	switch {
+	case errors.Is(err, stopped):
+	case errors.Is(err, sessionlog.ErrCorrupt):
+		p.Err = err
+	case err != nil:
+		return p, storeError("reading the log of session "+h.ID, err)
+	}
+	if p.End == p.Start && p.Err != nil {
+		return p, notEvenPart(h.ID, fmt.Errorf("none of its text can be read: %w", p.Err))
+	}
+	return p, nil
+}
+
+// cutTo makes of a session's head that of the session as it was at an offset.
+func (h *head) cutTo(end int64) {
+	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
+		h.Numerics = h.Numerics[:n]
+	}
+	if h.Parent != nil && h.Parent.Offset > end { // all of the text is the parent's, too
+		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
+	}
+}
+
+// state computes the state at the end of a part, and notes in the head if that is not the
+// arithmetic that the session had there.
+func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
+	if m.room != nil {
+		if err := m.room(stream.StateBytes(m.model, h.Settings)); err != nil {
+			return nil, err
+		}
+	}
+	st, err := m.start(ctx, h, p)
+	if err != nil {
+		return nil, err
+	}
+	now, here := h.numerics(), m.model.Arithmetic.Numerics()
+	rec := &recovery{stream: st, exact: now.Name == here && st.Tally.Bytes >= now.From}
+	re := &replayer{
+		stream: st, job: scheduler.Job{Key: h.Owner, Session: h.ID, Chunk: h.Settings.Chunk},
+		scheduler: m.scheduler, goesOn: m.goesOn,
+		compare: (&totalsCheck{recovery: rec, id: h.ID, report: m.report}).compare,
+	}
+	err = re.run(ctx, boundedLog{m.store, p.End})
+	var given interrupted
+	switch {
+	case errors.As(err, &given):
+		return nil, given.error
+	case err != nil:
+		return nil, storeError("replaying session "+h.ID, err)
+	}
+	if !rec.exact {
+		h.noteNumerics(numerics{From: p.End, Name: here})
+	}
+	return st, nil
+}
+
+// start gives the newest good state that lies within a part, else that of an empty text.
+func (m *partMaker) start(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
+	kept, err := m.store.Snapshots(ctx, h.ID)
+	cause := err
+	if err != nil && !errors.Is(err, sessionlog.ErrCorrupt) {
+		return nil, storeError("looking for snapshots of session "+h.ID, err)
+	}
+	for n := len(kept) - 1; n >= 0; n-- {
+		at := kept[n].Offset
+		if at < p.Start || at > p.End {
+			continue
+		}
+		st, err := readSnapshot(ctx, m.model, m.store, h, at)
+		if err == nil {
+			return st, nil
+		}
+		if ctx.Err() != nil || !damaged(err) {
+			return nil, storeError("reading a snapshot of session "+h.ID, err)
+		}
+		cause = cmp.Or(cause, err) // the newest snapshot's says most
+	}
+	if p.Start > 0 {
+		err := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot up to "+
+			"offset %d", p.Start, p.End)
+		if why := errors.Join(cause, p.Err); why != nil {
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+		return nil, notEvenPart(h.ID, err)
+	}
+	return stream.New(m.model, h.Settings), nil
+}
+
+// boundedLog is a log that is read up to an offset at which a record ends.
+type boundedLog struct {
+	logReader
+	end int64
+}
+
+// Read implements logReader.
+func (l boundedLog) Read(
+	ctx context.Context, id string, from int64, visit func(int64, sessionlog.Record) error,
+) error {
+	if from >= l.end {
+		return nil
+	}
+	ended := errors.New("the end of the part")
+	err := l.logReader.Read(ctx, id, from, func(at int64, r sessionlog.Record) error {
+		if err := visit(at, r); err != nil {
+			return err
+		}
+		if at+int64(len(r.Text)) >= l.end {
+			return ended
+		}
+		return nil
+	})
+	if errors.Is(err, ended) {
+		return nil
+	}
+	return err
+}
+
+// exportPart writes to w what can be read of a session that damage has touched, and tells part
+// what that is before.
+func (e *engine) exportPart(
+	ctx context.Context, s *liveSession, w io.Writer, part func(Part),
+) error {
+	return e.export(ctx, w, func(content *spool.Spool) (*weights.Stored, error) {
+		if err := e.life.Enter(); err != nil {
+			return nil, err
+		}
+		defer e.life.Leave()
+		state := e.states.budget.Open(nil)
+		defer state.Close()
+		m := &partMaker{
+			model: e.model, store: e.store(), scheduler: e.scheduler, report: e.states.report,
+			goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
+			room:   func(bytes int64) error { return e.states.reserve(ctx, state, bytes) },
+		}
+		f, p, err := m.file(ctx, s.ID, content)
+		if err == nil && p.Err != nil {
+			part(p)
+		}
+		return f, err
+	})
+}
+
+// touched says whether an error of an export is damage, so that a part may still be had.
+func touched(err error) bool {
+	var unusable *UnusableError
+	return errors.As(err, &unusable) && unusable.Damage() != nil
+}
