@@ -29,7 +29,11 @@ type generation struct {
 
 // run emits what the goroutine generates.
 func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
-	g.out = make(chan Piece, pieceQueue)
+	queue := pieceQueue
+	if g.echo { // pieces of a prompt are whole chunks
+		queue = 1
+	}
+	g.out = make(chan Piece, queue)
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() { // whatever emit does, nobody is left behind at work on the stream
 		cancel()

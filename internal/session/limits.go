@@ -52,6 +52,7 @@ const (
 	listPage        = 1000     // sessions read from the store at once
 	emptyBytes      = 1 << 10  // that a session without text takes of the disk, about
 	deletesAtOnce   = 256      // that share what a deletion costs the store
+	frozenMax       = 2        // frozen streams of one generation: where a prompt ends, and where a text is
 	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
 
 	// replayWorth is how much computing a snapshot has to save to be written when a session is dropped from memory: it costs about as much itself.

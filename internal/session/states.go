@@ -67,13 +67,15 @@ func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
 }
 
 // openBlank makes the stream of a session of no text, which has no log to make it of. It may wait
-// for memory; the context ends the wait. The session is locked until its unlock.
+// for memory, also for that of the copies that a generation makes; the context ends the wait. The
+// session is locked until its unlock.
 func (st *states) openBlank(ctx context.Context, s *liveSession) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	s.memory.Work()
-	if err := st.reserveLocked(ctx, s); err != nil {
+	need := (1 + frozenMax) * stream.StateBytes(st.model, s.Settings)
+	if err := st.reserve(ctx, s.memory, need); err != nil {
 		s.unlock()
 		return err
 	}

@@ -139,6 +139,18 @@ func CheckAnswer(r session.BatchRequest) error {
 		fmt.Sprintf("at most %d, or stream to be true", limits.OpenAIAnswerBytesMax))
 }
 
+// StreamBytes is the memory that the pieces of a streamed answer take until they are sent, where that
+// is more than little: a prompt that is echoed comes a chunk at a time, for all its texts at once,
+// and with the scores of its tokens.
+func StreamBytes(r session.BatchRequest) int64 {
+	if !r.Echo || !r.LogProbs {
+		return 0
+	}
+	const chunks = 2 // one is sent, one is read
+	const perToken, perCandidate = 40, 24
+	return chunks * session.ChunkTokensMax * int64(r.N*perToken+(r.Top+1)*perCandidate)
+}
+
 // AnswerBytes is the memory that a whole answer takes at most until it is sent: the texts and, if
 // asked for, their tokens' scores, as they are kept, written, and written again as a part of the
 // answer.

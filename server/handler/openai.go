@@ -35,19 +35,17 @@ func (h *Handlers) CreateCompletion(
 	if err != nil {
 		return nil, err
 	}
-	call := batchCall{h.Sessions, named, request, codec.NewOpenAIAnswer(
-		"cmpl-"+answer.RequestID(ctx), h.Sessions.Model().ID, start, request)}
+	call := batchCall{h.Sessions(), named, request, codec.NewOpenAIAnswer(
+		"cmpl-"+answer.RequestID(ctx), h.Sessions().Model().ID, start, request)}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return batchAnswer(func(w http.ResponseWriter) error {
-			return call.stream(ctx, w, h.Problems, codec.IncludesUsage(*r.Body))
+			return h.streamBatch(ctx, w, call, codec.IncludesUsage(*r.Body))
 		}), nil
 	}
 	if err := codec.CheckAnswer(request); err != nil {
 		return nil, err
 	}
-	return batchAnswer(func(w http.ResponseWriter) error {
-		return call.whole(ctx, w, h.Memory)
-	}), nil
+	return batchAnswer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
 }
 
 // batchCall is one call of Sessions.CompleteBatch.
@@ -72,11 +70,9 @@ func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) erro
 	return err
 }
 
-// whole answers with all texts, which take memory until they are sent.
-func (c batchCall) whole(
-	ctx context.Context, w http.ResponseWriter, memory *middleware.Memory,
-) error {
-	taken, err := memory.Take(ctx, codec.AnswerBytes(c.request))
+// wholeBatch answers with all texts, which take memory until they are sent.
+func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batchCall) error {
+	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(c.request))
 	if err != nil {
 		return err
 	}
@@ -92,12 +88,17 @@ func (c batchCall) whole(
 	return whole.VisitCreateCompletionResponse(w)
 }
 
-// stream answers with an event for each piece of text.
-func (c batchCall) stream(
-	ctx context.Context, w http.ResponseWriter, problems *answer.Problems, usage bool,
+// streamBatch answers with an event for each piece of text.
+func (h *Handlers) streamBatch(
+	ctx context.Context, w http.ResponseWriter, c batchCall, usage bool,
 ) error {
-	events := answer.NewEventStream(w, contract.MediaEventStream, problems)
-	err := c.run(ctx, func(p session.Piece) error {
+	taken, err := h.Memory.Take(ctx, codec.StreamBytes(c.request))
+	if err != nil {
+		return err
+	}
+	defer taken.Keep(0)
+	events := answer.NewEventStream(w, contract.MediaEventStream, h.Problems)
+	err = c.run(ctx, func(p session.Piece) error {
 		if c.named.id != "" {
 			w.Header().Set(headerSession, c.named.id)
 		}
@@ -129,7 +130,7 @@ func (h *Handlers) GetModel(
 	if err := h.checkModel(&r.Model); err != nil {
 		return nil, err
 	}
-	return api.GetModel200JSONResponse(codec.EncodeModel(h.Sessions.Model())), nil
+	return api.GetModel200JSONResponse(codec.EncodeModel(h.Sessions().Model())), nil
 }
 
 // Tokenize implements POST /tokenize.
@@ -167,12 +168,12 @@ func (h *Handlers) Detokenize(
 func (h *Handlers) TokenizerInfo(
 	context.Context, api.TokenizerInfoRequestObject,
 ) (api.TokenizerInfoResponseObject, error) {
-	return api.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions.Model())), nil
+	return api.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Model())), nil
 }
 
 // checkModel refuses a model that is not the one that is served. No name is any model's.
 func (h *Handlers) checkModel(name *string) error {
-	m := h.Sessions.Model()
+	m := h.Sessions().Model()
 	if name == nil || *name == m.ID || *name == m.Name {
 		return nil
 	}

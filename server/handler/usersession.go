@@ -28,7 +28,7 @@ func (h *Handlers) completionSession(
 		return namedSession{}, nil
 	}
 	who := middleware.CallerOf(ctx)
-	_, err := h.Sessions.Get(who, *user)
+	_, err := h.Sessions().Get(who, *user)
 	switch {
 	case err == nil:
 		return namedSession{*user, "user"}, nil
@@ -37,7 +37,7 @@ func (h *Handlers) completionSession(
 	case !h.UserSessions:
 		return namedSession{}, nil
 	}
-	id, err := h.users.session(ctx, h.Sessions, who, *user)
+	id, err := h.users.session(ctx, h.Sessions(), who, *user)
 	return namedSession{id, "user"}, err
 }
 
