@@ -79,7 +79,8 @@ func streamed(t *testing.T, resp *http.Response) (events []api.OpenAICompletion)
 		case !isData:
 			require.Fail(t, "a line that is no data", lines.Text())
 		case data == "[DONE]":
-			require.False(t, lines.Scan() && lines.Scan(), "nothing follows")
+			require.True(t, lines.Scan() && lines.Text() == "")
+			require.False(t, lines.Scan(), "nothing follows")
 			return events
 		default:
 			events = append(events, as[api.OpenAICompletion](t, event{Raw: []byte(data)}))
