@@ -1065,7 +1065,7 @@ type Session struct {
 	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
 
-	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. 0 where sessions are kept in memory only.
+	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
 	DiskBytes int64 `json:"disk_bytes"`
 }
 

@@ -36,7 +36,7 @@ func TestServeDoesNotListenBeforeItsFolderIsChecked(t *testing.T) {
 	db := filepath.Join(dir, "lmserve.db")
 	text, err := os.ReadFile(db)
 	require.NoError(t, err)
-	text[16+20] ^= 1 // of the first meta page
+	clear(text) // nothing is left to open
 	require.NoError(t, os.WriteFile(db, text, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it serve
 	defer cancel()

@@ -31,9 +31,17 @@ starts, and after deletions, if more than half of the file and more than %d MiB 
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%d bytes were %d: %d came back\n",
-				done.After, done.Before, done.Before-done.After)
+			_, err = fmt.Fprintln(c.OutOrStdout(), compacted(done))
 			return err
 		},
 	}
+}
+
+// compacted says what a compaction has done.
+func compacted(done sessionlog.Compacted) string {
+	if done.After >= done.Before {
+		return fmt.Sprintf("lmserve.db has %d bytes, and had no free pages to give back", done.After)
+	}
+	return fmt.Sprintf("lmserve.db had %d bytes and has %d now: %d were given back",
+		done.Before, done.After, done.Before-done.After)
 }

@@ -70,17 +70,17 @@ type columns struct {
 // newColumns has room for so many records with so many bytes of text, at the end of what the spool
 // holds.
 func newColumns(baseline bool, records, bytes int64, content *spool.Spool) (*columns, error) {
-	numbers := records * numberBytes
+	size := records * numberBytes
 	l := &columns{
 		content: content,
 
 		text:  column{name: columnText, dtype: weights.U8, bytes: bytes},
-		ends:  column{name: columnEnds, dtype: weights.I64, bytes: numbers},
-		times: column{name: columnTimes, dtype: weights.I64, bytes: numbers},
-		bits:  column{name: columnBits, dtype: weights.F64, bytes: numbers},
+		ends:  column{name: columnEnds, dtype: weights.I64, bytes: size},
+		times: column{name: columnTimes, dtype: weights.I64, bytes: size},
+		bits:  column{name: columnBits, dtype: weights.F64, bytes: size},
 	}
 	if baseline {
-		l.base = column{name: columnBaseline, dtype: weights.F64, bytes: numbers}
+		l.base = column{name: columnBaseline, dtype: weights.F64, bytes: size}
 	}
 	at, err := content.Bytes()
 	if err != nil {

@@ -53,6 +53,13 @@ func (f *faultyStore) Create(ctx context.Context, id string, head []byte, start 
 	return epoch, err
 }
 
+func (f *faultyStore) Fork(
+	ctx context.Context, from, id string, head []byte, cut sessionlog.Cut,
+) (epoch uint64, err error) {
+	err = f.do("Fork", func() (err error) { epoch, err = f.Store.Fork(ctx, from, id, head, cut); return err })
+	return epoch, err
+}
+
 func (f *faultyStore) Claim(ctx context.Context, id string) (s sessionlog.Session, err error) {
 	err = f.do("Claim", func() (err error) { s, err = f.Store.Claim(ctx, id); return err })
 	return s, err
@@ -232,9 +239,10 @@ func TestWhatWasMadeWithAnUnknownOutcomeDoesNotStay(t *testing.T) {
 		sv, store := faulty(t, Options{})
 		id := create(t, sv.mg, CreateRequest{})
 		score(t, sv.mg, id, logText(20))
-		for _, call := range []string{"Create", "SetHead", "Append"} {
+		for _, call := range []string{"Fork", "SetHead", "Append"} {
 			store.fail(call, sessionlog.ErrUnknown, made)
-			_, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})
+			within := ForkRequest{AtOffset: ptr(int64(testChunk + 1))} // within a record
+			_, err := sv.mg.Fork(background, Caller{}, id, within)
 			require.ErrorIs(t, err, ErrUnknown, call)
 		}
 		store.fail("Create", sessionlog.ErrUnknown, made)

@@ -5,27 +5,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// fork is one under way: a session that is made of another's log and snapshot. The state comes by
-// itself: the fork is recovered from the last snapshot before its offset and the log after it, as
-// after a restart.
+// fork is one under way: a session that shares another's log and snapshot, which the store does at
+// once, however long they are. The state comes by itself: the fork is recovered from the last
+// snapshot before its offset and the log after it, as after a restart.
 type fork struct {
 	engine   *engine
 	roster   *roster
 	from, to *liveSession
 	history  string
-	at       int64 // the fork's offset
-	snapshot int64 // offset of the last snapshot before that; -1: there is none
-	start    int64 // of the fork's log
+	at       int64          // the fork's offset
+	cut      sessionlog.Cut // what it shares
+	rest     []byte         // the text from there to its offset: the beginning of a record
 }
 
-// run makes the fork. The other must not trim its log, and not drop its snapshots, before they are
-// copied: until then its state is locked.
+// run makes the fork. The other must not trim its log, and not drop its snapshots, before the store
+// has made the fork: until then its state is locked.
 func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error) {
 	s := f.from
 	if f.history = r.History; f.history == "" {
@@ -43,9 +42,6 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 		locked = false
 	}
 	defer unlock()
-	if err := f.roster.room.Room(who.Key, f.takes()); err != nil {
-		return Info{}, err
-	}
 	if err := f.planLocked(ctx, r.AtOffset); err != nil {
 		return Info{}, err
 	}
@@ -53,24 +49,53 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	if f.to, err = f.fresh(who, r); err != nil {
 		return Info{}, err
 	}
-	m := blueprint{who: who, s: f.to, start: f.start, disk: f.takes()}
-	m.fill = func() error {
-		cut, err := f.copyLocked(ctx)
-		unlock() // the other's state can make room for the fork's
-		if err != nil {
-			return err
-		}
-		return f.finish(ctx, cut)
+	m := blueprint{who: who, s: f.to, disk: f.takes()}
+	m.store = func() error {
+		defer unlock() // the other's state can make room for the fork's
+		return f.shareLocked(ctx)
 	}
+	m.fill = func() error { return f.finish(ctx) }
 	return f.roster.build(ctx, m)
 }
 
-// takes is about what the fork will take of the disk.
-func (f *fork) takes() int64 {
-	return f.engine.room.Charged(f.from.ID) + int64(len(f.from.encode())) + sessionlog.KeyCharge
+// takes is what the fork will take of the disk.
+func (f *fork) takes() (bytes int64) {
+	bytes = sessionlog.ForkCharge(f.to.ID)
+	if len(f.rest) > 0 {
+		bytes += sessionlog.RecordCharge(f.to.ID, len(f.rest))
+	}
+	return bytes
 }
 
-// tidyLocked drops the snapshot that was taken to be copied, where there is no other use for it.
+// shareLocked makes the fork in the store.
+func (f *fork) shareLocked(ctx context.Context) error {
+	bytes, records, err := f.sharedText(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.engine.chargeRecords(f.to, bytes, records); err != nil {
+		return err
+	}
+	return f.engine.journal.fork(ctx, f.from, f.to, f.cut)
+}
+
+// sharedText tells what the shared text takes of the memory, in a store that is there: a fork pays
+// for all of its text, since it keeps the text when the other goes.
+func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
+	store := f.engine.store()
+	if store.Durable() || f.cut.Start == f.cut.End {
+		return 0, 0, nil
+	}
+	err = store.Read(ctx, f.from.ID, f.cut.Start, func(at int64, r sessionlog.Record) error {
+		if at < f.cut.End {
+			bytes, records = bytes+len(r.Text), records+1
+		}
+		return nil
+	})
+	return bytes, records, f.readError(err)
+}
+
+// tidyLocked drops the snapshot that was taken to be shared, where there is no other use for it.
 func (f *fork) tidyLocked() {
 	if !f.engine.store().Durable() {
 		// A session that is gone has no snapshots, and this error can be ignored.
@@ -78,7 +103,7 @@ func (f *fork) tidyLocked() {
 	}
 }
 
-// planLocked finds out what there is to copy.
+// planLocked finds out what there is to share.
 func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	s, e := f.from, f.engine
 	if err := e.journal.currentLocked(ctx, s); err != nil {
@@ -99,13 +124,16 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	if err := f.checkOffset(found, kept, end); err != nil {
 		return err
 	}
-	f.snapshot = -1
+	f.cut = sessionlog.Cut{Start: found.Start, End: f.at, Snapshot: -1}
+	if err := f.endAtRecord(ctx, end); err != nil {
+		return err
+	}
 	for _, k := range kept {
-		if k.Offset <= f.at {
-			f.snapshot = k.Offset
+		if k.Offset >= found.Start && k.Offset <= f.cut.End {
+			f.cut.Snapshot = k.Offset
 		}
 	}
-	if f.start = found.Start; f.history == HistoryTail && f.snapshot > 0 {
+	if f.history == HistoryTail && f.cut.Snapshot > 0 {
 		return f.beginTail(ctx)
 	}
 	if f.history == HistoryFull && found.Start > 0 {
@@ -132,7 +160,7 @@ func (f *fork) snapshotLocked(ctx context.Context, end int64) (sessionlog.Sessio
 	if err := e.snapshots.writeLocked(ctx, s, s.stream); err != nil {
 		return found, err
 	}
-	if volatile { // the snapshot is dropped when it is copied
+	if volatile { // the snapshot is dropped when it is shared
 		s.replay = cost
 	}
 	return e.journal.get(ctx, s) // the log may have been trimmed
@@ -157,18 +185,39 @@ func (f *fork) checkOffset(found sessionlog.Session, kept []sessionlog.Snapshot,
 	return &wrong
 }
 
+// errFound ends a reading.
+var errFound = errors.New("found")
+
+// endAtRecord ends what is shared where a record ends, and keeps the text from there to the fork's
+// offset.
+func (f *fork) endAtRecord(ctx context.Context, end int64) error {
+	if f.at == end {
+		return nil
+	}
+	err := f.engine.store().Read(ctx, f.from.ID, f.at, func(at int64, r sessionlog.Record) error {
+		f.cut.End, f.rest = at, bytes.Clone(r.Text[:f.at-at])
+		return errFound
+	})
+	return f.readError(err)
+}
+
 // beginTail begins the log with the record before the snapshot's end, so that there is one.
 func (f *fork) beginTail(ctx context.Context) error {
-	stop := errors.New("found")
-	err := f.engine.store().Read(ctx, f.from.ID, f.snapshot-1, func(at int64, _ sessionlog.Record) error {
-		f.start = at
-		return stop
+	err := f.engine.store().Read(ctx, f.from.ID, f.cut.Snapshot-1, func(at int64, _ sessionlog.Record) error {
+		f.cut.Start = at
+		return errFound
 	})
-	// The log may begin with the snapshot: then there is no record before it.
-	if err != nil && !errors.Is(err, stop) && !errors.Is(err, sessionlog.ErrRange) {
-		return storeError("reading the log of session "+f.from.ID, err)
+	if errors.Is(err, sessionlog.ErrRange) { // the log begins with the snapshot: no record is before it
+		return nil
 	}
-	return nil
+	return f.readError(err)
+}
+
+func (f *fork) readError(err error) error {
+	if err == nil || errors.Is(err, errFound) {
+		return nil
+	}
+	return storeError("reading the log of session "+f.from.ID, err)
 }
 
 // fresh is the session to be made, which is not complete.
@@ -187,57 +236,21 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
 	return to, nil
 }
 
-// copyLocked copies the log and the snapshot, and gives the text after the last whole record, up to
-// the fork's offset.
-func (f *fork) copyLocked(ctx context.Context) (cut []byte, err error) {
-	store := f.engine.store()
-	c := copier{engine: f.engine, to: f.to, at: f.start}
-	if f.at > f.start {
-		done := errors.New("done")
-		err = store.Read(ctx, f.from.ID, f.start, func(at int64, r sessionlog.Record) error {
-			if at+int64(len(r.Text)) <= f.at {
-				return c.copy(ctx, r)
-			}
-			cut = bytes.Clone(r.Text[:f.at-at])
-			return done
-		})
-		if err != nil && !errors.Is(err, done) {
-			return nil, storeError("copying session "+f.from.ID, err)
-		}
-	}
-	if err := c.flush(ctx); err != nil {
-		return nil, err
-	}
-	if f.snapshot < 0 || f.snapshot > c.at {
-		return cut, nil
-	}
-	err = store.ReadSnapshot(ctx, f.from.ID, f.snapshot, func(r io.Reader) error {
-		return f.engine.journal.writeSnapshotLocked(ctx, f.to, f.snapshot, func(w io.Writer) error {
-			_, err := io.Copy(w, r)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, storeError("copying a snapshot of session "+f.from.ID, err)
-	}
-	return cut, nil
-}
-
 // finish feeds what is left of a record that was cut, for its totals; and where nothing is
 // recovered later, it makes the state now.
-func (f *fork) finish(ctx context.Context, cut []byte) error {
+func (f *fork) finish(ctx context.Context) error {
 	e, to := f.engine, f.to
 	if err := e.foundLocked(ctx, to); err != nil {
 		return err
 	}
 	feed := feeder{engine: e, s: to, emit: noChunks, admitted: true}
-	recorded := f.start == 0 || to.seen().offset > f.start // the totals before the cut are known
+	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start // the totals before the cut are known
 	if e.store().Durable() && recorded {
 		feed.patience = e.forkRecovery
 	}
-	err := feed.all(ctx, cut)
+	err := feed.all(ctx, f.rest)
 	if errors.Is(err, errRecovering) {
-		err = f.appendUncounted(ctx, cut)
+		err = f.appendUncounted(ctx)
 	}
 	if err != nil {
 		return err
@@ -247,7 +260,7 @@ func (f *fork) finish(ctx context.Context, cut []byte) error {
 
 // appendUncounted appends what is left of a record that was cut, without its totals: the state that
 // they follow from is far to compute, and is made when the fork is used first.
-func (f *fork) appendUncounted(ctx context.Context, cut []byte) error {
+func (f *fork) appendUncounted(ctx context.Context) error {
 	e, to := f.engine, f.to
 	if err := to.lock(ctx); err != nil {
 		return err
@@ -256,7 +269,7 @@ func (f *fork) appendUncounted(ctx context.Context, cut []byte) error {
 	seen := to.seen()
 	r := sessionlog.Record{
 		UnixMS: uncounted, Bits: seen.tally.Bits, Baseline: seen.baseline.Bits,
-		HasBaseline: to.Settings.Baseline, Text: cut,
+		HasBaseline: to.Settings.Baseline, Text: f.rest,
 	}
 	if err := e.journal.appendLocked(ctx, to, seen.offset, r); err != nil {
 		return err

@@ -58,9 +58,10 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d",
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
 	}
+	store := func() error { return im.engine.journal.create(ctx, s, p.log.start) }
 	fill := func() error { return im.fill(ctx, s, p) }
 	return im.roster.build(ctx, blueprint{
-		who: who, s: s, start: p.log.start, fill: fill, disk: p.takes(s.ID),
+		who: who, s: s, store: store, fill: fill, disk: p.takes(s.ID),
 	})
 }
 

@@ -108,9 +108,22 @@ func (j *journal) get(ctx context.Context, s *liveSession) (sessionlog.Session, 
 	return found, nil
 }
 
-// create makes the session in the store. If nobody knows whether it was made, nothing may be left.
+// create makes the session in the store.
 func (j *journal) create(ctx context.Context, s *liveSession, start int64) error {
 	epoch, err := j.store.Create(ctx, s.ID, s.encode(), start)
+	return j.made(s, epoch, err)
+}
+
+// fork makes a session in the store that shares what another has.
+func (j *journal) fork(ctx context.Context, from, to *liveSession, cut sessionlog.Cut) error {
+	epoch, err := j.store.Fork(ctx, from.ID, to.ID, to.encode(), cut)
+	j.missed(from, err)
+	return j.made(to, epoch, err)
+}
+
+// made notes the claim on a session that was made. If nobody knows whether it was made, nothing may
+// be left.
+func (j *journal) made(s *liveSession, epoch uint64, err error) error {
 	if err != nil {
 		if errors.Is(err, sessionlog.ErrUnknown) {
 			j.discard(s)

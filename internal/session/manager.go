@@ -126,7 +126,8 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 		return Info{}, err
 	}
 	fill := func() error { return mg.engine.settleIn(ctx, s) }
-	return mg.roster.build(ctx, blueprint{who: who, s: s, fill: fill})
+	store := func() error { return mg.engine.journal.create(ctx, s, 0) }
+	return mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
 }
 
 // DiskAlarm is a *DiskAlarmError while there is too little room left on the disk; nil: there is

@@ -205,7 +205,7 @@ const sweepBatch = 64
 type blueprint struct {
 	who   Caller
 	s     *liveSession
-	start int64        // offset at which its log begins
+	store func() error // makes it in the store
 	fill  func() error // what is to be done before anybody sees it; nil: nothing
 	disk  int64        // bytes of the disk that it will take, at most, besides its head
 }
@@ -290,7 +290,7 @@ func (ro *roster) admit(m blueprint) error {
 
 func (ro *roster) store(ctx context.Context, m blueprint) error {
 	s := m.s
-	if err := ro.journal.create(ctx, s, m.start); err != nil {
+	if err := m.store(); err != nil {
 		return err
 	}
 	err := m.fill()

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type Backup struct {
 	copy    string     // name of the copy of lmserve.db; "": there is none yet
 	made    *temporary // the copy's bytes; nil: there are none yet
 	ended   atomic.Bool
+	closing func() error // Close
 	end     sync.Once
 	err     error // of end
 }
@@ -64,7 +66,8 @@ func (f *Folder) Backup(ctx context.Context) (_ *Backup, err error) {
 		return nil, err
 	}
 	b.archive = newArchive(made, files)
-	f.backup.Store(b)
+	b.closing = b.Close
+	f.endBackup.Store(&b.closing)
 	return b, nil
 }
 
@@ -84,7 +87,7 @@ func (b *Backup) Open() *BackupReader { return &BackupReader{b: b} }
 func (b *Backup) Close() error {
 	b.end.Do(func() {
 		b.ended.Store(true)
-		b.f.backup.CompareAndSwap(b, nil)
+		b.f.endBackup.CompareAndSwap(&b.closing, nil)
 		b.err = b.shred(b.f.held.end())
 		if b.made != nil {
 			b.made.gone()
@@ -141,6 +144,7 @@ func (b *Backup) take(ctx context.Context) (files []member, err error) {
 
 // list gives the snapshots that lmserve.db refers to.
 func (b *Backup) list(ctx context.Context, tx *bbolt.Tx) (files []member, err error) {
+	listed := map[string]bool{} // forks share files
 	err = tx.Bucket([]byte(snapshotBucket)).ForEach(func(key, value []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -153,7 +157,11 @@ func (b *Backup) list(ctx context.Context, tx *bbolt.Tx) (files []member, err er
 		if err != nil {
 			return nil
 		}
-		name := path.Join(snapshotsFolder, snapshotName(id, at))
+		name := path.Join(snapshotsFolder, s.file(id))
+		if listed[name] {
+			return nil
+		}
+		listed[name] = true
 		files = append(files, member{name: name, size: s.Bytes, sum: s.SHA256})
 		return nil
 	})
@@ -282,3 +290,101 @@ func (o *metaOrder) Write(p []byte) (int, error) {
 	n, err := o.w.Write(p[len(head):])
 	return len(head) + n, err
 }
+
+// BackupReader reads a backup. It is for one goroutine, and is closed.
+type BackupReader struct {
+	b    *Backup
+	at   int64
+	open file // the file of the member that was read last
+	n    int  // that member
+}
+
+// Seek implements io.Seeker.
+func (r *BackupReader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.at
+	case io.SeekEnd:
+		offset += r.b.archive.size
+	}
+	if offset < 0 {
+		return 0, invalid("offset %d in a backup, expected 0 or more", offset)
+	}
+	r.at = offset
+	return offset, nil
+}
+
+// Read implements io.Reader. The error is ErrClosed once the backup has ended.
+func (r *BackupReader) Read(p []byte) (int, error) {
+	a := r.b.archive
+	if r.at >= a.size {
+		return 0, io.EOF
+	}
+	n := sort.Search(len(a.members), func(n int) bool { return a.members[n].start > r.at }) - 1
+	m := &a.members[n]
+	in := r.at - m.start // position within the member
+	end := tarBlock + m.padded()
+	if n == len(a.members)-1 {
+		end += tarTrailBytes
+	}
+	var err error
+	var got int
+	switch {
+	case in < tarBlock:
+		var header []byte
+		if header, err = m.header(a.made); err == nil {
+			got = copy(p, header[in:])
+		}
+	case in < tarBlock+m.size:
+		p = p[:min(int64(len(p)), tarBlock+m.size-in)]
+		got, err = r.content(n, p, in-tarBlock)
+	default:
+		p = p[:min(int64(len(p)), end-in)]
+		clear(p)
+		got = len(p)
+	}
+	// What was read after the end may have been overwritten.
+	if r.b.ended.Load() {
+		return 0, fmt.Errorf("sessionlog: backup: %w", ErrClosed)
+	}
+	r.at += int64(got)
+	return got, err
+}
+
+// content reads from a member's content.
+func (r *BackupReader) content(n int, p []byte, at int64) (int, error) {
+	if n == 0 {
+		return copy(p, r.b.archive.sums[at:]), nil
+	}
+	m := &r.b.archive.members[n]
+	if r.open == nil || r.n != n {
+		if err := r.Close(); err != nil {
+			return 0, err
+		}
+		in, err := r.b.openMember(m)
+		if err != nil {
+			return 0, fmt.Errorf("sessionlog: backup: %w", err)
+		}
+		r.open, r.n = in, n
+	}
+	got, err := r.open.ReadAt(p, at)
+	if got > 0 {
+		return got, nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return 0, fmt.Errorf("sessionlog: backup: %s, byte %d: %w", m.name, at, err)
+}
+
+// Close closes what Read has open. The backup stays.
+func (r *BackupReader) Close() error {
+	if r.open == nil {
+		return nil
+	}
+	err := r.open.Close()
+	r.open = nil
+	return err
+}
+
+var _ io.ReadSeekCloser = (*BackupReader)(nil)

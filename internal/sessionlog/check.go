@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"go.etcd.io/bbolt"
 )
@@ -21,31 +19,12 @@ func Check(ctx context.Context, dir string, visit func(*CorruptError)) error {
 	c := &checker{
 		f:        &Folder{dir: dir, readOnly: true, environment: environment{files: osFiles{}}},
 		visit:    visit,
-		logs:     map[string]extent{},
+		logs:     map[string][]run{},
 		sessions: map[string]*entry{},
+		shares:   map[share]bool{},
 		indexed:  map[string]bool{},
 	}
 	return c.check(ctx)
-}
-
-type checker struct {
-	f     *Folder
-	visit func(*CorruptError)
-
-	logs      map[string]extent
-	sessions  map[string]*entry // nil: damaged
-	snapshots []indexEntry
-	indexed   map[string]bool // names of snapshot files
-	epoch     uint64
-	hasEpoch  bool
-}
-
-// extent is what a session's records cover. The end of a damaged record is not known: -1.
-type extent struct{ start, end int64 }
-
-type indexEntry struct {
-	id string
-	Snapshot
 }
 
 func (c *checker) check(ctx context.Context) error {
@@ -75,15 +54,19 @@ func (c *checker) check(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	c.crossCheck()
-	if db != nil {
-		c.bolt(db)
+	if db == nil {
+		return nil
 	}
+	x := &crossChecker{checker: c}
+	err = db.View(func(tx *bbolt.Tx) error {
+		x.check(tx)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	c.bolt(db)
 	return c.strays()
-}
-
-func (c *checker) found(at int64, id string, offset int64, format string, args ...any) {
-	c.visit(&CorruptError{File: databaseName, Byte: at, Session: id, Offset: offset, What: fmt.Sprintf(format, args...)})
 }
 
 // bolt asks bbolt what it thinks of its file. bbolt is asked last, and should have nothing to add.
@@ -101,129 +84,19 @@ func (c *checker) bolt(db *bbolt.DB) {
 	}
 }
 
-// value checks one value of lmserve.db; values come in the order of the pages.
-func (c *checker) value(bucket string, key, value []byte, at int64) {
-	switch bucket {
-	case damageBucket:
-		c.found(at, string(key), -1, "%s", decodeMark(string(key), value))
-	case storeBucket:
-		c.storeValue(key, value, at)
-	case sessionBucket:
-		id := string(key)
-		if err := checkID(id); err != nil {
-			c.found(at, "", -1, "session: %v", err)
-			return
-		}
-		e, err := decodeEntry(key, value)
-		if err != nil {
-			c.found(at, id, -1, "session: %v", err)
-			c.sessions[id] = nil
-			return
-		}
-		e.head = nil // it is gone when this returns
-		c.sessions[id] = &e
-	case logBucket:
-		id, offset, err := splitKey(key)
-		if err != nil {
-			c.found(at, "", -1, "record: %v", err)
-			return
-		}
-		c.record(id, offset, key, value, at)
-	case snapshotBucket:
-		id, offset, err := splitKey(key)
-		if err != nil {
-			c.found(at, "", -1, "entry of a snapshot: %v", err)
-			return
-		}
-		c.indexed[snapshotName(id, offset)] = true
-		s, err := decodeSnapshot(key, value, offset)
-		if err != nil {
-			c.found(at, id, offset, "entry of a snapshot: %v", err)
-			return
-		}
-		c.snapshots = append(c.snapshots, indexEntry{id: id, Snapshot: s})
-	}
-}
-
-func (c *checker) storeValue(key, value []byte, at int64) {
-	if string(key) != epochKey {
-		c.found(at, "", -1, "key %.80q in bucket %s, expected only %s", key, storeBucket, epochKey)
-		return
-	}
-	epoch, err := decodeEpoch(value)
-	if err != nil {
-		c.found(at, "", -1, "the last epoch given out: %v", err)
-	}
-	c.epoch, c.hasEpoch = epoch, true
-}
-
-func (c *checker) record(id string, offset int64, key, value []byte, at int64) {
-	x, known := c.logs[id]
-	if !known {
-		x.start, x.end = offset, offset
-	}
-	if x.end >= 0 && offset != x.end {
-		c.found(at, id, offset, "record follows one that ends at offset %d", x.end)
-	}
-	r, err := decodeRecord(key, value)
-	if err != nil {
-		c.found(at, id, offset, "record: %v", err)
-	}
-	x.end = offset + int64(len(r.Text))
-	if err != nil {
-		x.end = -1
-	}
-	c.logs[id] = x
-}
-
-// crossCheck compares the buckets with each other.
-func (c *checker) crossCheck() {
-	if !c.hasEpoch {
-		c.found(-1, "", -1, "the last epoch given out: missing")
-	}
-	for _, id := range sorted(c.sessions) {
-		e := c.sessions[id]
-		if e == nil {
-			continue
-		}
-		if c.hasEpoch && (e.epoch < 1 || e.epoch > c.epoch) {
-			c.found(-1, id, -1, "session: epoch %d, expected 1 to %d, the last given out", e.epoch, c.epoch)
-		}
-		if x, ok := c.logs[id]; ok && x.start != e.start {
-			c.found(-1, id, x.start, "the log's first record, expected it at offset %d", e.start)
-		}
-	}
-	for _, id := range sorted(c.logs) {
-		if _, ok := c.sessions[id]; !ok {
-			c.found(-1, id, c.logs[id].start, "records of a session that is not there")
-		}
-	}
-	count := map[string]int{}
-	for _, s := range c.snapshots {
-		e, ok := c.sessions[s.id]
-		switch {
-		case !ok:
-			c.found(-1, s.id, s.Offset, "snapshot of a session that is not there")
-			continue
-		case e == nil:
-			continue
-		}
-		end := e.start
-		if x, ok := c.logs[s.id]; ok {
-			end = x.end
-		}
-		if end >= 0 && s.Offset > end {
-			c.found(-1, s.id, s.Offset, "snapshot, expected none after offset %d, the end of the log", end)
-		}
-		if count[s.id]++; count[s.id] == KeptSnapshots+1 {
-			c.found(-1, s.id, s.Offset, "snapshot, expected at most %d", KeptSnapshots)
-		}
-	}
-}
-
-// files reads the snapshots.
+// files reads the snapshots, each file once.
 func (c *checker) files(ctx context.Context) error {
+	read := map[string]Snapshot{}
 	for _, s := range c.snapshots {
+		name := s.file(s.id)
+		if same, ok := read[name]; ok {
+			if same.Bytes != s.Bytes || same.SHA256 != s.SHA256 {
+				c.found(-1, s.id, s.Offset, "snapshot of %d bytes with SHA-256 %x, expected %d and %x as others that share %s",
+					s.Bytes, s.SHA256, same.Bytes, same.SHA256, name)
+			}
+			continue
+		}
+		read[name] = s.Snapshot
 		in, err := verify(ctx, c.f.files, c.f.dir, s.id, s.Snapshot)
 		var damage *CorruptError
 		switch {
@@ -265,13 +138,4 @@ func (c *checker) strays() error {
 		}
 	}
 	return nil
-}
-
-func sorted[V any](m map[string]V) []string {
-	ids := make([]string, 0, len(m))
-	for id := range m {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, strings.Compare)
-	return ids
 }

@@ -1,7 +1,6 @@
 package sessionlog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,47 +18,6 @@ const (
 	// are fed from it. Feeding waits meanwhile, about 3 seconds for 100 MB on two cores.
 	compactServingMax = 128 << 20
 )
-
-// Compacted is what a compaction has made of the size of lmserve.db, in bytes.
-type Compacted struct{ Before, After int64 }
-
-// Compact gives the free pages of lmserve.db back to the file system: it writes a new file with
-// what is in use, and puts the new file in the old one's place when it is durable. Whenever the
-// process ends, there is the old file or the new one, whole. ErrInUse if another process has the
-// folder open. report is Options.Report.
-func Compact(ctx context.Context, dir string, report func(error)) (Compacted, error) {
-	return compact(ctx, dir, report, environment{files: osFiles{}})
-}
-
-func compact(
-	ctx context.Context, dir string, report func(error), env environment,
-) (done Compacted, err error) {
-	f, err := open(dir, Options{Existing: true, Report: report, uncompacted: true}, env)
-	if err != nil {
-		return Compacted{}, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := ctx.Err(); err != nil {
-		return Compacted{}, err
-	}
-	return f.compact()
-}
-
-// wasteful tells whether a file has so many free pages that it is worth while to compact it.
-func (l *layout) wasteful() bool {
-	free := l.size - l.inUse()*pageBytes
-	return free > CompactFreeMin && free > l.size/2
-}
-
-// inUse is the number of pages that are in use.
-func (l *layout) inUse() (n int64) {
-	for _, used := range l.used {
-		if used {
-			n++
-		}
-	}
-	return n
-}
 
 // compact puts a new lmserve.db in the place of the one that is open. Nothing may be written
 // meanwhile, nor later if done says that the new file is in place, whatever the error: the open
@@ -177,18 +135,11 @@ func (f *Folder) zeroUsed(path string, l layout) error {
 	return f.eraseIn(path, unused)
 }
 
-// told tells of a compaction whom it concerns.
-func (o *Options) told(done Compacted, err error) {
-	if o.Compacted != nil {
-		o.Compacted(done, err)
-	}
-}
-
 // compactOpening compacts lmserve.db and opens the new file. The error is that no file is open that
 // could be written to.
-func (f *Folder) compactOpening(o Options) error {
+func (f *Folder) compactOpening(told func(Compacted, error)) error {
 	done, err := f.compact()
-	o.told(done, err)
+	told(done, err)
 	if done == (Compacted{}) {
 		return nil
 	}
@@ -259,4 +210,10 @@ func (f *Folder) verifyCompacted(path string) error {
 		}
 	}
 	return nil
+}
+
+// wasteful tells whether a file has so many free pages that it is worth while to compact it.
+func (l *layout) wasteful() bool {
+	free := l.size - l.inUse()*pageBytes
+	return free > CompactFreeMin && free > l.size/2
 }

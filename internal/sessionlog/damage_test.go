@@ -193,7 +193,7 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 			put(record("c", 0, "x"))
 			put(sessionBucket, []byte("c"), encodeEntry("c", entry{epoch: 1, start: 1}))
 		},
-		"epoch 99, expected 1 to 4": func(put func(string, []byte, []byte)) {
+		"epoch 99, expected 1 to 7": func(put func(string, []byte, []byte)) {
 			put(sessionBucket, []byte("c"), encodeEntry("c", entry{epoch: 99}))
 		},
 		"snapshot of a session that is not there": func(put func(string, []byte, []byte)) {
@@ -205,8 +205,8 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 		"expected none after offset": func(put func(string, []byte, []byte)) {
 			put(snapshotBucket, offsetKey("b", 1<<30), encodeSnapshot(offsetKey("b", 1<<30), &Snapshot{}))
 		},
-		"version 2, expected 1": func(put func(string, []byte, []byte)) {
-			put(sessionBucket, []byte("c"), seal(sessionBucket, []byte("c"), append([]byte{2}, make([]byte, 16)...)))
+		"version 3, expected 1 to 2": func(put func(string, []byte, []byte)) {
+			put(sessionBucket, []byte("c"), seal(sessionBucket, []byte("c"), append([]byte{3}, make([]byte, 16)...)))
 		},
 		"the last epoch given out: checksum": func(put func(string, []byte, []byte)) {
 			put(storeBucket, []byte(epochKey), make([]byte, 13))

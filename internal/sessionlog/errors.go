@@ -3,6 +3,7 @@ package sessionlog
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // Errors of a Store, for errors.Is.
@@ -111,6 +112,16 @@ func snapshotExists(id string, at int64) error {
 	return fmt.Errorf("sessionlog: session %.80q: snapshot at offset %d: %w", id, at, ErrExists)
 }
 
+func withinRecord(id string, at int64) error {
+	return invalid("session %s: offset %d, expected one at which a record begins", id, at)
+}
+
+func noSnapshot(id string, at int64) error {
+	return invalid("session %s: no snapshot at offset %d, expected one to share", id, at)
+}
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("sessionlog: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
+
+func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

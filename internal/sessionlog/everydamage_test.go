@@ -72,9 +72,9 @@ type span struct {
 	first, last int
 }
 
-// leads tells whether a page leads to others.
+// leads tells whether a page leads to others, as the newer of the two meta pages does.
 func (v *victim) leads(page int) bool {
-	return page == v.root || page >= 2 && v.holders[page] == nil
+	return page < 2 || page == v.root || v.holders[page] == nil
 }
 
 // on is how many sessions have something on some pages.

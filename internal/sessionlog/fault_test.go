@@ -83,6 +83,16 @@ func (c *script) steps() []step {
 		}
 		return err
 	}}
+	fork := func(from, id string, snapshot int64) step {
+		return step{"fork " + id, func(s Store) error {
+			cut := Cut{0, c.at[from], snapshot}
+			epoch, err := s.Fork(background, from, id, []byte(`{"fork":"`+id+`"}`), cut)
+			if err == nil {
+				c.epoch[id], c.at[id] = epoch, c.at[from]
+			}
+			return err
+		}}
+	}
 	call := func(name string, do func(s Store) error) step { return step{name, do} }
 	return []step{
 		create("a", 0), add("a", 3), add("a", 100, 128, 128), create("b", 7), add("b", 4000), add("a", 20_000),
@@ -92,7 +102,10 @@ func (c *script) steps() []step {
 		add("a", 1, 1, 1),
 		call("drop snapshot of b", func(s Store) error { return s.DropSnapshot(background, "b", c.epoch["b"], c.at["b"]) }),
 		call("delete b", func(s Store) error { return s.Delete(background, "b", c.epoch["b"]) }),
-		create("b", 0), add("b", 50, 5000),
+		create("b", 0), add("b", 50, 5000), keep("b"), fork("b", "f", 5050), add("f", 128), fork("f", "g", 5050),
+		fork("g", "h", -1), call("delete f", func(s Store) error { return s.Delete(background, "f", c.epoch["f"]) }),
+		add("g", 10), keep("g"),
+		call("delete h", func(s Store) error { return s.Delete(background, "h", c.epoch["h"]) }),
 		call("delete a", func(s Store) error { return s.Delete(background, "a", c.epoch["a"]) }),
 		add("b", 128),
 	}
@@ -302,9 +315,10 @@ func noLeftovers(t *testing.T, what, dir string) {
 		require.False(t, d.Stray, "%s: %v", what, d)
 	}}
 	require.NoError(t, c.f.withDatabase(func(r file, size int64) error {
-		_, err := inspectPages(r, size, func(bucket string, key, _ []byte, _ int64) {
+		_, err := inspectPages(r, size, func(bucket string, key, value []byte, _ int64) {
 			if id, at, err := splitKey(key); err == nil && bucket == snapshotBucket {
-				c.indexed[snapshotName(id, at)] = true
+				s, _ := decodeSnapshot(key, value, at)
+				c.indexed[s.file(id)] = true
 			}
 		}, c.visit)
 		return err

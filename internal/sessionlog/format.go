@@ -2,10 +2,13 @@ package sessionlog
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,9 +16,17 @@ import (
 // The values of lmserve.db; docs/formats.md has the table.
 
 const (
+	databaseName    = "lmserve.db"
+	snapshotsFolder = "snapshots"
+	temporarySuffix = ".tmp"
+
 	formatVersion = 1
+	// sharingVersion is that of a session and of a snapshot which refer to what stands under the id
+	// of another session.
+	sharingVersion = 2
 
 	damageBucket    = "damage"
+	shareBucket     = "shares"
 	storeBucket     = "store"
 	sessionBucket   = "sessions"
 	logBucket       = "log"
@@ -29,12 +40,39 @@ const (
 	epochValueBytes = 1 + 8
 )
 
-// buckets lists them in the order of their names, which is bbolt's. A database that was rebuilt
-// after damage has one more, of the sessions that the damage has touched.
+// Every database has these buckets. One that was rebuilt after damage may have the bucket of the
+// sessions that the damage has touched, and one in which there ever was a fork has that of shares.
 var (
-	buckets       = []string{logBucket, sessionBucket, snapshotBucket, storeBucket}
-	markedBuckets = append([]string{damageBucket}, buckets...)
+	buckets    = []string{logBucket, sessionBucket, snapshotBucket, storeBucket}
+	allBuckets = []string{
+		damageBucket, logBucket, sessionBucket, shareBucket, snapshotBucket, storeBucket,
+	}
 )
+
+// hasBuckets tells whether these are the names of a database's buckets: in order, which is bbolt's,
+// none missing and none that is not known.
+func hasBuckets(found []string) bool {
+	known := func(name string) bool { return slices.Contains(allBuckets, name) }
+	required := 0
+	for _, name := range found {
+		if !known(name) {
+			return false
+		}
+		if slices.Contains(buckets, name) {
+			required++
+		}
+	}
+	ordered := slices.IsSorted(found) && len(slices.Compact(slices.Clone(found))) == len(found)
+	return ordered && required == len(buckets)
+}
+
+// versionMax is the newest version of the values of a bucket.
+func versionMax(bucket string) byte {
+	if bucket == sessionBucket || bucket == snapshotBucket {
+		return sharingVersion
+	}
+	return formatVersion
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -58,8 +96,12 @@ func unseal(bucket string, key, value []byte) ([]byte, error) {
 	if have, want := binary.LittleEndian.Uint32(tail), checksum(bucket, key, body); have != want {
 		return nil, fmt.Errorf("checksum %08x, expected %08x", have, want)
 	}
-	if body[0] != formatVersion {
-		return nil, fmt.Errorf("version %d, expected %d", body[0], formatVersion)
+	if most := versionMax(bucket); body[0] < formatVersion || body[0] > most {
+		expected := strconv.Itoa(formatVersion)
+		if most > formatVersion {
+			expected += fmt.Sprintf(" to %d", most)
+		}
+		return nil, fmt.Errorf("version %d, expected %s", body[0], expected)
 	}
 	return body, nil
 }
@@ -109,39 +151,14 @@ func (r Record) withoutText() *Record {
 	return &r
 }
 
-// entry is a value of the bucket of sessions.
-type entry struct {
-	epoch uint64
-	start int64
-	head  []byte
-}
-
-func encodeEntry(id string, e entry) []byte {
-	b := make([]byte, 0, entryBytesMin+len(e.head)+crcBytes)
-	b = binary.LittleEndian.AppendUint64(append(b, formatVersion), e.epoch)
-	b = binary.LittleEndian.AppendUint64(b, uint64(e.start))
-	return seal(sessionBucket, []byte(id), append(b, e.head...))
-}
-
-// decodeEntry gives an entry whose head is part of value.
-func decodeEntry(id, value []byte) (entry, error) {
-	b, err := unseal(sessionBucket, id, value)
-	if err != nil {
-		return entry{}, err
-	}
-	if len(b) < entryBytesMin {
-		return entry{}, fmt.Errorf("session of %d bytes, expected %d or more", len(b), entryBytesMin)
-	}
-	e := entry{epoch: binary.LittleEndian.Uint64(b[1:]), start: int64(binary.LittleEndian.Uint64(b[9:])), head: b[entryBytesMin:]}
-	if e.start < 0 {
-		return entry{}, fmt.Errorf("start of the log %d, expected 0 or more", e.start)
-	}
-	return e, nil
-}
-
 func encodeSnapshot(key []byte, s *Snapshot) []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{formatVersion}, uint64(s.Bytes))
-	return seal(snapshotBucket, key, append(b, s.SHA256[:]...))
+	b = append(b, s.SHA256[:]...)
+	if s.owner != "" {
+		b[0] = sharingVersion
+		b = append(b, s.owner...)
+	}
+	return seal(snapshotBucket, key, b)
 }
 
 func decodeSnapshot(key, value []byte, at int64) (Snapshot, error) {
@@ -149,15 +166,28 @@ func decodeSnapshot(key, value []byte, at int64) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if len(b) != snapshotSize {
+	shared := b[0] == sharingVersion
+	if len(b) < snapshotSize || len(b) > snapshotSize && !shared {
 		return Snapshot{}, fmt.Errorf("snapshot's entry of %d bytes, expected %d", len(b), snapshotSize)
 	}
 	s := Snapshot{Offset: at, Bytes: int64(binary.LittleEndian.Uint64(b[1:])), SHA256: [32]byte(b[9:])}
 	if s.Bytes < 0 {
 		return Snapshot{}, fmt.Errorf("snapshot of %d bytes, expected 0 or more", s.Bytes)
 	}
+	if shared {
+		s.owner = string(b[snapshotSize:])
+		if err := checkID(s.owner); err != nil || bytes.HasPrefix(key, sessionPrefix(s.owner)) {
+			return Snapshot{}, fmt.Errorf("snapshot's file is of %.80q, expected the id of another session", s.owner)
+		}
+	}
 	return s, nil
 }
+
+// file is the name of the file that holds a session's snapshot.
+func (s *Snapshot) file(id string) string { return snapshotName(s.ownedBy(id), s.Offset) }
+
+// ownedBy is the id of the session that has written a session's snapshot.
+func (s *Snapshot) ownedBy(id string) string { return cmp.Or(s.owner, id) }
 
 func encodeEpoch(epoch uint64) []byte {
 	return seal(storeBucket, []byte(epochKey), binary.LittleEndian.AppendUint64([]byte{formatVersion}, epoch))
@@ -202,6 +232,9 @@ func splitKey(key []byte) (id string, at int64, err error) {
 	}
 	return string(key[:n]), int64(binary.BigEndian.Uint64(key[n+1:])), nil
 }
+
+// sessionPrefix is what the keys of all that a session has begin with.
+func sessionPrefix(id string) []byte { return []byte(id + "\x00") }
 
 // An id is part of a file's name, on file systems that take A for a as well.
 func checkID(id string) error {
@@ -256,6 +289,21 @@ func checkCreate(id string, head []byte, start int64) error {
 	return checkHead(head)
 }
 
+func checkFork(id string, head []byte, c Cut) error {
+	if err := checkCreate(id, head, c.Start); err != nil {
+		return err
+	}
+	if c.End < c.Start || c.Snapshot >= 0 && (c.Snapshot < c.Start || c.Snapshot > c.End) {
+		return invalid("a fork from offset %d to %d with the snapshot at offset %d, expected them in order",
+			c.Start, c.End, c.Snapshot)
+	}
+	return nil
+}
+
+func temporaryName(name string) string {
+	return fmt.Sprintf("%s.%016x%s", name, rand.Uint64(), temporarySuffix)
+}
+
 const snapshotSuffix = ".safetensors.zst"
 
 func snapshotName(id string, at int64) string {
@@ -268,4 +316,29 @@ func parseSnapshotName(name string) (id string, at int64, ok bool) {
 	offset, err := strconv.ParseUint(digits, 16, 63)
 	at = int64(offset)
 	return id, at, ok && err == nil && checkID(id) == nil && name == snapshotName(id, at)
+}
+
+// valueBytesMax is more than any value has.
+const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + crcBytes
+
+// bucketOf finds the bucket that a value's checksum says it is of; "": none.
+func bucketOf(key, value []byte) string {
+	for _, bucket := range allBuckets {
+		if _, err := unseal(bucket, key, value); err == nil {
+			return bucket
+		}
+	}
+	return ""
+}
+
+func corruptEntry(id string, err error) error {
+	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: -1, What: "session: " + err.Error()}
+}
+
+func corruptRecord(id string, at int64, err error) error {
+	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: at, What: "record: " + err.Error()}
+}
+
+func corruptSnapshot(id string, at int64, err error) error {
+	return &CorruptError{File: databaseName, Byte: -1, Session: id, Offset: at, What: "entry of a snapshot: " + err.Error()}
 }

@@ -53,3 +53,24 @@ func FuzzEpoch(f *testing.F) {
 		}
 	})
 }
+
+func FuzzShare(f *testing.F) {
+	for _, row := range []share{
+		{owner: "a", child: "b", extent: extent{3, 9}}, {"a", "b", true, extent{9, 9}},
+	} {
+		key, value := encodeShare(&row)
+		f.Add(key, value[:len(value)-crcBytes])
+	}
+	f.Fuzz(func(t *testing.T, key, body []byte) {
+		value := seal(shareBucket, key, bytes.Clone(body))
+		row, err := decodeShare(key, value)
+		if err != nil {
+			return
+		}
+		again, encoded := encodeShare(&row)
+		require.Equal(t, key, again, "one share, one key")
+		require.Equal(t, value, encoded)
+		_, err = decodeShare(append([]byte("x"), key...), value)
+		require.Error(t, err, "of another session it is not that share")
+	})
+}

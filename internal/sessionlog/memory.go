@@ -22,11 +22,17 @@ type Memory struct {
 }
 
 type memorySession struct {
-	entry
-	offsets   []int64  // of records
-	records   []Record // their text is never written again
+	entry                     // without pieces
+	records   []*memoryRecord // they are never written again: forks share them
 	snapshots []memorySnapshot
 }
+
+type memoryRecord struct {
+	at int64
+	Record
+}
+
+func (r *memoryRecord) end() int64 { return r.at + int64(len(r.Text)) }
 
 type memorySnapshot struct {
 	Snapshot
@@ -40,7 +46,7 @@ func NewMemory() *Memory {
 
 func (s *memorySession) end() int64 {
 	if n := len(s.records); n > 0 {
-		return s.offsets[n-1] + int64(len(s.records[n-1].Text))
+		return s.records[n-1].end()
 	}
 	return s.start
 }
@@ -104,6 +110,59 @@ func (m *Memory) Create(ctx context.Context, id string, head []byte, start int64
 	m.epoch++
 	m.sessions[id] = &memorySession{entry: entry{epoch: m.epoch, start: start, head: append([]byte{}, head...)}}
 	return m.epoch, nil
+}
+
+// Fork implements Store.
+func (m *Memory) Fork(
+	ctx context.Context, from, id string, head []byte, c Cut,
+) (epoch uint64, err error) {
+	if err := checkFork(id, head, c); err != nil {
+		return 0, err
+	}
+	err = m.with(ctx, from, func(s *memorySession) error {
+		if m.sessions[id] != nil {
+			return fmt.Errorf("sessionlog: session %s: %w", id, ErrExists)
+		}
+		fork, err := s.fork(from, c)
+		if err != nil {
+			return err
+		}
+		m.epoch++
+		epoch = m.epoch
+		fork.epoch, fork.head = epoch, append([]byte{}, head...)
+		m.sessions[id] = fork
+		return nil
+	})
+	return epoch, err
+}
+
+// fork gives a session with a part of another's records and with one of its snapshots.
+func (s *memorySession) fork(id string, c Cut) (*memorySession, error) {
+	var edges [2]int // records before the cut's start and before its end
+	for n, at := range []int64{c.Start, c.End} {
+		if at < s.start || at > s.end() {
+			return nil, &RangeError{Session: id, Offset: at, Start: s.start, End: s.end()}
+		}
+		edges[n] = len(s.records)
+		if at < s.end() {
+			edges[n] = s.after(at) - 1
+			if s.records[edges[n]].at != at {
+				return nil, withinRecord(id, at)
+			}
+		}
+	}
+	fork := &memorySession{records: slices.Clone(s.records[edges[0]:edges[1]])}
+	fork.start = c.Start
+	if c.Snapshot < 0 {
+		return fork, nil
+	}
+	for _, kept := range s.snapshots {
+		if kept.Offset == c.Snapshot {
+			fork.snapshots = []memorySnapshot{kept}
+			return fork, nil
+		}
+	}
+	return nil, noSnapshot(id, c.Snapshot)
 }
 
 // Claim implements Store.
@@ -184,7 +243,7 @@ func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64, 
 			if !r.HasBaseline {
 				r.Baseline = 0
 			}
-			s.offsets, s.records = append(s.offsets, at), append(s.records, r)
+			s.records = append(s.records, &memoryRecord{at, r})
 			at += int64(len(r.Text))
 		}
 		return nil
@@ -193,8 +252,7 @@ func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64, 
 
 // Read implements Store.
 func (m *Memory) Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error {
-	var offsets []int64
-	var records []Record
+	var records []*memoryRecord
 	err := m.with(ctx, id, func(s *memorySession) error {
 		if from < s.start || from > s.end() {
 			return &RangeError{Session: id, Offset: from, Start: s.start, End: s.end()}
@@ -202,22 +260,26 @@ func (m *Memory) Read(ctx context.Context, id string, from int64, visit func(at 
 		if from == s.end() {
 			return nil
 		}
-		first := sort.Search(len(s.offsets), func(i int) bool { return s.offsets[i] > from }) - 1
-		offsets, records = slices.Clone(s.offsets[first:]), slices.Clone(s.records[first:])
+		records = slices.Clone(s.records[s.after(from)-1:])
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for n, r := range records {
+	for _, r := range records {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := visit(offsets[n], r); err != nil {
+		if err := visit(r.at, r.Record); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// after is the number of records that begin at an offset or before it.
+func (s *memorySession) after(at int64) int {
+	return sort.Search(len(s.records), func(i int) bool { return s.records[i].at > at })
 }
 
 // Trim implements Store.
@@ -231,11 +293,11 @@ func (m *Memory) Trim(ctx context.Context, id string, epoch uint64, before int64
 			return &RangeError{Session: id, Offset: before, Start: 0, End: newest}
 		}
 		n := 0
-		for n < len(s.records) && s.offsets[n]+int64(len(s.records[n].Text)) <= before {
-			s.start = s.offsets[n] + int64(len(s.records[n].Text))
+		for n < len(s.records) && s.records[n].end() <= before {
+			s.start = s.records[n].end()
 			n++
 		}
-		s.offsets, s.records = slices.Clone(s.offsets[n:]), slices.Clone(s.records[n:])
+		s.records = slices.Clone(s.records[n:])
 		return nil
 	})
 }
@@ -341,3 +403,5 @@ func (m *Memory) Close() error {
 	m.sessions = nil
 	return nil
 }
+
+var _ Store = (*Memory)(nil)

@@ -100,7 +100,7 @@ func inspectPages(r io.ReaderAt, size int64, visit func(bucket string, key, valu
 	i := &inspector{r: r, layout: layout{meta: m, size: size, used: make([]bool, m.pages)}, visit: visit, report: report, clean: ok}
 	i.layout.used[0], i.layout.used[1] = true, true
 	i.tree(m.root, 0, "", nil, nil)
-	if i.clean && !slices.Equal(i.buckets, buckets) && !slices.Equal(i.buckets, markedBuckets) {
+	if i.clean && !hasBuckets(i.buckets) {
 		i.damage(int64(m.root)*pageBytes, "", nil, fmt.Errorf("buckets %q, expected %q", i.buckets, buckets))
 	}
 	if !i.clean {
@@ -278,7 +278,7 @@ func (i *inspector) bucket(e element, depth int) {
 // mendedName is the name of the bucket that differs from a name in one bit at most, else the name
 // itself. If the guess were wrong, the checksums of the bucket's values would say so.
 func mendedName(name string) string {
-	for _, known := range markedBuckets {
+	for _, known := range allBuckets {
 		if len(known) != len(name) {
 			continue
 		}
@@ -415,4 +415,14 @@ func (i *inspector) damage(at int64, bucket string, key []byte, err error) {
 		}
 	}
 	i.report(d)
+}
+
+// inUse is the number of pages that are in use.
+func (l *layout) inUse() (n int64) {
+	for _, used := range l.used {
+		if used {
+			n++
+		}
+	}
+	return n
 }

@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -59,42 +60,57 @@ func (b *rebuilder) all() (err error) {
 	if err := b.put(storeBucket, []byte(epochKey), epoch); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(b.from.found)) {
+	needed := map[string][]extent{} // by the id that records stand under
+	var rows []share
+	all := slices.Sorted(maps.Keys(b.from.found))
+	for _, id := range all {
 		x := b.from.found[id]
-		ok, err := b.part(x)
-		if err != nil {
-			return err
-		}
-		if !ok {
+		if x.leftover {
 			continue
 		}
+		if x.kept, err = b.part(x); err != nil {
+			return err
+		}
+		if !x.kept {
+			continue
+		}
+		for _, p := range x.uses() {
+			needed[p.owner] = append(needed[p.owner], p.extent)
+		}
+		rows = append(rows, x.entry.shares(id, x.index())...)
+	}
+	for _, id := range all {
+		x := b.from.found[id]
+		x.records = x.inside(union(needed[id]))
 		if err := b.session(x); err != nil {
 			return err
 		}
+	}
+	if err := b.shares(rows); err != nil {
+		return err
 	}
 	tx := b.tx
 	b.tx = nil
 	return tx.Commit()
 }
 
-func (b *rebuilder) session(x *remains) error {
-	var head []byte // of a session without one: listed, with an error
-	if x.head != nil {
-		value, err := b.from.read(*x.head)
-		if err != nil {
+// shares writes the rows that follow from the entries.
+func (b *rebuilder) shares(rows []share) error {
+	sorted := make([]keyed, len(rows))
+	for n := range rows {
+		sorted[n].key, sorted[n].value = encodeShare(&rows[n])
+	}
+	slices.SortFunc(sorted, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
+	for _, row := range sorted {
+		if err := b.put(shareBucket, row.key, row.value); err != nil {
 			return err
 		}
-		old, err := decodeEntry([]byte(x.id), value)
-		if err != nil {
-			return corruptEntry(x.id, err)
-		}
-		e := x.entry
-		e.head = old.head
-		head = encodeEntry(x.id, e)
 	}
-	if err := b.put(sessionBucket, []byte(x.id), head); err != nil {
-		return err
-	}
+	return nil
+}
+
+// session writes what is kept under an id.
+func (b *rebuilder) session(x *remains) error {
 	for _, r := range x.records {
 		value, err := b.from.read(r.place)
 		if err != nil {
@@ -105,6 +121,12 @@ func (b *rebuilder) session(x *remains) error {
 		}
 		b.done += int64(r.size)
 		b.progress(min(b.done, b.from.size), b.from.size)
+	}
+	if !x.kept {
+		return nil
+	}
+	if err := b.entry(x); err != nil {
+		return err
 	}
 	for n := range x.snapshots {
 		key := offsetKey(x.id, x.snapshots[n].Offset)
@@ -117,6 +139,24 @@ func (b *rebuilder) session(x *remains) error {
 		return nil
 	}
 	return b.put(damageBucket, []byte(x.id), encodeMark(x.id, markOf(x.damage)))
+}
+
+func (b *rebuilder) entry(x *remains) error {
+	var value []byte // of a session without one: listed, with an error
+	if x.head != nil {
+		found, err := b.from.read(*x.head)
+		if err != nil {
+			return err
+		}
+		old, err := decodeEntry([]byte(x.id), found)
+		if err != nil {
+			return corruptEntry(x.id, err)
+		}
+		e := x.entry
+		e.head = old.head
+		value = encodeEntry(x.id, e)
+	}
+	return b.put(sessionBucket, []byte(x.id), value)
 }
 
 const touched = "touched by damage: "
@@ -238,8 +278,10 @@ func (f *Folder) rebuild(path string) error {
 		if err := f.unindexed(s); err != nil {
 			return err
 		}
+		looked := map[Snapshot]error{}
 		b := &rebuilder{from: s, progress: func(int64, int64) {}, part: func(x *remains) (bool, error) {
-			f.adopt(x)
+			f.adopt(x, looked)
+			s.dropMissingEnd(x)
 			for _, d := range x.damage {
 				f.tell(d)
 			}
@@ -249,17 +291,36 @@ func (f *Folder) rebuild(path string) error {
 	})
 }
 
+// dropMissingEnd ends a log that ends with pieces of others where these are found. Own records that
+// were lost there cannot be told from records that never were.
+func (s *salvager) dropMissingEnd(x *remains) {
+	end := x.entry.start
+	if found := s.covered(x); len(found) > 0 {
+		end = found[len(found)-1].to
+	}
+	if end < x.entry.own() {
+		x.keep(x.entry.start, end)
+	}
+}
+
 // adopt leaves out snapshots that were found elsewhere than in the newest tree, if their files are
-// not what the entry says: they may have been dropped since.
-func (f *Folder) adopt(x *remains) {
+// not what the entry says: they may have been dropped since. It looks once at every file.
+func (f *Folder) adopt(x *remains, looked map[Snapshot]error) {
 	x.snapshots = slices.DeleteFunc(x.snapshots, func(s foundSnapshot) bool {
 		if s.from == newestTree {
 			return false
+		}
+		file := s.Snapshot
+		file.owner = s.ownedBy(x.id)
+		err, known := looked[file]
+		if known {
+			return err != nil
 		}
 		in, err := verify(context.Background(), f.files, f.dir, x.id, s.Snapshot)
 		if err == nil {
 			in.Close()
 		}
+		looked[file] = err
 		return err != nil
 	})
 	if n := len(x.snapshots); n > KeptSnapshots {
@@ -279,9 +340,11 @@ func (f *Folder) unindexed(s *salvager) error {
 	}
 	for _, n := range names {
 		id, at, ok := parseSnapshotName(n.Name())
-		x := s.found[id]
-		if !ok || x == nil || x.has(at) || !n.Type().IsRegular() ||
-			!s.mayBeLost(snapshotBucket, offsetKey(id, at)) {
+		if !ok || s.found[id] == nil || !n.Type().IsRegular() {
+			continue
+		}
+		missing := s.mayHaveHad(s.found[id], at)
+		if len(missing) == 0 {
 			continue
 		}
 		kept, err := f.identify(n.Name(), at)
@@ -290,10 +353,32 @@ func (f *Folder) unindexed(s *salvager) error {
 				What: fmt.Sprintf("its entry was lost, and it is not whole: %v", err)})
 			continue
 		}
-		x.snapshots = append(x.snapshots, foundSnapshot{place{from: brokenPage}, kept})
-		slices.SortFunc(x.snapshots, func(a, b foundSnapshot) int { return cmp.Compare(a.Offset, b.Offset) })
+		for _, x := range missing {
+			if kept.owner = id; x.id == id {
+				kept.owner = ""
+			}
+			x.snapshots = append(x.snapshots, foundSnapshot{place{from: brokenPage}, kept})
+			slices.SortFunc(x.snapshots, func(a, b foundSnapshot) int { return cmp.Compare(a.Offset, b.Offset) })
+		}
 	}
 	return nil
+}
+
+// mayHaveHad gives the sessions that may have had a snapshot whose file is there, and of which the
+// entry was lost: the one that has written it, and those that share its log there.
+func (s *salvager) mayHaveHad(owner *remains, at int64) (missing []*remains) {
+	lost := func(x *remains) bool {
+		return !x.has(at) && s.mayBeLost(snapshotBucket, offsetKey(x.id, at))
+	}
+	if !owner.leftover && lost(owner) {
+		missing = append(missing, owner)
+	}
+	for _, b := range owner.borrowers {
+		if at > b.from && at <= b.to && lost(b.by) {
+			missing = append(missing, b.by)
+		}
+	}
+	return missing
 }
 
 // identify reads a snapshot file to its end.

@@ -57,11 +57,14 @@ func Rescue(ctx context.Context, dir, out string, o RescueOptions) (err error) {
 		if err := os.MkdirAll(filepath.Join(out, snapshotsFolder), 0o700); err != nil {
 			return fmt.Errorf("sessionlog: %w", err)
 		}
-		r := &rescuer{ctx: ctx, from: f, out: out, tell: o.Session}
+		r := &rescuer{
+			ctx: ctx, from: f, out: out, tell: o.Session, found: s, copied: map[string]*copying{},
+		}
 		b := &rebuilder{from: s, progress: o.Progress, part: r.part}
 		if err := b.write(&f.environment, filepath.Join(out, databaseName)); err != nil {
 			return err
 		}
+		r.removeUnused(s)
 		return errors.Join(f.files.SyncDir(filepath.Join(out, snapshotsFolder)), f.files.SyncDir(out))
 	})
 }
@@ -81,6 +84,16 @@ type rescuer struct {
 	from *Folder
 	out  string
 	tell func(Rescued)
+
+	found  *salvager
+	copied map[string]*copying // by the file's name
+}
+
+// copying is what became of the copy of a snapshot, which several sessions may share.
+type copying struct {
+	of     Snapshot
+	damage *CorruptError
+	err    error
 }
 
 // part cuts a session to what can be used, and copies its snapshots.
@@ -104,22 +117,22 @@ func (r *rescuer) part(x *remains) (bool, error) {
 		}
 		return true
 	})
-	copied := slices.Clone(x.snapshots)
-	x.cut()
-	told.Start, told.End = x.entry.start, x.end()
+	told.Start, told.End = r.cut(x)
 	x.snapshots = x.snapshots[max(0, len(x.snapshots)-KeptSnapshots):]
-	for _, s := range copied {
-		if !x.has(s.Offset) {
-			_ = os.Remove(filepath.Join(r.out, snapshotsFolder, snapshotName(x.id, s.Offset)))
-		}
-	}
 	told.Snapshots = len(x.snapshots)
 	return true, r.ctx.Err()
 }
 
-// copy takes a snapshot along, if it is what was written.
+// copy takes a snapshot along, if it is what was written. What sessions share is copied once.
 func (r *rescuer) copy(id string, s Snapshot) (*CorruptError, error) {
-	name := snapshotName(id, s.Offset)
+	name := s.file(id)
+	if done := r.copied[name]; done != nil && done.of.SHA256 == s.SHA256 {
+		return done.damage, done.err
+	} else if done != nil && done.err == nil {
+		done = &copying{err: ErrCorrupt, damage: &CorruptError{File: snapshotsFolder + "/" + name, Byte: -1,
+			Session: id, Offset: s.Offset, What: "another SHA-256 than others have that share it"}}
+		return done.damage, done.err
+	}
 	in, err := verify(r.ctx, r.from.files, r.from.dir, id, s)
 	if err == nil {
 		defer in.Close()
@@ -130,7 +143,22 @@ func (r *rescuer) copy(id string, s Snapshot) (*CorruptError, error) {
 		damage = &CorruptError{File: snapshotsFolder + "/" + name, Byte: -1, Session: id,
 			Offset: s.Offset, What: err.Error()}
 	}
+	r.copied[name] = &copying{s, damage, err}
 	return damage, err
+}
+
+// removeUnused removes the copies that no session has kept.
+func (r *rescuer) removeUnused(s *salvager) {
+	for _, x := range s.found {
+		for n := range x.snapshots {
+			if x.kept {
+				delete(r.copied, x.snapshots[n].file(x.id))
+			}
+		}
+	}
+	for name := range r.copied {
+		_ = os.Remove(filepath.Join(r.out, snapshotsFolder, name))
+	}
 }
 
 func (r *rescuer) write(name string, from io.Reader) error {
@@ -146,37 +174,26 @@ func (r *rescuer) write(name string, from io.Reader) error {
 	return errors.Join(err, to.Close())
 }
 
-// end is where the log of what was found ends.
-func (x *remains) end() int64 {
-	if n := len(x.records); n > 0 {
-		return x.records[n-1].offset + int64(x.records[n-1].text)
-	}
-	return x.entry.start
-}
-
 // cut leaves one piece of the log without a gap: the last one, if a snapshot lies in it or if the
 // text before it is gone; else the first. Snapshots elsewhere are left out.
-func (x *remains) cut() {
-	first, last := len(x.records), 0 // of the first piece, the end; of the last, the beginning
-	for n := 1; n < len(x.records); n++ {
-		before := x.records[n-1]
-		if x.records[n].offset != before.offset+int64(before.text) {
-			first, last = min(first, n), n
+func (r *rescuer) cut(x *remains) (start, end int64) {
+	found := r.found.covered(x)
+	start = x.entry.start
+	end = start
+	if len(found) > 0 {
+		last := found[len(found)-1]
+		within := func(s foundSnapshot) bool { return s.Offset >= last.from && s.Offset <= last.to }
+		whole := found[0].from == start
+		switch {
+		case !whole, len(found) > 1 && slices.ContainsFunc(x.snapshots, within):
+			start, end = last.from, last.to
+		default:
+			end = found[0].to
 		}
 	}
-	whole := len(x.records) == 0 || x.records[0].offset == x.entry.start
-	if len(x.records) > 0 && (!whole || last > 0) {
-		begin := x.records[last].offset
-		if !whole || slices.ContainsFunc(x.snapshots, func(s foundSnapshot) bool {
-			return s.Offset >= begin && s.Offset <= x.end()
-		}) {
-			x.records, x.entry.start = x.records[last:], begin
-		} else {
-			x.records = x.records[:first]
-		}
-	}
-	start, end := x.entry.start, x.end()
+	x.keep(start, end)
 	x.snapshots = slices.DeleteFunc(x.snapshots, func(s foundSnapshot) bool {
 		return s.Offset < start || s.Offset > end
 	})
+	return start, end
 }

@@ -27,6 +27,7 @@ func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 	if err := f.scrubPages(ctx, pause, o.Report); err != nil {
 		return err
 	}
+	shared := map[string]bool{} // files that were read
 	return Each(ctx, f, func(x Session) error {
 		if x.Err != nil {
 			return nil // it is listed so
@@ -36,6 +37,12 @@ func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 			return f.scrubbed(err, o.Report)
 		}
 		for _, s := range kept {
+			if shared[s.file(x.ID)] {
+				continue
+			}
+			if s.owner != "" {
+				shared[s.file(x.ID)] = true
+			}
 			err := f.scrubSnapshot(ctx, x.ID, s, pause)
 			if err != nil {
 				if _, gone := f.snapshot(ctx, x.ID, s.Offset); errors.Is(gone, ErrNotFound) {

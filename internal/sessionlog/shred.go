@@ -1,7 +1,6 @@
 package sessionlog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,16 +50,6 @@ func (f *Folder) shredAll(paths []string) error {
 		errs = append(errs, fmt.Errorf("sessionlog: erasing snapshots: %w", err))
 	}
 	return errors.Join(errs...)
-}
-
-// writeThenShred waits for a write, and then shreds the files that the write has retired.
-func (f *Folder) writeThenShred(ctx context.Context, w *write, retired *[]string) error {
-	err := f.write(ctx, w)
-	shredding := f.shredAll(*retired)
-	if shredding == nil {
-		return err
-	}
-	return errors.Join(err, shredding)
 }
 
 // shredBlockBytes is how much shred writes at once.

@@ -6,18 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 
-	"github.com/klauspost/compress/zstd"
 	"go.etcd.io/bbolt"
-)
-
-const (
-	// A state is rows of floats, which hardly get smaller by trying harder.
-	snapshotLevel  = zstd.SpeedFastest
-	snapshotWindow = 1 << 20
 )
 
 // WriteSnapshot implements Store.
@@ -63,6 +54,9 @@ func admit(tx *bbolt.Tx, id string, epoch uint64, at int64) error {
 			return snapshotExists(id, at)
 		}
 	}
+	if isShared(tx, id, at) { // the file of that name is needed still
+		return snapshotExists(id, at)
+	}
 	if len(kept) >= KeptSnapshots { // an older one would be dropped at once
 		low = max(low, kept[len(kept)-KeptSnapshots].Offset)
 	}
@@ -101,42 +95,6 @@ func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.
 	return counted.n, [32]byte(hash.Sum(nil)), nil
 }
 
-func snapshotFailed(path string, err error) error {
-	if noSpace(err) {
-		err = fmt.Errorf("%w: %w", ErrNoSpace, err)
-	}
-	return fmt.Errorf("sessionlog: writing %s: %w", path, err)
-}
-
-// compress writes what write writes, as a zstd stream.
-func compress(to io.Writer, write func(io.Writer) error) error {
-	z, err := zstd.NewWriter(to, zstd.WithEncoderLevel(snapshotLevel), zstd.WithWindowSize(snapshotWindow), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return err
-	}
-	if err := write(z); err != nil {
-		z.Close()
-		return err
-	}
-	return z.Close()
-}
-
-// counter counts what is written, until its context ends.
-type counter struct {
-	ctx context.Context
-	w   io.Writer
-	n   int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
-}
-
 // enter gives a finished file its name and its place in the index. The committer does both, so that
 // nothing comes between. The paths are those of the files that left the index for it.
 func (f *Folder) enter(
@@ -164,12 +122,14 @@ func (f *Folder) enter(
 		}
 		var old []string
 		for len(kept) >= KeptSnapshots {
-			f.drop(tx, snapshotBucket, offsetKey(id, kept[0].Offset))
-			old = append(old, snapshotName(id, kept[0].Offset))
+			if file := f.forget(tx, id, &kept[0]); file != "" {
+				old = append(old, file)
+			}
 			kept = kept[1:]
 		}
 		key := offsetKey(id, s.Offset)
 		f.put(tx, snapshotBucket, key, encodeSnapshot(key, &s))
+		f.usage.changeFile(1, id, &s)
 		w.then = func() error {
 			retired, _ = f.retire(old)
 			return nil
@@ -251,53 +211,6 @@ func (f *Folder) readFile(ctx context.Context, id string, s Snapshot, read func(
 	return decompress(io.NewSectionReader(in, 0, s.Bytes), read)
 }
 
-// verify opens a snapshot's file, if it is just what was written. The caller closes it.
-func verify(ctx context.Context, files fileSystem, dir, id string, s Snapshot) (_ file, err error) {
-	name := snapshotsFolder + "/" + snapshotName(id, s.Offset)
-	damaged := func(format string, args ...any) error {
-		return &CorruptError{File: name, Byte: -1, Session: id, Offset: s.Offset, What: fmt.Sprintf(format, args...)}
-	}
-	path := filepath.Join(dir, filepath.FromSlash(name))
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe may wait for ever
-		return nil, damaged("not a regular file")
-	}
-	in, err := files.OpenFile(path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, damaged("missing, expected %d bytes", s.Bytes)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("sessionlog: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			in.Close()
-		}
-	}()
-	hash := sha256.New()
-	size, err := io.Copy(&counter{ctx: ctx, w: hash}, in)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, err
-	case err != nil:
-		return nil, damaged("after %d bytes: %v", size, err)
-	case size != s.Bytes:
-		return nil, damaged("%d bytes, expected %d", size, s.Bytes)
-	case [32]byte(hash.Sum(nil)) != s.SHA256:
-		return nil, damaged("SHA-256 %x, expected %x", hash.Sum(nil), s.SHA256)
-	}
-	return in, nil
-}
-
-// decompress undoes compress.
-func decompress(from io.Reader, read func(io.Reader) error) error {
-	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(snapshotWindow))
-	if err != nil {
-		return fmt.Errorf("sessionlog: %w", err)
-	}
-	defer z.Close()
-	return read(z)
-}
-
 // DropSnapshot implements Store.
 func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
 	w, retired := new(write), []string(nil)
@@ -306,12 +219,20 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 			return err
 		}
 		key := offsetKey(id, at)
-		if at < 0 || tx.Bucket([]byte(snapshotBucket)).Get(key) == nil {
+		value := tx.Bucket([]byte(snapshotBucket)).Get(key)
+		if at < 0 || value == nil {
 			return snapshotNotFound(id, at)
 		}
-		f.drop(tx, snapshotBucket, key)
+		s, err := decodeSnapshot(key, value, at)
+		if err != nil { // the shares tell whose file it is
+			s = Snapshot{Offset: at, owner: sharedFrom(tx, id, at)}
+		}
+		file := f.forget(tx, id, &s)
+		if file == "" {
+			return nil
+		}
 		w.then = func() (err error) {
-			retired, err = f.retire([]string{snapshotName(id, at)})
+			retired, err = f.retire([]string{file})
 			return err
 		}
 		return nil

@@ -30,8 +30,15 @@ type Store interface {
 
 	// Create makes a session whose log is empty and starts at an offset, 0 unless what came before
 	// it is known only by a snapshot. The caller has the first claim on it. ErrExists if there is
-	// one of that name.
+	// one of that name; a store may say so of the name of a deleted session, too, as long as forks
+	// share what that session has written.
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
+	// Fork makes a session, as Create does, whose log is that of another from one offset to a later
+	// one or the same, at both of which a record of the other begins or its log ends; and whose
+	// snapshot is the one that the other has at an offset between (-1: none). The two share what
+	// they have in common, and neither notices what becomes of the other. ErrRange if the log does
+	// not reach so far; ErrInvalid if an offset lies within a record, or has no snapshot.
+	Fork(ctx context.Context, from, id string, head []byte, cut Cut) (epoch uint64, err error)
 	// Claim makes the caller the one who may write, and tells what there is to write to.
 	Claim(ctx context.Context, id string) (Session, error)
 	// Get tells what Claim does, and claims nothing. A session of which damage has left only a part
@@ -42,8 +49,9 @@ type Store interface {
 	List(ctx context.Context, after string, limit int) ([]Session, error)
 	// SetHead replaces the head.
 	SetHead(ctx context.Context, id string, epoch uint64, head []byte) error
-	// Delete removes the session with everything that was ever kept for it. Epoch 0 is anyone's, so
-	// that a damaged session can be deleted as well. If the session is gone after an error,
+	// Delete removes the session with everything that was ever kept for it, but what forks share of
+	// it: that goes with the last of them. Epoch 0 is anyone's, so that a damaged session can be
+	// deleted as well. If the session is gone after an error,
 	// something was left of it that nobody can read any more: it goes with the next Delete or Open.
 	Delete(ctx context.Context, id string, epoch uint64) error
 
@@ -61,8 +69,9 @@ type Store interface {
 	Trim(ctx context.Context, id string, epoch uint64, before int64) error
 
 	// WriteSnapshot keeps what write writes as the state at an offset of the log, and drops what is
-	// older than the last KeptSnapshots. ErrExists if there is one of that offset; ErrRange if the
-	// offset is not within the log, or the snapshot would be dropped at once.
+	// older than the last KeptSnapshots. ErrExists if there is one of that offset, or a fork still
+	// shares the one that was there; ErrRange if the offset is not within the log, or the snapshot
+	// would be dropped at once.
 	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error
 	// Snapshots lists them, the oldest first.
 	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
@@ -129,6 +138,14 @@ type Snapshot struct {
 	Offset int64
 	Bytes  int64    // as kept: compressed
 	SHA256 [32]byte // of those
+
+	owner string // the session that has written it; "": the one that has it
+}
+
+// Cut is what a fork takes of another session.
+type Cut struct {
+	Start, End int64 // of the log
+	Snapshot   int64 // offset of the snapshot; -1: none
 }
 
 // Limits.
@@ -137,9 +154,4 @@ const (
 	MaxHeadBytes  = 64 << 10
 	MaxTextBytes  = 1 << 20 // of one record
 	KeptSnapshots = 2
-)
-
-var (
-	_ Store = (*Folder)(nil)
-	_ Store = (*Memory)(nil)
 )

@@ -3,24 +3,9 @@ package sessionlog
 import (
 	"bytes"
 	"io"
-	"maps"
 	"sync"
 	"sync/atomic"
-
-	"go.etcd.io/bbolt"
 )
-
-// Metered is a Store that accounts what its sessions take on the disk.
-type Metered interface {
-	// Meter has charged told what every session is charged for, in bytes, and from then on of every
-	// change, before the call that has made the change returns; 0 means that the session is gone.
-	// It replaces who was told before. charged must return soon and must not call the store.
-	Meter(charged func(id string, bytes int64))
-	// Usage tells what the store takes in all, and what is left.
-	Usage() Usage
-}
-
-var _ Metered = (*Folder)(nil)
 
 // Usage is what a data folder takes on the disk, in bytes.
 type Usage struct {
@@ -52,24 +37,42 @@ func RecordCharge(id string, text int) int64 {
 	return int64(len(offsetKey(id, 0))+value+text) + KeyCharge
 }
 
-// chargeOf is what a key with its value is charged, and how much of that is for a file.
-func chargeOf(bucket string, key, value []byte) (id string, all, file int64) {
+// ForkCharge is what a fork is charged beside its head, for what it shares with the session that it
+// is made of; more only where that is itself a fork of forks.
+func ForkCharge(id string) int64 {
+	piece := int64(pieceBytesMax)
+	row := int64(shareKeyMax+shareBytes+crcBytes) + KeyCharge
+	entry := int64(len(offsetKey(id, 0))+snapshotSize+MaxIDBytes+crcBytes) + KeyCharge
+	return 2*(piece+row) + row + entry
+}
+
+// chargeOf is what a key with its value is charged, and to whom: records to the session under whose
+// id they stand, shares to the one that shares.
+func chargeOf(bucket string, key, value []byte) (id string, bytes int64) {
 	switch bucket {
 	case sessionBucket:
 		id = string(key)
 	case logBucket, snapshotBucket:
-		session, at, err := splitKey(key)
+		session, _, err := splitKey(key)
 		if err != nil {
-			return "", 0, 0 // damage, which belongs to nobody
-		}
-		if s, err := decodeSnapshot(key, value, at); bucket == snapshotBucket && err == nil {
-			file = (s.Bytes + fileBlockBytes - 1) / fileBlockBytes * fileBlockBytes
+			return "", 0 // damage, which belongs to nobody
 		}
 		id = session
+	case shareBucket:
+		row, err := decodeShare(key, value)
+		if err != nil {
+			return "", 0
+		}
+		id = row.child
 	default:
-		return "", 0, 0
+		return "", 0
 	}
-	return id, int64(len(key)+len(value)) + KeyCharge + file, file
+	return id, int64(len(key)+len(value)) + KeyCharge
+}
+
+// charge is what the file of a snapshot is charged.
+func (s *Snapshot) charge() int64 {
+	return (s.Bytes + fileBlockBytes - 1) / fileBlockBytes * fileBlockBytes
 }
 
 // usage is the account of a folder. It follows the transactions of the committer: what a
@@ -80,10 +83,12 @@ type usage struct {
 	// The committer's, of the transaction under way.
 	changes     map[string]int64
 	filesChange int64
+	heirs       map[string]string // of deleted sessions, as they will be; "": nothing is left
 
 	mu      sync.Mutex
-	charges map[string]int64 // by session
-	sum     Usage            // without Temporary
+	charges map[string]int64 // by the id under which it stands
+	estates estates
+	sum     Usage // without Temporary
 	charged func(id string, bytes int64)
 }
 
@@ -91,29 +96,44 @@ type usage struct {
 func (u *usage) reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.charges, u.sum = map[string]int64{}, Usage{}
+	u.charges, u.estates, u.sum = map[string]int64{}, newEstates(), Usage{}
 }
 
 // count adds what a database holds at opening.
 func (u *usage) count(bucket string, key, value []byte) {
-	id, n, file := chargeOf(bucket, key, value)
+	id, n := chargeOf(bucket, key, value)
+	if n == 0 {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if n > 0 {
-		u.charges[id] += n
-		u.sum.Snapshots += file
+	u.charges[id] += n
+	if bucket != snapshotBucket {
+		return
+	}
+	if s, err := decodeSnapshot(key, value, 0); err == nil && s.owner == "" {
+		u.charges[id] += s.charge()
+		u.sum.Snapshots += s.charge()
 	}
 }
 
 // begin begins a transaction.
-func (u *usage) begin() { u.changes, u.filesChange = map[string]int64{}, 0 }
+func (u *usage) begin() {
+	u.changes, u.filesChange, u.heirs = map[string]int64{}, 0, map[string]string{}
+}
 
 // change notes that the transaction under way adds a key with its value (sign 1), or drops it (-1).
 func (u *usage) change(sign int64, bucket string, key, value []byte) {
-	if id, n, file := chargeOf(bucket, key, value); n > 0 {
+	if id, n := chargeOf(bucket, key, value); n > 0 {
 		u.changes[id] += sign * n
-		u.filesChange += sign * file
 	}
+}
+
+// changeFile notes that the transaction under way adds the file of a snapshot that a session has
+// written, or drops it.
+func (u *usage) changeFile(sign int64, owner string, s *Snapshot) {
+	u.changes[owner] += sign * s.charge()
+	u.filesChange += sign * s.charge()
 }
 
 // commit makes the changes of a transaction count and tells them.
@@ -121,19 +141,41 @@ func (u *usage) commit() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.sum.Snapshots += u.filesChange
+	told := map[string]bool{}
 	for id, n := range u.changes {
-		if n == 0 {
-			continue
-		}
-		now := u.charges[id] + n
-		u.charges[id] = now
-		if now == 0 {
+		if u.charges[id] += n; u.charges[id] == 0 {
 			delete(u.charges, id)
 		}
-		if u.charged != nil {
-			u.charged(id, now)
-		}
+		told[id], told[u.estates.heirs[id]] = true, true
 	}
+	for id, heir := range u.heirs {
+		told[id], told[u.estates.heirs[id]], told[heir] = true, true, true
+		u.estates.give(id, heir)
+	}
+	delete(told, "")
+	for id := range told {
+		u.tellLocked(id)
+	}
+}
+
+// tellLocked tells what a session is charged for: what stands under its id, and what it has
+// inherited. A session that is gone is charged for nothing.
+func (u *usage) tellLocked(id string) {
+	if u.charged == nil {
+		return
+	}
+	u.charged(id, u.chargedLocked(id))
+}
+
+func (u *usage) chargedLocked(id string) (bytes int64) {
+	if u.estates.heirs[id] != "" {
+		return 0
+	}
+	bytes = u.charges[id]
+	for _, left := range u.estates.left[id] {
+		bytes += u.charges[left]
+	}
+	return bytes
 }
 
 // pages notes how many pages of a database there are, and how many of them are free.
@@ -141,39 +183,6 @@ func (u *usage) pages(all, free int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.sum.Database, u.sum.Free = (all-free)*pageBytes, free*pageBytes
-}
-
-// Meter implements Metered.
-func (f *Folder) Meter(charged func(id string, bytes int64)) {
-	f.usage.mu.Lock()
-	defer f.usage.mu.Unlock()
-	f.usage.charged = charged
-	for id, n := range maps.All(f.usage.charges) {
-		charged(id, n)
-	}
-}
-
-// Usage implements Metered.
-func (f *Folder) Usage() Usage {
-	f.usage.mu.Lock()
-	sum := f.usage.sum
-	f.usage.mu.Unlock()
-	sum.Temporary = f.usage.temporary.Load()
-	if left, all, err := f.files.Space(f.dir); err == nil {
-		sum.Left, sum.All = left, all
-	}
-	return sum
-}
-
-// countPages asks bbolt how many pages there are, and how many of them are free.
-func (f *Folder) countPages() error {
-	return safely(func() error {
-		return f.db.View(func(tx *bbolt.Tx) error {
-			stats := f.db.Stats()
-			f.usage.pages(tx.Size()/pageBytes, int64(stats.FreePageN+stats.PendingPageN))
-			return nil
-		})
-	})
 }
 
 // temporary counts the bytes of a file that is being made, as long as it is.
@@ -194,21 +203,15 @@ func (t *temporary) Write(p []byte) (int, error) {
 // gone says that the file has become another, or is no more.
 func (t *temporary) gone() { t.sum.Add(-t.n) }
 
-// put and drop are put and drop of a bucket, accounted. They are for functions that the committer
-// calls.
-func (f *Folder) put(tx *bbolt.Tx, bucket string, key, value []byte) {
-	b := tx.Bucket([]byte(bucket))
-	if old := b.Get(key); old != nil {
-		f.usage.change(-1, bucket, key, old)
+// touch notes that the transaction under way may change who is the heir of a session: it comes or
+// goes, or somebody shares more or less of it.
+func (u *usage) touch(bucket string, key []byte) {
+	switch bucket {
+	case sessionBucket:
+		u.heirs[string(key)] = ""
+	case shareBucket:
+		if n := bytes.IndexByte(key, 0); n >= 0 {
+			u.heirs[string(key[:n])] = ""
+		}
 	}
-	f.usage.change(1, bucket, key, value)
-	put(b, key, value)
-}
-
-func (f *Folder) drop(tx *bbolt.Tx, bucket string, key []byte) {
-	b := tx.Bucket([]byte(bucket))
-	if old := b.Get(key); old != nil {
-		f.usage.change(-1, bucket, bytes.Clone(key), old)
-	}
-	drop(b, key)
 }

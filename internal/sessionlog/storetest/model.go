@@ -20,6 +20,8 @@ type modelSession struct {
 	start     int64
 	records   []logged
 	snapshots map[int64]string
+	// origins has the sessions that this one may share records or snapshots with, by id.
+	origins map[string]bool
 }
 
 func (m *modelSession) end() int64 {
@@ -60,6 +62,7 @@ func model(t *testing.T, b Backend) {
 			"drop":     m.drop,
 			"trim":     m.trim,
 			"delete":   m.delete,
+			"fork":     m.fork,
 		}
 		if b.durable() {
 			actions["restart"] = func(t *rapid.T) { m.again(t, closeStore) }
@@ -111,12 +114,62 @@ func (m *machine) create(t *rapid.T) {
 	head := rapid.StringN(0, 20, 5000).Draw(t, "head")
 	start := rapid.SampledFrom([]int64{0, 0, 5, 1 << 33}).Draw(t, "start")
 	epoch, err := m.s.Create(background, id, []byte(head), start)
-	if m.sessions[id] != nil {
+	if m.sessions[id] != nil || errors.Is(err, sessionlog.ErrExists) && m.isOrigin(id) {
 		expect(t, sessionlog.ErrExists, err)
 		return
 	}
 	require.NoError(t, err)
 	m.sessions[id] = &modelSession{epoch: epoch, head: head, start: start, snapshots: map[int64]string{}}
+}
+
+// isOrigin tells whether a session may share something that stands under an id.
+func (m *machine) isOrigin(id string) bool {
+	for _, s := range m.sessions {
+		if s.origins[id] {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machine) fork(t *rapid.T) {
+	from, s, _ := m.one(t)
+	id := rapid.SampledFrom(ids).Draw(t, "fork")
+	fork := &modelSession{head: "fork of " + from, snapshots: map[int64]string{}, origins: map[string]bool{from: true}}
+	c := sessionlog.Cut{Snapshot: -1}
+	if s != nil {
+		first := rapid.IntRange(0, len(s.records)).Draw(t, "first")
+		last := rapid.IntRange(first, len(s.records)).Draw(t, "last")
+		fork.records = slices.Clone(s.records[first:last])
+		border := func(n int) int64 {
+			if n < len(s.records) {
+				return s.records[n].at
+			}
+			return s.end()
+		}
+		c.Start, c.End, fork.start = border(first), border(last), border(first)
+		for at, content := range s.snapshots {
+			if at >= c.Start && at <= c.End && rapid.Bool().Draw(t, "take") {
+				c.Snapshot, fork.snapshots = at, map[int64]string{at: content}
+			}
+		}
+		maps.Copy(fork.origins, s.origins)
+	}
+	epoch, err := m.s.Fork(background, from, id, []byte(fork.head), c)
+	switch {
+	case m.sessions[id] != nil && s == nil: // either may be told
+		require.Error(t, err)
+	case m.sessions[id] != nil || s != nil && errors.Is(err, sessionlog.ErrExists) && m.isOrigin(id):
+		expect(t, sessionlog.ErrExists, err)
+	case s == nil && errors.Is(err, sessionlog.ErrExists):
+		require.True(t, m.isOrigin(id))
+	case s == nil:
+		expect(t, sessionlog.ErrNotFound, err)
+	default:
+		require.NoError(t, err)
+		fork.epoch = epoch
+		m.sessions[id] = fork
+	}
 }
 
 func (m *machine) claim(t *rapid.T) {
@@ -197,7 +250,11 @@ func (m *machine) snapshot(t *rapid.T) {
 			want = sessionlog.ErrRange
 		}
 	}
-	if !expect(t, want, m.s.WriteSnapshot(background, id, epoch, at, writer(content))) {
+	err := m.s.WriteSnapshot(background, id, epoch, at, writer(content))
+	if want == nil && errors.Is(err, sessionlog.ErrExists) && m.isOrigin(id) { // a fork has one of it
+		return
+	}
+	if !expect(t, want, err) {
 		return
 	}
 	s.snapshots[at] = content

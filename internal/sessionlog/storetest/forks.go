@@ -1,0 +1,112 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// origin makes a session of three records and two snapshots.
+func origin(t *testing.T, s sessionlog.Store) (epoch uint64) {
+	epoch = create(t, s, "a")
+	require.NoError(t, s.Append(background, "a", epoch, 0, record("abc"), record("def"), record("ghi")))
+	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 6, writer("state at 6")))
+	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 9, writer("state at 9")))
+	return epoch
+}
+
+func forked(t *testing.T, b Backend) {
+	s := started(t, b)
+	first := origin(t, s)
+	for _, fork := range []struct {
+		id   string
+		cut  sessionlog.Cut
+		text string
+		last *sessionlog.Record
+	}{
+		{"all", sessionlog.Cut{Start: 0, End: 9, Snapshot: 9}, "abcdefghi", last(record("ghi"))},
+		{"tail", sessionlog.Cut{Start: 3, End: 6, Snapshot: 6}, "def", last(record("def"))},
+		{"empty", sessionlog.Cut{Start: 6, End: 6, Snapshot: 6}, "", nil},
+		{"no-snapshot", sessionlog.Cut{Start: 0, End: 3, Snapshot: -1}, "abc", last(record("abc"))},
+	} {
+		epoch, err := s.Fork(background, "a", fork.id, []byte("head"), fork.cut)
+		require.NoError(t, err)
+		require.Greater(t, epoch, first)
+		got, err := s.Get(background, fork.id)
+		require.NoError(t, err)
+		require.Equal(t, sessionlog.Session{
+			ID: fork.id, Epoch: epoch, Head: []byte("head"), Start: fork.cut.Start, End: fork.cut.End, Last: fork.last,
+		}, got)
+		require.Equal(t, fork.text, text(t, s, fork.id, fork.cut.Start))
+		if at := fork.cut.Snapshot; at < 0 {
+			require.Empty(t, offsets(t, s, fork.id))
+		} else {
+			require.Equal(t, []int64{at}, offsets(t, s, fork.id))
+			require.Equal(t, snapshot(t, s, "a", at), snapshot(t, s, fork.id, at))
+		}
+		require.NoError(t, s.Append(background, fork.id, epoch, fork.cut.End, record("on")))
+		require.Equal(t, fork.text+"on", text(t, s, fork.id, fork.cut.Start))
+	}
+	require.Equal(t, "abcdefghi", text(t, s, "a", 0))
+}
+
+func forksRefused(t *testing.T, b Backend) {
+	s := started(t, b)
+	origin(t, s)
+	create(t, s, "b")
+	for _, refused := range []struct {
+		from, id string
+		cut      sessionlog.Cut
+		want     error
+	}{
+		{"nobody", "c", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrNotFound},
+		{"a", "b", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrExists},
+		{"a", "a", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrExists},
+		{"a", "A", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: -1, End: 3, Snapshot: -1}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 6, End: 3, Snapshot: -1}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 0, End: 12, Snapshot: -1}, sessionlog.ErrRange},
+		{"a", "c", sessionlog.Cut{Start: 0, End: 4, Snapshot: -1}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 2, End: 3, Snapshot: -1}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 0, End: 3, Snapshot: 6}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 0, End: 9, Snapshot: 3}, sessionlog.ErrInvalid},
+	} {
+		_, err := s.Fork(background, refused.from, refused.id, nil, refused.cut)
+		require.ErrorIs(t, err, refused.want, "%+v", refused)
+	}
+	listed, err := s.List(background, "", 10)
+	require.NoError(t, err)
+	require.Len(t, listed, 2)
+}
+
+func forksApart(t *testing.T, b Backend) {
+	s := started(t, b)
+	first := origin(t, s)
+	fork := func(from, id string, end int64) uint64 {
+		epoch, err := s.Fork(background, from, id, nil, sessionlog.Cut{End: end, Snapshot: end})
+		require.NoError(t, err)
+		return epoch
+	}
+	child := fork("a", "child", 9)
+	require.NoError(t, s.Append(background, "a", first, 9, record(" and a")))
+	require.NoError(t, s.Append(background, "child", child, 9, record(" and its child")))
+	require.NoError(t, s.WriteSnapshot(background, "child", child, 23, writer("state at 23")))
+	grandchild := fork("child", "grandchild", 23)
+	require.NoError(t, s.Trim(background, "a", first, 9))
+	require.NoError(t, s.DropSnapshot(background, "a", first, 9))
+	require.Equal(t, "abcdefghi and its child", text(t, s, "child", 0))
+	require.Equal(t, "state at 9", snapshot(t, s, "child", 9))
+	require.NoError(t, s.Delete(background, "child", child))
+	require.NoError(t, s.Delete(background, "a", first))
+	require.Equal(t, "abcdefghi and its child", text(t, s, "grandchild", 0))
+	require.Equal(t, "state at 23", snapshot(t, s, "grandchild", 23))
+	require.NoError(t, s.Append(background, "grandchild", grandchild, 23, record(", who is alone")))
+	require.NoError(t, s.Trim(background, "grandchild", grandchild, 23))
+	require.Equal(t, ", who is alone", text(t, s, "grandchild", 23))
+	require.NoError(t, s.Delete(background, "grandchild", grandchild))
+	for _, id := range []string{"a", "child", "grandchild"} { // nobody has anything of them any more
+		create(t, s, id)
+	}
+}
