@@ -50,6 +50,9 @@ func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
 		len(others),
 		"users of another key are others",
 	)
+	g.key = ring.token["two"]
+	foreign := g.json("/v1/completions", `{"model":"small","prompt":"x"}`, "X-Session-ID", ann)
+	requireProblem(t, foreign, api.ProblemSessionNotFound)
 	g.key = ring.token["one"]
 	info := decode[api.Session](t, g.do("GET", "/v1/sessions/"+ann, nil), http.StatusOK)
 	require.Equal(t, api.Labels{"user": "ann"}, *info.Labels)
