@@ -28,12 +28,6 @@ func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	return bounds
 }
 
-// TokensBeyond is how many values more than others a JSON body of a length may have, where the
-// operation allows more of them: each takes memory, however short it is.
-func (o *Operation) TokensBeyond(bytes int64) int64 {
-	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // a value, and a comma
-}
-
 // membersOf is how many members the largest array has that a schema allows; 0 without any.
 func membersOf(s *openapi3.Schema) (most int) {
 	if s.MaxItems != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/strictjson"
+	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
 )
 
@@ -52,6 +53,12 @@ func (o *Operation) Validate(r *http.Request) error {
 // TakesJSON reports whether the operation reads the body of a request as JSON.
 func (o *Operation) TakesJSON(r *http.Request) bool {
 	return IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
+}
+
+// TokensBeyond is how many values more than others a JSON body of a length may have, where the
+// operation allows more of them: each takes memory, however short it is.
+func (o *Operation) TokensBeyond(bytes int64) int64 {
+	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // a value, and a comma
 }
 
 // pathParams gives the parameters that the router has found in the path.

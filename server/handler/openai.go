@@ -48,6 +48,38 @@ func (h *Handlers) CreateCompletion(
 	return batchAnswer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
 }
 
+// namedSession is the session that a request names; one without an id is none.
+type namedSession struct {
+	id    string
+	field string // of the request, in which the name is
+}
+
+// completionSession finds the session that a completion in OpenAI's form names: that of the header,
+// or else that of the field `user`. A user that is the id of no session names one that is made on
+// first use, if the server was told so, and otherwise none.
+func (h *Handlers) completionSession(
+	ctx context.Context, header, user *string,
+) (namedSession, error) {
+	if header != nil {
+		return namedSession{*header, headerSession}, nil
+	}
+	if user == nil || *user == "" {
+		return namedSession{}, nil
+	}
+	who := middleware.CallerOf(ctx)
+	_, err := h.Sessions().Get(who, *user)
+	switch {
+	case err == nil:
+		return namedSession{*user, "user"}, nil
+	case !errors.Is(err, session.ErrNotFound):
+		return namedSession{}, err
+	case !h.UserSessions:
+		return namedSession{}, nil
+	}
+	id, err := h.users.session(ctx, h.Sessions(), who, *user)
+	return namedSession{id, "user"}, err
+}
+
 // batchCall is one call of Sessions.CompleteBatch.
 type batchCall struct {
 	sessions Sessions

@@ -2,43 +2,16 @@ package handler
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// namedSession is the session that a request names; one without an id is none.
-type namedSession struct {
-	id    string
-	field string // of the request, in which the name is
-}
-
-// completionSession finds the session that a completion in OpenAI's form names: that of the header,
-// or else that of the field `user`. A user that is the id of no session names one that is made on
-// first use, if the server was told so, and otherwise none.
-func (h *Handlers) completionSession(
-	ctx context.Context, header, user *string,
-) (namedSession, error) {
-	if header != nil {
-		return namedSession{*header, headerSession}, nil
-	}
-	if user == nil || *user == "" {
-		return namedSession{}, nil
-	}
-	who := middleware.CallerOf(ctx)
-	_, err := h.Sessions().Get(who, *user)
-	switch {
-	case err == nil:
-		return namedSession{*user, "user"}, nil
-	case !errors.Is(err, session.ErrNotFound):
-		return namedSession{}, err
-	case !h.UserSessions:
-		return namedSession{}, nil
-	}
-	id, err := h.users.session(ctx, h.Sessions(), who, *user)
-	return namedSession{id, "user"}, err
+// userSessions is what is needed of a session manager to keep sessions for users.
+type userSessions interface {
+	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
+	Get(who session.Caller, id string) (session.Info, error)
+	List(who session.Caller, after string, limit int) (page []session.Info, next string, err error)
 }
 
 // userLabel is the label of the sessions that are made for users.
@@ -59,7 +32,7 @@ type userName struct{ key, user string }
 // session finds a user's session, or makes it. Of several that have the user's label it is the
 // oldest.
 func (u *users) session(
-	ctx context.Context, sessions Sessions, who session.Caller, user string,
+	ctx context.Context, sessions userSessions, who session.Caller, user string,
 ) (id string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -86,7 +59,7 @@ func (u *users) session(
 }
 
 // labelled finds the oldest session of a caller's own that has a user's label; "" if there is none.
-func labelled(sessions Sessions, who session.Caller, user string) (id string, err error) {
+func labelled(sessions userSessions, who session.Caller, user string) (id string, err error) {
 	own := who
 	own.Admin = false // an admin sees those of others, too
 	for after := ""; ; {
