@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/powercut"
+)
+
+// forgotten tells whether a sync, which is that of the file or folder of some names, is left out of
+// a recording.
+type forgotten func(events []powercut.Event, n int, is func(name string) bool) bool
+
+// The servers that a power cut must find out.
+var careless = map[string]forgotten{
+	"the database is not synced, one time in four": func(
+		events []powercut.Event, n int, is func(string) bool,
+	) bool {
+		return events[n].Kind == powercut.Sync && is("data/lmserve.db") && n%4 == 0
+	},
+	"pages are not synced before the meta page that leads to them": func(
+		events []powercut.Event, n int, is func(string) bool,
+	) bool {
+		return events[n].Kind == powercut.Sync && is("data/lmserve.db") &&
+			next(events, n, powercut.Write).Offset < 2*4096
+	},
+	"erased pages are not synced": func(events []powercut.Event, n int, is func(string) bool) bool {
+		return events[n].Kind == powercut.Sync && is("data/lmserve.db") && zeros(before(events, n))
+	},
+	"snapshots are not synced": func(events []powercut.Event, n int, is func(string) bool) bool {
+		return events[n].Kind == powercut.Sync && is("data/snapshots/*.zst")
+	},
+	"the folder of snapshots is not synced": func(
+		events []powercut.Event, n int, is func(string) bool,
+	) bool {
+		return events[n].Kind == powercut.SyncDir && is("data/snapshots")
+	},
+}
+
+// next is what is done to a file next, of a kind.
+func next(events []powercut.Event, n int, kind powercut.Kind) powercut.Event {
+	for _, e := range events[n+1:] {
+		if e.Kind == kind && e.Node == events[n].Node {
+			return e
+		}
+	}
+	return powercut.Event{Offset: math.MaxInt64}
+}
+
+// before is the write to a file before a sync.
+func before(events []powercut.Event, n int) powercut.Event {
+	for k := n - 1; k >= 0; k-- {
+		if events[k].Kind == powercut.Write && events[k].Node == events[n].Node {
+			return events[k]
+		}
+	}
+	return powercut.Event{}
+}
+
+func zeros(e powercut.Event) bool {
+	return len(e.Data) > 0 && len(bytes.Trim(e.Data, "\x00")) == 0
+}
+
+// gap is the time, in events, for which a sync that never happened is missed: from then on until the
+// next sync of the same file or folder, or the end.
+type gap struct{ from, to int }
+
+// without gives a life in which some syncs never happened, and the gaps that they leave.
+func (r *recorded) without(name string, left forgotten) (other *recorded, gaps []gap) {
+	names := map[int][]string{}
+	for _, e := range r.events {
+		if e.Kind == powercut.Name {
+			names[e.Node] = append(names[e.Node], e.Name)
+		}
+	}
+	other = &recorded{name: name, claims: r.claims, begin: r.begin, damaged: r.damaged}
+	other.events = slices.Clone(r.events)
+	type synced struct {
+		node   int
+		folder string
+	}
+	next := map[synced]int{}
+	for n, e := range slices.Backward(r.events) {
+		if e.Kind != powercut.Sync && e.Kind != powercut.SyncDir {
+			continue
+		}
+		is := func(pattern string) bool {
+			return slices.ContainsFunc(append(names[e.Node], e.Name), func(name string) bool {
+				matched, _ := filepath.Match(pattern, name)
+				return matched
+			})
+		}
+		of := synced{e.Node, e.Name}
+		if !left(r.events, n, is) {
+			next[of] = n
+			continue
+		}
+		other.events[n].Kind = powercut.Nothing
+		to, again := next[of]
+		if !again {
+			to = len(r.events)
+		}
+		gaps = append(gaps, gap{n + 1, to})
+	}
+	return other, gaps
+}
+
+// telling are the moments at which missing syncs are missed most: the ends of gaps, those first in
+// which a client was told that its session is deleted, then those in which one was told anything.
+func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
+	rank := map[int]int{}
+	for _, g := range gaps {
+		if g.to <= r.begin {
+			continue // of what was there before
+		}
+		rank[g.to] += 0
+		for _, x := range r.claims {
+			switch {
+			case x.at < g.from || x.at > g.to:
+			case x.deleted:
+				rank[g.to] = 2
+			default:
+				rank[g.to] = max(rank[g.to], 1)
+			}
+		}
+	}
+	moments = slices.Sorted(maps.Keys(rank))
+	c.rand.Shuffle(len(moments), func(i, k int) { moments[i], moments[k] = moments[k], moments[i] })
+	slices.SortStableFunc(moments, func(a, b int) int { return rank[b] - rank[a] })
+	return moments[:min(most, len(moments))]
+}
+
+// findsOut is the test of the test: power cuts find a server that leaves out some syncs. Of most
+// such servers a single cut at a telling moment is enough. One that does not sync pages before the
+// meta page is found by chance, with half of the cuts.
+func (c *crash) findsOut(life *recorded, name string, left forgotten) {
+	const cutsMost = 40
+	other, gaps := life.without(name, left)
+	require.NotEmpty(c.t, gaps, name)
+	err := c.cuts(other, c.telling(other, gaps, cutsMost))
+	require.Error(c.t, err, name)
+	c.t.Log(err)
+	require.NoError(c.t, os.RemoveAll(filepath.Join(c.folder, "cut")))
+}
