@@ -25,7 +25,7 @@ BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build demo default-model bench quick test test-noasm test-arm64 race test-attack test-long \
-	fuzz generate check cross lint vulnerabilities clean
+	test-openai fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -65,6 +65,13 @@ else ifneq ($(QEMU),)
 else
 	@echo "arm64 not tested: there is no qemu-aarch64 (qemu-user-static)"; test "$(CI)" != true
 endif
+
+test-openai: ## run OpenAI's own client against a running server (needs node 20 or later, npm and the network)
+	@node=$$(node -p 'parseInt(process.versions.node)' 2>/dev/null); \
+	if [ "$${node:-0}" -lt 20 ] || ! command -v npm >/dev/null; then \
+	  echo "OpenAI's client not run: it needs node 20 or later, and npm; node is: $${node:-none}"; exit 0; fi; \
+	npm ci --prefix server/testdata/openai --ignore-scripts --no-audit --no-fund --loglevel error && \
+	LMSERVE_TEST_OPENAI=1 $(GO) test ./server -run '^TestOpenAIsOwnClient$$' -count=1 -v
 
 race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...

@@ -191,6 +191,57 @@ func (e ModelListObject) Valid() bool {
 	}
 }
 
+// Defines values for OpenAICompletionObject.
+const (
+	ObjectTextCompletion OpenAICompletionObject = "text_completion"
+)
+
+// Valid indicates whether the value is a known member of the OpenAICompletionObject enum.
+func (e OpenAICompletionObject) Valid() bool {
+	switch e {
+	case ObjectTextCompletion:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OpenAICompletionRequestStreamOptionsIncludeObfuscation.
+const (
+	OpenAIObfuscationFalse OpenAICompletionRequestStreamOptionsIncludeObfuscation = false
+)
+
+// Valid indicates whether the value is a known member of the OpenAICompletionRequestStreamOptionsIncludeObfuscation enum.
+func (e OpenAICompletionRequestStreamOptionsIncludeObfuscation) Valid() bool {
+	switch e {
+	case OpenAIObfuscationFalse:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OpenAIErrorType.
+const (
+	OpenAIInvalidRequest OpenAIErrorType = "invalid_request_error"
+	OpenAIRateLimit      OpenAIErrorType = "rate_limit_error"
+	OpenAIServerError    OpenAIErrorType = "server_error"
+)
+
+// Valid indicates whether the value is a known member of the OpenAIErrorType enum.
+func (e OpenAIErrorType) Valid() bool {
+	switch e {
+	case OpenAIInvalidRequest:
+		return true
+	case OpenAIRateLimit:
+		return true
+	case OpenAIServerError:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PieceEventType.
 const (
 	EventPiece PieceEventType = "piece"
@@ -228,6 +279,7 @@ const (
 	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
 	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
 	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
+	ProblemModelNotFound        ProblemType = "urn:lmserve:problem:model-not-found"
 	ProblemNoBackup             ProblemType = "urn:lmserve:problem:no-backup"
 	ProblemNoSpace              ProblemType = "urn:lmserve:problem:no-space"
 	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
@@ -287,6 +339,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemMalformedBody:
 		return true
 	case ProblemMethodNotAllowed:
+		return true
+	case ProblemModelNotFound:
 		return true
 	case ProblemNoBackup:
 		return true
@@ -534,6 +588,18 @@ type Damage struct {
 	Offset *int64 `json:"offset,omitempty"`
 }
 
+// DetokenizeRequest defines model for DetokenizeRequest.
+type DetokenizeRequest struct {
+	// Model Id of the model that is served, or its name.
+	Model  *string   `json:"model,omitempty"`
+	Tokens []TokenID `json:"tokens"`
+}
+
+// Detokenized defines model for Detokenized.
+type Detokenized struct {
+	Prompt string `json:"prompt"`
+}
+
 // DoneEvent defines model for DoneEvent.
 type DoneEvent struct {
 	Type DoneEventType `json:"type"`
@@ -677,6 +743,172 @@ type ModelList struct {
 // ModelListObject defines model for ModelList.Object.
 type ModelListObject string
 
+// OpenAIChoice defines model for OpenAIChoice.
+type OpenAIChoice struct {
+	Text string `json:"text"`
+
+	// Index The texts after the first prompt come first, then those after the second.
+	Index int `json:"index"`
+
+	// Logprobs The tokens of the text, one entry each in every list; null if they were not asked for.
+	Logprobs *OpenAILogprobs `json:"logprobs"`
+
+	// FinishReason Why the text ended; null in an event of a stream after which the text goes on.
+	FinishReason *FinishReason `json:"finish_reason"`
+}
+
+// OpenAICompletion The answer to a completion; as an event of a stream, a part of it.
+type OpenAICompletion struct {
+	// ID `cmpl-` and the request's id: the same in all events of a stream.
+	ID     string                 `json:"id"`
+	Object OpenAICompletionObject `json:"object"`
+
+	// Created When the request began, in seconds since 1970.
+	Created int64 `json:"created"`
+
+	// Model Id of the model.
+	Model   string         `json:"model"`
+	Choices []OpenAIChoice `json:"choices"`
+	Usage   *OpenAIUsage   `json:"usage,omitempty"`
+}
+
+// OpenAICompletionObject defines model for OpenAICompletion.Object.
+type OpenAICompletionObject string
+
+// OpenAICompletionRequest Fields that may be null mean the same as fields that are left out.
+type OpenAICompletionRequest struct {
+	// BestOf Only the value of `n` is supported: all texts that are sampled are given.
+	BestOf *int `json:"best_of,omitempty"`
+
+	// Echo Each text begins with its prompt.
+	Echo *bool `json:"echo,omitempty"`
+
+	// FrequencyPenalty Not supported, unless it is 0.
+	FrequencyPenalty *float32 `json:"frequency_penalty,omitempty"`
+
+	// LogitBias Not supported, unless it is empty.
+	LogitBias map[string]float32 `json:"logit_bias,omitempty"`
+
+	// Logprobs Report the log-probability of each token of the texts under the full distribution, and those of so many of the likeliest tokens beside it.
+	Logprobs *int `json:"logprobs,omitempty"`
+
+	// MaxTokens The most tokens that are sampled for each text; for all texts together `openai_sampled_tokens_max` at most.
+	MaxTokens *int `json:"max_tokens,omitempty"`
+
+	// Model Id of the model that is served, or its name.
+	Model string `json:"model"`
+
+	// N Texts for each prompt; for all prompts together `openai_texts_max` at most.
+	N *int `json:"n,omitempty"`
+
+	// PresencePenalty Not supported, unless it is 0.
+	PresencePenalty *float32 `json:"presence_penalty,omitempty"`
+
+	// Prompt What is continued: a text, or a list of texts, or tokens, or a list of lists of tokens; all together `openai_prompt_tokens_max` tokens at
+	// most.
+	Prompt OpenAICompletionRequest_Prompt `json:"prompt"`
+
+	// Seed Seed of the sampling: the same request to the same state gives the same texts. The first text after each prompt has this seed, the next
+	// one more. A seed that is left out is drawn at random for each prompt.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these. A prompt that is echoed is not looked at.
+	Stop *OpenAICompletionRequest_Stop `json:"stop,omitempty"`
+
+	// Stream Answer with server-sent events.
+	Stream *bool `json:"stream,omitempty"`
+
+	// StreamOptions Only with `stream`.
+	StreamOptions *struct {
+		// IncludeObfuscation Events are not padded; only false is supported.
+		IncludeObfuscation *OpenAICompletionRequestStreamOptionsIncludeObfuscation `json:"include_obfuscation,omitempty"`
+
+		// IncludeUsage A last event without choices has the `usage` of the request; that of all others is null.
+		IncludeUsage *bool `json:"include_usage,omitempty"`
+	} `json:"stream_options,omitempty"`
+
+	// Suffix Not supported, unless it is empty.
+	Suffix *string `json:"suffix,omitempty"`
+
+	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
+	TopP *float64 `json:"top_p,omitempty"`
+
+	// User Whom the request is for: see above what session it names.
+	User *string `json:"user,omitempty"`
+}
+
+// OpenAICompletionRequestPrompt0 defines model for OpenAICompletionRequest.Prompt.0.
+type OpenAICompletionRequestPrompt0 = string
+
+// OpenAICompletionRequestPrompt1 defines model for OpenAICompletionRequest.Prompt.1.
+type OpenAICompletionRequestPrompt1 = []string
+
+// OpenAICompletionRequestPrompt3 defines model for OpenAICompletionRequest.Prompt.3.
+type OpenAICompletionRequestPrompt3 = []TokenList
+
+// OpenAICompletionRequest_Prompt What is continued: a text, or a list of texts, or tokens, or a list of lists of tokens; all together `openai_prompt_tokens_max` tokens at
+// most.
+type OpenAICompletionRequest_Prompt struct {
+	union json.RawMessage
+}
+
+// OpenAICompletionRequestStop1 defines model for OpenAICompletionRequest.Stop.1.
+type OpenAICompletionRequestStop1 = []StopString
+
+// OpenAICompletionRequest_Stop The text ends before the first occurrence of any of these. A prompt that is echoed is not looked at.
+type OpenAICompletionRequest_Stop struct {
+	union json.RawMessage
+}
+
+// OpenAICompletionRequestStreamOptionsIncludeObfuscation Events are not padded; only false is supported.
+type OpenAICompletionRequestStreamOptionsIncludeObfuscation bool
+
+// OpenAIError A problem in OpenAI's form. Only at the operations with the tag `openai`.
+type OpenAIError struct {
+	// Message The problem's `detail`, or its `title` if it has none.
+	Message string `json:"message"`
+
+	// Type By the status, below 500 but for 429, 429, and from 500 on.
+	Type OpenAIErrorType `json:"type"`
+
+	// Param The problem's `field`.
+	Param *string `json:"param"`
+
+	// Code The last part of the problem's `type`, with `_` for `-`; but `invalid_api_key` for `unauthorized`, and `rate_limit_exceeded` for
+	// `key-request-limit` and `key-rate-limit`.
+	Code string `json:"code"`
+}
+
+// OpenAIErrorType By the status, below 500 but for 429, 429, and from 500 on.
+type OpenAIErrorType string
+
+// OpenAIErrorEvent defines model for OpenAIErrorEvent.
+type OpenAIErrorEvent struct {
+	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
+	Error OpenAIError `json:"error"`
+}
+
+// OpenAIEvent One event of a streamed completion.
+type OpenAIEvent struct {
+	union json.RawMessage
+}
+
+// OpenAILogprobs The tokens of the text, one entry each in every list; null if they were not asked for.
+type OpenAILogprobs = json.RawMessage
+
+// OpenAIUsage defines model for OpenAIUsage.
+type OpenAIUsage struct {
+	// PromptTokens Tokens of all prompts, each counted once.
+	PromptTokens int64 `json:"prompt_tokens"`
+
+	// CompletionTokens Tokens sampled for all texts, those of stop strings included.
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+}
+
 // Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
 type Parent struct {
 	ID string `json:"id"`
@@ -730,6 +962,9 @@ type Problem struct {
 	// Damage The place where a session is damaged. `lmserve sessions check` says more.
 	Damage    *Damage `json:"damage,omitempty"`
 	RequestID string  `json:"request_id"`
+
+	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
+	Error *OpenAIError `json:"error,omitempty"`
 
 	// LimitBytes Of `key-disk-limit`: what they may be charged for.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
@@ -992,6 +1227,46 @@ type SummaryEvent struct {
 // SummaryEventType defines model for SummaryEvent.Type.
 type SummaryEventType string
 
+// TokenID defines model for TokenID.
+type TokenID = int32
+
+// TokenList defines model for TokenList.
+type TokenList = []TokenID
+
+// TokenizeRequest defines model for TokenizeRequest.
+type TokenizeRequest struct {
+	// AddSpecialTokens Makes no difference: the tokenizer has no special tokens.
+	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
+
+	// Model Id of the model that is served, or its name.
+	Model  *string `json:"model,omitempty"`
+	Prompt string  `json:"prompt"`
+}
+
+// TokenizerInfo defines model for TokenizerInfo.
+type TokenizerInfo struct {
+	TokenizerClass string `json:"tokenizer_class"`
+	VocabSize      int32  `json:"vocab_size"`
+
+	// BosToken The token after which the first token of a text is predicted.
+	BosToken string `json:"bos_token"`
+
+	// EosToken A byte that ends no text: the model knows no end of a text, and goes on until `max_tokens`.
+	EosToken string `json:"eos_token"`
+
+	// ModelMaxLength The most tokens of a prompt of a completion.
+	ModelMaxLength int64 `json:"model_max_length"`
+}
+
+// Tokens defines model for Tokens.
+type Tokens struct {
+	Count int64 `json:"count"`
+
+	// MaxModelLen The most tokens of a prompt of a completion.
+	MaxModelLen int64     `json:"max_model_len"`
+	Tokens      []TokenID `json:"tokens"`
+}
+
 // Usage defines model for Usage.
 type Usage struct {
 	PromptTokens int64 `json:"prompt_tokens"`
@@ -1016,6 +1291,9 @@ type BackupGone = Problem
 // BadImport A problem document (RFC 9457).
 type BadImport = Problem
 
+// BadOpenAI A problem document (RFC 9457).
+type BadOpenAI = Problem
+
 // BadRequest A problem document (RFC 9457).
 type BadRequest = Problem
 
@@ -1033,6 +1311,12 @@ type InvalidField = Problem
 
 // NoBackup A problem document (RFC 9457).
 type NoBackup = Problem
+
+// NoModel A problem document (RFC 9457).
+type NoModel = Problem
+
+// NoModelOrSession A problem document (RFC 9457).
+type NoModelOrSession = Problem
 
 // NoRoom A problem document (RFC 9457).
 type NoRoom = Problem
@@ -1082,6 +1366,12 @@ type BackupParams struct {
 	Range *string `json:"Range,omitempty"`
 }
 
+// CreateCompletionParams defines parameters for CreateCompletion.
+type CreateCompletionParams struct {
+	// XSessionID Id of the session to be continued.
+	XSessionID *string `json:"X-Session-ID,omitempty"`
+}
+
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
 	// After Id of the session after which the page begins; the `next` of the page before.
@@ -1100,6 +1390,15 @@ type ScoreParams struct {
 	// Logprobs Whether `chunk` events carry the log-probability of every token.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 }
+
+// DetokenizeJSONRequestBody defines body for Detokenize for application/json ContentType.
+type DetokenizeJSONRequestBody = DetokenizeRequest
+
+// TokenizeJSONRequestBody defines body for Tokenize for application/json ContentType.
+type TokenizeJSONRequestBody = TokenizeRequest
+
+// CreateCompletionJSONRequestBody defines body for CreateCompletion for application/json ContentType.
+type CreateCompletionJSONRequestBody = OpenAICompletionRequest
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = SessionRequest
@@ -1309,6 +1608,244 @@ func (t *CompletionRequest_Stop) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsOpenAICompletionRequestPrompt0 returns the union data inside the OpenAICompletionRequest_Prompt as a OpenAICompletionRequestPrompt0
+func (t OpenAICompletionRequest_Prompt) AsOpenAICompletionRequestPrompt0() (OpenAICompletionRequestPrompt0, error) {
+	var body OpenAICompletionRequestPrompt0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOpenAICompletionRequestPrompt0 overwrites any union data inside the OpenAICompletionRequest_Prompt as the provided OpenAICompletionRequestPrompt0
+func (t *OpenAICompletionRequest_Prompt) FromOpenAICompletionRequestPrompt0(v OpenAICompletionRequestPrompt0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOpenAICompletionRequestPrompt0 performs a merge with any union data inside the OpenAICompletionRequest_Prompt, using the provided OpenAICompletionRequestPrompt0
+func (t *OpenAICompletionRequest_Prompt) MergeOpenAICompletionRequestPrompt0(v OpenAICompletionRequestPrompt0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsOpenAICompletionRequestPrompt1 returns the union data inside the OpenAICompletionRequest_Prompt as a OpenAICompletionRequestPrompt1
+func (t OpenAICompletionRequest_Prompt) AsOpenAICompletionRequestPrompt1() (OpenAICompletionRequestPrompt1, error) {
+	var body OpenAICompletionRequestPrompt1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOpenAICompletionRequestPrompt1 overwrites any union data inside the OpenAICompletionRequest_Prompt as the provided OpenAICompletionRequestPrompt1
+func (t *OpenAICompletionRequest_Prompt) FromOpenAICompletionRequestPrompt1(v OpenAICompletionRequestPrompt1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOpenAICompletionRequestPrompt1 performs a merge with any union data inside the OpenAICompletionRequest_Prompt, using the provided OpenAICompletionRequestPrompt1
+func (t *OpenAICompletionRequest_Prompt) MergeOpenAICompletionRequestPrompt1(v OpenAICompletionRequestPrompt1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsTokenList returns the union data inside the OpenAICompletionRequest_Prompt as a TokenList
+func (t OpenAICompletionRequest_Prompt) AsTokenList() (TokenList, error) {
+	var body TokenList
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromTokenList overwrites any union data inside the OpenAICompletionRequest_Prompt as the provided TokenList
+func (t *OpenAICompletionRequest_Prompt) FromTokenList(v TokenList) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeTokenList performs a merge with any union data inside the OpenAICompletionRequest_Prompt, using the provided TokenList
+func (t *OpenAICompletionRequest_Prompt) MergeTokenList(v TokenList) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsOpenAICompletionRequestPrompt3 returns the union data inside the OpenAICompletionRequest_Prompt as a OpenAICompletionRequestPrompt3
+func (t OpenAICompletionRequest_Prompt) AsOpenAICompletionRequestPrompt3() (OpenAICompletionRequestPrompt3, error) {
+	var body OpenAICompletionRequestPrompt3
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOpenAICompletionRequestPrompt3 overwrites any union data inside the OpenAICompletionRequest_Prompt as the provided OpenAICompletionRequestPrompt3
+func (t *OpenAICompletionRequest_Prompt) FromOpenAICompletionRequestPrompt3(v OpenAICompletionRequestPrompt3) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOpenAICompletionRequestPrompt3 performs a merge with any union data inside the OpenAICompletionRequest_Prompt, using the provided OpenAICompletionRequestPrompt3
+func (t *OpenAICompletionRequest_Prompt) MergeOpenAICompletionRequestPrompt3(v OpenAICompletionRequestPrompt3) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t OpenAICompletionRequest_Prompt) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *OpenAICompletionRequest_Prompt) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsStopString returns the union data inside the OpenAICompletionRequest_Stop as a StopString
+func (t OpenAICompletionRequest_Stop) AsStopString() (StopString, error) {
+	var body StopString
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromStopString overwrites any union data inside the OpenAICompletionRequest_Stop as the provided StopString
+func (t *OpenAICompletionRequest_Stop) FromStopString(v StopString) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeStopString performs a merge with any union data inside the OpenAICompletionRequest_Stop, using the provided StopString
+func (t *OpenAICompletionRequest_Stop) MergeStopString(v StopString) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsOpenAICompletionRequestStop1 returns the union data inside the OpenAICompletionRequest_Stop as a OpenAICompletionRequestStop1
+func (t OpenAICompletionRequest_Stop) AsOpenAICompletionRequestStop1() (OpenAICompletionRequestStop1, error) {
+	var body OpenAICompletionRequestStop1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOpenAICompletionRequestStop1 overwrites any union data inside the OpenAICompletionRequest_Stop as the provided OpenAICompletionRequestStop1
+func (t *OpenAICompletionRequest_Stop) FromOpenAICompletionRequestStop1(v OpenAICompletionRequestStop1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOpenAICompletionRequestStop1 performs a merge with any union data inside the OpenAICompletionRequest_Stop, using the provided OpenAICompletionRequestStop1
+func (t *OpenAICompletionRequest_Stop) MergeOpenAICompletionRequestStop1(v OpenAICompletionRequestStop1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t OpenAICompletionRequest_Stop) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *OpenAICompletionRequest_Stop) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsOpenAICompletion returns the union data inside the OpenAIEvent as a OpenAICompletion
+func (t OpenAIEvent) AsOpenAICompletion() (OpenAICompletion, error) {
+	var body OpenAICompletion
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOpenAICompletion overwrites any union data inside the OpenAIEvent as the provided OpenAICompletion
+func (t *OpenAIEvent) FromOpenAICompletion(v OpenAICompletion) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOpenAICompletion performs a merge with any union data inside the OpenAIEvent, using the provided OpenAICompletion
+func (t *OpenAIEvent) MergeOpenAICompletion(v OpenAICompletion) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsOpenAIErrorEvent returns the union data inside the OpenAIEvent as a OpenAIErrorEvent
+func (t OpenAIEvent) AsOpenAIErrorEvent() (OpenAIErrorEvent, error) {
+	var body OpenAIErrorEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOpenAIErrorEvent overwrites any union data inside the OpenAIEvent as the provided OpenAIErrorEvent
+func (t *OpenAIEvent) FromOpenAIErrorEvent(v OpenAIErrorEvent) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOpenAIErrorEvent performs a merge with any union data inside the OpenAIEvent, using the provided OpenAIErrorEvent
+func (t *OpenAIEvent) MergeOpenAIErrorEvent(v OpenAIErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t OpenAIEvent) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *OpenAIEvent) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // AsChunkEvent returns the union data inside the ScoreEvent as a ChunkEvent
 func (t ScoreEvent) AsChunkEvent() (ChunkEvent, error) {
 	var body ChunkEvent
@@ -1448,6 +1985,9 @@ func (t *ScoreEvent) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// Detokenize Make a text of tokens
+	// (POST /detokenize)
+	Detokenize(w http.ResponseWriter, r *http.Request)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
@@ -1457,12 +1997,24 @@ type ServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
+	// Tokenize Make tokens of a text
+	// (POST /tokenize)
+	Tokenize(w http.ResponseWriter, r *http.Request)
+	// TokenizerInfo Describe the tokenizer
+	// (GET /tokenizer_info)
+	TokenizerInfo(w http.ResponseWriter, r *http.Request)
 	// Backup Back up all sessions as one file
 	// (GET /v1/admin/backup)
 	Backup(w http.ResponseWriter, r *http.Request, params BackupParams)
+	// CreateCompletion Continue prompts, in OpenAI's form
+	// (POST /v1/completions)
+	CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams)
 	// ListModels List the models served
 	// (GET /v1/models)
 	ListModels(w http.ResponseWriter, r *http.Request)
+	// GetModel Describe a model
+	// (GET /v1/models/{model})
+	GetModel(w http.ResponseWriter, r *http.Request, model string)
 	// ListSessions List sessions, a page at a time
 	// (GET /v1/sessions)
 	ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams)
@@ -1496,6 +2048,12 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// Detokenize Make a text of tokens
+// (POST /detokenize)
+func (_ Unimplemented) Detokenize(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Health Is the process alive?
 // (GET /healthz)
 func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
@@ -1514,15 +2072,39 @@ func (_ Unimplemented) Ready(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// Tokenize Make tokens of a text
+// (POST /tokenize)
+func (_ Unimplemented) Tokenize(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TokenizerInfo Describe the tokenizer
+// (GET /tokenizer_info)
+func (_ Unimplemented) TokenizerInfo(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Backup Back up all sessions as one file
 // (GET /v1/admin/backup)
 func (_ Unimplemented) Backup(w http.ResponseWriter, r *http.Request, params BackupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// CreateCompletion Continue prompts, in OpenAI's form
+// (POST /v1/completions)
+func (_ Unimplemented) CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListModels List the models served
 // (GET /v1/models)
 func (_ Unimplemented) ListModels(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetModel Describe a model
+// (GET /v1/models/{model})
+func (_ Unimplemented) GetModel(w http.ResponseWriter, r *http.Request, model string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1589,6 +2171,20 @@ type ServerInterfaceWrapper struct {
 
 type MiddlewareFunc func(http.Handler) http.Handler
 
+// Detokenize operation middleware
+func (siw *ServerInterfaceWrapper) Detokenize(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Detokenize(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Health operation middleware
 func (siw *ServerInterfaceWrapper) Health(w http.ResponseWriter, r *http.Request) {
 
@@ -1622,6 +2218,34 @@ func (siw *ServerInterfaceWrapper) Ready(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Ready(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Tokenize operation middleware
+func (siw *ServerInterfaceWrapper) Tokenize(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Tokenize(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TokenizerInfo operation middleware
+func (siw *ServerInterfaceWrapper) TokenizerInfo(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TokenizerInfo(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1691,11 +2315,78 @@ func (siw *ServerInterfaceWrapper) Backup(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// CreateCompletion operation middleware
+func (siw *ServerInterfaceWrapper) CreateCompletion(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateCompletionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "X-Session-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Session-ID")]; found {
+		var XSessionID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Session-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Session-ID", valueList[0], &XSessionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Session-ID", Err: err})
+			return
+		}
+
+		params.XSessionID = &XSessionID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateCompletion(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListModels operation middleware
 func (siw *ServerInterfaceWrapper) ListModels(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListModels(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetModel operation middleware
+func (siw *ServerInterfaceWrapper) GetModel(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "model" -------------
+	var model string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model", chi.URLParam(r, "model"), &model, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "model", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetModel(w, r, model)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2078,6 +2769,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/detokenize", wrapper.Detokenize)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/healthz", wrapper.Health)
 	})
 	r.Group(func(r chi.Router) {
@@ -2087,10 +2781,22 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/readyz", wrapper.Ready)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/tokenize", wrapper.Tokenize)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/tokenizer_info", wrapper.TokenizerInfo)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/admin/backup", wrapper.Backup)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/completions", wrapper.CreateCompletion)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/models", wrapper.ListModels)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/models/{model}", wrapper.GetModel)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions", wrapper.ListSessions)
@@ -2131,6 +2837,8 @@ type BackupGoneApplicationProblemPlusJSONResponse Problem
 
 type BadImportApplicationProblemPlusJSONResponse Problem
 
+type BadOpenAIApplicationProblemPlusJSONResponse Problem
+
 type BadRequestApplicationProblemPlusJSONResponse Problem
 
 type ConflictApplicationProblemPlusJSONResponse Problem
@@ -2142,6 +2850,10 @@ type InternalApplicationProblemPlusJSONResponse Problem
 type InvalidFieldApplicationProblemPlusJSONResponse Problem
 
 type NoBackupApplicationProblemPlusJSONResponse Problem
+
+type NoModelApplicationProblemPlusJSONResponse Problem
+
+type NoModelOrSessionApplicationProblemPlusJSONResponse Problem
 
 type NoRoomApplicationProblemPlusJSONResponse Problem
 
@@ -2189,6 +2901,225 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 }
 
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
+
+type DetokenizeRequestObject struct {
+	Body *DetokenizeJSONRequestBody
+}
+
+type DetokenizeResponseObject interface {
+	VisitDetokenizeResponse(w http.ResponseWriter) error
+}
+
+type Detokenize200JSONResponse Detokenized
+
+func (response Detokenize200JSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize400ApplicationProblemPlusJSONResponse struct {
+	BadOpenAIApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize400ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize401ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize403ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize404ApplicationProblemPlusJSONResponse struct {
+	NoModelApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize404ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize406ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize408ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize408ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize413ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize415ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize421ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize429ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize500ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Detokenize503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response Detokenize503ApplicationProblemPlusJSONResponse) VisitDetokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type HealthRequestObject struct {
 }
@@ -2370,6 +3301,344 @@ func (response Ready503ApplicationProblemPlusJSONResponse) VisitReadyResponse(w 
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizeRequestObject struct {
+	Body *TokenizeJSONRequestBody
+}
+
+type TokenizeResponseObject interface {
+	VisitTokenizeResponse(w http.ResponseWriter) error
+}
+
+type Tokenize200JSONResponse Tokens
+
+func (response Tokenize200JSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize400ApplicationProblemPlusJSONResponse struct {
+	BadOpenAIApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize400ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize401ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize403ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize404ApplicationProblemPlusJSONResponse struct {
+	NoModelApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize404ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize406ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize408ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize408ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize413ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize415ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize421ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize429ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize500ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Tokenize503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response Tokenize503ApplicationProblemPlusJSONResponse) VisitTokenizeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizerInfoRequestObject struct {
+}
+
+type TokenizerInfoResponseObject interface {
+	VisitTokenizerInfoResponse(w http.ResponseWriter) error
+}
+
+type TokenizerInfo200JSONResponse TokenizerInfo
+
+func (response TokenizerInfo200JSONResponse) VisitTokenizerInfoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizerInfo401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response TokenizerInfo401ApplicationProblemPlusJSONResponse) VisitTokenizerInfoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizerInfo403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response TokenizerInfo403ApplicationProblemPlusJSONResponse) VisitTokenizerInfoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizerInfo406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response TokenizerInfo406ApplicationProblemPlusJSONResponse) VisitTokenizerInfoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizerInfo421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response TokenizerInfo421ApplicationProblemPlusJSONResponse) VisitTokenizerInfoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizerInfo429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response TokenizerInfo429ApplicationProblemPlusJSONResponse) VisitTokenizerInfoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TokenizerInfo500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response TokenizerInfo500ApplicationProblemPlusJSONResponse) VisitTokenizerInfoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2635,6 +3904,315 @@ func (response Backup507ApplicationProblemPlusJSONResponse) VisitBackupResponse(
 	return err
 }
 
+type CreateCompletionRequestObject struct {
+	Params CreateCompletionParams
+	Body   *CreateCompletionJSONRequestBody
+}
+
+type CreateCompletionResponseObject interface {
+	VisitCreateCompletionResponse(w http.ResponseWriter) error
+}
+
+type CreateCompletion200ResponseHeaders struct {
+	XSessionID *string
+}
+
+type CreateCompletion200JSONResponse struct {
+	Body    OpenAICompletion
+	Headers CreateCompletion200ResponseHeaders
+}
+
+func (response CreateCompletion200JSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.XSessionID != nil {
+		w.Header().Set("X-Session-ID", fmt.Sprint(*response.Headers.XSessionID))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion200TextEventStreamResponse struct {
+	Body          io.Reader
+	Headers       CreateCompletion200ResponseHeaders
+	ContentLength int64
+}
+
+func (response CreateCompletion200TextEventStreamResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.XSessionID != nil {
+		w.Header().Set("X-Session-ID", fmt.Sprint(*response.Headers.XSessionID))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type CreateCompletion400ApplicationProblemPlusJSONResponse struct {
+	BadOpenAIApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion400ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion401ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion403ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion404ApplicationProblemPlusJSONResponse struct {
+	NoModelOrSessionApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion404ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion406ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion408ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion408ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion409ApplicationProblemPlusJSONResponse struct {
+	ConflictApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion409ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion413ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion415ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion421ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion429ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion500ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion503ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCompletion507ApplicationProblemPlusJSONResponse struct {
+	NoRoomApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCompletion507ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListModelsRequestObject struct {
 }
 
@@ -2743,6 +4321,158 @@ type ListModels500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListModels500ApplicationProblemPlusJSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModelRequestObject struct {
+	Model string `json:"model"`
+}
+
+type GetModelResponseObject interface {
+	VisitGetModelResponse(w http.ResponseWriter) error
+}
+
+type GetModel200JSONResponse Model
+
+func (response GetModel200JSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel400ApplicationProblemPlusJSONResponse struct {
+	BadOpenAIApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel400ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel401ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel403ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel404ApplicationProblemPlusJSONResponse struct {
+	NoModelApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel404ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel406ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel421ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel429ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModel500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetModel500ApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -4932,6 +6662,9 @@ func (response GetSnapshot507ApplicationProblemPlusJSONResponse) VisitGetSnapsho
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// Detokenize Make a text of tokens
+	// (POST /detokenize)
+	Detokenize(ctx context.Context, request DetokenizeRequestObject) (DetokenizeResponseObject, error)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
@@ -4941,12 +6674,24 @@ type StrictServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
+	// Tokenize Make tokens of a text
+	// (POST /tokenize)
+	Tokenize(ctx context.Context, request TokenizeRequestObject) (TokenizeResponseObject, error)
+	// TokenizerInfo Describe the tokenizer
+	// (GET /tokenizer_info)
+	TokenizerInfo(ctx context.Context, request TokenizerInfoRequestObject) (TokenizerInfoResponseObject, error)
 	// Backup Back up all sessions as one file
 	// (GET /v1/admin/backup)
 	Backup(ctx context.Context, request BackupRequestObject) (BackupResponseObject, error)
+	// CreateCompletion Continue prompts, in OpenAI's form
+	// (POST /v1/completions)
+	CreateCompletion(ctx context.Context, request CreateCompletionRequestObject) (CreateCompletionResponseObject, error)
 	// ListModels List the models served
 	// (GET /v1/models)
 	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
+	// GetModel Describe a model
+	// (GET /v1/models/{model})
+	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
 	// ListSessions List sessions, a page at a time
 	// (GET /v1/sessions)
 	ListSessions(ctx context.Context, request ListSessionsRequestObject) (ListSessionsResponseObject, error)
@@ -5013,6 +6758,37 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// Detokenize operation middleware
+func (sh *strictHandler) Detokenize(w http.ResponseWriter, r *http.Request) {
+	var request DetokenizeRequestObject
+
+	var body DetokenizeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Detokenize(ctx, request.(DetokenizeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Detokenize")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DetokenizeResponseObject); ok {
+		if err := validResponse.VisitDetokenizeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // Health operation middleware
@@ -5087,6 +6863,61 @@ func (sh *strictHandler) Ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Tokenize operation middleware
+func (sh *strictHandler) Tokenize(w http.ResponseWriter, r *http.Request) {
+	var request TokenizeRequestObject
+
+	var body TokenizeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Tokenize(ctx, request.(TokenizeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Tokenize")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TokenizeResponseObject); ok {
+		if err := validResponse.VisitTokenizeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TokenizerInfo operation middleware
+func (sh *strictHandler) TokenizerInfo(w http.ResponseWriter, r *http.Request) {
+	var request TokenizerInfoRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TokenizerInfo(ctx, request.(TokenizerInfoRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TokenizerInfo")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TokenizerInfoResponseObject); ok {
+		if err := validResponse.VisitTokenizerInfoResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Backup operation middleware
 func (sh *strictHandler) Backup(w http.ResponseWriter, r *http.Request, params BackupParams) {
 	var request BackupRequestObject
@@ -5113,6 +6944,39 @@ func (sh *strictHandler) Backup(w http.ResponseWriter, r *http.Request, params B
 	}
 }
 
+// CreateCompletion operation middleware
+func (sh *strictHandler) CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams) {
+	var request CreateCompletionRequestObject
+
+	request.Params = params
+
+	var body CreateCompletionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateCompletion(ctx, request.(CreateCompletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateCompletion")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateCompletionResponseObject); ok {
+		if err := validResponse.VisitCreateCompletionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListModels operation middleware
 func (sh *strictHandler) ListModels(w http.ResponseWriter, r *http.Request) {
 	var request ListModelsRequestObject
@@ -5130,6 +6994,32 @@ func (sh *strictHandler) ListModels(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListModelsResponseObject); ok {
 		if err := validResponse.VisitListModelsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetModel operation middleware
+func (sh *strictHandler) GetModel(w http.ResponseWriter, r *http.Request, model string) {
+	var request GetModelRequestObject
+
+	request.Model = model
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetModel(ctx, request.(GetModelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetModel")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetModelResponseObject); ok {
+		if err := validResponse.VisitGetModelResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

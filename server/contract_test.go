@@ -72,6 +72,18 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"completion_tokens_default":    limits.CompletionTokensDefault,
 		"stop_strings_max":             limits.StopStringsMax,
 		"stop_chars_max":               limits.StopCharsMax,
+		"openai_prompts_max":           limits.OpenAIPromptsMax,
+		"openai_texts_max":             limits.OpenAITextsMax,
+		"openai_prompt_tokens_max":     limits.OpenAIPromptTokensMax,
+		"openai_sampled_tokens_max":    limits.OpenAISampledTokensMax,
+		"openai_logprobs_max":          limits.OpenAILogprobsMax,
+		"openai_temperature_max":       limits.OpenAITemperatureMax,
+		"openai_tokens_default":        limits.OpenAITokensDefault,
+		"openai_user_chars_max":        limits.OpenAIUserCharsMax,
+		"openai_model_chars_max":       limits.OpenAIModelCharsMax,
+		"openai_answer_bytes_max":      limits.OpenAIAnswerBytesMax,
+		"tokenize_chars_max":           limits.TokenizeCharsMax,
+		"token_id_max":                 limits.TokenIDMax,
 	}
 	maps.Copy(want, limitsOf(stream.Table))
 	maps.Copy(want, limitsOf(session.SamplingTable))
@@ -99,6 +111,24 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{limits.StopStringsMax, *schema("CompletionRequest", "stop").OneOf[1].Value.MaxItems},
 		{limits.StopCharsMax, *doc.Components.Schemas["StopString"].Value.MaxLength},
 		{limits.SessionIDCharsMax, *doc.Components.Parameters["SessionID"].Value.Schema.Value.MaxLength},
+		{limits.OpenAIPromptTokensMax, *schema("OpenAICompletionRequest", "prompt").OneOf[0].Value.MaxLength},
+		{limits.OpenAIPromptsMax, *schema("OpenAICompletionRequest", "prompt").OneOf[1].Value.MaxItems},
+		{limits.OpenAIPromptTokensMax, *schema("OpenAICompletionRequest", "prompt").OneOf[1].Value.Items.Value.MaxLength},
+		{limits.OpenAIPromptTokensMax, *doc.Components.Schemas["TokenList"].Value.MaxItems},
+		{limits.OpenAIPromptsMax, *schema("OpenAICompletionRequest", "prompt").OneOf[3].Value.MaxItems},
+		{limits.OpenAITextsMax, *schema("OpenAICompletionRequest", "n").Max},
+		{limits.OpenAITextsMax, *schema("OpenAICompletionRequest", "best_of").Max},
+		{limits.OpenAISampledTokensMax, *schema("OpenAICompletionRequest", "max_tokens").Max},
+		{limits.OpenAITokensDefault, schema("OpenAICompletionRequest", "max_tokens").Default},
+		{limits.OpenAILogprobsMax, *schema("OpenAICompletionRequest", "logprobs").Max},
+		{limits.OpenAITemperatureMax, *schema("OpenAICompletionRequest", "temperature").Max},
+		{limits.SeedMax, *schema("OpenAICompletionRequest", "seed").Max},
+		{limits.StopStringsMax, *schema("OpenAICompletionRequest", "stop").OneOf[1].Value.MaxItems},
+		{limits.OpenAIUserCharsMax, *schema("OpenAICompletionRequest", "user").MaxLength},
+		{limits.OpenAIModelCharsMax, *schema("OpenAICompletionRequest", "model").MaxLength},
+		{limits.TokenizeCharsMax, *schema("TokenizeRequest", "prompt").MaxLength},
+		{limits.OpenAIPromptTokensMax, *schema("DetokenizeRequest", "tokens").MaxItems},
+		{limits.TokenIDMax, *doc.Components.Schemas["TokenID"].Value.Max},
 	} {
 		require.EqualValues(t, c.limit, c.found)
 	}

@@ -451,9 +451,48 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 	return done, nil
 }
 
+// CompleteBatch is Complete for each text. The first of the likeliest tokens is always the token.
+func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest, emit func(session.Piece) error) error {
+	if id == "" {
+		info, err := f.Create(ctx, who, session.CreateRequest{})
+		if err != nil {
+			return err
+		}
+		id = info.ID
+		defer func() { _ = f.Delete(who, id) }()
+	}
+	for i := range len(r.Prompts) * r.N {
+		prompt := r.Prompts[i/r.N]
+		tell := func(p session.Piece) error {
+			p.Index = i
+			for k, logProb := range p.LogProbs {
+				p.Top = append(p.Top, []session.Candidate{{ID: int32(p.Text[k]), LogProb: logProb}})
+			}
+			return emit(p)
+		}
+		if r.Echo {
+			p := session.Piece{Text: prompt}
+			if r.LogProbs {
+				p.LogProbs = slices.Repeat([]float64{-2}, len(prompt))
+			}
+			if err := tell(p); err != nil {
+				return err
+			}
+		}
+		done, err := f.Complete(ctx, who, id, session.CompleteRequest{Prompt: prompt, MaxTokens: r.MaxTokens, Seed: r.Seed, Stop: r.Stop, LogProbs: r.LogProbs}, tell)
+		if err == nil {
+			err = tell(session.Piece{FinishReason: done.FinishReason, Tokens: done.CompletionTokens})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *fakeSessions) Model() session.ModelInfo {
 	return session.ModelInfo{
-		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Banks: 1,
+		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Vocab: 256, Start: '\n', Banks: 1,
 		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5, "gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
 		Card:     json.RawMessage(`{"data":"none"}`),
 	}

@@ -30,6 +30,10 @@ type Options struct {
 	// keys they are if there are AllowedHosts.
 	AllowedHosts []string
 
+	// UserSessions makes a session for each user that completions in OpenAI's form name, on first
+	// use.
+	UserSessions bool
+
 	// DrainDelay is the time between readiness going and work being refused, for load balancers to
 	// notice. 0: none.
 	DrainDelay time.Duration

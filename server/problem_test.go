@@ -71,6 +71,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 		},
 		api.ProblemNotFound:        func(g *rig, path string) *http.Response { return g.do("GET", "/v2/sessions", nil) },
 		api.ProblemSessionNotFound: func(g *rig, path string) *http.Response { return g.text("/v1/sessions/none/score", "x") },
+		api.ProblemModelNotFound:   func(g *rig, path string) *http.Response { return g.do("GET", "/v1/models/none", nil) },
 		api.ProblemHostNotAllowed: func(g *rig, path string) *http.Response {
 			return sendHost(g.t, g, "GET", path, "evil.example")
 		},

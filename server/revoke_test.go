@@ -52,6 +52,12 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 		"completion, streamed": func(g *rig, path string) *http.Response {
 			return g.json(path+"/complete", `{"max_tokens":65536,"stream":true}`)
 		},
+		"texts in OpenAI's form": func(g *rig, path string) *http.Response {
+			return g.json("/v1/completions", `{"model":"small","prompt":"x","max_tokens":65536}`)
+		},
+		"texts in OpenAI's form, streamed, of a session": func(g *rig, path string) *http.Response {
+			return g.json("/v1/completions", `{"model":"small","prompt":"x","max_tokens":65536,"stream":true}`, "X-Session-ID", path[len("/v1/sessions/"):])
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +71,7 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 			body, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			require.Less(t, time.Since(revoked), soon)
-			require.Contains(t, string(body), string(api.ProblemUnauthorized))
+			require.Regexp(t, string(api.ProblemUnauthorized)+`|"code":"invalid_api_key"`, string(body))
 			if resp.Header.Get("Content-Type") == contract.MediaProblem {
 				require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 			}

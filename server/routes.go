@@ -24,6 +24,7 @@ func newRouter(
 	r.Use(
 		middleware.RequestID,
 		middleware.AccessLog(o.Log),
+		middleware.OpenAI(c, r),
 		middleware.Stall(o.BodyIdleMax, draining),
 		middleware.Recover(o.Log, problems),
 		middleware.Hosts(o.Keys, o.AllowedHosts, problems),

@@ -63,6 +63,8 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		TakesWork: s.ready.Load,
 		Problems:  answer.NewProblems(o.Log),
 		Memory:    middleware.NewMemory(),
+
+		UserSessions: o.UserSessions,
 	}, c, o, draining)
 	s.http = &http.Server{
 		Handler:           s.router,

@@ -220,6 +220,15 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 		{plain + "/fork", full(`{"x":[`, "[],", `1]}`)},
 		{plain + "/complete", full(`{"stop":["`, "x", `"]}`)},
 	}
+	prompt := strings.Repeat("1,", limits.OpenAIPromptTokensMax-1) + "1"
+	completions := []struct{ path, body string }{
+		{"/v1/completions", `{"model":"small","prompt":[` + prompt + `],"max_tokens":0,"echo":true,"logprobs":1}`},
+		{"/v1/completions", `{"model":"small","prompt":[` + prompt[:48_000] + `1],"max_tokens":0,"echo":true,"logprobs":20}`},
+		{"/v1/completions", `{"model":"small","prompt":[` + prompt + `],"n":128,"max_tokens":500,"echo":true,"logprobs":20,"stream":true}`},
+		{"/v1/completions", `{"model":"small","prompt":["` + strings.Repeat(`x","`, 127) + `x"],"max_tokens":512,"logprobs":5}`},
+		{"/detokenize", `{"tokens":[` + prompt + `]}`},
+		{"/tokenize", `{"prompt":"` + strings.Repeat("😀", limits.TokenizeCharsMax) + `"}`},
+	}
 	json := "application/json"
 	return map[string]func(ctx context.Context, n int){
 		"json": func(ctx context.Context, n int) {
@@ -248,6 +257,10 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 		"complete": func(ctx context.Context, n int) {
 			body := fmt.Sprintf(`{"max_tokens":65536,"logprobs":true,"stream":%t,"prompt":"a"}`, n%2 == 0)
 			l.ask(ctx, http.MethodPost, plain+"/complete", json, strings.NewReader(body), slowly)
+		},
+		"openai": func(ctx context.Context, n int) {
+			c := completions[n%len(completions)]
+			l.ask(ctx, http.MethodPost, c.path, json, strings.NewReader(c.body), slowly)
 		},
 		"list": func(ctx context.Context, n int) {
 			l.ask(ctx, http.MethodGet, "/v1/sessions?limit=1000", "", nil, slowly)

@@ -34,6 +34,7 @@ type serveFlags struct {
 	drain          time.Duration
 	drainDelay     time.Duration
 	scrub          bool
+	userSessions   bool
 }
 
 func newServe() *cobra.Command {
@@ -80,6 +81,7 @@ addresses keys and text want TLS.
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
 	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
 	c.Flags().BoolVar(&f.scrub, "scrub", true, "look through the data folder for damage, slowly and again and again, while serving")
+	c.Flags().BoolVar(&f.userSessions, "user-sessions", false, "make a session for each user that requests to /v1/completions name, on first use, and continue it from then on")
 	renamed(c, map[string]string{"keys": "keys-file", "log": "log-format", "replay-max": "max-replay"})
 	return c
 }
@@ -119,6 +121,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
 		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, ConnectionsMax: connections, DrainDelay: f.drainDelay,
+		UserSessions: f.userSessions,
 	})
 	if err != nil {
 		return err

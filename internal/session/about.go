@@ -24,6 +24,8 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 		Parameters: int64(m.LM.Layout.Size),
 		Config:     config,
 		Tokenizer:  tokenizerName,
+		Vocab:      m.Tokenizer.Vocab(),
+		Start:      m.Tokenizer.Start(),
 		Banks:      len(defaults.Adapt.Gammas),
 		Defaults:   reported(defaults),
 		Card:       m.Card,

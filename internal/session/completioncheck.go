@@ -48,15 +48,22 @@ func checkStops(stops []string) error {
 	return nil
 }
 
-// sampling is how the request samples, without its seed; by default from the model's own
-// distribution.
+// sampling is how the request samples, without its seed.
 func (r CompleteRequest) sampling() Sampling {
-	s := Sampling{MaxTokens: r.MaxTokens, Sampling: txl.Sampling{Temperature: 1, TopK: r.TopK, TopP: 1}}
-	if r.Temperature != nil {
-		s.Temperature = *r.Temperature
+	s := samplingOf(r.Temperature, r.TopP)
+	s.MaxTokens, s.TopK = r.MaxTokens, r.TopK
+	return s
+}
+
+// samplingOf is how a request with these numbers samples; by default from the model's own
+// distribution.
+func samplingOf(temperature, topP *float64) Sampling {
+	s := Sampling{Sampling: txl.Sampling{Temperature: 1, TopP: 1}}
+	if temperature != nil {
+		s.Temperature = *temperature
 	}
-	if r.TopP != nil {
-		s.TopP = *r.TopP
+	if topP != nil {
+		s.TopP = *topP
 	}
 	return s
 }

@@ -10,11 +10,32 @@ import (
 // to belong to a stop string. A token is a byte.
 type cutter struct {
 	stops    []string
-	logProbs bool // pieces have them
+	logProbs bool // pieces have log-probabilities
+	top      bool // pieces have the likeliest tokens
 
 	held    string         // may be the beginning of a stop string
 	half    tokenizer.UTF8 // holds what may be the beginning of a character
-	waiting []float64      // log-probabilities of all that is held back
+	waiting tokenScores    // of all that is held back
+}
+
+// tokenScores are the scores of some tokens, as far as they are asked for.
+type tokenScores struct {
+	logProbs []float64
+	top      [][]Candidate
+}
+
+// echo appends tokens that were not sampled, which no stop string ends.
+func (c *cutter) echo(text []byte, scores tokenScores) Piece {
+	c.waiting.logProbs = append(c.waiting.logProbs, scores.logProbs...)
+	c.waiting.top = append(c.waiting.top, scores.top...)
+	return c.piece(c.half.Append(nil, text))
+}
+
+// note tells the likeliest tokens at the token that push appends next.
+func (c *cutter) note(top []Candidate) {
+	if c.top {
+		c.waiting.top = append(c.waiting.top, top)
+	}
 }
 
 // push appends a token, and gives what may be seen of the text now. If the token completes a stop
@@ -22,7 +43,7 @@ type cutter struct {
 func (c *cutter) push(token byte, logProb float64) (p Piece, stopped bool) {
 	c.held += string([]byte{token})
 	if c.logProbs {
-		c.waiting = append(c.waiting, logProb)
+		c.waiting.logProbs = append(c.waiting.logProbs, logProb)
 	}
 	longest := 0
 	for _, stop := range c.stops {
@@ -60,9 +81,12 @@ func (c *cutter) end() Piece {
 }
 
 func (c *cutter) piece(text []byte) Piece {
-	p := Piece{Text: text}
+	p, n := Piece{Text: text}, len(text)
 	if c.logProbs {
-		p.LogProbs, c.waiting = c.waiting[:len(text):len(text)], c.waiting[len(text):]
+		p.LogProbs, c.waiting.logProbs = c.waiting.logProbs[:n:n], c.waiting.logProbs[n:]
+	}
+	if c.top {
+		p.Top, c.waiting.top = c.waiting.top[:n:n], c.waiting.top[n:]
 	}
 	return p
 }

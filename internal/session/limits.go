@@ -39,6 +39,11 @@ const (
 	PromptBytesMax     = 8 << 20
 	StopStringsMax     = 4
 	StopCharsMax       = 256
+	BatchPromptsMax    = 128     // of one batch
+	BatchTextsMax      = 128     // of all prompts of a batch
+	BatchPromptTokens  = 1 << 16 // of all prompts of a batch
+	BatchSampledTokens = 1 << 16 // of all texts of a batch
+	CandidatesMax      = 20      // likeliest tokens reported beside a token
 )
 
 const (
@@ -47,6 +52,7 @@ const (
 	listPage        = 1000     // sessions read from the store at once
 	emptyBytes      = 1 << 10  // that a session without text takes of the disk, about
 	deletesAtOnce   = 256      // that share what a deletion costs the store
+	frozenMax       = 2        // frozen streams of one generation: where a prompt ends, and where a text is
 	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
 
 	// replayWorth is how much computing a snapshot has to save to be written when a session is dropped from memory: it costs about as much itself.

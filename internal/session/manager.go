@@ -223,6 +223,44 @@ func (mg *Manager) Complete(
 	return mg.engine.complete(ctx, s, r, emit)
 }
 
+// CompleteBatch samples texts as Complete does, after several prompts and several after each, and
+// leaves the session as it was. Without an id it continues no session but an empty text, and keeps
+// nothing. emit is told of the texts one after the other, but for what they have in common: with
+// Echo the texts after a prompt begin at the same time. The errors are those of Complete, and
+// ErrFull where there is no memory for a state.
+func (mg *Manager) CompleteBatch(
+	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
+) error {
+	if err := checkBatch(r); err != nil {
+		return err
+	}
+	s, done, err := mg.grounds(who, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := mg.life.Enter(); err != nil {
+		return err
+	}
+	defer mg.life.Leave()
+	return mg.engine.batch(ctx, s, id == "", r, emit)
+}
+
+// grounds finds the session that a batch continues, or makes a blank one. done must follow.
+func (mg *Manager) grounds(who Caller, id string) (s *liveSession, done func(), err error) {
+	if id == "" {
+		if s, err = mg.roster.blank(who); err != nil {
+			return nil, nil, err
+		}
+		return s, s.end, nil
+	}
+	s, leave, err := mg.roster.use(who, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func() { mg.roster.touch(s); leave() }, nil
+}
+
 // Fork makes a session that has the text of another up to an offset, and goes its own way from
 // there. It belongs to the caller. It returns a *FieldError for an offset that the other does not
 // have (a *TrimmedError: any more), and what Create does.

@@ -228,6 +228,16 @@ func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*live
 	return newSession(storedSession{head: h, lastUsed: now}, ro.budget), nil
 }
 
+// blank is a session of no text that is in no store and in no registry: what a request continues
+// that names none. Its method is the static one, which no text is learnt by: it is what every method
+// that writes fast weights scores with before it has learnt.
+func (ro *roster) blank(who Caller) (*liveSession, error) {
+	if err := ro.life.Err(); err != nil {
+		return nil, storeError("completing", err)
+	}
+	return ro.fresh(who, stream.DefaultsFor(ro.model, stream.Static), CreateRequest{})
+}
+
 // build makes a session, in the store first, and then fills it. If that fails nothing is left.
 func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
 	s := m.s

@@ -66,6 +66,23 @@ func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
 	return err
 }
 
+// openBlank makes the stream of a session of no text, which has no log to make it of. It may wait
+// for memory, also for that of the copies that a generation makes; the context ends the wait. The
+// session is locked until its unlock.
+func (st *states) openBlank(ctx context.Context, s *liveSession) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	s.memory.Work()
+	need := (1 + frozenMax) * stream.StateBytes(st.model, s.Settings)
+	if err := st.reserve(ctx, s.memory, need); err != nil {
+		s.unlock()
+		return err
+	}
+	s.stream = stream.New(st.model, s.Settings)
+	return nil
+}
+
 // refresh finds out what the store has of a session that others may have written to.
 func (st *states) refresh(ctx context.Context, s *liveSession) error {
 	if !s.isStale() {

@@ -200,6 +200,35 @@ type CompleteRequest struct {
 type Piece struct {
 	Text     []byte
 	LogProbs []float64 // natural logarithms, one for each token of Text; nil unless asked for
+
+	// Of a batch only:
+	Index int           // of the text that the piece belongs to
+	Top   [][]Candidate // the likeliest tokens at each token of Text; nil unless asked for
+	// The last piece of a text, whose Text may be empty, says why the text ended and how many tokens
+	// were sampled, those of a stop string included. Before it they are "" and 0.
+	FinishReason string
+	Tokens       int
+}
+
+// Candidate is a token that a text could have gone on with.
+type Candidate struct {
+	ID      int32
+	LogProb float64 // natural logarithm, under the model's full distribution
+}
+
+// BatchRequest asks for texts that continue the session's text and one of several prompts each. A
+// batch leaves its session as it was: of no prompt is anything learnt, and none is seen by another.
+type BatchRequest struct {
+	Prompts     [][]byte // 1 or more; each may be empty
+	N           int      // texts after each prompt, >= 1
+	MaxTokens   int      // sampled for each text; 0: none
+	Temperature *float64 // as in a CompleteRequest, like all that follows
+	TopP        *float64
+	Seed        *uint64 // of the first text after each prompt; that of the next is one more
+	Stop        []string
+	Echo        bool // each text begins with its prompt, with scores of its tokens
+	LogProbs    bool // report the log-probability of every token of the texts
+	Top         int  // report so many of the likeliest tokens beside each; only with LogProbs
 }
 
 // Completion is what one Complete call did, in the whole.
@@ -221,6 +250,8 @@ type ModelInfo struct {
 	Parameters int64           // slow weights, meta-learners not counted
 	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
 	Tokenizer  string          // e.g. "bytes"
+	Vocab      int             // tokens: their ids are 0 to Vocab-1
+	Start      int32           // the token after which the first one of a text is predicted
 	Banks      int             // banks of fast weights; the setting "gammas" has a number for each
 	Defaults   Settings        // what a session gets that asks for nothing: none is missing
 	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing

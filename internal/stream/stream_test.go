@@ -550,3 +550,28 @@ func TestAFrozenStreamKeepsWhatWasLearnt(t *testing.T) {
 		require.Equal(t, want, scored(w, s, next), "the first chunk's scores do not see its update")
 	})
 }
+
+// What Read tells of a token is the very distribution that Score takes the token's score from.
+func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 2)
+	each(t, Methods(), func(t *testing.T, method string) {
+		set := settings(m, methodIs(method))
+		read, fed := New(m, set), New(m, set)
+		var nll []float32
+		w.Feed(fed, []byte(text), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+		var ids []int32
+		w.Read(read, []byte(text), func(id int32, logProbs []float32) {
+			// See TestGenerateDrawsFromTheDistributionThatScoreUses.
+			require.InDelta(t, -nll[len(ids)], logProbs[id], 1e-5, "token %d", len(ids))
+			var sum float64
+			for _, l := range logProbs {
+				sum += math.Exp(float64(l))
+			}
+			require.InDelta(t, 1, sum, 1e-5, "token %d", len(ids)) // 256 terms of float32 accuracy
+			ids = append(ids, id)
+		})
+		require.Equal(t, text, string(m.Tokenizer.Decode(nil, ids)))
+		require.Equal(t, fed.Hash(), read.Hash())
+	})
+}

@@ -292,6 +292,34 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
+// Read feeds text as Feed does, and tells visit of each of its tokens, in order, with the
+// distribution that the token was scored under: the log-probabilities (nats) of all tokens of the
+// vocabulary [V], which are valid until visit returns.
+func (w *Worker) Read(s *Stream, text []byte, visit func(id int32, logProbs []float32)) {
+	logProbs := make([]float32, s.model.LM.Config.Vocab)
+	for len(text) > 0 {
+		piece := text[:min(len(text), s.Room())]
+		scores, before := w.Score(s, piece), len(s.Pending)
+		for i, id := range w.tokens {
+			w.distribution(s, before+i, logProbs)
+			visit(id, logProbs)
+		}
+		w.Commit(s, piece, scores)
+		w.Settle(s)
+		text = text[len(piece):]
+	}
+}
+
+// distribution writes the log-probabilities [V] of the token after a row of the chunk. w.targets
+// are those of the rows before it, where the stream has a cache.
+func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
+	w.seg.LogProbs(row, 0, logProbs)
+	if s.Cache != nil {
+		hidden := w.seg.Hidden()[:(row+1)*w.model.LM.Config.DModel]
+		s.Cache.MixAll(w.Exec, hidden, w.targets[:row], logProbs)
+	}
+}
+
 // unknown stands for a target that is still to be drawn.
 var unknown = []int32{-1}
 
@@ -300,20 +328,26 @@ var unknown = []int32{-1}
 // (nats, of the model's own distribution before temperature and truncation)
 // until yield returns false. On a Frozen copy it is a completion.
 func (w *Worker) Generate(s *Stream, sampler *txl.Sampler, yield func(id int32, logProb float32) bool) {
+	w.Sample(s, sampler, func(id int32, logProbs []float32) bool { return yield(id, logProbs[id]) })
+}
+
+// Sample is Generate for who wants to know the whole distribution that a token was drawn from: the
+// log-probabilities [V], which are valid until yield returns.
+func (w *Worker) Sample(
+	s *Stream, sampler *txl.Sampler, yield func(id int32, logProbs []float32) bool,
+) {
 	logProbs := make([]float32, s.model.LM.Config.Vocab)
 	text := make([]byte, 0, 1)
 	for more := true; more; {
 		w.resume(s)
 		last := len(s.Pending)
 		w.extend(s, unknown)
-		w.seg.LogProbs(last, 0, logProbs)
-		if s.Cache != nil {
-			s.Cache.MixAll(w.Exec, w.seg.Hidden(), s.Pending, logProbs)
-		}
+		w.targets = append(w.targets[:0], s.Pending...)
+		w.distribution(s, last, logProbs)
 		id := sampler.Next(logProbs)
 		w.tokens = append(w.tokens[:0], id)
 		w.Commit(s, s.model.Tokenizer.Decode(text, w.tokens), w.scores(s))
 		w.Settle(s)
-		more = yield(id, logProbs[id])
+		more = yield(id, logProbs)
 	}
 }

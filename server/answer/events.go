@@ -32,18 +32,20 @@ func NewEventStream(w http.ResponseWriter, media string, problems *Problems) *Ev
 // NoID is the id of an event that has none.
 const NoID = -1
 
-// Send writes one event. Its name and id are seen in server-sent events only; the reader of NDJSON
-// finds them in the object.
+// Send writes one event. Its name, which may be "", and id are seen in server-sent events only; the
+// reader of NDJSON finds them in the object.
 func (s *EventStream) Send(name string, id int64, object any) error {
 	s.buf.Reset()
 	if s.media == contract.MediaEventStream {
-		s.buf.WriteString("event: ")
-		s.buf.WriteString(name)
-		if id != NoID {
-			s.buf.WriteString("\nid: ")
-			s.buf.Write(strconv.AppendInt(s.buf.AvailableBuffer(), id, 10))
+		if name != "" {
+			s.buf.WriteString("event: " + name + "\n")
 		}
-		s.buf.WriteString("\ndata: ")
+		if id != NoID {
+			s.buf.WriteString("id: ")
+			s.buf.Write(strconv.AppendInt(s.buf.AvailableBuffer(), id, 10))
+			s.buf.WriteByte('\n')
+		}
+		s.buf.WriteString("data: ")
 	}
 	// Encode ends the line, and JSON has no other line ends inside.
 	if err := json.NewEncoder(&s.buf).Encode(object); err != nil {
@@ -52,6 +54,18 @@ func (s *EventStream) Send(name string, id int64, object any) error {
 	if s.media == contract.MediaEventStream {
 		s.buf.WriteByte('\n')
 	}
+	return s.flush()
+}
+
+// Done ends the events of OpenAI's interface, whose clients wait for just this.
+func (s *EventStream) Done() error {
+	s.buf.Reset()
+	s.buf.WriteString("data: [DONE]\n\n")
+	return s.flush()
+}
+
+// flush sends the event that buf has.
+func (s *EventStream) flush() error {
 	s.begin()
 	_, err := s.w.Write(s.buf.Bytes())
 	if err == nil {
@@ -84,5 +98,8 @@ func (s *EventStream) Fail(ctx context.Context, err error) error {
 	doc := s.problems.Document(ctx, err)
 	s.problems.log.Info("stream ended early",
 		zap.String("request_id", doc.RequestID), zap.String("problem", string(doc.Type)))
+	if doc.Error != nil {
+		return s.Send("", NoID, api.OpenAIErrorEvent{Error: *doc.Error})
+	}
 	return s.Send(string(api.EventError), NoID, api.ErrorEvent{Type: api.EventError, Problem: doc})
 }

@@ -39,6 +39,9 @@ func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 	if p.Cause != nil {
 		a.log.Error("request failed", zap.String("request_id", doc.RequestID), zap.Error(p.Cause))
 	}
+	if inOpenAIForm(ctx) {
+		return problem.InOpenAIForm(doc)
+	}
 	return doc
 }
 

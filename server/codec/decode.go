@@ -88,18 +88,18 @@ func DecodeCompletion(r api.CompletionRequest) (session.CompleteRequest, error) 
 		request.Prompt = []byte(*r.Prompt)
 	}
 	if r.Stop != nil {
-		request.Stop = stopStrings(*r.Stop)
+		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsCompletionRequestStop1)
 	}
 	return request, nil
 }
 
 // stopStrings reads one string or a list of strings. Validation has seen that it is one of the two.
-func stopStrings(stop api.CompletionRequest_Stop) []string {
-	if one, err := stop.AsStopString(); err == nil {
-		return []string{one}
+func stopStrings(one func() (string, error), list func() ([]string, error)) []string {
+	if stop, err := one(); err == nil {
+		return []string{stop}
 	}
-	list, _ := stop.AsCompletionRequestStop1()
-	return list
+	stops, _ := list()
+	return stops
 }
 
 // value is what p points to, or the zero value if p is nil.

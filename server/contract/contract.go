@@ -13,11 +13,13 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
 // Contract is api/openapi.yaml made ready for use: what each route takes and gives.
 type Contract struct {
 	operations map[string]*Operation // by method and path, "POST /v1/sessions"
+	openAI     map[string]bool       // paths of operations with the tag of OpenAI's interface
 }
 
 // Operation is one operation of the contract.
@@ -26,8 +28,12 @@ type Operation struct {
 	Accepts []string // media types of the body; none if the operation takes no body
 	Public  bool     // a request needs no key
 
-	route *routers.Route
+	bounds strictjson.Bounds // of a JSON body
+	route  *routers.Route
 }
+
+// openAITag is the tag of the operations of OpenAI's interface.
+const openAITag = "openai"
 
 // Load reads the embedded contract.
 func Load() (*Contract, error) {
@@ -35,7 +41,7 @@ func Load() (*Contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Contract{operations: map[string]*Operation{}}
+	c := &Contract{operations: map[string]*Operation{}, openAI: map[string]bool{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			public := op.Security != nil && len(*op.Security) == 0
@@ -45,9 +51,13 @@ func Load() (*Contract, error) {
 				Offers:  OffersOf(op),
 				Accepts: acceptsOf(op),
 				Public:  public,
+				bounds:  boundsOf(op),
 				route: &routers.Route{
 					Spec: doc, Path: path, PathItem: item, Method: method, Operation: op,
 				},
+			}
+			if slices.Contains(op.Tags, openAITag) {
+				c.openAI[path] = true
 			}
 		}
 	}
@@ -111,14 +121,29 @@ func (o *Operation) parameter(name string) *openapi3.Parameter {
 	return nil
 }
 
+// IsOpenAI reports whether the path of a request is one of OpenAI's interface, whatever the method.
+// The router need not have found its route.
+func (c *Contract) IsOpenAI(router chi.Routes, r *http.Request) bool {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if c.openAI[router.Find(chi.NewRouteContext(), method, routePath(r))] {
+			return true
+		}
+	}
+	return false
+}
+
+// routePath is the path that chi routes a request by.
+func routePath(r *http.Request) string {
+	if r.URL.RawPath != "" {
+		return r.URL.RawPath
+	}
+	return r.URL.Path
+}
+
 // Find finds the route of a request before the router does, and whether the contract makes the
 // route public.
 func (c *Contract) Find(router chi.Routes, r *http.Request) (pattern string, public bool) {
-	path := r.URL.RawPath // chi chooses between the two in the same way
-	if path == "" {
-		path = r.URL.Path
-	}
-	pattern = router.Find(chi.NewRouteContext(), GetForHead(r.Method), path)
+	pattern = router.Find(chi.NewRouteContext(), GetForHead(r.Method), routePath(r))
 	op := c.operations[GetForHead(r.Method)+" "+pattern]
 	return pattern, op != nil && op.Public
 }

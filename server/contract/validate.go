@@ -55,6 +55,12 @@ func (o *Operation) TakesJSON(r *http.Request) bool {
 	return IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
 }
 
+// TokensBeyond is how many values more than others a JSON body of a length may have, where the
+// operation allows more of them: each takes memory, however short it is.
+func (o *Operation) TokensBeyond(bytes int64) int64 {
+	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // a value, and a comma
+}
+
 // pathParams gives the parameters that the router has found in the path.
 func pathParams(r *http.Request) map[string]string {
 	params := map[string]string{}
@@ -95,20 +101,12 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		describe(o.parameter(name).Schema.Value))
 }
 
-// bounds are those of a JSON body.
-var bounds = strictjson.Bounds{
-	Depth:   limits.JSONDepthMax,
-	Members: limits.JSONMembersMax,
-	Tokens:  limits.JSONTokensMax,
-	Bytes:   limits.JSONNameBytesMax,
-}
-
 // readJSON reads a whole body that must be one JSON value as package strictjson has it: of a name
 // given twice encoding/json would take the last, and what is no character it would replace, both in
 // silence. An empty body is none. The body is held to its bounds as it arrives, before anything is
 // made of it.
 func (o *Operation) readJSON(body io.Reader) ([]byte, error) {
-	raw, err := strictjson.ReadBounded(body, bounds)
+	raw, err := strictjson.ReadBounded(body, o.bounds)
 	var fault *strictjson.Error
 	switch {
 	case errors.As(err, &fault) && fault.Kind == strictjson.ErrBounds:

@@ -35,6 +35,8 @@ type Sessions interface {
 		emit func(session.Chunk) error) (session.Summary, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
+	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,
+		emit func(session.Piece) error) error
 	Model() session.ModelInfo
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
@@ -51,6 +53,10 @@ type Handlers struct {
 	TakesWork func() bool     // false as soon as the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
+
+	// UserSessions makes sessions for the users that completions in OpenAI's form name.
+	UserSessions bool
+	users        users
 }
 
 var _ api.StrictServerInterface = (*Handlers)(nil)

@@ -54,6 +54,20 @@ const (
 	CompletionTokensDefault = session.CompletionTokensDefault
 	StopStringsMax          = session.StopStringsMax
 	StopCharsMax            = session.StopCharsMax
+
+	// OpenAI's interface.
+	OpenAIPromptsMax       = session.BatchPromptsMax
+	OpenAITextsMax         = session.BatchTextsMax      // of all prompts
+	OpenAIPromptTokensMax  = session.BatchPromptTokens  // of all prompts
+	OpenAISampledTokensMax = session.BatchSampledTokens // of all texts
+	OpenAILogprobsMax      = session.CandidatesMax
+	OpenAITemperatureMax   = 2                  // OpenAI's own, as is the next
+	OpenAITokensDefault    = 16                 // tokens of a text where a request says nothing
+	OpenAIUserCharsMax     = LabelValueCharsMax // of whom a request is for
+	OpenAIModelCharsMax    = 256                // of a model's id
+	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an answer that is not streamed
+	TokenizeCharsMax       = 1 << 20
+	TokenIDMax             = 255
 )
 
 // What the contract states in words, or leaves to the server.
@@ -78,5 +92,6 @@ const (
 	JSONHeadBytes         = 16 << 10         // of a JSON body that is in memory while the rest comes in
 	JSONReadFactor        = 8                // memory of a JSON body that is being read, by its length
 	JSONKeptFactor        = 3                // the same when it was read
+	JSONManyTokenBytes    = 384              // the same of each value beyond JSONTokensMax
 	LogProbBytes          = 64               // memory of a log-probability until it is sent
 )

@@ -33,7 +33,9 @@ func JSONBody(
 				return
 			}
 			defer in.Close()
-			taken, err := memory.Take(r.Context(), limits.JSONReadFactor*in.bytes)
+			need := limits.JSONReadFactor*in.bytes +
+				limits.JSONManyTokenBytes*c.Operation(r).TokensBeyond(in.bytes)
+			taken, err := memory.Take(r.Context(), need)
 			if err != nil {
 				problems.Answer(w, r, err)
 				return

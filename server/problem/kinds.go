@@ -21,6 +21,7 @@ var Kinds = map[api.ProblemType]struct {
 	api.ProblemOriginNotAllowed:     {http.StatusForbidden, "The request comes from a page of another origin"},
 	api.ProblemNotFound:             {http.StatusNotFound, "There is nothing at this path"},
 	api.ProblemSessionNotFound:      {http.StatusNotFound, "There is no such session"},
+	api.ProblemModelNotFound:        {http.StatusNotFound, "There is no such model"},
 	api.ProblemMethodNotAllowed:     {http.StatusMethodNotAllowed, "The path does not know this method"},
 	api.ProblemNotAcceptable:        {http.StatusNotAcceptable, "No answer can be given in a form that Accept allows"},
 	api.ProblemBodyTimeout:          {http.StatusRequestTimeout, "The body stalled; what was reported before stays"},

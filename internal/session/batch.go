@@ -1,0 +1,54 @@
+package session
+
+import (
+	"context"
+	"fmt"
+)
+
+// checkBatch compares a request with its limits. Fields have the names of OpenAI's interface.
+func checkBatch(r BatchRequest) error {
+	tokens := 0
+	for _, prompt := range r.Prompts {
+		tokens += len(prompt) // a token is a byte
+	}
+	texts := len(r.Prompts) * r.N
+	for _, c := range []struct {
+		field, found   string
+		have, from, to int
+	}{
+		{"prompt", "%d prompts", len(r.Prompts), 1, BatchPromptsMax},
+		{"prompt", "prompts of %d tokens", tokens, 0, BatchPromptTokens},
+		{"n", "%d texts for each prompt", r.N, 1, BatchTextsMax},
+		{"n", "%d texts", texts, 1, BatchTextsMax},
+		{"max_tokens", "%d tokens for each text", r.MaxTokens, 0, BatchSampledTokens},
+		{"max_tokens", "%d tokens for all texts", texts * r.MaxTokens, 0, BatchSampledTokens},
+		{"logprobs", "%d likeliest tokens", r.Top, 0, CandidatesMax},
+	} {
+		if c.have < c.from || c.have > c.to {
+			return &FieldError{c.field, fmt.Sprintf(c.found, c.have),
+				fmt.Sprintf("%d to %d", c.from, c.to)}
+		}
+	}
+	// A batch may sample nothing, which the table, made for single completions, does not know.
+	sampling := samplingOf(r.Temperature, r.TopP)
+	sampling.MaxTokens = max(1, r.MaxTokens)
+	if err := SamplingTable.Check(&sampling); err != nil {
+		return fieldError("", err)
+	}
+	if err := checkSeed(r.Seed); err != nil {
+		return err
+	}
+	return checkStops(r.Stop)
+}
+
+// batch carries out a batch that was checked. A blank session is one of roster.blank.
+func (e *engine) batch(
+	ctx context.Context, s *liveSession, blank bool, r BatchRequest, emit func(Piece) error,
+) error {
+	g := generation{engine: e, s: s, blank: blank, plan: plan{
+		prompts: r.Prompts, n: r.N, most: r.MaxTokens,
+		sampling: samplingOf(r.Temperature, r.TopP).Sampling, seed: r.Seed, stops: r.Stop,
+		echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
+	}}
+	return g.run(ctx, emit)
+}

@@ -1,0 +1,69 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lmserve/lmserve/txl"
+)
+
+// plan is what a generation writes: n texts after each prompt.
+type plan struct {
+	prompts  [][]byte
+	n        int
+	most     int          // tokens sampled for a text; 0: none
+	sampling txl.Sampling // but for the seed
+	seed     *uint64      // of the first text after a prompt, see drafts; nil: drawn at random
+	stops    []string
+	echo     bool // a text begins with its prompt
+	logProbs bool // pieces have their tokens' log-probabilities
+	top      int  // pieces have so many of the likeliest tokens at each token
+}
+
+// draft is one text as it grows.
+type draft struct {
+	index   int // of the text in the plan
+	sampler *txl.Sampler
+	cut     cutter
+	tokens  int    // sampled
+	reason  string // why the text ended, "" before
+}
+
+// drafts makes the texts after one of the prompts, for a vocabulary of a size. The seed of the i-th
+// of them is that of the first plus i: what a text is depends neither on the prompts beside its own
+// nor on their order.
+func (p *plan) drafts(prompt, vocab int) []*draft {
+	drafts := make([]*draft, p.n)
+	first := seedOr(p.seed)
+	for i := range drafts {
+		sampling := p.sampling
+		sampling.Seed = (first + uint64(i)) & SeedMax
+		drafts[i] = &draft{
+			index:   prompt*p.n + i,
+			sampler: txl.NewSampler(sampling, vocab),
+			cut:     cutter{stops: p.stops, logProbs: p.logProbs, top: p.top > 0},
+		}
+	}
+	return drafts
+}
+
+// candidates finds the n likeliest tokens of a distribution [V], the likeliest first; of two that
+// are as likely the lower id comes first. Nothing is wanted of a distribution if n is 0.
+func candidates(logProbs []float32, n int) []Candidate {
+	if n == 0 {
+		return nil
+	}
+	best := make([]Candidate, 0, n+1)
+	for id, logProb := range logProbs {
+		c := Candidate{ID: int32(id), LogProb: float64(logProb)}
+		if !finite(c.LogProb) || len(best) == n && c.LogProb <= best[n-1].LogProb {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, c, func(a, b Candidate) int {
+			return cmp.Or(cmp.Compare(b.LogProb, a.LogProb), cmp.Compare(a.ID, b.ID))
+		})
+		best = slices.Insert(best, at, c)
+		best = best[:min(len(best), n)]
+	}
+	return best
+}

@@ -1,0 +1,262 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// generation is a plan being carried out. It works in turns of at most one chunk and about a chunk's
+// time, each with a worker of its own from the line, so that a long completion does not keep short
+// requests waiting; a frozen stream carries a text from turn to turn, and the bits are those of one
+// go. It runs on a goroutine beside the caller's, which emits: the worker never waits for a client.
+type generation struct {
+	engine *engine
+	s      *liveSession
+	blank  bool // the session is one of roster.blank, which the store does not have
+	plan
+	admitted bool // the request has waited before
+
+	broken   bool       // a token's log-probability is not finite
+	late     []Piece    // that out has no room for
+	out      chan Piece // made by run
+	err      error      // of the goroutine, as panicked: to be read after out is closed
+	panicked string     // what the goroutine panicked with, and its stack
+}
+
+// run emits what the goroutine generates.
+func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
+	queue := pieceQueue
+	if g.echo { // pieces of a prompt are whole chunks
+		queue = 1
+	}
+	g.out = make(chan Piece, queue)
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { // whatever emit does, nobody is left behind at work on the stream
+		cancel()
+		for range g.out {
+		}
+	}()
+	go g.generate(ctx)
+	for p := range g.out {
+		if err := emit(p); err != nil {
+			return err
+		}
+	}
+	if g.panicked != "" {
+		panic(g.panicked)
+	}
+	return g.err
+}
+
+// generate is the goroutine. Its panics become the caller's.
+func (g *generation) generate(ctx context.Context) {
+	defer close(g.out)
+	defer func() {
+		if p := recover(); p != nil {
+			g.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+		}
+	}()
+	g.err = g.turns(ctx)
+}
+
+// turns takes the session's state, which stays as it is, for the whole plan.
+func (g *generation) turns(ctx context.Context) error {
+	open := func() error {
+		if g.blank {
+			return g.engine.states.openBlank(ctx, g.s)
+		}
+		return g.engine.states.openCurrent(ctx, g.s)
+	}
+	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
+		return err
+	}
+	defer g.s.unlock()
+	for i := range g.prompts {
+		if err := g.continueLocked(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// continueLocked writes the texts after one prompt, which is read once for all of them.
+func (g *generation) continueLocked(ctx context.Context, prompt int) error {
+	read, drafts := g.s.stream.Frozen(), g.drafts(prompt, g.engine.model.LM.Config.Vocab)
+	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
+		return err
+	}
+	for i, d := range drafts {
+		frozen := read
+		if i < len(drafts)-1 {
+			frozen = read.Frozen()
+		}
+		if err := g.writeLocked(ctx, frozen, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLocked feeds a prompt to a frozen stream, a chunk a turn. The prompt is the beginning of each
+// of the drafts if the plan says so.
+func (g *generation) readLocked(
+	ctx context.Context, frozen *stream.Stream, prompt []byte, drafts []*draft,
+) error {
+	for len(prompt) > 0 {
+		text := prompt[:min(len(prompt), frozen.Room())]
+		err := g.turnLocked(ctx, func(w *stream.Worker) { g.read(w, frozen, text, drafts) })
+		if err == nil {
+			err = g.endTurnLocked(ctx, drafts[0])
+		}
+		if err != nil {
+			return err
+		}
+		prompt = prompt[len(text):]
+	}
+	return nil
+}
+
+// writeLocked samples one text, up to a chunk a turn.
+func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
+	if g.most == 0 {
+		g.end(d, FinishLength, d.cut.end())
+	}
+	for d.reason == "" {
+		err := g.turnLocked(ctx, func(w *stream.Worker) { g.sample(ctx, w, frozen, d) })
+		if err == nil {
+			err = g.endTurnLocked(ctx, d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return g.catchUp(ctx)
+}
+
+// turnLocked does one turn's work with a worker, unless the session was deleted, or is another's by
+// now.
+func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) error {
+	if err := g.s.alive(); err != nil {
+		return err
+	}
+	if !g.blank {
+		if err := g.engine.journal.heldLocked(ctx, g.s); err != nil {
+			return err
+		}
+	}
+	l, err := g.engine.leaseLocked(ctx, g.s, &g.admitted)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	do(l.Worker())
+	return nil
+}
+
+// endTurnLocked waits for the client, and ends the use of a session whose numbers are not finite.
+func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
+	if !g.broken {
+		return g.catchUp(ctx)
+	}
+	why := fmt.Errorf("token %d of a completion from offset %d on has a log-probability that is "+
+		"not a finite number", d.tokens, g.s.seen().offset)
+	if g.blank { // then it is the model that is wrong
+		return fmt.Errorf("session: %w", why)
+	}
+	return g.s.condemnLocked(why)
+}
+
+// read feeds a part of the prompt that the chunk has room for.
+func (g *generation) read(
+	w *stream.Worker, frozen *stream.Stream, text []byte, drafts []*draft,
+) {
+	if !g.echo {
+		w.Feed(frozen, text, nil)
+		return
+	}
+	var scores tokenScores
+	if g.logProbs {
+		w.Read(frozen, text, func(id int32, logProbs []float32) {
+			logProb := float64(logProbs[id])
+			g.broken = g.broken || !finite(logProb)
+			scores.logProbs = append(scores.logProbs, logProb)
+			scores.top = append(scores.top, candidates(logProbs, g.top))
+		})
+	} else {
+		w.Feed(frozen, text, nil)
+	}
+	for _, d := range drafts {
+		g.queue(d, d.cut.echo(text, scores))
+	}
+}
+
+// sample samples up to the end of the chunk, or as long as a turn may take.
+func (g *generation) sample(
+	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft,
+) {
+	room, begun := frozen.Room(), time.Now()
+	w.Sample(frozen, d.sampler, func(id int32, logProbs []float32) bool {
+		if g.broken = !finite(float64(logProbs[id])); !g.broken {
+			g.accept(d, id, logProbs)
+		}
+		room--
+		goesOn := d.reason == "" && !g.broken && ctx.Err() == nil
+		return goesOn && room > 0 && time.Since(begun) < turnMost
+	})
+}
+
+// accept accepts a sampled token.
+func (g *generation) accept(d *draft, id int32, logProbs []float32) {
+	d.tokens++
+	d.cut.note(candidates(logProbs, g.top))
+	p, stopped := d.cut.push(byte(id), float64(logProbs[id]))
+	switch {
+	case stopped:
+		g.end(d, FinishStop, p)
+	case d.tokens == g.most:
+		g.queue(d, p)
+		g.end(d, FinishLength, d.cut.end())
+	default:
+		g.queue(d, p)
+	}
+}
+
+// end ends a text with its last piece.
+func (g *generation) end(d *draft, reason string, last Piece) {
+	d.reason = reason
+	last.FinishReason, last.Tokens = reason, d.tokens
+	g.queue(d, last)
+}
+
+// queue never waits.
+func (g *generation) queue(d *draft, p Piece) {
+	if len(p.Text) == 0 && p.FinishReason == "" {
+		return
+	}
+	p.Index = d.index
+	if len(g.late) == 0 {
+		select {
+		case g.out <- p:
+			return
+		default:
+		}
+	}
+	g.late = append(g.late, p)
+}
+
+// catchUp waits for a client that is a whole turn behind.
+func (g *generation) catchUp(ctx context.Context) error {
+	for _, p := range g.late {
+		select {
+		case g.out <- p:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	g.late = g.late[:0]
+	return nil
+}

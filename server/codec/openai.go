@@ -1,0 +1,121 @@
+package codec
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// DecodeBatch reads the body of a request for a completion in OpenAI's form.
+func DecodeBatch(r api.OpenAICompletionRequest) (session.BatchRequest, error) {
+	prompts, err := decodePrompts(r.Prompt)
+	request := session.BatchRequest{
+		Prompts:     prompts,
+		N:           1,
+		MaxTokens:   limits.OpenAITokensDefault,
+		Temperature: r.Temperature,
+		TopP:        r.TopP,
+		Seed:        r.Seed,
+		Echo:        value(r.Echo),
+		LogProbs:    r.Logprobs != nil,
+		Top:         value(r.Logprobs),
+	}
+	if r.N != nil {
+		request.N = *r.N
+	}
+	if r.MaxTokens != nil {
+		request.MaxTokens = *r.MaxTokens
+	}
+	if r.Stop != nil {
+		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsOpenAICompletionRequestStop1)
+	}
+	if r.BestOf != nil && *r.BestOf != request.N {
+		return request, problem.Field(api.ProblemInvalidField, "best_of", strconv.Itoa(*r.BestOf),
+			fmt.Sprintf("%d, as n: texts are not chosen among", request.N))
+	}
+	if r.StreamOptions != nil && !value(r.Stream) {
+		return request, problem.Field(api.ProblemInvalidField, "stream_options",
+			"options of an answer that is not streamed", "none, or stream to be true")
+	}
+	return request, err
+}
+
+// IncludesUsage reports whether a streamed answer is to end with an account of the tokens.
+func IncludesUsage(r api.OpenAICompletionRequest) bool {
+	return r.StreamOptions != nil && value(r.StreamOptions.IncludeUsage)
+}
+
+// decodePrompts reads the four forms that prompts may have. Validation has seen that it is one of
+// them; an integer written as 1e2, which validation lets through, is none to encoding/json.
+func decodePrompts(p api.OpenAICompletionRequest_Prompt) (all [][]byte, err error) {
+	if text, err := p.AsOpenAICompletionRequestPrompt0(); err == nil {
+		return [][]byte{[]byte(text)}, nil
+	}
+	if texts, err := p.AsOpenAICompletionRequestPrompt1(); err == nil {
+		for _, text := range texts {
+			all = append(all, []byte(text))
+		}
+		return all, nil
+	}
+	if ids, err := p.AsTokenList(); err == nil {
+		return [][]byte{Detokenized(ids)}, nil
+	}
+	lists, err := p.AsOpenAICompletionRequestPrompt3()
+	if err != nil {
+		return nil, problem.Field(api.ProblemInvalidField, "prompt", "a token with an exponent",
+			"tokens in digits alone")
+	}
+	for _, ids := range lists {
+		all = append(all, Detokenized(ids))
+	}
+	return all, nil
+}
+
+// Detokenized is the text of tokens that validation has let through: a token is a byte.
+func Detokenized(ids []api.TokenID) []byte {
+	text := make([]byte, len(ids))
+	for i, id := range ids {
+		text[i] = byte(id)
+	}
+	return text
+}
+
+// WriteTokens writes an api.Tokens: what a client is told of the tokens of a text. In memory they
+// would take many times what the text does.
+func WriteTokens(w io.Writer, text string) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`,
+		len(text), limits.OpenAIPromptTokensMax)
+	for i := range len(text) {
+		if i > 0 {
+			_ = b.WriteByte(',') // Flush tells of errors
+		}
+		_, _ = b.Write(strconv.AppendUint(b.AvailableBuffer(), uint64(text[i]), 10))
+	}
+	_, _ = b.WriteString("]}\n")
+	return b.Flush()
+}
+
+// EncodeText gives bytes as the string that OpenAI's interface has for them: each byte that is no
+// part of a character appears as one U+FFFD, so that pieces of a text make the text.
+func EncodeText(text []byte) string { return string([]rune(string(text))) }
+
+// endOfText is the byte that stands for the end of a text, where clients want one: no text has it.
+const endOfText = "\x00"
+
+// EncodeTokenizer is what a client is told of a model's tokenizer.
+func EncodeTokenizer(m session.ModelInfo) api.TokenizerInfo {
+	return api.TokenizerInfo{
+		TokenizerClass: m.Tokenizer,
+		VocabSize:      int32(m.Vocab),
+		BosToken:       string([]byte{byte(m.Start)}),
+		EosToken:       endOfText,
+		ModelMaxLength: limits.OpenAIPromptTokensMax,
+	}
+}

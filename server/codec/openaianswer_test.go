@@ -1,0 +1,77 @@
+package codec
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// However long the names and numbers of an answer are, its memory is not more than what is borrowed
+// for it: the blocks as they are kept, as they are put together, and the answer as it is written.
+func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
+	long := -float64(
+		math.SmallestNonzeroFloat32,
+	) * math.Pi // in JSON it has as many digits as any
+	for _, top := range []int{0, 1, 20} {
+		for _, text := range []string{strings.Repeat("\x00", 5000), strings.Repeat("\xff", 5000), strings.Repeat("x", 5000)} {
+			r := session.BatchRequest{
+				Prompts:   [][]byte{[]byte(text)},
+				N:         2,
+				MaxTokens: 0,
+				Echo:      true,
+				LogProbs:  true,
+				Top:       top,
+			}
+			a := NewOpenAIAnswer("cmpl-1", "m", time.Now(), r)
+			kept := 0
+			for i := range r.N {
+				p := session.Piece{
+					Text:         []byte(text),
+					Index:        i,
+					FinishReason: session.FinishLength,
+				}
+				for range text {
+					p.LogProbs = append(p.LogProbs, long)
+					var candidates []session.Candidate
+					for id := range top {
+						candidates = append(
+							candidates,
+							session.Candidate{ID: int32(200 + id), LogProb: long},
+						)
+					}
+					p.Top = append(p.Top, candidates)
+				}
+				a.Add(p)
+				b := &a.texts[i].logProbs
+				kept += cap(b.tokens) + cap(b.logProbs) + cap(b.top) + cap(b.offsets)
+			}
+			whole := a.Whole()
+			block := 0
+			for _, c := range whole.Choices {
+				block += len(*c.Logprobs)
+			}
+			raw, err := json.Marshal(whole)
+			require.NoError(t, err)
+			require.LessOrEqual(
+				t,
+				int64(kept+block+len(raw)),
+				AnswerBytes(r),
+				"top %d, %.4q",
+				top,
+				text,
+			)
+			require.Greater(
+				t,
+				6*int64(kept+block+len(raw)),
+				AnswerBytes(r),
+				"nor is it far more",
+			)
+		}
+	}
+}

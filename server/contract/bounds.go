@@ -1,0 +1,43 @@
+package contract
+
+import (
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/lmserve/lmserve/internal/strictjson"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// boundsOf are the bounds of an operation's JSON body. Where the schema of the body has an array
+// that may have more members than others, such as a list of tokens, so many are let through: as many
+// in all such arrays together as in one.
+func boundsOf(op *openapi3.Operation) strictjson.Bounds {
+	bounds := strictjson.Bounds{
+		Depth:   limits.JSONDepthMax,
+		Members: limits.JSONMembersMax,
+		Tokens:  limits.JSONTokensMax,
+		Bytes:   limits.JSONNameBytesMax,
+	}
+	if op.RequestBody == nil || op.RequestBody.Value.Content[MediaJSON] == nil {
+		return bounds
+	}
+	body := op.RequestBody.Value.Content[MediaJSON].Schema.Value
+	if most := membersOf(body); most > bounds.Members {
+		bounds.Members = most
+		bounds.Tokens += most
+	}
+	return bounds
+}
+
+// membersOf is how many members the largest array has that a schema allows; 0 without any.
+func membersOf(s *openapi3.Schema) (most int) {
+	if s.MaxItems != nil {
+		most = max(int(*s.MaxItems), membersOf(s.Items.Value))
+	}
+	for _, one := range s.OneOf {
+		most = max(most, membersOf(one.Value))
+	}
+	for _, property := range s.Properties {
+		most = max(most, membersOf(property.Value))
+	}
+	return most
+}

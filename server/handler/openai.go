@@ -1,0 +1,214 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// headerSession names the session of a completion in OpenAI's form.
+const headerSession = "X-Session-ID"
+
+// CreateCompletion implements POST /v1/completions.
+func (h *Handlers) CreateCompletion(
+	ctx context.Context, r api.CreateCompletionRequestObject,
+) (api.CreateCompletionResponseObject, error) {
+	start := time.Now()
+	if err := h.checkModel(&r.Body.Model); err != nil {
+		return nil, err
+	}
+	request, err := codec.DecodeBatch(*r.Body)
+	if err != nil {
+		return nil, err
+	}
+	middleware.HasRead(ctx)
+	named, err := h.completionSession(ctx, r.Params.XSessionID, r.Body.User)
+	if err != nil {
+		return nil, err
+	}
+	call := batchCall{h.Sessions(), named, request, codec.NewOpenAIAnswer(
+		"cmpl-"+answer.RequestID(ctx), h.Sessions().Model().ID, start, request)}
+	if r.Body.Stream != nil && *r.Body.Stream {
+		return batchAnswer(func(w http.ResponseWriter) error {
+			return h.streamBatch(ctx, w, call, codec.IncludesUsage(*r.Body))
+		}), nil
+	}
+	if err := codec.CheckAnswer(request); err != nil {
+		return nil, err
+	}
+	return batchAnswer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
+}
+
+// namedSession is the session that a request names; one without an id is none.
+type namedSession struct {
+	id    string
+	field string // of the request, in which the name is
+}
+
+// completionSession finds the session that a completion in OpenAI's form names: that of the header,
+// or else that of the field `user`. A user that is the id of no session names one that is made on
+// first use, if the server was told so, and otherwise none.
+func (h *Handlers) completionSession(
+	ctx context.Context, header, user *string,
+) (namedSession, error) {
+	if header != nil {
+		return namedSession{*header, headerSession}, nil
+	}
+	if user == nil || *user == "" {
+		return namedSession{}, nil
+	}
+	who := middleware.CallerOf(ctx)
+	_, err := h.Sessions().Get(who, *user)
+	switch {
+	case err == nil:
+		return namedSession{*user, "user"}, nil
+	case !errors.Is(err, session.ErrNotFound):
+		return namedSession{}, err
+	case !h.UserSessions:
+		return namedSession{}, nil
+	}
+	id, err := h.users.session(ctx, h.Sessions(), who, *user)
+	return namedSession{id, "user"}, err
+}
+
+// batchCall is one call of Sessions.CompleteBatch.
+type batchCall struct {
+	sessions Sessions
+	named    namedSession
+	request  session.BatchRequest
+	answer   *codec.OpenAIAnswer
+}
+
+// run makes the call, and charges the caller for the text that was sampled.
+func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) error {
+	who := middleware.CallerOf(ctx)
+	err := c.sessions.CompleteBatch(ctx, who, c.named.id, c.request, func(p session.Piece) error {
+		middleware.Charge(ctx, c.answer.Sampled(p))
+		return emit(p)
+	})
+	if errors.Is(err, session.ErrNotFound) {
+		return problem.Field(api.ProblemSessionNotFound, c.named.field, problem.Quoted(c.named.id),
+			"the id of a session")
+	}
+	return err
+}
+
+// wholeBatch answers with all texts, which take memory until they are sent.
+func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batchCall) error {
+	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(c.request))
+	if err != nil {
+		return err
+	}
+	defer taken.Keep(0)
+	err = c.run(ctx, func(p session.Piece) error { c.answer.Add(p); return nil })
+	if err != nil {
+		return err
+	}
+	whole := api.CreateCompletion200JSONResponse{Body: c.answer.Whole()}
+	if c.named.id != "" {
+		whole.Headers.XSessionID = &c.named.id
+	}
+	return whole.VisitCreateCompletionResponse(w)
+}
+
+// streamBatch answers with an event for each piece of text.
+func (h *Handlers) streamBatch(
+	ctx context.Context, w http.ResponseWriter, c batchCall, usage bool,
+) error {
+	taken, err := h.Memory.Take(ctx, codec.StreamBytes(c.request))
+	if err != nil {
+		return err
+	}
+	defer taken.Keep(0)
+	events := answer.NewEventStream(w, contract.MediaEventStream, h.Problems)
+	err = c.run(ctx, func(p session.Piece) error {
+		if c.named.id != "" {
+			w.Header().Set(headerSession, c.named.id)
+		}
+		event := c.answer.Event(p)
+		if usage {
+			return events.Send("", answer.NoID, codec.WithoutUsage{OpenAICompletion: event})
+		}
+		return events.Send("", answer.NoID, event)
+	})
+	if err == nil && usage {
+		err = events.Send("", answer.NoID, c.answer.UsageEvent())
+	}
+	if err != nil {
+		return events.Fail(ctx, err)
+	}
+	return events.Done()
+}
+
+// batchAnswer writes an answer.
+type batchAnswer func(w http.ResponseWriter) error
+
+// VisitCreateCompletionResponse implements api.CreateCompletionResponseObject.
+func (a batchAnswer) VisitCreateCompletionResponse(w http.ResponseWriter) error { return a(w) }
+
+// GetModel implements GET /v1/models/{model}.
+func (h *Handlers) GetModel(
+	_ context.Context, r api.GetModelRequestObject,
+) (api.GetModelResponseObject, error) {
+	if err := h.checkModel(&r.Model); err != nil {
+		return nil, err
+	}
+	return api.GetModel200JSONResponse(codec.EncodeModel(h.Sessions().Model())), nil
+}
+
+// Tokenize implements POST /tokenize.
+func (h *Handlers) Tokenize(
+	_ context.Context, r api.TokenizeRequestObject,
+) (api.TokenizeResponseObject, error) {
+	if err := h.checkModel(r.Body.Model); err != nil {
+		return nil, err
+	}
+	return tokenizeAnswer(func(w http.ResponseWriter) error {
+		w.Header().Set("Content-Type", contract.MediaJSON)
+		w.WriteHeader(http.StatusOK)
+		return codec.WriteTokens(w, r.Body.Prompt)
+	}), nil
+}
+
+// tokenizeAnswer writes an answer.
+type tokenizeAnswer func(w http.ResponseWriter) error
+
+// VisitTokenizeResponse implements api.TokenizeResponseObject.
+func (a tokenizeAnswer) VisitTokenizeResponse(w http.ResponseWriter) error { return a(w) }
+
+// Detokenize implements POST /detokenize.
+func (h *Handlers) Detokenize(
+	_ context.Context, r api.DetokenizeRequestObject,
+) (api.DetokenizeResponseObject, error) {
+	if err := h.checkModel(r.Body.Model); err != nil {
+		return nil, err
+	}
+	text := codec.EncodeText(codec.Detokenized(r.Body.Tokens))
+	return api.Detokenize200JSONResponse{Prompt: text}, nil
+}
+
+// TokenizerInfo implements GET /tokenizer_info.
+func (h *Handlers) TokenizerInfo(
+	context.Context, api.TokenizerInfoRequestObject,
+) (api.TokenizerInfoResponseObject, error) {
+	return api.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Model())), nil
+}
+
+// checkModel refuses a model that is not the one that is served. No name is any model's.
+func (h *Handlers) checkModel(name *string) error {
+	m := h.Sessions().Model()
+	if name == nil || *name == m.ID || *name == m.Name {
+		return nil
+	}
+	return problem.Field(api.ProblemModelNotFound, "model", problem.Quoted(*name),
+		problem.OneOf([]string{m.ID, m.Name}))
+}

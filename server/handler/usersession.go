@@ -1,0 +1,79 @@
+package handler
+
+import (
+	"context"
+	"sync"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// userSessions is what is needed of a session manager to keep sessions for users.
+type userSessions interface {
+	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
+	Get(who session.Caller, id string) (session.Info, error)
+	List(who session.Caller, after string, limit int) (page []session.Info, next string, err error)
+}
+
+// userLabel is the label of the sessions that are made for users.
+const userLabel = "user"
+
+// users finds the sessions of users, each of whom belongs to a key, and makes those that there are
+// not. The sessions' labels have it; the map is there to be quick. The zero value is ready.
+type users struct {
+	mu struct {
+		sync.Mutex
+		byName map[userName]string // ids of sessions
+	}
+}
+
+// userName is a user as one key calls him.
+type userName struct{ key, user string }
+
+// session finds a user's session, or makes it. Of several that have the user's label it is the
+// oldest.
+func (u *users) session(
+	ctx context.Context, sessions userSessions, who session.Caller, user string,
+) (id string, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	name := userName{who.Key, user}
+	if id = u.mu.byName[name]; id != "" {
+		if _, err := sessions.Get(who, id); err == nil {
+			return id, nil
+		}
+	}
+	if id, err = labelled(sessions, who, user); err == nil && id == "" {
+		labels := map[string]string{userLabel: user}
+		var made session.Info
+		made, err = sessions.Create(ctx, who, session.CreateRequest{Labels: labels})
+		id = made.ID
+	}
+	if err != nil {
+		return "", err
+	}
+	if u.mu.byName == nil {
+		u.mu.byName = map[userName]string{}
+	}
+	u.mu.byName[name] = id
+	return id, nil
+}
+
+// labelled finds the oldest session of a caller's own that has a user's label; "" if there is none.
+func labelled(sessions userSessions, who session.Caller, user string) (id string, err error) {
+	own := who
+	own.Admin = false // an admin sees those of others, too
+	for after := ""; ; {
+		page, next, err := sessions.List(own, after, session.ListMax)
+		if err != nil {
+			return "", err
+		}
+		for _, info := range page {
+			if info.Labels[userLabel] == user {
+				return info.ID, nil
+			}
+		}
+		if after = next; next == "" {
+			return "", nil
+		}
+	}
+}

@@ -1,0 +1,455 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// newOpenAIRig is a rig with the real session manager behind it, whose answers are held against the
+// contract.
+func newOpenAIRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	sessions, err := session.NewManager(m, session.Options{Threads: 2})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return newRigOn(t, sessions, o, l, &http.Transport{})
+}
+
+// logProbs is the block `logprobs` as a client reads it.
+type logProbs struct {
+	Tokens        []string             `json:"tokens"`
+	TokenLogProbs []*float64           `json:"token_logprobs"`
+	TopLogProbs   []map[string]float64 `json:"top_logprobs"`
+	TextOffset    []int                `json:"text_offset"`
+}
+
+func logProbsOf(t *testing.T, c api.OpenAIChoice) (block logProbs) {
+	t.Helper()
+	require.NotNil(t, c.Logprobs)
+	require.NoError(t, json.Unmarshal(*c.Logprobs, &block))
+	n := len(block.Tokens)
+	require.Equal(
+		t,
+		[]int{n, n, n},
+		[]int{len(block.TokenLogProbs), len(block.TopLogProbs), len(block.TextOffset)},
+	)
+	return block
+}
+
+// completed sends a request to /v1/completions, and reads the answer.
+func (g *rig) completed(body string, headers ...string) api.OpenAICompletion {
+	g.t.Helper()
+	return decode[api.OpenAICompletion](
+		g.t,
+		g.json("/v1/completions", body, headers...),
+		http.StatusOK,
+	)
+}
+
+// streamed reads a streamed answer to its end.
+func streamed(t *testing.T, resp *http.Response) (events []api.OpenAICompletion) {
+	t.Helper()
+	require.Equal(t, contract.MediaEventStream, resp.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		data, isData := strings.CutPrefix(lines.Text(), "data: ")
+		switch {
+		case lines.Text() == "":
+		case !isData:
+			require.Fail(t, "a line that is no data", lines.Text())
+		case data == "[DONE]":
+			require.True(t, lines.Scan() && lines.Text() == "")
+			require.False(t, lines.Scan(), "nothing follows")
+			return events
+		default:
+			events = append(events, as[api.OpenAICompletion](t, event{Raw: []byte(data)}))
+		}
+	}
+	require.Fail(t, "the stream ends without [DONE]")
+	return nil
+}
+
+func ids(text string) []int {
+	ids := make([]int, len(text))
+	for i := range len(text) {
+		ids[i] = int(text[i])
+	}
+	return ids
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// With a session a prompt is scored as the text that follows the session's: to the bits of feeding
+// it to a fork, as long as nothing is learnt on the way.
+func TestASessionIsContinuedAndLeftAsItWas(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	path := g.create(`{"seed":3}`)
+	g.text(path+"/score", numbered(1, 10*modeltest.Chunk+1))
+	before := decode[api.Session](t, g.do("GET", path, nil), http.StatusOK)
+	prompt := numbered(2, modeltest.Chunk-2)
+	body := asJSON(
+		t,
+		map[string]any{
+			"model":       "small",
+			"prompt":      prompt,
+			"max_tokens":  5,
+			"temperature": 0,
+			"echo":        true,
+			"logprobs":    3,
+		},
+	)
+	for _, name := range []string{"header", "user"} {
+		request, header := body, []string{"X-Session-ID", before.ID, "X-Request-Id", "r"}
+		if name == "user" {
+			request, header = strings.Replace(
+				body,
+				"{",
+				fmt.Sprintf(`{"user":%q,`, before.ID),
+				1,
+			), header[2:]
+		}
+		resp := g.json("/v1/completions", request, header...)
+		require.Equal(t, before.ID, resp.Header.Get("X-Session-ID"))
+		choice := decode[api.OpenAICompletion](t, resp, http.StatusOK).Choices[0]
+		block := logProbsOf(t, choice)
+
+		fork := decode[api.Session](t, g.json(path+"/fork", "{}"), http.StatusCreated)
+		chunks := readEvents(
+			g.text(
+				"/v1/sessions/"+fork.ID+"/score?logprobs=true",
+				prompt,
+				"Accept",
+				contract.MediaNDJSON,
+			),
+		).all(t)
+		want := as[api.ChunkEvent](t, chunks[0]).Logprobs
+		require.Len(t, want, len(prompt))
+		for i := 1; i < len(prompt); i++ {
+			require.InDelta(t, want[i], *block.TokenLogProbs[i], 1e-5)
+		}
+		said := decode[api.Completion](
+			t,
+			g.json(
+				path+"/complete",
+				asJSON(t, map[string]any{"prompt": prompt, "max_tokens": 5, "temperature": 0}),
+			),
+			http.StatusOK,
+		)
+		require.Equal(t, prompt+said.Text, choice.Text)
+	}
+	after := decode[api.Session](t, g.do("GET", path, nil), http.StatusOK)
+	require.True(t, after.LastUsedAt.After(before.LastUsedAt))
+	before.LastUsedAt = after.LastUsedAt
+	require.Equal(t, before, after)
+	require.NotEqual(
+		t,
+		g.completed(body).Choices[0].Logprobs,
+		g.completed(body, "X-Session-ID", before.ID).Choices[0].Logprobs,
+		"the session has learnt",
+	)
+}
+
+func TestTheLegacyBlockToTheLetter(t *testing.T) {
+	g := newRig(t, Options{})
+	g.fake.max = 1
+	answer := g.completed(
+		`{"model":"fake","prompt":"añ\"","max_tokens":2,"echo":true,"logprobs":2,"n":2,"stop":null,"suffix":null}`,
+		"X-Request-Id",
+		"a-b",
+	)
+	require.Equal(t, "cmpl-a-b", answer.ID)
+	require.Equal(t, "fake-0", answer.Model)
+	require.Equal(t, api.ObjectTextCompletion, answer.Object)
+	require.InDelta(t, time.Now().Unix(), answer.Created, 60)
+	require.Equal(
+		t,
+		&api.OpenAIUsage{PromptTokens: 4, CompletionTokens: 4, TotalTokens: 8},
+		answer.Usage,
+	)
+	require.Len(t, answer.Choices, 2)
+	for i, c := range answer.Choices {
+		require.Equal(t, i, c.Index)
+		require.Equal(t, "añ\"a\uFFFD", c.Text)
+		require.Equal(t, api.FinishLength, *c.FinishReason)
+		require.JSONEq(t, `{
+			"tokens": ["a", "bytes:\\xc3", "bytes:\\xb1", "\"", "a", "bytes:\\xc3"],
+			"token_logprobs": [null, -2, -2, -2, -1, -1],
+			"top_logprobs": [null, {"bytes:\\xc3": -2}, {"bytes:\\xb1": -2}, {"\"": -2}, {"a": -1}, {"bytes:\\xc3": -1}],
+			"text_offset": [0, 1, 1, 2, 3, 4]
+		}`, string(*c.Logprobs))
+	}
+	raw, err := io.ReadAll(
+		g.json(
+			"/v1/completions",
+			`{"model":"fake-0","prompt":[97,98]}`,
+			"X-Request-Id",
+			"x",
+		).Body,
+	)
+	require.NoError(t, err)
+	require.Regexp(
+		t,
+		`^\{"id":"cmpl-x","object":"text_completion","created":[0-9]+,"model":"fake-0",`+
+			`"choices":\[\{"text":"abababababababab","index":0,"logprobs":null,"finish_reason":"length"\}\],`+
+			`"usage":\{"prompt_tokens":2,"completion_tokens":16,"total_tokens":18\}\}`,
+		string(raw),
+	)
+	require.Empty(t, g.fake.sessions, "a completion without a session leaves none")
+
+	stopped := g.completed(
+		`{"model":"fake","prompt":["abc","xyz"],"max_tokens":9,"stop":["zx","bca"],"logprobs":1}`,
+	)
+	require.Equal(
+		t,
+		[]string{"a", "xy"},
+		[]string{stopped.Choices[0].Text, stopped.Choices[1].Text},
+	)
+	require.Equal(t, api.FinishStop, *stopped.Choices[0].FinishReason)
+	require.Equal(t, []int{0, 1}, logProbsOf(t, stopped.Choices[1]).TextOffset)
+	require.NotNil(
+		t,
+		logProbsOf(t, stopped.Choices[1]).TokenLogProbs[0],
+		"without echo each token has a score",
+	)
+	require.EqualValues(t, 8, stopped.Usage.CompletionTokens, "those of the stop strings, too")
+}
+
+// The events of a stream make the answer that is given as a whole.
+func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	for name, fields := range map[string]string{
+		"one text":          `"prompt":"GET /"`,
+		"texts and prompts": `"prompt":["GET /ñ","","POST"],"n":2,"logprobs":2`,
+		"echo":              `"prompt":[[1,195],[177,2,255]],"n":2,"echo":true,"logprobs":3,"stop":["a","\n"]`,
+		"nothing sampled":   `"prompt":"añb","max_tokens":0,"echo":true,"logprobs":0`,
+		"nothing at all":    `"prompt":"","max_tokens":0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := func(more string) string {
+				return `{"model":"small","seed":5,"user":"nobody's id",` + strings.TrimPrefix(
+					fields+more,
+					" ",
+				) + `}`
+			}
+			whole := g.completed(body(""), "X-Request-Id", "r")
+			events := streamed(
+				t,
+				g.json(
+					"/v1/completions",
+					body(`,"stream":true,"stream_options":{"include_usage":true}`),
+					"X-Request-Id",
+					"r",
+				),
+			)
+			last := events[len(events)-1]
+			require.Empty(t, last.Choices)
+			require.Equal(t, whole.Usage, last.Usage)
+			texts, blocks := make(
+				[]api.OpenAIChoice,
+				len(whole.Choices),
+			), make(
+				[]logProbs,
+				len(whole.Choices),
+			)
+			for _, e := range events[:len(events)-1] {
+				require.Nil(t, e.Usage)
+				require.Len(t, e.Choices, 1)
+				require.Equal(t, whole.ID, e.ID)
+				require.Equal(t, whole.Model, e.Model)
+				c := e.Choices[0]
+				require.Nil(t, texts[c.Index].FinishReason, "nothing follows the last piece")
+				texts[c.Index] = api.OpenAIChoice{
+					Text:         texts[c.Index].Text + c.Text,
+					Index:        c.Index,
+					FinishReason: c.FinishReason,
+				}
+				if whole.Choices[0].Logprobs == nil {
+					require.Nil(t, c.Logprobs)
+					continue
+				}
+				piece, block := logProbsOf(t, c), &blocks[c.Index]
+				block.Tokens, block.TokenLogProbs = append(
+					block.Tokens,
+					piece.Tokens...), append(
+					block.TokenLogProbs,
+					piece.TokenLogProbs...)
+				block.TopLogProbs, block.TextOffset = append(
+					block.TopLogProbs,
+					piece.TopLogProbs...), append(
+					block.TextOffset,
+					piece.TextOffset...)
+			}
+			for i, c := range whole.Choices {
+				want := c
+				if c.Logprobs != nil {
+					block := logProbsOf(t, c)
+					for k, at := range block.TextOffset { // an offset is the place of the token in the text
+						if len(block.Tokens[k]) == 1 {
+							require.Equal(t, block.Tokens[k], string([]rune(c.Text)[at]))
+						}
+					}
+					require.Equal(t, len(block.Tokens) == 0, len(blocks[i].Tokens) == 0)
+					if len(block.Tokens) > 0 {
+						require.Equal(t, block, blocks[i])
+					}
+					want.Logprobs = nil
+				}
+				require.Equal(t, want, texts[i])
+			}
+			require.NotContains(
+				t,
+				asJSON(t, streamed(t, g.json("/v1/completions", body(`,"stream":true`)))),
+				`"usage"`,
+			)
+		})
+	}
+}
+
+func TestASeedGivesTheSameTexts(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	texts := func(fields string) (all []string) {
+		for _, c := range g.completed(`{"model":"small","max_tokens":30,` + fields + `}`).Choices {
+			all = append(all, c.Text)
+		}
+		return all
+	}
+	three := texts(`"prompt":["GET","GET"],"n":3,"seed":7`)
+	require.Equal(
+		t,
+		three[:3],
+		three[3:],
+		"a text does not depend on the prompts beside its own",
+	)
+	require.Len(
+		t,
+		slices.Compact(slices.Sorted(slices.Values(three[:3]))),
+		3,
+		"texts after one prompt differ",
+	)
+	require.Equal(
+		t,
+		three[1:2],
+		texts(`"prompt":"GET","seed":8`),
+		"the seed of the next is one more",
+	)
+	require.NotEqual(t, texts(`"prompt":"GET"`), texts(`"prompt":"GET"`))
+	require.Equal(
+		t,
+		texts(`"prompt":"GET","temperature":0`),
+		texts(`"prompt":"GET","temperature":0,"n":1,"best_of":1,"seed":3`),
+	)
+}
+
+func TestAModelHasItsIDAndItsName(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	listed := decode[api.ModelList](t, g.do("GET", "/v1/models", nil), http.StatusOK).Data[0]
+	require.EqualValues(t, api.ObjectModel, listed.Object)
+	for _, name := range []string{listed.ID, listed.Name} {
+		require.Equal(
+			t,
+			listed,
+			decode[api.Model](t, g.do("GET", "/v1/models/"+name, nil), http.StatusOK),
+		)
+		g.completed(fmt.Sprintf(`{"model":%q,"prompt":"x"}`, name))
+	}
+	p := requireProblem(t, g.do("GET", "/v1/models/gpt-4", nil), api.ProblemModelNotFound)
+	require.Equal(t, "model_not_found", p.Error.Code)
+	require.Equal(t, "model", *p.Error.Param)
+}
+
+// The largest prompt is scored, and the largest batch, as texts and as tokens.
+func TestTheLargestRequestsAreAnswered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	g := newOpenAIRig(t, Options{})
+	text := numbered(1, limits.OpenAIPromptTokensMax)
+	whole := logProbsOf(
+		t,
+		g.completed(asJSON(t, map[string]any{"model": "small", "prompt": ids(text), "max_tokens": 0, "echo": true, "logprobs": 1})).Choices[0],
+	)
+	require.Len(t, whole.Tokens, len(text))
+	require.Equal(t, len(text)-1, whole.TextOffset[len(text)-1])
+	var batch [][]int
+	for prompt := range slices.Chunk(ids(text), len(text)/limits.OpenAIPromptsMax) {
+		batch = append(batch, prompt)
+	}
+	answer := g.completed(
+		asJSON(
+			t,
+			map[string]any{
+				"model":       "small",
+				"prompt":      batch,
+				"max_tokens":  1,
+				"echo":        true,
+				"logprobs":    1,
+				"temperature": 0,
+			},
+		),
+	)
+	require.Len(t, answer.Choices, limits.OpenAITextsMax)
+	require.EqualValues(t, len(text), answer.Usage.PromptTokens)
+	for i, c := range answer.Choices {
+		require.True(t, utf8.ValidString(c.Text))
+		require.Len(t, logProbsOf(t, c).Tokens, len(batch[i])+1)
+	}
+}
+
+// A client that leaves ends the work for it.
+func TestALeavingClientEndsItsCompletion(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	for _, stream := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		body := fmt.Sprintf(
+			`{"model":"small","prompt":"x","max_tokens":65536,"stream":%t}`,
+			stream,
+		)
+		r, err := http.NewRequestWithContext(
+			ctx,
+			"POST",
+			g.url+"/v1/completions",
+			strings.NewReader(body),
+		)
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", contract.MediaJSON)
+		time.AfterFunc(300*time.Millisecond, cancel)
+		resp, err := g.plain.Do(r)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	begun := time.Now()
+	g.completed(`{"model":"small","prompt":"x","max_tokens":1}`)
+	drained, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, g.server.Drain(drained), "nobody is left at work")
+	require.Less(t, time.Since(begun), 5*time.Second)
+}

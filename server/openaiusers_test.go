@@ -1,0 +1,95 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+)
+
+// A server that was told to makes a session for a user on first use, of the caller's key; others do
+// not look at a user that is no session's id.
+func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
+	ring := newTestKeys(
+		t,
+		keys.Key{Name: "one"},
+		keys.Key{Name: "two"},
+		keys.Key{Name: "admin", Admin: true},
+	)
+	session := func(g *rig, key, user string) string {
+		g.key = ring.token[key]
+		resp := g.json(
+			"/v1/completions",
+			fmt.Sprintf(`{"model":"small","prompt":"x","max_tokens":1,"user":%q}`, user),
+		)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		return resp.Header.Get("X-Session-ID")
+	}
+	g := newOpenAIRig(t, Options{Keys: ring.Ring, UserSessions: true})
+	ann := session(g, "one", "ann")
+	require.NotEmpty(t, ann)
+	require.Equal(t, ann, session(g, "one", "ann"))
+	require.Equal(t, ann, session(g, "one", ann), "by its id")
+	require.Empty(t, session(g, "one", ""))
+	others := []string{
+		ann,
+		session(g, "one", "bob"),
+		session(g, "two", "ann"),
+		session(g, "admin", "ann"),
+		session(g, "two", ann),
+	}
+	require.Len(
+		t,
+		slices.Compact(slices.Sorted(slices.Values(others))),
+		len(others),
+		"users of another key are others",
+	)
+	g.key = ring.token["two"]
+	foreign := g.json("/v1/completions", `{"model":"small","prompt":"x"}`, "X-Session-ID", ann)
+	requireProblem(t, foreign, api.ProblemSessionNotFound)
+	g.key = ring.token["one"]
+	info := decode[api.Session](t, g.do("GET", "/v1/sessions/"+ann, nil), http.StatusOK)
+	require.Equal(t, api.Labels{"user": "ann"}, *info.Labels)
+	require.Equal(t, http.StatusNoContent, g.do("DELETE", "/v1/sessions/"+ann, nil).StatusCode)
+	require.NotEqual(
+		t,
+		ann,
+		session(g, "one", "ann"),
+		"a session that was deleted is made anew",
+	)
+
+	plain := newOpenAIRig(t, Options{Keys: ring.Ring})
+	require.Empty(t, session(plain, "one", "ann"))
+	require.Empty(
+		t,
+		decode[api.SessionList](
+			t,
+			plain.do("GET", "/v1/sessions", nil),
+			http.StatusOK,
+		).Sessions,
+	)
+}
+
+// The sessions of users are found by their labels: also by a server that was started again.
+func TestSessionsOfUsersOutliveTheServer(t *testing.T) {
+	fake := newFake()
+	serve := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		g := newRigOn(t, fake, Options{UserSessions: true}, l, &http.Transport{})
+		return g.json(
+			"/v1/completions",
+			`{"model":"fake","prompt":"x","user":"ann"}`,
+		).Header.Get(
+			"X-Session-ID",
+		)
+	}
+	require.Equal(t, serve(), serve())
+	require.Len(t, fake.sessions, 1)
+}
