@@ -50,8 +50,9 @@ quick: ## run the checks for while one works, in under a minute: formatting, vet
 	@began=$$(date +%s); $(MAKE) --no-print-directory check && $(GO) test -short ./...; code=$$?; \
 	echo "quick: $$(($$(date +%s) - began)) seconds"; exit $$code
 
-test: ## run all tests, a few minutes
-	$(GO) test ./...
+test: ## run all tests but those of test-attack and the long ones, in under five minutes
+	@began=$$(date +%s); $(GO) test ./...; code=$$?; \
+	echo "test: $$(($$(date +%s) - began)) seconds"; exit $$code
 
 test-noasm: ## run fast tests, and all tests of KERNELS, with portable Go instead of assembly
 	$(GO) test -tags noasm -short -timeout 20m ./...
@@ -74,7 +75,7 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 	LMSERVE_TEST_OPENAI=1 $(GO) test ./server -run '^TestOpenAIsOwnClient$$' -count=1 -v
 
 race: ## run all tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
 
 test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N BIT_STEP=N
 	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./cmd/lmserve \

@@ -68,13 +68,6 @@ func (r *Recorder) Events() []Event {
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// NodeOf is the file that has a name now; 0: none.
-func (r *Recorder) NodeOf(name string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.node[name]
-}
-
 // inside gives the name within the root of a path.
 func (r *Recorder) inside(path string) (name string, ok bool) {
 	rel, err := filepath.Rel(r.root, path)
