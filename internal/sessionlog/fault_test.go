@@ -149,9 +149,7 @@ func recorded(t *testing.T) (*disk, []mark) {
 	return d, marks
 }
 
-// recovered opens what is left after a power cut, and compares it with what may be there. Until the
-// first opening has ended, the name of the folder of snapshots may be lost and that of the database
-// be there: nothing was acknowledged, and the next opening makes the folder.
+// recovered opens what is left after a power cut, and compares it with what may be there.
 func recovered(
 	t require.TestingT, i *powercut.Image, dir, what string, s powercut.Survivor, may ...mark,
 ) {
@@ -159,8 +157,7 @@ func recovered(
 	defer os.RemoveAll(dir)
 	if _, err := os.Stat(filepath.Join(dir, databaseName)); err == nil {
 		require.NoError(t, Check(background, dir, func(d *CorruptError) {
-			unmade := may[0].step == "open" && d.File == snapshotsFolder
-			require.True(t, d.Stray || unmade, "%s: %v", what, d)
+			require.True(t, d.Stray, "%s: %v", what, d)
 		}))
 	}
 	f, err := open(dir, Options{}, newDisk(dir).environment()) // which does not sync

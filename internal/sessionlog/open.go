@@ -173,6 +173,10 @@ func (f *Folder) create() error {
 	if err := f.createDatabase(temporary); err != nil {
 		return err
 	}
+	// A database that survives a power cut is to have its folder of snapshots beside it.
+	if err := f.files.SyncDir(f.dir); err != nil {
+		return err
+	}
 	// Not a rename: another process may have made its own in the meantime.
 	if err := f.files.Link(temporary, f.path(databaseName)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
