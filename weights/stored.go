@@ -42,21 +42,6 @@ func (f *File) Stored() *Stored {
 	return s
 }
 
-// inMemory is data that is in memory.
-type inMemory []byte
-
-// ReadAt implements io.ReaderAt.
-func (m inMemory) ReadAt(p []byte, at int64) (int, error) {
-	if at > int64(len(m)) {
-		return 0, io.EOF
-	}
-	n := copy(p, m[at:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
 // Load reads all data into memory.
 func (s *Stored) Load() (*File, error) {
 	f := &File{Metadata: maps.Clone(s.Metadata), Tensors: make([]Tensor, len(s.Tensors))}

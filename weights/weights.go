@@ -5,6 +5,7 @@
 package weights
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 )
@@ -119,7 +120,8 @@ func (t *Tensor) check() error {
 // stored gives the tensor in the form of one that is not in memory.
 func (t *Tensor) stored() StoredTensor {
 	return StoredTensor{
-		Name: t.Name, DType: t.DType, Shape: t.Shape, Bytes: int64(len(t.Data)), Data: inMemory(t.Data),
+		Name: t.Name, DType: t.DType, Shape: t.Shape, Bytes: int64(len(t.Data)),
+		Data: bytes.NewReader(t.Data),
 	}
 }
 

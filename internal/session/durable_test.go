@@ -99,6 +99,16 @@ func (sv *server) evict(id string) {
 	withSession(sv.t, sv.mg, id, func(s *liveSession) { s.dropLocked() })
 }
 
+// spoilSnapshots cuts all snapshot files off, and gives their paths. The server is stopped.
+func (sv *server) spoilSnapshots() []string {
+	files, err := filepath.Glob(filepath.Join(sv.dir, "snapshots", "*"))
+	require.NoError(sv.t, err)
+	for _, file := range files {
+		require.NoError(sv.t, os.Truncate(file, 10))
+	}
+	return files
+}
+
 // tempDir is for draws of rapid, which have none.
 func tempDir(t *testing.T, rt *rapid.T) string {
 	dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -290,11 +300,7 @@ func TestATailIsNotEnoughWithoutASnapshot(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, kept, 2)
 	sv.stop()
-	files, err := filepath.Glob(filepath.Join(sv.dir, "snapshots", "*"))
-	require.NoError(t, err)
-	for _, file := range files {
-		require.NoError(t, os.Truncate(file, 10))
-	}
+	sv.spoilSnapshots()
 	sv.start()
 	for range 2 { // what is damaged stays to be looked at
 		_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{}, nil)

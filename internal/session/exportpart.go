@@ -106,9 +106,7 @@ func (m *partMaker) reach(
 
 // cutTo makes of a session's head that of the session as it was at an offset.
 func (h *head) cutTo(end int64) {
-	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
-		h.Numerics = h.Numerics[:n]
-	}
+	h.cutNumerics(end)
 	if h.Parent != nil && h.Parent.Offset > end { // all of the text is the parent's, too
 		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
 	}

@@ -220,13 +220,9 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		id := create(t, sv.mg, CreateRequest{History: HistoryTail})
 		score(t, sv.mg, id, text+"abc")
 		sv.stop()
-		files, err := filepath.Glob(filepath.Join(sv.dir, "snapshots", "*"))
-		require.NoError(t, err)
-		for _, file := range files {
-			require.NoError(t, os.Truncate(file, 10))
-		}
+		sv.spoilSnapshots()
 		sv.start()
-		err = sv.mg.Export(background, Caller{}, id, io.Discard, func(Part) { t.Error("a part") })
+		err := sv.mg.Export(background, Caller{}, id, io.Discard, func(Part) { t.Error("a part") })
 		require.ErrorContains(t, err, "there is no good snapshot")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
 		sv.told()

@@ -174,12 +174,8 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 func (g *generation) read(
 	w *stream.Worker, frozen *stream.Stream, text []byte, drafts []*draft,
 ) {
-	if !g.echo {
-		w.Feed(frozen, text, nil)
-		return
-	}
 	var scores tokenScores
-	if g.logProbs {
+	if g.echo && g.logProbs {
 		w.Read(frozen, text, func(id int32, logProbs []float32) {
 			logProb := float64(logProbs[id])
 			g.broken = g.broken || !finite(logProb)
@@ -190,7 +186,9 @@ func (g *generation) read(
 		w.Feed(frozen, text, nil)
 	}
 	for _, d := range drafts {
-		g.queue(d, d.cut.echo(text, scores))
+		if g.echo {
+			g.queue(d, d.cut.echo(text, scores))
+		}
 	}
 }
 

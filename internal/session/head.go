@@ -149,6 +149,13 @@ func (h *head) checkOffsets(end int64) error {
 // numerics is the arithmetic that the session is computed in now.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
 
+// cutNumerics forgets in which arithmetic the session was computed after an offset.
+func (h *head) cutNumerics(end int64) {
+	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
+		h.Numerics = h.Numerics[:n]
+	}
+}
+
 // noteNumerics notes that the session is computed in another arithmetic from an offset on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)

@@ -177,31 +177,16 @@ func (f *Folder) writeCompacted(path string) error {
 // their keys, and checks the new file's structure.
 func (f *Folder) verifyCompacted(path string) error {
 	have, want := map[string]int{}, map[string]int{}
-	in, err := f.files.OpenFile(path, os.O_RDONLY, 0)
-	if err != nil {
+	count := func(keys map[string]int) func(string, []byte, []byte) error {
+		return func(bucket string, _, _ []byte) error {
+			keys[bucket]++
+			return nil
+		}
+	}
+	if _, err := f.inspectFile(path, count(have)); err != nil {
 		return err
 	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	var first error
-	_, err = inspectPages(in, info.Size(), func(bucket string, _, _ []byte, _ int64) { have[bucket]++ },
-		func(damage *CorruptError) {
-			if first == nil {
-				first = damage
-			}
-		})
-	if err != nil {
-		return errors.Join(first, err)
-	}
-	err = f.withDatabase(func(db file, size int64) error {
-		_, err := inspectPages(db, size, func(bucket string, _, _ []byte, _ int64) { want[bucket]++ },
-			func(*CorruptError) {})
-		return err
-	})
-	if err != nil {
+	if _, err := f.inspectFile(f.path(databaseName), count(want)); err != nil {
 		return err
 	}
 	for bucket := range want {

@@ -86,3 +86,15 @@ func (osFiles) Rename(from, to string) error                 { return os.Rename(
 func (osFiles) Remove(name string) error                     { return os.Remove(name) }
 
 func (osFiles) Space(dir string) (left, all int64, err error) { return spaceOf(dir) }
+
+// absent refuses a path at which there is something, or may be.
+func absent(path string) error {
+	_, err := os.Lstat(path)
+	switch {
+	case err == nil:
+		return fs.ErrExist
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
+}

@@ -162,8 +162,15 @@ func (f *Folder) inspectAll() (l layout, err error) {
 	return l, err
 }
 
-func (f *Folder) inspectValues(good func(bucket string, key, value []byte) error) (l layout, err error) {
-	err = f.withDatabase(func(db file, size int64) error {
+func (f *Folder) inspectValues(good func(bucket string, key, value []byte) error) (layout, error) {
+	return f.inspectFile(f.path(databaseName), good)
+}
+
+// inspectFile does so in a file that is to be lmserve.db.
+func (f *Folder) inspectFile(
+	path string, good func(bucket string, key, value []byte) error,
+) (l layout, err error) {
+	err = f.withFile(path, func(db file, size int64) error {
 		var first error
 		visit := func(bucket string, key, value []byte, at int64) {
 			if err := good(bucket, key, value); err != nil && first == nil {
@@ -191,7 +198,11 @@ func (f *Folder) inspectMeta() (m meta, err error) {
 
 // withDatabase opens lmserve.db for reading beside bbolt.
 func (f *Folder) withDatabase(do func(db file, size int64) error) error {
-	db, err := f.files.OpenFile(f.path(databaseName), os.O_RDONLY, 0)
+	return f.withFile(f.path(databaseName), do)
+}
+
+func (f *Folder) withFile(path string, do func(db file, size int64) error) error {
+	db, err := f.files.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		return fmt.Errorf("sessionlog: %w", err)
 	}

@@ -34,8 +34,8 @@ type RescueOptions struct {
 // nothing at its end is missing. The sessions of the new folder can be used, and bear no mark. The
 // error says why there is no new folder.
 func Rescue(ctx context.Context, dir, out string, o RescueOptions) (err error) {
-	if _, err := os.Lstat(out); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("sessionlog: %s: %w", out, errors.Join(os.ErrExist, err))
+	if err := absent(out); err != nil {
+		return fmt.Errorf("sessionlog: %s: %w", out, err)
 	}
 	f := &Folder{dir: dir, readOnly: true, environment: environment{files: osFiles{}}}
 	f.report = func(err error) {

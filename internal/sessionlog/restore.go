@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -38,10 +37,7 @@ func restore(
 	ctx context.Context, r io.Reader, dir string, report func(*CorruptError), env environment,
 ) (err error) {
 	dir = filepath.Clean(dir)
-	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil {
-			err = fs.ErrExist
-		}
+	if err := absent(dir); err != nil {
 		return fmt.Errorf("sessionlog: restoring to %s: %w", dir, err)
 	}
 	f := &Folder{dir: fmt.Sprintf("%s.%016x%s", dir, rand.Uint64(), temporarySuffix), environment: env}
