@@ -440,6 +440,24 @@ func (e SummaryEventType) Valid() bool {
 	}
 }
 
+// Defines values for ScoreParamsLearn.
+const (
+	LearnFalse ScoreParamsLearn = "false"
+	LearnTrue  ScoreParamsLearn = "true"
+)
+
+// Valid indicates whether the value is a known member of the ScoreParamsLearn enum.
+func (e ScoreParamsLearn) Valid() bool {
+	switch e {
+	case LearnFalse:
+		return true
+	case LearnTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted struct {
 	// Updates Updates made before the chunk.
@@ -1383,6 +1401,9 @@ type ListSessionsParams struct {
 
 // ScoreParams defines parameters for Score.
 type ScoreParams struct {
+	// Learn Whether the text becomes the session's, which learns from it.
+	Learn *ScoreParamsLearn `form:"learn,omitempty" json:"learn,omitempty"`
+
 	// Offset The session's offset that the caller expects, in bytes. If the session is at another offset, the answer is 409 `offset-conflict` with
 	// the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
@@ -1390,6 +1411,9 @@ type ScoreParams struct {
 	// Logprobs Whether `chunk` events carry the log-probability of every token.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 }
+
+// ScoreParamsLearn defines parameters for Score.
+type ScoreParamsLearn string
 
 // DetokenizeJSONRequestBody defines body for Detokenize for application/json ContentType.
 type DetokenizeJSONRequestBody = DetokenizeRequest
@@ -2591,6 +2615,19 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ScoreParams
+
+	// ------------- Optional query parameter "learn" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "learn", r.URL.Query(), &params.Learn, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "learn"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "learn", Err: err})
+		}
+		return
+	}
 
 	// ------------- Optional query parameter "offset" -------------
 

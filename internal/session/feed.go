@@ -10,16 +10,11 @@ import (
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // feeder is a request that feeds a session: it holds feeding.
 type feeder struct {
-	engine   *engine
-	s        *liveSession
-	logProbs bool
-	emit     func(Chunk) error
-	sum      Summary
+	reports
 	admitted bool // the request has waited for a worker before
 	// patience is how long the request waits for the session's state to be computed again before
 	// its first chunk; 0: as long as it takes.
@@ -109,7 +104,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		e.refund(s, len(text))
 		return 0, err
 	}
-	c := f.report(text, scores)
+	c := f.report(s.stream, text, scores)
 	l.Worker().Commit(s.stream, text, scores)
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline.Bits)
@@ -146,55 +141,4 @@ func (f *feeder) acceptLocked(
 		scores = l.Worker().Score(s.stream, text) // the same bits
 	}
 	return scores, err
-}
-
-// report describes a text that is durable and not committed yet, and adds it to the summary.
-func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
-	s := f.s
-	t := tokenizer.Tally{
-		Bytes: int64(len(text)), Chars: int64(f.engine.model.Tokenizer.Chars(text)),
-		Tokens: int64(len(scores.NLL)), Bits: scores.Bits(),
-	}
-	c := Chunk{
-		Tally:   s.account(t, scores.BaselineBits()),
-		Step:    s.stream.Step,
-		Offset:  s.stream.Tally.Bytes,
-		Updates: s.stream.Updates(),
-		Written: int64(s.stream.Written),
-		FastRMS: s.rms,
-	}
-	if f.logProbs {
-		c.LogProbs = make([]float64, len(scores.NLL))
-		for i, nll := range scores.NLL {
-			c.LogProbs[i] = -float64(nll)
-		}
-	}
-	f.sum.Chunks++
-	f.sum.Bytes += c.Bytes
-	f.sum.Chars += c.Chars
-	f.sum.Tokens += c.Tokens
-	f.sum.Bits = stream.AddBits(f.sum.Bits, scores.NLL)
-	if s.Settings.Baseline {
-		bits := stream.AddBits(valueOr(f.sum.BaselineBits, 0), scores.Baseline)
-		f.sum.BaselineBits = &bits
-	}
-	return c
-}
-
-func valueOr(p *float64, otherwise float64) float64 {
-	if p == nil {
-		return otherwise
-	}
-	return *p
-}
-
-// finish completes the summary.
-func (f *feeder) finish(begun time.Time) {
-	p := f.s.seen()
-	f.sum.Offset, f.sum.Updates = p.offset, p.updates
-	f.sum.Total = f.s.account(p.tally, p.baseline.Bits)
-	if f.s.Settings.Baseline && f.sum.BaselineBits == nil {
-		f.sum.BaselineBits = new(float64)
-	}
-	f.sum.Elapsed = time.Since(begun)
 }

@@ -243,7 +243,7 @@ func (f *fork) finish(ctx context.Context) error {
 	if err := e.foundLocked(ctx, to); err != nil {
 		return err
 	}
-	feed := feeder{engine: e, s: to, emit: noChunks, admitted: true}
+	feed := feeder{reports: reports{engine: e, s: to, emit: noChunks}, admitted: true}
 	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start // the totals before the cut are known
 	if e.store().Durable() && recorded {
 		feed.patience = e.forkRecovery

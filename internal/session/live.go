@@ -198,6 +198,14 @@ func (s *liveSession) seen() progress {
 	return s.mu.seen
 }
 
+// checkOffset compares the session's offset with the one that a caller expects; nil expects none.
+func checkOffset(s *liveSession, want *int64) error {
+	if have := s.seen().offset; want != nil && *want != have {
+		return &OffsetError{Have: have, Want: *want}
+	}
+	return nil
+}
+
 // unusable says why the session cannot be used, nil if it can.
 func (s *liveSession) unusable() error {
 	s.mu.Lock()

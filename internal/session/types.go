@@ -35,6 +35,15 @@ const (
 	CommitAll    = "all"    // the prompt and the text that was sampled
 )
 
+// What a session learns of a text that is scored: values of ScoreOptions.Learn.
+const (
+	LearnTrue  = "true"  // the text, which is the session's from then on
+	LearnFalse = "false" // nothing: the session stays as it was
+)
+
+// UnlearntBytesMax is the largest length of a text that is scored with LearnFalse, in bytes.
+const UnlearntBytesMax = 8 << 20
+
 // Why a completion ended: values of Completion.FinishReason.
 const (
 	FinishStop   = "stop"   // a stop string was met
@@ -145,6 +154,9 @@ type ScoreOptions struct {
 	// with *OffsetError and nothing changes.
 	Offset   *int64
 	LogProbs bool // report every token's log-probability
+	// Learn is LearnTrue or LearnFalse; "" is LearnTrue. With LearnFalse the Chunks have the offsets
+	// and totals that they would have if the text were the session's.
+	Learn string
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
@@ -365,6 +377,16 @@ type LimitError struct {
 
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at most %d bytes", e.Offset, e.Max)
+}
+
+// TooLongError says that a text is longer than one that is scored with LearnFalse may be. The session
+// is as it was.
+type TooLongError struct {
+	Max int64 // bytes
+}
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("session: a text that is not learnt from has at most %d bytes", e.Max)
 }
 
 // QuotaError says that a key has as many live sessions as it may have. Nothing was made.

@@ -96,6 +96,17 @@ func (s *Stream) Frozen() *Stream {
 	return &f
 }
 
+// Reader returns a Frozen copy that also scores with the static model where s does.
+func (s *Stream) Reader() *Stream {
+	f := s.Frozen()
+	if s.Settings.Baseline {
+		f.Settings.Baseline = true
+		f.BaselineMemory = txl.NewMemory(s.model.LM.Config, 1)
+		f.BaselineMemory.CopyFrom(s.BaselineMemory)
+	}
+	return f
+}
+
 // StateBytes is the MemoryBytes of a stream with these settings, without making one.
 func StateBytes(m *model.Model, set Settings) int64 {
 	c, layout := m.LM.Config, m.LM.Layout

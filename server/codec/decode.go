@@ -53,7 +53,9 @@ func decodeLabels(labels *api.Labels) (map[string]string, error) {
 
 // DecodeScoreOptions reads the parameters of a score request.
 func DecodeScoreOptions(p api.ScoreParams) session.ScoreOptions {
-	return session.ScoreOptions{Offset: p.Offset, LogProbs: value(p.Logprobs)}
+	return session.ScoreOptions{
+		Offset: p.Offset, LogProbs: value(p.Logprobs), Learn: string(value(p.Learn)),
+	}
 }
 
 // DecodeListing reads the parameters of a listing: the id after which it goes on, and how many

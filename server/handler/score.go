@@ -61,8 +61,11 @@ type scoreCall struct {
 	options  session.ScoreOptions
 }
 
+// learns reports whether the text becomes the session's.
+func (c scoreCall) learns() bool { return c.options.Learn != session.LearnFalse }
+
 // run makes the call. An error after the first chunk carries the session's offset, whatever its
-// type: what was reported stays.
+// type: what was reported stays, if the text becomes the session's.
 func (c scoreCall) run(
 	ctx context.Context, emit func(session.Chunk) error,
 ) (session.Summary, error) {
@@ -76,7 +79,7 @@ func (c scoreCall) run(
 		return summary, nil
 	}
 	p := problem.Of(err)
-	if p.Offset == nil && offset >= 0 {
+	if p.Offset == nil && offset >= 0 && c.learns() {
 		p.At(offset)
 	}
 	return summary, p
@@ -85,7 +88,11 @@ func (c scoreCall) run(
 // stream makes the call and answers with an event for each chunk, while the text comes in.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
-		return events.Send(string(api.EventChunk), chunk.Total.Bytes, codec.EncodeChunk(chunk))
+		id := chunk.Total.Bytes
+		if !c.learns() { // a client that has lost the answer does not go on there
+			id = answer.NoID
+		}
+		return events.Send(string(api.EventChunk), id, codec.EncodeChunk(chunk))
 	})
 	if err != nil {
 		return events.Fail(ctx, err)

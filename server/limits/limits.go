@@ -42,6 +42,7 @@ const (
 	// settings stand in stream.Table.
 	SeedMax            = session.SeedMax // 2^53 - 1, which every reader of JSON keeps exactly
 	OffsetMax          = 1<<53 - 1
+	UnlearntBytesMax   = session.UnlearntBytesMax // of a text that is scored and not learnt
 	LabelsMax          = session.LabelsMax // of one session
 	LabelKeyCharsMax   = session.LabelKeyCharsMax
 	LabelValueCharsMax = session.LabelValueCharsMax
