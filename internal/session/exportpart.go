@@ -106,9 +106,7 @@ func (m *partMaker) reach(
 
 // cutTo makes of a session's head that of the session as it was at an offset.
 func (h *head) cutTo(end int64) {
-	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
-		h.Numerics = h.Numerics[:n]
-	}
+	h.cutAt(end)
 	if h.Parent != nil && h.Parent.Offset > end { // all of the text is the parent's, too
 		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
 	}
@@ -176,7 +174,7 @@ func (m *partMaker) start(ctx context.Context, h *head, p Part) (*stream.Stream,
 		}
 		return nil, notEvenPart(h.ID, err)
 	}
-	return stream.New(m.model, h.Settings), nil
+	return h.begin(m.model), nil
 }
 
 // boundedLog is a log that is read up to an offset at which a record ends.

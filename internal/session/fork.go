@@ -229,10 +229,8 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
 	}
 	to.Complete = false
 	to.Parent = &Parent{ID: f.from.ID, Offset: f.at}
-	to.Numerics = slices.Clone(f.from.Numerics)
-	for n := len(to.Numerics) - 1; n > 0 && to.Numerics[n].From > f.at; n-- {
-		to.Numerics = to.Numerics[:n]
-	}
+	to.Numerics, to.LinesFrom = slices.Clone(f.from.Numerics), f.from.LinesFrom
+	to.cutAt(f.at)
 	return to, nil
 }
 

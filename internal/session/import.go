@@ -53,7 +53,8 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 	if err != nil {
 		return Info{}, err
 	}
-	s.Complete, s.Parent, s.Numerics = false, h.Parent, h.Numerics
+	s.Complete, s.Parent = false, h.Parent
+	s.Numerics, s.LinesFrom = h.Numerics, h.LinesFrom
 	if n := len(s.encode()); n > sessionlog.MaxHeadBytes {
 		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d",
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)

@@ -17,7 +17,7 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head    // Numerics changes under state and mu, the rest never
+	head    // Numerics and LinesFrom change under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
@@ -165,11 +165,12 @@ func (s *liveSession) saw(found sessionlog.Session) {
 	}
 }
 
-// noteNumericsLocked replaces the arithmetics that the session was computed in.
-func (s *liveSession) noteNumericsLocked(all []numerics) {
+// noteHeadLocked notes what of a head changes: the arithmetics that the session was computed in,
+// and where its lines begin.
+func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Numerics = all
+	s.Numerics, s.LinesFrom = h.Numerics, h.LinesFrom
 }
 
 func (s *liveSession) isClaimed() bool {

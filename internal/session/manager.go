@@ -190,7 +190,15 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	f := feeder{reports: mg.reports(s, o, emit), patience: mg.engine.scoreRecovery}
-	err = f.body(ctx, body)
+	if o.Lines {
+		err = mg.engine.watchLines(ctx, s)
+	}
+	if err == nil {
+		err = f.body(ctx, body)
+	}
+	if err == nil {
+		err = f.restOfLines(ctx)
+	}
 	mg.roster.touch(s)
 	f.finish(begun)
 	return f.sum, err
@@ -198,7 +206,7 @@ func (mg *Manager) Score(
 
 // reports are those of a score request.
 func (mg *Manager) reports(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
-	return reports{engine: mg.engine, s: s, logProbs: o.LogProbs, emit: emit}
+	return reports{engine: mg.engine, s: s, options: o, emit: emit}
 }
 
 // read carries out a score request that learns nothing.

@@ -184,7 +184,7 @@ func (c *numbers) next() uint64 {
 // check makes sure that state, head and log are those of one session that can go on. For that it
 // makes the state, of which it keeps nothing.
 func (p *parsed) check(m *model.Model) error {
-	st, _, err := stream.Restore(m, p.head.Settings, p.snapshot)
+	st, err := p.head.restore(m, p.snapshot)
 	if err != nil {
 		return err
 	}

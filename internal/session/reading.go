@@ -53,6 +53,9 @@ func (r *reading) run(ctx context.Context, text io.Reader, offset *int64) error 
 		return err
 	}
 	st := r.s.stream.Reader()
+	if r.options.Lines {
+		st.WatchLines(st.Tally.Bytes)
+	}
 	piece := make([]byte, st.Settings.Chunk)
 	for {
 		n, err := io.ReadFull(text, piece[:st.Room()])
@@ -62,6 +65,7 @@ func (r *reading) run(ctx context.Context, text io.Reader, offset *int64) error 
 			}
 		}
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			r.rest(st)
 			return nil
 		} else if err != nil {
 			return err
@@ -104,7 +108,7 @@ func (r *reading) readLocked(
 ) (Chunk, error) {
 	at, scores := st.Tally.Bytes, w.Score(st, text)
 	c := r.report(st, text, scores)
-	w.Commit(st, text, scores)
+	w.CommitLines(st, text, scores, r.lines(&c))
 	c.Total = r.s.account(st.Tally, st.Baseline.Bits)
 	w.Settle(st)
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {

@@ -9,11 +9,11 @@ import (
 
 // reports tells a caller what becomes of the text of a score request, and adds it up.
 type reports struct {
-	engine   *engine
-	s        *liveSession
-	logProbs bool
-	emit     func(Chunk) error
-	sum      Summary
+	engine  *engine
+	s       *liveSession
+	options ScoreOptions
+	emit    func(Chunk) error
+	sum     Summary
 }
 
 // report describes a text that was scored after a stream's and is not committed yet, and adds it to
@@ -32,7 +32,7 @@ func (r *reports) report(st *stream.Stream, text []byte, scores stream.Scores) C
 		Written: int64(st.Written),
 		FastRMS: s.rms,
 	}
-	if r.logProbs {
+	if r.options.LogProbs {
 		c.LogProbs = make([]float64, len(scores.NLL))
 		for i, nll := range scores.NLL {
 			c.LogProbs[i] = -float64(nll)

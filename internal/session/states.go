@@ -134,7 +134,30 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 
 // reserveLocked takes memory for a session's stream.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	return st.reserve(ctx, s.memory, stream.StateBytes(st.model, s.Settings))
+	need := stream.StateBytes(st.model, s.Settings)
+	if s.LinesFrom != nil {
+		need += stream.LinesBytes
+	}
+	return st.reserve(ctx, s.memory, need)
+}
+
+// reserveNow takes memory beside what the account of a session at work has, and does not wait for
+// it, so that nobody waits who has what others wait for. The error is ErrOverloaded where memory
+// may be free later.
+func (st *states) reserveNow(account *budget.Account[*liveSession], need int64) error {
+	for {
+		want, err := account.Reserve(need)
+		switch {
+		case err != nil:
+			return memoryError(err)
+		case want.Asked:
+			st.evict(want.Victim)
+		case want.Changed == nil:
+			return nil
+		default:
+			return ErrOverloaded
+		}
+	}
 }
 
 // reserve takes memory for a state. It drops the sessions that were not used for the longest time,

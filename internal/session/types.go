@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -157,6 +158,29 @@ type ScoreOptions struct {
 	// Learn is LearnTrue or LearnFalse; "" is LearnTrue. With LearnFalse the Chunks have the offsets
 	// and totals that they would have if the text were the session's.
 	Learn string
+	// Lines makes lines of the text, from the first text on that is scored so, and reports them.
+	// The session keeps what it knows of its lines.
+	Lines     bool
+	Text      bool // report the text of lines
+	TokenBits bool // report what each byte of a line's text has cost
+}
+
+// Line reports a line of a session's text, or what there is so far of the line under way. A line is
+// the same however the text comes.
+type Line struct {
+	Number       int64 // of the lines of the session, from 1
+	Offset       int64 // in the stream, of the line's first byte
+	Bytes        int64 // its newline among them
+	Chars        int64
+	Bits         float64
+	BaselineBits *float64 // nil unless the setting "baseline" asks for it
+
+	lines.Strangeness // for the lines of the session before it
+
+	Text      []byte    // without the newline, lines.TextMax bytes at most; nil unless asked for
+	TokenBits []float32 // of each byte of Text; nil unless asked for
+	Cut       bool      // the line has more text than lines.TextMax bytes
+	Ended     bool      // with a newline; false: the text has ended, and the line may go on
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
@@ -177,6 +201,8 @@ type Chunk struct {
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
 	// for.
 	LogProbs []float64
+	// Lines are those that end in the text reported here; nil unless asked for.
+	Lines []Line
 }
 
 // Summary is what one Score call did, in the whole.
@@ -187,6 +213,7 @@ type Summary struct {
 	Offset  int64  // of the session, after the call
 	Chunks  int    // reports emitted
 	Updates uint64 // of the fast weights that the session has made, after the call
+	Rest    *Line  // the line under way; nil if there is none, or lines were not asked for
 	Elapsed time.Duration
 }
 

@@ -33,6 +33,9 @@ func (s *Stream) Hash() string {
 	case s.Cache != nil:
 		h.Write([]byte(s.Cache.Hash()))
 	}
+	if s.lines != nil {
+		h.Write(s.lines.AppendState(nil))
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -78,7 +78,14 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 			return nil, "", err
 		}
 	}
-	if len(f.Tensors) != len(parts) {
+	if err := s.readLines(f); err != nil {
+		return nil, "", err
+	}
+	want := len(parts)
+	if s.lines != nil {
+		want++
+	}
+	if len(f.Tensors) != want {
 		return nil, "", surplus(f, parts)
 	}
 	if s.Fast != nil {
@@ -214,7 +221,8 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 // surplus returns an error if the file has a tensor that is none of the parts.
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
-		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == t.Name }) {
+		known := func(p part) bool { return p.name == t.Name }
+		if t.Name != tensorLines && !slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

@@ -73,6 +73,9 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 		}
 		f.Tensors = append(f.Tensors, p.tensor())
 	}
+	if s.lines != nil {
+		f.Tensors = append(f.Tensors, s.linesTensor())
+	}
 	return f, nil
 }
 

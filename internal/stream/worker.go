@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
@@ -215,7 +216,15 @@ func (s *Stream) Totals(scores Scores) (bits, baseline float64) {
 
 // Commit accepts the text that Score has just scored. It moves no weights:
 // Settle does, once the chunk is full.
-func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
+func (w *Worker) Commit(s *Stream, text []byte, scores Scores) { w.CommitLines(s, text, scores, nil) }
+
+// CommitLines is Commit, and tells each, if not nil, of every line that ends in the text, if the
+// stream makes lines of it. A line is valid until each returns.
+func (w *Worker) CommitLines(
+	s *Stream, text []byte, scores Scores, each func(*lines.Line),
+) {
+	s.beginLines()
+	s.addLines(text, scores, each)
 	s.Pending = s.model.Tokenizer.Encode(s.Pending, text)
 	t := tokenizer.Tally{Bytes: int64(len(text)), Chars: int64(s.model.Tokenizer.Chars(text)), Tokens: int64(len(scores.NLL))}
 	s.Tally.Add(t)
