@@ -55,6 +55,8 @@ func decodeLabels(labels *api.Labels) (map[string]string, error) {
 func DecodeScoreOptions(p api.ScoreParams) session.ScoreOptions {
 	return session.ScoreOptions{
 		Offset: p.Offset, LogProbs: value(p.Logprobs), Learn: string(value(p.Learn)),
+		Lines: value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
+		TokenBits: value(p.Tokens),
 	}
 }
 
