@@ -105,7 +105,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	c := f.report(s.stream, text, scores)
-	l.Worker().CommitLines(s.stream, text, scores, f.lines(&c))
+	l.Worker().CommitAs(s.stream, text, scores, stream.Lesson{}, f.lines(&c))
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline.Bits)
 	c.Complete = s.stream.Room() == 0

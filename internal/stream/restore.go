@@ -72,9 +72,16 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 		s.Baseline.Bits = h.BaselineBits
 	}
 	s.reserve()
+	s.reserveHeld(f)
 	parts := s.parts()
 	for i := range parts {
 		if err := parts[i].read(f, m.Tokenizer.Vocab()); err != nil {
+			return nil, "", err
+		}
+	}
+	if s.held != nil {
+		_, carries := f.Tensor(tensorCarried)
+		if err := s.held.check(carries); err != nil {
 			return nil, "", err
 		}
 	}
@@ -189,6 +196,17 @@ func (s *Stream) reserve() {
 	}
 }
 
+// reserveHeld makes room for what a snapshot has of learning by lines.
+func (s *Stream) reserveHeld(f *weights.Stored) {
+	if _, ok := f.Tensor(tensorHeld); !ok {
+		return
+	}
+	s.hold()
+	if _, ok := f.Tensor(tensorCarried); ok {
+		s.held.line[lineCarries] = carriesOpen // until it is read
+	}
+}
+
 // read fills the array from its tensor.
 func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	t, ok := f.Tensor(p.name)
@@ -210,9 +228,13 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 		}
 		p.setElement(i, binary.LittleEndian.Uint32(element[:]))
 	}
+	most := p.most
+	if most == 0 {
+		most = int32(vocab) - 1
+	}
 	for i, id := range p.tokens {
-		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, vocab-1)
+		if id < 0 || id > most {
+			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, most)
 		}
 	}
 	return p.finite()

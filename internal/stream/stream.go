@@ -42,6 +42,7 @@ type Stream struct {
 
 	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
 	linesFrom *int64       // the offset at which lines begin; nil: nowhere
+	held      *held        // nil: nothing was learnt by lines so far
 
 	model   *model.Model
 	dynamic Arena  // Dynamic's fast weights, as a step takes them
@@ -91,7 +92,7 @@ func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id, f.frozen = nextID.Add(1), true
 	f.Settings.Baseline, f.BaselineMemory = false, nil
-	f.lines, f.linesFrom = nil, nil
+	f.lines, f.linesFrom, f.held = nil, nil, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
@@ -174,6 +175,9 @@ func (s *Stream) MemoryBytes() int64 {
 	bytes := 4 * int64(n)
 	if s.lines != nil {
 		bytes += LinesBytes
+	}
+	if s.held != nil {
+		bytes += HeldBytes(s.model, s.Settings)
 	}
 	switch {
 	case s.Fast != nil:
