@@ -19,6 +19,7 @@ type feeder struct {
 	// patience is how long the request waits for the session's state to be computed again before
 	// its first chunk; 0: as long as it takes.
 	patience time.Duration
+	given    *stream.Lesson // how the text is learnt, at most a chunk; nil: as the options say
 }
 
 func noChunks(Chunk) error { return nil }
@@ -99,13 +100,13 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	scores, err := f.acceptLocked(ctx, l, text)
+	scores, how, err := f.acceptLocked(ctx, l, text)
 	if err != nil {
 		e.refund(s, len(text))
 		return 0, err
 	}
 	c := f.report(s.stream, text, scores)
-	l.Worker().CommitAs(s.stream, text, scores, stream.Lesson{}, f.lines(&c))
+	l.Worker().CommitAs(s.stream, text, scores, how, f.lines(&c, how))
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline.Bits)
 	c.Complete = s.stream.Room() == 0
@@ -121,24 +122,26 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 // held. A text whose scores are not finite is not accepted, and ends the use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
-) (stream.Scores, error) {
+) (scores stream.Scores, how stream.Lesson, err error) {
 	s, begun := f.s, time.Now()
-	scores := l.Worker().Score(s.stream, text)
+	scores = l.Worker().Score(s.stream, text)
+	how = f.lesson(text, scores)
 	s.replay += time.Since(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
+		ByLine: how.ByLine, Skipped: how.Skipped,
 	}
 	r.Bits, r.Baseline = s.stream.Totals(scores)
 	if !finite(r.Bits, r.Baseline, s.rms) {
-		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
+		return scores, how, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
 			"finite numbers", s.stream.Tally.Bytes, r.Bits, r.Baseline, s.rms))
 	}
-	err := l.Yield(func() error {
+	err = l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Tally.Bytes, r)
 	}, patience)
 	if err == nil && l.Lost() {
 		scores = l.Worker().Score(s.stream, text) // the same bits
 	}
-	return scores, err
+	return scores, how, err
 }

@@ -33,6 +33,8 @@ type head struct {
 	Numerics []numerics        `json:"numerics"`
 	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
+	// ByLine says that some of the text may be learnt by lines.
+	ByLine bool `json:"by_line,omitempty"`
 }
 
 type modelName struct {
@@ -54,7 +56,7 @@ func (h *head) cutAt(end int64) {
 		h.Numerics = h.Numerics[:n]
 	}
 	if h.LinesFrom != nil && *h.LinesFrom > end {
-		h.LinesFrom = nil
+		h.LinesFrom, h.ByLine = nil, false
 	}
 }
 

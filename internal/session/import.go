@@ -54,7 +54,7 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 		return Info{}, err
 	}
 	s.Complete, s.Parent = false, h.Parent
-	s.Numerics, s.LinesFrom = h.Numerics, h.LinesFrom
+	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 	if n := len(s.encode()); n > sessionlog.MaxHeadBytes {
 		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d",
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/lines"
@@ -11,8 +12,9 @@ import (
 
 // watchLines makes lines of a session's text from where it is, if none are made yet. The offset
 // stands in the head before text comes after it, so that a recovery begins the lines there as well.
+// So does it that the text may be learnt by lines, for which the state needs memory.
 // The request feeds the session. A drain waits for it.
-func (e *engine) watchLines(ctx context.Context, s *liveSession) error {
+func (e *engine) watchLines(ctx context.Context, s *liveSession, byLine bool) error {
 	if err := e.life.Enter(); err != nil {
 		return err
 	}
@@ -21,14 +23,21 @@ func (e *engine) watchLines(ctx context.Context, s *liveSession) error {
 		return err
 	}
 	defer s.unlock()
-	if s.LinesFrom != nil {
+	h, need := s.head, int64(0)
+	if h.LinesFrom == nil {
+		h.LinesFrom = new(s.stream.Tally.Bytes)
+		need += stream.LinesBytes
+	}
+	if byLine && !h.ByLine {
+		h.ByLine = true
+		need += stream.HeldBytes(e.model, s.Settings)
+	}
+	if need == 0 {
 		return nil
 	}
-	if err := e.states.reserveNow(s.memory, stream.LinesBytes); err != nil {
+	if err := e.states.reserveNow(s.memory, need); err != nil {
 		return err
 	}
-	h := s.head
-	h.LinesFrom = new(s.stream.Tally.Bytes)
 	if err := e.journal.setHeadLocked(ctx, s, &h); err != nil {
 		return err
 	}
@@ -37,12 +46,53 @@ func (e *engine) watchLines(ctx context.Context, s *liveSession) error {
 	return nil
 }
 
+// checkLearn refuses to learn by lines where that cannot be done.
+func checkLearn(s *liveSession, o ScoreOptions) error {
+	switch {
+	case o.Learn != LearnUnflagged:
+		return nil
+	case !o.Lines:
+		return &FieldError{"learn", LearnUnflagged, "another without lines"}
+	case !stream.LearnsByLine(s.Settings.Method):
+		return &FieldError{"learn", LearnUnflagged,
+			"another with the method " + s.Settings.Method + ", which learns from all that it reads"}
+	case !(o.Threshold > 0 && o.Threshold < 1):
+		return &FieldError{"threshold", fmt.Sprint(o.Threshold), "a number over 0 and under 1"}
+	}
+	return nil
+}
+
 // lines gives what takes in the lines that end in a chunk; nil if nobody asks for lines.
-func (r *reports) lines(c *Chunk) func(*lines.Line) {
+func (r *reports) lines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	if !r.options.Lines {
 		return nil
 	}
-	return func(l *lines.Line) { c.Lines = append(c.Lines, r.line(l, true)) }
+	return func(l *lines.Line) {
+		n := uint16(len(c.Lines))
+		line := r.line(l, true)
+		line.Unlearnt = slices.Contains(how.Skipped, n) || how.ByLine && l.Bytes > stream.HeldMax
+		c.Lines = append(c.Lines, line)
+	}
+}
+
+// lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which those
+// are skipped that are stranger than the request's threshold.
+func (f *feeder) lesson(text []byte, scores stream.Scores) (how stream.Lesson) {
+	if f.given != nil {
+		return *f.given
+	}
+	if f.options.Learn != LearnUnflagged {
+		return how
+	}
+	how.ByLine = true
+	var ends uint16
+	f.s.stream.PreviewLines(text, scores, func(l *lines.Line) {
+		if l.Warm() && l.P <= f.options.Threshold {
+			how.Skipped = append(how.Skipped, ends)
+		}
+		ends++
+	})
+	return how
 }
 
 // line is what the caller is told of a line, which has ended or is under way.

@@ -159,3 +159,57 @@ func TestLinesOfATextThatIsReadAreThoseOfALearntOneUpToTheUpdate(t *testing.T) {
 	require.Equal(t, "and", string(rest.Text))
 	require.NotNil(t, rest.BaselineBits)
 }
+
+// A session that learns by lines is a function of its text and of what it did not learn: whatever
+// happens to it, it has the bits of one that nothing ever happened to.
+func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
+		defer func() { sv.stop() }()
+		// Lines are flagged by a threshold that about a third of all are under.
+		o := ScoreOptions{Learn: LearnUnflagged, Threshold: 0.3}
+		method := rapid.SampledFrom([]string{MethodSparseMeta, MethodDynamicSGD}).Draw(rt, "method")
+		r := CreateRequest{Settings: Settings{"method": method}}
+		id, undisturbed := create(rt, sv.mg, r), create(rt, sv.mg, r)
+		text := whole(0, lines.WarmUp+20)
+		want, _ := watch(rt, sv.mg, undisturbed, o, text)
+		var found []Line
+		for _, body := range cut(rt, text, 200) {
+			ended, _ := watch(rt, sv.mg, id, o, cut(rt, body, 60)...)
+			found = append(found, ended...)
+			switch rapid.IntRange(0, 6).Draw(rt, "then") {
+			case 0:
+				sv.restart()
+			case 1:
+				sv.keep(id)
+			case 2:
+				sv.keep(id)
+				sv.evict(id)
+			case 3:
+				at := rapid.Int64Range(0, get(rt, sv.mg, id).Offset).Draw(rt, "fork at")
+				info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+				require.NoError(rt, err)
+				rest := text[at:get(rt, sv.mg, id).Offset]
+				watch(rt, sv.mg, info.ID, o, rest)
+				require.Equal(rt, hash(rt, sv.mg, id), hash(rt, sv.mg, info.ID))
+				id = info.ID
+			case 4:
+				var file bytes.Buffer
+				require.NoError(rt, sv.mg.Export(background, Caller{}, id, &file, nil))
+				info, err := sv.mg.Import(background, Caller{}, &file)
+				require.NoError(rt, err)
+				id = info.ID
+			}
+		}
+		require.Equal(rt, want, found)
+		require.Equal(rt, hash(rt, sv.mg, undisturbed), hash(rt, sv.mg, id))
+		skipped := 0
+		for _, l := range want {
+			if l.Unlearnt {
+				skipped++
+			}
+		}
+		require.NotZero(rt, skipped, "or nothing was tested")
+		require.Empty(rt, sv.told())
+	})
+}

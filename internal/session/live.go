@@ -17,7 +17,7 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head    // Numerics and LinesFrom change under state and mu, the rest never
+	head    // Numerics, LinesFrom and ByLine change under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
@@ -166,11 +166,11 @@ func (s *liveSession) saw(found sessionlog.Session) {
 }
 
 // noteHeadLocked notes what of a head changes: the arithmetics that the session was computed in,
-// and where its lines begin.
+// where its lines begin, and whether it learns by lines.
 func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Numerics, s.LinesFrom = h.Numerics, h.LinesFrom
+	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 }
 
 func (s *liveSession) isClaimed() bool {

@@ -178,6 +178,9 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	defer done()
+	if err := checkLearn(s, o); err != nil {
+		return Summary{}, err
+	}
 	if o.Learn == LearnFalse {
 		return mg.read(ctx, s, body, o, emit)
 	}
@@ -191,7 +194,7 @@ func (mg *Manager) Score(
 	}
 	f := feeder{reports: mg.reports(s, o, emit), patience: mg.engine.scoreRecovery}
 	if o.Lines {
-		err = mg.engine.watchLines(ctx, s)
+		err = mg.engine.watchLines(ctx, s, o.Learn == LearnUnflagged)
 	}
 	if err == nil {
 		err = f.body(ctx, body)

@@ -108,7 +108,7 @@ func (r *reading) readLocked(
 ) (Chunk, error) {
 	at, scores := st.Tally.Bytes, w.Score(st, text)
 	c := r.report(st, text, scores)
-	w.CommitAs(st, text, scores, stream.Lesson{}, r.lines(&c))
+	w.CommitAs(st, text, scores, stream.Lesson{}, r.lines(&c, stream.Lesson{}))
 	c.Total = r.s.account(st.Tally, st.Baseline.Bits)
 	w.Settle(st)
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {

@@ -138,6 +138,9 @@ func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
 	if s.LinesFrom != nil {
 		need += stream.LinesBytes
 	}
+	if s.ByLine {
+		need += stream.HeldBytes(st.model, s.Settings)
+	}
 	return st.reserve(ctx, s.memory, need)
 }
 

@@ -40,6 +40,9 @@ const (
 const (
 	LearnTrue  = "true"  // the text, which is the session's from then on
 	LearnFalse = "false" // nothing: the session stays as it was
+	// The text is the session's from then on, which learns from those of its lines that are not
+	// flagged.
+	LearnUnflagged = "unflagged"
 )
 
 // UnlearntBytesMax is the largest length of a text that is scored with LearnFalse, in bytes.
@@ -155,9 +158,13 @@ type ScoreOptions struct {
 	// with *OffsetError and nothing changes.
 	Offset   *int64
 	LogProbs bool // report every token's log-probability
-	// Learn is LearnTrue or LearnFalse; "" is LearnTrue. With LearnFalse the Chunks have the offsets
+	// Learn is LearnTrue, LearnFalse or LearnUnflagged, the latter only with Lines; "" is LearnTrue.
+	// With LearnFalse the Chunks have the offsets
 	// and totals that they would have if the text were the session's.
 	Learn string
+	// Threshold is the largest probability of a line that is flagged: one that LearnUnflagged does
+	// not learn from. As long as few lines have been seen, none is flagged.
+	Threshold float64
 	// Lines makes lines of the text, from the first text on that is scored so, and reports them.
 	// The session keeps what it knows of its lines.
 	Lines     bool
@@ -180,6 +187,7 @@ type Line struct {
 	Text      []byte    // without the newline, lines.TextMax bytes at most; nil unless asked for
 	TokenBits []float32 // of each byte of Text; nil unless asked for
 	Cut       bool      // the line has more text than lines.TextMax bytes
+	Unlearnt  bool      // the session does not learn from the line, which is flagged or too long
 	Ended     bool      // with a newline; false: the text has ended, and the line may go on
 }
 

@@ -32,6 +32,9 @@ func heldStream(t require.TestingT, method string) (*Worker, *Stream) {
 	return NewWorker(m, 2), New(m, set)
 }
 
+// another is a stream of no text like s.
+func another(s *Stream) *Stream { return New(s.model, s.Settings) }
+
 const chunk = modeltest.Chunk
 
 func line(bytes int, with string) string { return strings.Repeat(with, bytes-1) + "\n" }
@@ -42,7 +45,7 @@ func TestByLinesALineThatEndsInItsChunkIsLearntAsEver(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, byLine := heldStream(t, method)
 		defer w.Close()
-		_, usual := heldStream(t, method)
+		usual := another(byLine)
 		feedAs(w, byLine, text, Lesson{ByLine: true})
 		feedAs(w, usual, text, Lesson{})
 		require.NotZero(t, usual.FastRMS())
@@ -74,7 +77,7 @@ func TestByLinesALineOfSeveralChunksIsLearntAtItsEnd(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
 		defer w.Close()
-		_, short := heldStream(t, method)
+		short := another(s)
 		text := line(3*chunk, "a")
 		feedAs(w, s, text[:2*chunk], Lesson{ByLine: true})
 		require.Zero(t, s.FastRMS())
@@ -110,7 +113,7 @@ func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 			}
 		}
 		feedAs(w, whole, text, how)
-		pieces := New(whole.model, whole.Settings)
+		pieces := another(whole)
 		for at := 0; at < len(text); {
 			n := rapid.IntRange(1, min(len(text)-at, 2*chunk)).Draw(t, "piece")
 			rest := how.From([]byte(text), at)

@@ -51,6 +51,17 @@ func (s *Stream) addLines(text []byte, scores Scores, each func(*lines.Line)) {
 	}
 }
 
+// PreviewLines tells each of every line that ends in a text that was scored and is not accepted
+// yet, as CommitAs will.
+func (s *Stream) PreviewLines(text []byte, scores Scores, each func(*lines.Line)) {
+	ahead := *s
+	if ahead.lines != nil {
+		ahead.lines = s.lines.Clone()
+	}
+	ahead.beginLines()
+	ahead.addLines(text, scores, each)
+}
+
 // RestOfLines gives the line under way, if there is one, as if it ended here; the stream stays as it
 // is. The line is valid until each returns.
 func (s *Stream) RestOfLines(each func(*lines.Line)) {
