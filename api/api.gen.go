@@ -457,8 +457,9 @@ func (e SummaryEventType) Valid() bool {
 
 // Defines values for ScoreParamsLearn.
 const (
-	LearnFalse ScoreParamsLearn = "false"
-	LearnTrue  ScoreParamsLearn = "true"
+	LearnFalse     ScoreParamsLearn = "false"
+	LearnTrue      ScoreParamsLearn = "true"
+	LearnUnflagged ScoreParamsLearn = "unflagged"
 )
 
 // Valid indicates whether the value is a known member of the ScoreParamsLearn enum.
@@ -467,6 +468,8 @@ func (e ScoreParamsLearn) Valid() bool {
 	case LearnFalse:
 		return true
 	case LearnTrue:
+		return true
+	case LearnUnflagged:
 		return true
 	default:
 		return false
@@ -749,6 +752,9 @@ type LineEvent struct {
 	// Span The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
 	// expected.
 	Span LineSpan `json:"span"`
+
+	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, of a line that has ended.
+	Learnt *bool `json:"learnt,omitempty"`
 
 	// Ended Whether the line has its newline. If not, the text has ended, and the line goes on with the session's.
 	Ended bool `json:"ended"`
@@ -1505,6 +1511,9 @@ type ListSessionsParams struct {
 type ScoreParams struct {
 	// Learn Whether the text becomes the session's, which learns from it.
 	Learn *ScoreParamsLearn `form:"learn,omitempty" json:"learn,omitempty"`
+
+	// Threshold The largest `p` of a line that is flagged. Only with `learn=unflagged`.
+	Threshold *float64 `form:"threshold,omitempty" json:"threshold,omitempty"`
 
 	// Unit What an event reports.
 	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
@@ -2775,6 +2784,19 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "learn"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "learn", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "threshold" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "threshold", r.URL.Query(), &params.Threshold, runtime.BindQueryParameterOptions{Type: "number", Format: "double"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "threshold"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "threshold", Err: err})
 		}
 		return
 	}

@@ -108,3 +108,28 @@ func TestATextThatIsNotLearntLeavesTheSession(t *testing.T) {
 	require.Equal(t, was, g.export(session))
 	require.EqualValues(t, 2*len(someText), g.score(session, someText).Offset)
 }
+
+func TestLinesThatAreFlaggedAreNotLearnt(t *testing.T) {
+	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
+	path := g.create(`{"seed":3}`) + "/score?unit=line&learn=unflagged&threshold=0.5"
+	lines, _ := g.linesOf(path, strings.Repeat(someText, 20), contract.MediaNDJSON)
+	require.True(t, *lines[0].Learnt)
+	flagged := 0
+	for _, l := range lines {
+		require.Equal(t, !l.Warm || l.P > 0.5, *l.Learnt)
+		if !*l.Learnt {
+			flagged++
+		}
+	}
+	require.NotZero(t, flagged)
+
+	for query, field := range map[string]string{
+		"learn=unflagged": "learn", "unit=line&learn=unflagged&threshold=0": "threshold",
+		"unit=line&learn=unflagged&threshold=2": "threshold",
+	} {
+		p := requireProblem(t, g.text(g.create("{}")+"/score?"+query, "x"), api.ProblemInvalidParameter)
+		require.Equal(t, field, *p.Field)
+	}
+	cache := g.create(`{"settings":{"method":"cache"}}`) + "/score?unit=line&learn=unflagged"
+	require.Equal(t, "learn", *requireProblem(t, g.text(cache, "x"), api.ProblemInvalidField).Field)
+}

@@ -56,8 +56,8 @@ func checkLearn(s *liveSession, o ScoreOptions) error {
 	case !stream.LearnsByLine(s.Settings.Method):
 		return &FieldError{"learn", LearnUnflagged,
 			"another with the method " + s.Settings.Method + ", which learns from all that it reads"}
-	case !(o.Threshold > 0 && o.Threshold < 1):
-		return &FieldError{"threshold", fmt.Sprint(o.Threshold), "a number over 0 and under 1"}
+	case !(o.Threshold > 0 && o.Threshold <= 1):
+		return &FieldError{"threshold", fmt.Sprint(o.Threshold), "a number over 0, at most 1"}
 	}
 	return nil
 }

@@ -79,8 +79,8 @@ func EncodeChunk(c session.Chunk) api.ChunkEvent {
 	}
 }
 
-// EncodeLine is the event of a line.
-func EncodeLine(l session.Line) api.LineEvent {
+// EncodeLine is the event of a line of a text that is learnt as the request says.
+func EncodeLine(l session.Line, learn string) api.LineEvent {
 	e := api.LineEvent{
 		Type:         api.EventLine,
 		Number:       l.Number,
@@ -101,6 +101,10 @@ func EncodeLine(l session.Line) api.LineEvent {
 	if l.Text != nil {
 		text, exact := encodeText(l.Text)
 		e.Text, e.TextBase64 = &text, exact
+	}
+	if learn == session.LearnUnflagged && l.Ended {
+		learnt := !l.Unlearnt
+		e.Learnt = &learnt
 	}
 	if l.Cut {
 		e.Cut = &l.Cut

@@ -50,6 +50,9 @@ func checkUnit(o session.ScoreOptions) error {
 	switch {
 	case o.Lines && o.LogProbs:
 		return problem.Field(api.ProblemInvalidParameter, "logprobs", "true", "false with unit=line")
+	case !o.Lines && o.Learn == session.LearnUnflagged:
+		return problem.Field(api.ProblemInvalidParameter, "learn", "unflagged",
+			"true or false without unit=line")
 	case !o.Lines && o.TokenBits:
 		return problem.Field(api.ProblemInvalidParameter, "tokens", "true", "false without unit=line")
 	}
@@ -107,7 +110,7 @@ func (c scoreCall) run(
 // comes in.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
 	emitLine := func(l session.Line, id int64) error {
-		return events.Send(string(api.EventLine), id, codec.EncodeLine(l))
+		return events.Send(string(api.EventLine), id, codec.EncodeLine(l, c.options.Learn))
 	}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
 		id := chunk.Total.Bytes

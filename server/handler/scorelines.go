@@ -16,7 +16,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 		return nil, err
 	}
 	defer taken.Keep(0)
-	var all lineList
+	all := lineList{learn: c.options.Learn}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
 		for _, l := range chunk.Lines {
 			all.add(l)
@@ -39,6 +39,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 
 // lineList has the first lines of an answer, as many as the memory has room for.
 type lineList struct {
+	learn   string // how the text is learnt
 	lines   []api.LineEvent
 	bytes   int
 	leftOut int64
@@ -50,5 +51,5 @@ func (a *lineList) add(l session.Line) {
 		a.leftOut++
 		return
 	}
-	a.lines = append(a.lines, codec.EncodeLine(l))
+	a.lines = append(a.lines, codec.EncodeLine(l, a.learn))
 }

@@ -43,6 +43,7 @@ const (
 	SeedMax            = session.SeedMax // 2^53 - 1, which every reader of JSON keeps exactly
 	OffsetMax          = 1<<53 - 1
 	UnlearntBytesMax   = session.UnlearntBytesMax // of a text that is scored and not learnt
+	ThresholdDefault   = 1. / 1000                // largest probability of a line that is flagged
 	AnswerLinesMax     = 16 << 20                 // bytes of memory for the lines of an answer
 	LabelsMax          = session.LabelsMax        // of one session
 	LabelKeyCharsMax   = session.LabelKeyCharsMax
