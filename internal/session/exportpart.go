@@ -116,7 +116,7 @@ func (h *head) cutTo(end int64) {
 // arithmetic that the session had there.
 func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
 	if m.room != nil {
-		if err := m.room(stream.StateBytes(m.model, h.Settings)); err != nil {
+		if err := m.room(h.stateBytes(m.model)); err != nil {
 			return nil, err
 		}
 	}

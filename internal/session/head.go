@@ -60,6 +60,18 @@ func (h *head) cutAt(end int64) {
 	}
 }
 
+// stateBytes is the memory that the session's state takes, at most.
+func (h *head) stateBytes(m *model.Model) int64 {
+	bytes := stream.StateBytes(m, h.Settings)
+	if h.LinesFrom != nil {
+		bytes += stream.LinesBytes
+	}
+	if h.ByLine {
+		bytes += stream.HeldBytes(m, h.Settings)
+	}
+	return bytes
+}
+
 // begin is the stream of an empty text.
 func (h *head) begin(m *model.Model) *stream.Stream {
 	st := stream.New(m, h.Settings)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/spool"
-	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -102,7 +101,7 @@ func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *pa
 	}
 	state := e.states.budget.Open(nil)
 	defer state.Close()
-	if err := e.states.reserve(ctx, state, stream.StateBytes(e.model, p.head.Settings)); err != nil {
+	if err := e.states.reserve(ctx, state, p.head.stateBytes(e.model)); err != nil {
 		return nil, err
 	}
 	return p, e.packs(ctx, func() error { return importError(p.check(e.model)) })

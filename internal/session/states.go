@@ -134,14 +134,7 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 
 // reserveLocked takes memory for a session's stream.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	need := stream.StateBytes(st.model, s.Settings)
-	if s.LinesFrom != nil {
-		need += stream.LinesBytes
-	}
-	if s.ByLine {
-		need += stream.HeldBytes(st.model, s.Settings)
-	}
-	return st.reserve(ctx, s.memory, need)
+	return st.reserve(ctx, s.memory, s.stateBytes(st.model))
 }
 
 // reserveNow takes memory beside what the account of a session at work has, and does not wait for
@@ -237,12 +230,12 @@ func (st *states) keepLocked(s *liveSession) {
 // more than before. Below the limit a snapshot may go beyond it.
 func (st *states) mayKeep(s *liveSession) bool {
 	return st.room.Room(s.Owner, 1) == nil &&
-		st.room.Fits(stream.StateBytes(st.model, s.Settings)) == nil
+		st.room.Fits(s.stateBytes(st.model)) == nil
 }
 
 // hasRoom says whether there is room for all of one more snapshot of a session.
 func (st *states) hasRoom(s *liveSession) bool {
-	return st.room.Room(s.Owner, stream.StateBytes(st.model, s.Settings)) == nil
+	return st.room.Room(s.Owner, s.stateBytes(st.model)) == nil
 }
 
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery
