@@ -72,11 +72,11 @@ type columns struct {
 	learning, skipped             column // where the head says that text may be learnt by lines
 }
 
-// extent is how much a log has.
-type extent struct{ records, bytes, skipped int64 }
+// logExtent is how much a log has.
+type logExtent struct{ records, bytes, skipped int64 }
 
 // newColumns has room for a log of a session with a head, at the end of what the spool holds.
-func newColumns(h *head, log extent, content *spool.Spool) (*columns, error) {
+func newColumns(h *head, log logExtent, content *spool.Spool) (*columns, error) {
 	size := log.records * numberBytes
 	l := &columns{
 		content: content,

@@ -174,7 +174,7 @@ func (m *partMaker) start(ctx context.Context, h *head, p Part) (*stream.Stream,
 		}
 		return nil, notEvenPart(h.ID, err)
 	}
-	return h.begin(m.model), nil
+	return h.emptyStream(m.model), nil
 }
 
 // boundedLog is a log that is read up to an offset at which a record ends.

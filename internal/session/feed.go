@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -106,7 +107,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	c := f.report(s.stream, text, scores)
-	l.Worker().CommitAs(s.stream, text, scores, how, f.lines(&c, how))
+	l.Worker().CommitAs(s.stream, text, scores, how, f.takeLines(&c, how))
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline.Bits)
 	c.Complete = s.stream.Room() == 0
@@ -144,4 +145,41 @@ func (f *feeder) acceptLocked(
 		scores = l.Worker().Score(s.stream, text) // the same bits
 	}
 	return scores, how, err
+}
+
+// lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which those
+// are skipped that are stranger than the request's threshold.
+func (f *feeder) lesson(text []byte, scores stream.Scores) (how stream.Lesson) {
+	if f.given != nil {
+		return *f.given
+	}
+	if f.options.Learn != LearnUnflagged {
+		return how
+	}
+	how.ByLine = true
+	var ends uint16
+	f.s.stream.PreviewLines(text, scores, func(l *lines.Line) {
+		if l.Warm() && l.P <= f.options.Threshold {
+			how.Skipped = append(how.Skipped, ends)
+		}
+		ends++
+	})
+	return how
+}
+
+// restOfLines reports the line under way at the end of a text that was fed.
+func (f *feeder) restOfLines(ctx context.Context) error {
+	if !f.options.Lines || f.sum.Bytes == 0 {
+		return nil
+	}
+	if err := f.engine.life.Enter(); err != nil {
+		return err
+	}
+	defer f.engine.life.Leave()
+	if err := f.engine.states.open(ctx, f.s); err != nil {
+		return err
+	}
+	defer f.s.unlock()
+	f.lineUnderWay(f.s.stream)
+	return nil
 }

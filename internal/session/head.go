@@ -72,8 +72,8 @@ func (h *head) stateBytes(m *model.Model) int64 {
 	return bytes
 }
 
-// begin is the stream of an empty text.
-func (h *head) begin(m *model.Model) *stream.Stream {
+// emptyStream is the stream of an empty text.
+func (h *head) emptyStream(m *model.Model) *stream.Stream {
 	st := stream.New(m, h.Settings)
 	if h.LinesFrom != nil {
 		st.WatchLines(*h.LinesFrom)
@@ -81,8 +81,8 @@ func (h *head) begin(m *model.Model) *stream.Stream {
 	return st
 }
 
-// restore is the stream that a snapshot was taken of.
-func (h *head) restore(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
+// restoreStream is the stream that a snapshot was taken of.
+func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
 	st, _, err := stream.Restore(m, h.Settings, f)
 	switch {
 	case err != nil:

@@ -1,12 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
-	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -59,80 +56,5 @@ func checkLearn(s *liveSession, o ScoreOptions) error {
 	case !(o.Threshold > 0 && o.Threshold <= 1):
 		return &FieldError{"threshold", fmt.Sprint(o.Threshold), "a number over 0, at most 1"}
 	}
-	return nil
-}
-
-// lines gives what takes in the lines that end in a chunk; nil if nobody asks for lines.
-func (r *reports) lines(c *Chunk, how stream.Lesson) func(*lines.Line) {
-	if !r.options.Lines {
-		return nil
-	}
-	return func(l *lines.Line) {
-		n := uint16(len(c.Lines))
-		line := r.line(l, true)
-		line.Unlearnt = slices.Contains(how.Skipped, n) || how.ByLine && l.Bytes > stream.HeldMax
-		c.Lines = append(c.Lines, line)
-	}
-}
-
-// lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which those
-// are skipped that are stranger than the request's threshold.
-func (f *feeder) lesson(text []byte, scores stream.Scores) (how stream.Lesson) {
-	if f.given != nil {
-		return *f.given
-	}
-	if f.options.Learn != LearnUnflagged {
-		return how
-	}
-	how.ByLine = true
-	var ends uint16
-	f.s.stream.PreviewLines(text, scores, func(l *lines.Line) {
-		if l.Warm() && l.P <= f.options.Threshold {
-			how.Skipped = append(how.Skipped, ends)
-		}
-		ends++
-	})
-	return how
-}
-
-// line is what the caller is told of a line, which has ended or is under way.
-func (r *reports) line(l *lines.Line, ended bool) Line {
-	line := Line{
-		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
-		Strangeness: l.Strangeness, Cut: l.Cut, Ended: ended,
-	}
-	if r.s.Settings.Baseline {
-		line.BaselineBits = new(l.Baseline)
-	}
-	if r.options.Text {
-		line.Text = bytes.Clone(l.Text)
-	}
-	if r.options.TokenBits {
-		line.TokenBits = slices.Clone(l.Costs)
-	}
-	return line
-}
-
-// rest reports the line under way at the end of a text.
-func (r *reports) rest(st *stream.Stream) {
-	if r.options.Lines && r.sum.Bytes > 0 {
-		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.line(l, false)) })
-	}
-}
-
-// restOfLines reports the line under way at the end of a text that was fed.
-func (f *feeder) restOfLines(ctx context.Context) error {
-	if !f.options.Lines || f.sum.Bytes == 0 {
-		return nil
-	}
-	if err := f.engine.life.Enter(); err != nil {
-		return err
-	}
-	defer f.engine.life.Leave()
-	if err := f.engine.states.open(ctx, f.s); err != nil {
-		return err
-	}
-	defer f.s.unlock()
-	f.rest(f.s.stream)
 	return nil
 }

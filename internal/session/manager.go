@@ -182,7 +182,7 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	if o.Learn == LearnFalse {
-		return mg.read(ctx, s, body, o, emit)
+		return mg.dryRun(ctx, s, body, o, emit)
 	}
 	end, err := mg.engine.beginFeeding(ctx, s)
 	if err != nil {
@@ -192,7 +192,7 @@ func (mg *Manager) Score(
 	if err := checkOffset(s, o.Offset); err != nil {
 		return Summary{}, err
 	}
-	f := feeder{reports: mg.reports(s, o, emit), patience: mg.engine.scoreRecovery}
+	f := feeder{reports: mg.reporting(s, o, emit), patience: mg.engine.scoreRecovery}
 	if o.Lines {
 		err = mg.engine.watchLines(ctx, s, o.Learn == LearnUnflagged)
 	}
@@ -207,20 +207,20 @@ func (mg *Manager) Score(
 	return f.sum, err
 }
 
-// reports are those of a score request.
-func (mg *Manager) reports(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
+// reporting are the reports of a score request.
+func (mg *Manager) reporting(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
 	return reports{engine: mg.engine, s: s, options: o, emit: emit}
 }
 
-// read carries out a score request that learns nothing.
-func (mg *Manager) read(
+// dryRun carries out a score request that learns nothing.
+func (mg *Manager) dryRun(
 	ctx context.Context, s *liveSession, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
 	begun := time.Now()
 	if err := checkOffset(s, o.Offset); err != nil {
 		return Summary{}, err
 	}
-	r := reading{reports: mg.reports(s, o, emit)}
+	r := dryRun{reports: mg.reporting(s, o, emit)}
 	text, err := r.receive(body)
 	if err != nil {
 		return Summary{}, err

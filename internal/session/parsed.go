@@ -154,7 +154,7 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 			r.Baseline = math.Float64frombits(base.next())
 		}
 		if l.learning != nil && err == nil {
-			r.ByLine, r.Skipped, err = nextLesson(learning, skipped)
+			r.ByLine, r.Skipped, err = decodeLesson(learning, skipped)
 		}
 		for _, column := range []*numbers{ends, times, bits, base, learning, skipped} {
 			if err == nil {
@@ -172,8 +172,8 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 	return nil
 }
 
-// nextLesson reads how the text of a record is learnt.
-func nextLesson(learning, skipped *numbers) (byLine bool, lines []uint16, err error) {
+// decodeLesson reads how the text of a record is learnt.
+func decodeLesson(learning, skipped *numbers) (byLine bool, lines []uint16, err error) {
 	count := int64(learning.next())
 	if count == learnsAll {
 		return false, nil, nil
@@ -218,7 +218,7 @@ func (c *numbers) next() uint64 {
 // check makes sure that state, head and log are those of one session that can go on. For that it
 // makes the state, of which it keeps nothing.
 func (p *parsed) check(m *model.Model) error {
-	st, err := p.head.restore(m, p.snapshot)
+	st, err := p.head.restoreStream(m, p.snapshot)
 	if err != nil {
 		return err
 	}

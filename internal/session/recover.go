@@ -201,7 +201,7 @@ func (r *recoverer) empty(
 		}
 		return nil, &UnusableError{ID: s.ID, Err: bad}
 	}
-	return s.begin(r.model), nil
+	return s.emptyStream(r.model), nil
 }
 
 // changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes

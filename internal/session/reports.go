@@ -1,8 +1,11 @@
 package session
 
 import (
+	"bytes"
+	"slices"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
 )
@@ -66,4 +69,42 @@ func (r *reports) finish(begun time.Time) {
 		r.sum.BaselineBits = new(float64)
 	}
 	r.sum.Elapsed = time.Since(begun)
+}
+
+// takeLines gives what takes in the lines that end in a chunk; nil if nobody asks for lines.
+func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
+	if !r.options.Lines {
+		return nil
+	}
+	return func(l *lines.Line) {
+		n := uint16(len(c.Lines))
+		line := r.lineReport(l, true)
+		line.Unlearnt = slices.Contains(how.Skipped, n) || how.ByLine && l.Bytes > stream.HeldMax
+		c.Lines = append(c.Lines, line)
+	}
+}
+
+// lineReport is what the caller is told of a line, which has ended or is under way.
+func (r *reports) lineReport(l *lines.Line, ended bool) Line {
+	line := Line{
+		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
+		Strangeness: l.Strangeness, Cut: l.Cut, Ended: ended,
+	}
+	if r.s.Settings.Baseline {
+		line.BaselineBits = new(l.Baseline)
+	}
+	if r.options.Text {
+		line.Text = bytes.Clone(l.Text)
+	}
+	if r.options.TokenBits {
+		line.TokenBits = slices.Clone(l.Costs)
+	}
+	return line
+}
+
+// lineUnderWay reports the line under way at the end of a text.
+func (r *reports) lineUnderWay(st *stream.Stream) {
+	if r.options.Lines && r.sum.Bytes > 0 {
+		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.lineReport(l, false)) })
+	}
 }

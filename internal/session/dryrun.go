@@ -12,18 +12,18 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// reading is a request that scores a text after a session's without learning from it, and leaves
+// dryRun is a request that scores a text after a session's without learning from it, and leaves
 // the session as it was. Like a completion it goes on from a frozen copy of the session's stream,
 // whose fast weights are the session's own: it has the session's state, which takes no other text,
 // until the text has been read. So the text comes in whole first, and has a largest length.
-type reading struct {
+type dryRun struct {
 	reports
 	admitted bool // the request has waited before
 }
 
 // receive takes in a text of at most UnlearntBytesMax bytes, in a temporary file. The error is a
 // *TooLongError, a *BodyError at the session's offset, or ErrNoSpace.
-func (r *reading) receive(body io.Reader) (*spool.Spool, error) {
+func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 	text, err := spool.Receive(io.LimitReader(body, UnlearntBytesMax+1))
 	if failed := (*spool.ReadError)(nil); errors.As(err, &failed) {
 		return nil, &BodyError{Offset: r.s.seen().offset, Err: failed.Err}
@@ -43,7 +43,7 @@ func (r *reading) receive(body io.Reader) (*spool.Spool, error) {
 }
 
 // run scores the text. The session's offset has to be the expected one, if there is one.
-func (r *reading) run(ctx context.Context, text io.Reader, offset *int64) error {
+func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	open := func() error { return r.engine.states.openCurrent(ctx, r.s) }
 	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
 		return err
@@ -60,12 +60,12 @@ func (r *reading) run(ctx context.Context, text io.Reader, offset *int64) error 
 	for {
 		n, err := io.ReadFull(text, piece[:st.Room()])
 		if n > 0 {
-			if err := r.chunkLocked(ctx, st, piece[:n]); err != nil {
+			if err := r.pieceLocked(ctx, st, piece[:n]); err != nil {
 				return err
 			}
 		}
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			r.rest(st)
+			r.lineUnderWay(st)
 			return nil
 		} else if err != nil {
 			return err
@@ -73,15 +73,15 @@ func (r *reading) run(ctx context.Context, text io.Reader, offset *int64) error 
 	}
 }
 
-// chunkLocked scores what a chunk has room for, and reports it when the worker is free for others.
+// pieceLocked scores what a chunk has room for, and reports it when the worker is free for others.
 // A drain waits for the request, as for a completion.
-func (r *reading) chunkLocked(ctx context.Context, st *stream.Stream, text []byte) error {
+func (r *dryRun) pieceLocked(ctx context.Context, st *stream.Stream, text []byte) error {
 	begun := time.Now()
-	l, err := r.turnLocked(ctx)
+	l, err := r.workerLocked(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := r.readLocked(l.Worker(), st, text)
+	c, err := r.scoreLocked(l.Worker(), st, text)
 	l.Release()
 	if err != nil {
 		return err
@@ -90,8 +90,8 @@ func (r *reading) chunkLocked(ctx context.Context, st *stream.Stream, text []byt
 	return r.emit(c)
 }
 
-// turnLocked waits for a worker, unless the session was deleted, or is another's by now.
-func (r *reading) turnLocked(ctx context.Context) (*scheduler.Lease, error) {
+// workerLocked waits for a worker, unless the session was deleted, or is another's by now.
+func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	if err := r.s.alive(); err != nil {
 		return nil, err
 	}
@@ -101,14 +101,14 @@ func (r *reading) turnLocked(ctx context.Context) (*scheduler.Lease, error) {
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
 }
 
-// readLocked takes the copy of the session's stream through a text. Numbers that are not finite end
+// scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite end
 // the use of the session.
-func (r *reading) readLocked(
+func (r *dryRun) scoreLocked(
 	w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
 	at, scores := st.Tally.Bytes, w.Score(st, text)
 	c := r.report(st, text, scores)
-	w.CommitAs(st, text, scores, stream.Lesson{}, r.lines(&c, stream.Lesson{}))
+	w.CommitAs(st, text, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
 	c.Total = r.s.account(st.Tally, st.Baseline.Bits)
 	w.Settle(st)
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
