@@ -28,6 +28,9 @@ func heapInUse() uint64 {
 
 // All JSON bodies together have a bounded memory: of many long ones at once, some wait.
 func TestJSONBodiesShareTheirMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
 	begin, end := `{"max_tokens":1,"prompt":"`, `"}`
@@ -68,6 +71,9 @@ func TestJSONBodiesShareTheirMemory(t *testing.T) {
 
 // Long bodies that come slowly keep no memory from others.
 func TestSlowJSONBodiesKeepNobodyOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
 	post := func(ctx context.Context, body io.Reader) int {

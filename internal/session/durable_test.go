@@ -164,6 +164,9 @@ func (w *watched) Append(ctx context.Context, id string, epoch uint64, at int64,
 }
 
 func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const sessions, clients = 200, 10
 	probe := newManager(t, Options{})
 	size := get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes

@@ -95,6 +95,9 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 
 // A fork takes the disk of what is new in it, and outlives the session that it was made of.
 func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	id, text := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}}), logText(32<<10)

@@ -77,6 +77,9 @@ func (k *killedStore) Delete(ctx context.Context, id string, epoch uint64) error
 // Whatever a kill leaves of a fork or an import is gone after the next start, also where only the
 // tail of a text is kept, whose log begins above 0 before it has a record.
 func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	text := logText(5*testChunk + 2)
 	making := map[string]func(sv *server, id string, file []byte) error{
 		"fork": func(sv *server, id string, _ []byte) error {

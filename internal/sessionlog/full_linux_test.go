@@ -47,6 +47,9 @@ func fillDisk(t *testing.T, dir string) {
 
 // Whatever has filled the disk, the sessions on it can be deleted, the large ones and the small.
 func TestSessionsCanBeDeletedOnADiskWithoutAByteLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	for _, by := range []string{"the log", "something else"} {
 		t.Run(by, func(t *testing.T) {
 			disk := smallDisk(t, 24<<20)

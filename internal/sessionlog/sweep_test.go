@@ -66,6 +66,9 @@ func feeding(t testing.TB, s *Folder, stop chan struct{}) (longest time.Duration
 }
 
 func TestADeletionTakesBoundedMemoryAndOthersAreFedMeanwhile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	const textBytes = 24 << 20
 	s, err := OpenUnsynced(filepath.Join(t.TempDir(), "data"))
 	require.NoError(t, err)

@@ -109,6 +109,9 @@ func TestChargesThatFollowEveryCallAreThoseThatOpeningCounts(t *testing.T) {
 
 // Records of one byte are charged what they cost on the disk, and so are large ones.
 func TestAChargeIsAboutWhatIsOnTheDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	for _, size := range []int{1, 16, 128, 1000, 1500, 5000, 100 << 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
