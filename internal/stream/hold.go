@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 )
 
@@ -109,8 +108,8 @@ const (
 	lineCarries        // what becomes of the carried gradient
 )
 
-// check reports numbers that do not go together. carries says whether there is a gradient.
-func (h *held) check(carries bool) error {
+// checkCarried reports numbers that do not go together. carries says whether there is a gradient.
+func (h *held) checkCarried(carries bool) error {
 	c := h.line[lineCarries]
 	if c > carriesDue || carries != (c != carriesNothing) {
 		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q and 1 to %d with it",
@@ -119,8 +118,8 @@ func (h *held) check(carries bool) error {
 	return nil
 }
 
-// hold makes room for learning by lines. What is pending is learnt.
-func (s *Stream) hold() {
+// holdLines makes room for learning by lines. What is pending is learnt.
+func (s *Stream) holdLines() {
 	if s.held == nil {
 		s.held = &held{
 			marks:    make([]int32, len(s.Pending), s.Settings.Chunk),
@@ -171,9 +170,9 @@ func (h *held) decide(mark int32) {
 	}
 }
 
-// targets writes those of a chunk's targets that have a mark to dst, and -1 for the others. any says
+// marked writes those of a chunk's targets that have a mark to dst, and -1 for the others. any says
 // whether there is one.
-func (h *held) targets(dst, targets []int32, mark int32) (all []int32, any bool) {
+func (h *held) marked(dst, targets []int32, mark int32) (all []int32, any bool) {
 	for i, target := range targets {
 		if h.marks[i] == mark {
 			any = true
@@ -183,48 +182,4 @@ func (h *held) targets(dst, targets []int32, mark int32) (all []int32, any bool)
 		dst = append(dst, target)
 	}
 	return dst, any
-}
-
-// adaptHeld makes a stream that learns by lines learn from its chunk. Both gradients are those at
-// the weights before the update.
-func (w *Worker) adaptHeld(s *Stream, step *Step) {
-	h, gradient := s.held, w.grads.Values
-	if s.Dynamic != nil {
-		gradient = w.all.Values
-	}
-	open, opens := h.targets(w.targets[:0], s.Pending, tokenOpen)
-	if opens {
-		step.Backward(open)
-		w.open = append(w.open[:0], gradient...)
-	}
-	learnt, learns := h.targets(w.targets[:0], s.Pending, tokenLearnt)
-	if learns || h.line[lineCarries] == carriesDue {
-		step.Backward(learnt)
-		if h.line[lineCarries] == carriesDue {
-			add(w.Exec, gradient, h.gradient)
-		}
-		w.update(s, step)
-	} else {
-		w.pass(s)
-	}
-	switch {
-	case !opens:
-		h.line[lineCarries] = carriesNothing
-	case h.line[lineCarries] == carriesOpen: // the line has the whole chunk
-		add(w.Exec, h.gradient, w.open)
-	default:
-		copy(h.gradient, w.open)
-		h.line[lineCarries] = carriesOpen
-	}
-}
-
-func add(x *kernel.Exec, to, from []float32) { x.Axpy(to, 1, from) }
-
-// pass is an update that writes nothing.
-func (w *Worker) pass(s *Stream) {
-	s.Written = 0
-	if s.Fast != nil {
-		s.Fast.Step++ // an update is made for every chunk, or passed
-		w.fastAt = place{s.learnt, s.Fast.Step}
-	}
 }

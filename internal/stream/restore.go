@@ -81,7 +81,7 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	if s.held != nil {
 		_, carries := f.Tensor(tensorCarried)
-		if err := s.held.check(carries); err != nil {
+		if err := s.held.checkCarried(carries); err != nil {
 			return nil, "", err
 		}
 	}
@@ -201,7 +201,7 @@ func (s *Stream) reserveHeld(f *weights.Stored) {
 	if _, ok := f.Tensor(tensorHeld); !ok {
 		return
 	}
-	s.hold()
+	s.holdLines()
 	if _, ok := f.Tensor(tensorCarried); ok {
 		s.held.line[lineCarries] = carriesOpen // until it is read
 	}

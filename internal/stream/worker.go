@@ -229,7 +229,7 @@ func (w *Worker) CommitAs(
 	s.beginLines()
 	s.addLines(text, scores, each)
 	if how.ByLine {
-		s.hold()
+		s.holdLines()
 	}
 	if s.held != nil {
 		s.held.mark(text, how)
