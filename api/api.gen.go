@@ -134,6 +134,21 @@ func (e History) Valid() bool {
 	}
 }
 
+// Defines values for LineEventType.
+const (
+	EventLine LineEventType = "line"
+)
+
+// Valid indicates whether the value is a known member of the LineEventType enum.
+func (e LineEventType) Valid() bool {
+	switch e {
+	case EventLine:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Method.
 const (
 	MethodCache      Method = "cache"
@@ -440,6 +455,45 @@ func (e SummaryEventType) Valid() bool {
 	}
 }
 
+// Defines values for ScoreParamsLearn.
+const (
+	LearnFalse     ScoreParamsLearn = "false"
+	LearnTrue      ScoreParamsLearn = "true"
+	LearnUnflagged ScoreParamsLearn = "unflagged"
+)
+
+// Valid indicates whether the value is a known member of the ScoreParamsLearn enum.
+func (e ScoreParamsLearn) Valid() bool {
+	switch e {
+	case LearnFalse:
+		return true
+	case LearnTrue:
+		return true
+	case LearnUnflagged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ScoreParamsUnit.
+const (
+	UnitChunk ScoreParamsUnit = "chunk"
+	UnitLine  ScoreParamsUnit = "line"
+)
+
+// Valid indicates whether the value is a known member of the ScoreParamsUnit enum.
+func (e ScoreParamsUnit) Valid() bool {
+	switch e {
+	case UnitChunk:
+		return true
+	case UnitLine:
+		return true
+	default:
+		return false
+	}
+}
+
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted struct {
 	// Updates Updates made before the chunk.
@@ -661,6 +715,72 @@ type History string
 
 // Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels map[string]string
+
+// LineEvent A line of the session's text, and how strange it is for the lines before it.
+type LineEvent struct {
+	Type LineEventType `json:"type"`
+
+	// Number Number of the line among those of the session, from 1.
+	Number int64 `json:"number"`
+
+	// Offset Place in the stream of the line's first byte.
+	Offset int64 `json:"offset"`
+
+	// Bytes Length of the line, with its newline.
+	Bytes int64   `json:"bytes"`
+	Chars int64   `json:"chars"`
+	Bits  float64 `json:"bits"`
+
+	// BPC bits/chars. Absent when there are no characters.
+	BPC *float64 `json:"bpc,omitempty"`
+
+	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	BaselineBits *float64 `json:"baseline_bits,omitempty"`
+
+	// P Probability that an ordinary line of this session is at least as strange, from the lines before it. Over 0, at most 1.
+	P float64 `json:"p"`
+
+	// Rank The line is the strangest of about so many: 1/p, rounded down.
+	Rank int64 `json:"rank"`
+
+	// Seen Lines of the session before this one.
+	Seen int64 `json:"seen"`
+
+	// Warm Whether these are enough for `p` to mean what it says. Nothing should be flagged before.
+	Warm bool `json:"warm"`
+
+	// Span The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
+	// expected.
+	Span LineSpan `json:"span"`
+
+	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, of a line that has ended.
+	Learnt *bool `json:"learnt,omitempty"`
+
+	// Ended Whether the line has its newline. If not, the text has ended, and the line goes on with the session's.
+	Ended bool `json:"ended"`
+
+	// Text The line without its newline; what is not UTF-8 of it as U+FFFD. Only if asked for.
+	Text *string `json:"text,omitempty"`
+
+	// TextBase64 The same as it is. Only if it is not UTF-8.
+	TextBase64 []byte `json:"text_base64,omitempty"`
+
+	// TokenBits What each byte of the line without its newline has cost, in bits. Only if asked for.
+	TokenBits []float32 `json:"token_bits,omitempty"`
+
+	// Cut Whether `text` and `token_bits` are those of the line's first bytes only, since it is so long.
+	Cut *bool `json:"cut,omitempty"`
+}
+
+// LineEventType defines model for LineEvent.Type.
+type LineEventType string
+
+// LineSpan The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
+// expected.
+type LineSpan struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+}
 
 // Measures An amount of text, and its information.
 type Measures struct {
@@ -1222,6 +1342,12 @@ type SummaryEvent struct {
 
 	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
+
+	// Lines The lines, the oldest first. Only with `unit=line`, in an answer that is not streamed.
+	Lines []LineEvent `json:"lines,omitempty"`
+
+	// LinesLeftOut Number of lines, the last ones, that the answer has no room for. Absent if there is none.
+	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
 }
 
 // SummaryEventType defines model for SummaryEvent.Type.
@@ -1383,13 +1509,34 @@ type ListSessionsParams struct {
 
 // ScoreParams defines parameters for Score.
 type ScoreParams struct {
+	// Learn Whether the text becomes the session's, which learns from it.
+	Learn *ScoreParamsLearn `form:"learn,omitempty" json:"learn,omitempty"`
+
+	// Threshold The largest `p` of a line that is flagged. Only with `learn=unflagged`.
+	Threshold *float64 `form:"threshold,omitempty" json:"threshold,omitempty"`
+
+	// Unit What an event reports.
+	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
+
+	// Text Whether `line` events carry the line's text.
+	Text *bool `form:"text,omitempty" json:"text,omitempty"`
+
+	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
+	Tokens *bool `form:"tokens,omitempty" json:"tokens,omitempty"`
+
 	// Offset The session's offset that the caller expects, in bytes. If the session is at another offset, the answer is 409 `offset-conflict` with
 	// the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Logprobs Whether `chunk` events carry the log-probability of every token.
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 }
+
+// ScoreParamsLearn defines parameters for Score.
+type ScoreParamsLearn string
+
+// ScoreParamsUnit defines parameters for Score.
+type ScoreParamsUnit string
 
 // DetokenizeJSONRequestBody defines body for Detokenize for application/json ContentType.
 type DetokenizeJSONRequestBody = DetokenizeRequest
@@ -1880,6 +2027,40 @@ func (t *ScoreEvent) MergeChunkEvent(v ChunkEvent) error {
 	return err
 }
 
+// AsLineEvent returns the union data inside the ScoreEvent as a LineEvent
+func (t ScoreEvent) AsLineEvent() (LineEvent, error) {
+	var body LineEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromLineEvent overwrites any union data inside the ScoreEvent as the provided LineEvent
+func (t *ScoreEvent) FromLineEvent(v LineEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"line"}`))
+	t.union = b
+	return err
+}
+
+// MergeLineEvent performs a merge with any union data inside the ScoreEvent, using the provided LineEvent
+func (t *ScoreEvent) MergeLineEvent(v LineEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"line"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
 // AsSummaryEvent returns the union data inside the ScoreEvent as a SummaryEvent
 func (t ScoreEvent) AsSummaryEvent() (SummaryEvent, error) {
 	var body SummaryEvent
@@ -1966,6 +2147,8 @@ func (t ScoreEvent) ValueByDiscriminator() (interface{}, error) {
 		return t.AsChunkEvent()
 	case "error":
 		return t.AsErrorEvent()
+	case "line":
+		return t.AsLineEvent()
 	case "summary":
 		return t.AsSummaryEvent()
 	default:
@@ -2591,6 +2774,71 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ScoreParams
+
+	// ------------- Optional query parameter "learn" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "learn", r.URL.Query(), &params.Learn, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "learn"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "learn", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "threshold" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "threshold", r.URL.Query(), &params.Threshold, runtime.BindQueryParameterOptions{Type: "number", Format: "double"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "threshold"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "threshold", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "unit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "unit", r.URL.Query(), &params.Unit, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "unit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "unit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "text" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "text", r.URL.Query(), &params.Text, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "text"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "text", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tokens" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tokens", r.URL.Query(), &params.Tokens, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tokens"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tokens", Err: err})
+		}
+		return
+	}
 
 	// ------------- Optional query parameter "offset" -------------
 

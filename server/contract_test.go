@@ -47,6 +47,8 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"json_tokens_max":              limits.JSONTokensMax,
 		"json_name_bytes_max":          limits.JSONNameBytesMax,
 		"score_body_bytes_max":         limits.ScoreBodyBytesMax,
+		"unlearnt_bytes_max":           limits.UnlearntBytesMax,
+		"answer_lines_bytes_max":       limits.AnswerLinesMax,
 		"import_body_bytes_max":        limits.ImportBodyBytesMax,
 		"body_idle_seconds_max":        int64(limits.BodyIdleMax / time.Second),
 		"answer_idle_seconds_max":      int64(limits.AnswerIdleMax / time.Second),

@@ -318,6 +318,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"FieldError":     {&field, api.ProblemInvalidField},
 		"TrimmedError":   {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
 		"LimitError":     {&session.LimitError{}, api.ProblemSessionFull},
+		"TooLongError":   {&session.TooLongError{}, api.ProblemBodyTooLarge},
 		"QuotaError":     {&session.QuotaError{}, api.ProblemKeySessionLimit},
 		"DiskLimitError": {&session.DiskLimitError{}, api.ProblemKeyDiskLimit},
 		"DiskAlarmError": {&session.DiskAlarmError{}, api.ProblemNoSpace},

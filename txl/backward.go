@@ -8,7 +8,7 @@ import (
 // Backward sets grads to the gradient of the mean negative log-likelihood (in
 // nats, over all rows and streams) of targets [n,B], with respect to every
 // wanted weight at its effective value: dL/d(W+M), which is dL/dW and dL/dM
-// alike. grads has an entry a tensor of the layout. The gradients of tensors whose entry is
+// alike. A target below 0 has no part in the sum of which the mean is made. grads has an entry a tensor of the layout. The gradients of tensors whose entry is
 // nil, and what only they would need, are not computed.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	if len(targets) != s.n*s.B || s.n == 0 {

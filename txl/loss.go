@@ -40,13 +40,17 @@ func (s *Segment) LogProbs(i, b int, dst []float32) {
 }
 
 // lossBackward sets s.dx = dL/dhidden and the gradients of the softmax layer:
-// dlogits = (softmax(logits) - onehot(target)) / (n B).
+// dlogits = (softmax(logits) - onehot(target)) / (n B), 0 where the target is below 0.
 func (s *Segment) lossBackward(x *Exec, targets []int32, grads Grads) {
 	D, V, rows := s.cfg.DModel, s.cfg.Vocab, s.n*s.B
 	copy(s.dlogits[:rows*V], s.logits)
 	s.pass.softmax = softmaxPass{s.dlogits, V, 1 / float32(rows)}
 	s.eachRow(x, &s.pass.softmax, 0, rows)
 	for k, target := range targets {
+		if target < 0 {
+			clear(s.dlogits[k*V : (k+1)*V])
+			continue
+		}
 		s.dlogits[k*V+int(target)] -= 1 / float32(rows)
 	}
 	dlogits := rowsOf(s.dlogits, 0, rows, V)

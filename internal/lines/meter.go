@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// MeterBytes is the memory of a meter, at most.
+const MeterBytes = 96 << 10
+
 // Meter makes lines of a text and says how strange they are. Its memory is bounded: about 80 KB, of
 // which a long line under way has 20. One goroutine uses it at a time.
 type Meter struct {
@@ -67,6 +70,9 @@ func (m *Meter) End(each func(*Line)) {
 
 // Pending is the number of bytes of the line under way.
 func (m *Meter) Pending() int64 { return m.line.Bytes }
+
+// Bytes is the number of bytes of the text so far.
+func (m *Meter) Bytes() int64 { return m.line.Offset + m.line.Bytes }
 
 // Seen is the number of lines so far, without the one under way.
 func (m *Meter) Seen() int64 { return m.line.Number - 1 }

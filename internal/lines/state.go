@@ -14,6 +14,9 @@ var ErrState = errors.New("no state of a meter of lines")
 // which a meter would go on to other probabilities.
 const stateVersion = 1
 
+// StateBytesMax is more than any state has.
+const StateBytesMax = 96 << 10
+
 // AppendState appends the meter's state to dst: the version, the numbers in their order, little
 // endian, then the text of the line under way and the costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {

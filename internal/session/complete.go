@@ -28,7 +28,7 @@ func (e *engine) beginCommit(
 func (e *engine) complete(
 	ctx context.Context, s *liveSession, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
-	f := feeder{engine: e, s: s, emit: noChunks}
+	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}}
 	prompt := r.Prompt
 	if r.commits() {
 		if err := f.all(ctx, prompt); err != nil {

@@ -114,15 +114,16 @@ func exportOf(
 func readColumns(
 	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool.Spool,
 ) (*columns, error) {
-	records, bytes := int64(0), end-start
-	err := log.Read(ctx, h.ID, start, func(int64, sessionlog.Record) error {
-		records++
+	has := logExtent{bytes: end - start}
+	err := log.Read(ctx, h.ID, start, func(_ int64, r sessionlog.Record) error {
+		has.records++
+		has.skipped += int64(len(r.Skipped))
 		return nil
 	})
 	if err != nil {
 		return nil, storeError("reading the log of session "+h.ID, err)
 	}
-	l, err := newColumns(h.Settings.Baseline, records, bytes, content)
+	l, err := newColumns(h, has, content)
 	if err != nil {
 		return nil, err
 	}

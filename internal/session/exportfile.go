@@ -30,6 +30,10 @@ const (
 	columnTimes    = "log.times"
 	columnBits     = "log.bits"
 	columnBaseline = "log.baseline"
+	columnLearning = "log.learning"
+	columnSkipped  = "log.skipped"
+
+	learnsAll = -1 // in columnLearning, of a record that is not learnt by lines
 )
 
 // exported says what the file is.
@@ -65,22 +69,31 @@ type column struct {
 type columns struct {
 	content                       *spool.Spool
 	text, ends, times, bits, base column
+	learning, skipped             column // where the head says that text may be learnt by lines
 }
 
-// newColumns has room for so many records with so many bytes of text, at the end of what the spool
-// holds.
-func newColumns(baseline bool, records, bytes int64, content *spool.Spool) (*columns, error) {
-	size := records * numberBytes
+// logExtent is how much a log has.
+type logExtent struct{ records, bytes, skipped int64 }
+
+// newColumns has room for a log of a session with a head, at the end of what the spool holds.
+func newColumns(h *head, log logExtent, content *spool.Spool) (*columns, error) {
+	size := log.records * numberBytes
 	l := &columns{
 		content: content,
 
-		text:  column{name: columnText, dtype: weights.U8, bytes: bytes},
+		text:  column{name: columnText, dtype: weights.U8, bytes: log.bytes},
 		ends:  column{name: columnEnds, dtype: weights.I64, bytes: size},
 		times: column{name: columnTimes, dtype: weights.I64, bytes: size},
 		bits:  column{name: columnBits, dtype: weights.F64, bytes: size},
 	}
-	if baseline {
+	if h.Settings.Baseline {
 		l.base = column{name: columnBaseline, dtype: weights.F64, bytes: size}
+	}
+	if h.ByLine {
+		l.learning = column{name: columnLearning, dtype: weights.I64, bytes: size}
+		l.skipped = column{
+			name: columnSkipped, dtype: weights.I64, bytes: log.skipped * numberBytes,
+		}
 	}
 	at, err := content.Bytes()
 	if err != nil {
@@ -96,8 +109,10 @@ func newColumns(baseline bool, records, bytes int64, content *spool.Spool) (*col
 // all are the columns that there are.
 func (l *columns) all() []*column {
 	all := []*column{&l.text, &l.ends, &l.times, &l.bits}
-	if l.base.name != "" {
-		all = append(all, &l.base)
+	for _, c := range []*column{&l.base, &l.learning, &l.skipped} {
+		if c.name != "" {
+			all = append(all, c)
+		}
 	}
 	return all
 }
@@ -109,6 +124,22 @@ func (l *columns) append(at int64, r sessionlog.Record) error {
 		l.times.append(uint64(r.UnixMS)), l.bits.append(math.Float64bits(r.Bits)))
 	if l.base.out != nil {
 		err = errors.Join(err, l.base.append(math.Float64bits(r.Baseline)))
+	}
+	if l.learning.out != nil {
+		err = errors.Join(err, l.appendLesson(r))
+	}
+	return err
+}
+
+// appendLesson appends what says how the text of a record is learnt.
+func (l *columns) appendLesson(r sessionlog.Record) error {
+	count := int64(learnsAll)
+	if r.ByLine {
+		count = int64(len(r.Skipped))
+	}
+	err := l.learning.append(uint64(count))
+	for _, n := range r.Skipped {
+		err = errors.Join(err, l.skipped.append(uint64(n)))
 	}
 	return err
 }

@@ -106,7 +106,7 @@ func (m *partMaker) reach(
 
 // cutTo makes of a session's head that of the session as it was at an offset.
 func (h *head) cutTo(end int64) {
-	h.cutNumerics(end)
+	h.cutAt(end)
 	if h.Parent != nil && h.Parent.Offset > end { // all of the text is the parent's, too
 		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
 	}
@@ -116,7 +116,7 @@ func (h *head) cutTo(end int64) {
 // arithmetic that the session had there.
 func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
 	if m.room != nil {
-		if err := m.room(stream.StateBytes(m.model, h.Settings)); err != nil {
+		if err := m.room(h.stateBytes(m.model)); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +174,7 @@ func (m *partMaker) start(ctx context.Context, h *head, p Part) (*stream.Stream,
 		}
 		return nil, notEvenPart(h.ID, err)
 	}
-	return stream.New(m.model, h.Settings), nil
+	return h.emptyStream(m.model), nil
 }
 
 // boundedLog is a log that is read up to an offset at which a record ends.

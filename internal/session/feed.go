@@ -7,23 +7,20 @@ import (
 	"io"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // feeder is a request that feeds a session: it holds feeding.
 type feeder struct {
-	engine   *engine
-	s        *liveSession
-	logProbs bool
-	emit     func(Chunk) error
-	sum      Summary
+	reports
 	admitted bool // the request has waited for a worker before
 	// patience is how long the request waits for the session's state to be computed again before
 	// its first chunk; 0: as long as it takes.
 	patience time.Duration
+	given    *stream.Lesson // how the text is learnt, at most a chunk; nil: as the options say
 }
 
 func noChunks(Chunk) error { return nil }
@@ -104,13 +101,13 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	scores, err := f.acceptLocked(ctx, l, text)
+	scores, how, err := f.acceptLocked(ctx, l, text)
 	if err != nil {
 		e.refund(s, len(text))
 		return 0, err
 	}
-	c := f.report(text, scores)
-	l.Worker().Commit(s.stream, text, scores)
+	c := f.report(s.stream, text, scores)
+	l.Worker().CommitAs(s.stream, text, scores, how, f.takeLines(&c, how))
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline.Bits)
 	c.Complete = s.stream.Room() == 0
@@ -126,75 +123,63 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 // held. A text whose scores are not finite is not accepted, and ends the use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
-) (stream.Scores, error) {
+) (scores stream.Scores, how stream.Lesson, err error) {
 	s, begun := f.s, time.Now()
-	scores := l.Worker().Score(s.stream, text)
+	scores = l.Worker().Score(s.stream, text)
+	how = f.lesson(text, scores)
 	s.replay += time.Since(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
+		ByLine: how.ByLine, Skipped: how.Skipped,
 	}
 	r.Bits, r.Baseline = s.stream.Totals(scores)
 	if !finite(r.Bits, r.Baseline, s.rms) {
-		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
+		return scores, how, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
 			"finite numbers", s.stream.Tally.Bytes, r.Bits, r.Baseline, s.rms))
 	}
-	err := l.Yield(func() error {
+	err = l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Tally.Bytes, r)
 	}, patience)
 	if err == nil && l.Lost() {
 		scores = l.Worker().Score(s.stream, text) // the same bits
 	}
-	return scores, err
+	return scores, how, err
 }
 
-// report describes a text that is durable and not committed yet, and adds it to the summary.
-func (f *feeder) report(text []byte, scores stream.Scores) Chunk {
-	s := f.s
-	t := tokenizer.Tally{
-		Bytes: int64(len(text)), Chars: int64(f.engine.model.Tokenizer.Chars(text)),
-		Tokens: int64(len(scores.NLL)), Bits: scores.Bits(),
+// lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which those
+// are skipped that are stranger than the request's threshold.
+func (f *feeder) lesson(text []byte, scores stream.Scores) (how stream.Lesson) {
+	if f.given != nil {
+		return *f.given
 	}
-	c := Chunk{
-		Tally:   s.account(t, scores.BaselineBits()),
-		Step:    s.stream.Step,
-		Offset:  s.stream.Tally.Bytes,
-		Updates: s.stream.Updates(),
-		Written: int64(s.stream.Written),
-		FastRMS: s.rms,
+	if f.options.Learn != LearnUnflagged {
+		return how
 	}
-	if f.logProbs {
-		c.LogProbs = make([]float64, len(scores.NLL))
-		for i, nll := range scores.NLL {
-			c.LogProbs[i] = -float64(nll)
+	how.ByLine = true
+	var ends uint16
+	f.s.stream.PreviewLines(text, scores, func(l *lines.Line) {
+		if l.Warm() && l.P <= f.options.Threshold {
+			how.Skipped = append(how.Skipped, ends)
 		}
-	}
-	f.sum.Chunks++
-	f.sum.Bytes += c.Bytes
-	f.sum.Chars += c.Chars
-	f.sum.Tokens += c.Tokens
-	f.sum.Bits = stream.AddBits(f.sum.Bits, scores.NLL)
-	if s.Settings.Baseline {
-		bits := stream.AddBits(valueOr(f.sum.BaselineBits, 0), scores.Baseline)
-		f.sum.BaselineBits = &bits
-	}
-	return c
+		ends++
+	})
+	return how
 }
 
-func valueOr(p *float64, otherwise float64) float64 {
-	if p == nil {
-		return otherwise
+// restOfLines reports the line under way at the end of a text that was fed.
+func (f *feeder) restOfLines(ctx context.Context) error {
+	if !f.options.Lines || f.sum.Bytes == 0 {
+		return nil
 	}
-	return *p
-}
-
-// finish completes the summary.
-func (f *feeder) finish(begun time.Time) {
-	p := f.s.seen()
-	f.sum.Offset, f.sum.Updates = p.offset, p.updates
-	f.sum.Total = f.s.account(p.tally, p.baseline.Bits)
-	if f.s.Settings.Baseline && f.sum.BaselineBits == nil {
-		f.sum.BaselineBits = new(float64)
+	if err := f.engine.life.Enter(); err != nil {
+		return err
 	}
-	f.sum.Elapsed = time.Since(begun)
+	defer f.engine.life.Leave()
+	if err := f.engine.states.open(ctx, f.s); err != nil {
+		return err
+	}
+	defer f.s.unlock()
+	f.lineUnderWay(f.s.stream)
+	return nil
 }

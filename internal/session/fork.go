@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // fork is one under way: a session that shares another's log and snapshot, which the store does at
@@ -21,6 +22,7 @@ type fork struct {
 	at       int64          // the fork's offset
 	cut      sessionlog.Cut // what it shares
 	rest     []byte         // the text from there to its offset: the beginning of a record
+	lesson   stream.Lesson  // how the rest is learnt
 }
 
 // run makes the fork. The other must not trim its log, and not drop its snapshots, before the store
@@ -196,6 +198,7 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	}
 	err := f.engine.store().Read(ctx, f.from.ID, f.at, func(at int64, r sessionlog.Record) error {
 		f.cut.End, f.rest = at, bytes.Clone(r.Text[:f.at-at])
+		f.lesson = lessonOf(r).Until(r.Text, int(f.at-at))
 		return errFound
 	})
 	return f.readError(err)
@@ -229,8 +232,9 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
 	}
 	to.Complete = false
 	to.Parent = &Parent{ID: f.from.ID, Offset: f.at}
-	to.Numerics = slices.Clone(f.from.Numerics)
-	to.cutNumerics(f.at)
+	to.Numerics, to.LinesFrom = slices.Clone(f.from.Numerics), f.from.LinesFrom
+	to.ByLine = f.from.ByLine
+	to.cutAt(f.at)
 	return to, nil
 }
 
@@ -241,7 +245,7 @@ func (f *fork) finish(ctx context.Context) error {
 	if err := e.foundLocked(ctx, to); err != nil {
 		return err
 	}
-	feed := feeder{engine: e, s: to, emit: noChunks, admitted: true}
+	feed := feeder{reports: reports{engine: e, s: to, emit: noChunks}, admitted: true, given: &f.lesson}
 	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start // the totals before the cut are known
 	if e.store().Durable() && recorded {
 		feed.patience = e.forkRecovery
@@ -268,6 +272,7 @@ func (f *fork) appendUncounted(ctx context.Context) error {
 	r := sessionlog.Record{
 		UnixMS: uncounted, Bits: seen.tally.Bits, Baseline: seen.baseline.Bits,
 		HasBaseline: to.Settings.Baseline, Text: f.rest,
+		ByLine: f.lesson.ByLine, Skipped: f.lesson.Skipped,
 	}
 	if err := e.journal.appendLocked(ctx, to, seen.offset, r); err != nil {
 		return err

@@ -2,13 +2,16 @@ package session
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // headVersion is the version of the whole document (docs/formats.md, "The head of a session").
@@ -28,6 +31,10 @@ type head struct {
 	History  string            `json:"history"`
 	Parent   *Parent           `json:"parent"` // null unless it is a fork
 	Numerics []numerics        `json:"numerics"`
+	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
+	LinesFrom *int64 `json:"lines_from,omitempty"`
+	// ByLine says that some of the text may be learnt by lines.
+	ByLine bool `json:"by_line,omitempty"`
 }
 
 type modelName struct {
@@ -41,6 +48,51 @@ func (m modelName) id() string {
 		return m.Name
 	}
 	return m.Name + "-" + m.Hash[:12]
+}
+
+// cutAt takes off what the head says of text behind an offset.
+func (h *head) cutAt(end int64) {
+	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
+		h.Numerics = h.Numerics[:n]
+	}
+	if h.LinesFrom != nil && *h.LinesFrom > end {
+		h.LinesFrom, h.ByLine = nil, false
+	}
+}
+
+// stateBytes is the memory that the session's state takes, at most.
+func (h *head) stateBytes(m *model.Model) int64 {
+	bytes := stream.StateBytes(m, h.Settings)
+	if h.LinesFrom != nil {
+		bytes += stream.LinesBytes
+	}
+	if h.ByLine {
+		bytes += stream.HeldBytes(m, h.Settings)
+	}
+	return bytes
+}
+
+// emptyStream is the stream of an empty text.
+func (h *head) emptyStream(m *model.Model) *stream.Stream {
+	st := stream.New(m, h.Settings)
+	if h.LinesFrom != nil {
+		st.WatchLines(*h.LinesFrom)
+	}
+	return st
+}
+
+// restoreStream is the stream that a snapshot was taken of.
+func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
+	st, _, err := stream.Restore(m, h.Settings, f)
+	switch {
+	case err != nil:
+		return nil, err
+	case h.LinesFrom != nil:
+		st.WatchLines(*h.LinesFrom)
+	case st.HasLines():
+		return nil, errors.New("the state has lines, expected none, as the head has no lines_from")
+	}
+	return st, nil
 }
 
 // numerics is the arithmetic that a session was computed in from an offset on.
@@ -99,6 +151,9 @@ func (h *head) check(id string) error {
 	if h.Parent != nil && h.Parent.Offset < 0 {
 		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
 	}
+	if h.LinesFrom != nil && *h.LinesFrom < 0 {
+		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
+	}
 	if len(h.Numerics) == 0 {
 		return fmt.Errorf("numerics is empty, expected one entry or more")
 	}
@@ -143,18 +198,15 @@ func (h *head) checkOffsets(end int64) error {
 		return fmt.Errorf("numerics[%d].from is %d, expected at most %d, the end of the log",
 			len(h.Numerics)-1, from, end)
 	}
+	if h.LinesFrom != nil && *h.LinesFrom > end {
+		return fmt.Errorf("lines_from is %d, expected at most %d, the end of the log",
+			*h.LinesFrom, end)
+	}
 	return nil
 }
 
 // numerics is the arithmetic that the session is computed in now.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
-
-// cutNumerics forgets in which arithmetic the session was computed after an offset.
-func (h *head) cutNumerics(end int64) {
-	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
-		h.Numerics = h.Numerics[:n]
-	}
-}
 
 // noteNumerics notes that the session is computed in another arithmetic from an offset on.
 func (h *head) noteNumerics(n numerics) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/spool"
-	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -53,7 +52,8 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 	if err != nil {
 		return Info{}, err
 	}
-	s.Complete, s.Parent, s.Numerics = false, h.Parent, h.Numerics
+	s.Complete, s.Parent = false, h.Parent
+	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 	if n := len(s.encode()); n > sessionlog.MaxHeadBytes {
 		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d",
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
@@ -101,7 +101,7 @@ func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *pa
 	}
 	state := e.states.budget.Open(nil)
 	defer state.Close()
-	if err := e.states.reserve(ctx, state, stream.StateBytes(e.model, p.head.Settings)); err != nil {
+	if err := e.states.reserve(ctx, state, p.head.stateBytes(e.model)); err != nil {
 		return nil, err
 	}
 	return p, e.packs(ctx, func() error { return importError(p.check(e.model)) })

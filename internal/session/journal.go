@@ -61,7 +61,7 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 	if err := h.checkEnd(found); err != nil {
 		return &UnusableError{ID: s.ID, Err: err}
 	}
-	s.noteNumericsLocked(h.Numerics)
+	s.noteHeadLocked(&h)
 	s.claimedLocked(found)
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head    // Numerics changes under state and mu, the rest never
+	head    // Numerics, LinesFrom and ByLine change under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
@@ -165,11 +165,12 @@ func (s *liveSession) saw(found sessionlog.Session) {
 	}
 }
 
-// noteNumericsLocked replaces the arithmetics that the session was computed in.
-func (s *liveSession) noteNumericsLocked(all []numerics) {
+// noteHeadLocked notes what of a head changes: the arithmetics that the session was computed in,
+// where its lines begin, and whether it learns by lines.
+func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Numerics = all
+	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 }
 
 func (s *liveSession) isClaimed() bool {
@@ -196,6 +197,14 @@ func (s *liveSession) seen() progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.seen
+}
+
+// checkOffset compares the session's offset with the one that a caller expects; nil expects none.
+func checkOffset(s *liveSession, want *int64) error {
+	if have := s.seen().offset; want != nil && *want != have {
+		return &OffsetError{Have: have, Want: *want}
+	}
+	return nil
 }
 
 // unusable says why the session cannot be used, nil if it can.

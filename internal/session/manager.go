@@ -165,6 +165,10 @@ func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete
 // that fails with ErrOverloaded has read some, and accepted nothing: also when the session's state
 // takes long to be computed again, of which the next call finds what was done. The Summary tells
 // what was accepted, also beside an error.
+//
+// With LearnFalse the text is scored after the session's, and the session stays as it was: nothing
+// is accepted. The text is received first, in a temporary file, a *TooLongError if it is longer than
+// UnlearntBytesMax, and scored then while, as beside a completion, the session takes no other text.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -174,21 +178,66 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	defer done()
+	if err := checkLearn(s, o); err != nil {
+		return Summary{}, err
+	}
+	if o.Learn == LearnFalse {
+		return mg.dryRun(ctx, s, body, o, emit)
+	}
 	end, err := mg.engine.beginFeeding(ctx, s)
 	if err != nil {
 		return Summary{}, err
 	}
 	defer end()
-	if have := s.seen().offset; o.Offset != nil && *o.Offset != have {
-		return Summary{}, &OffsetError{Have: have, Want: *o.Offset}
+	if err := checkOffset(s, o.Offset); err != nil {
+		return Summary{}, err
 	}
-	f := feeder{
-		engine: mg.engine, s: s, logProbs: o.LogProbs, emit: emit, patience: mg.engine.scoreRecovery,
+	f := feeder{reports: mg.reporting(s, o, emit), patience: mg.engine.scoreRecovery}
+	if o.Lines {
+		err = mg.engine.watchLines(ctx, s, o.Learn == LearnUnflagged)
 	}
-	err = f.body(ctx, body)
+	if err == nil {
+		err = f.body(ctx, body)
+	}
+	if err == nil {
+		err = f.restOfLines(ctx)
+	}
 	mg.roster.touch(s)
 	f.finish(begun)
 	return f.sum, err
+}
+
+// reporting are the reports of a score request.
+func (mg *Manager) reporting(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
+	return reports{engine: mg.engine, s: s, options: o, emit: emit}
+}
+
+// dryRun carries out a score request that learns nothing.
+func (mg *Manager) dryRun(
+	ctx context.Context, s *liveSession, body io.Reader, o ScoreOptions, emit func(Chunk) error,
+) (Summary, error) {
+	begun := time.Now()
+	if err := checkOffset(s, o.Offset); err != nil {
+		return Summary{}, err
+	}
+	r := dryRun{reports: mg.reporting(s, o, emit)}
+	text, err := r.receive(body)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer text.Close()
+	in, err := text.Reader()
+	if err != nil {
+		return Summary{}, err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return Summary{}, err
+	}
+	defer mg.life.Leave()
+	err = r.run(ctx, in, o.Offset)
+	mg.roster.touch(s)
+	r.finish(begun)
+	return r.sum, err
 }
 
 // Complete samples text after the session's text and the prompt, from the model as the session has

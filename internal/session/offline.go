@@ -179,7 +179,7 @@ func oldest(
 	ctx context.Context, m *model.Model, store sessionlog.Store, h *head, start int64,
 ) (*stream.Stream, error) {
 	if start == 0 {
-		return stream.New(m, h.Settings), nil
+		return h.emptyStream(m), nil
 	}
 	kept, err := store.Snapshots(ctx, h.ID)
 	if err != nil {

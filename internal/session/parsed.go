@@ -25,6 +25,7 @@ type parsed struct {
 // logColumns are the columns of a log, as their file has them.
 type logColumns struct {
 	text, ends, times, bits, base *weights.StoredTensor // base: nil without a baseline
+	learning, skipped             *weights.StoredTensor // nil where no text is learnt by lines
 
 	records    int64
 	start, end int64 // offsets of the log
@@ -50,13 +51,14 @@ func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
 	}
 	p := &parsed{head: h, snapshot: &weights.Stored{Metadata: f.Metadata}}
 	delete(f.Metadata, keyHead)
-	all := []string{columnText, columnEnds, columnTimes, columnBits, columnBaseline}
+	all := []string{columnText, columnEnds, columnTimes, columnBits, columnBaseline,
+		columnLearning, columnSkipped}
 	for _, t := range f.Tensors {
 		if !slices.Contains(all, t.Name) {
 			p.snapshot.Tensors = append(p.snapshot.Tensors, t)
 		}
 	}
-	p.log, err = findLog(f, h.Settings.Baseline)
+	p.log, err = findLog(f, &h)
 	return p, err
 }
 
@@ -70,8 +72,9 @@ func (p *parsed) takes(id string) int64 {
 	return bytes
 }
 
-// findLog finds the columns of the log.
-func findLog(f *weights.Stored, baseline bool) (l logColumns, err error) {
+// findLog finds the columns of the log of a session with a head.
+func findLog(f *weights.Stored, h *head) (l logColumns, err error) {
+	baseline := h.Settings.Baseline
 	find := func(name string, d weights.DType) (t *weights.StoredTensor) {
 		found, ok := f.Tensor(name)
 		switch {
@@ -79,7 +82,7 @@ func findLog(f *weights.Stored, baseline bool) (l logColumns, err error) {
 		case !ok || found.DType != d || len(found.Shape) != 1:
 			err = fmt.Errorf("tensor %q is missing or of another type or rank, expected %s with one dimension",
 				name, d)
-		case l.ends != nil && found.Bytes != l.ends.Bytes:
+		case l.ends != nil && found.Bytes != l.ends.Bytes && name != columnSkipped:
 			err = fmt.Errorf("tensor %q has %d elements, expected %d, as %q",
 				name, found.Bytes/numberBytes, l.ends.Bytes/numberBytes, columnEnds)
 		}
@@ -93,6 +96,12 @@ func findLog(f *weights.Stored, baseline bool) (l logColumns, err error) {
 		l.base = find(columnBaseline, weights.F64)
 	} else if _, ok := f.Tensor(columnBaseline); ok && err == nil {
 		err = fmt.Errorf("tensor %q is there, expected none without a baseline", columnBaseline)
+	}
+	if h.ByLine {
+		l.learning, l.skipped = find(columnLearning, weights.I64), find(columnSkipped, weights.I64)
+	} else if _, ok := f.Tensor(columnLearning); ok && err == nil {
+		err = fmt.Errorf("tensor %q is there, expected none where no text is learnt by lines",
+			columnLearning)
 	}
 	if err != nil {
 		return l, err
@@ -125,6 +134,7 @@ func (l *logColumns) span() error {
 // each visits the records. A record's text is valid until visit returns.
 func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) error) error {
 	ends, times, bits, base := numbersOf(l.ends), numbersOf(l.times), numbersOf(l.bits), numbersOf(l.base)
+	learning, skipped := numbersOf(l.learning), numbersOf(l.skipped)
 	in := bufio.NewReaderSize(l.text.Reader(), spool.BufferBytes)
 	var text []byte
 	at := l.start
@@ -143,7 +153,10 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 		if r.HasBaseline {
 			r.Baseline = math.Float64frombits(base.next())
 		}
-		for _, column := range []*numbers{ends, times, bits, base} {
+		if l.learning != nil && err == nil {
+			r.ByLine, r.Skipped, err = decodeLesson(learning, skipped)
+		}
+		for _, column := range []*numbers{ends, times, bits, base, learning, skipped} {
 			if err == nil {
 				err = column.err
 			}
@@ -157,6 +170,27 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 		at = end
 	}
 	return nil
+}
+
+// decodeLesson reads how the text of a record is learnt.
+func decodeLesson(learning, skipped *numbers) (byLine bool, lines []uint16, err error) {
+	count := int64(learning.next())
+	if count == learnsAll {
+		return false, nil, nil
+	}
+	if count < 0 || count > sessionlog.SkippedMax {
+		return false, nil, fmt.Errorf("tensor %q has an element %d, expected %d to %d",
+			columnLearning, count, learnsAll, sessionlog.SkippedMax)
+	}
+	for range count {
+		n := skipped.next()
+		if n > math.MaxUint16 || len(lines) > 0 && uint16(n) <= lines[len(lines)-1] {
+			return false, nil, fmt.Errorf("tensor %q has an element %d, expected more than the one "+
+				"before and at most %d", columnSkipped, n, math.MaxUint16)
+		}
+		lines = append(lines, uint16(n))
+	}
+	return true, lines, nil
 }
 
 // numbers reads a column of numbers. After an error its numbers mean nothing.
@@ -184,7 +218,7 @@ func (c *numbers) next() uint64 {
 // check makes sure that state, head and log are those of one session that can go on. For that it
 // makes the state, of which it keeps nothing.
 func (p *parsed) check(m *model.Model) error {
-	st, _, err := stream.Restore(m, p.head.Settings, p.snapshot)
+	st, err := p.head.restoreStream(m, p.snapshot)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func (r *recoverer) empty(
 		}
 		return nil, &UnusableError{ID: s.ID, Err: bad}
 	}
-	return stream.New(r.model, s.Settings), nil
+	return s.emptyStream(r.model), nil
 }
 
 // changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes
@@ -221,7 +221,7 @@ func (r *recoverer) changeNumericsLocked(
 	if err := r.journal.setHeadLocked(ctx, s, &h); err != nil {
 		return err
 	}
-	s.noteNumericsLocked(h.Numerics)
+	s.noteHeadLocked(&h)
 	return nil
 }
 

@@ -59,7 +59,8 @@ func (e interrupted) Unwrap() error { return e.error }
 func (r *replayer) run(ctx context.Context, log logReader) error {
 	from := r.stream.Tally.Bytes
 	return log.Read(ctx, r.job.Session, from, func(at int64, rec sessionlog.Record) error {
-		if err := r.feed(ctx, rec.Text[r.stream.Tally.Bytes-at:]); err != nil {
+		from := int(r.stream.Tally.Bytes - at)
+		if err := r.feed(ctx, rec.Text[from:], lessonOf(rec).From(rec.Text, from)); err != nil {
 			return interrupted{err}
 		}
 		r.compare(rec)
@@ -67,7 +68,12 @@ func (r *replayer) run(ctx context.Context, log logReader) error {
 	})
 }
 
-func (r *replayer) feed(ctx context.Context, text []byte) error {
+// lessonOf is how a session learns from the text of a record.
+func lessonOf(r sessionlog.Record) stream.Lesson {
+	return stream.Lesson{ByLine: r.ByLine, Skipped: r.Skipped}
+}
+
+func (r *replayer) feed(ctx context.Context, text []byte, how stream.Lesson) error {
 	for len(text) > 0 {
 		if err := r.goesOn(); err != nil {
 			return err
@@ -79,10 +85,10 @@ func (r *replayer) feed(ctx context.Context, text []byte) error {
 		begun, w := time.Now(), l.Worker()
 		w.Settle(r.stream)
 		n := min(len(text), r.stream.Room())
-		w.Feed(r.stream, text[:n], nil)
+		w.FeedAs(r.stream, text[:n], how.Until(text, n))
 		r.cost += time.Since(begun)
 		l.Release()
-		text = text[n:]
+		text, how = text[n:], how.From(text, n)
 	}
 	return nil
 }

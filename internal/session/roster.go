@@ -277,7 +277,7 @@ func (ro *roster) admit(m blueprint) error {
 	case errors.Is(err, registry.ErrFull):
 		return fmt.Errorf("%w: %d sessions", ErrFull, ro.max)
 	}
-	err = memoryError(ro.budget.Fits(stream.StateBytes(ro.model, s.Settings))) // else it could never be used
+	err = memoryError(ro.budget.Fits(s.stateBytes(ro.model))) // else it could never be used
 	if err == nil {
 		ro.room.Limit(who.Key, who.MaxDisk)
 		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.KeyCharge+int64(len(s.encode()))+m.disk)

@@ -70,7 +70,7 @@ func readSnapshot(
 ) (st *stream.Stream, err error) {
 	err = store.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
 		return weights.Scan(r, weights.Limits{}, func(f *weights.Stored) error {
-			st, _, err = stream.Restore(m, h.Settings, f)
+			st, err = h.restoreStream(m, f)
 			if err == nil && st.Tally.Bytes != at {
 				return fmt.Errorf("it is of offset %d, expected %d", st.Tally.Bytes, at)
 			}

@@ -134,7 +134,26 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 
 // reserveLocked takes memory for a session's stream.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	return st.reserve(ctx, s.memory, stream.StateBytes(st.model, s.Settings))
+	return st.reserve(ctx, s.memory, s.stateBytes(st.model))
+}
+
+// reserveNow takes memory beside what the account of a session at work has, and does not wait for
+// it, so that nobody waits who has what others wait for. The error is ErrOverloaded where memory
+// may be free later.
+func (st *states) reserveNow(account *budget.Account[*liveSession], need int64) error {
+	for {
+		want, err := account.Reserve(need)
+		switch {
+		case err != nil:
+			return memoryError(err)
+		case want.Asked:
+			st.evict(want.Victim)
+		case want.Changed == nil:
+			return nil
+		default:
+			return ErrOverloaded
+		}
+	}
 }
 
 // reserve takes memory for a state. It drops the sessions that were not used for the longest time,
@@ -211,12 +230,12 @@ func (st *states) keepLocked(s *liveSession) {
 // more than before. Below the limit a snapshot may go beyond it.
 func (st *states) mayKeep(s *liveSession) bool {
 	return st.room.Room(s.Owner, 1) == nil &&
-		st.room.Fits(stream.StateBytes(st.model, s.Settings)) == nil
+		st.room.Fits(s.stateBytes(st.model)) == nil
 }
 
 // hasRoom says whether there is room for all of one more snapshot of a session.
 func (st *states) hasRoom(s *liveSession) bool {
-	return st.room.Room(s.Owner, stream.StateBytes(st.model, s.Settings)) == nil
+	return st.room.Room(s.Owner, s.stateBytes(st.model)) == nil
 }
 
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -34,6 +35,18 @@ const (
 	CommitPrompt = "prompt" // the prompt is fed to the session, as by Score
 	CommitAll    = "all"    // the prompt and the text that was sampled
 )
+
+// What a session learns of a text that is scored: values of ScoreOptions.Learn.
+const (
+	LearnTrue  = "true"  // the text, which is the session's from then on
+	LearnFalse = "false" // nothing: the session stays as it was
+	// The text is the session's from then on, which learns from those of its lines that are not
+	// flagged.
+	LearnUnflagged = "unflagged"
+)
+
+// UnlearntBytesMax is the largest length of a text that is scored with LearnFalse, in bytes.
+const UnlearntBytesMax = 8 << 20
 
 // Why a completion ended: values of Completion.FinishReason.
 const (
@@ -145,6 +158,37 @@ type ScoreOptions struct {
 	// with *OffsetError and nothing changes.
 	Offset   *int64
 	LogProbs bool // report every token's log-probability
+	// Learn is LearnTrue, LearnFalse or LearnUnflagged, the latter only with Lines; "" is LearnTrue.
+	// With LearnFalse the Chunks have the offsets
+	// and totals that they would have if the text were the session's.
+	Learn string
+	// Threshold is the largest probability of a line that is flagged: one that LearnUnflagged does
+	// not learn from. As long as few lines have been seen, none is flagged.
+	Threshold float64
+	// Lines makes lines of the text, from the first text on that is scored so, and reports them.
+	// The session keeps what it knows of its lines.
+	Lines     bool
+	Text      bool // report the text of lines
+	TokenBits bool // report what each byte of a line's text has cost
+}
+
+// Line reports a line of a session's text, or what there is so far of the line under way. A line is
+// the same however the text comes.
+type Line struct {
+	Number       int64 // of the lines of the session, from 1
+	Offset       int64 // in the stream, of the line's first byte
+	Bytes        int64 // its newline among them
+	Chars        int64
+	Bits         float64
+	BaselineBits *float64 // nil unless the setting "baseline" asks for it
+
+	lines.Strangeness // for the lines of the session before it
+
+	Text      []byte    // without the newline, lines.TextMax bytes at most; nil unless asked for
+	TokenBits []float32 // of each byte of Text; nil unless asked for
+	Cut       bool      // the line has more text than lines.TextMax bytes
+	Unlearnt  bool      // the session does not learn from the line, which is flagged or too long
+	Ended     bool      // with a newline; false: the text has ended, and the line may go on
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
@@ -165,6 +209,8 @@ type Chunk struct {
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
 	// for.
 	LogProbs []float64
+	// Lines are those that end in the text reported here; nil unless asked for.
+	Lines []Line
 }
 
 // Summary is what one Score call did, in the whole.
@@ -175,6 +221,7 @@ type Summary struct {
 	Offset  int64  // of the session, after the call
 	Chunks  int    // reports emitted
 	Updates uint64 // of the fast weights that the session has made, after the call
+	Rest    *Line  // the line under way; nil if there is none, or lines were not asked for
 	Elapsed time.Duration
 }
 
@@ -365,6 +412,16 @@ type LimitError struct {
 
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at most %d bytes", e.Offset, e.Max)
+}
+
+// TooLongError says that a text is longer than one that is scored with LearnFalse may be. The session
+// is as it was.
+type TooLongError struct {
+	Max int64 // bytes
+}
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("session: a text that is not learnt from has at most %d bytes", e.Max)
 }
 
 // QuotaError says that a key has as many live sessions as it may have. Nothing was made.

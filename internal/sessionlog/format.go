@@ -25,16 +25,19 @@ const (
 	// of another session.
 	sharingVersion = 2
 
-	damageBucket    = "damage"
-	shareBucket     = "shares"
-	storeBucket     = "store"
-	sessionBucket   = "sessions"
-	logBucket       = "log"
-	snapshotBucket  = "snapshots"
-	epochKey        = "epoch"
-	crcBytes        = 4
-	recordBytesMin  = 1 + 1 + 8 + 8 // of a record without baseline and text
-	baselineFlag    = 1
+	damageBucket   = "damage"
+	shareBucket    = "shares"
+	storeBucket    = "store"
+	sessionBucket  = "sessions"
+	logBucket      = "log"
+	snapshotBucket = "snapshots"
+	epochKey       = "epoch"
+	crcBytes       = 4
+	recordBytesMin = 1 + 1 + 8 + 8 // of a record without baseline and text
+	baselineFlag   = 1
+	byLineFlag     = 2
+	// byLineVersion is that of a record whose text is learnt by lines.
+	byLineVersion   = 2
 	entryBytesMin   = 1 + 8 + 8 // of a session with an empty head
 	snapshotSize    = 1 + 8 + 32
 	epochValueBytes = 1 + 8
@@ -68,8 +71,11 @@ func hasBuckets(found []string) bool {
 
 // versionMax is the newest version of the values of a bucket.
 func versionMax(bucket string) byte {
-	if bucket == sessionBucket || bucket == snapshotBucket {
+	switch bucket {
+	case sessionBucket, snapshotBucket:
 		return sharingVersion
+	case logBucket:
+		return byLineVersion
 	}
 	return formatVersion
 }
@@ -115,7 +121,34 @@ func encodeRecord(key []byte, r *Record) []byte {
 		b[1] |= baselineFlag
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.Baseline))
 	}
+	if r.ByLine {
+		b[0], b[1] = byLineVersion, b[1]|byLineFlag
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Skipped)))
+		for _, n := range r.Skipped {
+			b = binary.LittleEndian.AppendUint16(b, n)
+		}
+	}
 	return seal(logBucket, key, append(b, r.Text...))
+}
+
+// decodeSkipped takes the lines that are not learnt off what decodeRecord took for the text.
+func (r *Record) decodeSkipped() error {
+	if len(r.Text) < 4 {
+		return fmt.Errorf("record that ends before its count of lines")
+	}
+	count, rest := int64(binary.LittleEndian.Uint32(r.Text)), r.Text[4:]
+	if int64(len(rest)) < 2*count {
+		return fmt.Errorf("record with %d lines that are not learnt in %d bytes", count, len(rest))
+	}
+	for range count {
+		n := binary.LittleEndian.Uint16(rest)
+		if last := len(r.Skipped); last > 0 && n <= r.Skipped[last-1] {
+			return fmt.Errorf("record whose lines that are not learnt are not in order")
+		}
+		r.Skipped, rest = append(r.Skipped, n), rest[2:]
+	}
+	r.ByLine, r.Text = true, rest
+	return nil
 }
 
 // decodeRecord gives a record whose text is part of value.
@@ -132,12 +165,19 @@ func decodeRecord(key, value []byte) (Record, error) {
 		Bits:   math.Float64frombits(binary.LittleEndian.Uint64(b[10:])),
 		Text:   b[recordBytesMin:],
 	}
-	switch flags := b[1]; {
-	case flags == baselineFlag && len(r.Text) >= 8:
+	flags := b[1]
+	hasBaseline, byLine := flags&baselineFlag != 0, flags&byLineFlag != 0
+	if flags > baselineFlag|byLineFlag || hasBaseline && len(r.Text) < 8 || byLine != (b[0] == byLineVersion) {
+		return Record{}, fmt.Errorf("record with flags %02x and %d bytes, which do not go together", flags, len(b))
+	}
+	if hasBaseline {
 		r.HasBaseline, r.Baseline = true, math.Float64frombits(binary.LittleEndian.Uint64(r.Text))
 		r.Text = r.Text[8:]
-	case flags != 0:
-		return Record{}, fmt.Errorf("record with flags %02x and %d bytes, which do not go together", flags, len(b))
+	}
+	if byLine {
+		if err := r.decodeSkipped(); err != nil {
+			return Record{}, err
+		}
 	}
 	if n := len(r.Text); n < 1 || n > MaxTextBytes {
 		return Record{}, fmt.Errorf("text of %d bytes, expected 1 to %d", n, MaxTextBytes)
@@ -271,6 +311,10 @@ func checkRecords(at int64, records []Record) error {
 		if n < 1 || n > MaxTextBytes {
 			return invalid("text of record %d has %d bytes, expected 1 to %d", i, n, MaxTextBytes)
 		}
+		if k := len(records[i].Skipped); k > SkippedMax || k > 0 && !records[i].ByLine {
+			return invalid("record %d does not learn %d lines, expected at most %d, and none that is "+
+				"not learnt by lines", i, k, SkippedMax)
+		}
 		if at > math.MaxInt64-int64(n) {
 			return invalid("offset %d, expected that %d bytes more are at most %d", at, n, int64(math.MaxInt64))
 		}
@@ -319,7 +363,7 @@ func parseSnapshotName(name string) (id string, at int64, ok bool) {
 }
 
 // valueBytesMax is more than any value has.
-const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + crcBytes
+const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + 4 + 2*SkippedMax + crcBytes
 
 // bucketOf finds the bucket that a value's checksum says it is of; "": none.
 func bucketOf(key, value []byte) string {

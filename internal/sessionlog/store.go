@@ -130,7 +130,11 @@ type Record struct {
 	Bits        float64
 	Baseline    float64 // the same of the model without adaptation, if HasBaseline
 	HasBaseline bool
-	Text        []byte
+	// ByLine says that the session learns from the text by lines. Skipped are those that it does not
+	// learn, by the newlines of the text, counted from 0, in ascending order; none without ByLine.
+	ByLine  bool
+	Skipped []uint16
+	Text    []byte
 }
 
 // Snapshot is a session's state at an offset of its log, as the store keeps it.
@@ -154,4 +158,5 @@ const (
 	MaxHeadBytes  = 64 << 10
 	MaxTextBytes  = 1 << 20 // of one record
 	KeptSnapshots = 2
+	SkippedMax    = 1 << 16 // lines of a record that are not learnt
 )

@@ -33,6 +33,20 @@ func (s *Stream) Hash() string {
 	case s.Cache != nil:
 		h.Write([]byte(s.Cache.Hash()))
 	}
+	if s.held != nil {
+		hashInts(h, uint64(s.held.line[lineBytes]), uint64(s.held.line[lineCarries]))
+		for _, mark := range s.held.marks {
+			hashInts(h, uint64(mark))
+		}
+		if s.held.line[lineCarries] != carriesNothing {
+			for _, v := range s.held.gradient {
+				hashInts(h, uint64(math.Float32bits(v)))
+			}
+		}
+	}
+	if s.lines != nil {
+		h.Write(s.lines.AppendState(nil))
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 

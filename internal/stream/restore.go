@@ -72,13 +72,27 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 		s.Baseline.Bits = h.BaselineBits
 	}
 	s.reserve()
+	s.reserveHeld(f)
 	parts := s.parts()
 	for i := range parts {
 		if err := parts[i].read(f, m.Tokenizer.Vocab()); err != nil {
 			return nil, "", err
 		}
 	}
-	if len(f.Tensors) != len(parts) {
+	if s.held != nil {
+		_, carries := f.Tensor(tensorCarried)
+		if err := s.held.checkCarried(carries); err != nil {
+			return nil, "", err
+		}
+	}
+	if err := s.readLines(f); err != nil {
+		return nil, "", err
+	}
+	want := len(parts)
+	if s.lines != nil {
+		want++
+	}
+	if len(f.Tensors) != want {
 		return nil, "", surplus(f, parts)
 	}
 	if s.Fast != nil {
@@ -182,6 +196,17 @@ func (s *Stream) reserve() {
 	}
 }
 
+// reserveHeld makes room for what a snapshot has of learning by lines.
+func (s *Stream) reserveHeld(f *weights.Stored) {
+	if _, ok := f.Tensor(tensorHeld); !ok {
+		return
+	}
+	s.holdLines()
+	if _, ok := f.Tensor(tensorCarried); ok {
+		s.held.line[lineCarries] = carriesOpen // until it is read
+	}
+}
+
 // read fills the array from its tensor.
 func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	t, ok := f.Tensor(p.name)
@@ -203,9 +228,13 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 		}
 		p.setElement(i, binary.LittleEndian.Uint32(element[:]))
 	}
+	most := p.most
+	if most == 0 {
+		most = int32(vocab) - 1
+	}
 	for i, id := range p.tokens {
-		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, vocab-1)
+		if id < 0 || id > most {
+			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, most)
 		}
 	}
 	return p.finite()
@@ -214,7 +243,8 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 // surplus returns an error if the file has a tensor that is none of the parts.
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
-		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == t.Name }) {
+		known := func(p part) bool { return p.name == t.Name }
+		if t.Name != tensorLines && !slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

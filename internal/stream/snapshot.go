@@ -73,6 +73,9 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 		}
 		f.Tensors = append(f.Tensors, p.tensor())
 	}
+	if s.lines != nil {
+		f.Tensors = append(f.Tensors, s.linesTensor())
+	}
 	return f, nil
 }
 
@@ -82,7 +85,8 @@ type part struct {
 	shape  []int
 	tokens []int32
 	floats kernel.Array
-	any    bool // floats that need not be finite
+	most   int32 // the largest of tokens that are none of the vocabulary; 0: they are
+	any    bool  // floats that need not be finite
 }
 
 // parts are all arrays of the state, in the order of the file.
@@ -106,8 +110,32 @@ func (s *Stream) parts() []part {
 			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
 			part{name: "cache.next", shape: []int{n}, tokens: s.Cache.Next[:n]})
 	}
+	if s.held != nil {
+		all = s.appendHeld(all)
+	}
 	return all
 }
+
+// appendHeld appends what is kept of learning by lines.
+func (s *Stream) appendHeld(all []part) []part {
+	h := s.held
+	all = append(all,
+		part{name: tensorHeld, shape: []int{len(h.line)}, tokens: h.line[:], most: HeldMax + 1},
+		part{name: "held.marks", shape: []int{len(h.marks)}, tokens: h.marks, most: tokenOpen})
+	if h.line[lineCarries] == carriesNothing {
+		return all
+	}
+	floats := kernel.Array{F32: h.gradient}
+	return append(all, part{
+		name: tensorCarried, shape: []int{len(h.gradient)}, floats: floats, any: true,
+	})
+}
+
+// The tensors of learning by lines that Restore looks for.
+const (
+	tensorHeld    = "held.line"
+	tensorCarried = "held.gradient"
+)
 
 // appendBank appends I and M of every branch.
 func (s *Stream) appendBank(all []part, bank int) []part {

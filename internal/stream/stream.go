@@ -10,6 +10,7 @@ package stream
 import (
 	"sync/atomic"
 
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -38,6 +39,10 @@ type Stream struct {
 	Fast    *sparsemeta.State   // state of SparseMeta
 	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
 	Cache   *sparsemeta.Cache   // state of Cache
+
+	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
+	linesFrom *int64       // the offset at which lines begin; nil: nowhere
+	held      *held        // nil: nothing was learnt by lines so far
 
 	model   *model.Model
 	dynamic Arena  // Dynamic's fast weights, as a step takes them
@@ -87,6 +92,7 @@ func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id, f.frozen = nextID.Add(1), true
 	f.Settings.Baseline, f.BaselineMemory = false, nil
+	f.lines, f.linesFrom, f.held = nil, nil, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
@@ -96,7 +102,23 @@ func (s *Stream) Frozen() *Stream {
 	return &f
 }
 
-// StateBytes is the MemoryBytes of a stream with these settings, without making one.
+// Reader returns a Frozen copy that also scores with the static model, and makes lines of its text,
+// where s does.
+func (s *Stream) Reader() *Stream {
+	f := s.Frozen()
+	if s.Settings.Baseline {
+		f.Settings.Baseline = true
+		f.BaselineMemory = txl.NewMemory(s.model.LM.Config, 1)
+		f.BaselineMemory.CopyFrom(s.BaselineMemory)
+	}
+	if s.lines != nil {
+		f.lines = s.lines.Clone()
+	}
+	return f
+}
+
+// StateBytes is the MemoryBytes of a stream with these settings, without making one: of a stream
+// that makes no lines of its text.
 func StateBytes(m *model.Model, set Settings) int64 {
 	c, layout := m.LM.Config, m.LM.Layout
 	memory := 4 * int64(c.NLayer) * int64(c.MemLen) * int64(c.DModel)
@@ -139,7 +161,8 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes is the memory that the stream occupies. It does not depend on the stream's text.
+// MemoryBytes is the memory that the stream occupies. It does not depend on the stream's text, but
+// on whether lines are made of it.
 func (s *Stream) MemoryBytes() int64 {
 	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
@@ -150,6 +173,12 @@ func (s *Stream) MemoryBytes() int64 {
 		}
 	}
 	bytes := 4 * int64(n)
+	if s.lines != nil {
+		bytes += LinesBytes
+	}
+	if s.held != nil {
+		bytes += HeldBytes(s.model, s.Settings)
+	}
 	switch {
 	case s.Fast != nil:
 		bytes += s.Fast.Bytes()

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
@@ -34,9 +35,10 @@ type Worker struct {
 	// instead of beginning the chunk again; the bits are the same either way.
 	at, baseAt place
 
-	inputs  []int32 // what the segments have read last
-	tokens  []int32 // tokens scored last
-	targets []int32 // the pending tokens and those scored last
+	inputs  []int32   // what the segments have read last
+	tokens  []int32   // tokens scored last
+	targets []int32   // the pending tokens and those scored last
+	open    []float32 // gradient of a line under way, made on first use
 	nll     []float32
 	baseNLL []float32
 }
@@ -216,6 +218,22 @@ func (s *Stream) Totals(scores Scores) (bits, baseline float64) {
 // Commit accepts the text that Score has just scored. It moves no weights:
 // Settle does, once the chunk is full.
 func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
+	w.CommitAs(s, text, scores, Lesson{}, nil)
+}
+
+// CommitAs is Commit for a text that is learnt in some way. It tells each, if not nil, of every line
+// that ends in the text, if the stream makes lines of it. A line is valid until each returns.
+func (w *Worker) CommitAs(
+	s *Stream, text []byte, scores Scores, how Lesson, each func(*lines.Line),
+) {
+	s.beginLines()
+	s.addLines(text, scores, each)
+	if how.ByLine {
+		s.holdLines()
+	}
+	if s.held != nil {
+		s.held.mark(text, how)
+	}
 	s.Pending = s.model.Tokenizer.Encode(s.Pending, text)
 	t := tokenizer.Tally{Bytes: int64(len(text)), Chars: int64(s.model.Tokenizer.Chars(text)), Tokens: int64(len(scores.NLL))}
 	s.Tally.Add(t)
@@ -243,6 +261,9 @@ func (w *Worker) Settle(s *Stream) {
 	}
 	s.Last = s.Pending[len(s.Pending)-1]
 	s.Pending = s.Pending[:0]
+	if s.held != nil {
+		s.held.marks = s.held.marks[:0]
+	}
 	s.Step++
 	w.goOn(s)
 }
@@ -253,16 +274,24 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	switch {
 	case s.Cache != nil:
 		s.Cache.Append(w.seg.Hidden(), s.Pending)
-	case s.frozen:
-	case s.Fast != nil:
+	case s.frozen, s.Fast == nil && s.Dynamic == nil:
+	case s.held != nil:
+		w.adaptHeld(s, step)
+	default:
 		step.Backward(s.Pending)
+		w.update(s, step)
+	}
+}
+
+// update lets the gradient that Backward has computed write the stream's fast weights.
+func (w *Worker) update(s *Stream, step *Step) {
+	if s.Fast != nil {
 		s.Written = step.Update()
 		w.fastAt = place{s.learnt, s.Fast.Step}
-	case s.Dynamic != nil:
-		step.Backward(s.Pending)
-		s.Dynamic.Update(w.Exec, w.all.Values)
-		s.Written = len(w.all.Values)
+		return
 	}
+	s.Dynamic.Update(w.Exec, w.all.Values)
+	s.Written = len(w.all.Values)
 }
 
 // goOn takes the segments to the next chunk.
@@ -274,6 +303,12 @@ func (w *Worker) goOn(s *Stream) {
 	}
 	step := w.step(s)
 	step.Continue()
+}
+
+// FeedAs scores, accepts and settles text that the chunk has room for, learnt in some way.
+func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) {
+	w.CommitAs(s, text, w.Score(s, text), how, nil)
+	w.Settle(s)
 }
 
 // Feed scores, accepts and settles text of any length: the whole loop for

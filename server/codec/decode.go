@@ -53,7 +53,15 @@ func decodeLabels(labels *api.Labels) (map[string]string, error) {
 
 // DecodeScoreOptions reads the parameters of a score request.
 func DecodeScoreOptions(p api.ScoreParams) session.ScoreOptions {
-	return session.ScoreOptions{Offset: p.Offset, LogProbs: value(p.Logprobs)}
+	options := session.ScoreOptions{
+		Offset: p.Offset, LogProbs: value(p.Logprobs), Learn: string(value(p.Learn)),
+		Lines: value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
+		TokenBits: value(p.Tokens), Threshold: limits.ThresholdDefault,
+	}
+	if p.Threshold != nil {
+		options.Threshold = *p.Threshold
+	}
+	return options
 }
 
 // DecodeListing reads the parameters of a listing: the id after which it goes on, and how many

@@ -79,6 +79,39 @@ func EncodeChunk(c session.Chunk) api.ChunkEvent {
 	}
 }
 
+// EncodeLine is the event of a line of a text that is learnt as the request says.
+func EncodeLine(l session.Line, learn string) api.LineEvent {
+	e := api.LineEvent{
+		Type:         api.EventLine,
+		Number:       l.Number,
+		Offset:       l.Offset,
+		Bytes:        l.Bytes,
+		Chars:        l.Chars,
+		Bits:         l.Bits,
+		BPC:          bpc(&l.Bits, l.Chars),
+		BaselineBits: l.BaselineBits,
+		P:            l.P,
+		Rank:         l.Rank(),
+		Seen:         l.Seen,
+		Warm:         l.Warm(),
+		Span:         api.LineSpan{From: l.From, To: l.To},
+		Ended:        l.Ended,
+		TokenBits:    l.TokenBits,
+	}
+	if l.Text != nil {
+		text, exact := encodeText(l.Text)
+		e.Text, e.TextBase64 = &text, exact
+	}
+	if learn == session.LearnUnflagged && l.Ended {
+		learnt := !l.Unlearnt
+		e.Learnt = &learnt
+	}
+	if l.Cut {
+		e.Cut = &l.Cut
+	}
+	return e
+}
+
 // EncodeSummary is the answer to a score request, and the last event of a streamed one.
 func EncodeSummary(s session.Summary) api.SummaryEvent {
 	return api.SummaryEvent{

@@ -24,18 +24,39 @@ func (h *Handlers) Score(
 	if err != nil {
 		return nil, err
 	}
+	options := codec.DecodeScoreOptions(r.Params)
+	if err := checkUnit(options); err != nil {
+		return nil, err
+	}
 	middleware.HasRead(ctx)
-	call := scoreCall{h.Sessions(), r.ID, text, codec.DecodeScoreOptions(r.Params)}
+	call := scoreCall{h.Sessions(), r.ID, text, options}
 	if media := middleware.MediaOf(ctx); media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
 		}), nil
+	}
+	if options.Lines {
+		return h.scoreLines(ctx, call)
 	}
 	summary, err := call.run(ctx, func(session.Chunk) error { return nil })
 	if err != nil {
 		return nil, err
 	}
 	return api.Score200JSONResponse(codec.EncodeSummary(summary)), nil
+}
+
+// checkUnit refuses what only the other unit's events have.
+func checkUnit(o session.ScoreOptions) error {
+	switch {
+	case o.Lines && o.LogProbs:
+		return problem.Field(api.ProblemInvalidParameter, "logprobs", "true", "false with unit=line")
+	case !o.Lines && o.Learn == session.LearnUnflagged:
+		return problem.Field(api.ProblemInvalidParameter, "learn", "unflagged",
+			"true or false without unit=line")
+	case !o.Lines && o.TokenBits:
+		return problem.Field(api.ProblemInvalidParameter, "tokens", "true", "false without unit=line")
+	}
+	return nil
 }
 
 // scoreText gives the text of a request: the body as it comes in, or what its JSON holds.
@@ -61,8 +82,11 @@ type scoreCall struct {
 	options  session.ScoreOptions
 }
 
+// learns reports whether the text becomes the session's.
+func (c scoreCall) learns() bool { return c.options.Learn != session.LearnFalse }
+
 // run makes the call. An error after the first chunk carries the session's offset, whatever its
-// type: what was reported stays.
+// type: what was reported stays, if the text becomes the session's.
 func (c scoreCall) run(
 	ctx context.Context, emit func(session.Chunk) error,
 ) (session.Summary, error) {
@@ -76,19 +100,40 @@ func (c scoreCall) run(
 		return summary, nil
 	}
 	p := problem.Of(err)
-	if p.Offset == nil && offset >= 0 {
+	if p.Offset == nil && offset >= 0 && c.learns() {
 		p.At(offset)
 	}
 	return summary, p
 }
 
-// stream makes the call and answers with an event for each chunk, while the text comes in.
+// stream makes the call and answers with an event for each chunk, or each line, while the text
+// comes in.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
+	emitLine := func(l session.Line, id int64) error {
+		return events.Send(string(api.EventLine), id, codec.EncodeLine(l, c.options.Learn))
+	}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
-		return events.Send(string(api.EventChunk), chunk.Total.Bytes, codec.EncodeChunk(chunk))
+		id := chunk.Total.Bytes
+		if !c.learns() { // a client that has lost the answer does not go on there
+			id = answer.NoID
+		}
+		if c.options.Lines {
+			for _, l := range chunk.Lines {
+				if err := emitLine(l, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		return events.Send(string(api.EventChunk), id, codec.EncodeChunk(chunk))
 	})
 	if err != nil {
 		return events.Fail(ctx, err)
+	}
+	if summary.Rest != nil {
+		if err := emitLine(*summary.Rest, answer.NoID); err != nil {
+			return err
+		}
 	}
 	return events.Send(string(api.EventSummary), summary.Offset, codec.EncodeSummary(summary))
 }

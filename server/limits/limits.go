@@ -42,7 +42,10 @@ const (
 	// settings stand in stream.Table.
 	SeedMax            = session.SeedMax // 2^53 - 1, which every reader of JSON keeps exactly
 	OffsetMax          = 1<<53 - 1
-	LabelsMax          = session.LabelsMax // of one session
+	UnlearntBytesMax   = session.UnlearntBytesMax // of a text that is scored and not learnt
+	ThresholdDefault   = 1. / 1000                // largest probability of a line that is flagged
+	AnswerLinesMax     = 16 << 20                 // bytes of memory for the lines of an answer
+	LabelsMax          = session.LabelsMax        // of one session
 	LabelKeyCharsMax   = session.LabelKeyCharsMax
 	LabelValueCharsMax = session.LabelValueCharsMax
 	TTLSecondsMax      = int64(session.TTLMax / time.Second)
@@ -93,5 +96,7 @@ const (
 	JSONReadFactor        = 8                // memory of a JSON body that is being read, by its length
 	JSONKeptFactor        = 3                // the same when it was read
 	JSONManyTokenBytes    = 384              // the same of each value beyond JSONTokensMax
+	LineBytes             = 1 << 10          // memory of a line of a text until it is sent
+	LineTextFactor        = 8                // the same of the line's text, by its length
 	LogProbBytes          = 64               // memory of a log-probability until it is sent
 )

@@ -25,6 +25,7 @@ func Of(err error) *Problem {
 		offset   *session.OffsetError
 		limit    *session.LimitError
 		trimmed  *session.TrimmedError
+		long     *session.TooLongError
 		field    *session.FieldError
 		quota    *session.QuotaError
 		stored   *session.DiskLimitError
@@ -46,6 +47,9 @@ func Of(err error) *Problem {
 	case errors.As(err, &limit):
 		return New(api.ProblemSessionFull,
 			fmt.Sprintf("A session has at most %d bytes of text.", limit.Max)).At(limit.Offset)
+	case errors.As(err, &long):
+		return New(api.ProblemBodyTooLarge,
+			fmt.Sprintf("A text that nothing is learnt of has at most %d bytes.", long.Max))
 	case errors.As(err, &trimmed):
 		return Field(api.ProblemHistoryTrimmed, trimmed.Field, trimmed.Found, trimmed.Want)
 	case errors.As(err, &field):

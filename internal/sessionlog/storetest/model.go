@@ -219,6 +219,9 @@ func (m *machine) append(t *rapid.T) {
 		if r.HasBaseline {
 			r.Baseline = r.Bits / 2
 		}
+		if r.ByLine = rapid.Bool().Draw(t, "by line"); r.ByLine && size > 3 {
+			r.Skipped = []uint16{0, 2}
+		}
 		records = append(records, r)
 		added = append(added, logged{next, r})
 		next += int64(size)

@@ -1,0 +1,185 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/model"
+)
+
+// Lesson says how a stream learns from a text. The zero value is the usual way: from each token, when
+// its chunk is full.
+//
+// By lines, a stream learns from a line only if its newline says so, and from none of the tokens of
+// a line that is skipped. The chunk's borders, the order of updates and the stream's memory are as
+// ever: a chunk's update is from the loss of its tokens that are learnt, each weighing what it would
+// weigh in a chunk that is learnt whole. Two things make it so that a skipped line shapes no weight:
+//
+//   - The tokens of a line that is under way at the end of a chunk are not decided on. Their gradient
+//     is carried, and belongs to the update of the chunk in which the line ends; it is dropped if the
+//     line is skipped. Of a line over HeldMax bytes nothing is learnt, so that the wait has an end.
+//   - A chunk of which nothing is learnt makes no update: what there is does not fade.
+//
+// A skipped line stays in the memory of the Transformer-XL, which holds what was read, not what was
+// learnt: without it, the line after it would be scored in a context that never was. It is forgotten
+// there when the memory has moved on.
+type Lesson struct {
+	ByLine bool
+	// Skipped are the lines that are not learnt, by the newlines of the text, counted from 0, in
+	// ascending order.
+	Skipped []uint16
+}
+
+// HeldMax is the largest number of bytes of a line that is learnt by lines.
+const HeldMax = 4096
+
+// HeldBytes is the memory of what a stream keeps that learns by lines.
+func HeldBytes(m *model.Model, set Settings) int64 {
+	return 4*int64(heldSize(m, set)) + 4*int64(set.Chunk)
+}
+
+// heldSize is the number of elements of a carried gradient.
+func heldSize(m *model.Model, set Settings) int {
+	switch set.Method {
+	case SparseMeta:
+		return m.ArenaSize()
+	case DynamicSGD, DynamicRMS:
+		return m.LM.Layout.Size
+	}
+	return 0
+}
+
+// LearnsByLine reports whether a method can learn by lines: by updates from gradients, or not at
+// all. A cache is no sum, from which a part can be left out.
+func LearnsByLine(method string) bool { return method != Cache }
+
+// From is the lesson of the part of a text from a byte on.
+func (l Lesson) From(text []byte, at int) Lesson {
+	before := newlines(text[:at])
+	part := Lesson{ByLine: l.ByLine}
+	for _, n := range l.Skipped {
+		if int(n) >= before {
+			part.Skipped = append(part.Skipped, n-uint16(before))
+		}
+	}
+	return part
+}
+
+// Until is the lesson of the part of a text before a byte.
+func (l Lesson) Until(text []byte, at int) Lesson {
+	ends := newlines(text[:at])
+	k, _ := slices.BinarySearchFunc(l.Skipped, ends, func(n uint16, ends int) int { return int(n) - ends })
+	return Lesson{l.ByLine, l.Skipped[:k]}
+}
+
+func newlines(text []byte) (n int) {
+	for _, b := range text {
+		if b == '\n' {
+			n++
+		}
+	}
+	return n
+}
+
+// What becomes of a pending token, in the numbers of a snapshot.
+const (
+	tokenLearnt  = iota
+	tokenSkipped // it is not learnt
+	tokenOpen    // its line is under way
+)
+
+// What becomes of the carried gradient, in the numbers of a snapshot.
+const (
+	carriesNothing = iota
+	carriesOpen    // of the line under way
+	carriesDue     // of a line that has ended, and belongs to the chunk's update
+)
+
+// held is what a stream keeps that learns by lines.
+type held struct {
+	marks    []int32   // of the pending tokens
+	line     [2]int32  // of the line under way, see lineBytes
+	gradient []float32 // carried: of the weights that the method writes
+}
+
+// The numbers of a line under way.
+const (
+	lineBytes   = iota // those that came to be learnt by lines; HeldMax+1 at most
+	lineCarries        // what becomes of the carried gradient
+)
+
+// checkCarried reports numbers that do not go together. carries says whether there is a gradient.
+func (h *held) checkCarried(carries bool) error {
+	c := h.line[lineCarries]
+	if c > carriesDue || carries != (c != carriesNothing) {
+		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q and 1 to %d with it",
+			tensorHeld, lineCarries, c, tensorCarried, carriesDue)
+	}
+	return nil
+}
+
+// holdLines makes room for learning by lines. What is pending is learnt.
+func (s *Stream) holdLines() {
+	if s.held == nil {
+		s.held = &held{
+			marks:    make([]int32, len(s.Pending), s.Settings.Chunk),
+			gradient: make([]float32, heldSize(s.model, s.Settings)),
+		}
+	}
+}
+
+// mark decides on the tokens of a text, which follow the pending ones.
+func (h *held) mark(text []byte, how Lesson) {
+	if !how.ByLine {
+		h.decide(tokenLearnt)
+		h.line[lineBytes] = 0
+		for range text {
+			h.marks = append(h.marks, tokenLearnt)
+		}
+		return
+	}
+	ends, skipped := uint16(0), how.Skipped
+	for _, b := range text {
+		h.marks = append(h.marks, tokenOpen)
+		if h.line[lineBytes] = min(h.line[lineBytes]+1, HeldMax+1); h.line[lineBytes] > HeldMax {
+			h.decide(tokenSkipped)
+		}
+		if b != '\n' {
+			continue
+		}
+		if len(skipped) > 0 && skipped[0] == ends {
+			h.decide(tokenSkipped)
+			skipped = skipped[1:]
+		}
+		h.decide(tokenLearnt) // what nobody has decided on
+		ends, h.line[lineBytes] = ends+1, 0
+	}
+}
+
+// decide decides on the line under way, as far as it is open.
+func (h *held) decide(mark int32) {
+	for i := len(h.marks) - 1; i >= 0 && h.marks[i] == tokenOpen; i-- {
+		h.marks[i] = mark
+	}
+	switch {
+	case h.line[lineCarries] != carriesOpen:
+	case mark == tokenLearnt:
+		h.line[lineCarries] = carriesDue
+	default:
+		h.line[lineCarries] = carriesNothing
+	}
+}
+
+// marked writes those of a chunk's targets that have a mark to dst, and -1 for the others. any says
+// whether there is one.
+func (h *held) marked(dst, targets []int32, mark int32) (all []int32, any bool) {
+	for i, target := range targets {
+		if h.marks[i] == mark {
+			any = true
+		} else {
+			target = -1
+		}
+		dst = append(dst, target)
+	}
+	return dst, any
+}

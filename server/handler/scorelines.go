@@ -1,0 +1,55 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// scoreLines makes a call whose answer is one object with all lines that there is room for.
+func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreResponseObject, error) {
+	taken, err := h.Memory.Take(ctx, limits.AnswerLinesMax)
+	if err != nil {
+		return nil, err
+	}
+	defer taken.Keep(0)
+	all := lineList{learn: c.options.Learn}
+	summary, err := c.run(ctx, func(chunk session.Chunk) error {
+		for _, l := range chunk.Lines {
+			all.add(l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if summary.Rest != nil {
+		all.add(*summary.Rest)
+	}
+	body := codec.EncodeSummary(summary)
+	body.Lines = all.lines
+	if all.leftOut > 0 {
+		body.LinesLeftOut = &all.leftOut
+	}
+	return api.Score200JSONResponse(body), nil
+}
+
+// lineList has the first lines of an answer, as many as the memory has room for.
+type lineList struct {
+	learn   string // how the text is learnt
+	lines   []api.LineEvent
+	bytes   int
+	leftOut int64
+}
+
+func (a *lineList) add(l session.Line) {
+	a.bytes += limits.LineBytes + limits.LineTextFactor*len(l.Text) + limits.LogProbBytes*len(l.TokenBits)
+	if a.bytes > limits.AnswerLinesMax {
+		a.leftOut++
+		return
+	}
+	a.lines = append(a.lines, codec.EncodeLine(l, a.learn))
+}
