@@ -28,7 +28,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 				in = file
 			}
 			return f.withManager(c, flags, func(mg *session.Manager) error {
-				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in))
+				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in), "")
 				if err != nil {
 					return fmt.Errorf("%s: %w", args[0], err)
 				}

@@ -28,6 +28,7 @@ type head struct {
 	History  string            `json:"history"`
 	Parent   *Parent           `json:"parent"` // null unless it is a fork
 	Numerics []numerics        `json:"numerics"`
+	Name     string            `json:"name,omitempty"` // "": the session has none
 }
 
 type modelName struct {
@@ -108,7 +109,17 @@ func (h *head) check(id string) error {
 				i, n.From)
 		}
 	}
-	return checkRequest(CreateRequest{Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History})
+	if err := checkNameOrNone(h.Name); err != nil {
+		return err
+	}
+	return h.checkKept()
+}
+
+// checkKept compares what a request gives a session beside its settings with the limits.
+func (h *head) checkKept() error {
+	return checkRequest(CreateRequest{
+		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
+	})
 }
 
 // checkOrigin holds what an imported head says of other servers to the form in which they write it:

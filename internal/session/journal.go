@@ -54,14 +54,14 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 		j.missed(s, err)
 		return storeError("claiming session "+s.ID, err)
 	}
-	h, err := decodeHead(s.ID, found.Head) // another may have computed the session in its arithmetic
+	h, err := decodeHead(s.ID, found.Head) // another may have changed it
 	if err != nil {
 		return &UnusableError{ID: s.ID, Err: err}
 	}
 	if err := h.checkEnd(found); err != nil {
 		return &UnusableError{ID: s.ID, Err: err}
 	}
-	s.noteNumericsLocked(h.Numerics)
+	s.noteHeadLocked(&h)
 	s.claimedLocked(found)
 	return nil
 }

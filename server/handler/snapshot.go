@@ -53,7 +53,7 @@ func (f snapshotFile) VisitGetSnapshotResponse(w http.ResponseWriter) error { re
 func (h *Handlers) ImportSession(
 	ctx context.Context, r api.ImportSessionRequestObject,
 ) (api.ImportSessionResponseObject, error) {
-	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body)
+	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body, "")
 	if err != nil {
 		return nil, err
 	}
