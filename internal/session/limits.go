@@ -37,6 +37,7 @@ const (
 	ListDefault        = 100 // sessions on a page
 	ListMax            = 1000
 	WaitMax            = 10 * time.Minute // for a session that others feed
+	WaitingMax         = 64               // requests that wait for their turn to feed one session
 	PromptBytesMax     = 8 << 20
 	StopStringsMax     = 4
 	StopCharsMax       = 256
@@ -53,7 +54,6 @@ const (
 	listPage        = 1000     // sessions read from the store at once
 	emptyBytes      = 1 << 10  // that a session without text takes of the disk, about
 	deletesAtOnce   = 256      // that share what a deletion costs the store
-	waitersMax      = 64       // requests that wait for their turn to feed one session
 	lookedAtOnce    = 256      // sessions of a listing by label under one lock, which a chunk may wait for
 	lookedMax       = 1 << 16  // sessions that one page of a listing by label looks at
 	frozenMax       = 2        // frozen streams of one generation: where a prompt ends, and where a text is

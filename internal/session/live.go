@@ -88,7 +88,7 @@ func (s *liveSession) takeTurn(ctx context.Context, wait time.Duration) error {
 	default:
 	}
 	defer s.queued.Add(-1)
-	if s.queued.Add(1) > waitersMax || wait <= 0 {
+	if s.queued.Add(1) > WaitingMax || wait <= 0 {
 		return ErrBusy
 	}
 	patient := time.NewTimer(wait)

@@ -91,18 +91,18 @@ func TestOnlySoManyRequestsWaitForOneSession(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	finish := feedSlowly(t, mg, id)
 	ctx, cancel := context.WithCancel(background)
-	done := make(chan error, waitersMax)
-	for range waitersMax {
+	done := make(chan error, WaitingMax)
+	for range WaitingMax {
 		go func() {
 			_, err := mg.Score(ctx, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Minute}, noChunks)
 			done <- err
 		}()
 	}
-	soon(t, "all wait", func() bool { return waiting(t, mg, id) == waitersMax })
+	soon(t, "all wait", func() bool { return waiting(t, mg, id) == WaitingMax })
 	_, err := mg.Score(ctx, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Minute}, noChunks)
 	require.ErrorIs(t, err, ErrBusy)
 	cancel()
-	for range waitersMax {
+	for range WaitingMax {
 		require.ErrorIs(t, <-done, context.Canceled)
 	}
 	finish()

@@ -20,12 +20,16 @@ import (
 func (h *Handlers) Score(
 	ctx context.Context, r api.ScoreRequestObject,
 ) (api.ScoreResponseObject, error) {
+	options, err := codec.DecodeScoreOptions(r.Params)
+	if err != nil {
+		return nil, err
+	}
 	text, err := scoreText(r)
 	if err != nil {
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	call := scoreCall{h.Sessions(), r.ID, text, codec.DecodeScoreOptions(r.Params)}
+	call := scoreCall{h.Sessions(), r.ID, text, options}
 	if media := middleware.MediaOf(ctx); media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
