@@ -115,15 +115,15 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
 	}
-	set, err := mg.check(r)
+	set, err := mg.settingsOf(r)
 	if err != nil {
 		return Info{}, err
 	}
-	return mg.make(ctx, who, "", set, r)
+	return mg.createNamed(ctx, who, "", set, r)
 }
 
-// check gives the settings that a request asks for.
-func (mg *Manager) check(r CreateRequest) (stream.Settings, error) {
+// settingsOf checks a request, and gives the settings that it asks for.
+func (mg *Manager) settingsOf(r CreateRequest) (stream.Settings, error) {
 	set, err := effective(mg.engine.model, r.Settings)
 	if err != nil {
 		return set, err
@@ -131,8 +131,8 @@ func (mg *Manager) check(r CreateRequest) (stream.Settings, error) {
 	return set, checkRequest(r)
 }
 
-// make makes a session of a request that was checked.
-func (mg *Manager) make(
+// createNamed makes a session of a request that was checked; the name may be "".
+func (mg *Manager) createNamed(
 	ctx context.Context, who Caller, name string, set stream.Settings, r CreateRequest,
 ) (Info, error) {
 	set.Seed = seedOr(r.Seed)
@@ -155,7 +155,7 @@ func (mg *Manager) Put(
 	if err := CheckName(name); err != nil {
 		return Info{}, false, err
 	}
-	set, err := mg.check(r)
+	set, err := mg.settingsOf(r)
 	if err != nil {
 		return Info{}, false, err
 	}
@@ -168,7 +168,7 @@ func (mg *Manager) Put(
 			info, err := mg.match(ctx, who, s, set, r)
 			return info, false, err
 		}
-		info, err := mg.make(ctx, who, name, set, r)
+		info, err := mg.createNamed(ctx, who, name, set, r)
 		var taken *NameTakenError
 		if !errors.As(err, &taken) {
 			return info, err == nil, err

@@ -1,21 +1,12 @@
 package session
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
-
-	"github.com/lmserve/lmserve/internal/stream"
 )
-
-// This file says what the name of a session may be, and when a session is the one that a request by
-// name asks for.
 
 // NameCharsMax is the length of the longest name.
 const NameCharsMax = 64
@@ -50,31 +41,4 @@ func checkNameOrNone(name string) error {
 func isID(text string) bool {
 	const chars = 36 // uuid.Validate takes other spellings, too
 	return len(text) == chars && uuid.Validate(text) == nil
-}
-
-// differences lists what a request asks for, by name, and a session has not. What the request leaves
-// out makes no difference, nor do labels and TTL, which are no part of how the session scores.
-func (h *head) differences(r CreateRequest, asked stream.Settings) (all []FieldError) {
-	note := func(field string, have, want any) {
-		if !reflect.DeepEqual(have, want) {
-			all = append(all, FieldError{Field: field, Found: told(have), Want: told(want)})
-		}
-	}
-	have, want := reported(h.Settings), reported(asked)
-	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
-		note("settings."+name, have[name], want[name])
-	}
-	if r.Seed != nil {
-		note("seed", h.Settings.Seed, *r.Seed)
-	}
-	note("history", h.History, cmp.Or(r.History, h.History))
-	return all
-}
-
-// told is a setting in words.
-func told(value any) string {
-	if text, ok := value.(string); ok {
-		return text
-	}
-	return fmt.Sprint(value)
 }
