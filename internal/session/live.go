@@ -87,8 +87,11 @@ func (s *liveSession) takeTurn(ctx context.Context, wait time.Duration) error {
 		return nil
 	default:
 	}
+	if wait <= 0 {
+		return ErrBusy
+	}
 	defer s.queued.Add(-1)
-	if s.queued.Add(1) > WaitingMax || wait <= 0 {
+	if s.queued.Add(1) > WaitingMax {
 		return ErrBusy
 	}
 	patient := time.NewTimer(wait)
