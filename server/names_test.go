@@ -204,6 +204,7 @@ func TestABusySessionCanBeWaitedFor(t *testing.T) {
 	for _, wait := range []string{"10", "-1s", "1h", "s", "601s", "11m", "1.5s", "10s%20"} {
 		p := requireProblem(t, g.text(path+"/score?wait="+wait, "x"), api.ProblemInvalidParameter)
 		require.Equal(t, "wait", *p.Field, wait)
+		require.NotEmpty(t, *p.Expected)
 		requireProblem(t, g.json(path+"/complete?wait="+wait, "{}"), api.ProblemInvalidParameter)
 	}
 	require.EqualValues(t, 8, g.get(path).Offset)
