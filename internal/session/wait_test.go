@@ -107,3 +107,26 @@ func TestOnlySoManyRequestsWaitForOneSession(t *testing.T) {
 	}
 	finish()
 }
+
+func TestADrainEndsThoseThatWait(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	body, client := io.Pipe()
+	done := make(chan error, 2)
+	feed := func(body io.Reader) {
+		_, err := mg.Score(background, Caller{}, id, body, ScoreOptions{Wait: time.Minute}, noChunks)
+		done <- err
+	}
+	go feed(body)
+	_, err := io.WriteString(client, "0123")
+	require.NoError(t, err)
+	soon(t, "it is fed", func() bool { return get(t, mg, id).Offset == 4 })
+	go feed(strings.NewReader("x"))
+	soon(t, "it waits", func() bool { return waiting(t, mg, id) == 1 })
+	require.NoError(t, mg.Drain(background), "a drain waits for none of them")
+	_, err = io.WriteString(client, "4567")
+	require.NoError(t, err)
+	require.ErrorIs(t, <-done, ErrDraining)
+	require.ErrorIs(t, <-done, ErrDraining)
+	require.EqualValues(t, 4, get(t, mg, id).Offset)
+}
