@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// differences lists what a request asks for, by name, and a session has not. What the request leaves
-// out makes no difference, nor do labels and TTL, which are no part of how the session scores.
+// differences lists what a request asks for, and a session has not. What the request leaves out
+// makes no difference, nor do labels and TTL, which are no part of how the session scores.
 func (h *head) differences(r CreateRequest, asked stream.Settings) (all []FieldError) {
 	note := func(field string, have, want any) {
 		if !reflect.DeepEqual(have, want) {

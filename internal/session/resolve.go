@@ -9,9 +9,9 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// Resolve finds the id of the stored session that a text names: by its id, or by its name, whoever's
-// it is. Where several owners have sessions of the name, the error tells their ids. A text that is no
-// session's name is taken for an id, which may be that of no session.
+// Resolve finds the id of the stored session that a text names: by its id, or by its name, whoever
+// owns it. Where several owners have sessions of the name, the error tells their ids. A text that
+// is no session's name is taken for an id, which may be that of no session.
 func Resolve(ctx context.Context, store sessionlog.Store, text string) (id string, err error) {
 	if CheckName(text) != nil {
 		return text, nil

@@ -63,9 +63,9 @@ func (s namedSession) problemOf(err error) error {
 	return err
 }
 
-// completionSession finds the session that a completion in OpenAI's form names: that of the header,
-// or else that of the field `user`, by id or name. A user that is neither of a session names one that is made on
-// first use, if the server was told so, and otherwise none.
+// completionSession finds the session that a completion in OpenAI's form names, by its id or name:
+// that of the header, or else that of the field `user`. A user that is neither of any session names
+// a session that is made on first use, if the server was told so, and otherwise none.
 func (h *Handlers) completionSession(
 	ctx context.Context, header, user *string,
 ) (namedSession, error) {

@@ -1,6 +1,6 @@
 // Package registry is the ordered index of live sessions: which there are, whose they are and what
-// their owners call them, how many each owner has, and when each expires. It knows nothing of what a session is, and asks nobody:
-// times and limits come in as plain values.
+// their owners call them, how many each owner has, and when each expires. It knows nothing of what a
+// session is, and asks nobody: times and limits come in as plain values.
 //
 // A session enters in one of two ways. One that is being made has its place reserved first
 // (Reserve) and then enters it (Enter) or gives it up (Cancel). One that is found, because a store
@@ -115,8 +115,9 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 }
 
 // Reserve takes a place, and a name if it is not "", for a session that is going to be made. It
-// fails with ErrName if a session of the owner has the name, or is being made with it; with ErrQuota
-// if the owner has most sessions already (0: any number); and with ErrFull if all places are taken.
+// fails with ErrName if a session of the owner has the name, or is being made with it; with
+// ErrQuota if the owner has most sessions already (0: any number); and with ErrFull if all places
+// are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +192,9 @@ func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 // Named returns the entry of an owner's name, nil if there is none that has not expired. While a
 // session of this name is being made, the entry is nil, and making is closed when that has ended;
 // else making is nil.
-func (r *Registry[S]) Named(owner, name string, now time.Time) (e *Entry[S], making <-chan struct{}) {
+func (r *Registry[S]) Named(
+	owner, name string, now time.Time,
+) (e *Entry[S], making <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.mu.owners[owner]
