@@ -295,6 +295,7 @@ const (
 	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
 	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
 	ProblemModelNotFound        ProblemType = "urn:lmserve:problem:model-not-found"
+	ProblemNameTaken            ProblemType = "urn:lmserve:problem:name-taken"
 	ProblemNoBackup             ProblemType = "urn:lmserve:problem:no-backup"
 	ProblemNoSpace              ProblemType = "urn:lmserve:problem:no-space"
 	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
@@ -303,6 +304,7 @@ const (
 	ProblemOriginNotAllowed     ProblemType = "urn:lmserve:problem:origin-not-allowed"
 	ProblemOverloaded           ProblemType = "urn:lmserve:problem:overloaded"
 	ProblemSessionBusy          ProblemType = "urn:lmserve:problem:session-busy"
+	ProblemSessionDiffers       ProblemType = "urn:lmserve:problem:session-differs"
 	ProblemSessionFull          ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit         ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound      ProblemType = "urn:lmserve:problem:session-not-found"
@@ -357,6 +359,8 @@ func (e ProblemType) Valid() bool {
 		return true
 	case ProblemModelNotFound:
 		return true
+	case ProblemNameTaken:
+		return true
 	case ProblemNoBackup:
 		return true
 	case ProblemNoSpace:
@@ -372,6 +376,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemOverloaded:
 		return true
 	case ProblemSessionBusy:
+		return true
+	case ProblemSessionDiffers:
 		return true
 	case ProblemSessionFull:
 		return true
@@ -654,6 +660,18 @@ type Detokenized struct {
 	Prompt string `json:"prompt"`
 }
 
+// Difference What the session of a name has otherwise than a request asks for.
+type Difference struct {
+	// Field The field of the request, by its path.
+	Field string `json:"field"`
+
+	// Found What the session has.
+	Found string `json:"found"`
+
+	// Expected What the request asks for.
+	Expected string `json:"expected"`
+}
+
 // DoneEvent defines model for DoneEvent.
 type DoneEvent struct {
 	Type DoneEventType `json:"type"`
@@ -687,7 +705,7 @@ type ErrorEventType string
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason string
 
-// ForkRequest The fork does not take `labels` and `ttl_seconds` from the session; those that are left out it does not have.
+// ForkRequest The fork does not take its name, `labels` and `ttl_seconds` from the session; those that are left out it does not have.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest struct {
@@ -703,6 +721,9 @@ type ForkRequest struct {
 
 	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
+
+	// Name A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
+	Name *SessionName `json:"name,omitempty"`
 
 	// TTLSeconds The fork is deleted when it has not been used for so many seconds. 0, or left out, is never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
@@ -1086,6 +1107,9 @@ type Problem struct {
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
 
+	// Differences Of `session-differs`: all that differs. The first is in `field`, `found` and `expected`, too.
+	Differences []Difference `json:"differences,omitempty"`
+
 	// LimitBytes Of `key-disk-limit`: what they may be charged for.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
 
@@ -1133,6 +1157,9 @@ type ServiceStatusDisk string
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
 type Session struct {
 	ID string `json:"id"`
+
+	// Name By which its owner finds the session, too. Absent if it has none.
+	Name *string `json:"name,omitempty"`
 
 	// Model Id of the model the session runs on.
 	Model     string    `json:"model,omitempty"`
@@ -1195,6 +1222,18 @@ type SessionList struct {
 
 	// Next The `after` of the next page. Absent on the last page.
 	Next *string `json:"next,omitempty"`
+}
+
+// SessionName A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
+type SessionName = string
+
+// SessionPatch What is to be changed of a session. What is left out stays.
+type SessionPatch struct {
+	// Labels Labels to be set or, where they are `null`, taken away; `null` takes all labels away. After that there are at most 16.
+	Labels json.RawMessage `json:"labels,omitempty"`
+
+	// TTLSeconds The session is deleted when it has not been used for so many seconds. 0, or `null`, is never.
+	TTLSeconds json.RawMessage `json:"ttl_seconds,omitempty"`
 }
 
 // SessionRequest defines model for SessionRequest.
@@ -1405,6 +1444,9 @@ type Usage struct {
 // SessionID defines model for SessionID.
 type SessionID = string
 
+// Wait defines model for Wait.
+type Wait = string
+
 // AdminOnly A problem document (RFC 9457).
 type AdminOnly = Problem
 
@@ -1426,6 +1468,12 @@ type BadRequest = Problem
 // Conflict A problem document (RFC 9457).
 type Conflict = Problem
 
+// Differs A problem document (RFC 9457).
+type Differs = Problem
+
+// ForkConflict A problem document (RFC 9457).
+type ForkConflict = Problem
+
 // Gone A problem document (RFC 9457).
 type Gone = Problem
 
@@ -1434,6 +1482,9 @@ type Internal = Problem
 
 // InvalidField A problem document (RFC 9457).
 type InvalidField = Problem
+
+// NameTaken A problem document (RFC 9457).
+type NameTaken = Problem
 
 // NoBackup A problem document (RFC 9457).
 type NoBackup = Problem
@@ -1483,6 +1534,9 @@ type Unavailable = Problem
 // UnsupportedMediaType A problem document (RFC 9457).
 type UnsupportedMediaType = Problem
 
+// Unusable A problem document (RFC 9457).
+type Unusable = Problem
+
 // BackupParams defines parameters for Backup.
 type BackupParams struct {
 	// IfMatch The `ETag` of the backup to go on with. Without it a new backup is made, and `Range` is not looked at.
@@ -1494,7 +1548,7 @@ type BackupParams struct {
 
 // CreateCompletionParams defines parameters for CreateCompletion.
 type CreateCompletionParams struct {
-	// XSessionID Id of the session to be continued.
+	// XSessionID Id or name of the session to be continued.
 	XSessionID *string `json:"X-Session-ID,omitempty"`
 }
 
@@ -1505,6 +1559,23 @@ type ListSessionsParams struct {
 
 	// Limit The largest number of sessions on the page.
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Label Only sessions with this label: `NAME:VALUE`, or `NAME` for any value. The name ends at the first `:`. Such a page may have fewer sessions
+	// than `limit`, or none, and yet a `next`: the server looks at a bounded number of sessions for one page.
+	Label *string `form:"label,omitempty" json:"label,omitempty"`
+}
+
+// ImportSessionParams defines parameters for ImportSession.
+type ImportSessionParams struct {
+	// Name Name of the new session. Left out, it has none.
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+}
+
+// CompleteParams defines parameters for Complete.
+type CompleteParams struct {
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
+	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // ScoreParams defines parameters for Score.
@@ -1530,6 +1601,10 @@ type ScoreParams struct {
 
 	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
+
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
+	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // ScoreParamsLearn defines parameters for Score.
@@ -1549,6 +1624,12 @@ type CreateCompletionJSONRequestBody = OpenAICompletionRequest
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = SessionRequest
+
+// PatchSessionJSONRequestBody defines body for PatchSession for application/json ContentType.
+type PatchSessionJSONRequestBody = SessionPatch
+
+// PutSessionJSONRequestBody defines body for PutSession for application/json ContentType.
+type PutSessionJSONRequestBody = SessionRequest
 
 // CompleteJSONRequestBody defines body for Complete for application/json ContentType.
 type CompleteJSONRequestBody = CompletionRequest
@@ -2206,16 +2287,22 @@ type ServerInterface interface {
 	CreateSession(w http.ResponseWriter, r *http.Request)
 	// ImportSession Make a session of an exported one
 	// (POST /v1/sessions/import)
-	ImportSession(w http.ResponseWriter, r *http.Request)
+	ImportSession(w http.ResponseWriter, r *http.Request, params ImportSessionParams)
 	// DeleteSession Delete a session
 	// (DELETE /v1/sessions/{id})
 	DeleteSession(w http.ResponseWriter, r *http.Request, id SessionID)
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(w http.ResponseWriter, r *http.Request, id SessionID)
+	// PatchSession Change a session's labels, and when it expires
+	// (PATCH /v1/sessions/{id})
+	PatchSession(w http.ResponseWriter, r *http.Request, id SessionID)
+	// PutSession Make a session of a name, or find it
+	// (PUT /v1/sessions/{id})
+	PutSession(w http.ResponseWriter, r *http.Request, id SessionID)
 	// Complete Sample text that continues the session's text
 	// (POST /v1/sessions/{id}/complete)
-	Complete(w http.ResponseWriter, r *http.Request, id SessionID)
+	Complete(w http.ResponseWriter, r *http.Request, id SessionID, params CompleteParams)
 	// ForkSession Make a session that has the text of another
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(w http.ResponseWriter, r *http.Request, id SessionID)
@@ -2305,7 +2392,7 @@ func (_ Unimplemented) CreateSession(w http.ResponseWriter, r *http.Request) {
 
 // ImportSession Make a session of an exported one
 // (POST /v1/sessions/import)
-func (_ Unimplemented) ImportSession(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) ImportSession(w http.ResponseWriter, r *http.Request, params ImportSessionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2321,9 +2408,21 @@ func (_ Unimplemented) GetSession(w http.ResponseWriter, r *http.Request, id Ses
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// PatchSession Change a session's labels, and when it expires
+// (PATCH /v1/sessions/{id})
+func (_ Unimplemented) PatchSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutSession Make a session of a name, or find it
+// (PUT /v1/sessions/{id})
+func (_ Unimplemented) PutSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Complete Sample text that continues the session's text
 // (POST /v1/sessions/{id}/complete)
-func (_ Unimplemented) Complete(w http.ResponseWriter, r *http.Request, id SessionID) {
+func (_ Unimplemented) Complete(w http.ResponseWriter, r *http.Request, id SessionID, params CompleteParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2614,6 +2713,19 @@ func (siw *ServerInterfaceWrapper) ListSessions(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional query parameter "label" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSessions(w, r, params)
 	}))
@@ -2642,8 +2754,27 @@ func (siw *ServerInterfaceWrapper) CreateSession(w http.ResponseWriter, r *http.
 // ImportSession operation middleware
 func (siw *ServerInterfaceWrapper) ImportSession(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ImportSessionParams
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ImportSession(w, r)
+		siw.Handler.ImportSession(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2705,6 +2836,58 @@ func (siw *ServerInterfaceWrapper) GetSession(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// PatchSession operation middleware
+func (siw *ServerInterfaceWrapper) PatchSession(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PatchSession(w, r, id)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutSession operation middleware
+func (siw *ServerInterfaceWrapper) PutSession(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutSession(w, r, id)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Complete operation middleware
 func (siw *ServerInterfaceWrapper) Complete(w http.ResponseWriter, r *http.Request) {
 
@@ -2720,8 +2903,24 @@ func (siw *ServerInterfaceWrapper) Complete(w http.ResponseWriter, r *http.Reque
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CompleteParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Complete(w, r, id)
+		siw.Handler.Complete(w, r, id, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2862,6 +3061,19 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "logprobs"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "logprobs", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
 		}
 		return
 	}
@@ -3059,6 +3271,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/sessions/{id}", wrapper.GetSession)
 	})
 	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/sessions/{id}", wrapper.PatchSession)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/sessions/{id}", wrapper.PutSession)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/complete", wrapper.Complete)
 	})
 	r.Group(func(r chi.Router) {
@@ -3089,13 +3307,26 @@ type BadOpenAIApplicationProblemPlusJSONResponse Problem
 
 type BadRequestApplicationProblemPlusJSONResponse Problem
 
-type ConflictApplicationProblemPlusJSONResponse Problem
+type ConflictResponseHeaders struct {
+	RetryAfter *int
+}
+type ConflictApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers ConflictResponseHeaders
+}
+
+type DiffersApplicationProblemPlusJSONResponse Problem
+
+type ForkConflictApplicationProblemPlusJSONResponse Problem
 
 type GoneApplicationProblemPlusJSONResponse Problem
 
 type InternalApplicationProblemPlusJSONResponse Problem
 
 type InvalidFieldApplicationProblemPlusJSONResponse Problem
+
+type NameTakenApplicationProblemPlusJSONResponse Problem
 
 type NoBackupApplicationProblemPlusJSONResponse Problem
 
@@ -3149,6 +3380,8 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 }
 
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
+
+type UnusableApplicationProblemPlusJSONResponse Problem
 
 type DetokenizeRequestObject struct {
 	Body *DetokenizeJSONRequestBody
@@ -4336,10 +4569,13 @@ type CreateCompletion409ApplicationProblemPlusJSONResponse struct {
 func (response CreateCompletion409ApplicationProblemPlusJSONResponse) VisitCreateCompletionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5147,6 +5383,7 @@ func (response CreateSession507ApplicationProblemPlusJSONResponse) VisitCreateSe
 }
 
 type ImportSessionRequestObject struct {
+	Params      ImportSessionParams
 	ContentType string
 	Body        io.Reader
 }
@@ -5254,6 +5491,22 @@ func (response ImportSession408ApplicationProblemPlusJSONResponse) VisitImportSe
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportSession409ApplicationProblemPlusJSONResponse struct {
+	NameTakenApplicationProblemPlusJSONResponse
+}
+
+func (response ImportSession409ApplicationProblemPlusJSONResponse) VisitImportSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5726,9 +5979,552 @@ func (response GetSession503ApplicationProblemPlusJSONResponse) VisitGetSessionR
 	return err
 }
 
-type CompleteRequestObject struct {
+type PatchSessionRequestObject struct {
 	ID   SessionID `json:"id"`
-	Body *CompleteJSONRequestBody
+	Body *PatchSessionJSONRequestBody
+}
+
+type PatchSessionResponseObject interface {
+	VisitPatchSessionResponse(w http.ResponseWriter) error
+}
+
+type PatchSession200JSONResponse Session
+
+func (response PatchSession200JSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession400ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession401ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession403ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession404ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession406ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession408ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession408ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession409ApplicationProblemPlusJSONResponse struct {
+	UnusableApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession409ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession413ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession415ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession421ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession422ApplicationProblemPlusJSONResponse struct {
+	InvalidFieldApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession422ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession429ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession500ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession503ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSession507ApplicationProblemPlusJSONResponse struct {
+	NoRoomApplicationProblemPlusJSONResponse
+}
+
+func (response PatchSession507ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSessionRequestObject struct {
+	ID   SessionID `json:"id"`
+	Body *PutSessionJSONRequestBody
+}
+
+type PutSessionResponseObject interface {
+	VisitPutSessionResponse(w http.ResponseWriter) error
+}
+
+type PutSession200JSONResponse Session
+
+func (response PutSession200JSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession201ResponseHeaders struct {
+	Location string
+}
+
+type PutSession201JSONResponse struct {
+	Body    Session
+	Headers PutSession201ResponseHeaders
+}
+
+func (response PutSession201JSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession400ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession401ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession403ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession406ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession408ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession408ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession409ApplicationProblemPlusJSONResponse struct {
+	DiffersApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession409ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession413ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession415ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession421ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession422ApplicationProblemPlusJSONResponse struct {
+	InvalidFieldApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession422ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession429ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession500ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession503ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSession507ApplicationProblemPlusJSONResponse struct {
+	NoRoomApplicationProblemPlusJSONResponse
+}
+
+func (response PutSession507ApplicationProblemPlusJSONResponse) VisitPutSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteRequestObject struct {
+	ID     SessionID `json:"id"`
+	Params CompleteParams
+	Body   *CompleteJSONRequestBody
 }
 
 type CompleteResponseObject interface {
@@ -5896,10 +6692,13 @@ type Complete409ApplicationProblemPlusJSONResponse struct {
 func (response Complete409ApplicationProblemPlusJSONResponse) VisitCompleteResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6166,7 +6965,7 @@ func (response ForkSession408ApplicationProblemPlusJSONResponse) VisitForkSessio
 }
 
 type ForkSession409ApplicationProblemPlusJSONResponse struct {
-	ConflictApplicationProblemPlusJSONResponse
+	ForkConflictApplicationProblemPlusJSONResponse
 }
 
 func (response ForkSession409ApplicationProblemPlusJSONResponse) VisitForkSessionResponse(w http.ResponseWriter) error {
@@ -6544,10 +7343,13 @@ type Score409ApplicationProblemPlusJSONResponse struct {
 func (response Score409ApplicationProblemPlusJSONResponse) VisitScoreResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6815,10 +7617,13 @@ type GetSnapshot409ApplicationProblemPlusJSONResponse struct {
 func (response GetSnapshot409ApplicationProblemPlusJSONResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6955,6 +7760,12 @@ type StrictServerInterface interface {
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(ctx context.Context, request GetSessionRequestObject) (GetSessionResponseObject, error)
+	// PatchSession Change a session's labels, and when it expires
+	// (PATCH /v1/sessions/{id})
+	PatchSession(ctx context.Context, request PatchSessionRequestObject) (PatchSessionResponseObject, error)
+	// PutSession Make a session of a name, or find it
+	// (PUT /v1/sessions/{id})
+	PutSession(ctx context.Context, request PutSessionRequestObject) (PutSessionResponseObject, error)
 	// Complete Sample text that continues the session's text
 	// (POST /v1/sessions/{id}/complete)
 	Complete(ctx context.Context, request CompleteRequestObject) (CompleteResponseObject, error)
@@ -7336,9 +8147,10 @@ func (sh *strictHandler) CreateSession(w http.ResponseWriter, r *http.Request) {
 }
 
 // ImportSession operation middleware
-func (sh *strictHandler) ImportSession(w http.ResponseWriter, r *http.Request) {
+func (sh *strictHandler) ImportSession(w http.ResponseWriter, r *http.Request, params ImportSessionParams) {
 	var request ImportSessionRequestObject
 
+	request.Params = params
 	request.ContentType = r.Header.Get("Content-Type")
 
 	request.Body = r.Body
@@ -7415,11 +8227,81 @@ func (sh *strictHandler) GetSession(w http.ResponseWriter, r *http.Request, id S
 	}
 }
 
+// PatchSession operation middleware
+func (sh *strictHandler) PatchSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	var request PatchSessionRequestObject
+
+	request.ID = id
+
+	var body PatchSessionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchSession(ctx, request.(PatchSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchSession")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PatchSessionResponseObject); ok {
+		if err := validResponse.VisitPatchSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutSession operation middleware
+func (sh *strictHandler) PutSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	var request PutSessionRequestObject
+
+	request.ID = id
+
+	var body PutSessionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutSession(ctx, request.(PutSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutSession")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutSessionResponseObject); ok {
+		if err := validResponse.VisitPutSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Complete operation middleware
-func (sh *strictHandler) Complete(w http.ResponseWriter, r *http.Request, id SessionID) {
+func (sh *strictHandler) Complete(w http.ResponseWriter, r *http.Request, id SessionID, params CompleteParams) {
 	var request CompleteRequestObject
 
 	request.ID = id
+	request.Params = params
 
 	var body CompleteJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {

@@ -38,6 +38,8 @@ type fakeSessions struct {
 	tight    error                    // the alarm of the disk
 	asked    session.CreateRequest    // the last request of Create
 	forked   session.ForkRequest      // the last request of Fork
+	patched  session.PatchRequest     // the last request of Patch
+	waited   time.Duration            // the last Wait of Score or Complete
 	held     map[string]chan struct{} // by session; see hold
 	running  sync.WaitGroup
 }
@@ -111,6 +113,11 @@ func (f *fakeSessions) find(who session.Caller, id string) (*fakeSession, error)
 	if s := f.sessions[id]; s != nil && (who.Admin || s.info.Owner == who.Key) {
 		return s, nil
 	}
+	for _, s := range f.sessions {
+		if s.info.Name == id && s.info.Owner == who.Key {
+			return s, nil
+		}
+	}
 	return nil, session.ErrNotFound
 }
 
@@ -127,14 +134,16 @@ func (f *fakeSessions) Get(who session.Caller, id string) (session.Info, error) 
 	return told(who, s.info), nil
 }
 
-func (f *fakeSessions) List(who session.Caller, after string, limit int) (page []session.Info, next string, err error) {
+func (f *fakeSessions) List(
+	who session.Caller, after string, limit int, labels ...session.Label,
+) (page []session.Info, next string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failed != nil {
 		return nil, "", f.failed
 	}
 	for _, s := range f.sessions {
-		if s.info.ID > after && (who.Admin || s.info.Owner == who.Key) {
+		if s.info.ID > after && (who.Admin || s.info.Owner == who.Key) && hasLabels(s.info, labels) {
 			page = append(page, told(who, s.info))
 		}
 	}
@@ -189,7 +198,12 @@ func (f *fakeSessions) Backup(_ context.Context, who session.Caller, id string) 
 	return nil, session.ErrNoBackup
 }
 
-func (f *fakeSessions) Import(_ context.Context, who session.Caller, r io.Reader) (session.Info, error) {
+func (f *fakeSessions) Import(
+	_ context.Context, who session.Caller, r io.Reader, name string,
+) (session.Info, error) {
+	if err := f.free(name); err != nil {
+		return session.Info{}, err
+	}
 	raw, err := io.ReadAll(r)
 	if err != nil {
 		return session.Info{}, &session.BodyError{Offset: -1, Err: err}
@@ -201,6 +215,7 @@ func (f *fakeSessions) Import(_ context.Context, who session.Caller, r io.Reader
 	if file.Model != "fake-0" {
 		return session.Info{}, fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{Have: file.Model, Want: "fake-0"})
 	}
+	file.Info.Name = name
 	return f.add(who, &fakeSession{info: file.Info, text: file.Text, counts: file.Counts}), nil
 }
 
@@ -214,12 +229,15 @@ func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string, r 
 	if f.fail != nil {
 		return session.Info{}, f.fail
 	}
+	if err := f.free(r.Name); err != nil {
+		return session.Info{}, err
+	}
 	if at := s.info.Offset; r.AtOffset != nil && *r.AtOffset != at {
 		return session.Info{}, &session.FieldError{Field: "at_offset", Found: fmt.Sprint(*r.AtOffset), Want: fmt.Sprintf("%d to %d", at, at)}
 	}
 	fork := &fakeSession{info: s.info, text: bytes.Clone(s.text), counts: s.counts}
 	fork.info.Parent = &session.Parent{ID: id, Offset: s.info.Offset}
-	fork.info.Labels, fork.info.TTL = r.Labels, r.TTL
+	fork.info.Name, fork.info.Labels, fork.info.TTL = r.Name, r.Labels, r.TTL
 	if r.History != "" {
 		fork.info.History = r.History
 	}
@@ -286,6 +304,7 @@ func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, lea
 }
 
 func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error) {
+	f.waits(o.Wait)
 	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return session.Summary{}, err
@@ -335,6 +354,12 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	sum.Offset, sum.Updates, sum.Elapsed = s.info.Offset, s.info.Step, time.Since(start)
 	sum.Total = s.info.Tally
 	return sum, nil
+}
+
+func (f *fakeSessions) waits(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waited = d
 }
 
 // hold makes Score and Complete of a session wait after every chunk or piece, and Delete before its
@@ -402,6 +427,7 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 
 // Complete "samples" the prompt over and over.
 func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
+	f.waits(r.Wait)
 	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return session.Completion{}, err

@@ -136,6 +136,12 @@ func (g *rig) json(path, body string, headers ...string) *http.Response {
 	return g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
+// send sends a JSON body with any method.
+func (g *rig) send(method, path, body string) *http.Response {
+	g.t.Helper()
+	return g.do(method, path, strings.NewReader(body), "Content-Type", contract.MediaJSON)
+}
+
 // create makes a session and gives its path.
 func (g *rig) create(body string) string {
 	g.t.Helper()

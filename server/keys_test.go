@@ -230,7 +230,7 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 
 	named := 0
 	for _, s := range samples(t) {
-		if !strings.Contains(s.path, "{id}") {
+		if !strings.Contains(s.path, "{id}") || s.method == http.MethodPut { // which takes names only
 			continue
 		}
 		named++

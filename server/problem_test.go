@@ -78,7 +78,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 		api.ProblemOriginNotAllowed: func(g *rig, path string) *http.Response {
 			return g.do("GET", path, nil, "Origin", "https://evil.example")
 		},
-		api.ProblemMethodNotAllowed: func(g *rig, path string) *http.Response { return g.do("PUT", path, nil) },
+		api.ProblemMethodNotAllowed: func(g *rig, path string) *http.Response { return g.do("POST", path, nil) },
 		api.ProblemNotAcceptable:    func(g *rig, path string) *http.Response { return g.do("GET", path, nil, "Accept", "text/html") },
 		api.ProblemBodyTimeout: func(g *rig, path string) *http.Response {
 			r, w := io.Pipe()
@@ -90,6 +90,14 @@ func TestEveryProblemIsReachable(t *testing.T) {
 		api.ProblemSessionBusy: func(g *rig, path string) *http.Response {
 			g.fake.sessions["s-0001"].feeding.Lock()
 			return g.text(path+"/score", "x")
+		},
+		api.ProblemSessionDiffers: func(g *rig, path string) *http.Response {
+			g.do("PUT", "/v1/sessions/web", nil)
+			return g.send("PUT", "/v1/sessions/web", `{"settings":{"chunk":9}}`)
+		},
+		api.ProblemNameTaken: func(g *rig, path string) *http.Response {
+			g.do("PUT", "/v1/sessions/web", nil)
+			return g.json(path+"/fork", `{"name":"web"}`)
 		},
 		api.ProblemSessionFull: func(g *rig, path string) *http.Response {
 			g.fake.fail = &session.LimitError{Offset: 16, Max: 16}
@@ -245,7 +253,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"history":"none"}`, "history", `"none"`, `"full" or "tail"`},
 		{path + "/fork", `{"at_offset":-1}`, "at_offset", "-1", "an integer from 0 to 9007199254740991"},
 		{path + "/fork", `{"at_offset":7}`, "at_offset", "7", "0 to 0"},
-		{path + "/fork", `{"seed":7}`, "seed", "an unknown field", "an object with no fields but at_offset, history, labels, ttl_seconds"},
+		{path + "/fork", `{"seed":7}`, "seed", "an unknown field", "an object with no fields but at_offset, history, labels, name, ttl_seconds"},
 		{path + "/fork", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters", "1 to 64 characters"},
 		{path + "/score", `{}`, "body", "{}", "an object with one of the fields base64 or text"},
 		{path + "/score", `{"text":"a","base64":"YQ=="}`, "body", `{"base64":"YQ==","text":"a"}`, "an object with one of the fields base64 or text"},
@@ -316,11 +324,11 @@ func TestMethodNotAllowedSaysWhatIs(t *testing.T) {
 	g := newRig(t, Options{})
 	for path, allow := range map[string][]string{
 		"/v1/sessions":         {"GET", "HEAD", "POST"},
-		"/v1/sessions/a":       {"DELETE", "GET", "HEAD"},
+		"/v1/sessions/a":       {"DELETE", "GET", "HEAD", "PATCH", "PUT"},
 		"/v1/sessions/a/score": {"POST"},
 		"/healthz":             {"GET", "HEAD"},
 	} {
-		resp := g.do("PATCH", path, nil)
+		resp := g.do("TRACE", path, nil)
 		requireProblem(t, resp, api.ProblemMethodNotAllowed)
 		require.Equal(t, allow, resp.Header.Values("Allow"), path)
 	}

@@ -317,6 +317,8 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"OffsetError":    {&session.OffsetError{}, api.ProblemOffsetConflict},
 		"FieldError":     {&field, api.ProblemInvalidField},
 		"TrimmedError":   {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
+		"DifferError":    {&session.DifferError{Fields: []session.FieldError{field}}, api.ProblemSessionDiffers},
+		"NameTakenError": {&session.NameTakenError{Name: "n"}, api.ProblemNameTaken},
 		"LimitError":     {&session.LimitError{}, api.ProblemSessionFull},
 		"TooLongError":   {&session.TooLongError{}, api.ProblemBodyTooLarge},
 		"QuotaError":     {&session.QuotaError{}, api.ProblemKeySessionLimit},

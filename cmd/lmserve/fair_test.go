@@ -42,13 +42,13 @@ func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 	var small bytes.Buffer
 	require.NoError(b, mg.Export(b.Context(), greedy, origin, &small, nil))
 	file := grown(b, small.Bytes(), bytes.Repeat([]byte(text), 32<<20/len(text)), 64)
-	large, err := mg.Import(b.Context(), greedy, bytes.NewReader(file))
+	large, err := mg.Import(b.Context(), greedy, bytes.NewReader(file), "")
 	require.NoError(b, err)
 
 	for name, work := range map[string]func(ctx context.Context){
 		"nothing": func(ctx context.Context) { <-ctx.Done() },
 		"4 imports": func(ctx context.Context) {
-			if info, err := mg.Import(ctx, greedy, bytes.NewReader(file)); err == nil {
+			if info, err := mg.Import(ctx, greedy, bytes.NewReader(file), ""); err == nil {
 				_ = mg.Delete(greedy, info.ID)
 			}
 		},

@@ -16,7 +16,7 @@ func newSessions() *cobra.Command {
 		Use:   "sessions",
 		Short: "List, check, move and delete the sessions in a data folder",
 		Long: `List, check, compact, replay, export, import and delete the sessions in a data folder,
-while no server has it open.`,
+while no server has it open. SESSION is the id of a session, or its name.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("found %q, expected list, show, check, rescue, compact, replay, export, import or delete (see '%s --help')", args[0], c.CommandPath())}

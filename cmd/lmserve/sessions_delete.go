@@ -5,16 +5,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 func newSessionsDelete(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete ID...",
+		Use:   "delete SESSION...",
 		Short: "Delete sessions, damaged ones too, with all that is kept of them",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exactly(1, "ids")(c, args)
+				return exactly(1, "ids or names")(c, args)
 			}
 			return nil
 		},
@@ -24,7 +25,11 @@ func newSessionsDelete(f *dataFlags) *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, store.Close()) }()
-			for _, id := range args {
+			for _, arg := range args {
+				id, err := session.Resolve(c.Context(), store, arg)
+				if err != nil {
+					return err
+				}
 				if err := store.Delete(c.Context(), id, 0); err != nil {
 					return err
 				}

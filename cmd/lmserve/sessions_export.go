@@ -15,27 +15,31 @@ func newSessionsExport(f *dataFlags) *cobra.Command {
 	var flags modelFlags
 	var out string
 	c := &cobra.Command{
-		Use:   "export ID",
+		Use:   "export SESSION",
 		Short: "Write a session to one file",
 		Long: `Write a session to one file, for 'sessions import' here or elsewhere. Nothing in the data
 folder is changed. Of a session that damage has touched, the file has the text up to the
 last good record, and the state that this text leaves behind: then a line on standard
 error says which bytes are in it and what was lost, and the exit code is 1.`,
-		Args: exactly(1, "an id"),
+		Args: exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := flags.load()
 			if err != nil {
 				return err
 			}
 			return f.withStore(func(store sessionlog.Store) error {
+				id, err := session.Resolve(c.Context(), store, args[0])
+				if err != nil {
+					return err
+				}
 				whole := true
 				part := func(p session.Part) {
 					whole = false
 					fmt.Fprintf(c.ErrOrStderr(), "lmserve: session %s is exported in part: %v\n",
-						args[0], p)
+						id, p)
 				}
 				export := func(w io.Writer) error {
-					return session.ExportStored(c.Context(), m, store, args[0], flags.threads, w,
+					return session.ExportStored(c.Context(), m, store, id, flags.threads, w,
 						part)
 				}
 				if out == "" {

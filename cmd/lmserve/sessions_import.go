@@ -12,7 +12,7 @@ import (
 
 func newSessionsImport(f *dataFlags) *cobra.Command {
 	var flags modelFlags
-	var owner string
+	var owner, name string
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Make a session of an exported file (-: standard input) and print its id",
@@ -28,7 +28,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 				in = file
 			}
 			return f.withManager(c, flags, func(mg *session.Manager) error {
-				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in))
+				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in), name)
 				if err != nil {
 					return fmt.Errorf("%s: %w", args[0], err)
 				}
@@ -38,6 +38,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 		},
 	}
 	flags.register(c)
+	c.Flags().StringVar(&name, "name", "", "name of the session (default: none)")
 	c.Flags().StringVar(&owner, "owner", "", "id of the key that the session is to belong to (default: no key, as in a server without keys)")
 	return c
 }

@@ -27,9 +27,9 @@ func newSessionsReplay(f *dataFlags) *cobra.Command {
 	var flags modelFlags
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "replay [ID]...",
+		Use:   "replay [SESSION]...",
 		Short: "Compute sessions again and compare every score",
-		Long: `Compute sessions (without an ID: all) again from their text, and compare every logged
+		Long: `Compute sessions (none named: all) again from their text, and compare every logged
 total to the bit. Text that was scored in another arithmetic ('lmserve version') is named:
 there, rounding makes a difference. If any total differs, the exit code is 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -45,7 +45,11 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 					}
 				}
 				wrong := false
-				for _, id := range ids {
+				for _, named := range ids {
+					id, err := session.Resolve(c.Context(), store, named)
+					if err != nil {
+						return err
+					}
 					bar := newByteBar(c.ErrOrStderr(), id)
 					r, err := session.Replay(c.Context(), m, store, id, flags.threads, bar.set)
 					bar.finish()

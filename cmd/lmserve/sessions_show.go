@@ -3,23 +3,28 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 func newSessionsShow(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show ID",
+		Use:   "show SESSION",
 		Short: "Show what is known of one session, as JSON",
-		Args:  exactly(1, "an id"),
+		Args:  exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return f.withStore(func(store sessionlog.Store) error {
-				found, err := store.Get(c.Context(), args[0])
+				id, err := session.Resolve(c.Context(), store, args[0])
+				if err != nil {
+					return err
+				}
+				found, err := store.Get(c.Context(), id)
 				if err != nil {
 					return err
 				}
 				s := describeStored(found)
 				s.DiskBytes = charges(store)[s.ID]
-				kept, err := store.Snapshots(c.Context(), args[0])
+				kept, err := store.Snapshots(c.Context(), id)
 				if err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 // storedSession is a session as 'list' and 'show' print it.
 type storedSession struct {
 	ID           string            `json:"id"`
+	Name         string            `json:"name,omitempty"`
 	Problem      string            `json:"problem,omitempty"` // why the session cannot be used
 	Model        string            `json:"model,omitempty"`
 	Owner        string            `json:"owner,omitempty"`
@@ -47,7 +48,7 @@ func charges(store sessionlog.Store) map[string]int64 {
 
 func describeStored(found sessionlog.Session) storedSession {
 	i := session.Describe(found)
-	s := storedSession{ID: i.ID, Model: i.Model, Owner: i.Owner, Created: i.Created, LastUsed: i.LastUsed, Offset: i.Offset, Bits: i.Bits,
+	s := storedSession{ID: i.ID, Name: i.Name, Model: i.Model, Owner: i.Owner, Created: i.Created, LastUsed: i.LastUsed, Offset: i.Offset, Bits: i.Bits,
 		BaselineBits: i.BaselineBits, Seed: i.Seed, History: i.History, Start: found.Start,
 		Parent: i.Parent, Numerics: i.Numerics, TTLSeconds: i.TTL.Seconds(), Labels: i.Labels}
 	s.Method, _ = i.Settings["method"].(string) // it is "" if the head could not be read

@@ -13,7 +13,7 @@ func (e *engine) beginCommit(
 	if !r.commits() {
 		return func() {}, nil
 	}
-	if end, err = e.beginFeeding(ctx, s); err != nil {
+	if end, err = e.beginFeeding(ctx, s, r.Wait); err != nil {
 		return nil, err
 	}
 	if err := e.roomFor(s, r); err != nil {

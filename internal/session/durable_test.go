@@ -533,6 +533,6 @@ func TestAStoreThatHasFailedIsToldToEveryRequest(t *testing.T) {
 	require.Equal(t, before-state, mg.roster.budget.Used())
 	_, err = mg.Score(background, Caller{}, id, unread{t}, ScoreOptions{}, nil)
 	require.ErrorIs(t, err, ErrStore)
-	_, err = mg.Import(background, Caller{}, nil)
+	_, err = mg.Import(background, Caller{}, nil, "")
 	require.ErrorIs(t, err, ErrStore)
 }

@@ -107,19 +107,19 @@ func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(40))
 	whole := export(t, mg, id)
-	_, err := mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole[:100]), iotest.ErrReader(os.ErrDeadlineExceeded)))
+	_, err := mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole[:100]), iotest.ErrReader(os.ErrDeadlineExceeded)), "")
 	var body *BodyError
 	require.ErrorAs(t, err, &body)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NotErrorIs(t, err, ErrImport)
-	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole[:100]))
+	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole[:100]), "")
 	require.ErrorIs(t, err, ErrImport)
-	_, err = mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole), strings.NewReader("more")))
+	_, err = mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole), strings.NewReader("more")), "")
 	require.ErrorIs(t, err, ErrImport)
-	_, err = newManagerOf(t, staticModel(t), Options{}).Import(background, Caller{}, bytes.NewReader(whole))
+	_, err = newManagerOf(t, staticModel(t), Options{}).Import(background, Caller{}, bytes.NewReader(whole), "")
 	require.ErrorIs(t, err, ErrImport)
 	require.ErrorAs(t, err, new(*ModelError))
-	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole))
+	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole), "")
 	require.NoError(t, err)
 }
 
@@ -134,20 +134,20 @@ func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	require.Less(t, int64(len(file)), state/100)
 
 	small := newManager(t, Options{MaxMemoryBytes: state - 1})
-	require.ErrorIs(t, errOf(small.Import(background, Caller{}, bytes.NewReader(file))), ErrFull)
+	require.ErrorIs(t, errOf(small.Import(background, Caller{}, bytes.NewReader(file), "")), ErrFull)
 	require.Zero(t, small.roster.budget.Used())
 	require.Zero(t, small.roster.registry.Places())
 
 	sv := newServer(t, t.TempDir(), Options{MaxMemoryBytes: state})
 	defer func() { sv.stop() }()
-	info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(file))
+	info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(file), "")
 	require.NoError(t, err)
 	require.NoError(t, sv.mg.Export(background, Caller{}, info.ID, io.Discard, nil))
 	require.Equal(t, state, sv.mg.roster.budget.Used(), "the session's own")
 
 	done := make(chan error)
 	withSession(t, sv.mg, info.ID, func(*liveSession) {
-		go func() { done <- errOf(sv.mg.Import(background, Caller{}, bytes.NewReader(file))) }()
+		go func() { done <- errOf(sv.mg.Import(background, Caller{}, bytes.NewReader(file), "")) }()
 		soon(t, "the import waits for memory", sv.mg.roster.budget.Waiting)
 	})
 	require.NoError(t, <-done)
@@ -202,13 +202,13 @@ func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
 	defer cancel()
-	_, err := mg.Import(ctx, Caller{}, bytes.NewReader(whole))
+	_, err := mg.Import(ctx, Caller{}, bytes.NewReader(whole), "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, ErrImport)
 	require.ErrorIs(t, mg.Export(ctx, Caller{}, id, io.Discard, nil), context.DeadlineExceeded)
 	score(t, mg, id, "goes on")
 	<-mg.engine.packing
-	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole))
+	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole), "")
 	require.NoError(t, err)
 }
 
@@ -242,7 +242,7 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		require.ErrorContains(t, err, "history: found full, expected tail")
 		fork, err := mg.Fork(background, Caller{}, id, ForkRequest{})
 		require.NoError(t, err)
-		imported, err := mg.Import(background, Caller{}, bytes.NewReader(export(t, mg, id)))
+		imported, err := mg.Import(background, Caller{}, bytes.NewReader(export(t, mg, id)), "")
 		require.NoError(t, err)
 		want, _ = alone(t, mg.engine.model, r, text+"and on")
 		for _, id := range []string{id, fork.ID, imported.ID} {

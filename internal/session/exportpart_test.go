@@ -91,7 +91,7 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 // isTheSession imports the file elsewhere: it is the session that was never fed more.
 func isTheSession(t testing.TB, r CreateRequest, file []byte, text string) {
 	mg := newManager(t, Options{})
-	info, err := mg.Import(background, Caller{}, bytes.NewReader(file))
+	info, err := mg.Import(background, Caller{}, bytes.NewReader(file), "")
 	require.NoError(t, err)
 	require.Equal(t, int64(len(text)), info.Offset)
 	want, _ := alone(t, mg.engine.model, r, text)

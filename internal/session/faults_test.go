@@ -333,7 +333,7 @@ func TestACompletionGoesOnFromWhatAnotherHasWritten(t *testing.T) {
 	require.Equal(t, int64(len(text)), got.Offset)
 
 	takeOver(t, sv, id, "and more")
-	imported, err := sv.mg.Import(background, Caller{}, strings.NewReader(string(export(t, sv.mg, id))))
+	imported, err := sv.mg.Import(background, Caller{}, strings.NewReader(string(export(t, sv.mg, id))), "")
 	require.NoError(t, err)
 	require.Equal(t, text+"and more", logged(t, sv.mg, imported.ID))
 	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})

@@ -25,13 +25,16 @@ type feeder struct {
 
 func noChunks(Chunk) error { return nil }
 
-// beginFeeding makes a request the only one that feeds a session, until end is called. If others
-// may have written to the session, it finds out where the session is. The error is ErrBusy.
-func (e *engine) beginFeeding(ctx context.Context, s *liveSession) (end func(), err error) {
-	if !s.feeding.CompareAndSwap(false, true) {
-		return nil, ErrBusy
+// beginFeeding makes a request the only one that feeds a session, until end is called. While others
+// do, the request waits for its turn, at most so long; then the error is ErrBusy. If others may have
+// written to the session, it finds out where the session is.
+func (e *engine) beginFeeding(
+	ctx context.Context, s *liveSession, wait time.Duration,
+) (end func(), err error) {
+	if err := s.takeTurn(ctx, wait); err != nil {
+		return nil, err
 	}
-	end = func() { s.feeding.Store(false) }
+	end = func() { <-s.feeding }
 	if err := e.states.refresh(ctx, s); err != nil {
 		end()
 		return nil, err

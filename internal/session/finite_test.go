@@ -43,7 +43,7 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 		sealed(t, f)
 		var b bytes.Buffer
 		require.NoError(t, weights.Write(&b, f))
-		_, err := mg.Import(background, Caller{}, &b)
+		_, err := mg.Import(background, Caller{}, &b, "")
 		require.ErrorIs(t, err, ErrImport, "%v", says)
 		for _, text := range says {
 			require.ErrorContains(t, err, text)

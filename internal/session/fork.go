@@ -226,7 +226,7 @@ func (f *fork) readError(err error) error {
 // fresh is the session to be made, which is not complete.
 func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
-	to, err := f.roster.fresh(who, f.from.Settings, like)
+	to, err := f.roster.fresh(who, r.Name, f.from.Settings, like)
 	if err != nil {
 		return nil, err
 	}

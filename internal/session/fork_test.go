@@ -131,7 +131,7 @@ func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 		for _, piece := range cut(rt, text, 50) {
 			score(rt, from, id, piece)
 		}
-		info, err := to.Import(background, Caller{}, bytes.NewReader(export(rt, from, id)))
+		info, err := to.Import(background, Caller{}, bytes.NewReader(export(rt, from, id)), "")
 		require.NoError(rt, err)
 		was := get(rt, from, id)
 		require.NotEqual(rt, was.ID, info.ID)
@@ -192,7 +192,7 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 		sealed(t, f)
 		var b bytes.Buffer
 		require.NoError(t, weights.Write(&b, f))
-		_, err := mg.Import(background, Caller{}, &b)
+		_, err := mg.Import(background, Caller{}, &b, "")
 		require.ErrorIs(t, err, ErrImport)
 		require.ErrorContains(t, err, want)
 	}
@@ -200,9 +200,9 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 	for _, at := range []int{0, 5, len(whole) / 2, len(whole) - 1} {
 		b := bytes.Clone(whole)
 		b[at] ^= 1
-		_, err := mg.Import(background, Caller{}, bytes.NewReader(b))
+		_, err := mg.Import(background, Caller{}, bytes.NewReader(b), "")
 		require.ErrorIs(t, err, ErrImport, "byte %d", at)
-		_, err = mg.Import(background, Caller{}, bytes.NewReader(whole[:at]))
+		_, err = mg.Import(background, Caller{}, bytes.NewReader(whole[:at]), "")
 		require.ErrorIs(t, err, ErrImport, "first %d bytes", at)
 	}
 	f := exportedFile(t, mg, id)
@@ -210,10 +210,10 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 	tensor(f, columnText).Data[0] ^= 1
 	var b bytes.Buffer
 	require.NoError(t, weights.Write(&b, f))
-	_, err := mg.Import(background, Caller{}, &b)
+	_, err := mg.Import(background, Caller{}, &b, "")
 	require.ErrorContains(t, err, "the content's hash is")
 	other := newManagerOf(t, staticModel(t), Options{})
-	_, err = other.Import(background, Caller{}, bytes.NewReader(whole))
+	_, err = other.Import(background, Caller{}, bytes.NewReader(whole), "")
 	require.ErrorContains(t, err, "its model is")
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 1)

@@ -74,7 +74,7 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 				delete(texts, id)
 			case "export":
 				file := export(rt, sv.mg, id)
-				info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(file))
+				info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(file), "")
 				require.NoError(rt, err)
 				texts[info.ID] = texts[id]
 			}

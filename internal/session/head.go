@@ -34,7 +34,8 @@ type head struct {
 	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
 	// ByLine says that some of the text may be learnt by lines.
-	ByLine bool `json:"by_line,omitempty"`
+	ByLine bool   `json:"by_line,omitempty"`
+	Name   string `json:"name,omitempty"` // "": the session has none
 }
 
 type modelName struct {
@@ -163,7 +164,17 @@ func (h *head) check(id string) error {
 				i, n.From)
 		}
 	}
-	return checkRequest(CreateRequest{Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History})
+	if err := checkNameOrNone(h.Name); err != nil {
+		return err
+	}
+	return h.checkKept()
+}
+
+// checkKept compares what a request gives a session beside its settings with the limits.
+func (h *head) checkKept() error {
+	return checkRequest(CreateRequest{
+		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
+	})
 }
 
 // checkOrigin holds what an imported head says of other servers to the form in which they write it:

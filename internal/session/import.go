@@ -26,8 +26,11 @@ type importing struct {
 	roster *roster
 }
 
-// run makes a session of a file that Export wrote.
-func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, error) {
+// run makes a session of a file that Export wrote. The name that the file has in its head is not
+// that of the new session.
+func (im *importing) run(
+	ctx context.Context, who Caller, r io.Reader, name string,
+) (Info, error) {
 	received, err := spool.Receive(r)
 	var reading *spool.ReadError
 	switch {
@@ -48,7 +51,7 @@ func (im *importing) run(ctx context.Context, who Caller, r io.Reader) (Info, er
 	}
 	h := p.head
 	like := CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History}
-	s, err := im.roster.fresh(who, h.Settings, like)
+	s, err := im.roster.fresh(who, name, h.Settings, like)
 	if err != nil {
 		return Info{}, err
 	}

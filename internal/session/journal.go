@@ -54,7 +54,7 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 		j.missed(s, err)
 		return storeError("claiming session "+s.ID, err)
 	}
-	h, err := decodeHead(s.ID, found.Head) // another may have computed the session in its arithmetic
+	h, err := decodeHead(s.ID, found.Head) // another may have changed it
 	if err != nil {
 		return &UnusableError{ID: s.ID, Err: err}
 	}

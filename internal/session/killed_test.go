@@ -90,7 +90,7 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 			return errOf(sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: at}))
 		},
 		"import": func(sv *server, id string, file []byte) error {
-			return errOf(sv.mg.Import(background, Caller{}, bytes.NewReader(file)))
+			return errOf(sv.mg.Import(background, Caller{}, bytes.NewReader(file), ""))
 		},
 	}
 	for name, make := range making {

@@ -36,6 +36,8 @@ const (
 	TTLMax             = 365 * 24 * time.Hour
 	ListDefault        = 100 // sessions on a page
 	ListMax            = 1000
+	WaitMax            = 10 * time.Minute // for a session that others feed
+	WaitingMax         = 64               // requests that wait for their turn to feed one session
 	PromptBytesMax     = 8 << 20
 	StopStringsMax     = 4
 	StopCharsMax       = 256
@@ -52,6 +54,8 @@ const (
 	listPage        = 1000     // sessions read from the store at once
 	emptyBytes      = 1 << 10  // that a session without text takes of the disk, about
 	deletesAtOnce   = 256      // that share what a deletion costs the store
+	lookedAtOnce    = 256      // sessions of a listing by label under one lock, which a chunk may wait for
+	lookedMax       = 1 << 16  // sessions that one page of a listing by label looks at
 	frozenMax       = 2        // frozen streams of one generation: where a prompt ends, and where a text is
 	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
 

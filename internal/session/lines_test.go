@@ -99,7 +99,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			case 4:
 				var file bytes.Buffer
 				require.NoError(rt, sv.mg.Export(background, Caller{}, id, &file, nil))
-				info, err := sv.mg.Import(background, Caller{}, &file)
+				info, err := sv.mg.Import(background, Caller{}, &file, "")
 				require.NoError(rt, err)
 				id = info.ID
 			}
@@ -196,7 +196,7 @@ func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
 			case 4:
 				var file bytes.Buffer
 				require.NoError(rt, sv.mg.Export(background, Caller{}, id, &file, nil))
-				info, err := sv.mg.Import(background, Caller{}, &file)
+				info, err := sv.mg.Import(background, Caller{}, &file, "")
 				require.NoError(rt, err)
 				id = info.ID
 			}

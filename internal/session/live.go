@@ -17,14 +17,15 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head    // Numerics, LinesFrom and ByLine change under state and mu, the rest never
+	head    // Numerics, LinesFrom, ByLine, Labels and TTL change under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
 
-	// feeding is set while a request feeds the session: only that request moves the offset. It is
-	// held for the length of the request, and nobody waits for it.
-	feeding atomic.Bool
+	// feeding holds one token while a request feeds the session: only that request moves the offset.
+	// It is held for the length of the request. Those that wait get the token in the order they came.
+	feeding chan struct{}
+	queued  atomic.Int32 // requests that wait for feeding
 
 	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
 	// channel so that waiting can be given up; those that wait get the token in the order they
@@ -55,10 +56,13 @@ type recovery struct {
 
 // newSession makes a cold session that is in no registry yet.
 func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
-	s := &liveSession{head: k.head, state: make(chan struct{}, 1)}
+	s := &liveSession{
+		head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
+	}
 	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
 	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
+	s.entry.Name = s.Name
 	return s
 }
 
@@ -70,6 +74,33 @@ func (s *liveSession) lock(ctx context.Context) error {
 	select {
 	case s.state <- struct{}{}:
 		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// takeTurn waits until nobody else feeds the session, at most so long; then the error is ErrBusy. The
+// context ends the wait. What ends the turn takes the token out of feeding.
+func (s *liveSession) takeTurn(ctx context.Context, wait time.Duration) error {
+	select {
+	case s.feeding <- struct{}{}:
+		return nil
+	default:
+	}
+	if wait <= 0 {
+		return ErrBusy
+	}
+	defer s.queued.Add(-1)
+	if s.queued.Add(1) > WaitingMax {
+		return ErrBusy
+	}
+	patient := time.NewTimer(wait)
+	defer patient.Stop()
+	select {
+	case s.feeding <- struct{}{}:
+		return nil
+	case <-patient.C:
+		return ErrBusy
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -165,12 +196,12 @@ func (s *liveSession) saw(found sessionlog.Session) {
 	}
 }
 
-// noteHeadLocked notes what of a head changes: the arithmetics that the session was computed in,
-// where its lines begin, and whether it learns by lines.
+// noteHeadLocked takes over what can change in the head of a session.
 func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
+	s.Labels, s.TTL = h.Labels, h.TTL
 }
 
 func (s *liveSession) isClaimed() bool {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/spool"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -113,21 +115,103 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
 	}
-	set, err := effective(mg.engine.model, r.Settings)
+	set, err := mg.settingsOf(r)
 	if err != nil {
 		return Info{}, err
 	}
-	if err := checkRequest(r); err != nil {
-		return Info{}, err
+	return mg.createNamed(ctx, who, "", set, r)
+}
+
+// settingsOf checks a request, and gives the settings that it asks for.
+func (mg *Manager) settingsOf(r CreateRequest) (stream.Settings, error) {
+	set, err := effective(mg.engine.model, r.Settings)
+	if err != nil {
+		return set, err
 	}
+	return set, checkRequest(r)
+}
+
+// createNamed makes a session of a request that was checked; the name may be "".
+func (mg *Manager) createNamed(
+	ctx context.Context, who Caller, name string, set stream.Settings, r CreateRequest,
+) (Info, error) {
 	set.Seed = seedOr(r.Seed)
-	s, err := mg.roster.fresh(who, set, r)
+	s, err := mg.roster.fresh(who, name, set, r)
 	if err != nil {
 		return Info{}, err
 	}
 	fill := func() error { return mg.engine.settleIn(ctx, s) }
 	store := func() error { return mg.engine.journal.create(ctx, s, 0) }
 	return mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
+}
+
+// Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls at
+// the same time one makes it. It returns a *DifferError if there is one whose settings, seed or
+// history are not those that the request names; what the request leaves out, and its labels and TTL,
+// are for making it only. The error is a *FieldError for what cannot be a name.
+func (mg *Manager) Put(
+	ctx context.Context, who Caller, name string, r CreateRequest,
+) (info Info, made bool, err error) {
+	if err := CheckName(name); err != nil {
+		return Info{}, false, err
+	}
+	set, err := mg.settingsOf(r)
+	if err != nil {
+		return Info{}, false, err
+	}
+	for {
+		s, err := mg.roster.named(ctx, who, name)
+		if err != nil {
+			return Info{}, false, err
+		}
+		if s != nil {
+			info, err := mg.match(ctx, who, s, set, r)
+			return info, false, err
+		}
+		info, err := mg.createNamed(ctx, who, name, set, r)
+		var taken *NameTakenError
+		if !errors.As(err, &taken) {
+			return info, err == nil, err
+		}
+		if err := ctx.Err(); err != nil { // another was quicker
+			return Info{}, false, err
+		}
+	}
+}
+
+// match describes a session if it is the one that a request asks for.
+func (mg *Manager) match(
+	ctx context.Context, who Caller, s *liveSession, set stream.Settings, r CreateRequest,
+) (Info, error) {
+	if err := s.unusable(); err != nil {
+		return Info{}, err
+	}
+	set.Seed = s.Settings.Seed
+	if all := s.differences(r, set); len(all) > 0 {
+		return Info{}, &DifferError{ID: s.ID, Fields: all}
+	}
+	return mg.roster.get(ctx, who, s.ID)
+}
+
+// Patch changes the labels of a session, and when it expires, without waiting for requests that feed
+// it. It is no use of the session: a TTL that has run out already ends it at once. The errors are a
+// *FieldError, and those of a write to the session.
+func (mg *Manager) Patch(
+	ctx context.Context, who Caller, id string, r PatchRequest,
+) (Info, error) {
+	s, done, err := mg.roster.use(who, id)
+	if err != nil {
+		return Info{}, err
+	}
+	defer done()
+	if err := mg.life.Enter(); err != nil {
+		return Info{}, err
+	}
+	defer mg.life.Leave()
+	if err := mg.roster.amend(ctx, s, r); err != nil {
+		return Info{}, err
+	}
+	return mg.roster.info(who, s), nil
 }
 
 // DiskAlarm is a *DiskAlarmError while there is too little room left on the disk; nil: there is
@@ -140,13 +224,16 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 }
 
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
-// the order of ids, which is that of creation. It starts after the id given; next is where the next
-// page starts after, "" on the last page. Its error is ErrStore.
-func (mg *Manager) List(who Caller, after string, limit int) (page []Info, next string, err error) {
+// the order of ids, which is that of creation; with labels only those that have all of them. It
+// starts after the id given; next is where the next page starts after, "" on the last page. A page by
+// label may have fewer sessions than there are. Its error is ErrStore.
+func (mg *Manager) List(
+	who Caller, after string, limit int, labels ...Label,
+) (page []Info, next string, err error) {
 	if limit < 1 {
 		limit = ListDefault
 	}
-	return mg.roster.list(who, after, min(limit, ListMax))
+	return mg.roster.list(who, after, min(limit, ListMax), labels)
 }
 
 // Delete removes a session with everything that was ever kept for it. A request that is at work on
@@ -157,7 +244,8 @@ func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete
 // chunk, is scored at once. emit is told of each thing scored, in order, before the update that it
 // causes; what emit was told of is in the session, whatever happens then.
 //
-// One request at a time feeds a session; another gets ErrBusy. Score ends with the body; with
+// One request at a time feeds a session; others wait for their turn, in the order in which they came,
+// as long as they may, and then get ErrBusy. Score ends with the body; with
 // emit's error; between two chunks with the context, when the session is deleted (ErrNotFound), and
 // when the Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a
 // *LimitError when the session is full, and with ErrFull when the memory is; with a *DiskLimitError
@@ -184,7 +272,7 @@ func (mg *Manager) Score(
 	if o.Learn == LearnFalse {
 		return mg.dryRun(ctx, s, body, o, emit)
 	}
-	end, err := mg.engine.beginFeeding(ctx, s)
+	end, err := mg.engine.beginFeeding(ctx, s, o.Wait)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -312,7 +400,7 @@ func (mg *Manager) grounds(who Caller, id string) (s *liveSession, done func(), 
 
 // Fork makes a session that has the text of another up to an offset, and goes its own way from
 // there. It belongs to the caller. It returns a *FieldError for an offset that the other does not
-// have (a *TrimmedError: any more), and what Create does.
+// have (a *TrimmedError: any more), a *NameTakenError, and what Create does.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, done, err := mg.roster.use(who, id)
 	if err != nil {
@@ -325,6 +413,9 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	defer mg.life.Leave()
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: r.History}
 	if err := checkRequest(like); err != nil {
+		return Info{}, err
+	}
+	if err := checkNameOrNone(r.Name); err != nil {
 		return Info{}, err
 	}
 	if err := mg.roster.mayMake(who); err != nil {
@@ -361,12 +452,18 @@ func (mg *Manager) Export(
 	return SpoolError(err)
 }
 
-// Import makes a session of what Export wrote, with a new id, that belongs to the caller. Its error
-// is ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when
+// Import makes a session of what Export wrote, with a new id, that belongs to the caller. It has the
+// name given, "" for none, and not that of the session that was exported. Its error is a
+// *NameTakenError; ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when
 // the file cannot be read; ErrNoSpace when there is no room for it; and what Create returns. The
 // file is kept in temporary files. Its state, while it is looked at, takes memory as that of a
 // session at work does: Import waits for it, and returns ErrFull where waiting is of no use.
-func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, error) {
+func (mg *Manager) Import(
+	ctx context.Context, who Caller, r io.Reader, name string,
+) (Info, error) {
+	if err := checkNameOrNone(name); err != nil {
+		return Info{}, err
+	}
 	if err := mg.life.Enter(); err != nil {
 		return Info{}, err
 	}
@@ -375,7 +472,7 @@ func (mg *Manager) Import(ctx context.Context, who Caller, r io.Reader) (Info, e
 		return Info{}, err
 	}
 	im := importing{engine: mg.engine, roster: mg.roster}
-	info, err := im.run(ctx, who, r)
+	info, err := im.run(ctx, who, r, name)
 	return info, SpoolError(err)
 }
 

@@ -152,7 +152,7 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, r.Wrong)
 
-		info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(t, sv.mg, again.ID)))
+		info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(t, sv.mg, again.ID)), "")
 		require.NoError(t, err)
 		want, _ = alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text[:at])
 		require.Equal(t, want.Tally.Bits, info.Bits)

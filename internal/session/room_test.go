@@ -34,9 +34,9 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 	require.ErrorAs(t, err, want)
 	_, err = mg.Fork(background, who, id, ForkRequest{})
 	require.ErrorAs(t, err, want)
-	_, err = mg.Import(background, who, untouched{t})
+	_, err = mg.Import(background, who, untouched{t}, "")
 	require.ErrorAs(t, err, want)
-	_, err = mg.Import(background, who, bytes.NewReader(file))
+	_, err = mg.Import(background, who, bytes.NewReader(file), "")
 	require.ErrorAs(t, err, want)
 	_, err = feedAs(mg, who, id, "x")
 	require.ErrorAs(t, err, want)
@@ -137,7 +137,7 @@ func TestASmallImportOfALargeSessionIsRefusedBeforeItIsWritten(t *testing.T) {
 	defer func() { sv.stop() }()
 	who := Caller{Key: "a", MaxDisk: 50_000}
 	var full *DiskLimitError
-	_, err := sv.mg.Import(background, who, bytes.NewReader(file))
+	_, err := sv.mg.Import(background, who, bytes.NewReader(file), "")
 	require.ErrorAs(t, err, &full)
 	require.Zero(t, sv.store.Usage().Snapshots)
 	found, err := sv.store.List(background, "", 10)
@@ -152,7 +152,7 @@ func TestASmallImportOfALargeSessionIsRefusedBeforeItIsWritten(t *testing.T) {
 	fitted := 0
 	for range 4 {
 		wait.Go(func() {
-			if _, err := sv.mg.Import(background, who, bytes.NewReader(file)); err == nil {
+			if _, err := sv.mg.Import(background, who, bytes.NewReader(file), ""); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				fitted++

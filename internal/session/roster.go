@@ -59,16 +59,42 @@ func (ro *roster) load(ctx context.Context) error {
 	return nil
 }
 
-// find finds the session that a request names.
+// find finds the session that a request names, by its id or by the name that the caller gave it.
 func (ro *roster) find(who Caller, id string) (*liveSession, error) {
 	if err := ro.life.Err(); err != nil {
 		return nil, storeError("looking for session "+id, err)
 	}
-	e := ro.registry.Find(id, ro.clock.now())
+	now := ro.clock.now()
+	e := ro.registry.Find(id, now)
+	if e == nil {
+		e, _ = ro.registry.Named(who.Key, id, now)
+	}
 	if e == nil || !who.sees(e.Owner) {
 		return nil, ErrNotFound
 	}
 	return e.Value, nil
+}
+
+// named finds the caller's session of a name, nil if there is none. It waits for one that is being
+// made; the context ends the wait.
+func (ro *roster) named(ctx context.Context, who Caller, name string) (*liveSession, error) {
+	for {
+		if err := ro.life.Err(); err != nil {
+			return nil, storeError("looking for session "+name, err)
+		}
+		e, making := ro.registry.Named(who.Key, name, ro.clock.now())
+		switch {
+		case e != nil:
+			return e.Value, nil
+		case making == nil:
+			return nil, nil
+		}
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // use finds a session for a request that feeds or samples it. done must follow.
@@ -124,19 +150,15 @@ func (ro *roster) get(ctx context.Context, who Caller, id string) (Info, error) 
 	return ro.info(who, s), nil
 }
 
-// list describes a page of the sessions that a caller sees.
-func (ro *roster) list(who Caller, after string, limit int) (page []Info, next string, err error) {
+// list describes a page of the sessions that a caller sees and that have all of the labels.
+func (ro *roster) list(
+	who Caller, after string, limit int, labels []Label,
+) (page []Info, next string, err error) {
 	ro.sweep()
 	if err := ro.life.Err(); err != nil {
 		return nil, "", storeError("listing sessions", err)
 	}
-	var found []*registry.Entry[*liveSession]
-	var more bool
-	if now := ro.clock.now(); who.Admin {
-		found, more = ro.registry.Page(after, limit, now)
-	} else {
-		found, more = ro.registry.PageOf(who.Key, after, limit, now)
-	}
+	found, next := ro.choose(who, after, limit, labels)
 	accounts := make([]*budget.Account[*liveSession], len(found))
 	for i, e := range found {
 		accounts[i] = e.Value.memory
@@ -146,10 +168,50 @@ func (ro *roster) list(who Caller, after string, limit int) (page []Info, next s
 		told.DiskBytes = ro.room.Charged(told.ID)
 		page = append(page, told)
 	}
-	if more {
-		next = page[len(page)-1].ID
-	}
 	return page, next, nil
+}
+
+// page finds sessions that a caller sees, in order, and says whether there are more.
+func (ro *roster) page(
+	who Caller, after string, limit int,
+) (found []*registry.Entry[*liveSession], more bool) {
+	now := ro.clock.now()
+	if who.Admin {
+		return ro.registry.Page(after, limit, now)
+	}
+	return ro.registry.PageOf(who.Key, after, limit, now)
+}
+
+// choose finds sessions that a caller sees and that have all of the labels, and where the next page
+// starts after. Labels are in no index: sessions are looked at in order, a few under one lock, and up
+// to lookedMax of them for one page, which may have few sessions, or none, and yet not be the last.
+func (ro *roster) choose(
+	who Caller, after string, limit int, labels []Label,
+) (found []*registry.Entry[*liveSession], next string) {
+	if len(labels) == 0 {
+		found, more := ro.page(who, after, limit)
+		if more {
+			next = found[len(found)-1].ID
+		}
+		return found, next
+	}
+	for looked := 0; looked < lookedMax; looked += lookedAtOnce {
+		some, more := ro.page(who, after, lookedAtOnce)
+		for _, e := range some {
+			if !e.Value.hasLabels(labels) {
+				continue
+			}
+			if len(found) == limit {
+				return found, found[limit-1].ID
+			}
+			found = append(found, e)
+		}
+		if !more {
+			return found, ""
+		}
+		after = some[len(some)-1].ID
+	}
+	return found, after
 }
 
 // delete deletes the session that a request names. What is at work on it ends after its chunk.
@@ -161,7 +223,7 @@ func (ro *roster) delete(who Caller, id string) error {
 	ctx := context.Background() // the erasing of what is gone has to come to its end
 	err = ro.journal.delete(ctx, s)
 	if err != nil {
-		if _, still := ro.journal.store.Get(ctx, id); !errors.Is(still, sessionlog.ErrNotFound) {
+		if _, still := ro.journal.store.Get(ctx, s.ID); !errors.Is(still, sessionlog.ErrNotFound) {
 			return storeError("deleting session "+id, err)
 		}
 	}
@@ -211,7 +273,9 @@ type blueprint struct {
 }
 
 // fresh is a session that is not in the store yet.
-func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*liveSession, error) {
+func (ro *roster) fresh(
+	who Caller, name string, set stream.Settings, r CreateRequest,
+) (*liveSession, error) {
 	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
 	if err != nil {
 		return nil, fmt.Errorf("session: id: %w", err)
@@ -221,6 +285,7 @@ func (ro *roster) fresh(who Caller, set stream.Settings, r CreateRequest) (*live
 		Version: headVersion, ID: id.String(), Complete: true, Owner: who.Key, Created: now,
 		Model: modelName{ro.model.Name, ro.model.Hash()}, Settings: set, Labels: maps.Clone(r.Labels),
 		TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: ro.model.Arithmetic.Numerics()}},
+		Name: name,
 	}
 	if h.History == "" {
 		h.History = HistoryFull
@@ -235,7 +300,7 @@ func (ro *roster) blank(who Caller) (*liveSession, error) {
 	if err := ro.life.Err(); err != nil {
 		return nil, storeError("completing", err)
 	}
-	return ro.fresh(who, stream.DefaultsFor(ro.model, stream.Static), CreateRequest{})
+	return ro.fresh(who, "", stream.DefaultsFor(ro.model, stream.Static), CreateRequest{})
 }
 
 // build makes a session, in the store first, and then fills it. If that fails nothing is left.
@@ -247,7 +312,7 @@ func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
 	defer ro.room.Made(s.ID)
 	if err := ro.store(ctx, m); err != nil {
 		s.end()
-		ro.registry.Cancel(s.Owner)
+		ro.registry.Cancel(s.Owner, s.Name)
 		return Info{}, err
 	}
 	ro.registry.Enter(s.entry)
@@ -270,8 +335,10 @@ func (ro *roster) admit(m blueprint) error {
 	if err := ro.life.Check(); err != nil {
 		return err
 	}
-	err := ro.registry.Reserve(who.Key, who.MaxSessions)
+	err := ro.registry.Reserve(who.Key, s.Name, who.MaxSessions)
 	switch {
+	case errors.Is(err, registry.ErrName):
+		return &NameTakenError{s.Name}
 	case errors.Is(err, registry.ErrQuota):
 		return &QuotaError{Max: who.MaxSessions}
 	case errors.Is(err, registry.ErrFull):
@@ -283,7 +350,7 @@ func (ro *roster) admit(m blueprint) error {
 		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.KeyCharge+int64(len(s.encode()))+m.disk)
 	}
 	if err != nil {
-		ro.registry.Cancel(who.Key)
+		ro.registry.Cancel(who.Key, s.Name)
 	}
 	return err
 }

@@ -161,6 +161,7 @@ func checkTime(unixMS int64) error {
 func (h *head) info(who Caller, p progress) Info {
 	i := Info{
 		ID:       h.ID,
+		Name:     h.Name,
 		Model:    h.Model.id(),
 		Created:  h.Created,
 		Offset:   p.offset,

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/lines"
@@ -95,6 +96,7 @@ type CreateRequest struct {
 // ForkRequest describes a fork: a session with the model, settings, seed and text of another.
 type ForkRequest struct {
 	AtOffset *int64            // with its text up to there; nil: all of it
+	Name     string            // of the fork, see CheckName; "": it has none
 	Labels   map[string]string // as in a CreateRequest: not those of the other
 	TTL      time.Duration
 	History  string // "" is the other's
@@ -122,6 +124,7 @@ type Info struct {
 	Tally // of everything the session has accepted so far
 
 	ID      string
+	Name    string    // by which its owner finds the session, too; "": none
 	Model   string    // ModelInfo.ID of the model it runs on
 	Created time.Time // UTC
 	// LastUsed is the end of the last request that fed or sampled the session, at first Created;
@@ -170,6 +173,9 @@ type ScoreOptions struct {
 	Lines     bool
 	Text      bool // report the text of lines
 	TokenBits bool // report what each byte of a line's text has cost
+	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax; 0:
+	// not at all.
+	Wait time.Duration
 }
 
 // Line reports a line of a session's text, or what there is so far of the line under way. A line is
@@ -239,6 +245,8 @@ type CompleteRequest struct {
 	Seed   *uint64  // of the sampling, 0..SeedMax; nil: drawn at random
 	Stop   []string // the text ends before the first occurrence of any of these
 	Commit string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone
+	// Wait is as in ScoreOptions. A call that commits nothing has no turn to wait for.
+	Wait time.Duration
 	// LogProbs asks for every sampled token's log-probability, under the model's full distribution.
 	LogProbs bool
 }
@@ -306,9 +314,10 @@ type ModelInfo struct {
 
 // Errors a Manager returns, to be told apart with errors.Is.
 var (
-	// ErrNotFound says that no session has this id (any more).
+	// ErrNotFound says that no session has this id, or of the caller's this name (any more).
 	ErrNotFound = errors.New("session: no such session")
-	// ErrBusy says that another request is feeding the session; nothing of this one was accepted.
+	// ErrBusy says that another request is feeding the session, and was for as long as this one could
+	// wait; nothing of this one was accepted.
 	ErrBusy = errors.New("session: another request is feeding this session")
 	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
 	ErrFull = errors.New("session: the limit on live sessions is reached")
@@ -394,6 +403,31 @@ type FieldError struct {
 
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("session: %s: found %s, expected %s", e.Field, e.Found, e.Want)
+}
+
+// DifferError says that the session of a name is not the one that was asked for: of each field what
+// the session has (Found) and what the request wants. Nothing was changed.
+type DifferError struct {
+	ID     string
+	Fields []FieldError // one or more
+}
+
+func (e *DifferError) Error() string {
+	var text strings.Builder
+	for i, f := range e.Fields {
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		fmt.Fprintf(&text, "%s is %s, expected %s", f.Field, f.Found, f.Want)
+	}
+	return fmt.Sprintf("session: session %s has the name, but its %s", e.ID, text.String())
+}
+
+// NameTakenError says that another session of the caller has a name. Nothing was made.
+type NameTakenError struct{ Name string }
+
+func (e *NameTakenError) Error() string {
+	return fmt.Sprintf("session: another session has the name %q", e.Name)
 }
 
 // TrimmedError is the FieldError of a fork at an offset that its session, of which only the tail is

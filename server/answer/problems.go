@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 	doc.RequestID = RequestID(ctx)
 	if doc.Type == api.ProblemSessionNotFound && doc.Detail == nil {
 		id := problem.Quoted(chi.URLParamFromCtx(ctx, "id"))
-		detail := fmt.Sprintf("No session has the id %s.", id)
+		detail := fmt.Sprintf("No session has the id or the name %s.", id)
 		doc.Detail = &detail
 	}
 	if p.Cause != nil {
@@ -83,14 +84,14 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	h.Set("Content-Type", contract.MediaProblem)
 	h.Set("Content-Length", strconv.Itoa(len(body)+1))
 	h.Set("Cache-Control", "no-store")
+	after := p.RetryAfter
 	switch doc.Status {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", challenge(r))
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		after := p.RetryAfter
-		if after == 0 {
-			after = limits.RetryAfterDefault
-		}
+		after = cmp.Or(after, limits.RetryAfterDefault)
+	}
+	if after > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 	}
 	w.WriteHeader(doc.Status)

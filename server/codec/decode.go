@@ -4,7 +4,12 @@
 package codec
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -31,6 +36,7 @@ func DecodeFork(r api.ForkRequest) (session.ForkRequest, error) {
 	labels, err := decodeLabels(r.Labels)
 	return session.ForkRequest{
 		AtOffset: r.AtOffset,
+		Name:     value(r.Name),
 		Labels:   labels,
 		TTL:      seconds(r.TTLSeconds),
 		History:  string(value(r.History)),
@@ -41,40 +47,116 @@ func seconds(n *int64) time.Duration { return time.Duration(value(n)) * time.Sec
 
 // decodeLabels checks the length of the names of labels, which OpenAPI 3.0 cannot say.
 func decodeLabels(labels *api.Labels) (map[string]string, error) {
-	for key := range value(labels) {
+	return value(labels), checkLabelNames(maps.Keys(value(labels)))
+}
+
+// checkLabelNames is the check of the names.
+func checkLabelNames(names iter.Seq[string]) error {
+	for key := range names {
 		if n := utf8.RuneCountInString(key); n < 1 || n > limits.LabelKeyCharsMax {
-			return nil, problem.Field(api.ProblemInvalidField, problem.FieldPath([]string{"labels", key}),
+			return problem.Field(api.ProblemInvalidField, problem.FieldPath([]string{"labels", key}),
 				fmt.Sprintf("a name of %d characters", n),
 				fmt.Sprintf("1 to %d characters", limits.LabelKeyCharsMax))
 		}
 	}
-	return value(labels), nil
+	return nil
+}
+
+// DecodePatch reads the body of a request that changes a session: a JSON merge patch.
+func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
+	if isNull(r.Labels) {
+		request.Unlabel = true
+	} else if r.Labels != nil {
+		if err := json.Unmarshal(r.Labels, &request.Labels); err != nil {
+			return request, problem.OfJSON(err)
+		}
+	}
+	if r.TTLSeconds != nil {
+		var n int64 // which null leaves as it is
+		if err := json.Unmarshal(r.TTLSeconds, &n); err != nil {
+			return request, problem.Field(api.ProblemInvalidField, "ttl_seconds",
+				problem.Shortened(string(r.TTLSeconds)), "an integer written without an exponent")
+		}
+		ttl := time.Duration(n) * time.Second
+		request.TTL = &ttl
+	}
+	return request, checkLabelNames(maps.Keys(request.Labels))
+}
+
+// isNull reports whether a field is there and null.
+func isNull(field json.RawMessage) bool { return string(field) == "null" }
+
+// DecodeName checks a name in a parameter, of which the contract does not say all.
+func DecodeName(parameter, name string) (string, error) {
+	var wrong *session.FieldError
+	if errors.As(session.CheckName(name), &wrong) {
+		return "", problem.Field(api.ProblemInvalidParameter, parameter, problem.Quoted(name), wrong.Want)
+	}
+	return name, nil
+}
+
+// decodeWait reads how long a request waits for its turn.
+func decodeWait(wait *api.Wait) (time.Duration, error) {
+	if wait == nil {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(*wait)
+	if err != nil || d > session.WaitMax {
+		return 0, problem.Field(api.ProblemInvalidParameter, "wait", problem.Quoted(*wait),
+			fmt.Sprintf("a time of at most %ds", limits.WaitSecondsMax))
+	}
+	return d, nil
 }
 
 // DecodeScoreOptions reads the parameters of a score request.
-func DecodeScoreOptions(p api.ScoreParams) session.ScoreOptions {
+func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
+	wait, err := decodeWait(p.Wait)
+	if err != nil {
+		return session.ScoreOptions{}, err
+	}
 	options := session.ScoreOptions{
 		Offset: p.Offset, LogProbs: value(p.Logprobs), Learn: string(value(p.Learn)),
 		Lines: value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
-		TokenBits: value(p.Tokens), Threshold: limits.ThresholdDefault,
+		TokenBits: value(p.Tokens), Threshold: limits.ThresholdDefault, Wait: wait,
 	}
 	if p.Threshold != nil {
 		options.Threshold = *p.Threshold
 	}
-	return options
+	return options, nil
 }
 
-// DecodeListing reads the parameters of a listing: the id after which it goes on, and how many
-// sessions it gives at most.
-func DecodeListing(p api.ListSessionsParams) (after string, limit int) {
-	if p.Limit == nil {
-		return value(p.After), limits.ListLimitDefault
+// Listing is what a listing gives.
+type Listing struct {
+	After  string // the id after which it goes on
+	Limit  int    // sessions at most
+	Labels []session.Label
+}
+
+// DecodeListing reads the parameters of a listing.
+func DecodeListing(p api.ListSessionsParams) Listing {
+	l := Listing{After: value(p.After), Limit: limits.ListLimitDefault}
+	if p.Limit != nil {
+		l.Limit = *p.Limit
 	}
-	return value(p.After), *p.Limit
+	if p.Label != nil {
+		label := session.Label{}
+		name, value, whole := strings.Cut(*p.Label, ":")
+		if label.Name = name; whole {
+			label.Value = &value
+		}
+		l.Labels = append(l.Labels, label)
+	}
+	return l
 }
 
-// DecodeCompletion reads the body of a request for a completion.
-func DecodeCompletion(r api.CompletionRequest) (session.CompleteRequest, error) {
+// DecodeCompletion reads a request for a completion.
+func DecodeCompletion(
+	r api.CompletionRequest, p api.CompleteParams,
+) (session.CompleteRequest, error) {
+	wait, err := decodeWait(p.Wait)
+	if err != nil {
+		return session.CompleteRequest{}, err
+	}
 	request := session.CompleteRequest{
 		Prompt:      r.PromptBase64,
 		MaxTokens:   limits.CompletionTokensDefault,
@@ -84,6 +166,7 @@ func DecodeCompletion(r api.CompletionRequest) (session.CompleteRequest, error) 
 		Seed:        r.Seed,
 		Commit:      string(value(r.Commit)),
 		LogProbs:    value(r.Logprobs),
+		Wait:        wait,
 	}
 	if r.MaxTokens != nil {
 		request.MaxTokens = *r.MaxTokens

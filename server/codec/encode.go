@@ -29,6 +29,9 @@ func EncodeSession(i session.Info) api.Session {
 		Seed:          i.Seed,
 		TTLSeconds:    int64(i.TTL / time.Second),
 	}
+	if i.Name != "" {
+		s.Name = &i.Name
+	}
 	if i.Numerics != "" {
 		s.Numerics = &i.Numerics
 	}

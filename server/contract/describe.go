@@ -53,13 +53,17 @@ func describeValues(values []any) string {
 }
 
 func describeString(s *openapi3.Schema) string {
+	text := "a string"
 	switch {
 	case s.Format == "byte":
 		return "a string in base64 with padding"
 	case s.MaxLength != nil:
-		return fmt.Sprintf("a string of %d to %d characters", s.MinLength, *s.MaxLength)
+		text = fmt.Sprintf("a string of %d to %d characters", s.MinLength, *s.MaxLength)
 	}
-	return "a string"
+	if s.Pattern != "" {
+		text += " that matches " + s.Pattern
+	}
+	return text
 }
 
 func describeRange(s *openapi3.Schema) string {

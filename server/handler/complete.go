@@ -19,7 +19,7 @@ func (h *Handlers) Complete(
 	ctx context.Context, r api.CompleteRequestObject,
 ) (api.CompleteResponseObject, error) {
 	start := time.Now()
-	request, err := codec.DecodeCompletion(*r.Body)
+	request, err := codec.DecodeCompletion(*r.Body, r.Params)
 	if err != nil {
 		return nil, err
 	}

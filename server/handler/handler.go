@@ -23,14 +23,19 @@ import (
 // All methods may be called at once.
 type Sessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
+	Put(ctx context.Context, who session.Caller, name string,
+		r session.CreateRequest) (info session.Info, made bool, err error)
+	Patch(ctx context.Context, who session.Caller, id string,
+		r session.PatchRequest) (session.Info, error)
 	Get(who session.Caller, id string) (session.Info, error)
-	List(who session.Caller, after string, limit int) (page []session.Info, next string, err error)
+	List(who session.Caller, after string, limit int,
+		labels ...session.Label) (page []session.Info, next string, err error)
 	Delete(who session.Caller, id string) error
 	Fork(ctx context.Context, who session.Caller, id string,
 		r session.ForkRequest) (session.Info, error)
 	Export(ctx context.Context, who session.Caller, id string, w io.Writer,
 		part func(session.Part)) error
-	Import(ctx context.Context, who session.Caller, r io.Reader) (session.Info, error)
+	Import(ctx context.Context, who session.Caller, r io.Reader, name string) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,

@@ -24,8 +24,7 @@ func (h *Handlers) ListSessions(
 	if err != nil {
 		return nil, session.SpoolError(err)
 	}
-	after, limit := codec.DecodeListing(r.Params)
-	if err := h.list(ctx, after, limit, made); err != nil {
+	if err := h.list(ctx, codec.DecodeListing(r.Params), made); err != nil {
 		made.Close()
 		return nil, session.SpoolError(err)
 	}
@@ -38,13 +37,14 @@ func (h *Handlers) ListSessions(
 }
 
 // list makes a page.
-func (h *Handlers) list(ctx context.Context, after string, limit int, made *spool.Spool) error {
-	taken, err := h.Memory.Lists.Take(ctx, limits.ListSessionBytes*int64(limit))
+func (h *Handlers) list(ctx context.Context, l codec.Listing, made *spool.Spool) error {
+	taken, err := h.Memory.Lists.Take(ctx, limits.ListSessionBytes*int64(l.Limit))
 	if err != nil {
 		return err
 	}
 	defer taken.Keep(0)
-	page, next, err := h.Sessions().List(middleware.CallerOf(ctx), after, limit)
+	who := middleware.CallerOf(ctx)
+	page, next, err := h.Sessions().List(who, l.After, l.Limit, l.Labels...)
 	if err != nil {
 		return err
 	}

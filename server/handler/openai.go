@@ -54,23 +54,38 @@ type namedSession struct {
 	field string // of the request, in which the name is
 }
 
-// completionSession finds the session that a completion in OpenAI's form names: that of the header,
-// or else that of the field `user`. A user that is the id of no session names one that is made on
-// first use, if the server was told so, and otherwise none.
+// problemOf names the field where an error is that there is no such session.
+func (s namedSession) problemOf(err error) error {
+	if errors.Is(err, session.ErrNotFound) {
+		return problem.Field(api.ProblemSessionNotFound, s.field, problem.Quoted(s.id),
+			"the id or the name of a session")
+	}
+	return err
+}
+
+// completionSession finds the session that a completion in OpenAI's form names, by its id or name:
+// that of the header, or else that of the field `user`. A user that is neither of any session names
+// a session that is made on first use, if the server was told so, and otherwise none.
 func (h *Handlers) completionSession(
 	ctx context.Context, header, user *string,
 ) (namedSession, error) {
+	who := middleware.CallerOf(ctx)
 	if header != nil {
-		return namedSession{*header, headerSession}, nil
+		named := namedSession{*header, headerSession}
+		info, err := h.Sessions().Get(who, *header)
+		if err != nil {
+			return namedSession{}, named.problemOf(err)
+		}
+		named.id = info.ID
+		return named, nil
 	}
 	if user == nil || *user == "" {
 		return namedSession{}, nil
 	}
-	who := middleware.CallerOf(ctx)
-	_, err := h.Sessions().Get(who, *user)
+	info, err := h.Sessions().Get(who, *user)
 	switch {
 	case err == nil:
-		return namedSession{*user, "user"}, nil
+		return namedSession{info.ID, "user"}, nil
 	case !errors.Is(err, session.ErrNotFound):
 		return namedSession{}, err
 	case !h.UserSessions:
@@ -95,11 +110,7 @@ func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) erro
 		middleware.Charge(ctx, c.answer.Sampled(p))
 		return emit(p)
 	})
-	if errors.Is(err, session.ErrNotFound) {
-		return problem.Field(api.ProblemSessionNotFound, c.named.field, problem.Quoted(c.named.id),
-			"the id of a session")
-	}
-	return err
+	return c.named.problemOf(err)
 }
 
 // wholeBatch answers with all texts, which take memory until they are sent.

@@ -20,11 +20,14 @@ import (
 func (h *Handlers) Score(
 	ctx context.Context, r api.ScoreRequestObject,
 ) (api.ScoreResponseObject, error) {
+	options, err := codec.DecodeScoreOptions(r.Params)
+	if err != nil {
+		return nil, err
+	}
 	text, err := scoreText(r)
 	if err != nil {
 		return nil, err
 	}
-	options := codec.DecodeScoreOptions(r.Params)
 	if err := checkUnit(options); err != nil {
 		return nil, err
 	}

@@ -30,6 +30,48 @@ func (h *Handlers) CreateSession(
 	}, nil
 }
 
+// PutSession implements PUT /v1/sessions/{name}.
+func (h *Handlers) PutSession(
+	ctx context.Context, r api.PutSessionRequestObject,
+) (api.PutSessionResponseObject, error) {
+	name, err := codec.DecodeName("id", r.ID)
+	if err != nil {
+		return nil, err
+	}
+	var request session.CreateRequest
+	if r.Body != nil {
+		if request, err = codec.DecodeCreate(*r.Body); err != nil {
+			return nil, err
+		}
+	}
+	info, made, err := h.Sessions().Put(ctx, middleware.CallerOf(ctx), name, request)
+	if err != nil {
+		return nil, err
+	}
+	if !made {
+		return api.PutSession200JSONResponse(codec.EncodeSession(info)), nil
+	}
+	return api.PutSession201JSONResponse{
+		Body:    codec.EncodeSession(info),
+		Headers: api.PutSession201ResponseHeaders{Location: sessionPath(info.ID)},
+	}, nil
+}
+
+// PatchSession implements PATCH /v1/sessions/{id}.
+func (h *Handlers) PatchSession(
+	ctx context.Context, r api.PatchSessionRequestObject,
+) (api.PatchSessionResponseObject, error) {
+	request, err := codec.DecodePatch(*r.Body)
+	if err != nil {
+		return nil, err
+	}
+	info, err := h.Sessions().Patch(ctx, middleware.CallerOf(ctx), r.ID, request)
+	if err != nil {
+		return nil, err
+	}
+	return api.PatchSession200JSONResponse(codec.EncodeSession(info)), nil
+}
+
 // ForkSession implements POST /v1/sessions/{id}/fork.
 func (h *Handlers) ForkSession(
 	ctx context.Context, r api.ForkSessionRequestObject,

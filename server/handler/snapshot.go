@@ -53,7 +53,14 @@ func (f snapshotFile) VisitGetSnapshotResponse(w http.ResponseWriter) error { re
 func (h *Handlers) ImportSession(
 	ctx context.Context, r api.ImportSessionRequestObject,
 ) (api.ImportSessionResponseObject, error) {
-	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body)
+	var name string
+	if r.Params.Name != nil {
+		var err error
+		if name, err = codec.DecodeName("name", *r.Params.Name); err != nil {
+			return nil, err
+		}
+	}
+	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body, name)
 	if err != nil {
 		return nil, err
 	}

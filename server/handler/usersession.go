@@ -11,7 +11,8 @@ import (
 type userSessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
 	Get(who session.Caller, id string) (session.Info, error)
-	List(who session.Caller, after string, limit int) (page []session.Info, next string, err error)
+	List(who session.Caller, after string, limit int,
+		labels ...session.Label) (page []session.Info, next string, err error)
 }
 
 // userLabel is the label of the sessions that are made for users.
@@ -62,18 +63,17 @@ func (u *users) session(
 func labelled(sessions userSessions, who session.Caller, user string) (id string, err error) {
 	own := who
 	own.Admin = false // an admin sees those of others, too
+	label := session.Label{Name: userLabel, Value: &user}
 	for after := ""; ; {
-		page, next, err := sessions.List(own, after, session.ListMax)
-		if err != nil {
+		page, next, err := sessions.List(own, after, 1, label)
+		switch {
+		case err != nil:
 			return "", err
-		}
-		for _, info := range page {
-			if info.Labels[userLabel] == user {
-				return info.ID, nil
-			}
-		}
-		if after = next; next == "" {
+		case len(page) > 0:
+			return page[0].ID, nil
+		case next == "":
 			return "", nil
 		}
+		after = next
 	}
 }

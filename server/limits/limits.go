@@ -53,6 +53,10 @@ const (
 	ListLimitDefault   = session.ListDefault
 	SessionIDCharsMax  = 128
 
+	SessionNameCharsMax = session.NameCharsMax
+	WaitSecondsMax      = int64(session.WaitMax / time.Second) // for others that feed the session
+	SessionWaitingMax   = session.WaitingMax                   // requests that wait for one session
+
 	// Completions, but for the limits on sampling, which stand in session.SamplingTable.
 	CompletionTokensDefault = session.CompletionTokensDefault
 	StopStringsMax          = session.StopStringsMax
@@ -80,6 +84,7 @@ const (
 	DetailCharsMax    = 500             // of an error that a problem tells
 	LingerMax         = time.Second     // for the rest of a body that nobody wants to arrive
 	RetryAfterDefault = 5 * time.Second // advice to clients that find the server full or draining
+	RetryAfterBusy    = time.Second     // the same where others feed the session
 	PacedParts        = 8               // a paced body is read in such parts of a second's worth
 
 	// The memory of what requests have in memory whole: pages of sessions, JSON bodies, and the

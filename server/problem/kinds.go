@@ -27,6 +27,8 @@ var Kinds = map[api.ProblemType]struct {
 	api.ProblemBodyTimeout:          {http.StatusRequestTimeout, "The body stalled; what was reported before stays"},
 	api.ProblemOffsetConflict:       {http.StatusConflict, "The session is at another offset"},
 	api.ProblemSessionBusy:          {http.StatusConflict, "Another request is feeding the session"},
+	api.ProblemSessionDiffers:       {http.StatusConflict, "The session of this name is not the one that was asked for"},
+	api.ProblemNameTaken:            {http.StatusConflict, "Another session of the key has this name"},
 	api.ProblemSessionFull:          {http.StatusConflict, "The session has as much text as it can have; what was reported before stays"},
 	api.ProblemSessionUnusable:      {http.StatusConflict, "The session is damaged, or another model's; it can be deleted"},
 	api.ProblemBackupBusy:           {http.StatusConflict, "Another backup is under way"},

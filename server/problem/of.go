@@ -63,8 +63,6 @@ func Of(err error) *Problem {
 			"room. Deleting sessions makes room.")
 	case errors.Is(err, session.ErrNotFound):
 		return New(api.ProblemSessionNotFound, "")
-	case errors.Is(err, session.ErrBusy):
-		return New(api.ProblemSessionBusy, "")
 	case errors.Is(err, session.ErrFull):
 		return New(api.ProblemSessionLimit, strings.TrimPrefix(err.Error(), "session: "))
 	case errors.Is(err, session.ErrOverloaded):
@@ -86,8 +84,10 @@ func Of(err error) *Problem {
 	case errors.Is(err, session.ErrNoSpace):
 		return logged(api.ProblemNoSpace, err)
 	}
-	if p := ofKey(err); p != nil {
-		return p
+	for _, of := range []func(error) *Problem{ofOther, ofKey} {
+		if p := of(err); p != nil {
+			return p
+		}
 	}
 	return logged(api.ProblemInternal, err)
 }
@@ -104,6 +104,34 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	p := New(api.ProblemKeyDiskLimit, fmt.Sprintf("The sessions of the key take %d bytes, of at most "+
 		"%d, and this needs more than is left. Deleting sessions makes room.", e.Used, e.Limit))
 	p.UsedBytes, p.LimitBytes = &e.Used, &e.Limit
+	return p
+}
+
+// ofOther says which other session or request stands in the way; nil if none does.
+func ofOther(err error) *Problem {
+	var differ *session.DifferError
+	var taken *session.NameTakenError
+	switch {
+	case errors.Is(err, session.ErrBusy):
+		p := New(api.ProblemSessionBusy, "")
+		p.RetryAfter = limits.RetryAfterBusy
+		return p
+	case errors.As(err, &differ):
+		return ofDifference(differ)
+	case errors.As(err, &taken):
+		return Field(api.ProblemNameTaken, "name", Quoted(taken.Name), "a name that is free")
+	}
+	return nil
+}
+
+// ofDifference says what the session of a name has otherwise than a request asks for.
+func ofDifference(e *session.DifferError) *Problem {
+	first := e.Fields[0]
+	p := Field(api.ProblemSessionDiffers, first.Field, first.Found, first.Want)
+	for _, f := range e.Fields {
+		p.Differences = append(p.Differences,
+			api.Difference{Field: f.Field, Found: f.Found, Expected: f.Want})
+	}
 	return p
 }
 

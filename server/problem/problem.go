@@ -13,7 +13,7 @@ import (
 type Problem struct {
 	api.Problem
 	Cause      error         // for the log; the client never sees it
-	RetryAfter time.Duration // for statuses 429 and 503; 0: limits.RetryAfterDefault
+	RetryAfter time.Duration // 0: with statuses 429 and 503 limits.RetryAfterDefault, else none
 }
 
 // Error implements error. It is for logs, and has the cause.

@@ -1,6 +1,6 @@
-// Package registry is the ordered index of live sessions: which there are, whose they are, how many
-// each owner has, and when each expires. It knows nothing of what a session is, and asks nobody:
-// times and limits come in as plain values.
+// Package registry is the ordered index of live sessions: which there are, whose they are and what
+// their owners call them, how many each owner has, and when each expires. It knows nothing of what a
+// session is, and asks nobody: times and limits come in as plain values.
 //
 // A session enters in one of two ways. One that is being made has its place reserved first
 // (Reserve) and then enters it (Enter) or gives it up (Cancel). One that is found, because a store
@@ -23,6 +23,7 @@ import (
 var (
 	ErrQuota = errors.New("registry: the owner has as many sessions as it may have")
 	ErrFull  = errors.New("registry: there are as many sessions as there may be")
+	ErrName  = errors.New("registry: another session of the owner has the name")
 )
 
 // degree is that of the trees: a node has up to twice as many entries.
@@ -32,23 +33,56 @@ const degree = 32
 type Entry[S any] struct {
 	ID    string
 	Owner string
-	TTL   time.Duration // the session expires when it has not been used for so long; 0: never
+	Name  string // by which its owner finds the session, too; "": none
 	Value S
 
 	// Guarded by Registry.mu.
+	ttl      time.Duration // the session expires when it has not been used for so long; 0: never
 	lastUsed time.Time
 	users    int       // requests at work on the session, which does not expire under them
 	present  bool      // it has entered, and was not removed
 	deadline time.Time // under which deadlines has the entry; zero: deadlines does not have it
 }
 
-// NewEntry describes a session that was used last at a time.
+// NewEntry describes a session without a name that was used last at a time.
 func NewEntry[S any](id, owner string, ttl time.Duration, lastUsed time.Time, value S) *Entry[S] {
-	return &Entry[S]{ID: id, Owner: owner, TTL: ttl, Value: value, lastUsed: lastUsed}
+	return &Entry[S]{ID: id, Owner: owner, Value: value, ttl: ttl, lastUsed: lastUsed}
 }
 
 func (e *Entry[S]) expired(now time.Time) bool {
-	return e.TTL > 0 && e.users == 0 && now.Sub(e.lastUsed) >= e.TTL
+	return e.ttl > 0 && e.users == 0 && now.Sub(e.lastUsed) >= e.ttl
+}
+
+// owner is who has sessions.
+type owner[S any] struct {
+	places int
+	byID   *btree.BTreeG[*Entry[S]]
+	byName map[string]*naming[S] // of sessions that have names; nil: none ever had
+}
+
+// naming is a name that an owner has given.
+type naming[S any] struct {
+	entry *Entry[S]     // nil: the session is being made
+	made  chan struct{} // closed when the making has ended, well or not
+}
+
+// reserve takes a name for a session that is being made; "" is none.
+func (o *owner[S]) reserve(name string) {
+	if name == "" {
+		return
+	}
+	if o.byName == nil {
+		o.byName = map[string]*naming[S]{}
+	}
+	o.byName[name] = &naming[S]{made: make(chan struct{})}
+}
+
+// enter ends the making of a session whose name was reserved.
+func (o *owner[S]) enter(e *Entry[S]) {
+	if n := o.byName[e.Name]; n != nil {
+		n.entry = e
+		close(n.made)
+	}
 }
 
 // Registry is the index of up to a number of sessions. All methods may be called at once.
@@ -63,12 +97,6 @@ type Registry[S any] struct {
 		owners    map[string]*owner[S]
 		places    int // sessions, and those that are being made
 	}
-}
-
-// owner is who has sessions.
-type owner[S any] struct {
-	places int
-	byID   *btree.BTreeG[*Entry[S]]
 }
 
 // New makes an empty registry in which up to max sessions find a place.
@@ -86,45 +114,60 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 	return cmp.Or(a.deadline.Compare(b.deadline), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// Reserve takes a place for a session that is going to be made. It fails with ErrQuota if the owner
-// has most sessions already (0: any number), and with ErrFull if all places are taken.
-func (r *Registry[S]) Reserve(owner string, most int) error {
+// Reserve takes a place, and a name if it is not "", for a session that is going to be made. It
+// fails with ErrName if a session of the owner has the name, or is being made with it; with
+// ErrQuota if the owner has most sessions already (0: any number); and with ErrFull if all places
+// are taken.
+func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.mu.owners[owner]; o != nil && most > 0 && o.places >= most {
+	o := r.mu.owners[owner]
+	switch {
+	case o != nil && o.byName[name] != nil:
+		return ErrName
+	case o != nil && most > 0 && o.places >= most:
 		return ErrQuota
-	}
-	if r.mu.places >= r.max {
+	case r.mu.places >= r.max:
 		return ErrFull
 	}
-	r.occupyLocked(owner)
+	r.occupyLocked(owner).reserve(name)
 	return nil
 }
 
-// Cancel gives up a place that was reserved.
-func (r *Registry[S]) Cancel(owner string) {
+// Cancel gives up a place and a name that were reserved.
+func (r *Registry[S]) Cancel(owner, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if n := r.mu.owners[owner].byName[name]; n != nil {
+		close(n.made)
+		delete(r.mu.owners[owner].byName, name)
+	}
 	r.vacateLocked(owner)
 }
 
-// Enter puts a session into the place that was reserved for its owner.
+// Enter puts a session into the place, and under the name, that were reserved for it.
 func (r *Registry[S]) Enter(e *Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.insertLocked(e)
+	r.mu.owners[e.Owner].enter(e)
 }
 
 // Add puts a session that exists already into a place beyond all limits, and reports whether it
-// did: an id that is taken is left as it is.
+// did: an id that is taken is left as it is. A name that is taken stays that of the session that
+// was added first; the other is found by its id alone.
 func (r *Registry[S]) Add(e *Entry[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.byID.Has(e) {
 		return false
 	}
-	r.occupyLocked(e.Owner)
+	o := r.occupyLocked(e.Owner)
 	r.insertLocked(e)
+	if o.byName[e.Name] == nil {
+		o.reserve(e.Name)
+		o.enter(e)
+	}
 	return true
 }
 
@@ -144,6 +187,28 @@ func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 		return nil
 	}
 	return e
+}
+
+// Named returns the entry of an owner's name, nil if there is none that has not expired. While a
+// session of this name is being made, the entry is nil, and making is closed when that has ended;
+// else making is nil.
+func (r *Registry[S]) Named(
+	owner, name string, now time.Time,
+) (e *Entry[S], making <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.mu.owners[owner]
+	if o == nil || o.byName[name] == nil {
+		return nil, nil
+	}
+	switch n := o.byName[name]; {
+	case n.entry == nil:
+		return nil, n.made
+	case n.entry.expired(now):
+		return nil, nil
+	default:
+		return n.entry, nil
+	}
 }
 
 // Use begins a request on a session, which does not expire until Done ends the request. It reports
@@ -172,6 +237,15 @@ func (r *Registry[S]) Touch(e *Entry[S], now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.lastUsed = now
+}
+
+// SetTTL sets after how long without use a session expires; 0: never.
+func (r *Registry[S]) SetTTL(e *Entry[S], ttl time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unscheduleLocked(e)
+	e.ttl = ttl
+	r.scheduleLocked(e)
 }
 
 // LastUsed returns when a session was used last.
@@ -250,7 +324,7 @@ func (r *Registry[S]) PlacesOf(owner string) int {
 	return 0
 }
 
-func (r *Registry[S]) occupyLocked(name string) {
+func (r *Registry[S]) occupyLocked(name string) *owner[S] {
 	o := r.mu.owners[name]
 	if o == nil {
 		o = &owner[S]{byID: btree.NewWithFreeListG(degree, byID[S], r.nodes)}
@@ -258,6 +332,7 @@ func (r *Registry[S]) occupyLocked(name string) {
 	}
 	o.places++
 	r.mu.places++
+	return o
 }
 
 func (r *Registry[S]) vacateLocked(name string) {
@@ -280,7 +355,11 @@ func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
 		return false
 	}
 	r.unscheduleLocked(e)
-	r.mu.owners[e.Owner].byID.Delete(e)
+	o := r.mu.owners[e.Owner]
+	o.byID.Delete(e)
+	if n := o.byName[e.Name]; n != nil && n.entry == e {
+		delete(o.byName, e.Name)
+	}
 	r.mu.byID.Delete(e)
 	e.present = false
 	r.vacateLocked(e.Owner)
@@ -289,8 +368,8 @@ func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
 
 // scheduleLocked notes when a session expires that nobody uses.
 func (r *Registry[S]) scheduleLocked(e *Entry[S]) {
-	if e.present && e.TTL > 0 && e.users == 0 {
-		e.deadline = e.lastUsed.Add(e.TTL)
+	if e.present && e.ttl > 0 && e.users == 0 {
+		e.deadline = e.lastUsed.Add(e.ttl)
 		r.mu.deadlines.ReplaceOrInsert(e)
 	}
 }

@@ -35,7 +35,26 @@ func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 // model is what a registry has to be: sessions in a map, looked through from end to end.
 type model struct {
 	entries map[string]*Entry[int]
-	pending map[string]int // places reserved, by owner
+	pending map[string][]string    // places reserved, by owner: the names reserved with them
+	named   map[string]*Entry[int] // by owner and name; nil: being made
+}
+
+// key is an owner and a name of his, as named has them.
+func key(owner, name string) string { return owner + "/" + name }
+
+// name notes the name of an entry, unless another entry or a making has it.
+func (m *model) name(e *Entry[int]) {
+	if _, taken := m.named[key(e.Owner, e.Name)]; e.Name != "" && !taken {
+		m.named[key(e.Owner, e.Name)] = e
+	}
+}
+
+// forget takes an entry out.
+func (m *model) forget(e *Entry[int]) {
+	delete(m.entries, e.ID)
+	if m.named[key(e.Owner, e.Name)] == e {
+		delete(m.named, key(e.Owner, e.Name))
+	}
 }
 
 func (m *model) owned(owner string) (n int) {
@@ -44,12 +63,12 @@ func (m *model) owned(owner string) (n int) {
 			n++
 		}
 	}
-	return n + m.pending[owner]
+	return n + len(m.pending[owner])
 }
 
 func (m *model) places() (n int) {
 	for _, p := range m.pending {
-		n += p
+		n += len(p)
 	}
 	return n + len(m.entries)
 }
@@ -67,9 +86,11 @@ func (m *model) listed(owner string, now time.Time) (all []string) {
 func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 	const max, most = 12, 5
 	rapid.Check(t, func(t *rapid.T) {
-		r, m := New[int](max), &model{entries: map[string]*Entry[int]{}, pending: map[string]int{}}
+		r := New[int](max)
+		m := &model{entries: map[string]*Entry[int]{}, pending: map[string][]string{}, named: map[string]*Entry[int]{}}
 		now, serial := start, 0
 		owners := rapid.SampledFrom([]string{"", "a", "b"})
+		names := rapid.SampledFrom([]string{"", "n", "o"})
 		ttls := rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute})
 		fresh := func(owner string) *Entry[int] {
 			serial++
@@ -85,34 +106,52 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve": func(t *rapid.T) {
 				owner := owners.Draw(t, "owner")
-				err := r.Reserve(owner, most)
+				name := names.Draw(t, "name")
+				err := r.Reserve(owner, name, most)
+				_, taken := m.named[key(owner, name)]
 				switch {
+				case taken:
+					require.ErrorIs(t, err, ErrName)
 				case m.owned(owner) >= most:
 					require.ErrorIs(t, err, ErrQuota)
 				case m.places() >= max:
 					require.ErrorIs(t, err, ErrFull)
 				default:
 					require.NoError(t, err)
-					m.pending[owner]++
+					m.pending[owner] = append(m.pending[owner], name)
+					if name != "" {
+						m.named[key(owner, name)] = nil
+					}
 				}
 			},
 			"enter or cancel": func(t *rapid.T) {
 				owner := owners.Draw(t, "owner")
-				if m.pending[owner] == 0 {
+				if len(m.pending[owner]) == 0 {
 					t.Skip("nothing is reserved")
 				}
-				m.pending[owner]--
+				name := m.pending[owner][0]
+				m.pending[owner] = m.pending[owner][1:]
+				_, making := r.Named(owner, name, now)
+				require.Equal(t, name != "", making != nil)
+				delete(m.named, key(owner, name))
 				if rapid.Bool().Draw(t, "cancel") {
-					r.Cancel(owner)
-					return
+					r.Cancel(owner, name)
+				} else {
+					e := fresh(owner)
+					e.Name = name
+					r.Enter(e)
+					m.entries[e.ID] = e
+					m.name(e)
 				}
-				e := fresh(owner)
-				r.Enter(e)
-				m.entries[e.ID] = e
+				if making != nil {
+					<-making
+				}
 			},
 			"add": func(t *rapid.T) {
 				e := fresh(owners.Draw(t, "owner"))
+				e.Name = names.Draw(t, "name")
 				require.True(t, r.Add(e))
+				m.name(e)
 				require.False(t, r.Add(NewEntry(e.ID, "other", 0, now, 0)), "the id is taken")
 				m.entries[e.ID] = e
 			},
@@ -121,8 +160,9 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 				require.True(t, r.Remove(e))
 				require.False(t, r.Remove(e))
 				require.False(t, r.Use(e, now))
-				delete(m.entries, e.ID)
+				m.forget(e)
 			},
+			"set ttl": func(t *rapid.T) { r.SetTTL(pick(), ttls.Draw(t, "ttl")) },
 			"use": func(t *rapid.T) {
 				e := pick()
 				require.Equal(t, !e.expired(now), r.Use(e, now))
@@ -146,9 +186,9 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 				require.Len(t, gone, min(limit, want))
 				for n, e := range gone {
 					require.True(t, e.expired(now))
-					require.True(t, n == 0 || !e.lastUsed.Add(e.TTL).Before(gone[n-1].lastUsed.Add(gone[n-1].TTL)),
+					require.True(t, n == 0 || !e.lastUsed.Add(e.ttl).Before(gone[n-1].lastUsed.Add(gone[n-1].ttl)),
 						"the first to expire goes first")
-					delete(m.entries, e.ID)
+					m.forget(e)
 				}
 			},
 			"": func(t *rapid.T) {
@@ -169,6 +209,17 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 					}
 				}
 				require.Nil(t, r.Find("unknown", now))
+				for _, owner := range []string{"", "a", "b"} {
+					for _, name := range []string{"n", "o"} {
+						want, taken := m.named[key(owner, name)]
+						found, making := r.Named(owner, name, now)
+						require.Equal(t, taken && want == nil, making != nil)
+						if want != nil && want.expired(now) {
+							want = nil
+						}
+						require.Same(t, want, found)
+					}
+				}
 			},
 		})
 	})
@@ -179,7 +230,7 @@ func TestASessionThatIsGoneBetweenTwoPagesDoesNotEndTheList(t *testing.T) {
 	var all []*Entry[int]
 	for n := range 5 {
 		e := NewEntry(fmt.Sprint(n), "a", 0, start, n)
-		require.NoError(t, r.Reserve("a", 0))
+		require.NoError(t, r.Reserve("a", "", 0))
 		r.Enter(e)
 		all = append(all, e)
 	}

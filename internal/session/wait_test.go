@@ -1,0 +1,132 @@
+package session
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// feedSlowly feeds a session until finish is called.
+func feedSlowly(t *testing.T, mg *Manager, id string) (finish func()) {
+	body, client := io.Pipe()
+	done := make(chan error, 1)
+	at := get(t, mg, id).Offset
+	go func() {
+		_, err := mg.Score(background, Caller{}, id, body, ScoreOptions{}, noChunks)
+		done <- err
+	}()
+	_, err := io.WriteString(client, "0123")
+	require.NoError(t, err)
+	soon(t, "it is fed", func() bool { return get(t, mg, id).Offset == at+4 })
+	return func() {
+		client.Close()
+		require.NoError(t, <-done)
+	}
+}
+
+// waiting finds out how many requests wait for their turn to feed a session.
+func waiting(t *testing.T, mg *Manager, id string) int32 {
+	s, err := mg.roster.find(Caller{}, id)
+	require.NoError(t, err)
+	return s.queued.Load()
+}
+
+func TestFeedersThatWaitHaveTheirTurnsInOrder(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	finish := feedSlowly(t, mg, id)
+	texts := []string{"first ", "second ", "third "}
+	done := make(chan error, len(texts)+1)
+	for i, text := range texts {
+		go func() {
+			_, err := mg.Score(background, Caller{}, id, strings.NewReader(text), ScoreOptions{Wait: time.Minute}, noChunks)
+			done <- err
+		}()
+		soon(t, "it waits", func() bool { return waiting(t, mg, id) == int32(i+1) })
+	}
+	go func() {
+		r := CompleteRequest{Prompt: []byte("last"), MaxTokens: 1, Commit: CommitPrompt, Wait: time.Minute}
+		_, err := mg.Complete(background, Caller{}, id, r, noPieces)
+		done <- err
+	}()
+	soon(t, "it waits", func() bool { return waiting(t, mg, id) == int32(len(texts)+1) })
+	finish()
+	for range cap(done) {
+		require.NoError(t, <-done)
+	}
+	require.Equal(t, "0123"+strings.Join(texts, "")+"last", logged(t, mg, id))
+	require.Zero(t, waiting(t, mg, id))
+}
+
+func TestAWaitEndsWithItsTimeItsClientAndTheSession(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	finish := feedSlowly(t, mg, id)
+	_, err := mg.Score(background, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Millisecond}, noChunks)
+	require.ErrorIs(t, err, ErrBusy)
+	ctx, cancel := context.WithCancel(background)
+	done := make(chan error, 1)
+	begin := func(ctx context.Context) {
+		go func() {
+			_, err := mg.Score(ctx, Caller{}, id, strings.NewReader("x"), ScoreOptions{Wait: time.Minute}, noChunks)
+			done <- err
+		}()
+		soon(t, "it waits", func() bool { return waiting(t, mg, id) == 1 })
+	}
+	begin(ctx)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	begin(background)
+	require.NoError(t, mg.Delete(Caller{}, id))
+	finish()
+	require.ErrorIs(t, <-done, ErrNotFound)
+}
+
+func TestOnlySoManyRequestsWaitForOneSession(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	finish := feedSlowly(t, mg, id)
+	ctx, cancel := context.WithCancel(background)
+	done := make(chan error, WaitingMax)
+	for range WaitingMax {
+		go func() {
+			_, err := mg.Score(ctx, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Minute}, noChunks)
+			done <- err
+		}()
+	}
+	soon(t, "all wait", func() bool { return waiting(t, mg, id) == WaitingMax })
+	_, err := mg.Score(ctx, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Minute}, noChunks)
+	require.ErrorIs(t, err, ErrBusy)
+	cancel()
+	for range WaitingMax {
+		require.ErrorIs(t, <-done, context.Canceled)
+	}
+	finish()
+}
+
+func TestADrainEndsThoseThatWait(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	body, client := io.Pipe()
+	done := make(chan error, 2)
+	feed := func(body io.Reader) {
+		_, err := mg.Score(background, Caller{}, id, body, ScoreOptions{Wait: time.Minute}, noChunks)
+		done <- err
+	}
+	go feed(body)
+	_, err := io.WriteString(client, "0123")
+	require.NoError(t, err)
+	soon(t, "it is fed", func() bool { return get(t, mg, id).Offset == 4 })
+	go feed(strings.NewReader("x"))
+	soon(t, "it waits", func() bool { return waiting(t, mg, id) == 1 })
+	require.NoError(t, mg.Drain(background), "a drain waits for none of them")
+	_, err = io.WriteString(client, "4567")
+	require.NoError(t, err)
+	require.ErrorIs(t, <-done, ErrDraining)
+	require.ErrorIs(t, <-done, ErrDraining)
+	require.EqualValues(t, 4, get(t, mg, id).Offset)
+}
