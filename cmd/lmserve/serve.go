@@ -25,6 +25,7 @@ type serveFlags struct {
 	insecure       bool
 	openToAll      bool
 	allowHosts     []string
+	corsOrigins    []string
 	logFormat      string
 	maxSessions    int
 	maxConnections int
@@ -71,6 +72,7 @@ addresses keys and text want TLS.
 	c.Flags().BoolVar(&f.insecure, "insecure", false, "allow listening on addresses that other machines can reach without keys, or without TLS")
 	c.Flags().BoolVar(&f.openToAll, "open-to-anyone", false, "serve a folder whose sessions belong to keys although there is no keys file")
 	c.Flags().StringSliceVar(&f.allowHosts, "allow-host", nil, "name or address that requests may have as their Host or Origin, besides loopback names; may be repeated.\nIt makes a server with keys look at these headers, too")
+	c.Flags().StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origin of web pages that may use the server from browsers, as https://app.example.org; may be repeated.\nWithout it no page of another origin may")
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
 	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
 	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
@@ -120,7 +122,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
-		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, ConnectionsMax: connections, DrainDelay: f.drainDelay,
+		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins, ConnectionsMax: connections, DrainDelay: f.drainDelay,
 		UserSessions: f.userSessions,
 	})
 	if err != nil {
