@@ -87,7 +87,7 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // it is: score with the state before; append to the log; accept; report; and only then, if the
 // chunk is full, backward and update. Nothing changes before the log has the text, and nothing
 // after that is left out, whether the report arrives or not. It returns the number of bytes that
-// were fed.
+// were fed, 0 without an error where the session has to be opened once more.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	if err := e.diskFor(s, f.recordSizeMax(text[:min(len(text), s.Settings.Chunk)]), 1); err != nil {
@@ -101,7 +101,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	defer s.unlock()
 	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
 	defer l.Release()
-	if err := f.watchLinesLocked(ctx, l); err != nil {
+	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
 		return 0, err
 	}
 	text, err = e.fit(s, text[:min(len(text), s.stream.Room())])
@@ -132,28 +132,40 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 // and none are made yet. The offset stands in the head before text comes after it, so that a recovery
 // begins the lines there as well. The head also says from then on that text may be learnt by lines,
 // if the request does that. While the disk is at work, the worker is not held.
-func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) error {
+//
+// A session that does not get the memory for that at once is dropped, and ready is false: whoever
+// opens it again waits for all of its memory, and has none that others wait for.
+func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	e, s := f.engine, f.s
 	next := s.watching(f.options, s.stream.Tally.Bytes)
-	need := next.stateBytes(e.model) - s.stateBytes(e.model)
-	if need == 0 {
-		return nil
+	all := next.stateBytes(e.model)
+	more := all - s.stateBytes(e.model)
+	if more == 0 {
+		return true, nil
 	}
-	err := l.Yield(func() error {
-		if err := e.states.reserveNow(s.memory, need); err != nil {
+	if err := e.states.budget.Fits(all); err != nil {
+		return false, memoryError(err)
+	}
+	err = l.Yield(func() (err error) {
+		if ready, err = e.states.reserveNow(s.memory, more); err != nil {
 			return err
 		}
-		err := e.journal.setHeadLocked(ctx, s, &next)
-		if err != nil {
-			s.memory.Return(need)
+		err = e.journal.setHeadLocked(ctx, s, &next)
+		if err != nil && ready {
+			s.memory.Return(more)
 		}
 		return err
 	}, patience)
-	if err == nil {
-		s.noteHeadLocked(&next)
-		s.stream.WatchLines(*next.LinesFrom)
+	if err != nil {
+		return false, err
 	}
-	return err
+	s.noteHeadLocked(&next)
+	if !ready {
+		e.states.giveUpLocked(s)
+		return false, nil
+	}
+	s.stream.WatchLines(*next.LinesFrom)
+	return true, nil
 }
 
 // recordSizeMax is the most that the record of a text may take, see recordSize.
