@@ -281,13 +281,7 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	f := feeder{reports: mg.reporting(s, o, emit), patience: mg.engine.scoreRecovery}
-	if o.Lines {
-		err = mg.engine.watchLines(ctx, s, o.Learn == LearnUnflagged)
-	}
-	if err == nil {
-		err = f.body(ctx, body)
-	}
-	if err == nil {
+	if err = f.body(ctx, body); err == nil {
 		err = f.restOfLines(ctx)
 	}
 	mg.roster.touch(s)

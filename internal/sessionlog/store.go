@@ -159,4 +159,5 @@ const (
 	MaxTextBytes  = 1 << 20 // of one record
 	KeptSnapshots = 2
 	SkippedMax    = 1 << 16 // lines of a record that are not learnt
+	SkippedBytes  = 2       // that each of these takes
 )
