@@ -32,6 +32,7 @@ type serveFlags struct {
 	budget         byteSize
 	diskBudget     byteSize
 	replayMax      time.Duration
+	forkSnapshots  int
 	drain          time.Duration
 	drainDelay     time.Duration
 	scrub          bool
@@ -80,6 +81,7 @@ addresses keys and text want TLS.
 	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory). What the process takes beside it is said above")
 	c.Flags().Var(&f.diskBudget, "disk-budget", "most that the data folder may take of the disk, as 800M or 20G; before that, nothing is done any more that needs more\n(default: what the disk has)")
 	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
+	c.Flags().IntVar(&f.forkSnapshots, "fork-snapshots", session.ForkSnapshotsDefault, "most snapshots of a session that are kept beside the last two, so that a fork far back is soon ready; 0: none.\nWith them a state goes to disk after 4s of computing at the latest. docs/operations.md (Forks) has what they cost")
 	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
 	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
 	c.Flags().BoolVar(&f.scrub, "scrub", true, "look through the data folder for damage, slowly and again and again, while serving")
