@@ -65,7 +65,7 @@ addresses keys and text want TLS.
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
 	f.model.register(c)
-	f.data.register(c, "keys-file")
+	f.data.register(c)
 	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
 	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
 	c.Flags().BoolVar(&f.insecure, "insecure", false, "allow listening on addresses that other machines can reach without keys, or without TLS")
@@ -150,7 +150,7 @@ func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
 	}
 	if f.data.keysFile != "" {
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --file %s')", err, path)
+			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --keys-file %s')", err, path)
 		}
 	}
 	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
