@@ -1589,7 +1589,7 @@ type ScoreParams struct {
 	// Unit What an event reports.
 	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
 
-	// Text Whether `line` events carry the line's text.
+	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
 
 	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
@@ -1599,7 +1599,8 @@ type ScoreParams struct {
 	// the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`, and in an answer that has events: one in
+	// `application/json` has none.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after

@@ -44,16 +44,16 @@ func Load() (*Contract, error) {
 	c := &Contract{operations: map[string]*Operation{}, openAI: map[string]bool{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			public := op.Security != nil && len(*op.Security) == 0
 			// Authentication is a middleware of its own: here it would read the body first.
-			op.Security = openapi3.NewSecurityRequirements()
+			unkeyed := *op
+			unkeyed.Security = openapi3.NewSecurityRequirements()
 			c.operations[method+" "+path] = &Operation{
 				Offers:  OffersOf(op),
 				Accepts: acceptsOf(op),
-				Public:  public,
+				Public:  op.Security != nil && len(*op.Security) == 0,
 				bounds:  boundsOf(op),
 				route: &routers.Route{
-					Spec: doc, Path: path, PathItem: item, Method: method, Operation: op,
+					Spec: doc, Path: path, PathItem: item, Method: method, Operation: &unkeyed,
 				},
 			}
 			if slices.Contains(op.Tags, openAITag) {
