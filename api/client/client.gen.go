@@ -499,6 +499,9 @@ type Completion struct {
 	// Offset The session's offset after the request.
 	Offset    int64   `json:"offset"`
 	ElapsedMs float64 `json:"elapsed_ms"`
+
+	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // CompletionType defines model for Completion.Type.
@@ -535,6 +538,9 @@ type CompletionRequest struct {
 
 	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
+
+	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
+	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
 	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
@@ -784,6 +790,9 @@ type PieceEvent struct {
 
 	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
+
+	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // PieceEventType defines model for PieceEvent.Type.
@@ -1033,6 +1042,16 @@ type SummaryEvent struct {
 // SummaryEventType defines model for SummaryEvent.Type.
 type SummaryEventType string
 
+// TokenID defines model for TokenID.
+type TokenID = int32
+
+// TokenLogprob A token that the text could have gone on with.
+type TokenLogprob struct {
+	// Logprob Natural log-probability of the token under the full distribution.
+	Logprob float64 `json:"logprob"`
+	Token   TokenID `json:"token"`
+}
+
 // Usage defines model for Usage.
 type Usage struct {
 	PromptTokens int64 `json:"prompt_tokens"`
@@ -1085,7 +1104,7 @@ type ScoreParams struct {
 	// Unit What an event reports.
 	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
 
-	// Text Whether `line` events carry the line's text.
+	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
 
 	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
@@ -1095,7 +1114,8 @@ type ScoreParams struct {
 	// the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`, and in an answer that has events: one in
+	// `application/json` has none.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
