@@ -591,6 +591,9 @@ type Completion struct {
 	// Offset The session's offset after the request.
 	Offset    int64   `json:"offset"`
 	ElapsedMs float64 `json:"elapsed_ms"`
+
+	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // CompletionType defines model for Completion.Type.
@@ -632,6 +635,9 @@ type CompletionRequest struct {
 
 	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
+
+	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
+	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
 	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
@@ -1079,6 +1085,9 @@ type PieceEvent struct {
 
 	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
+
+	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // PieceEventType defines model for PieceEvent.Type.
@@ -1406,6 +1415,13 @@ type TokenID = int32
 
 // TokenList defines model for TokenList.
 type TokenList = []TokenID
+
+// TokenLogprob A token that the text could have gone on with.
+type TokenLogprob struct {
+	// Logprob Natural log-probability of the token under the full distribution.
+	Logprob float64 `json:"logprob"`
+	Token   TokenID `json:"token"`
+}
 
 // TokenizeRequest defines model for TokenizeRequest.
 type TokenizeRequest struct {
