@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
 )
@@ -10,13 +11,16 @@ import (
 // watchLines makes lines of a session's text from where it is, if none are made yet. The offset
 // stands in the head before text comes after it, so that a recovery begins the lines there as well.
 // So does it that the text may be learnt by lines, for which the state needs memory.
-// The request feeds the session. A drain waits for it.
-func (e *engine) watchLines(ctx context.Context, s *liveSession, byLine bool) error {
+// The request feeds the session, and waits for the computing of its state no longer than a limit, see
+// states.openWithin. A drain waits for it.
+func (e *engine) watchLines(
+	ctx context.Context, s *liveSession, byLine bool, limit time.Duration,
+) error {
 	if err := e.life.Enter(); err != nil {
 		return err
 	}
 	defer e.life.Leave()
-	if err := e.states.open(ctx, s); err != nil {
+	if err := e.states.openWithin(ctx, s, limit); err != nil {
 		return err
 	}
 	defer s.unlock()
