@@ -38,9 +38,10 @@ func (f *serveFlags) openSessions(
 	if o.store, o.where, err = f.openStore(ctx, log); err != nil {
 		return nil, err
 	}
+	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
 	o.sessions, err = session.NewManager(m, session.Options{
 		Store:          o.store,
-		Report:         func(err error) { log.Error("sessions", zap.Error(err)) },
+		Report:         foreign.note,
 		Threads:        f.model.threads,
 		MaxSessions:    f.maxSessions,
 		MaxMemoryBytes: int64(f.budget),
@@ -52,6 +53,7 @@ func (f *serveFlags) openSessions(
 	if err != nil {
 		return nil, errors.Join(err, o.store.Close())
 	}
+	foreign.tell(log, m, o.where)
 	return o, nil
 }
 

@@ -65,7 +65,8 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 func (f *fork) takes() (bytes int64) {
 	bytes = sessionlog.ForkCharge(f.to.ID, len(f.kept))
 	if len(f.rest) > 0 {
-		bytes += sessionlog.RecordCharge(f.to.ID, len(f.rest))
+		r := sessionlog.Record{Text: f.rest, Skipped: f.lesson.Skipped}
+		bytes += sessionlog.RecordCharge(f.to.ID, recordSize(&r))
 	}
 	return bytes
 }
@@ -91,7 +92,7 @@ func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 	}
 	err = store.Read(ctx, f.from.ID, f.cut.Start, func(at int64, r sessionlog.Record) error {
 		if at < f.cut.End {
-			bytes, records = bytes+len(r.Text), records+1
+			bytes, records = bytes+recordSize(&r), records+1
 		}
 		return nil
 	})
@@ -248,8 +249,11 @@ func (f *fork) finish(ctx context.Context) error {
 	if err := e.foundLocked(ctx, to); err != nil {
 		return err
 	}
-	feed := feeder{reports: reports{engine: e, s: to, emit: noChunks}, admitted: true, given: &f.lesson}
-	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start // the totals before the cut are known
+	feed := feeder{
+		reports: reports{engine: e, s: to, emit: noChunks}, admitted: true, given: &f.lesson,
+	}
+	// Where there is a record before the cut, the totals before it are known.
+	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start
 	if e.store().Durable() && recorded {
 		feed.patience = e.forkRecovery
 	}

@@ -284,13 +284,7 @@ func (mg *Manager) Score(
 	f := feeder{
 		reports: mg.reporting(s, o, emit), patience: max(mg.engine.scoreRecovery, o.Wait),
 	}
-	if o.Lines {
-		err = mg.engine.watchLines(ctx, s, o.Learn == LearnUnflagged, f.patience)
-	}
-	if err == nil {
-		err = f.body(ctx, body)
-	}
-	if err == nil {
+	if err = f.body(ctx, body); err == nil {
 		err = f.restOfLines(ctx)
 	}
 	mg.roster.touch(s)

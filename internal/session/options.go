@@ -6,7 +6,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // Options of a Manager. A zero field stands for its default.
@@ -96,4 +98,15 @@ func DefaultMemoryBytes() int64 {
 		return all / MemoryShareDefault
 	}
 	return MemoryBytesDefault
+}
+
+// MemoryMin is the least MaxMemoryBytes with which one session that has the model's default settings
+// can do all that a session does: have lines, learn by them, and be copied for a completion.
+func MemoryMin(m *model.Model) (int64, error) {
+	set, err := effective(m, nil)
+	if err != nil {
+		return 0, err
+	}
+	state := stream.StateBytes(m, set)
+	return max((1+frozenMax)*state, state+stream.LinesBytes+stream.HeldBytes(m, set)), nil
 }

@@ -147,10 +147,10 @@ func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) err
 		return err
 	}
 	var last int64 // offset of the last record
-	var bytes, records int
+	var size, bytes, records int
 	err = store.Read(ctx, s.ID, found.Start, func(at int64, r sessionlog.Record) error {
-		last = at
-		bytes += len(r.Text)
+		last, size = at, recordSize(&r)
+		bytes += size
 		records++
 		return nil
 	})
@@ -166,11 +166,18 @@ func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) err
 	if err := errors.Join(sn.journal.trimLocked(ctx, s, last), sn.dropAllLocked(ctx, s)); err != nil {
 		return err
 	}
-	s.memory.Refund(textBytes(store, bytes-int(found.End-last), records-1))
+	s.memory.Refund(textBytes(store, bytes-size, records-1))
 	return nil
 }
 
-// textBytes is what text takes of the memory: nothing where the store is durable.
+// recordSize is what a record takes beside what every record does: its text, and the numbers of the
+// lines that are not learnt.
+func recordSize(r *sessionlog.Record) int {
+	return len(r.Text) + sessionlog.SkippedBytes*len(r.Skipped)
+}
+
+// textBytes is what records take of the memory, whose sizes are added up: nothing where the store is
+// durable.
 func textBytes(store sessionlog.Store, bytes, records int) int64 {
 	if store.Durable() {
 		return 0

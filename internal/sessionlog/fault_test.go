@@ -30,6 +30,17 @@ type script struct {
 
 func newScript() *script { return &script{epoch: map[string]uint64{}, at: map[string]int64{}} }
 
+// byLine makes of a record one that is learnt as usual (how is 0), or by lines: with all of its lines
+// learnt (1), or without the last and another (2).
+func byLine(r Record, how int) Record {
+	if r.ByLine = how > 0; how < 2 || len(r.Text) < 2 {
+		return r
+	}
+	r.Text[0], r.Text[len(r.Text)-1] = '\n', '\n'
+	r.Skipped = []uint16{0, 1}
+	return r
+}
+
 type step struct {
 	name string
 	do   func(s Store) error
@@ -51,7 +62,11 @@ func (c *script) steps() []step {
 			size := int64(0)
 			for n, k := range sizes {
 				letter := byte('a' + (c.at[id]+int64(n))%26)
-				records = append(records, Record{UnixMS: int64(n), Bits: float64(k) / 3, HasBaseline: n%2 == 1, Text: bytes.Repeat([]byte{letter}, k)})
+				r := Record{
+					UnixMS: int64(n), Bits: float64(k) / 3, HasBaseline: n%2 == 1,
+					Text: bytes.Repeat([]byte{letter}, k),
+				}
+				records = append(records, byLine(r, n%3))
 				size += int64(k)
 			}
 			err := s.Append(background, id, c.epoch[id], c.at[id], records...)

@@ -235,7 +235,7 @@ func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64, 
 			return &SequenceError{Session: id, Have: end, Want: at}
 		}
 		for _, r := range records {
-			r.Text = bytes.Clone(r.Text)
+			r.Text, r.Skipped = bytes.Clone(r.Text), slices.Clone(r.Skipped)
 			if !r.HasBaseline {
 				r.Baseline = 0
 			}

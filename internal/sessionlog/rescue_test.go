@@ -23,7 +23,7 @@ func contents(t require.TestingT, s Store) map[string]string {
 		}
 		text := fmt.Sprintf("%q %d-%d", x.Head, x.Start, x.End)
 		err := s.Read(background, x.ID, x.Start, func(at int64, r Record) error {
-			text += fmt.Sprintf(" %d %v %x", at, r.Bits, r.Text)
+			text += fmt.Sprintf(" %d %v %v %v %x", at, r.Bits, r.ByLine, r.Skipped, r.Text)
 			return nil
 		})
 		if err != nil { // a value in the middle of the log

@@ -156,4 +156,5 @@ const (
 	MaxTextBytes = 1 << 20 // of one record
 	SnapshotsMax = 1 << 11 // of one session
 	SkippedMax   = 1 << 16 // lines of a record that are not learnt
+	SkippedBytes = 2       // that each of these takes
 )

@@ -31,9 +31,10 @@ const (
 	fileBlockBytes = 4096
 )
 
-// RecordCharge is what a record with a text of so many bytes is charged, at most.
+// RecordCharge is what a record is charged, at most. Text is the bytes of its text, and SkippedBytes
+// for each line that is not learnt.
 func RecordCharge(id string, text int) int64 {
-	const value = recordBytesMin + 8 + crcBytes
+	const value = recordBytesMin + 8 + lessonBytesMin + crcBytes
 	return int64(len(offsetKey(id, 0))+value+text) + KeyCharge
 }
 

@@ -220,6 +220,7 @@ func (m *machine) append(t *rapid.T) {
 			r.Baseline = r.Bits / 2
 		}
 		if r.ByLine = rapid.Bool().Draw(t, "by line"); r.ByLine && size > 3 {
+			copy(r.Text, "\n\n\n")
 			r.Skipped = []uint16{0, 2}
 		}
 		records = append(records, r)
