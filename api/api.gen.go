@@ -274,44 +274,47 @@ func (e PieceEventType) Valid() bool {
 
 // Defines values for ProblemType.
 const (
-	ProblemAdminOnly            ProblemType = "urn:lmserve:problem:admin-only"
-	ProblemBackupBusy           ProblemType = "urn:lmserve:problem:backup-busy"
-	ProblemBackupGone           ProblemType = "urn:lmserve:problem:backup-gone"
-	ProblemBodyIncomplete       ProblemType = "urn:lmserve:problem:body-incomplete"
-	ProblemBodyTimeout          ProblemType = "urn:lmserve:problem:body-timeout"
-	ProblemBodyTooLarge         ProblemType = "urn:lmserve:problem:body-too-large"
-	ProblemDraining             ProblemType = "urn:lmserve:problem:draining"
-	ProblemHistoryTrimmed       ProblemType = "urn:lmserve:problem:history-trimmed"
-	ProblemHostNotAllowed       ProblemType = "urn:lmserve:problem:host-not-allowed"
-	ProblemImportDamaged        ProblemType = "urn:lmserve:problem:import-damaged"
-	ProblemImportModel          ProblemType = "urn:lmserve:problem:import-model"
-	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
-	ProblemInvalidField         ProblemType = "urn:lmserve:problem:invalid-field"
-	ProblemInvalidParameter     ProblemType = "urn:lmserve:problem:invalid-parameter"
-	ProblemKeyDiskLimit         ProblemType = "urn:lmserve:problem:key-disk-limit"
-	ProblemKeyRateLimit         ProblemType = "urn:lmserve:problem:key-rate-limit"
-	ProblemKeyRequestLimit      ProblemType = "urn:lmserve:problem:key-request-limit"
-	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
-	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
-	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
-	ProblemModelNotFound        ProblemType = "urn:lmserve:problem:model-not-found"
-	ProblemNameTaken            ProblemType = "urn:lmserve:problem:name-taken"
-	ProblemNoBackup             ProblemType = "urn:lmserve:problem:no-backup"
-	ProblemNoSpace              ProblemType = "urn:lmserve:problem:no-space"
-	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
-	ProblemNotFound             ProblemType = "urn:lmserve:problem:not-found"
-	ProblemOffsetConflict       ProblemType = "urn:lmserve:problem:offset-conflict"
-	ProblemOriginNotAllowed     ProblemType = "urn:lmserve:problem:origin-not-allowed"
-	ProblemOverloaded           ProblemType = "urn:lmserve:problem:overloaded"
-	ProblemSessionBusy          ProblemType = "urn:lmserve:problem:session-busy"
-	ProblemSessionDiffers       ProblemType = "urn:lmserve:problem:session-differs"
-	ProblemSessionFull          ProblemType = "urn:lmserve:problem:session-full"
-	ProblemSessionLimit         ProblemType = "urn:lmserve:problem:session-limit"
-	ProblemSessionNotFound      ProblemType = "urn:lmserve:problem:session-not-found"
-	ProblemSessionUnusable      ProblemType = "urn:lmserve:problem:session-unusable"
-	ProblemStoreFailed          ProblemType = "urn:lmserve:problem:store-failed"
-	ProblemUnauthorized         ProblemType = "urn:lmserve:problem:unauthorized"
-	ProblemUnsupportedMediaType ProblemType = "urn:lmserve:problem:unsupported-media-type"
+	ProblemAdminOnly                   ProblemType = "urn:lmserve:problem:admin-only"
+	ProblemBackupBusy                  ProblemType = "urn:lmserve:problem:backup-busy"
+	ProblemBackupGone                  ProblemType = "urn:lmserve:problem:backup-gone"
+	ProblemBodyIncomplete              ProblemType = "urn:lmserve:problem:body-incomplete"
+	ProblemBodyTimeout                 ProblemType = "urn:lmserve:problem:body-timeout"
+	ProblemBodyTooLarge                ProblemType = "urn:lmserve:problem:body-too-large"
+	ProblemDraining                    ProblemType = "urn:lmserve:problem:draining"
+	ProblemHeadersTooLarge             ProblemType = "urn:lmserve:problem:headers-too-large"
+	ProblemHistoryTrimmed              ProblemType = "urn:lmserve:problem:history-trimmed"
+	ProblemHostNotAllowed              ProblemType = "urn:lmserve:problem:host-not-allowed"
+	ProblemImportDamaged               ProblemType = "urn:lmserve:problem:import-damaged"
+	ProblemImportModel                 ProblemType = "urn:lmserve:problem:import-model"
+	ProblemInternal                    ProblemType = "urn:lmserve:problem:internal"
+	ProblemInvalidField                ProblemType = "urn:lmserve:problem:invalid-field"
+	ProblemInvalidParameter            ProblemType = "urn:lmserve:problem:invalid-parameter"
+	ProblemKeyDiskLimit                ProblemType = "urn:lmserve:problem:key-disk-limit"
+	ProblemKeyRateLimit                ProblemType = "urn:lmserve:problem:key-rate-limit"
+	ProblemKeyRequestLimit             ProblemType = "urn:lmserve:problem:key-request-limit"
+	ProblemKeySessionLimit             ProblemType = "urn:lmserve:problem:key-session-limit"
+	ProblemMalformedBody               ProblemType = "urn:lmserve:problem:malformed-body"
+	ProblemMalformedRequest            ProblemType = "urn:lmserve:problem:malformed-request"
+	ProblemMethodNotAllowed            ProblemType = "urn:lmserve:problem:method-not-allowed"
+	ProblemModelNotFound               ProblemType = "urn:lmserve:problem:model-not-found"
+	ProblemNameTaken                   ProblemType = "urn:lmserve:problem:name-taken"
+	ProblemNoBackup                    ProblemType = "urn:lmserve:problem:no-backup"
+	ProblemNoSpace                     ProblemType = "urn:lmserve:problem:no-space"
+	ProblemNotAcceptable               ProblemType = "urn:lmserve:problem:not-acceptable"
+	ProblemNotFound                    ProblemType = "urn:lmserve:problem:not-found"
+	ProblemOffsetConflict              ProblemType = "urn:lmserve:problem:offset-conflict"
+	ProblemOriginNotAllowed            ProblemType = "urn:lmserve:problem:origin-not-allowed"
+	ProblemOverloaded                  ProblemType = "urn:lmserve:problem:overloaded"
+	ProblemSessionBusy                 ProblemType = "urn:lmserve:problem:session-busy"
+	ProblemSessionDiffers              ProblemType = "urn:lmserve:problem:session-differs"
+	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
+	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
+	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
+	ProblemStoreFailed                 ProblemType = "urn:lmserve:problem:store-failed"
+	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
+	ProblemUnsupportedMediaType        ProblemType = "urn:lmserve:problem:unsupported-media-type"
+	ProblemUnsupportedTransferEncoding ProblemType = "urn:lmserve:problem:unsupported-transfer-encoding"
 )
 
 // Valid indicates whether the value is a known member of the ProblemType enum.
@@ -330,6 +333,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemBodyTooLarge:
 		return true
 	case ProblemDraining:
+		return true
+	case ProblemHeadersTooLarge:
 		return true
 	case ProblemHistoryTrimmed:
 		return true
@@ -354,6 +359,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemKeySessionLimit:
 		return true
 	case ProblemMalformedBody:
+		return true
+	case ProblemMalformedRequest:
 		return true
 	case ProblemMethodNotAllowed:
 		return true
@@ -392,6 +399,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemUnauthorized:
 		return true
 	case ProblemUnsupportedMediaType:
+		return true
+	case ProblemUnsupportedTransferEncoding:
 		return true
 	default:
 		return false
@@ -582,6 +591,9 @@ type Completion struct {
 	// Offset The session's offset after the request.
 	Offset    int64   `json:"offset"`
 	ElapsedMs float64 `json:"elapsed_ms"`
+
+	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // CompletionType defines model for Completion.Type.
@@ -623,6 +635,9 @@ type CompletionRequest struct {
 
 	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
+
+	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
+	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
 	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
@@ -1070,6 +1085,9 @@ type PieceEvent struct {
 
 	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
+
+	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // PieceEventType defines model for PieceEvent.Type.
@@ -1398,6 +1416,13 @@ type TokenID = int32
 // TokenList defines model for TokenList.
 type TokenList = []TokenID
 
+// TokenLogprob A token that the text could have gone on with.
+type TokenLogprob struct {
+	// Logprob Natural log-probability of the token under the full distribution.
+	Logprob float64 `json:"logprob"`
+	Token   TokenID `json:"token"`
+}
+
 // TokenizeRequest defines model for TokenizeRequest.
 type TokenizeRequest struct {
 	// AddSpecialTokens Makes no difference: the tokenizer has no special tokens.
@@ -1589,7 +1614,7 @@ type ScoreParams struct {
 	// Unit What an event reports.
 	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
 
-	// Text Whether `line` events carry the line's text.
+	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
 
 	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
@@ -1599,7 +1624,8 @@ type ScoreParams struct {
 	// the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`, and in an answer that has events: one in
+	// `application/json` has none.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after

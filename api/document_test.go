@@ -12,6 +12,7 @@ import (
 func TestDocumentIsValid(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
+	require.NoError(t, doc.Validate(t.Context()))
 	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.0."))
 }
 

@@ -90,14 +90,11 @@ func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener, transp
 	return g
 }
 
-var document = func() func(*testing.T) *openapi3.T {
-	load := sync.OnceValues(api.Document)
-	return func(t *testing.T) *openapi3.T {
-		doc, err := load()
-		require.NoError(t, err)
-		return doc
-	}
-}()
+func document(t *testing.T) *openapi3.T {
+	doc, err := api.Document()
+	require.NoError(t, err)
+	return doc
+}
 
 func router(t *testing.T) routers.Router {
 	doc := *document(t)
