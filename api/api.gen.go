@@ -274,44 +274,47 @@ func (e PieceEventType) Valid() bool {
 
 // Defines values for ProblemType.
 const (
-	ProblemAdminOnly            ProblemType = "urn:lmserve:problem:admin-only"
-	ProblemBackupBusy           ProblemType = "urn:lmserve:problem:backup-busy"
-	ProblemBackupGone           ProblemType = "urn:lmserve:problem:backup-gone"
-	ProblemBodyIncomplete       ProblemType = "urn:lmserve:problem:body-incomplete"
-	ProblemBodyTimeout          ProblemType = "urn:lmserve:problem:body-timeout"
-	ProblemBodyTooLarge         ProblemType = "urn:lmserve:problem:body-too-large"
-	ProblemDraining             ProblemType = "urn:lmserve:problem:draining"
-	ProblemHistoryTrimmed       ProblemType = "urn:lmserve:problem:history-trimmed"
-	ProblemHostNotAllowed       ProblemType = "urn:lmserve:problem:host-not-allowed"
-	ProblemImportDamaged        ProblemType = "urn:lmserve:problem:import-damaged"
-	ProblemImportModel          ProblemType = "urn:lmserve:problem:import-model"
-	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
-	ProblemInvalidField         ProblemType = "urn:lmserve:problem:invalid-field"
-	ProblemInvalidParameter     ProblemType = "urn:lmserve:problem:invalid-parameter"
-	ProblemKeyDiskLimit         ProblemType = "urn:lmserve:problem:key-disk-limit"
-	ProblemKeyRateLimit         ProblemType = "urn:lmserve:problem:key-rate-limit"
-	ProblemKeyRequestLimit      ProblemType = "urn:lmserve:problem:key-request-limit"
-	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
-	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
-	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
-	ProblemModelNotFound        ProblemType = "urn:lmserve:problem:model-not-found"
-	ProblemNameTaken            ProblemType = "urn:lmserve:problem:name-taken"
-	ProblemNoBackup             ProblemType = "urn:lmserve:problem:no-backup"
-	ProblemNoSpace              ProblemType = "urn:lmserve:problem:no-space"
-	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
-	ProblemNotFound             ProblemType = "urn:lmserve:problem:not-found"
-	ProblemOffsetConflict       ProblemType = "urn:lmserve:problem:offset-conflict"
-	ProblemOriginNotAllowed     ProblemType = "urn:lmserve:problem:origin-not-allowed"
-	ProblemOverloaded           ProblemType = "urn:lmserve:problem:overloaded"
-	ProblemSessionBusy          ProblemType = "urn:lmserve:problem:session-busy"
-	ProblemSessionDiffers       ProblemType = "urn:lmserve:problem:session-differs"
-	ProblemSessionFull          ProblemType = "urn:lmserve:problem:session-full"
-	ProblemSessionLimit         ProblemType = "urn:lmserve:problem:session-limit"
-	ProblemSessionNotFound      ProblemType = "urn:lmserve:problem:session-not-found"
-	ProblemSessionUnusable      ProblemType = "urn:lmserve:problem:session-unusable"
-	ProblemStoreFailed          ProblemType = "urn:lmserve:problem:store-failed"
-	ProblemUnauthorized         ProblemType = "urn:lmserve:problem:unauthorized"
-	ProblemUnsupportedMediaType ProblemType = "urn:lmserve:problem:unsupported-media-type"
+	ProblemAdminOnly                   ProblemType = "urn:lmserve:problem:admin-only"
+	ProblemBackupBusy                  ProblemType = "urn:lmserve:problem:backup-busy"
+	ProblemBackupGone                  ProblemType = "urn:lmserve:problem:backup-gone"
+	ProblemBodyIncomplete              ProblemType = "urn:lmserve:problem:body-incomplete"
+	ProblemBodyTimeout                 ProblemType = "urn:lmserve:problem:body-timeout"
+	ProblemBodyTooLarge                ProblemType = "urn:lmserve:problem:body-too-large"
+	ProblemDraining                    ProblemType = "urn:lmserve:problem:draining"
+	ProblemHeadersTooLarge             ProblemType = "urn:lmserve:problem:headers-too-large"
+	ProblemHistoryTrimmed              ProblemType = "urn:lmserve:problem:history-trimmed"
+	ProblemHostNotAllowed              ProblemType = "urn:lmserve:problem:host-not-allowed"
+	ProblemImportDamaged               ProblemType = "urn:lmserve:problem:import-damaged"
+	ProblemImportModel                 ProblemType = "urn:lmserve:problem:import-model"
+	ProblemInternal                    ProblemType = "urn:lmserve:problem:internal"
+	ProblemInvalidField                ProblemType = "urn:lmserve:problem:invalid-field"
+	ProblemInvalidParameter            ProblemType = "urn:lmserve:problem:invalid-parameter"
+	ProblemKeyDiskLimit                ProblemType = "urn:lmserve:problem:key-disk-limit"
+	ProblemKeyRateLimit                ProblemType = "urn:lmserve:problem:key-rate-limit"
+	ProblemKeyRequestLimit             ProblemType = "urn:lmserve:problem:key-request-limit"
+	ProblemKeySessionLimit             ProblemType = "urn:lmserve:problem:key-session-limit"
+	ProblemMalformedBody               ProblemType = "urn:lmserve:problem:malformed-body"
+	ProblemMalformedRequest            ProblemType = "urn:lmserve:problem:malformed-request"
+	ProblemMethodNotAllowed            ProblemType = "urn:lmserve:problem:method-not-allowed"
+	ProblemModelNotFound               ProblemType = "urn:lmserve:problem:model-not-found"
+	ProblemNameTaken                   ProblemType = "urn:lmserve:problem:name-taken"
+	ProblemNoBackup                    ProblemType = "urn:lmserve:problem:no-backup"
+	ProblemNoSpace                     ProblemType = "urn:lmserve:problem:no-space"
+	ProblemNotAcceptable               ProblemType = "urn:lmserve:problem:not-acceptable"
+	ProblemNotFound                    ProblemType = "urn:lmserve:problem:not-found"
+	ProblemOffsetConflict              ProblemType = "urn:lmserve:problem:offset-conflict"
+	ProblemOriginNotAllowed            ProblemType = "urn:lmserve:problem:origin-not-allowed"
+	ProblemOverloaded                  ProblemType = "urn:lmserve:problem:overloaded"
+	ProblemSessionBusy                 ProblemType = "urn:lmserve:problem:session-busy"
+	ProblemSessionDiffers              ProblemType = "urn:lmserve:problem:session-differs"
+	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
+	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
+	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
+	ProblemStoreFailed                 ProblemType = "urn:lmserve:problem:store-failed"
+	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
+	ProblemUnsupportedMediaType        ProblemType = "urn:lmserve:problem:unsupported-media-type"
+	ProblemUnsupportedTransferEncoding ProblemType = "urn:lmserve:problem:unsupported-transfer-encoding"
 )
 
 // Valid indicates whether the value is a known member of the ProblemType enum.
@@ -330,6 +333,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemBodyTooLarge:
 		return true
 	case ProblemDraining:
+		return true
+	case ProblemHeadersTooLarge:
 		return true
 	case ProblemHistoryTrimmed:
 		return true
@@ -354,6 +359,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemKeySessionLimit:
 		return true
 	case ProblemMalformedBody:
+		return true
+	case ProblemMalformedRequest:
 		return true
 	case ProblemMethodNotAllowed:
 		return true
@@ -392,6 +399,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemUnauthorized:
 		return true
 	case ProblemUnsupportedMediaType:
+		return true
+	case ProblemUnsupportedTransferEncoding:
 		return true
 	default:
 		return false

@@ -88,7 +88,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
-		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts,
+		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle,

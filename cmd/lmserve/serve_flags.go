@@ -19,12 +19,14 @@ type serveFlags struct {
 	insecure       bool
 	openToAll      bool
 	allowHosts     []string
+	corsOrigins    []string
 	logFormat      string
 	maxSessions    int
 	maxConnections int
 	budget         byteSize
 	diskBudget     byteSize
 	replayMax      time.Duration
+	forkSnapshots  int
 	drain          time.Duration
 	limits         limitFlags
 	scrub          bool
@@ -46,6 +48,9 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil,
 		"name or address that requests may have as their Host or Origin, besides loopback names; "+
 			"may be repeated.\nIt makes a server with keys look at these headers, too")
+	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil,
+		"origin of web pages that may use the server from browsers, as https://app.example.org; "+
+			"may be repeated.\nWithout it no page of another origin may")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080",
 		"address and port to listen on; port 0 takes a free one")
 	flags.StringVar(&f.logFormat, "log-format", "console",
@@ -64,6 +69,10 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault,
 		"most computing that a restart may have to repeat for a session; it sets how often a "+
 			"session's state goes to disk")
+	flags.IntVar(&f.forkSnapshots, "fork-snapshots", session.ForkSnapshotsDefault,
+		"most snapshots of a session that are kept beside the last two, so that a fork far back is "+
+			"soon ready; 0: none.\nWith them a state goes to disk after 4s of computing at the "+
+			"latest. docs/operations.md (Forks) has what they cost")
 	flags.DurationVar(&f.drain, "drain-timeout", 30*time.Second,
 		"longest time that finishing the requests under way may take when the server ends")
 	flags.BoolVar(&f.scrub, "scrub", true,

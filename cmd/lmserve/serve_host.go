@@ -46,6 +46,7 @@ func (f *serveFlags) openSessions(
 		MaxSessions:    f.maxSessions,
 		MaxMemoryBytes: int64(f.budget),
 		ReplayMax:      f.replayMax,
+		ForkSnapshots:  f.forkSnapshots,
 		DiskBudget:     int64(f.diskBudget),
 		DiskAlarm:      reportAlarm(log),
 	})

@@ -1,9 +1,6 @@
 package lines
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // MeterBytes is the memory of a meter, at most.
 const MeterBytes = 96 << 10
@@ -79,9 +76,17 @@ func (m *Meter) Seen() int64 { return m.line.Number - 1 }
 
 // Clone returns a meter that goes on as m would.
 func (m *Meter) Clone() *Meter {
-	c := *m
-	c.text, c.costs, c.ended = bytes.Clone(m.text), slices.Clone(m.costs), Line{}
-	return &c
+	c := new(Meter)
+	c.CopyFrom(m)
+	return c
+}
+
+// CopyFrom makes m a meter that goes on as another would. It allocates nothing where m has had as
+// long a line under way before.
+func (m *Meter) CopyFrom(other *Meter) {
+	text, costs := append(m.text[:0], other.text...), append(m.costs[:0], other.costs...)
+	*m = *other
+	m.text, m.costs, m.ended = text, costs, Line{}
 }
 
 var newline = []byte{'\n'}

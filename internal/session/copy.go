@@ -38,14 +38,16 @@ type copier struct {
 	to      *liveSession
 	at      int64 // the end of what was appended
 	records []sessionlog.Record
-	bytes   int
+	text    int // bytes of the records' text
+	bytes   int // the records' sizes
 }
 
 // copy copies a record, with its text.
 func (c *copier) copy(ctx context.Context, r sessionlog.Record) error {
 	r.Text = bytes.Clone(r.Text)
 	c.records = append(c.records, r)
-	if c.bytes += len(r.Text); c.bytes < copyBytes {
+	c.text += len(r.Text)
+	if c.bytes += recordSize(&r); c.bytes < copyBytes {
 		return nil
 	}
 	return c.flush(ctx)
@@ -61,7 +63,7 @@ func (c *copier) flush(ctx context.Context) error {
 	if err := c.engine.journal.appendLocked(ctx, c.to, c.at, c.records...); err != nil {
 		return err
 	}
-	c.at += int64(c.bytes)
-	c.records, c.bytes = c.records[:0], 0
+	c.at += int64(c.text)
+	c.records, c.text, c.bytes = c.records[:0], 0, 0
 	return nil
 }

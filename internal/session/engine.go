@@ -76,9 +76,9 @@ func (e *engine) openWithWorker(
 	return l, err
 }
 
-// charge takes memory for text, and gives back as much of the text as the session can have. It
-// fails when the session was deleted, when it is full, and when the memory is.
-func (e *engine) charge(s *liveSession, text []byte) ([]byte, error) {
+// fit gives as much of a text as the session can have. It fails when the session was deleted, and
+// when it is full.
+func (e *engine) fit(s *liveSession, text []byte) ([]byte, error) {
 	have := s.seen().offset
 	left := e.textMax - have
 	if err := s.alive(); err != nil {
@@ -87,11 +87,10 @@ func (e *engine) charge(s *liveSession, text []byte) ([]byte, error) {
 	if left <= 0 {
 		return nil, &LimitError{Offset: have, Max: e.textMax}
 	}
-	text = text[:min(int64(len(text)), left)]
-	return text, e.chargeRecords(s, len(text), 1)
+	return text[:min(int64(len(text)), left)], nil
 }
 
-// chargeRecords takes memory for the text of records.
+// chargeRecords takes memory for records of so many bytes, see recordSize.
 func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store(), bytes, records)))
 }
@@ -101,5 +100,7 @@ func (e *engine) diskFor(s *liveSession, bytes, records int) error {
 	return e.room.Room(s.Owner, int64(records)*sessionlog.RecordCharge(s.ID, 0)+int64(bytes))
 }
 
-// refund gives memory for text back.
-func (e *engine) refund(s *liveSession, bytes int) { s.memory.Refund(textBytes(e.store(), bytes, 1)) }
+// refund gives memory for a record of so many bytes back.
+func (e *engine) refund(s *liveSession, bytes int) {
+	s.memory.Refund(textBytes(e.store(), bytes, 1))
+}

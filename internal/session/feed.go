@@ -2,6 +2,7 @@ package session
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ type feeder struct {
 	// patience is how long the request waits for the session's state to be computed again before
 	// its first chunk; 0: as long as it takes.
 	patience time.Duration
-	given    *stream.Lesson // how the text is learnt, at most a chunk; nil: as the options say
+	given    *stream.Lesson // how the text that is left is learnt; nil: as the options say
 }
 
 func noChunks(Chunk) error { return nil }
@@ -86,10 +87,10 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // it is: score with the state before; append to the log; accept; report; and only then, if the
 // chunk is full, backward and update. Nothing changes before the log has the text, and nothing
 // after that is left out, whether the report arrives or not. It returns the number of bytes that
-// were fed.
+// were fed, 0 without an error where the session has to be opened once more.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
-	if err := e.diskFor(s, min(len(text), s.Settings.Chunk), 1); err != nil {
+	if err := e.diskFor(s, f.recordSizeMax(text[:min(len(text), s.Settings.Chunk)]), 1); err != nil {
 		return 0, err
 	}
 	l, err := e.openWithWorker(ctx, s, &f.admitted, f.patience)
@@ -100,17 +101,22 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	defer s.unlock()
 	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
 	defer l.Release()
-	text, err = e.charge(s, text[:min(len(text), s.stream.Room())])
+	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
+		return 0, err
+	}
+	text, err = e.fit(s, text[:min(len(text), s.stream.Room())])
 	if err != nil {
 		return 0, err
 	}
 	scores, how, err := f.acceptLocked(ctx, l, text)
 	if err != nil {
-		e.refund(s, len(text))
 		return 0, err
 	}
 	c := f.report(s.stream, text, scores)
 	l.Worker().CommitAs(s.stream, text, scores, how, f.takeLines(&c, how))
+	if f.given != nil {
+		*f.given = f.given.From(text, len(text))
+	}
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline.Bits)
 	c.Complete = s.stream.Room() == 0
@@ -122,14 +128,64 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	return len(text), l.Yield(func() error { return f.emit(c) }, patience)
 }
 
-// acceptLocked scores a text and makes it durable. While the disk is at work, the worker is not
-// held. A text whose scores are not finite is not accepted, and ends the use of the session.
+// watchLinesLocked makes lines of the session's text from where it is, if the request asks for lines
+// and none are made yet. The offset stands in the head before text comes after it, so that a recovery
+// begins the lines there as well. The head also says from then on that text may be learnt by lines,
+// if the request does that. While the disk is at work, the worker is not held.
+//
+// A session that does not get the memory for that at once is dropped, and ready is false: whoever
+// opens it again waits for all of its memory, and has none that others wait for.
+func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
+	e, s := f.engine, f.s
+	next := s.watching(f.options, s.stream.Tally.Bytes)
+	all := next.stateBytes(e.model)
+	more := all - s.stateBytes(e.model)
+	if more == 0 {
+		return true, nil
+	}
+	if err := e.states.budget.Fits(all); err != nil {
+		return false, memoryError(err)
+	}
+	err = l.Yield(func() (err error) {
+		if ready, err = e.states.reserveNow(s.memory, more); err != nil {
+			return err
+		}
+		err = e.journal.setHeadLocked(ctx, s, &next)
+		if err != nil && ready {
+			s.memory.Return(more)
+		}
+		return err
+	}, patience)
+	if err != nil {
+		return false, err
+	}
+	s.noteHeadLocked(&next)
+	if !ready {
+		e.states.giveUpLocked(s)
+		return false, nil
+	}
+	s.stream.WatchLines(*next.LinesFrom)
+	return true, nil
+}
+
+// recordSizeMax is the most that the record of a text may take, see recordSize.
+func (f *feeder) recordSizeMax(text []byte) int {
+	r := sessionlog.Record{Text: text}
+	if f.options.Learn == LearnUnflagged {
+		r.Skipped = make([]uint16, bytes.Count(text, []byte{'\n'}))
+	}
+	return recordSize(&r)
+}
+
+// acceptLocked scores a text, takes memory for its record and makes it durable. While the disk is at
+// work, the worker is not held. A text whose scores are not finite is not accepted, and ends the use
+// of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, how stream.Lesson, err error) {
 	s, begun := f.s, time.Now()
 	scores = l.Worker().Score(s.stream, text)
-	how = f.lesson(text, scores)
+	how = f.lesson(l.Worker(), text, scores)
 	s.replay += time.Since(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
@@ -141,28 +197,36 @@ func (f *feeder) acceptLocked(
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
 			"finite numbers", s.stream.Tally.Bytes, r.Bits, r.Baseline, s.rms))
 	}
+	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
+		return scores, how, err
+	}
 	err = l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Tally.Bytes, r)
 	}, patience)
-	if err == nil && l.Lost() {
+	switch {
+	case err != nil:
+		f.engine.refund(s, recordSize(&r))
+	case l.Lost():
 		scores = l.Worker().Score(s.stream, text) // the same bits
 	}
 	return scores, how, err
 }
 
 // lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which those
-// are skipped that are stranger than the request's threshold.
-func (f *feeder) lesson(text []byte, scores stream.Scores) (how stream.Lesson) {
+// are skipped that are stranger than the request's threshold, and those that are too long.
+func (f *feeder) lesson(
+	w *stream.Worker, text []byte, scores stream.Scores,
+) (how stream.Lesson) {
 	if f.given != nil {
-		return *f.given
+		return f.given.Until(text, len(text))
 	}
 	if f.options.Learn != LearnUnflagged {
 		return how
 	}
 	how.ByLine = true
 	var ends uint16
-	f.s.stream.PreviewLines(text, scores, func(l *lines.Line) {
-		if l.Warm() && l.P <= f.options.Threshold {
+	w.PreviewLines(f.s.stream, text, scores, func(l *lines.Line) {
+		if l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax {
 			how.Skipped = append(how.Skipped, ends)
 		}
 		ends++
@@ -170,7 +234,8 @@ func (f *feeder) lesson(text []byte, scores stream.Scores) (how stream.Lesson) {
 	return how
 }
 
-// restOfLines reports the line under way at the end of a text that was fed.
+// restOfLines reports the line under way at the end of a text that was fed. If the session is cold
+// by then, the request waits for its state as a chunk does.
 func (f *feeder) restOfLines(ctx context.Context) error {
 	if !f.options.Lines || f.sum.Bytes == 0 {
 		return nil
@@ -179,7 +244,8 @@ func (f *feeder) restOfLines(ctx context.Context) error {
 		return err
 	}
 	defer f.engine.life.Leave()
-	if err := f.engine.states.open(ctx, f.s); err != nil {
+	open := func() error { return f.engine.states.open(ctx, f.s) }
+	if err := f.engine.waiting.wait(f.s.Owner, &f.admitted, open); err != nil {
 		return err
 	}
 	defer f.s.unlock()

@@ -85,15 +85,34 @@ func (h *head) emptyStream(m *model.Model) *stream.Stream {
 // restoreStream is the stream that a snapshot was taken of.
 func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
 	st, _, err := stream.Restore(m, h.Settings, f)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case h.LinesFrom != nil:
+	}
+	if err := h.checkLines(st); err != nil {
+		return nil, err
+	}
+	if h.LinesFrom != nil {
 		st.WatchLines(*h.LinesFrom)
-	case st.HasLines():
-		return nil, errors.New("the state has lines, expected none, as the head has no lines_from")
 	}
 	return st, nil
+}
+
+// checkLines compares what a state has of lines with what the head says.
+func (h *head) checkLines(st *stream.Stream) error {
+	from, lines := st.LinesFrom()
+	switch {
+	case h.LinesFrom == nil && lines:
+		return errors.New("the state has lines, expected none, as the head has no lines_from")
+	case lines && from != *h.LinesFrom:
+		return fmt.Errorf("the state has lines from offset %d on, expected %d, the head's "+
+			"lines_from", from, *h.LinesFrom)
+	case h.LinesFrom != nil && !lines && st.Tally.Bytes > *h.LinesFrom:
+		return fmt.Errorf("the state of offset %d has no lines, expected those from offset %d on, "+
+			"the head's lines_from", st.Tally.Bytes, *h.LinesFrom)
+	case st.LearnsByLine() && !h.ByLine:
+		return errors.New("the state is learnt by lines, expected that the head's by_line is true")
+	}
+	return nil
 }
 
 // numerics is the arithmetic that a session was computed in from an offset on.
@@ -154,6 +173,12 @@ func (h *head) check(id string) error {
 	}
 	if h.LinesFrom != nil && *h.LinesFrom < 0 {
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
+	}
+	if h.ByLine && h.LinesFrom == nil {
+		return errors.New("by_line is true, expected false without lines_from")
+	}
+	if h.ByLine && !stream.LearnsByLine(h.Settings.Method) {
+		return fmt.Errorf("by_line is true, expected false with the method %s", h.Settings.Method)
 	}
 	if len(h.Numerics) == 0 {
 		return fmt.Errorf("numerics is empty, expected one entry or more")

@@ -1,46 +1,19 @@
 package session
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// watchLines makes lines of a session's text from where it is, if none are made yet. The offset
-// stands in the head before text comes after it, so that a recovery begins the lines there as well.
-// So does it that the text may be learnt by lines, for which the state needs memory.
-// The request feeds the session. A drain waits for it.
-func (e *engine) watchLines(ctx context.Context, s *liveSession, byLine bool) error {
-	if err := e.life.Enter(); err != nil {
-		return err
+// watching is the head of a session at an offset from which on text comes with these options: it says
+// of lines what they ask for.
+func (h head) watching(o ScoreOptions, at int64) head {
+	if o.Lines && h.LinesFrom == nil {
+		h.LinesFrom = &at
 	}
-	defer e.life.Leave()
-	if err := e.states.open(ctx, s); err != nil {
-		return err
-	}
-	defer s.unlock()
-	h, need := s.head, int64(0)
-	if h.LinesFrom == nil {
-		h.LinesFrom = new(s.stream.Tally.Bytes)
-		need += stream.LinesBytes
-	}
-	if byLine && !h.ByLine {
-		h.ByLine = true
-		need += stream.HeldBytes(e.model, s.Settings)
-	}
-	if need == 0 {
-		return nil
-	}
-	if err := e.states.reserveNow(s.memory, need); err != nil {
-		return err
-	}
-	if err := e.journal.setHeadLocked(ctx, s, &h); err != nil {
-		return err
-	}
-	s.noteHeadLocked(&h)
-	s.stream.WatchLines(*h.LinesFrom)
-	return nil
+	h.ByLine = h.ByLine || o.Learn == LearnUnflagged
+	return h
 }
 
 // checkLearn refuses to learn by lines where that cannot be done.

@@ -65,9 +65,9 @@ func assemble(m *model.Model, o Options) *Manager {
 	workers := scheduler.New(m, o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
 	j := &journal{store: o.Store, report: o.Report}
-	saved := newSnapshots(m, j, o.Threads)
 	now := &clock{now: time.Now}
 	room := newGuard(o)
+	saved := newSnapshots(m, j, room, o)
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
 		replayMax: o.ReplayMax, report: o.Report}
 	mg := &Manager{
@@ -281,13 +281,7 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	f := feeder{reports: mg.reporting(s, o, emit), patience: mg.engine.scoreRecovery}
-	if o.Lines {
-		err = mg.engine.watchLines(ctx, s, o.Learn == LearnUnflagged)
-	}
-	if err == nil {
-		err = f.body(ctx, body)
-	}
-	if err == nil {
+	if err = f.body(ctx, body); err == nil {
 		err = f.restOfLines(ctx)
 	}
 	mg.roster.touch(s)

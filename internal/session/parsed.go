@@ -66,6 +66,9 @@ func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
 // compressed.
 func (p *parsed) takes(id string) int64 {
 	bytes := sessionlog.KeyCharge + p.log.records*sessionlog.RecordCharge(id, 0) + p.log.text.Bytes
+	if p.log.skipped != nil {
+		bytes += p.log.skipped.Bytes / numberBytes * sessionlog.SkippedBytes
+	}
 	for _, t := range p.snapshot.Tensors {
 		bytes += t.Bytes
 	}
@@ -162,6 +165,9 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 			}
 		}
 		if err == nil {
+			err = r.CheckSkipped()
+		}
+		if err == nil {
 			err = visit(n, at, r)
 		}
 		if err != nil {
@@ -184,9 +190,9 @@ func decodeLesson(learning, skipped *numbers) (byLine bool, lines []uint16, err 
 	}
 	for range count {
 		n := skipped.next()
-		if n > math.MaxUint16 || len(lines) > 0 && uint16(n) <= lines[len(lines)-1] {
-			return false, nil, fmt.Errorf("tensor %q has an element %d, expected more than the one "+
-				"before and at most %d", columnSkipped, n, math.MaxUint16)
+		if n > math.MaxUint16 {
+			return false, nil, fmt.Errorf("tensor %q has an element %d, expected at most %d",
+				columnSkipped, n, math.MaxUint16)
 		}
 		lines = append(lines, uint16(n))
 	}

@@ -79,7 +79,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	return func(l *lines.Line) {
 		n := uint16(len(c.Lines))
 		line := r.lineReport(l, true)
-		line.Unlearnt = slices.Contains(how.Skipped, n) || how.ByLine && l.Bytes > stream.HeldMax
+		line.Unlearnt = slices.Contains(how.Skipped, n)
 		c.Lines = append(c.Lines, line)
 	}
 }

@@ -137,21 +137,20 @@ func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
 	return st.reserve(ctx, s.memory, s.stateBytes(st.model))
 }
 
-// reserveNow takes memory beside what the account of a session at work has, and does not wait for
-// it, so that nobody waits who has what others wait for. The error is ErrOverloaded where memory
-// may be free later.
-func (st *states) reserveNow(account *budget.Account[*liveSession], need int64) error {
+// reserveNow takes memory beside what the account of a session at work has, and reports whether
+// there was any. It does not wait, so that nobody waits who has what others wait for.
+func (st *states) reserveNow(
+	account *budget.Account[*liveSession], need int64,
+) (reserved bool, err error) {
 	for {
 		want, err := account.Reserve(need)
 		switch {
 		case err != nil:
-			return memoryError(err)
+			return false, memoryError(err)
 		case want.Asked:
 			st.evict(want.Victim)
-		case want.Changed == nil:
-			return nil
 		default:
-			return ErrOverloaded
+			return want.Changed == nil, nil
 		}
 	}
 }
@@ -190,6 +189,11 @@ func (st *states) evict(s *liveSession) {
 		return
 	}
 	defer s.unlock()
+	st.giveUpLocked(s)
+}
+
+// giveUpLocked drops a session from memory.
+func (st *states) giveUpLocked(s *liveSession) {
 	if s.stateLocked() != nil && s.replay >= replayWorth {
 		st.keepLocked(s)
 	}

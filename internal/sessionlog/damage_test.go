@@ -34,8 +34,9 @@ func sample(t testing.TB, sessions int) (dir, content string) {
 		epoch, err := s.Create(background, id, []byte("{}"), 0)
 		require.NoError(t, err)
 		at := int64(0)
-		for range 4 {
+		for i := range 4 {
 			r := Record{UnixMS: at, Bits: 1.5, Text: bytes.Repeat([]byte{byte(n)}, 60+n)}
+			r = byLine(r, i%3)
 			require.NoError(t, s.Append(background, id, epoch, at, r, Record{Text: []byte("more")}))
 			at += int64(len(r.Text)) + 4
 		}
@@ -277,7 +278,12 @@ func TestADamagedSessionDoesNotHideTheOthers(t *testing.T) {
 
 func FuzzRecord(f *testing.F) {
 	key := offsetKey("a", 7)
-	for _, r := range []Record{{Text: []byte("x")}, {UnixMS: -1, Bits: math.Inf(1), HasBaseline: true, Baseline: math.NaN(), Text: []byte("text")}} {
+	for _, r := range []Record{
+		{Text: []byte("x")},
+		{UnixMS: -1, Bits: math.Inf(1), HasBaseline: true, Baseline: math.NaN(), Text: []byte("text")},
+		{ByLine: true, Text: []byte("x")},
+		{ByLine: true, Skipped: []uint16{0, 2}, HasBaseline: true, Text: []byte("a\nb\nc\nd")},
+	} {
 		f.Add(encodeRecord(key, &r), true)
 	}
 	f.Add([]byte{1, 1, 0}, true)
@@ -293,6 +299,42 @@ func FuzzRecord(f *testing.F) {
 		_, err = decodeRecord(offsetKey("a", 8), value)
 		require.Error(t, err, "at another offset it is not that record")
 	})
+}
+
+// A record whose text is learnt by lines is refused if its parts do not go together, though its
+// checksum is right.
+func TestARecordOfLinesThatDoesNotFitIsRefused(t *testing.T) {
+	key := offsetKey("a", 7)
+	whole := Record{ByLine: true, Skipped: []uint16{0, 2}, Text: []byte("a\nb\nc\nd")}
+	value := encodeRecord(key, &whole)
+	got, err := decodeRecord(key, value)
+	require.NoError(t, err)
+	require.Equal(t, whole, got)
+	const lesson = recordBytesMin // where the count begins
+	for says, change := range map[string]func(b []byte) []byte{
+		"version 3, expected 1 to 2":      func(b []byte) []byte { b[0] = 3; return b },
+		"version 1 with flags 02":         func(b []byte) []byte { b[0] = 1; return b },
+		"version 2 with flags 00":         func(b []byte) []byte { b[1] = 0; return b },
+		"version 2 with flags 06":         func(b []byte) []byte { b[1] |= 4; return b },
+		"ends before its count":           func(b []byte) []byte { return b[:lesson+3] },
+		"3 lines that are not learnt in":  func(b []byte) []byte { b[lesson] = 3; return b[:lesson+9] },
+		"4294967295 lines that":           func(b []byte) []byte { copy(b[lesson:], "\xff\xff\xff\xff"); return b },
+		"text of 0 bytes":                 func(b []byte) []byte { b[lesson] = 0; return b[:lesson+4] },
+		"record of 3 lines, of which":     func(b []byte) []byte { b[lesson+6] = 3; return b },
+		"number 1 of those that are not":  func(b []byte) []byte { b[lesson+6] = 0; return b },
+		"is line 2, expected lines of it": func(b []byte) []byte { b[len(b)-2] = 'x'; return b },
+	} {
+		body := bytes.Clone(value[:len(value)-crcBytes])
+		_, err := decodeRecord(key, seal(logBucket, key, change(body)))
+		require.ErrorContains(t, err, says)
+	}
+	for says, r := range map[string]Record{
+		"that is not learnt by lines with 1": {Skipped: []uint16{0}, Text: []byte("\n")},
+		"is line 1, expected":                {ByLine: true, Skipped: []uint16{1}, Text: []byte("\n")},
+		"is line 0, expected":                {ByLine: true, Skipped: []uint16{0, 0}, Text: []byte("\n\n")},
+	} {
+		require.ErrorContains(t, checkRecords(0, []Record{r}), says)
+	}
 }
 
 // FuzzDatabase opens a damaged lmserve.db: the data overwrites it at a position, and the checksums of the meta pages are made to fit.

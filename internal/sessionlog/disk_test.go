@@ -280,7 +280,8 @@ func dump(s Store) (string, error) {
 		}
 		fmt.Fprintf(&b, "%s %d %q %d-%d\n", x.ID, x.Epoch, x.Head, x.Start, x.End)
 		err := s.Read(background, x.ID, x.Start, func(at int64, r Record) error {
-			fmt.Fprintf(&b, "  %d %d %v %v %v %d bytes %x\n", at, r.UnixMS, r.Bits, r.HasBaseline, r.Baseline, len(r.Text), sha256.Sum256(r.Text))
+			fmt.Fprintf(&b, "  %d %d %v %v %v %v %v %d bytes %x\n", at, r.UnixMS, r.Bits,
+				r.HasBaseline, r.Baseline, r.ByLine, r.Skipped, len(r.Text), sha256.Sum256(r.Text))
 			return nil
 		})
 		if err != nil {

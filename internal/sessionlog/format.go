@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -36,8 +37,10 @@ const (
 	recordBytesMin = 1 + 1 + 8 + 8 // of a record without baseline and text
 	baselineFlag   = 1
 	byLineFlag     = 2
-	// byLineVersion is that of a record whose text is learnt by lines.
+	// byLineVersion is that of a record whose text is learnt by lines, and lessonBytesMin what such a
+	// record has beside the lines that are not learnt.
 	byLineVersion   = 2
+	lessonBytesMin  = 4
 	entryBytesMin   = 1 + 8 + 8 // of a session with an empty head
 	snapshotSize    = 1 + 8 + 32
 	epochValueBytes = 1 + 8
@@ -133,21 +136,38 @@ func encodeRecord(key []byte, r *Record) []byte {
 
 // decodeSkipped takes the lines that are not learnt off what decodeRecord took for the text.
 func (r *Record) decodeSkipped() error {
-	if len(r.Text) < 4 {
-		return fmt.Errorf("record that ends before its count of lines")
+	if len(r.Text) < lessonBytesMin {
+		return errors.New("record that ends before its count of lines")
 	}
-	count, rest := int64(binary.LittleEndian.Uint32(r.Text)), r.Text[4:]
-	if int64(len(rest)) < 2*count {
+	count, rest := int64(binary.LittleEndian.Uint32(r.Text)), r.Text[lessonBytesMin:]
+	if int64(len(rest)) < SkippedBytes*count {
 		return fmt.Errorf("record with %d lines that are not learnt in %d bytes", count, len(rest))
 	}
 	for range count {
-		n := binary.LittleEndian.Uint16(rest)
-		if last := len(r.Skipped); last > 0 && n <= r.Skipped[last-1] {
-			return fmt.Errorf("record whose lines that are not learnt are not in order")
-		}
-		r.Skipped, rest = append(r.Skipped, n), rest[2:]
+		r.Skipped = append(r.Skipped, binary.LittleEndian.Uint16(rest))
+		rest = rest[SkippedBytes:]
 	}
 	r.ByLine, r.Text = true, rest
+	return r.CheckSkipped()
+}
+
+// CheckSkipped says which of the lines that are not learnt is none of the record's text, or is not in
+// order.
+func (r *Record) CheckSkipped() error {
+	if len(r.Skipped) == 0 {
+		return nil
+	}
+	if !r.ByLine {
+		return fmt.Errorf("record that is not learnt by lines with %d lines that are not learnt",
+			len(r.Skipped))
+	}
+	ends := bytes.Count(r.Text, []byte{'\n'})
+	for i, n := range r.Skipped {
+		if int(n) >= ends || i > 0 && n <= r.Skipped[i-1] {
+			return fmt.Errorf("record of %d lines, of which number %d of those that are not learnt is "+
+				"line %d, expected lines of its text in ascending order", ends, i, n)
+		}
+	}
 	return nil
 }
 
@@ -167,8 +187,10 @@ func decodeRecord(key, value []byte) (Record, error) {
 	}
 	flags := b[1]
 	hasBaseline, byLine := flags&baselineFlag != 0, flags&byLineFlag != 0
-	if flags > baselineFlag|byLineFlag || hasBaseline && len(r.Text) < 8 || byLine != (b[0] == byLineVersion) {
-		return Record{}, fmt.Errorf("record with flags %02x and %d bytes, which do not go together", flags, len(b))
+	if flags > baselineFlag|byLineFlag || hasBaseline && len(r.Text) < 8 ||
+		byLine != (b[0] == byLineVersion) {
+		return Record{}, fmt.Errorf("record of version %d with flags %02x and %d bytes, which do not "+
+			"go together", b[0], flags, len(b))
 	}
 	if hasBaseline {
 		r.HasBaseline, r.Baseline = true, math.Float64frombits(binary.LittleEndian.Uint64(r.Text))
@@ -311,9 +333,8 @@ func checkRecords(at int64, records []Record) error {
 		if n < 1 || n > MaxTextBytes {
 			return invalid("text of record %d has %d bytes, expected 1 to %d", i, n, MaxTextBytes)
 		}
-		if k := len(records[i].Skipped); k > SkippedMax || k > 0 && !records[i].ByLine {
-			return invalid("record %d does not learn %d lines, expected at most %d, and none that is "+
-				"not learnt by lines", i, k, SkippedMax)
+		if err := records[i].CheckSkipped(); err != nil {
+			return invalid("record %d: %v", i, err)
 		}
 		if at > math.MaxInt64-int64(n) {
 			return invalid("offset %d, expected that %d bytes more are at most %d", at, n, int64(math.MaxInt64))
@@ -337,9 +358,20 @@ func checkFork(id string, head []byte, c Cut) error {
 	if err := checkCreate(id, head, c.Start); err != nil {
 		return err
 	}
-	if c.End < c.Start || c.Snapshot >= 0 && (c.Snapshot < c.Start || c.Snapshot > c.End) {
-		return invalid("a fork from offset %d to %d with the snapshot at offset %d, expected them in order",
-			c.Start, c.End, c.Snapshot)
+	if c.End < c.Start {
+		return invalid("a fork from offset %d to %d, expected them in order", c.Start, c.End)
+	}
+	return nil
+}
+
+// checkSnapshot says why a session whose log reaches so far, and which has some snapshots, cannot
+// have one more.
+func checkSnapshot(id string, at int64, log extent, has int) error {
+	if at < log.from || at > log.to {
+		return &RangeError{Session: id, Offset: at, Start: log.from, End: log.to}
+	}
+	if has >= SnapshotsMax {
+		return invalid("one more snapshot of session %s, expected at most %d", id, SnapshotsMax)
 	}
 	return nil
 }
@@ -363,7 +395,8 @@ func parseSnapshotName(name string) (id string, at int64, ok bool) {
 }
 
 // valueBytesMax is more than any value has.
-const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + 4 + 2*SkippedMax + crcBytes
+const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + lessonBytesMin +
+	SkippedBytes*SkippedMax + crcBytes
 
 // bucketOf finds the bucket that a value's checksum says it is of; "": none.
 func bucketOf(key, value []byte) string {

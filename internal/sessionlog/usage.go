@@ -31,19 +31,20 @@ const (
 	fileBlockBytes = 4096
 )
 
-// RecordCharge is what a record with a text of so many bytes is charged, at most.
+// RecordCharge is what a record is charged, at most. Text is the bytes of its text, and SkippedBytes
+// for each line that is not learnt.
 func RecordCharge(id string, text int) int64 {
-	const value = recordBytesMin + 8 + crcBytes
+	const value = recordBytesMin + 8 + lessonBytesMin + crcBytes
 	return int64(len(offsetKey(id, 0))+value+text) + KeyCharge
 }
 
 // ForkCharge is what a fork is charged beside its head, for what it shares with the session that it
-// is made of; more only where that is itself a fork of forks.
-func ForkCharge(id string) int64 {
+// is made of, so many snapshots among it; more only where that is itself a fork of forks.
+func ForkCharge(id string, snapshots int) int64 {
 	piece := int64(pieceBytesMax)
 	row := int64(shareKeyMax+shareBytes+crcBytes) + KeyCharge
 	entry := int64(len(offsetKey(id, 0))+snapshotSize+MaxIDBytes+crcBytes) + KeyCharge
-	return 2*(piece+row) + row + entry
+	return 2*(piece+row) + int64(snapshots)*(row+entry)
 }
 
 // chargeOf is what a key with its value is charged, and to whom: records to the session under whose

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -68,18 +69,12 @@ func (l Lesson) From(text []byte, at int) Lesson {
 // Until is the lesson of the part of a text before a byte.
 func (l Lesson) Until(text []byte, at int) Lesson {
 	ends := newlines(text[:at])
-	k, _ := slices.BinarySearchFunc(l.Skipped, ends, func(n uint16, ends int) int { return int(n) - ends })
+	before := func(n uint16, ends int) int { return int(n) - ends }
+	k, _ := slices.BinarySearchFunc(l.Skipped, ends, before)
 	return Lesson{l.ByLine, l.Skipped[:k]}
 }
 
-func newlines(text []byte) (n int) {
-	for _, b := range text {
-		if b == '\n' {
-			n++
-		}
-	}
-	return n
-}
+func newlines(text []byte) int { return bytes.Count(text, []byte{'\n'}) }
 
 // What becomes of a pending token, in the numbers of a snapshot.
 const (
@@ -108,12 +103,27 @@ const (
 	lineCarries        // what becomes of the carried gradient
 )
 
-// checkCarried reports numbers that do not go together. carries says whether there is a gradient.
-func (h *held) checkCarried(carries bool) error {
-	c := h.line[lineCarries]
+// check reports numbers that do not go together. carries says whether there is a gradient.
+func (h *held) check(carries bool) error {
+	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
-		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q and 1 to %d with it",
-			tensorHeld, lineCarries, c, tensorCarried, carriesDue)
+		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q and 1 to %d "+
+			"with it", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
+	}
+	if c == carriesOpen && (under <= len(h.marks) || under > HeldMax) {
+		return fmt.Errorf("tensor %q, element %d is %d, expected more than %d, the pending tokens, "+
+			"and at most %d, as a gradient of the line under way is carried", tensorHeld, lineBytes,
+			under, len(h.marks), HeldMax)
+	}
+	open := min(under, len(h.marks)) // the line under way is at the end
+	if under > HeldMax {
+		open = 0 // it is not learnt
+	}
+	for i, mark := range h.marks {
+		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
+			return fmt.Errorf("tensor %q, element %d is %d, expected %d for the last %d and only for "+
+				"these, the line under way", tensorMarks, i, mark, tokenOpen, open)
+		}
 	}
 	return nil
 }

@@ -29,37 +29,31 @@ func (s *Stream) beginLines() {
 	}
 }
 
-// HasLines reports whether lines are made of the text that comes next.
-func (s *Stream) HasLines() bool { return s.lines != nil }
-
-// addLines takes in text that follows the stream's, with its scores. Every line that ends in it
-// goes to each, which may be nil, with its offset in the stream.
-func (s *Stream) addLines(text []byte, scores Scores, each func(*lines.Line)) {
+// LinesFrom is the offset at which the lines of the stream's text begin; false if none are made of
+// the text that comes next.
+func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	if s.lines == nil {
-		return
+		return 0, false
 	}
+	return s.Tally.Bytes - s.lines.Bytes(), true
+}
+
+// addLines lets a meter take in the text at an offset of a stream, with its scores. Every line that
+// ends in the text goes to each, which may be nil, with its offset in the stream.
+func addLines(
+	m *lines.Meter, offset int64, text []byte, scores Scores, each func(*lines.Line),
+) {
 	visit := each
 	if each != nil {
-		visit = atOffset(s.Tally.Bytes-s.lines.Bytes(), each)
+		visit = atOffset(offset-m.Bytes(), each)
 	}
 	for i, b := range text { // a token is a byte
 		baseline := 0.
 		if scores.Baseline != nil {
 			baseline = cost(scores.Baseline[i])
 		}
-		s.lines.Add(b, cost(scores.NLL[i]), baseline, visit)
+		m.Add(b, cost(scores.NLL[i]), baseline, visit)
 	}
-}
-
-// PreviewLines tells each of every line that ends in a text that was scored and is not accepted
-// yet, as CommitAs will.
-func (s *Stream) PreviewLines(text []byte, scores Scores, each func(*lines.Line)) {
-	ahead := *s
-	if ahead.lines != nil {
-		ahead.lines = s.lines.Clone()
-	}
-	ahead.beginLines()
-	ahead.addLines(text, scores, each)
 }
 
 // RestOfLines gives the line under way, if there is one, as if it ended here; the stream stays as it

@@ -81,7 +81,7 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	if s.held != nil {
 		_, carries := f.Tensor(tensorCarried)
-		if err := s.held.checkCarried(carries); err != nil {
+		if err := s.held.check(carries); err != nil {
 			return nil, "", err
 		}
 	}
@@ -198,7 +198,7 @@ func (s *Stream) reserve() {
 
 // reserveHeld makes room for what a snapshot has of learning by lines.
 func (s *Stream) reserveHeld(f *weights.Stored) {
-	if _, ok := f.Tensor(tensorHeld); !ok {
+	if _, ok := f.Tensor(tensorHeld); !ok || !LearnsByLine(s.Settings.Method) {
 		return
 	}
 	s.holdLines()

@@ -121,7 +121,7 @@ func (s *Stream) appendHeld(all []part) []part {
 	h := s.held
 	all = append(all,
 		part{name: tensorHeld, shape: []int{len(h.line)}, tokens: h.line[:], most: HeldMax + 1},
-		part{name: "held.marks", shape: []int{len(h.marks)}, tokens: h.marks, most: tokenOpen})
+		part{name: tensorMarks, shape: []int{len(h.marks)}, tokens: h.marks, most: tokenOpen})
 	if h.line[lineCarries] == carriesNothing {
 		return all
 	}
@@ -134,6 +134,7 @@ func (s *Stream) appendHeld(all []part) []part {
 // The tensors of learning by lines that Restore looks for.
 const (
 	tensorHeld    = "held.line"
+	tensorMarks   = "held.marks"
 	tensorCarried = "held.gradient"
 )
 

@@ -261,12 +261,19 @@ func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	m := testModel(f)
 	var sets []Settings
-	for i, method := range Methods() {
+	for _, method := range Methods() {
 		file, set := snapshotOf(f, m, method)
 		sets = append(sets, set)
 		var b bytes.Buffer
 		require.NoError(f, weights.Write(&b, file))
-		f.Add(uint8(i), b.Bytes())
+		f.Add(uint8(len(sets)-1), b.Bytes())
+		if LearnsByLine(method) {
+			s, file := heldSnapshot(f, method)
+			b.Reset()
+			require.NoError(f, weights.Write(&b, file))
+			f.Add(uint8(len(sets)), b.Bytes())
+			sets = append(sets, s.Settings)
+		}
 	}
 	f.Fuzz(func(t *testing.T, method uint8, b []byte) {
 		file, err := weights.Read(bytes.NewReader(b), weights.Limits{HeaderBytes: 1 << 16, DataBytes: 1 << 20, Tensors: 1 << 10})

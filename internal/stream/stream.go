@@ -139,6 +139,9 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	return bytes
 }
 
+// LearnsByLine reports whether some of the stream's text was learnt by lines.
+func (s *Stream) LearnsByLine() bool { return s.held != nil }
+
 // Room is how many more bytes the current chunk takes: at least 1.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 

@@ -35,10 +35,11 @@ type Worker struct {
 	// instead of beginning the chunk again; the bits are the same either way.
 	at, baseAt place
 
-	inputs  []int32   // what the segments have read last
-	tokens  []int32   // tokens scored last
-	targets []int32   // the pending tokens and those scored last
-	open    []float32 // gradient of a line under way, made on first use
+	inputs  []int32      // what the segments have read last
+	tokens  []int32      // tokens scored last
+	targets []int32      // the pending tokens and those scored last
+	open    []float32    // gradient of a line under way, made on first use
+	ahead   *lines.Meter // lines of text that is not accepted yet, made on first use
 	nll     []float32
 	baseNLL []float32
 }
@@ -52,10 +53,10 @@ func NewWorker(m *model.Model, threads int) *Worker {
 }
 
 // WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
-// chunks of MaxChunk, and their baseline.
+// chunks of MaxChunk, and their baseline, and has learnt by lines from each.
 func WorkerBytes(m *model.Model) int64 {
 	segments := 2 * txl.SegmentBytes(m.LM.Config, 1, MaxChunk)
-	return segments + 4*int64(2*m.ArenaSize()+m.LM.Layout.Size)
+	return segments + 4*int64(2*m.ArenaSize()+2*m.LM.Layout.Size) + LinesBytes
 }
 
 // Close ends the worker's threads.
@@ -227,7 +228,9 @@ func (w *Worker) CommitAs(
 	s *Stream, text []byte, scores Scores, how Lesson, each func(*lines.Line),
 ) {
 	s.beginLines()
-	s.addLines(text, scores, each)
+	if s.lines != nil {
+		addLines(s.lines, s.Tally.Bytes, text, scores, each)
+	}
 	if how.ByLine {
 		s.holdLines()
 	}
@@ -243,6 +246,20 @@ func (w *Worker) CommitAs(
 		s.Baseline.Bits = AddBits(s.Baseline.Bits, scores.Baseline)
 	}
 	w.hold(s, place{s.id, s.Step})
+}
+
+// PreviewLines tells each of every line that ends in a text that was scored and is not accepted
+// yet, as CommitAs will. A line is valid until each returns.
+func (w *Worker) PreviewLines(s *Stream, text []byte, scores Scores, each func(*lines.Line)) {
+	s.beginLines()
+	if s.lines == nil {
+		return
+	}
+	if w.ahead == nil {
+		w.ahead = new(lines.Meter)
+	}
+	w.ahead.CopyFrom(s.lines)
+	addLines(w.ahead, s.Tally.Bytes, text, scores, each)
 }
 
 // Settle ends the chunk if it is full: the stream adapts to it, and remembers it. The chunk's

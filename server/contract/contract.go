@@ -108,6 +108,30 @@ func (c *Contract) Operation(r *http.Request) *Operation {
 	return c.operations[GetForHead(r.Method)+" "+chi.RouteContext(r.Context()).RoutePattern()]
 }
 
+// Methods lists the methods that operations of the contract have, and HEAD.
+func (c *Contract) Methods() []string {
+	methods := []string{http.MethodHead}
+	for key := range c.operations {
+		method, _, _ := strings.Cut(key, " ")
+		methods = append(methods, method)
+	}
+	slices.Sort(methods)
+	return slices.Compact(methods)
+}
+
+// AnswerHeaders lists the headers that answers of some operation have, in alphabetical order.
+func (c *Contract) AnswerHeaders() (names []string) {
+	for _, op := range c.operations {
+		for _, response := range op.route.Operation.Responses.Map() {
+			for name := range response.Value.Headers {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // TakesFile reports whether the operation's body is an exported session.
 func (o *Operation) TakesFile() bool { return slices.Contains(o.Accepts, MediaZstd) }
 

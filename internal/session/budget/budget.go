@@ -141,6 +141,18 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	return Want[H]{Changed: b.mu.changed}, nil
 }
 
+// Return gives back a part of the memory of the state, or all that it has if that is less.
+func (a *Account[H]) Return(bytes int64) {
+	b := a.budget
+	b.mu.Lock()
+	bytes = min(bytes, a.state)
+	a.state -= bytes
+	a.addLocked(-bytes)
+	wake := b.wakeLocked()
+	b.mu.Unlock()
+	notify(wake)
+}
+
 // Release gives back the memory of the state.
 func (a *Account[H]) Release() {
 	b := a.budget
