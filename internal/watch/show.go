@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/lmserve/lmserve/api/client"
 )
 
 // Style says how lines are shown.
@@ -18,22 +20,18 @@ const (
 	markOn  = "\x1b[1;31m" // bold and red
 	markOff = "\x1b[0m"
 	cut     = "…"
-	mark    = '^'
+	caret   = "^"
 	// rowsMax is how many rows of the terminal a line may take that is marked by colour.
 	rowsMax = 4
 	// before is the share of a window that shows what stands in front of the span: a third.
 	before = 3
 )
 
-// Show gives a line of text with a span of its bytes marked, behind a prefix of so many columns; with
-// a newline at its end. Where the text does not fit, the part around the span's beginning is shown,
-// with an ellipsis where text was left out. What would control the terminal is shown as escapes.
-//
-// The span is that of the contract's LineSpan. It is widened to whole words, since a model is
-// surprised by the first letters of a word and knows the rest: letters and digits that touch the
-// span at either side belong to it.
-func (s Style) Show(prefix string, text []byte, from, to int64) string {
-	cells, marked := layout(text, from, to)
+// Show gives a text with parts of it marked, behind a prefix, and with a newline at its end. Of a text
+// that does not fit, the part around the first mark is shown, with an ellipsis where text was left
+// out. What would control the terminal is shown as escapes.
+func (s Style) Show(prefix string, text []byte, marks []client.LineSpan) string {
+	cells := layout(text, marks)
 	indent := runewidth.StringWidth(prefix)
 	width := s.Width - indent
 	if s.Color {
@@ -54,7 +52,7 @@ func (s Style) Show(prefix string, text []byte, from, to int64) string {
 		out.WriteString(c.text)
 		sign := " "
 		if c.marked {
-			sign = string(mark)
+			sign = caret
 		}
 		below.WriteString(strings.Repeat(sign, c.width))
 	}
@@ -62,7 +60,7 @@ func (s Style) Show(prefix string, text []byte, from, to int64) string {
 		out.WriteString(markOff)
 	}
 	out.WriteByte('\n')
-	if marked && !s.Color {
+	if len(marks) > 0 && !s.Color {
 		out.WriteString(strings.TrimRight(below.String(), " ") + "\n")
 	}
 	return out.String()
@@ -75,20 +73,22 @@ type cell struct {
 	marked bool
 }
 
-// layout makes cells of a text.
-func layout(text []byte, from, to int64) (cells []cell, marked bool) {
-	begin, end := widen(text, int(from), int(to))
+// layout makes cells of a text. The marks are in order.
+func layout(text []byte, marks []client.LineSpan) (cells []cell) {
 	column := 0
 	for at := 0; at < len(text); {
 		r, n := utf8.DecodeRune(text[at:])
-		c := cell{text: shown(r, text[at:at+n], column), marked: at < end && at+n > begin}
+		for len(marks) > 0 && marks[0].To <= int64(at) {
+			marks = marks[1:]
+		}
+		c := cell{text: shown(r, text[at:at+n], column)}
+		c.marked = len(marks) > 0 && marks[0].From < int64(at+n)
 		c.width = runewidth.StringWidth(c.text)
 		cells = append(cells, c)
-		marked = marked || c.marked
 		column += c.width
 		at += n
 	}
-	return cells, marked
+	return cells
 }
 
 const tabWidth = 8
@@ -105,33 +105,6 @@ func shown(r rune, bytes []byte, column int) string {
 		return string(utf8.RuneError)
 	}
 	return string(r)
-}
-
-// widen widens a span to whole words, within the text.
-func widen(text []byte, from, to int) (int, int) {
-	from, to = min(max(from, 0), len(text)), min(max(to, 0), len(text))
-	if from >= to {
-		return from, from
-	}
-	for from < to && text[from] == ' ' { // spaces at the ends say nothing
-		from++
-	}
-	for to > from && text[to-1] == ' ' {
-		to--
-	}
-	for from < to && from > 0 && inWord(text[from]) && inWord(text[from-1]) {
-		from--
-	}
-	for from < to && to < len(text) && inWord(text[to-1]) && inWord(text[to]) {
-		to++
-	}
-	return from, to
-}
-
-// inWord reports whether a byte is of a word: a letter or digit, or part of a character that is not
-// ASCII.
-func inWord(b byte) bool {
-	return b >= utf8.RuneSelf || unicode.IsLetter(rune(b)) || unicode.IsDigit(rune(b)) || b == '_'
 }
 
 // window is the part of the cells that fits into so many columns, with the beginning of what is

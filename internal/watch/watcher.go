@@ -108,16 +108,16 @@ func (f *feeding) event(e client.Event) error {
 	}
 	end := e.Line.Offset + e.Line.Bytes
 	f.done = max(f.done, end-f.session.Offset)
-	f.look()
+	f.look(false)
 	if f.keeper != nil && e.Line.Ended {
 		return f.keeper.reported(end, shown)
 	}
 	return nil
 }
 
-// look says how far behind the stream is, if it is time.
-func (f *feeding) look() {
-	if now := time.Now(); f.lag.due(now) {
+// look says how far behind the stream is, if it is time or has to be.
+func (f *feeding) look(must bool) {
+	if now := time.Now(); must || f.lag.due(now) {
 		b := f.lag.look(now, f.sent+f.unread(), f.done)
 		b.Source = f.name
 		f.Behind(b)
@@ -126,13 +126,13 @@ func (f *feeding) look() {
 
 // feed feeds a piece.
 func (f *feeding) feed(ctx context.Context, text []byte) error {
-	f.look()
+	f.look(false)
 	f.sent += int64(len(text))
 	if err := f.feeder.Feed(ctx, text); err != nil {
 		return err
 	}
 	f.done = f.sent
-	f.look()
+	f.look(f.unread() == 0)
 	return nil
 }
 
