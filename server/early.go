@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// earlyListener accepts connections on which net/http's own refusals become problem documents: those
-// of requests that it cannot read, which no handler ever sees. net/http has no hook for them, and
-// writes them as text.
+// earlyListener accepts connections on which net/http's own refusals become problem documents:
+// those of requests that it cannot read, which no handler ever sees. net/http has no hook for them,
+// and writes them as text.
 type earlyListener struct {
 	net.Listener
 	problems *answer.Problems

@@ -27,8 +27,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// updateExamples, set to anything, has the tests write what servers answer into the contract, in the
-// place of the examples there.
+// updateExamples, set to anything, has the tests write what servers answer into the contract, in
+// the place of the examples there.
 const updateExamples = "LMSERVE_UPDATE_EXAMPLES"
 
 // How many of the bytes of a file or a page an example shows.
@@ -63,9 +63,11 @@ func note(name string, s shown) (updating bool) {
 	return true
 }
 
-// writeExamples puts the examples that tests have met into the contract, beside those they have not.
+// writeExamples puts the examples that tests have met into the contract, beside those that they
+// have not.
 func writeExamples() error {
-	const file, begin, end = "../api/openapi.yaml", "# BEGIN GENERATED examples", "# END GENERATED examples"
+	const file = "../api/openapi.yaml"
+	const begin, end = "# BEGIN GENERATED examples", "# END GENERATED examples"
 	if len(newExamples.named) == 0 {
 		return nil
 	}
@@ -125,7 +127,9 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 		t.Skip("slow")
 	}
 	g := newStoryRig(t)
-	g.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	g.client.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}
 	var export []byte
 	etag := ""
 	for _, x := range exchanges {
@@ -154,7 +158,8 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 	for _, name := range names {
 		known := strings.HasPrefix(name, "problem.")
 		for _, x := range exchanges {
-			known = known || strings.TrimSuffix(strings.TrimSuffix(name, ".request"), ".answer") == x.name
+			known = known ||
+				strings.TrimSuffix(strings.TrimSuffix(name, ".request"), ".answer") == x.name
 		}
 		require.True(t, known, "no exchange makes the example %s", name)
 	}
@@ -164,9 +169,20 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 func (x exchange) check(t *testing.T, status int, media string, raw []byte) {
 	t.Helper()
 	if x.body != "" {
-		requireExample(t, x.name+".request", shown{Summary: x.summary}, requestMedia(x), []byte(x.body))
+		requireExample(
+			t,
+			x.name+".request",
+			shown{Summary: x.summary},
+			requestMedia(x),
+			[]byte(x.body),
+		)
 	}
-	answer := shown{Summary: x.summary, Request: x.request, Status: status, Headers: map[string]string{}}
+	answer := shown{
+		Summary: x.summary,
+		Request: x.request,
+		Status:  status,
+		Headers: map[string]string{},
+	}
 	for i := 0; i < len(x.headers); i += 2 {
 		answer.Headers[x.headers[i]] = x.headers[i+1]
 	}
@@ -251,10 +267,11 @@ func asBlocks(n *yaml.Node) {
 func jsonValue(t *testing.T, v any) any {
 	raw, err := json.Marshal(v)
 	require.NoError(t, err)
-	return v2(t, raw)
+	return decoded(t, raw)
 }
 
-func v2(t *testing.T, raw []byte) (v any) {
+// decoded reads JSON.
+func decoded(t *testing.T, raw []byte) (v any) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	require.NoError(t, d.Decode(&v))
@@ -262,9 +279,10 @@ func v2(t *testing.T, raw []byte) (v any) {
 }
 
 // varies are the fields that depend on the moment, on the machine's arithmetic or on the model.
-var varies = regexp.MustCompile(`(^|\.)(id|next|model|request_id|created|created_at|last_used_at|elapsed_ms|memory_bytes|` +
-	`disk_bytes|numerics|bits|baseline_bits|bpc|baseline_bpc|perplexity|fast_rms|p|rank|from|to|text|text_base64|` +
-	`token_bits|logprobs|token_logprobs|top_logprobs|card|message|detail|parameters)$`)
+var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|last_used_at|` +
+	`elapsed_ms|memory_bytes|disk_bytes|numerics|bits|baseline_bits|bpc|baseline_bpc|perplexity|` +
+	`fast_rms|p|rank|from|to|text|text_base64|token_bits|logprobs|token_logprobs|top_logprobs|` +
+	`card|message|detail|parameters)$`)
 
 // requireAlike holds what was found against an example: the same fields of the same kinds, and the
 // same values but where they vary.
@@ -279,7 +297,8 @@ func requireAlike(t *testing.T, name, path string, want, got any) {
 			return
 		}
 		got := got.(map[string]any)
-		require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)), at)
+		names, found := slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got))
+		require.ElementsMatch(t, names, found, at)
 		for key := range want {
 			requireAlike(t, name, strings.TrimPrefix(path+"."+key, "."), want[key], got[key])
 		}
@@ -305,11 +324,12 @@ func requireAlike(t *testing.T, name, path string, want, got any) {
 	}
 }
 
-// requireTextAlike compares two streams event by event, where pieces of a text may be fewer or more,
-// and other texts as they are.
+// requireTextAlike compares two streams event by event, where pieces of a text may be fewer or
+// more, and other texts as they are.
 func requireTextAlike(t *testing.T, name, want, got string) {
 	t.Helper()
-	if !strings.HasPrefix(want, "{") && !strings.HasPrefix(want, "event: ") && !strings.HasPrefix(want, "data: ") {
+	if !strings.HasPrefix(want, "{") && !strings.HasPrefix(want, "event: ") &&
+		!strings.HasPrefix(want, "data: ") {
 		require.Equal(t, want, got, name)
 		return
 	}
@@ -328,8 +348,11 @@ func eventsOf(t *testing.T, text string) (events []any) {
 		if !json.Valid(raw) || len(raw) == 0 || raw[0] != '{' {
 			continue
 		}
-		object := v2(t, raw).(map[string]any)
-		kind := fmt.Sprint(object["type"], object["choices"] != nil && len(object["choices"].([]any)) > 0)
+		object := decoded(t, raw).(map[string]any)
+		kind := fmt.Sprint(
+			object["type"],
+			object["choices"] != nil && len(object["choices"].([]any)) > 0,
+		)
 		if kind == was && (object["type"] == "piece" || object["choices"] != nil) {
 			events[len(events)-1] = object // the last says how the text ends
 			continue
@@ -394,7 +417,14 @@ func requireContentExamples(t *testing.T, at string, content openapi3.Content) {
 				require.NoError(t, err)
 				var plain any
 				require.NoError(t, json.Unmarshal(raw, &plain))
-				require.NoError(t, m.Schema.Value.VisitJSON(plain), "%s: %s: example %s", at, media, name)
+				require.NoError(
+					t,
+					m.Schema.Value.VisitJSON(plain),
+					"%s: %s: example %s",
+					at,
+					media,
+					name,
+				)
 			}
 		}
 	}
@@ -420,4 +450,3 @@ func requireAnswers(t *testing.T, at string, op *openapi3.Operation) {
 		}
 	}
 }
-
