@@ -138,7 +138,7 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 		if x.body != "" {
 			body = strings.NewReader(strings.ReplaceAll(x.body, "{export}", string(export)))
 		}
-		headers := slices.Clone(x.headers)
+		headers := x.sent()
 		for i := range headers {
 			headers[i] = strings.ReplaceAll(headers[i], "{etag}", etag)
 		}
@@ -183,17 +183,17 @@ func (x exchange) check(t *testing.T, status int, media string, raw []byte) {
 		Status:  status,
 		Headers: map[string]string{},
 	}
-	for i := 0; i < len(x.headers); i += 2 {
-		answer.Headers[x.headers[i]] = x.headers[i+1]
+	headers := x.sent()
+	for i := 0; i < len(headers); i += 2 {
+		answer.Headers[headers[i]] = headers[i+1]
 	}
 	requireExample(t, x.name+".answer", answer, media, raw)
 }
 
-// requestMedia is the media type of the request's body; "" if that is a file.
+// requestMedia is the media type that the request's body is shown as.
 func requestMedia(x exchange) string {
-	i := slices.Index(x.headers, "Content-Type")
-	if x.headers[i+1] == jsonBody && json.Valid([]byte(x.body)) {
-		return jsonBody
+	if json.Valid([]byte(x.body)) {
+		return contract.MediaJSON
 	}
 	return textBody
 }
