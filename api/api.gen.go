@@ -274,44 +274,47 @@ func (e PieceEventType) Valid() bool {
 
 // Defines values for ProblemType.
 const (
-	ProblemAdminOnly            ProblemType = "urn:lmserve:problem:admin-only"
-	ProblemBackupBusy           ProblemType = "urn:lmserve:problem:backup-busy"
-	ProblemBackupGone           ProblemType = "urn:lmserve:problem:backup-gone"
-	ProblemBodyIncomplete       ProblemType = "urn:lmserve:problem:body-incomplete"
-	ProblemBodyTimeout          ProblemType = "urn:lmserve:problem:body-timeout"
-	ProblemBodyTooLarge         ProblemType = "urn:lmserve:problem:body-too-large"
-	ProblemDraining             ProblemType = "urn:lmserve:problem:draining"
-	ProblemHistoryTrimmed       ProblemType = "urn:lmserve:problem:history-trimmed"
-	ProblemHostNotAllowed       ProblemType = "urn:lmserve:problem:host-not-allowed"
-	ProblemImportDamaged        ProblemType = "urn:lmserve:problem:import-damaged"
-	ProblemImportModel          ProblemType = "urn:lmserve:problem:import-model"
-	ProblemInternal             ProblemType = "urn:lmserve:problem:internal"
-	ProblemInvalidField         ProblemType = "urn:lmserve:problem:invalid-field"
-	ProblemInvalidParameter     ProblemType = "urn:lmserve:problem:invalid-parameter"
-	ProblemKeyDiskLimit         ProblemType = "urn:lmserve:problem:key-disk-limit"
-	ProblemKeyRateLimit         ProblemType = "urn:lmserve:problem:key-rate-limit"
-	ProblemKeyRequestLimit      ProblemType = "urn:lmserve:problem:key-request-limit"
-	ProblemKeySessionLimit      ProblemType = "urn:lmserve:problem:key-session-limit"
-	ProblemMalformedBody        ProblemType = "urn:lmserve:problem:malformed-body"
-	ProblemMethodNotAllowed     ProblemType = "urn:lmserve:problem:method-not-allowed"
-	ProblemModelNotFound        ProblemType = "urn:lmserve:problem:model-not-found"
-	ProblemNameTaken            ProblemType = "urn:lmserve:problem:name-taken"
-	ProblemNoBackup             ProblemType = "urn:lmserve:problem:no-backup"
-	ProblemNoSpace              ProblemType = "urn:lmserve:problem:no-space"
-	ProblemNotAcceptable        ProblemType = "urn:lmserve:problem:not-acceptable"
-	ProblemNotFound             ProblemType = "urn:lmserve:problem:not-found"
-	ProblemOffsetConflict       ProblemType = "urn:lmserve:problem:offset-conflict"
-	ProblemOriginNotAllowed     ProblemType = "urn:lmserve:problem:origin-not-allowed"
-	ProblemOverloaded           ProblemType = "urn:lmserve:problem:overloaded"
-	ProblemSessionBusy          ProblemType = "urn:lmserve:problem:session-busy"
-	ProblemSessionDiffers       ProblemType = "urn:lmserve:problem:session-differs"
-	ProblemSessionFull          ProblemType = "urn:lmserve:problem:session-full"
-	ProblemSessionLimit         ProblemType = "urn:lmserve:problem:session-limit"
-	ProblemSessionNotFound      ProblemType = "urn:lmserve:problem:session-not-found"
-	ProblemSessionUnusable      ProblemType = "urn:lmserve:problem:session-unusable"
-	ProblemStoreFailed          ProblemType = "urn:lmserve:problem:store-failed"
-	ProblemUnauthorized         ProblemType = "urn:lmserve:problem:unauthorized"
-	ProblemUnsupportedMediaType ProblemType = "urn:lmserve:problem:unsupported-media-type"
+	ProblemAdminOnly                   ProblemType = "urn:lmserve:problem:admin-only"
+	ProblemBackupBusy                  ProblemType = "urn:lmserve:problem:backup-busy"
+	ProblemBackupGone                  ProblemType = "urn:lmserve:problem:backup-gone"
+	ProblemBodyIncomplete              ProblemType = "urn:lmserve:problem:body-incomplete"
+	ProblemBodyTimeout                 ProblemType = "urn:lmserve:problem:body-timeout"
+	ProblemBodyTooLarge                ProblemType = "urn:lmserve:problem:body-too-large"
+	ProblemDraining                    ProblemType = "urn:lmserve:problem:draining"
+	ProblemHeadersTooLarge             ProblemType = "urn:lmserve:problem:headers-too-large"
+	ProblemHistoryTrimmed              ProblemType = "urn:lmserve:problem:history-trimmed"
+	ProblemHostNotAllowed              ProblemType = "urn:lmserve:problem:host-not-allowed"
+	ProblemImportDamaged               ProblemType = "urn:lmserve:problem:import-damaged"
+	ProblemImportModel                 ProblemType = "urn:lmserve:problem:import-model"
+	ProblemInternal                    ProblemType = "urn:lmserve:problem:internal"
+	ProblemInvalidField                ProblemType = "urn:lmserve:problem:invalid-field"
+	ProblemInvalidParameter            ProblemType = "urn:lmserve:problem:invalid-parameter"
+	ProblemKeyDiskLimit                ProblemType = "urn:lmserve:problem:key-disk-limit"
+	ProblemKeyRateLimit                ProblemType = "urn:lmserve:problem:key-rate-limit"
+	ProblemKeyRequestLimit             ProblemType = "urn:lmserve:problem:key-request-limit"
+	ProblemKeySessionLimit             ProblemType = "urn:lmserve:problem:key-session-limit"
+	ProblemMalformedBody               ProblemType = "urn:lmserve:problem:malformed-body"
+	ProblemMalformedRequest            ProblemType = "urn:lmserve:problem:malformed-request"
+	ProblemMethodNotAllowed            ProblemType = "urn:lmserve:problem:method-not-allowed"
+	ProblemModelNotFound               ProblemType = "urn:lmserve:problem:model-not-found"
+	ProblemNameTaken                   ProblemType = "urn:lmserve:problem:name-taken"
+	ProblemNoBackup                    ProblemType = "urn:lmserve:problem:no-backup"
+	ProblemNoSpace                     ProblemType = "urn:lmserve:problem:no-space"
+	ProblemNotAcceptable               ProblemType = "urn:lmserve:problem:not-acceptable"
+	ProblemNotFound                    ProblemType = "urn:lmserve:problem:not-found"
+	ProblemOffsetConflict              ProblemType = "urn:lmserve:problem:offset-conflict"
+	ProblemOriginNotAllowed            ProblemType = "urn:lmserve:problem:origin-not-allowed"
+	ProblemOverloaded                  ProblemType = "urn:lmserve:problem:overloaded"
+	ProblemSessionBusy                 ProblemType = "urn:lmserve:problem:session-busy"
+	ProblemSessionDiffers              ProblemType = "urn:lmserve:problem:session-differs"
+	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
+	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
+	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
+	ProblemStoreFailed                 ProblemType = "urn:lmserve:problem:store-failed"
+	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
+	ProblemUnsupportedMediaType        ProblemType = "urn:lmserve:problem:unsupported-media-type"
+	ProblemUnsupportedTransferEncoding ProblemType = "urn:lmserve:problem:unsupported-transfer-encoding"
 )
 
 // Valid indicates whether the value is a known member of the ProblemType enum.
@@ -330,6 +333,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemBodyTooLarge:
 		return true
 	case ProblemDraining:
+		return true
+	case ProblemHeadersTooLarge:
 		return true
 	case ProblemHistoryTrimmed:
 		return true
@@ -354,6 +359,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemKeySessionLimit:
 		return true
 	case ProblemMalformedBody:
+		return true
+	case ProblemMalformedRequest:
 		return true
 	case ProblemMethodNotAllowed:
 		return true
@@ -392,6 +399,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemUnauthorized:
 		return true
 	case ProblemUnsupportedMediaType:
+		return true
+	case ProblemUnsupportedTransferEncoding:
 		return true
 	default:
 		return false
@@ -582,6 +591,9 @@ type Completion struct {
 	// Offset The session's offset after the request.
 	Offset    int64   `json:"offset"`
 	ElapsedMs float64 `json:"elapsed_ms"`
+
+	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // CompletionType defines model for Completion.Type.
@@ -623,6 +635,9 @@ type CompletionRequest struct {
 
 	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
+
+	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
+	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
 	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
@@ -1070,6 +1085,9 @@ type PieceEvent struct {
 
 	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
+
+	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
 // PieceEventType defines model for PieceEvent.Type.
@@ -1398,6 +1416,13 @@ type TokenID = int32
 // TokenList defines model for TokenList.
 type TokenList = []TokenID
 
+// TokenLogprob A token that the text could have gone on with.
+type TokenLogprob struct {
+	// Logprob Natural log-probability of the token under the full distribution.
+	Logprob float64 `json:"logprob"`
+	Token   TokenID `json:"token"`
+}
+
 // TokenizeRequest defines model for TokenizeRequest.
 type TokenizeRequest struct {
 	// AddSpecialTokens Makes no difference: the tokenizer has no special tokens.
@@ -1589,7 +1614,7 @@ type ScoreParams struct {
 	// Unit What an event reports.
 	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
 
-	// Text Whether `line` events carry the line's text.
+	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
 
 	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
@@ -1599,7 +1624,8 @@ type ScoreParams struct {
 	// the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`, and in an answer that has events: one in
+	// `application/json` has none.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
@@ -2249,9 +2275,15 @@ func (t *ScoreEvent) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// Home Go to the pages of the server
+	// (GET /)
+	Home(w http.ResponseWriter, r *http.Request)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(w http.ResponseWriter, r *http.Request)
+	// Docs Read this document as a page
+	// (GET /docs)
+	Docs(w http.ResponseWriter, r *http.Request)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
@@ -2318,9 +2350,21 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// Home Go to the pages of the server
+// (GET /)
+func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Detokenize Make a text of tokens
 // (POST /detokenize)
 func (_ Unimplemented) Detokenize(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Docs Read this document as a page
+// (GET /docs)
+func (_ Unimplemented) Docs(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2453,11 +2497,39 @@ type ServerInterfaceWrapper struct {
 
 type MiddlewareFunc func(http.Handler) http.Handler
 
+// Home operation middleware
+func (siw *ServerInterfaceWrapper) Home(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Home(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Detokenize operation middleware
 func (siw *ServerInterfaceWrapper) Detokenize(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Detokenize(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Docs operation middleware
+func (siw *ServerInterfaceWrapper) Docs(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Docs(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3229,7 +3301,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/", wrapper.Home)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/detokenize", wrapper.Detokenize)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/docs", wrapper.Docs)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/healthz", wrapper.Health)
@@ -3382,6 +3460,59 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
 
 type UnusableApplicationProblemPlusJSONResponse Problem
+
+type HomeRequestObject struct {
+}
+
+type HomeResponseObject interface {
+	VisitHomeResponse(w http.ResponseWriter) error
+}
+
+type Home303ResponseHeaders struct {
+	Location string
+}
+
+type Home303Response struct {
+	Headers Home303ResponseHeaders
+}
+
+func (response Home303Response) VisitHomeResponse(w http.ResponseWriter) error {
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(303)
+	return nil
+}
+
+type Home403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Home403ApplicationProblemPlusJSONResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Home421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Home421ApplicationProblemPlusJSONResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type DetokenizeRequestObject struct {
 	Body *DetokenizeJSONRequestBody
@@ -3598,6 +3729,87 @@ func (response Detokenize503ApplicationProblemPlusJSONResponse) VisitDetokenizeR
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DocsRequestObject struct {
+}
+
+type DocsResponseObject interface {
+	VisitDocsResponse(w http.ResponseWriter) error
+}
+
+type Docs200ResponseHeaders struct {
+	ContentSecurityPolicy string
+}
+
+type Docs200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       Docs200ResponseHeaders
+	ContentLength int64
+}
+
+func (response Docs200TextHTMLResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type Docs403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Docs403ApplicationProblemPlusJSONResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Docs406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Docs406ApplicationProblemPlusJSONResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Docs421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Docs421ApplicationProblemPlusJSONResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7715,9 +7927,15 @@ func (response GetSnapshot507ApplicationProblemPlusJSONResponse) VisitGetSnapsho
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// Home Go to the pages of the server
+	// (GET /)
+	Home(ctx context.Context, request HomeRequestObject) (HomeResponseObject, error)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(ctx context.Context, request DetokenizeRequestObject) (DetokenizeResponseObject, error)
+	// Docs Read this document as a page
+	// (GET /docs)
+	Docs(ctx context.Context, request DocsRequestObject) (DocsResponseObject, error)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
@@ -7819,6 +8037,30 @@ type strictHandler struct {
 	options     StrictHTTPServerOptions
 }
 
+// Home operation middleware
+func (sh *strictHandler) Home(w http.ResponseWriter, r *http.Request) {
+	var request HomeRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Home(ctx, request.(HomeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Home")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(HomeResponseObject); ok {
+		if err := validResponse.VisitHomeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Detokenize operation middleware
 func (sh *strictHandler) Detokenize(w http.ResponseWriter, r *http.Request) {
 	var request DetokenizeRequestObject
@@ -7843,6 +8085,30 @@ func (sh *strictHandler) Detokenize(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(DetokenizeResponseObject); ok {
 		if err := validResponse.VisitDetokenizeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Docs operation middleware
+func (sh *strictHandler) Docs(w http.ResponseWriter, r *http.Request) {
+	var request DocsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Docs(ctx, request.(DocsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Docs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DocsResponseObject); ok {
+		if err := validResponse.VisitDocsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -1,9 +1,9 @@
 package api
 
 import (
-	"context"
 	_ "embed"
 	"fmt"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 )
@@ -14,14 +14,12 @@ import (
 //go:embed openapi.yaml
 var YAML []byte
 
-// Document parses and validates the contract. Every call makes a new document.
-func Document() (*openapi3.T, error) {
+// Document gives the contract, parsed once. It is shared: nobody may change it. Whether it is valid
+// is a matter for the tests of this package, and not for every start of a server.
+var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(YAML)
 	if err != nil {
 		return nil, fmt.Errorf("api: openapi.yaml: %w", err)
 	}
-	if err := doc.Validate(context.Background()); err != nil {
-		return nil, fmt.Errorf("api: openapi.yaml: %w", err)
-	}
 	return doc, nil
-}
+})

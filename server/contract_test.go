@@ -126,6 +126,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{limits.OpenAISampledTokensMax, *schema("OpenAICompletionRequest", "max_tokens").Max},
 		{limits.OpenAITokensDefault, schema("OpenAICompletionRequest", "max_tokens").Default},
 		{limits.OpenAILogprobsMax, *schema("OpenAICompletionRequest", "logprobs").Max},
+		{limits.OpenAILogprobsMax, *schema("CompletionRequest", "top_logprobs").Max},
 		{limits.OpenAITemperatureMax, *schema("OpenAICompletionRequest", "temperature").Max},
 		{limits.SeedMax, *schema("OpenAICompletionRequest", "seed").Max},
 		{limits.StopStringsMax, *schema("OpenAICompletionRequest", "stop").OneOf[1].Value.MaxItems},

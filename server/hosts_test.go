@@ -1,12 +1,9 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -117,47 +114,23 @@ const foreignPage = `<!doctype html><title>page</title><script>
     [at + "/v1/sessions/s-0001/snapshot", {mode: "no-cors"}],
   ];
   for (const [url, options] of tries) try { await fetch(url, options) } catch {}
-  await fetch("/done");
+  await fetch("/done", {method: "POST"});
 })()
 </script>`
 
 // TestAChromiumPageOfAnotherOriginDoesNothing opens pages in a real browser: one of another port of
 // this machine, and one of a foreign name that leads to the server, as DNS rebinding has it.
 func TestAChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium is installed (package chromium of Debian)")
-	}
+	chromium := findChromium(t)
 	for name, at := range map[string]string{"another port": "http://%s", "rebinding": "http://evil.example:%[2]s"} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, Options{})
 			g.create("{}")
 			_, port, err := net.SplitHostPort(g.addr)
 			require.NoError(t, err)
-			done := make(chan struct{}, 1)
-			page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/done" {
-					done <- struct{}{}
-					return
-				}
-				w.Header().Set("Content-Type", "text/html")
-				fmt.Fprintf(w, foreignPage, fmt.Sprintf(at, g.addr, port))
-			}))
-			defer page.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			command := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
-				"--host-resolver-rules=MAP evil.example 127.0.0.1", "--timeout=30000", "--virtual-time-budget=20000", "--dump-dom", page.URL)
-			out, err := command.CombinedOutput()
-			require.NoError(t, err, string(out))
-			select {
-			case <-done:
-			default:
-				t.Fatalf("the page did not come to its end: %s", out)
-			}
+			chromium.visit(func(string) string {
+				return fmt.Sprintf(foreignPage, fmt.Sprintf(at, g.addr, port))
+			})
 			list := decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions
 			require.Len(t, list, 1, "no session was made, and none deleted")
 			require.Zero(t, list[0].Offset, "and none was fed")

@@ -3,6 +3,8 @@ package server
 import (
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,4 +78,51 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 		require.Equal(t, c.header, *p.Field)
 	}
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+}
+
+// `curl -d` calls every body a form; the answer says what to type instead, which then works.
+func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
+	g := newRig(t, Options{})
+	session := g.create("{}")
+	const form = "application/x-www-form-urlencoded"
+	for path, c := range map[string]struct{ says, media, body string }{
+		session + "/score": {`-H 'Content-Type: text/plain' --data-binary 'TEXT'`, "text/plain", "hi"},
+		"/v1/sessions":     {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON, "{}"},
+		"/tokenize":        {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON, `{"prompt":"hi"}`},
+		"/v1/sessions/import": {
+			`-H 'Content-Type: application/zstd' --data-binary @FILE`, contract.MediaZstd, "{}",
+		},
+	} {
+		resp := g.do("POST", path, strings.NewReader(c.body), "Content-Type", form)
+		p := requireProblem(t, resp, api.ProblemUnsupportedMediaType)
+		require.Equal(t, strconv.Quote(form), *p.Found)
+		require.Contains(t, *p.Detail, c.says)
+		resp = g.do("POST", path, strings.NewReader(c.body), "Content-Type", c.media)
+		require.NotEqual(t, http.StatusUnsupportedMediaType, resp.StatusCode, path)
+	}
+}
+
+// Where only JSON is taken, a body that does not say what it is is JSON.
+func TestABodyWithoutAContentTypeIsWhatTheOperationTakes(t *testing.T) {
+	g := newRig(t, Options{})
+	made := decode[api.Session](t, g.do("POST", "/v1/sessions", strings.NewReader(`{"seed":7}`)), http.StatusCreated)
+	require.EqualValues(t, 7, made.Seed)
+	resp := g.do("POST", "/v1/sessions", strings.NewReader("seed=7"))
+	requireProblem(t, resp, api.ProblemMalformedBody)
+	sum := g.do("POST", "/v1/sessions/"+made.ID+"/score", strings.NewReader(`{"text":"x"}`))
+	require.EqualValues(t, 12, decode[api.SummaryEvent](t, sum, http.StatusOK).Bytes, "plain bytes")
+}
+
+// What would make no difference to the answer is refused.
+func TestAParameterThatWouldBeIgnoredIsRefused(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}")
+	for query, field := range map[string]string{
+		"logprobs=true": "logprobs", "text=true": "text", "text=false": "text",
+		"threshold=0.5": "threshold", "unit=line&threshold=0.5": "threshold", "learn=false&threshold=0.5": "threshold",
+	} {
+		p := requireProblem(t, g.text(path+"/score?"+query, "x"), api.ProblemInvalidParameter)
+		require.Equal(t, field, *p.Field, query)
+	}
+	require.Zero(t, g.get(path).Offset)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
 )
 
 // Options of a Server. The zero value has the limits of the contract, asks for no keys and writes
@@ -29,6 +30,10 @@ type Options struct {
 	// their Origin, besides loopback names. Without keys both headers are always looked at; with
 	// keys they are if there are AllowedHosts.
 	AllowedHosts []string
+
+	// CORSOrigins are the origins whose pages may use the server from browsers, each as scheme://host
+	// or scheme://host:port. For all others the server has no CORS.
+	CORSOrigins []string
 
 	// UserSessions makes a session for each user that completions in OpenAI's form name, on first
 	// use.
@@ -56,10 +61,16 @@ func (o Options) Validate() error {
 				limit.name, limit.value, limit.max)
 		}
 	}
+	for _, origin := range o.CORSOrigins {
+		if _, err := middleware.Origin(origin); err != nil {
+			return fmt.Errorf("server: option CORSOrigins: %w", err)
+		}
+	}
 	return nil
 }
 
-// withDefaults fills in what is zero.
+// withDefaults fills in what is zero, and brings origins into the form that browsers send. The
+// options are valid.
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -67,5 +78,11 @@ func (o Options) withDefaults() Options {
 	o.ScoreBodyBytesMax = cmp.Or(o.ScoreBodyBytesMax, limits.ScoreBodyBytesMax)
 	o.BodyIdleMax = cmp.Or(o.BodyIdleMax, limits.BodyIdleMax)
 	o.AnswerIdleMax = cmp.Or(o.AnswerIdleMax, limits.AnswerIdleMax)
+	origins := make([]string, 0, len(o.CORSOrigins))
+	for _, text := range o.CORSOrigins {
+		origin, _ := middleware.Origin(text) // Validate has seen that it is one
+		origins = append(origins, origin)
+	}
+	o.CORSOrigins = origins
 	return o
 }

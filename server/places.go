@@ -2,7 +2,6 @@ package server
 
 import (
 	"container/list"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -100,15 +99,8 @@ func (c *placedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// noteState is told by net/http when a connection gets a request, and when it has none any more.
-func noteState(conn net.Conn, state http.ConnState) {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	c, ok := conn.(*placedConn)
-	if !ok {
-		return
-	}
+// note is told when the connection gets a request, and when it has none any more.
+func (c *placedConn) note(state http.ConnState) {
 	l := c.in
 	l.mu.Lock()
 	defer l.mu.Unlock()

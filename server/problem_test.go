@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +28,17 @@ import (
 func TestEveryProblemIsReachable(t *testing.T) {
 	reach := map[api.ProblemType]func(g *rig, path string) *http.Response{
 		api.ProblemInvalidParameter: func(g *rig, path string) *http.Response { return g.text(path+"/score?offset=-1", "x") },
-		api.ProblemMalformedBody:    func(g *rig, path string) *http.Response { return g.json("/v1/sessions", `{"seed":`) },
-		api.ProblemBodyIncomplete:   func(g *rig, path string) *http.Response { return cutOff(g, path, contract.MediaJSON) },
+		api.ProblemMalformedRequest: func(g *rig, path string) *http.Response {
+			return raw(g.t, dial(g.t, g.addr), "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n")
+		},
+		api.ProblemHeadersTooLarge: func(g *rig, path string) *http.Response {
+			return g.do("GET", "/"+strings.Repeat("x", 2*limits.HeaderBytesMax), nil)
+		},
+		api.ProblemUnsupportedTransferEncoding: func(g *rig, path string) *http.Response {
+			return raw(g.t, dial(g.t, g.addr), "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n")
+		},
+		api.ProblemMalformedBody:  func(g *rig, path string) *http.Response { return g.json("/v1/sessions", `{"seed":`) },
+		api.ProblemBodyIncomplete: func(g *rig, path string) *http.Response { return cutOff(g, path, contract.MediaJSON) },
 		api.ProblemUnauthorized: func(g *rig, path string) *http.Response {
 			return g.do("GET", path, nil, "Authorization", "Bearer me")
 		},
@@ -157,6 +167,10 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			resp := request(g, g.create("{}"))
 			p := requireProblem(t, resp, kind)
 			require.Equal(t, problem.Kinds[kind].Title, p.Title)
+			shownAs, err := json.Marshal(p)
+			require.NoError(t, err)
+			requireExample(t, "problem."+strings.TrimPrefix(string(kind), "urn:lmserve:problem:"),
+				shown{Summary: p.Title}, contract.MediaProblem, shownAs)
 			if resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests {
 				require.NotEmpty(t, resp.Header.Get("Retry-After"))
 			}

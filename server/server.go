@@ -34,6 +34,7 @@ var _ Sessions = (*session.Manager)(nil)
 type Server struct {
 	sessions atomic.Pointer[Sessions]
 	options  Options // with defaults
+	problems *answer.Problems
 	router   *chi.Mux
 	http     *http.Server
 
@@ -53,7 +54,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &Server{options: o}
+	s := &Server{options: o, problems: answer.NewProblems(o.Log)}
 	s.Replace(sessions)
 	draining, endBodies := context.WithCancel(context.Background())
 	s.endBodies = endBodies
@@ -61,16 +62,17 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		Sessions:  func() handler.Sessions { return *s.sessions.Load() },
 		Keys:      o.Keys,
 		TakesWork: s.ready.Load,
-		Problems:  answer.NewProblems(o.Log),
+		Problems:  s.problems,
 		Memory:    middleware.NewMemory(),
 
 		UserSessions: o.UserSessions,
 	}, c, o, draining)
 	s.http = &http.Server{
-		Handler:           s.router,
+		Handler:           handling(s.router),
 		ReadHeaderTimeout: limits.HeaderTimeMax,
 		IdleTimeout:       limits.ConnIdleMax,
 		MaxHeaderBytes:    limits.HeaderBytesMax,
+		ConnContext:       withConn,
 		ConnState:         noteState,
 		ErrorLog:          zap.NewStdLog(o.Log),
 	}
@@ -91,7 +93,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.options.TLS != nil {
 		accepting = tls.NewListener(accepting, s.options.TLS)
 	}
-	if err := s.http.Serve(accepting); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(earlyListener{accepting, s.problems}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("server: %s: %w", l.Addr(), err)
 	}
 	return nil

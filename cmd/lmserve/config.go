@@ -2,42 +2,85 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
+	"io"
+	"text/tabwriter"
 
-	"github.com/lmserve/lmserve/internal/strictjson"
-	"github.com/lmserve/lmserve/txl"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// configUsage says for a flag's help what readConfig takes.
-func configUsage() string {
-	return "a configuration (" + strings.Join(txl.Names(), ", ") + ") or a JSON file of one (name.json)"
+// configuredFlag is a flag as 'config' prints it.
+type configuredFlag struct {
+	Flag  string `json:"flag"`
+	Value string `json:"value"` // "": the command finds its own
+	From  origin `json:"from"`
 }
 
-// readConfig returns a valid configuration and its name: a configuration that is known by name, or
-// the one in a file whose name ends in .json.
-func readConfig(name string) (string, txl.Config, error) {
-	c, short, err := txl.Config{}, name, error(nil)
-	if filepath.Ext(name) != ".json" {
-		c, err = txl.Named(name)
-	} else {
-		c, err = readConfigFile(name)
-		short = strings.TrimSuffix(filepath.Base(name), ".json")
+func newConfig() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "config COMMAND...",
+		Short: "Show which values a command's flags have, and where from",
+		Long: `Show which values the flags of a command have when the command line does not give them, and
+whether they are from the environment, from the configuration file, or the defaults.
+
+` + configurationHelp,
+		Example: `  lmserve config serve
+  lmserve config sessions export --config lmserve.yaml`,
+		Args:              atLeastOne("a command"),
+		PersistentPreRunE: unconfigured,
+		RunE: func(c *cobra.Command, args []string) error {
+			about, err := findCommand(c.Root(), args)
+			if err == nil && about.HasSubCommands() {
+				err = usageError{fmt.Errorf("found %q, expected one of its commands",
+					about.CommandPath())}
+			}
+			if err != nil {
+				return err
+			}
+			conf, err := readConfiguration(c.Root())
+			if err != nil {
+				return err
+			}
+			set, err := conf.apply(about)
+			if err != nil {
+				return err
+			}
+			all := configuredFlags(about, set)
+			if asJSON {
+				return printJSON(c.OutOrStdout(), all)
+			}
+			return printConfigured(c.OutOrStdout(), conf.file, all)
+		},
 	}
-	if err == nil {
-		err = c.Validate()
-	}
-	if err != nil {
-		return "", txl.Config{}, usageError{fmt.Errorf("--config %s: %w", name, err)}
-	}
-	return short, c, nil
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	return c
 }
 
-func readConfigFile(name string) (c txl.Config, err error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return c, err
+// configuredFlags are those of a command, with secrets left out.
+func configuredFlags(c *cobra.Command, set origins) (all []configuredFlag) {
+	flagsOf(c).VisitAll(func(f *pflag.Flag) {
+		if !configurable(c, f) || f.Hidden {
+			return
+		}
+		one := configuredFlag{f.Name, f.Value.String(), fromDefault}
+		if from, ok := set[f.Name]; ok {
+			one.From = from
+		}
+		if f.Name == "key" && one.Value != "" {
+			one.Value = "(a secret)"
+		}
+		all = append(all, one)
+	})
+	return all
+}
+
+func printConfigured(w io.Writer, file string, all []configuredFlag) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(tab, "configuration file: %s\n\n", orWord(file, file == "", "none"))
+	fmt.Fprintln(tab, "flag\tvalue\tfrom")
+	for _, f := range all {
+		fmt.Fprintf(tab, "%s\t%s\t%s\n", f.Flag, orWord(f.Value, f.Value == "", "-"), f.From)
 	}
-	return c, strictjson.Unmarshal(data, &c)
+	return tab.Flush()
 }

@@ -18,11 +18,10 @@ type dataFlags struct {
 	keysFile string
 }
 
-// register gives a command both flags; the one of the keys file is named for what the command makes
-// of it.
-func (f *dataFlags) register(c *cobra.Command, keysFlag string) {
+// register gives a command both flags.
+func (f *dataFlags) register(c *cobra.Command) {
 	f.registerFolder(c)
-	c.PersistentFlags().StringVar(&f.keysFile, keysFlag, "", "keys file (default: keys.json in the data folder)")
+	c.PersistentFlags().StringVar(&f.keysFile, "keys-file", "", "keys file (default: keys.json in the data folder)")
 }
 
 // registerFolder gives a command that has nothing to do with keys the flag of the data folder.

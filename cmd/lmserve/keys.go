@@ -8,21 +8,17 @@ import (
 
 func newKeys() *cobra.Command {
 	var f dataFlags
-	c := &cobra.Command{
+	c := subcommand(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, list and revoke the keys of a server",
 		Long: `Make, list and revoke the bearer keys of a server. They are in the file keys.json
 of the data folder, hashed; a running server follows it within a second. Once there
 is such a file, every request needs a key.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("found %q, expected add, list or revoke (see '%s --help')", args[0], c.CommandPath())}
-			}
-			return c.Help()
-		},
-	}
-	f.register(c, "file")
+		Example: "  lmserve keys add alice",
+	})
+	f.register(c)
 	c.AddCommand(newKeysAdd(&f), newKeysList(&f), newKeysRevoke(&f))
+	renamedBelow(c, map[string]string{"file": "keys-file"})
 	return c
 }
 
@@ -30,7 +26,7 @@ is such a file, every request needs a key.`,
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {
-		err = usageError{fmt.Errorf("--data-dir is %s, expected a folder, or --file with a keys file", noDataDir)}
+		err = usageError{fmt.Errorf("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)}
 	}
 	return path, err
 }

@@ -10,13 +10,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A home of their own keeps the tests away from the user's files, such as keys.
+	// A home of their own keeps the tests away from the user's files, such as keys
+	// and configurations.
 	home, err := os.MkdirTemp("", "lmserve-home")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Setenv("XDG_STATE_HOME", home)
+	os.Setenv("XDG_CONFIG_HOME", home)
 	code := m.Run()
 	os.RemoveAll(home)
 	http.DefaultClient.CloseIdleConnections() // of the tests themselves

@@ -4,28 +4,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
-// Exit codes. exitFailure is for every error that has no code of its own.
-const (
-	exitFailure     = 1
-	exitUsage       = 2
-	exitInterrupted = 130
-)
-
 func main() {
-	// The first signal asks for a clean end, the second one kills.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(signalContext(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is the whole program, and returns its exit code.
@@ -35,38 +22,88 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
+	c, err := root.ExecuteContextC(ctx)
+	code, err := exitCode(ctx, err)
+	if err != nil {
+		fmt.Fprintln(stderr, "lmserve:", explained(c, err))
 	}
-	fmt.Fprintln(stderr, "lmserve:", err)
-	var usage usageError
-	switch {
-	case errors.As(err, &usage):
-		return exitUsage
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
-	}
-	return exitFailure
+	return code
 }
 
+// newRoot makes the command line anew: the values of flags are in it.
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
+	root := subcommand(&cobra.Command{
 		Use:   "lmserve",
 		Short: "A language-model server whose model learns the stream it serves",
 		Long: `lmserve hosts a Transformer-XL with Sparse-MetaNet fast weights. Each session
 keeps fast weights of its own, rewritten sparsely from the loss gradient of every
 chunk of text it has scored: the model learns the stream while it serves it.
 
-Every command works with the embedded model; --model takes a file instead.`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	// A command "completion" beside "complete" would only confuse.
-	root.CompletionOptions.HiddenDefaultCmd = true
+Every command works with the embedded model; --model takes a file instead.
+
+` + configurationHelp + "\n\n" + exitHelp,
+		Example: `  journalctl | lmserve score
+  lmserve serve --config lmserve.yaml
+  lmserve config serve`,
+		Version:           buildVersion(),
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: configure,
+
+		SuggestionsMinimumDistance: 2,
+	})
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
 	})
-	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newVersion())
+	configFlag(root)
+	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
+		newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
+		newVersion())
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	completion := subcommandNamed(root, "completion")
+	completion.PersistentPreRunE = unconfigured
+	completion.Example = "  lmserve completion bash > /etc/bash_completion.d/lmserve"
+	everyCommand(root, func(c *cobra.Command) { c.Args = usageArgs(c.Args) })
 	return root
+}
+
+// everyCommand visits a command and all below it.
+func everyCommand(c *cobra.Command, visit func(c *cobra.Command)) {
+	visit(c)
+	for _, below := range c.Commands() {
+		everyCommand(below, visit)
+	}
+}
+
+// newHelp is cobra's command help, but that a command that does not exist is an error.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:               "help [COMMAND]...",
+		Short:             "Help about any command",
+		Example:           "  lmserve help sessions replay",
+		PersistentPreRunE: unconfigured,
+		RunE: func(c *cobra.Command, args []string) error {
+			about, err := findCommand(c.Root(), args)
+			if err != nil {
+				return err
+			}
+			about.InitDefaultHelpFlag()
+			about.InitDefaultVersionFlag()
+			return about.Help()
+		},
+	}
+}
+
+// findCommand finds the command that words name.
+func findCommand(root *cobra.Command, words []string) (*cobra.Command, error) {
+	c, rest, err := root.Find(words)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("unknown command %q for %q", rest[0], c.CommandPath())
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
 }

@@ -6,36 +6,13 @@ import (
 	"net"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server"
 )
-
-type serveFlags struct {
-	model          modelFlags
-	data           dataFlags
-	listen         string
-	tlsCert        string
-	tlsKey         string
-	insecure       bool
-	openToAll      bool
-	allowHosts     []string
-	logFormat      string
-	maxSessions    int
-	maxConnections int
-	budget         byteSize
-	diskBudget     byteSize
-	replayMax      time.Duration
-	drain          time.Duration
-	drainDelay     time.Duration
-	scrub          bool
-	userSessions   bool
-}
 
 func newServe() *cobra.Command {
 	var f serveFlags
@@ -61,28 +38,13 @@ address only, answers only requests whose Host is a loopback name or one that
 addresses keys and text want TLS.
 
 ` + memoryHelp),
+		Example: `  lmserve serve
+  lmserve serve --data-dir /var/lib/lmserve --memory-budget 4G --log-format json
+  lmserve serve --listen :8443 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
-	f.model.register(c)
-	f.data.register(c, "keys-file")
-	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
-	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
-	c.Flags().BoolVar(&f.insecure, "insecure", false, "allow listening on addresses that other machines can reach without keys, or without TLS")
-	c.Flags().BoolVar(&f.openToAll, "open-to-anyone", false, "serve a folder whose sessions belong to keys although there is no keys file")
-	c.Flags().StringSliceVar(&f.allowHosts, "allow-host", nil, "name or address that requests may have as their Host or Origin, besides loopback names; may be repeated.\nIt makes a server with keys look at these headers, too")
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address and port to listen on; port 0 takes a free one")
-	c.Flags().StringVar(&f.logFormat, "log-format", "console", "form of the log on standard error: console, json or none")
-	c.Flags().IntVar(&f.maxSessions, "max-sessions", 0, fmt.Sprintf("most live sessions (default %d)", session.SessionsDefault))
-	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "most connections at the same time; a new one takes the place of one without a request, or waits\n(default: what half of the process's descriptors allow)")
-	c.Flags().Var(&f.budget, "memory-budget", "memory for the states of sessions in use, as 800M or 4G; the states used longest ago go to disk to make room\n(default: a quarter of the machine's memory). What the process takes beside it is said above")
-	c.Flags().Var(&f.diskBudget, "disk-budget", "most that the data folder may take of the disk, as 800M or 20G; before that, nothing is done any more that needs more\n(default: what the disk has)")
-	c.Flags().DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault, "most computing that a restart may have to repeat for a session; it sets how often a session's state goes to disk")
-	c.Flags().DurationVar(&f.drain, "drain-timeout", 30*time.Second, "longest time that finishing the requests under way may take when the server ends")
-	c.Flags().DurationVar(&f.drainDelay, "drain-delay", 0, "time between /readyz answering 503 and the end of new work, so that load balancers notice")
-	c.Flags().BoolVar(&f.scrub, "scrub", true, "look through the data folder for damage, slowly and again and again, while serving")
-	c.Flags().BoolVar(&f.userSessions, "user-sessions", false, "make a session for each user that requests to /v1/completions name, on first use, and continue it from then on")
-	renamed(c, map[string]string{"keys": "keys-file", "log": "log-format", "replay-max": "max-replay"})
+	f.register(c)
 	return c
 }
 
@@ -100,11 +62,17 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	m, err := f.model.load()
+	connections, err := f.connections()
+	if err == nil {
+		err = f.limits.check()
+	}
 	if err != nil {
 		return err
 	}
-	connections, err := f.connections()
+	m, err := f.model.load()
+	if err == nil {
+		err = f.checkBudget(m)
+	}
 	if err != nil {
 		return err
 	}
@@ -120,8 +88,10 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
-		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, ConnectionsMax: connections, DrainDelay: f.drainDelay,
-		UserSessions: f.userSessions,
+		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
+		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
+		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
+		AnswerIdleMax: f.limits.answerIdle,
 	})
 	if err != nil {
 		return err
@@ -150,7 +120,7 @@ func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
 	}
 	if f.data.keysFile != "" {
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --file %s')", err, path)
+			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --keys-file %s')", err, path)
 		}
 	}
 	ring, err := keys.OpenRing(path, reportReload(log, "keys"))

@@ -38,19 +38,22 @@ func (f *serveFlags) openSessions(
 	if o.store, o.where, err = f.openStore(ctx, log); err != nil {
 		return nil, err
 	}
+	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
 	o.sessions, err = session.NewManager(m, session.Options{
 		Store:          o.store,
-		Report:         func(err error) { log.Error("sessions", zap.Error(err)) },
+		Report:         foreign.note,
 		Threads:        f.model.threads,
 		MaxSessions:    f.maxSessions,
 		MaxMemoryBytes: int64(f.budget),
 		ReplayMax:      f.replayMax,
+		ForkSnapshots:  f.forkSnapshots,
 		DiskBudget:     int64(f.diskBudget),
 		DiskAlarm:      reportAlarm(log),
 	})
 	if err != nil {
 		return nil, errors.Join(err, o.store.Close())
 	}
+	foreign.tell(log, m, o.where)
 	return o, nil
 }
 

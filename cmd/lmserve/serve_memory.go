@@ -33,6 +33,19 @@ files. Its log says how much that is. The collector is told to keep to it, unles
 is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
 
+// checkBudget refuses a budget that no session of the model would fit into.
+func (f *serveFlags) checkBudget(m *model.Model) error {
+	least, err := session.MemoryMin(m)
+	if err != nil || f.budget == 0 || int64(f.budget) >= least {
+		return err
+	}
+	const unit = 1 << 20
+	least = (least + unit - 1) / unit * unit
+	return usageError{fmt.Errorf("--memory-budget is %s, expected at least %s: so much memory the "+
+		"state of one session of model %s needs, and what a completion copies of it",
+		&f.budget, sizeOf(least), m.ID())}
+}
+
 // memoryMost is the memory that the process may take in all. It is asked when the model is loaded,
 // and nothing else is.
 func (f *serveFlags) memoryMost(m *model.Model, connections int) int64 {

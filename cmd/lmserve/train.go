@@ -41,6 +41,9 @@ that one command line serves every sitting.`,
   lmserve train --data texts --out better.safetensors.zst --phase meta --init mine.safetensors.zst`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Data == "" {
+				return usageError{errors.New("--data is missing: a directory of text files")}
+			}
 			if o.Out == "" && o.Dir == "" {
 				return usageError{errors.New("neither --out nor --checkpoints is given: the result would be lost")}
 			}
@@ -121,7 +124,6 @@ that one command line serves every sitting.`,
 	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 8)")
 	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
 	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")
-	_ = c.MarkFlagRequired("data")
 	return c
 }
 

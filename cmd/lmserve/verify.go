@@ -19,7 +19,7 @@ func newVerify() *cobra.Command {
 		Long: `Replay conformance files through the code that serves and trains, print every
 tensor's largest error, and exit with 1 if one is out of tolerance. Kinds: txl,
 sparsemeta, metatrain, metaonline. See docs/conformance.md for the format.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeastOne("a file"),
 		RunE: func(c *cobra.Command, files []string) error {
 			x := kernel.NewExec(1)
 			defer x.Close()

@@ -13,9 +13,11 @@ import (
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the numerics in use and the embedded model",
-		Args:  cobra.NoArgs,
+		Use:               "version",
+		Short:             "Print the version, the numerics in use and the embedded model",
+		Example:           "  lmserve version",
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: unconfigured,
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, err := model.Default()
 			if err != nil {

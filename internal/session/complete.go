@@ -39,7 +39,7 @@ func (e *engine) complete(
 	seed := seedOr(r.Seed)
 	g := generation{engine: e, s: s, admitted: f.admitted, plan: plan{
 		prompts: [][]byte{prompt}, n: 1, most: r.MaxTokens, sampling: r.sampling().Sampling,
-		seed: &seed, stops: r.Stop, logProbs: r.LogProbs,
+		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
 	}}
 	done := Completion{Seed: seed, PromptTokens: len(r.Prompt)} // a token is a byte
 	err := g.run(ctx, func(p Piece) error {

@@ -25,6 +25,12 @@ func checkCompletion(r CompleteRequest) error {
 	if err := checkStops(r.Stop); err != nil {
 		return err
 	}
+	switch {
+	case r.Top < 0 || r.Top > CandidatesMax:
+		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), fmt.Sprintf("0 to %d", CandidatesMax)}
+	case r.Top > 0 && !r.LogProbs:
+		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), "0 without logprobs"}
+	}
 	switch r.Commit {
 	case "", CommitNone, CommitPrompt, CommitAll:
 		return nil

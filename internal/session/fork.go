@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// fork is one under way: a session that shares another's log and snapshot, which the store does at
+// fork is one under way: a session that shares another's log and snapshots, which the store does at
 // once, however long they are. The state comes by itself: the fork is recovered from the last
 // snapshot before its offset and the log after it, as after a restart.
 type fork struct {
@@ -21,6 +21,7 @@ type fork struct {
 	history  string
 	at       int64          // the fork's offset
 	cut      sessionlog.Cut // what it shares
+	kept     []int64        // offsets of the snapshots that it shares
 	rest     []byte         // the text from there to its offset: the beginning of a record
 	lesson   stream.Lesson  // how the rest is learnt
 }
@@ -62,7 +63,7 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 
 // takes is what the fork will take of the disk.
 func (f *fork) takes() (bytes int64) {
-	bytes = sessionlog.ForkCharge(f.to.ID)
+	bytes = sessionlog.ForkCharge(f.to.ID, len(f.kept))
 	if len(f.rest) > 0 {
 		r := sessionlog.Record{Text: f.rest, Skipped: f.lesson.Skipped}
 		bytes += sessionlog.RecordCharge(f.to.ID, recordSize(&r))
@@ -127,16 +128,16 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	if err := f.checkOffset(found, kept, end); err != nil {
 		return err
 	}
-	f.cut = sessionlog.Cut{Start: found.Start, End: f.at, Snapshot: -1}
+	f.cut = sessionlog.Cut{Start: found.Start, End: f.at}
 	if err := f.endAtRecord(ctx, end); err != nil {
 		return err
 	}
 	for _, k := range kept {
 		if k.Offset >= found.Start && k.Offset <= f.cut.End {
-			f.cut.Snapshot = k.Offset
+			f.kept = append(f.kept, k.Offset)
 		}
 	}
-	if f.history == HistoryTail && f.cut.Snapshot > 0 {
+	if n := len(f.kept); f.history == HistoryTail && n > 0 && f.kept[n-1] > 0 {
 		return f.beginTail(ctx)
 	}
 	if f.history == HistoryFull && found.Start > 0 {
@@ -205,9 +206,11 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	return f.readError(err)
 }
 
-// beginTail begins the log with the record before the snapshot's end, so that there is one.
+// beginTail begins the log with the record before the last snapshot's end, so that there is one. Of
+// the snapshots before, few if any are shared.
 func (f *fork) beginTail(ctx context.Context) error {
-	err := f.engine.store().Read(ctx, f.from.ID, f.cut.Snapshot-1, func(at int64, _ sessionlog.Record) error {
+	last := f.kept[len(f.kept)-1]
+	err := f.engine.store().Read(ctx, f.from.ID, last-1, func(at int64, _ sessionlog.Record) error {
 		f.cut.Start = at
 		return errFound
 	})

@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -14,6 +15,7 @@ const (
 	SessionTextBytesDefault = 1 << 30     // text of one session
 	QueueDefault            = 256         // requests that wait for a session's turn, for memory or for a worker
 	ReplayMaxDefault        = 10 * time.Second
+	ForkSnapshotsDefault    = 8 // of a server; a Manager has none unless it is told to
 )
 
 // FileBytes is the memory of a snapshot, an export or an import while it is packed or parsed, beside
@@ -25,6 +27,8 @@ const (
 	SessionsMax = 1 << 20
 	ThreadsMax  = 1 << 8 // also of every command that computes
 	QueueMax    = 1 << 16
+	// ForkSnapshotsMax leaves room for those that are not for forks, and for those that are to go.
+	ForkSnapshotsMax = sessionlog.SnapshotsMax / 2
 )
 
 // Limits on requests. Those on settings are in stream.Table, those on sampling in SamplingTable.

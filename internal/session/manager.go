@@ -65,9 +65,9 @@ func assemble(m *model.Model, o Options) *Manager {
 	workers := scheduler.New(m, o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
 	j := &journal{store: o.Store, report: o.Report}
-	saved := newSnapshots(m, j, o.Threads)
 	now := &clock{now: time.Now}
 	room := newGuard(o)
+	saved := newSnapshots(m, j, room, o)
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
 		replayMax: o.ReplayMax, report: o.Report}
 	mg := &Manager{

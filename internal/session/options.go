@@ -6,7 +6,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // Options of a Manager. A zero field stands for its default.
@@ -35,7 +37,12 @@ type Options struct {
 	MaxMemoryBytes int64
 	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is
 	// taken when there is so much. ReplayMaxDefault.
-	ReplayMax       time.Duration
+	ReplayMax time.Duration
+	// ForkSnapshots is how many snapshots a session keeps beside the last two, spread over its text, so
+	// that a fork at an offset far back has little to compute: as long as they are enough, the
+	// computing of 4 seconds lies between two. None are kept of a session with a tail only, where the
+	// store is not durable, or beyond half of the disk that is to be had. 0: none.
+	ForkSnapshots   int
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
 	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault
 	// Threads is the number of workers, and of threads of each, see package scheduler. The default
@@ -54,6 +61,7 @@ func (o Options) Validate() error {
 		{"disk_budget", o.DiskBudget, 1 << 50},
 		{"max_session_bytes", o.MaxSessionBytes, 1 << 50},
 		{"max_queue", int64(o.MaxQueue), QueueMax},
+		{"fork_snapshots", int64(o.ForkSnapshots), ForkSnapshotsMax},
 		{"replay_max", int64(o.ReplayMax), int64(24 * time.Hour)},
 		{"threads", int64(o.Threads), ThreadsMax},
 	} {
@@ -75,6 +83,9 @@ func (o Options) withDefaults() Options {
 	}
 	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, DefaultMemoryBytes())
 	o.ReplayMax = cmp.Or(o.ReplayMax, ReplayMaxDefault)
+	if o.ForkSnapshots > 0 {
+		o.ReplayMax = min(o.ReplayMax, forkReplay)
+	}
 	o.MaxSessionBytes = cmp.Or(o.MaxSessionBytes, SessionTextBytesDefault)
 	o.MaxQueue = cmp.Or(o.MaxQueue, QueueDefault)
 	o.Threads = cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
@@ -87,4 +98,15 @@ func DefaultMemoryBytes() int64 {
 		return all / MemoryShareDefault
 	}
 	return MemoryBytesDefault
+}
+
+// MemoryMin is the least MaxMemoryBytes with which one session that has the model's default settings
+// can do all that a session does: have lines, learn by them, and be copied for a completion.
+func MemoryMin(m *model.Model) (int64, error) {
+	set, err := effective(m, nil)
+	if err != nil {
+		return 0, err
+	}
+	state := stream.StateBytes(m, set)
+	return max((1+frozenMax)*state, state+stream.LinesBytes+stream.HeldBytes(m, set)), nil
 }

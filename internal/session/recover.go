@@ -133,7 +133,7 @@ func (r *recoverer) goesOnLocked(s *liveSession, rec *recovery, until time.Time)
 
 // startLocked gives the stream that a replay starts from: that of the newest snapshot that is good,
 // else that of an empty text. A damaged snapshot is dropped as soon as there is something to go on
-// from without it: left there, it would push a good one out.
+// from without it: left there, it would be kept in the place of a good one.
 func (r *recoverer) startLocked(ctx context.Context, s *liveSession) (*stream.Stream, error) {
 	kept, cause, err := r.list(ctx, s)
 	if err != nil {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
@@ -16,18 +19,23 @@ import (
 type snapshots struct {
 	model   *model.Model
 	journal *journal
+	room    *disk.Guard
+	most    int // snapshots that a session keeps for forks, beside those for recovery
 	// under holds a token for every snapshot being written or read, which takes the memory of a
 	// compressor.
 	under chan struct{}
 }
 
-func newSnapshots(m *model.Model, j *journal, atOnce int) *snapshots {
-	return &snapshots{model: m, journal: j, under: make(chan struct{}, atOnce)}
+func newSnapshots(m *model.Model, j *journal, room *disk.Guard, o Options) *snapshots {
+	return &snapshots{
+		model: m, journal: j, room: room, most: o.ForkSnapshots, under: make(chan struct{}, o.Threads),
+	}
 }
 
-// writeLocked writes a state of the session to the store. Of a log of which only the tail is kept,
-// it trims what is older than the older of two snapshots, which is never needed again. It needs no
-// worker. A snapshot that is there already is as good as a new one.
+// writeLocked writes a state of the session to the store, and drops snapshots for which there is no
+// more use. Of a log of which only the tail is kept, it trims what is older than the older of two
+// snapshots, which is never needed again. It needs no worker. A snapshot that is there already is as
+// good as a new one.
 func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
 	sn.under <- struct{}{}
 	defer func() { <-sn.under }()
@@ -39,18 +47,49 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 	if err != nil && !errors.Is(err, sessionlog.ErrExists) {
 		return err
 	}
+	took := s.replay
 	s.replay, s.due = 0, 0
-	if s.History != HistoryTail {
-		return nil
+	kept, err := sn.thinLocked(ctx, s, st.Tally.Bytes, took)
+	if err != nil || s.History != HistoryTail || len(kept) < recoverySnapshots {
+		return err
 	}
-	kept, err := sn.journal.store.Snapshots(ctx, s.ID)
+	return sn.journal.trimLocked(ctx, s, kept[0])
+}
+
+// thinLocked drops the snapshots of a session that are superfluous now that there is one at an
+// offset, to which computing from the one before has taken so long. It gives the offsets of those
+// that are left.
+func (sn *snapshots) thinLocked(
+	ctx context.Context, s *liveSession, at int64, took time.Duration,
+) (kept []int64, err error) {
+	all, err := sn.journal.store.Snapshots(ctx, s.ID)
 	if err != nil {
-		return storeError("looking for snapshots of session "+s.ID, err)
+		return nil, storeError("looking for snapshots of session "+s.ID, err)
 	}
-	if len(kept) < sessionlog.KeptSnapshots {
-		return nil
+	before := int64(0)
+	for _, k := range all {
+		kept = append(kept, k.Offset)
+		if k.Offset < at {
+			before = k.Offset
+		}
 	}
-	return sn.journal.trimLocked(ctx, s, kept[0].Offset)
+	drop := superfluous(kept, spacing(at-before, took), sn.mostOf(s))
+	for _, old := range drop[:min(len(drop), dropsAtOnce)] {
+		if err := sn.journal.dropSnapshotLocked(ctx, s, old); err != nil {
+			return nil, err
+		}
+		kept = slices.DeleteFunc(kept, func(k int64) bool { return k == old })
+	}
+	return kept, nil
+}
+
+// mostOf is how many snapshots a session may keep for forks: none where only the tail of the text is
+// kept, and none where the disk is better left to text.
+func (sn *snapshots) mostOf(s *liveSession) int {
+	if s.History == HistoryTail || !sn.room.Ample(s.Owner, s.stateBytes(sn.model)) {
+		return 0
+	}
+	return sn.most
 }
 
 // read reads the state that a snapshot of the session is of.

@@ -249,16 +249,17 @@ type CompleteRequest struct {
 	Wait time.Duration
 	// LogProbs asks for every sampled token's log-probability, under the model's full distribution.
 	LogProbs bool
+	Top      int // report so many of the likeliest tokens beside each; only with LogProbs
 }
 
 // Piece is a part of a completion as it grows: whole UTF-8 characters where the model writes such.
 type Piece struct {
 	Text     []byte
-	LogProbs []float64 // natural logarithms, one for each token of Text; nil unless asked for
+	LogProbs []float64     // natural logarithms, one for each token of Text; nil unless asked for
+	Top      [][]Candidate // the likeliest tokens at each token of Text; nil unless asked for
 
 	// Of a batch only:
-	Index int           // of the text that the piece belongs to
-	Top   [][]Candidate // the likeliest tokens at each token of Text; nil unless asked for
+	Index int // of the text that the piece belongs to
 	// The last piece of a text, whose Text may be empty, says why the text ended and how many tokens
 	// were sampled, those of a stop string included. Before it they are "" and 0.
 	FinishReason string

@@ -196,8 +196,8 @@ func (c *crossChecker) indexEntries() {
 		if end >= 0 && s.Offset > end {
 			c.found(-1, s.id, s.Offset, "snapshot, expected none after offset %d, the end of the log", end)
 		}
-		if count[s.id]++; count[s.id] == KeptSnapshots+1 {
-			c.found(-1, s.id, s.Offset, "snapshot, expected at most %d", KeptSnapshots)
+		if count[s.id]++; count[s.id] == SnapshotsMax+1 {
+			c.found(-1, s.id, s.Offset, "snapshot, expected at most %d", SnapshotsMax)
 		}
 	}
 }

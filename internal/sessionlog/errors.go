@@ -116,10 +116,6 @@ func withinRecord(id string, at int64) error {
 	return invalid("session %s: offset %d, expected one at which a record begins", id, at)
 }
 
-func noSnapshot(id string, at int64) error {
-	return invalid("session %s: no snapshot at offset %d, expected one to share", id, at)
-}
-
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("sessionlog: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -98,10 +98,10 @@ func (c *script) steps() []step {
 		}
 		return err
 	}}
-	fork := func(from, id string, snapshot int64) step {
+	fork := func(from, id string) step {
 		return step{"fork " + id, func(s Store) error {
-			cut := Cut{0, c.at[from], snapshot}
-			epoch, err := s.Fork(background, from, id, []byte(`{"fork":"`+id+`"}`), cut)
+			head := []byte(`{"fork":"` + id + `"}`)
+			epoch, err := s.Fork(background, from, id, head, Cut{0, c.at[from]})
 			if err == nil {
 				c.epoch[id], c.at[id] = epoch, c.at[from]
 			}
@@ -109,9 +109,18 @@ func (c *script) steps() []step {
 		}}
 	}
 	call := func(name string, do func(s Store) error) step { return step{name, do} }
+	drop := func(id string) step { // the oldest
+		return step{"drop a snapshot of " + id, func(s Store) error {
+			kept, err := s.Snapshots(background, id)
+			if err != nil || len(kept) == 0 {
+				return err
+			}
+			return s.DropSnapshot(background, id, c.epoch[id], kept[0].Offset)
+		}}
+	}
 	return []step{
 		create("a", 0), add("a", 3), add("a", 100, 128, 128), create("b", 7), add("b", 4000), add("a", 20_000),
-		keep("a"), add("a", 128), keep("a"), claim, add("a", 128), keep("a"), add("b", 128), keep("b"),
+		keep("a"), add("a", 128), keep("a"), claim, add("a", 128), keep("a"), drop("a"), drop("a"), add("b", 128), keep("b"),
 		call("trim a", func(s Store) error {
 			if err := s.Trim(background, "a", c.epoch["a"], c.at["a"]); err != nil {
 				return err
@@ -126,8 +135,8 @@ func (c *script) steps() []step {
 		add("a", 1, 1, 1),
 		call("drop snapshot of b", func(s Store) error { return s.DropSnapshot(background, "b", c.epoch["b"], c.at["b"]) }),
 		call("delete b", func(s Store) error { return s.Delete(background, "b", c.epoch["b"]) }),
-		create("b", 0), add("b", 50, 5000), keep("b"), fork("b", "f", 5050), add("f", 128), fork("f", "g", 5050),
-		fork("g", "h", -1), call("delete f", func(s Store) error { return s.Delete(background, "f", c.epoch["f"]) }),
+		create("b", 0), add("b", 50, 5000), keep("b"), fork("b", "f"), add("f", 128), fork("f", "g"),
+		fork("g", "h"), call("delete f", func(s Store) error { return s.Delete(background, "f", c.epoch["f"]) }),
 		add("g", 10), keep("g"),
 		call("delete h", func(s Store) error { return s.Delete(background, "h", c.epoch["h"]) }),
 		add("a", 90, 80, 70, 60, 50, 40, 30, 20, 10, 9, 8, 7), // more than one commit sweeps

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 )
@@ -30,7 +31,7 @@ func (f *Folder) Fork(
 		if err := checkCut(tx, from, &other, c); err != nil {
 			return err
 		}
-		kept, err := sharedSnapshot(tx, from, c)
+		kept, err := sharedSnapshots(tx, from, c)
 		if err != nil {
 			return err
 		}
@@ -83,22 +84,16 @@ func checkCut(tx *bbolt.Tx, from string, e *entry, c Cut) error {
 	return nil
 }
 
-// sharedSnapshot gives the entry of the snapshot that a fork takes over, if it takes one.
-func sharedSnapshot(tx *bbolt.Tx, from string, c Cut) ([]Snapshot, error) {
-	if c.Snapshot < 0 {
-		return nil, nil
+// sharedSnapshots gives the entries of the snapshots that a fork takes over.
+func sharedSnapshots(tx *bbolt.Tx, from string, c Cut) ([]Snapshot, error) {
+	kept, err := snapshots(tx, from)
+	kept = slices.DeleteFunc(kept, func(s Snapshot) bool {
+		return s.Offset < c.Start || s.Offset > c.End
+	})
+	for n := range kept {
+		kept[n].owner = kept[n].ownedBy(from)
 	}
-	key := offsetKey(from, c.Snapshot)
-	value := tx.Bucket([]byte(snapshotBucket)).Get(key)
-	if value == nil {
-		return nil, noSnapshot(from, c.Snapshot)
-	}
-	s, err := decodeSnapshot(key, value, c.Snapshot)
-	if err != nil {
-		return nil, corruptSnapshot(from, c.Snapshot, err)
-	}
-	s.owner = s.ownedBy(from)
-	return []Snapshot{s}, nil
+	return kept, err
 }
 
 // copyTail bounds how many pieces a chain has: forks of forks of forks, each fed a little, would

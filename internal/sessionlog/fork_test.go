@@ -145,15 +145,14 @@ func (f *forest) fork(t *rapid.T) {
 	from, r := f.living(t)
 	first := rapid.IntRange(0, len(r.records)).Draw(t, "first")
 	last := rapid.IntRange(first, len(r.records)).Draw(t, "last")
-	c := Cut{r.border(first), r.border(last), -1}
+	c := Cut{r.border(first), r.border(last)}
 	fork := &reference{
 		start: c.Start, records: slices.Clone(r.records[first:last]), texts: slices.Clone(r.texts[first:last]),
 		snapshots: map[int64]written{}, contents: map[int64]string{},
 	}
 	for at, w := range r.snapshots {
-		if at >= c.Start && at <= c.End && rapid.Bool().Draw(t, "take") {
-			c.Snapshot, fork.snapshots, fork.contents =
-				at, map[int64]written{at: w}, map[int64]string{at: r.contents[at]}
+		if at >= c.Start && at <= c.End {
+			fork.snapshots[at], fork.contents[at] = w, r.contents[at]
 		}
 	}
 	var err error
@@ -171,20 +170,12 @@ func (f *forest) snapshot(t *rapid.T) {
 	for _, other := range f.sessions {
 		shared = shared || other.snapshots[at] == written{id, at}
 	}
-	kept := slices.Sorted(maps.Keys(r.snapshots))
-	switch _, has := r.snapshots[at]; {
-	case has, shared:
+	if _, has := r.snapshots[at]; has || shared {
 		require.ErrorIs(t, err, ErrExists)
-		return
-	case len(kept) == KeptSnapshots && at < kept[0]:
-		require.ErrorIs(t, err, ErrRange)
 		return
 	}
 	require.NoError(t, err)
 	r.snapshots[at], r.contents[at] = written{id, at}, content
-	if kept := slices.Sorted(maps.Keys(r.snapshots)); len(kept) > KeptSnapshots {
-		delete(r.snapshots, kept[0])
-	}
 }
 
 func (f *forest) drop(t *rapid.T) {
@@ -226,10 +217,10 @@ func (f *forest) together(t *rapid.T) {
 	}
 	from := rapid.SampledFrom(slices.Sorted(maps.Keys(doomed))).Draw(t, "from")
 	parent := f.sessions[from]
-	c := Cut{parent.start, parent.end(), -1}
+	c := Cut{parent.start, parent.end()}
 	fork := &reference{
 		start: c.Start, records: slices.Clone(parent.records), texts: slices.Clone(parent.texts),
-		snapshots: map[int64]written{}, contents: map[int64]string{},
+		snapshots: maps.Clone(parent.snapshots), contents: maps.Clone(parent.contents),
 	}
 	var wait sync.WaitGroup
 	var failed [4]error
@@ -369,7 +360,7 @@ func generations(t require.TestingT, s *Folder, count, textBytes int) (text stri
 		at := int64(len(text))
 		require.NoError(t, s.Append(background, id, epoch, at, Record{Text: []byte(piece)}))
 		text += piece
-		epoch, err = s.Fork(background, id, fmt.Sprintf("g%d", n+1), nil, Cut{0, int64(len(text)), -1})
+		epoch, err = s.Fork(background, id, fmt.Sprintf("g%d", n+1), nil, Cut{0, int64(len(text))})
 		require.NoError(t, err)
 	}
 	return text
@@ -435,12 +426,12 @@ func family(t require.TestingT, dir string) map[string]string {
 	end := feed("parent", 0)
 	feed("stranger", 0)
 	keep("parent", end)
-	epoch["child"], err = s.Fork(background, "parent", "child", []byte("child"), Cut{0, end, end})
+	epoch["child"], err = s.Fork(background, "parent", "child", []byte("child"), Cut{0, end})
 	require.NoError(t, err)
 	feed("parent", end)
 	end = feed("child", end)
 	keep("child", end)
-	epoch["grand"], err = s.Fork(background, "child", "grand", []byte("grand"), Cut{0, end, end})
+	epoch["grand"], err = s.Fork(background, "child", "grand", []byte("grand"), Cut{0, end})
 	require.NoError(t, err)
 	feed("grand", end)
 	require.NoError(t, s.Delete(background, "child", 0))

@@ -358,9 +358,20 @@ func checkFork(id string, head []byte, c Cut) error {
 	if err := checkCreate(id, head, c.Start); err != nil {
 		return err
 	}
-	if c.End < c.Start || c.Snapshot >= 0 && (c.Snapshot < c.Start || c.Snapshot > c.End) {
-		return invalid("a fork from offset %d to %d with the snapshot at offset %d, expected them in order",
-			c.Start, c.End, c.Snapshot)
+	if c.End < c.Start {
+		return invalid("a fork from offset %d to %d, expected them in order", c.Start, c.End)
+	}
+	return nil
+}
+
+// checkSnapshot says why a session whose log reaches so far, and which has some snapshots, cannot
+// have one more.
+func checkSnapshot(id string, at int64, log extent, has int) error {
+	if at < log.from || at > log.to {
+		return &RangeError{Session: id, Offset: at, Start: log.from, End: log.to}
+	}
+	if has >= SnapshotsMax {
+		return invalid("one more snapshot of session %s, expected at most %d", id, SnapshotsMax)
 	}
 	return nil
 }

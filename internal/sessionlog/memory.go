@@ -136,7 +136,7 @@ func (m *Memory) Fork(
 	return epoch, err
 }
 
-// fork gives a session with a part of another's records and with one of its snapshots.
+// fork gives a session with a part of another's records and with the snapshots of that part.
 func (s *memorySession) fork(id string, c Cut) (*memorySession, error) {
 	var edges [2]int // records before the cut's start and before its end
 	for n, at := range []int64{c.Start, c.End} {
@@ -153,16 +153,12 @@ func (s *memorySession) fork(id string, c Cut) (*memorySession, error) {
 	}
 	fork := &memorySession{records: slices.Clone(s.records[edges[0]:edges[1]])}
 	fork.start = c.Start
-	if c.Snapshot < 0 {
-		return fork, nil
-	}
 	for _, kept := range s.snapshots {
-		if kept.Offset == c.Snapshot {
-			fork.snapshots = []memorySnapshot{kept}
-			return fork, nil
+		if kept.Offset >= c.Start && kept.Offset <= c.End {
+			fork.snapshots = append(fork.snapshots, kept)
 		}
 	}
-	return nil, noSnapshot(id, c.Snapshot)
+	return fork, nil
 }
 
 // Claim implements Store.
@@ -316,30 +312,23 @@ func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 		if err := admit(s); err != nil {
 			return err
 		}
-		kept := append(s.snapshots, memorySnapshot{
+		kept := append(slices.Clone(s.snapshots), memorySnapshot{
 			Snapshot: Snapshot{Offset: at, Bytes: int64(data.Len()), SHA256: sha256.Sum256(data.Bytes())},
 			data:     data.Bytes(),
 		})
 		slices.SortFunc(kept, func(a, b memorySnapshot) int { return int(a.Offset - b.Offset) })
-		s.snapshots = slices.Clone(kept[max(0, len(kept)-KeptSnapshots):])
+		s.snapshots = kept
 		return nil
 	})
 }
 
 func (s *memorySession) admit(id string, at int64) error {
-	low := s.start
 	for _, kept := range s.snapshots {
 		if kept.Offset == at {
 			return snapshotExists(id, at)
 		}
 	}
-	if n := len(s.snapshots); n >= KeptSnapshots {
-		low = max(low, s.snapshots[n-KeptSnapshots].Offset)
-	}
-	if at < low || at > s.end() {
-		return &RangeError{Session: id, Offset: at, Start: low, End: s.end()}
-	}
-	return nil
+	return checkSnapshot(id, at, extent{s.start, s.end()}, len(s.snapshots))
 }
 
 // Snapshots implements Store.

@@ -323,9 +323,7 @@ func (f *Folder) adopt(x *remains, looked map[Snapshot]error) {
 		looked[file] = err
 		return err != nil
 	})
-	if n := len(x.snapshots); n > KeptSnapshots {
-		x.snapshots = x.snapshots[n-KeptSnapshots:]
-	}
+	x.snapshots = x.snapshots[max(0, len(x.snapshots)-SnapshotsMax):]
 }
 
 // unindexed finds snapshot files whose entries were on a page that is lost: whole zstd streams, which

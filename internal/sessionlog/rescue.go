@@ -118,7 +118,7 @@ func (r *rescuer) part(x *remains) (bool, error) {
 		return true
 	})
 	told.Start, told.End = r.cut(x)
-	x.snapshots = x.snapshots[max(0, len(x.snapshots)-KeptSnapshots):]
+	x.snapshots = x.snapshots[max(0, len(x.snapshots)-SnapshotsMax):]
 	told.Snapshots = len(x.snapshots)
 	return true, r.ctx.Err()
 }

@@ -101,7 +101,7 @@ func TestADeletedSnapshotIsOverwritten(t *testing.T) {
 		}
 		return blocks
 	}
-	for at := range int64(3) { // the first leaves for the third
+	for at := range int64(3) {
 		require.NoError(t, s.WriteSnapshot(background, "a", epoch, at, func(w io.Writer) error {
 			_, err := w.Write([]byte("the state of a session"))
 			return err
@@ -111,8 +111,9 @@ func TestADeletedSnapshotIsOverwritten(t *testing.T) {
 		links++
 		require.NoError(t, s.Append(background, "a", epoch, at, Record{Text: []byte("x")}))
 	}
+	require.NoError(t, s.DropSnapshot(background, "a", epoch, 0))
 	blocks := look()
-	require.Empty(t, blocks[0], "the snapshot that was replaced")
+	require.Empty(t, blocks[0], "the snapshot that was dropped")
 	require.NotEmpty(t, blocks[1])
 	require.NoError(t, s.Delete(background, "a", epoch))
 	for _, content := range look() {

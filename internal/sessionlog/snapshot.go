@@ -25,13 +25,11 @@ func (f *Folder) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 	if err != nil {
 		return err
 	}
-	retired, err := f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, unfinished)
+	err = f.enter(ctx, id, epoch, Snapshot{Offset: at, Bytes: size, SHA256: sum}, unfinished)
 	if err != nil {
 		_ = f.shred(unfinished) // if it still has that name
-		return err
 	}
-	_ = f.shredAll(retired) // what stays is overwritten when the folder is opened again
-	return nil
+	return err
 }
 
 // admit tells whether a snapshot may be written.
@@ -40,7 +38,6 @@ func admit(tx *bbolt.Tx, id string, epoch uint64, at int64) error {
 	if err != nil {
 		return err
 	}
-	low := e.start
 	end, err := logEnd(tx, id, e)
 	if err != nil {
 		return err
@@ -57,13 +54,7 @@ func admit(tx *bbolt.Tx, id string, epoch uint64, at int64) error {
 	if isShared(tx, id, at) { // the file of that name is needed still
 		return snapshotExists(id, at)
 	}
-	if len(kept) >= KeptSnapshots { // an older one would be dropped at once
-		low = max(low, kept[len(kept)-KeptSnapshots].Offset)
-	}
-	if at < low || at > end {
-		return &RangeError{Session: id, Offset: at, Start: low, End: end}
-	}
-	return nil
+	return checkSnapshot(id, at, extent{e.start, end}, len(kept))
 }
 
 // writeTemporary writes a file to the disk, whole or not at all, and tells its size and SHA-256.
@@ -96,18 +87,14 @@ func (f *Folder) writeTemporary(ctx context.Context, path string, write func(io.
 }
 
 // enter gives a finished file its name and its place in the index. The committer does both, so that
-// nothing comes between. The paths are those of the files that left the index for it.
+// nothing comes between.
 func (f *Folder) enter(
 	ctx context.Context, id string, epoch uint64, s Snapshot, unfinished string,
-) (retired []string, err error) {
+) error {
 	name := snapshotName(id, s.Offset)
 	w := new(write)
 	w.do = func(tx *bbolt.Tx) error {
 		if err := admit(tx, id, epoch, s.Offset); err != nil {
-			return err
-		}
-		kept, err := snapshots(tx, id)
-		if err != nil {
 			return err
 		}
 		if err := f.files.Rename(unfinished, f.path(snapshotsFolder+"/"+name)); err != nil {
@@ -120,25 +107,13 @@ func (f *Folder) enter(
 		case err != nil:
 			return f.fail(err)
 		}
-		var old []string
-		for len(kept) >= KeptSnapshots {
-			if file := f.forget(tx, id, &kept[0]); file != "" {
-				old = append(old, file)
-			}
-			kept = kept[1:]
-		}
 		key := offsetKey(id, s.Offset)
 		f.put(tx, snapshotBucket, key, encodeSnapshot(key, &s))
 		f.usage.changeFile(1, id, &s)
-		w.then = func() error {
-			retired, _ = f.retire(old)
-			return nil
-		}
 		return nil
 	}
 	w.undo = func() { f.files.Remove(f.path(snapshotsFolder + "/" + name)) }
-	err = f.write(ctx, w)
-	return retired, err
+	return f.write(ctx, w)
 }
 
 // Snapshots implements Store.

@@ -35,9 +35,9 @@ type Store interface {
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
 	// Fork makes a session, as Create does, whose log is that of another from one offset to a later
 	// one or the same, at both of which a record of the other begins or its log ends; and whose
-	// snapshot is the one that the other has at an offset between (-1: none). The two share what
+	// snapshots are those that the other has from the one offset to the other. The two share what
 	// they have in common, and neither notices what becomes of the other. ErrRange if the log does
-	// not reach so far; ErrInvalid if an offset lies within a record, or has no snapshot.
+	// not reach so far; ErrInvalid if an offset lies within a record.
 	Fork(ctx context.Context, from, id string, head []byte, cut Cut) (epoch uint64, err error)
 	// Claim makes the caller the one who may write, and tells what there is to write to.
 	Claim(ctx context.Context, id string) (Session, error)
@@ -68,17 +68,17 @@ type Store interface {
 	// at most.
 	Trim(ctx context.Context, id string, epoch uint64, before int64) error
 
-	// WriteSnapshot keeps what write writes as the state at an offset of the log, and drops what is
-	// older than the last KeptSnapshots. ErrExists if there is one of that offset, or a fork still
-	// shares the one that was there; ErrRange if the offset is not within the log, or the snapshot
-	// would be dropped at once.
+	// WriteSnapshot keeps what write writes as the state at an offset of the log, until the snapshot
+	// is dropped. ErrExists if there is one of that offset, or a fork still shares the one that was
+	// there; ErrRange if the offset is not within the log; ErrInvalid if the session has SnapshotsMax
+	// already.
 	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error
 	// Snapshots lists them, the oldest first.
 	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
 	// ReadSnapshot hands read what was written, after it has made sure that the bytes are just
 	// those; if not, the error is a CorruptError.
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
-	// DropSnapshot removes one, say because it is damaged.
+	// DropSnapshot removes one, because newer ones do for it, or because it is damaged.
 	DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error
 
 	// Failed is closed when the store has failed for good: every call then returns Err, which is
@@ -146,18 +146,15 @@ type Snapshot struct {
 	owner string // the session that has written it; "": the one that has it
 }
 
-// Cut is what a fork takes of another session.
-type Cut struct {
-	Start, End int64 // of the log
-	Snapshot   int64 // offset of the snapshot; -1: none
-}
+// Cut is what a fork takes of another session: offsets of the log.
+type Cut struct{ Start, End int64 }
 
 // Limits.
 const (
-	MaxIDBytes    = 64
-	MaxHeadBytes  = 64 << 10
-	MaxTextBytes  = 1 << 20 // of one record
-	KeptSnapshots = 2
-	SkippedMax    = 1 << 16 // lines of a record that are not learnt
-	SkippedBytes  = 2       // that each of these takes
+	MaxIDBytes   = 64
+	MaxHeadBytes = 64 << 10
+	MaxTextBytes = 1 << 20 // of one record
+	SnapshotsMax = 1 << 11 // of one session
+	SkippedMax   = 1 << 16 // lines of a record that are not learnt
+	SkippedBytes = 2       // that each of these takes
 )

@@ -100,6 +100,9 @@ func interrupted(t *testing.T) (s *Folder, dir string) {
 	want := family(t, dir)
 	s, err := OpenUnsynced(dir)
 	require.NoError(t, err)
+	parent, err := s.Claim(background, "parent")
+	require.NoError(t, err)
+	require.NoError(t, s.WriteSnapshot(background, "parent", parent.Epoch, parent.End, writing("its own")))
 	require.NoError(t, s.write(background, &write{drops: true, do: func(tx *bbolt.Tx) error {
 		s.expunge(tx, "parent")
 		s.sweep.released = nil
@@ -172,7 +175,7 @@ func TestAForkIsNotChargedForLeftoversThatItDoesNotShare(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	long(t, s, "long", 1)
-	_, err = s.Fork(background, "long", "fork", nil, Cut{0, 640, -1})
+	_, err = s.Fork(background, "long", "fork", nil, Cut{0, 640})
 	require.NoError(t, err)
 	var mu sync.Mutex
 	most, last, steps := int64(0), int64(-1), map[int64]bool{}

@@ -39,12 +39,12 @@ func RecordCharge(id string, text int) int64 {
 }
 
 // ForkCharge is what a fork is charged beside its head, for what it shares with the session that it
-// is made of; more only where that is itself a fork of forks.
-func ForkCharge(id string) int64 {
+// is made of, so many snapshots among it; more only where that is itself a fork of forks.
+func ForkCharge(id string, snapshots int) int64 {
 	piece := int64(pieceBytesMax)
 	row := int64(shareKeyMax+shareBytes+crcBytes) + KeyCharge
 	entry := int64(len(offsetKey(id, 0))+snapshotSize+MaxIDBytes+crcBytes) + KeyCharge
-	return 2*(piece+row) + row + entry
+	return 2*(piece+row) + int64(snapshots)*(row+entry)
 }
 
 // chargeOf is what a key with its value is charged, and to whom: records to the session under whose

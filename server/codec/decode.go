@@ -166,6 +166,7 @@ func DecodeCompletion(
 		Seed:        r.Seed,
 		Commit:      string(value(r.Commit)),
 		LogProbs:    value(r.Logprobs),
+		Top:         value(r.TopLogprobs),
 		Wait:        wait,
 	}
 	if r.MaxTokens != nil {

@@ -213,16 +213,18 @@ func EncodeModel(m session.ModelInfo) api.Model {
 	return model
 }
 
-// EncodeCompletion is the answer to a completion that took this time.
+// EncodeCompletion is the answer to a completion that took this time. The scores are those of all its
+// pieces.
 func EncodeCompletion(
-	c session.Completion, logprobs []float64, elapsed time.Duration,
+	c session.Completion, scores session.Piece, elapsed time.Duration,
 ) api.Completion {
 	text, exact := encodeText(c.Text)
 	return api.Completion{
 		Type:         api.EventCompletion,
 		Text:         text,
 		TextBase64:   exact,
-		Logprobs:     logprobs,
+		Logprobs:     scores.LogProbs,
+		TopLogprobs:  encodeTop(scores.Top),
 		FinishReason: api.FinishReason(c.FinishReason),
 		Usage:        encodeUsage(c),
 		Seed:         c.Seed,
@@ -234,7 +236,25 @@ func EncodeCompletion(
 // EncodePiece is the event of a piece of sampled text.
 func EncodePiece(p session.Piece) api.PieceEvent {
 	text, exact := encodeText(p.Text)
-	return api.PieceEvent{Type: api.EventPiece, Text: text, TextBase64: exact, Logprobs: p.LogProbs}
+	return api.PieceEvent{
+		Type: api.EventPiece, Text: text, TextBase64: exact,
+		Logprobs: p.LogProbs, TopLogprobs: encodeTop(p.Top),
+	}
+}
+
+// encodeTop is the likeliest tokens at each token of a text; nil if nobody asked for them.
+func encodeTop(top [][]session.Candidate) [][]api.TokenLogprob {
+	if top == nil {
+		return nil
+	}
+	out := make([][]api.TokenLogprob, len(top))
+	for i, candidates := range top {
+		out[i] = make([]api.TokenLogprob, len(candidates))
+		for j, c := range candidates {
+			out[i][j] = api.TokenLogprob{Token: c.ID, Logprob: c.LogProb}
+		}
+	}
+	return out
 }
 
 // EncodeDone is the last event of a completion that took this time.

@@ -44,16 +44,16 @@ func Load() (*Contract, error) {
 	c := &Contract{operations: map[string]*Operation{}, openAI: map[string]bool{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			public := op.Security != nil && len(*op.Security) == 0
 			// Authentication is a middleware of its own: here it would read the body first.
-			op.Security = openapi3.NewSecurityRequirements()
+			unkeyed := *op
+			unkeyed.Security = openapi3.NewSecurityRequirements()
 			c.operations[method+" "+path] = &Operation{
 				Offers:  OffersOf(op),
 				Accepts: acceptsOf(op),
-				Public:  public,
+				Public:  op.Security != nil && len(*op.Security) == 0,
 				bounds:  boundsOf(op),
 				route: &routers.Route{
-					Spec: doc, Path: path, PathItem: item, Method: method, Operation: op,
+					Spec: doc, Path: path, PathItem: item, Method: method, Operation: &unkeyed,
 				},
 			}
 			if slices.Contains(op.Tags, openAITag) {
@@ -106,6 +106,30 @@ func acceptsOf(op *openapi3.Operation) []string {
 // Operation finds the operation that a request asks for, once the router has found its route.
 func (c *Contract) Operation(r *http.Request) *Operation {
 	return c.operations[GetForHead(r.Method)+" "+chi.RouteContext(r.Context()).RoutePattern()]
+}
+
+// Methods lists the methods that operations of the contract have, and HEAD.
+func (c *Contract) Methods() []string {
+	methods := []string{http.MethodHead}
+	for key := range c.operations {
+		method, _, _ := strings.Cut(key, " ")
+		methods = append(methods, method)
+	}
+	slices.Sort(methods)
+	return slices.Compact(methods)
+}
+
+// AnswerHeaders lists the headers that answers of some operation have, in alphabetical order.
+func (c *Contract) AnswerHeaders() (names []string) {
+	for _, op := range c.operations {
+		for _, response := range op.route.Operation.Responses.Map() {
+			for name := range response.Value.Headers {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // TakesFile reports whether the operation's body is an exported session.

@@ -14,6 +14,7 @@ const (
 	MediaOctetStream = "application/octet-stream"
 	MediaZstd        = "application/zstd"
 	MediaTar         = "application/x-tar"
+	mediaText        = "text/plain"
 )
 
 // HasBody reports whether the request brings a body, as far as its headers tell.

@@ -31,21 +31,23 @@ func (h *Handlers) Complete(
 		}), nil
 	}
 	if request.LogProbs {
-		taken, err := h.Memory.Take(ctx, limits.LogProbBytes*int64(request.MaxTokens))
+		scores := int64(request.MaxTokens) * int64(1+request.Top)
+		taken, err := h.Memory.Take(ctx, limits.LogProbBytes*scores)
 		if err != nil {
 			return nil, err
 		}
 		defer taken.Keep(0)
 	}
-	var logprobs []float64
+	var scores session.Piece
 	done, err := call.run(ctx, func(p session.Piece) error {
-		logprobs = append(logprobs, p.LogProbs...)
+		scores.LogProbs = append(scores.LogProbs, p.LogProbs...)
+		scores.Top = append(scores.Top, p.Top...)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return api.Complete200JSONResponse(codec.EncodeCompletion(done, logprobs, time.Since(start))), nil
+	return api.Complete200JSONResponse(codec.EncodeCompletion(done, scores, time.Since(start))), nil
 }
 
 // completeCall is one call of Sessions.Complete.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
@@ -28,12 +29,13 @@ func (h *Handlers) Score(
 	if err != nil {
 		return nil, err
 	}
-	if err := checkUnit(options); err != nil {
+	media := middleware.MediaOf(ctx)
+	if err := checkAsked(r.Params, options, media); err != nil {
 		return nil, err
 	}
 	middleware.HasRead(ctx)
 	call := scoreCall{h.Sessions(), r.ID, text, options}
-	if media := middleware.MediaOf(ctx); media != contract.MediaJSON {
+	if media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
 		}), nil
@@ -48,16 +50,27 @@ func (h *Handlers) Score(
 	return api.Score200JSONResponse(codec.EncodeSummary(summary)), nil
 }
 
-// checkUnit refuses what only the other unit's events have.
-func checkUnit(o session.ScoreOptions) error {
+// checkAsked refuses what would make no difference in an answer of this form: who asks for it would
+// look for it in vain.
+func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
+	refuse := func(name, found, expected string) error {
+		return problem.Field(api.ProblemInvalidParameter, name, found, expected)
+	}
 	switch {
 	case o.Lines && o.LogProbs:
-		return problem.Field(api.ProblemInvalidParameter, "logprobs", "true", "false with unit=line")
+		return refuse("logprobs", "true", "false with unit=line; tokens=true has the bits of a line's bytes")
+	case o.LogProbs && media == contract.MediaJSON:
+		return refuse("logprobs", "true", "false, or Accept: "+contract.MediaNDJSON+" or "+
+			contract.MediaEventStream+", as the events have them and a summary has not")
 	case !o.Lines && o.Learn == session.LearnUnflagged:
-		return problem.Field(api.ProblemInvalidParameter, "learn", "unflagged",
-			"true or false without unit=line")
+		return refuse("learn", "unflagged", "true or false without unit=line")
 	case !o.Lines && o.TokenBits:
-		return problem.Field(api.ProblemInvalidParameter, "tokens", "true", "false without unit=line")
+		return refuse("tokens", "true", "false without unit=line; logprobs=true has those of chunks")
+	case !o.Lines && p.Text != nil:
+		return refuse("text", strconv.FormatBool(*p.Text), "no such parameter without unit=line")
+	case p.Threshold != nil && o.Learn != session.LearnUnflagged:
+		return refuse("threshold", strconv.FormatFloat(*p.Threshold, 'g', -1, 64),
+			"no such parameter without learn=unflagged")
 	}
 	return nil
 }

@@ -20,15 +20,16 @@ import (
 // A request's Host has to be a name of this server: a loopback name or address, the address that the
 // connection came to, or one of the allowed names, with any port. A page that reaches the server by
 // DNS rebinding brings the page's own name. A request's Origin has to be the origin that the Host
-// names, or one whose host is among the allowed names. (http.CrossOriginProtection lets every GET
-// pass, since sites make their pages of them. This server has no pages, and its exports are GETs.)
+// names, one whose host is among the allowed names, or one of the named origins.
+// (http.CrossOriginProtection lets every GET pass, since sites make their pages of them. The exports
+// of this server are GETs.)
 func Hosts(
-	ring *keys.Ring, allowed []string, problems *answer.Problems,
+	ring *keys.Ring, allowed, origins []string, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if len(allowed) > 0 || ring == nil || !ring.Required() {
-				if p := checkHosts(r, allowed); p != nil {
+				if p := checkHosts(r, allowed, origins); p != nil {
 					problems.Answer(w, r, p)
 					return
 				}
@@ -41,7 +42,7 @@ func Hosts(
 // checkHosts holds a request's Host and origin against the names that the server has; nil if they
 // fit. Clients that are no browsers send no Origin, and those of HTTP/1.0 no Host: no page can make
 // a browser do so.
-func checkHosts(r *http.Request, allowed []string) *problem.Problem {
+func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	host := hostName(r.Host)
 	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) {
 		return problem.Field(api.ProblemHostNotAllowed, "Host", problem.Quoted(r.Host),
@@ -51,11 +52,13 @@ func checkHosts(r *http.Request, allowed []string) *problem.Problem {
 	site := r.Header.Get("Sec-Fetch-Site")
 	from, err := url.Parse(origin)
 	switch {
+	case isNamed(origin, origins):
+		return nil
 	case origin != "" && err == nil && from.Host != "" && isAllowed(hostName(from.Host), allowed):
 		return nil
 	case origin != "" && (err != nil || !strings.EqualFold(from.Host, r.Host)):
 		return problem.Field(api.ProblemOriginNotAllowed, "Origin", problem.Quoted(origin),
-			"none, this server's own, or one that --allow-host names")
+			"none, this server's own, or one that --cors-origin or --allow-host names")
 	case site != "" && site != "same-origin" && site != "none":
 		return problem.Field(api.ProblemOriginNotAllowed, "Sec-Fetch-Site", problem.Quoted(site),
 			"same-origin or none")

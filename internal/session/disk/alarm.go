@@ -53,6 +53,16 @@ type alarm struct {
 	on bool
 }
 
+// ample says whether as many bytes more leave as much again.
+func (a *alarm) ample(bytes int64) bool {
+	if a.Space == nil {
+		return true
+	}
+	space := a.Space()
+	return (a.Budget == 0 || bytes <= a.Budget/2-space.Used) &&
+		(space.All == 0 || bytes <= space.Left-space.Used)
+}
+
 // fits says why as many bytes more may not be taken. They may take half of the reserve, so that
 // what is small is only refused by an alarm.
 func (a *alarm) fits(bytes int64) error {

@@ -23,13 +23,14 @@ func forked(t *testing.T, b Backend) {
 	for _, fork := range []struct {
 		id   string
 		cut  sessionlog.Cut
+		kept []int64 // snapshots
 		text string
 		last *sessionlog.Record
 	}{
-		{"all", sessionlog.Cut{Start: 0, End: 9, Snapshot: 9}, "abcdefghi", last(record("ghi"))},
-		{"tail", sessionlog.Cut{Start: 3, End: 6, Snapshot: 6}, "def", last(record("def"))},
-		{"empty", sessionlog.Cut{Start: 6, End: 6, Snapshot: 6}, "", nil},
-		{"no-snapshot", sessionlog.Cut{Start: 0, End: 3, Snapshot: -1}, "abc", last(record("abc"))},
+		{"all", sessionlog.Cut{Start: 0, End: 9}, []int64{6, 9}, "abcdefghi", last(record("ghi"))},
+		{"tail", sessionlog.Cut{Start: 3, End: 6}, []int64{6}, "def", last(record("def"))},
+		{"empty", sessionlog.Cut{Start: 6, End: 6}, []int64{6}, "", nil},
+		{"no-snapshot", sessionlog.Cut{Start: 0, End: 3}, nil, "abc", last(record("abc"))},
 	} {
 		epoch, err := s.Fork(background, "a", fork.id, []byte("head"), fork.cut)
 		require.NoError(t, err)
@@ -40,10 +41,8 @@ func forked(t *testing.T, b Backend) {
 			ID: fork.id, Epoch: epoch, Head: []byte("head"), Start: fork.cut.Start, End: fork.cut.End, Last: fork.last,
 		}, got)
 		require.Equal(t, fork.text, text(t, s, fork.id, fork.cut.Start))
-		if at := fork.cut.Snapshot; at < 0 {
-			require.Empty(t, offsets(t, s, fork.id))
-		} else {
-			require.Equal(t, []int64{at}, offsets(t, s, fork.id))
+		require.Equal(t, fork.kept, offsets(t, s, fork.id))
+		for _, at := range fork.kept {
 			require.Equal(t, snapshot(t, s, "a", at), snapshot(t, s, fork.id, at))
 		}
 		require.NoError(t, s.Append(background, fork.id, epoch, fork.cut.End, record("on")))
@@ -61,17 +60,15 @@ func forksRefused(t *testing.T, b Backend) {
 		cut      sessionlog.Cut
 		want     error
 	}{
-		{"nobody", "c", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrNotFound},
-		{"a", "b", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrExists},
-		{"a", "a", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrExists},
-		{"a", "A", sessionlog.Cut{Snapshot: -1}, sessionlog.ErrInvalid},
-		{"a", "c", sessionlog.Cut{Start: -1, End: 3, Snapshot: -1}, sessionlog.ErrInvalid},
-		{"a", "c", sessionlog.Cut{Start: 6, End: 3, Snapshot: -1}, sessionlog.ErrInvalid},
-		{"a", "c", sessionlog.Cut{Start: 0, End: 12, Snapshot: -1}, sessionlog.ErrRange},
-		{"a", "c", sessionlog.Cut{Start: 0, End: 4, Snapshot: -1}, sessionlog.ErrInvalid},
-		{"a", "c", sessionlog.Cut{Start: 2, End: 3, Snapshot: -1}, sessionlog.ErrInvalid},
-		{"a", "c", sessionlog.Cut{Start: 0, End: 3, Snapshot: 6}, sessionlog.ErrInvalid},
-		{"a", "c", sessionlog.Cut{Start: 0, End: 9, Snapshot: 3}, sessionlog.ErrInvalid},
+		{"nobody", "c", sessionlog.Cut{}, sessionlog.ErrNotFound},
+		{"a", "b", sessionlog.Cut{}, sessionlog.ErrExists},
+		{"a", "a", sessionlog.Cut{}, sessionlog.ErrExists},
+		{"a", "A", sessionlog.Cut{}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: -1, End: 3}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 6, End: 3}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 0, End: 12}, sessionlog.ErrRange},
+		{"a", "c", sessionlog.Cut{Start: 0, End: 4}, sessionlog.ErrInvalid},
+		{"a", "c", sessionlog.Cut{Start: 2, End: 3}, sessionlog.ErrInvalid},
 	} {
 		_, err := s.Fork(background, refused.from, refused.id, nil, refused.cut)
 		require.ErrorIs(t, err, refused.want, "%+v", refused)
@@ -85,7 +82,7 @@ func forksApart(t *testing.T, b Backend) {
 	s := started(t, b)
 	first := origin(t, s)
 	fork := func(from, id string, end int64) uint64 {
-		epoch, err := s.Fork(background, from, id, nil, sessionlog.Cut{End: end, Snapshot: end})
+		epoch, err := s.Fork(background, from, id, nil, sessionlog.Cut{End: end})
 		require.NoError(t, err)
 		return epoch
 	}

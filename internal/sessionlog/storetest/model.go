@@ -136,7 +136,7 @@ func (m *machine) fork(t *rapid.T) {
 	from, s, _ := m.one(t)
 	id := rapid.SampledFrom(ids).Draw(t, "fork")
 	fork := &modelSession{head: "fork of " + from, snapshots: map[int64]string{}, origins: map[string]bool{from: true}}
-	c := sessionlog.Cut{Snapshot: -1}
+	var c sessionlog.Cut
 	if s != nil {
 		first := rapid.IntRange(0, len(s.records)).Draw(t, "first")
 		last := rapid.IntRange(first, len(s.records)).Draw(t, "last")
@@ -149,8 +149,8 @@ func (m *machine) fork(t *rapid.T) {
 		}
 		c.Start, c.End, fork.start = border(first), border(last), border(first)
 		for at, content := range s.snapshots {
-			if at >= c.Start && at <= c.End && rapid.Bool().Draw(t, "take") {
-				c.Snapshot, fork.snapshots = at, map[int64]string{at: content}
+			if at >= c.Start && at <= c.End {
+				fork.snapshots[at] = content
 			}
 		}
 		maps.Copy(fork.origins, s.origins)
@@ -245,12 +245,11 @@ func (m *machine) snapshot(t *rapid.T) {
 	content := fmt.Sprintf("%s at %d: %s", id, at, rapid.String().Draw(t, "content"))
 	want := refused(s, epoch)
 	if want == nil {
-		kept := s.offsets()
 		_, there := s.snapshots[at]
 		switch {
 		case there:
 			want = sessionlog.ErrExists
-		case at < s.start, at > s.end(), len(kept) == sessionlog.KeptSnapshots && at < kept[0]:
+		case at < s.start, at > s.end():
 			want = sessionlog.ErrRange
 		}
 	}
@@ -262,9 +261,6 @@ func (m *machine) snapshot(t *rapid.T) {
 		return
 	}
 	s.snapshots[at] = content
-	if kept := s.offsets(); len(kept) > sessionlog.KeptSnapshots {
-		delete(s.snapshots, kept[0])
-	}
 }
 
 func (m *machine) drop(t *rapid.T) {
@@ -368,9 +364,6 @@ func restarts(t *testing.T, b Backend, stop func(sessionlog.Store) error) {
 	keep := func(at int64) func() error {
 		return func() error {
 			a.snapshots[at] = fmt.Sprint("state at ", at)
-			if kept := a.offsets(); len(kept) > sessionlog.KeptSnapshots {
-				delete(a.snapshots, kept[0])
-			}
 			return m.s.WriteSnapshot(background, "a", a.epoch, at, writer(a.snapshots[at]))
 		}
 	}

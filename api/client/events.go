@@ -1,0 +1,82 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// objects reads a streamed answer: the JSON object of each event. The stream is one of JSON lines
+// or, if sse is true, of server-sent events. What is cut off within an event is
+// io.ErrUnexpectedEOF; the caller knows whether an end between two events is the right one.
+func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for lines := bufio.NewReader(r); ; {
+			line, err := lines.ReadBytes('\n')
+			if err == io.EOF && len(line) == 0 {
+				return
+			}
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			object, data := line, true
+			if sse { // each event has one line of data, and only that is needed
+				object, data = bytes.CutPrefix(line, []byte("data:"))
+			}
+			if data && !yield(object, nil) {
+				return
+			}
+		}
+	}
+}
+
+// header is what all events have in common.
+type header struct {
+	Type    string
+	Problem *Error // of an error
+}
+
+// events reads a streamed answer's events. decode makes one of an object of a type, and tells the
+// last of a stream; an object of type error is an *Error. A stream that ends before its last event
+// ends with io.ErrUnexpectedEOF.
+func events[E any](
+	r io.Reader, sse bool, decode func(kind string, object []byte) (e E, last bool, err error),
+) iter.Seq2[E, error] {
+	return func(yield func(E, error) bool) {
+		var none E
+		for object, err := range objects(r, sse) {
+			var h header
+			if err == nil {
+				err = json.Unmarshal(object, &h)
+			}
+			if err == nil && h.Problem != nil {
+				err = h.Problem
+			}
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			e, last, err := decode(h.Type, object)
+			if !yield(e, err) || err != nil || last {
+				return
+			}
+		}
+		yield(none, io.ErrUnexpectedEOF)
+	}
+}
+
+// decoded reads an object into a new T.
+func decoded[T any](object []byte) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal(object, v); err != nil {
+		return nil, fmt.Errorf("client: an event that is no %T: %w", *v, err)
+	}
+	return v, nil
+}

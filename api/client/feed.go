@@ -1,0 +1,112 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Feed feeds the text of a reader to a session, exactly once, as a [Feeder] does, and gives the
+// session's offset at the end. It takes what the reader has, up to a batch, and reads on while that
+// is scored. At the end of the text it reports the line under way, if there is one. Feed reads in a
+// goroutine of its own, which ends with the call of Read under way when Feed returns before the end
+// of the text: some of what was read may not have been fed then.
+func (c *Client) Feed(
+	ctx context.Context, session string, text io.Reader, o FeedOptions,
+) (offset int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := c.NewFeeder(session, o)
+	ahead := newReadAhead(f.o.BatchBytes)
+	go ahead.read(ctx, text)
+	for {
+		batch, err := ahead.take(ctx)
+		if err == nil {
+			err = f.Feed(ctx, batch)
+		}
+		if err == io.EOF {
+			return f.Offset(), f.End()
+		}
+		if err != nil {
+			return f.Offset(), err
+		}
+	}
+}
+
+// readAhead reads a text while what was read before is at work.
+type readAhead struct {
+	max int // bytes that are read ahead at most
+
+	mu   sync.Mutex
+	text []byte
+	err  error // what the text ended with
+
+	filled, emptied chan struct{} // of capacity 1: there is something new
+}
+
+func newReadAhead(most int) *readAhead {
+	return &readAhead{max: most, filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
+}
+
+// read reads to the end of the text, or to that of the context.
+func (a *readAhead) read(ctx context.Context, text io.Reader) {
+	piece := make([]byte, a.max)
+	for {
+		room := a.room()
+		for ; room == 0; room = a.room() {
+			select {
+			case <-a.emptied:
+			case <-ctx.Done():
+				return
+			}
+		}
+		n, err := text.Read(piece[:room])
+		a.mu.Lock()
+		a.text, a.err = append(a.text, piece[:n]...), err
+		a.mu.Unlock()
+		signal(a.filled)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (a *readAhead) room() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.max - len(a.text)
+}
+
+// take gives what has been read since the last call, and waits for it. The error is that of the
+// reader, when all that it has read has been taken, or that of the context.
+func (a *readAhead) take(ctx context.Context) ([]byte, error) {
+	for {
+		a.mu.Lock()
+		text, err := a.text, a.err
+		a.text = nil
+		a.mu.Unlock()
+		switch {
+		case len(text) > 0:
+			signal(a.emptied)
+			return text, nil
+		case err == io.EOF:
+			return nil, err
+		case err != nil:
+			return nil, fmt.Errorf("client: reading the text to be fed: %w", err)
+		}
+		select {
+		case <-a.filled:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// signal notes that there is something new; nobody waits for it to be seen.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

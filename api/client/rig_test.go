@@ -1,0 +1,73 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a server with a small random model, and a client of it.
+type rig struct {
+	*client.Client
+	url       string
+	mg        *session.Manager
+	transport *http.Transport
+}
+
+func newRig(t testing.TB, sessions session.Options, options ...client.Option) *rig {
+	t.Helper()
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	mg, err := session.NewManager(m, sessions)
+	require.NoError(t, err)
+	s, err := server.New(mg, server.Options{})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	r := &rig{url: "http://" + l.Addr().String(), mg: mg, transport: &http.Transport{}}
+	r.Client = r.with(t, options...)
+	t.Cleanup(func() {
+		r.transport.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		require.NoError(t, s.Drain(ctx))
+		require.NoError(t, <-served)
+	})
+	return r
+}
+
+// with makes another client of the rig's server.
+func (r *rig) with(t testing.TB, options ...client.Option) *client.Client {
+	t.Helper()
+	all := append([]client.Option{
+		client.WithHTTPClient(&http.Client{Transport: r.transport}),
+	}, options...)
+	c, err := client.New(r.url, all...)
+	require.NoError(t, err)
+	return c
+}
+
+// requests is a text of lines that differ a little.
+func requests(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "GET /item/%d HTTP/1.1 -> %d\n", i*7%10, 200+i%3)
+	}
+	return b.String()
+}

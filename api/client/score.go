@@ -1,0 +1,150 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+)
+
+const (
+	mediaBytes  = "application/octet-stream"
+	mediaNDJSON = "application/x-ndjson"
+)
+
+// waitMax is the longest that a request may ask to wait for its turn.
+const waitMax = 10 * time.Minute
+
+// Learn says whether a text becomes the session's, which learns from it: LearnTrue, LearnFalse, or
+// LearnUnflagged, with which the text becomes the session's, and lines that are flagged are not
+// learnt.
+type Learn = ScoreParamsLearn
+
+// ScoreOptions say how a text is scored, and what events tell of it. The zero value makes the text
+// the session's, and gives an event for each chunk.
+type ScoreOptions struct {
+	// Lines asks for an event for each line of the text, instead of each chunk.
+	Lines  bool
+	NoText bool // leave the text out of the events of lines
+	Tokens bool // tell of each line what each of its bytes has cost, in bits
+
+	LogProbs bool // tell of each chunk the log-probability of each token
+
+	Learn     Learn   // "" is LearnTrue. LearnUnflagged needs Lines
+	Threshold float64 // the largest P of a line that is flagged, with LearnUnflagged. 0 is 1/1000
+
+	// Offset is where the caller expects the session to be, in bytes. A session that is elsewhere
+	// is left as it is, and the error is an [Error] of type ProblemOffsetConflict. Nil is anywhere.
+	Offset *int64
+}
+
+// params are the parameters of a request that waits so long for its turn.
+func (o ScoreOptions) params(wait time.Duration) (p ScoreParams) {
+	if o.Lines {
+		p.Unit = new(UnitLine)
+	}
+	if o.NoText {
+		p.Text = new(false)
+	}
+	if o.Tokens {
+		p.Tokens = &o.Tokens
+	}
+	if o.LogProbs {
+		p.Logprobs = &o.LogProbs
+	}
+	if o.Learn != "" {
+		p.Learn = &o.Learn
+	}
+	if o.Threshold != 0 {
+		p.Threshold = &o.Threshold
+	}
+	p.Offset, p.Wait = o.Offset, waitParam(wait)
+	return p
+}
+
+// waitParam is how long a request waits for its turn; nil if it does not.
+func waitParam(d time.Duration) *Wait {
+	if d = min(d, waitMax); d < time.Millisecond {
+		return nil
+	}
+	return new(fmt.Sprintf("%dms", d.Milliseconds()))
+}
+
+// An Event is what a score tells: just one of its fields is not nil.
+type Event struct {
+	Chunk   *ChunkEvent
+	Line    *LineEvent
+	Summary *SummaryEvent // the last event of a text
+}
+
+// Score scores a text and gives the events as they come, while the text is still being read: a
+// Chunk, or a Line, for each, and a Summary at the end. An error ends the events; what was told
+// before it is in the session, unless o.Learn is LearnFalse. Where the caller leaves the loop the
+// request ends, and so does the reading of the text.
+func (c *Client) Score(
+	ctx context.Context, session string, text io.Reader, o ScoreOptions,
+) iter.Seq2[Event, error] {
+	return c.score(ctx, session, text, o.params(c.patience))
+}
+
+func (c *Client) score(
+	ctx context.Context, session string, text io.Reader, p ScoreParams,
+) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		answer, err := c.send(
+			request(newScoreRequest(ctx, c.base, session, p, mediaBytes, text)), mediaNDJSON)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer answer.Body.Close()
+		for e, err := range events(answer.Body, false, decodeScore) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func decodeScore(kind string, object []byte) (e Event, last bool, err error) {
+	switch kind {
+	case string(EventChunk):
+		e.Chunk, err = decoded[ChunkEvent](object)
+	case string(EventLine):
+		e.Line, err = decoded[LineEvent](object)
+	case string(EventSummary):
+		e.Summary, err = decoded[SummaryEvent](object)
+	default:
+		err = fmt.Errorf("client: an event of type %q, expected chunk, line, summary or error", kind)
+	}
+	return e, e.Summary != nil, err
+}
+
+// ScoreText scores a text that is there in the whole, and gives the summary. With o.Lines the lines
+// are in the summary's Lines, as many as there is room for.
+func (c *Client) ScoreText(
+	ctx context.Context, session string, text []byte, o ScoreOptions,
+) (SummaryEvent, error) {
+	return object[SummaryEvent](c, request(newScoreRequest(
+		ctx, c.base, session, o.params(c.patience), mediaBytes, bytes.NewReader(text))))
+}
+
+// TextBytes is the text of the line as it is, without its newline; nil if it was not asked for.
+func (e *LineEvent) TextBytes() []byte {
+	if e.Text == nil {
+		return nil
+	}
+	return textBytes(*e.Text, e.TextBase64)
+}
+
+// textBytes is a text of which an answer has its bytes, too, where it is not UTF-8.
+func textBytes(text string, bytes []byte) []byte {
+	if bytes != nil {
+		return bytes
+	}
+	return []byte(text)
+}

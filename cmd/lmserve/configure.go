@@ -1,0 +1,353 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/rawbytes"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A flag that the command line does not give has the value that the environment says, or else the
+// configuration file, or else its default. What is said for one command comes before what is said
+// for all commands that have the flag.
+
+const (
+	variablePrefix = "LMSERVE_"
+	configName     = "config" // the flag that names the configuration file
+	configVariable = variablePrefix + "CONFIG"
+	noConfig       = "none" // instead of a file
+)
+
+// configurationHelp says where the values of flags come from.
+const configurationHelp = `Where a flag is not given, its value is that of the variable LMSERVE_COMMAND_FLAG or LMSERVE_FLAG,
+as LMSERVE_SERVE_LISTEN or LMSERVE_DATA_DIR, or else what the configuration file says (YAML):
+
+    data-dir: /var/lib/lmserve    # for every command that has the flag
+    serve:                        # for one command
+      listen: 127.0.0.1:9090
+      allow-host: [lm.example.org]
+
+The file is that of --config or LMSERVE_CONFIG, or else lmserve/config.yaml in the user's folder of
+configurations, if it is there; none is no file. 'lmserve config COMMAND' shows what holds.`
+
+// configFlag gives all commands the flag that names the file. Commands that have another flag of
+// that name, as train has, take the file that the variable names.
+func configFlag(root *cobra.Command) {
+	root.PersistentFlags().String(configName, "", "configuration file, or none (default: "+
+		configVariable+", or lmserve/config.yaml in the user's folder of configurations)")
+}
+
+// configuration is what a configuration file says.
+type configuration struct {
+	file   string // path; "": there is none
+	values *koanf.Koanf
+}
+
+// configDelimiter joins the names of sections and flags. No name has it.
+const configDelimiter = "/"
+
+// readConfiguration reads the configuration file, if there is one.
+func readConfiguration(root *cobra.Command) (*configuration, error) {
+	conf := &configuration{values: koanf.New(configDelimiter)}
+	path, named := root.PersistentFlags().Lookup(configName).Value.String(), true
+	if path == "" {
+		path = os.Getenv(configVariable)
+	}
+	if path == "" {
+		path, named = defaultConfigFile(), false
+	}
+	if path == "" || path == noConfig {
+		return conf, nil
+	}
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return conf, nil
+	case err != nil:
+		return nil, usageError{fmt.Errorf("the configuration file: %w", err)}
+	}
+	conf.file = path
+	if err := conf.values.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
+		return nil, usageError{fmt.Errorf("%s: expected YAML, flags and their values: %w", path, err)}
+	}
+	return conf, conf.check(root, nil, conf.values.Raw())
+}
+
+// defaultConfigFile is where the configuration file is that nobody names; "" if the system knows no
+// folder for it.
+func defaultConfigFile() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "lmserve", "config.yaml")
+}
+
+// check refuses the first key that is neither a flag of the command, or of one below it, nor the name
+// of a command below it.
+func (conf *configuration) check(c *cobra.Command, above []string, section map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(section)) {
+		path := append(slices.Clone(above), key)
+		below := subcommandNamed(c, key)
+		inner, isSection := section[key].(map[string]any)
+		switch {
+		case below != nil && isSection:
+			if err := conf.check(below, path, inner); err != nil {
+				return err
+			}
+		case below != nil && section[key] == nil: // a section without keys
+		case below != nil && !takesFlag(c, key):
+			return conf.wrong(path, fmt.Sprint(section[key]), "flags of "+below.CommandPath())
+		case !takesFlag(c, key):
+			return conf.unknown(c, path)
+		case isSection:
+			return conf.wrong(path, "a section", "the value of a flag")
+		}
+	}
+	return nil
+}
+
+// subcommandNamed finds a command of a group.
+func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
+	for _, below := range c.Commands() {
+		if below.Name() == name {
+			return below
+		}
+	}
+	return nil
+}
+
+// takesFlag reports whether a command, or one below it, has a flag that a configuration may set.
+func takesFlag(c *cobra.Command, name string) (takes bool) {
+	everyCommand(c, func(c *cobra.Command) {
+		f := flagsOf(c).Lookup(name)
+		takes = takes || f != nil && configurable(c, f)
+	})
+	return takes
+}
+
+// flagsOf are all flags of a command, those of its groups included.
+func flagsOf(c *cobra.Command) *pflag.FlagSet {
+	c.InheritedFlags() // adds them to those of the command
+	return c.Flags()
+}
+
+// configurable reports whether a configuration may set a flag.
+func configurable(c *cobra.Command, f *pflag.Flag) bool {
+	return f.Name != "help" && f.Name != "version" &&
+		f != c.Root().PersistentFlags().Lookup(configName)
+}
+
+// unknown is the error for a key that means nothing.
+func (conf *configuration) unknown(c *cobra.Command, path []string) error {
+	want := "a command, or a flag of one"
+	if !c.HasSubCommands() {
+		var names []string
+		flagsOf(c).VisitAll(func(f *pflag.Flag) {
+			if configurable(c, f) {
+				names = append(names, f.Name)
+			}
+		})
+		want = "a flag of " + c.CommandPath() + " (" + strings.Join(names, ", ") + ")"
+	}
+	return conf.wrong(path, "an unknown key", want)
+}
+
+func (conf *configuration) wrong(path []string, found, want string) error {
+	key := strings.Join(path, ".")
+	return usageError{fmt.Errorf("%s: %s: found %s, expected %s", conf.file, key, found, want)}
+}
+
+// origin says where the value of a flag comes from, in words: a variable, or the file and the key.
+type origin string
+
+const fromDefault origin = "the default"
+
+// origins has the flags of a command that a configuration has set.
+type origins map[string]origin
+
+// originsKey is that of the origins in the context of a command.
+type originsKey struct{}
+
+// configure gives the flags of a command that the command line does not give the values that the
+// environment and the configuration file say.
+func configure(c *cobra.Command, _ []string) error {
+	if c.HasSubCommands() { // and shows its help
+		return nil
+	}
+	conf, err := readConfiguration(c.Root())
+	if err != nil {
+		return err
+	}
+	set, err := conf.apply(c)
+	c.SetContext(context.WithValue(c.Context(), originsKey{}, set))
+	return err
+}
+
+// unconfigured stands in for configure where a configuration that is wrong must not be in the way: in
+// commands that say something of the program.
+func unconfigured(*cobra.Command, []string) error { return nil }
+
+// apply sets flags. It tells where their values come from.
+func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
+	set = origins{}
+	flagsOf(c).VisitAll(func(f *pflag.Flag) {
+		if err != nil || f.Changed || !configurable(c, f) {
+			return
+		}
+		value, from, found := fromEnvironment(c, f.Name)
+		if !found {
+			value, from, found = conf.find(c, f.Name)
+		}
+		if !found {
+			return
+		}
+		if err = assign(c.Flags(), f, value, from); err == nil {
+			set[f.Name] = from
+		}
+	})
+	return set, err
+}
+
+// fromEnvironment finds the value of a flag in the environment. A variable that is empty says
+// nothing.
+func fromEnvironment(c *cobra.Command, flag string) (value any, from origin, found bool) {
+	variables := []string{variable(append(commandWords(c), flag)...)}
+	if flag != configName { // which stands for the file
+		variables = append(variables, variable(flag))
+	}
+	for _, name := range variables {
+		if text := os.Getenv(name); text != "" {
+			return text, origin(name), true
+		}
+	}
+	return nil, "", false
+}
+
+// variable is the name of an environment variable of words.
+func variable(words ...string) string {
+	name := strings.ToUpper(strings.Join(words, "_"))
+	return variablePrefix + strings.ReplaceAll(name, "-", "_")
+}
+
+// commandWords are the words of a command after the program's name.
+func commandWords(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
+
+// find finds the value of a flag in the file, in the section of the command or in one around it.
+// The flag may go by the name that it had before.
+func (conf *configuration) find(c *cobra.Command, flag string) (value any, from origin, found bool) {
+	for words := commandWords(c); ; words = words[:len(words)-1] {
+		section := conf.values.Raw()
+		if len(words) > 0 {
+			section = conf.values.Cut(strings.Join(words, configDelimiter)).Raw()
+		}
+		key, ok := keyOf(c, section, flag)
+		if ok && (flag != configName || len(words) > 0) { // which stands for the file
+			path := strings.Join(append(slices.Clone(words), key), ".")
+			return section[key], origin(conf.file + ": " + path), true
+		}
+		if len(words) == 0 {
+			return nil, "", false
+		}
+	}
+}
+
+// keyOf finds the key of a flag in a section: its name, or else one that it had before.
+func keyOf(c *cobra.Command, section map[string]any, flag string) (key string, ok bool) {
+	for _, key := range append([]string{flag}, slices.Sorted(maps.Keys(section))...) {
+		value, there := section[key]
+		_, isSection := value.(map[string]any)
+		f := c.Flags().Lookup(key)
+		if there && !isSection && f != nil && f.Name == flag {
+			return key, true
+		}
+	}
+	return "", false
+}
+
+// assign gives a flag a value.
+func assign(flags *pflag.FlagSet, f *pflag.Flag, value any, from origin) error {
+	wrong := func(err error) error {
+		_, want, said := strings.Cut(err.Error(), "expected ")
+		if !said {
+			want = valueOf[f.Value.Type()]
+		}
+		return usageError{fmt.Errorf("%s: found %q, expected %s", from, valueText(value), want)}
+	}
+	list, isList := value.([]any)
+	slice, takesList := f.Value.(pflag.SliceValue)
+	switch {
+	case value == nil:
+		return usageError{fmt.Errorf("%s: found nothing, expected a value", from)}
+	case isList && takesList:
+		texts := make([]string, len(list))
+		for i, one := range list {
+			texts[i] = valueText(one)
+		}
+		if err := slice.Replace(texts); err != nil {
+			return wrong(err)
+		}
+		f.Changed = true
+		return nil
+	}
+	if err := flags.Set(f.Name, valueText(value)); err != nil {
+		return wrong(err)
+	}
+	return nil
+}
+
+// valueOf says for a flag's type what its values are, where the errors of the type do not.
+var valueOf = map[string]string{
+	"bool": "true or false", "int": "a whole number", "int64": "a whole number",
+	"uint64": "a whole number, 0 or more", "float64": "a number",
+	"duration": "a duration, as 500ms, 30s or 1h", "stringSlice": "a list of texts",
+	"float32Slice": "a list of numbers",
+}
+
+// valueText writes a value of the file as the command line has it.
+func valueText(value any) string {
+	switch v := value.(type) {
+	case []any:
+		texts := make([]string, len(v))
+		for i, one := range v {
+			texts[i] = valueText(one)
+		}
+		return strings.Join(texts, ",")
+	case time.Time: // YAML has dates, and flags have texts
+		if v.Equal(v.Truncate(24 * time.Hour)) {
+			return v.Format(time.DateOnly)
+		}
+		return v.Format(time.RFC3339)
+	}
+	return fmt.Sprint(value)
+}
+
+// explained adds to a usage error where a flag that it names has its value from, if that is not the
+// command line.
+func explained(c *cobra.Command, err error) error {
+	var usage usageError
+	if c.Context() == nil || !errors.As(err, &usage) {
+		return err
+	}
+	set, _ := c.Context().Value(originsKey{}).(origins)
+	for name, from := range set {
+		for _, word := range strings.Fields(err.Error()) {
+			if strings.Trim(word, ".,:;()'\"") == "--"+name {
+				return fmt.Errorf("%w (--%s is from %s)", err, name, from)
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/server"
+)
+
+// localURL is the base URL of the server in this process. Its host is a loopback name, as the
+// server's check of hosts wants.
+const localURL = "http://localhost"
+
+// localDrainMax is how long the server in this process may take to finish what is under way.
+const localDrainMax = 30 * time.Second
+
+// connectFlags say which server a command asks, and for which session. Without --server the same
+// server runs in this process, and is reached through memory, so that a command does the same near
+// and far.
+type connectFlags struct {
+	server  string
+	session string
+	key     string
+	model   modelFlags
+	data    dataFlags
+}
+
+// register gives a command the flags.
+func (f *connectFlags) register(c *cobra.Command) {
+	f.model.register(c)
+	f.data.registerFolder(c)
+	c.Flags().StringVar(&f.server, "server", "", "URL of the server that has the session, as http://127.0.0.1:8080 (default: none; the model runs in this process)")
+	c.Flags().StringVar(&f.session, "session", "", "name or id of the session to go on with; if there is none of this name, it is made\n(default: a new one, which is deleted at the end)")
+	c.Flags().StringVar(&f.key, "key", "", "key for the server, as 'lmserve keys add' printed it")
+}
+
+// connection is a way to a server.
+type connection struct {
+	URL  string       // base URL, without a slash at the end
+	HTTP *http.Client // reaches the server under that URL
+	Key  string       // to show to the server; "" for none
+
+	close func() error
+}
+
+// Close ends the server, if it runs in this process.
+func (c *connection) Close() error { return c.close() }
+
+// connect finds the server that the flags name, or starts one in this process: on the data folder
+// if the command names a session, else on nothing but memory. The caller closes the connection.
+func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
+	if f.server == "" {
+		return f.startLocal(c)
+	}
+	for _, name := range []string{"model", "threads", "precision"} {
+		if c.Flags().Changed(name) {
+			err := fmt.Errorf("--%s cannot go with --server, which has a model of its own", name)
+			return nil, usageError{err}
+		}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	return &connection{
+		URL: f.server, HTTP: &http.Client{Transport: transport}, Key: f.key,
+		close: func() error { transport.CloseIdleConnections(); return nil },
+	}, nil
+}
+
+// startLocal starts a server in this process. What its log says of damage goes to standard error.
+func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
+	log, err := warnings()
+	if err != nil {
+		return nil, err
+	}
+	serving := serveFlags{model: f.model, data: f.data}
+	if f.session == "" {
+		serving.data.dir = noDataDir
+	}
+	ring, err := serving.openKeys(zap.NewNop())
+	if err != nil {
+		return nil, err
+	}
+	m, err := f.model.load()
+	if err != nil {
+		return nil, err
+	}
+	o, err := serving.openSessions(c.Context(), m, log)
+	if errors.Is(err, sessionlog.ErrInUse) {
+		return nil, fmt.Errorf("%w; if a server has it open, name the server with --server", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := serving.checkOwners(o.sessions, ring, o.where); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	srv, err := server.New(o.sessions, server.Options{Keys: ring})
+	if err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	l := newMemoryListener()
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
+	}
+	end := func() error {
+		drain, cancel := context.WithTimeout(context.Background(), localDrainMax)
+		defer cancel()
+		transport.CloseIdleConnections()
+		return errors.Join(srv.Drain(drain), <-served, o.store.Close())
+	}
+	return &connection{
+		URL: localURL, HTTP: &http.Client{Transport: transport}, Key: f.key, close: end,
+	}, nil
+}
+
+// close ends sessions that no server has served.
+func (o *opened) close() error {
+	return errors.Join(o.sessions.Drain(context.Background()), o.store.Close())
+}
+
+// warnings returns a log that has only what somebody has to know of.
+func warnings() (*zap.Logger, error) {
+	config := zap.NewDevelopmentConfig()
+	config.Level = zap.NewAtomicLevelAt(zap.WarnLevel)
+	config.OutputPaths, config.ErrorOutputPaths = []string{"stderr"}, []string{"stderr"}
+	config.DisableCaller, config.DisableStacktrace = true, true
+	return config.Build()
+}

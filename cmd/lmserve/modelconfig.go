@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/strictjson"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// configUsage says for a flag's help what readConfig takes.
+func configUsage() string {
+	return "a configuration (" + strings.Join(txl.Names(), ", ") + ") or a JSON file of one (name.json)"
+}
+
+// readConfig returns a valid configuration and its name: a configuration that is known by name, or
+// the one in a file whose name ends in .json.
+func readConfig(name string) (string, txl.Config, error) {
+	c, short, err := txl.Config{}, name, error(nil)
+	if filepath.Ext(name) != ".json" {
+		c, err = txl.Named(name)
+	} else {
+		c, err = readConfigFile(name)
+		short = strings.TrimSuffix(filepath.Base(name), ".json")
+	}
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return "", txl.Config{}, usageError{fmt.Errorf("--config %s: %w", name, err)}
+	}
+	return short, c, nil
+}
+
+func readConfigFile(name string) (c txl.Config, err error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return c, err
+	}
+	return c, strictjson.Unmarshal(data, &c)
+}

@@ -1,0 +1,44 @@
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// Early is a whole answer, head and body, to a request that net/http refuses before any handler sees
+// it, for a reason as net/http words it, such as "431 Request Header Fields Too Large". The
+// connection ends with the answer.
+func (a *Problems) Early(remote, reason string) []byte {
+	doc := problem.Early(reason).Problem
+	doc.RequestID = uuid.NewString()
+	a.log.Info("request refused before it was read", zap.String("remote", remote),
+		zap.String("reason", reason), zap.Int("status", doc.Status),
+		zap.String("request_id", doc.RequestID))
+	body, err := json.Marshal(doc)
+	if err != nil { // strings and integers always have a form in JSON
+		panic(err)
+	}
+	body = append(body, '\n')
+	answer := http.Response{
+		StatusCode: doc.Status, ProtoMajor: 1, ProtoMinor: 1, Close: true,
+		Header: http.Header{
+			"Content-Type":  {contract.MediaProblem},
+			"Cache-Control": {"no-store"},
+			HeaderRequestID: {doc.RequestID},
+		},
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}
+	var b bytes.Buffer
+	if err := answer.Write(&b); err != nil { // nothing is written but memory
+		panic(err)
+	}
+	return b.Bytes()
+}

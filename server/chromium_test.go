@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// chromium is a real browser.
+type chromium struct {
+	t    *testing.T
+	path string
+}
+
+// findChromium skips the test where there is no chromium.
+func findChromium(t *testing.T) chromium {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium is installed (package chromium of Debian)")
+	}
+	return chromium{t, path}
+}
+
+// start starts the browser without a window and with an empty profile. It ends with the context.
+func (c chromium) start(ctx context.Context, args ...string) *exec.Cmd {
+	c.t.Helper()
+	all := append([]string{"--headless", "--no-sandbox", "--disable-gpu",
+		"--user-data-dir=" + c.t.TempDir(), "--host-resolver-rules=MAP evil.example 127.0.0.1"}, args...)
+	command := exec.CommandContext(ctx, c.path, all...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 10 * time.Second
+	require.NoError(c.t, command.Start())
+	return command
+}
+
+// visit opens a page of an origin of its own, which has to post what it has found to /done, and
+// gives that. The page is made of its origin.
+func (c chromium) visit(page func(origin string) string) string {
+	c.t.Helper()
+	done := make(chan string, 1)
+	var text string
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/done" {
+			found, _ := io.ReadAll(r.Body)
+			done <- string(found)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, text)
+	}))
+	defer site.Close()
+	text = page(site.URL)
+	ctx, end := context.WithTimeout(c.t.Context(), time.Minute)
+	defer end()
+	browser := c.start(ctx, site.URL)
+	defer func() {
+		end()
+		_ = browser.Wait() // it was told to end
+	}()
+	select {
+	case found := <-done:
+		return found
+	case <-ctx.Done():
+		c.t.Fatal("the page did not come to its end")
+		return ""
+	}
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/lmserve/lmserve/server/answer"
+)
+
+// earlyListener accepts connections on which net/http's own refusals become problem documents: those
+// of requests that it cannot read, which no handler ever sees. net/http has no hook for them, and
+// writes them as text.
+type earlyListener struct {
+	net.Listener
+	problems *answer.Problems
+}
+
+// Accept implements net.Listener.
+func (l earlyListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &earlyConn{Conn: c, problems: l.problems}, nil
+}
+
+// earlyConn is a connection that knows whether a handler is at work on a request of it. While none
+// is, whatever is written is net/http's own.
+type earlyConn struct {
+	net.Conn
+	problems *answer.Problems
+	handled  atomic.Bool
+	plain    bool // the client speaks no TLS, and the server does
+}
+
+// Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be answered in
+// HTTP: its connection goes on without TLS until it is told so.
+func (c *earlyConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	var noTLS tls.RecordHeaderError
+	if errors.As(err, &noTLS) && noTLS.Conn != nil {
+		c.Conn, c.plain = noTLS.Conn, true
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *earlyConn) Write(p []byte) (int, error) {
+	if c.handled.Load() {
+		return c.Conn.Write(p)
+	}
+	line, _, _ := strings.Cut(string(p[:min(len(p), 256)]), "\r\n")
+	version, reason, _ := strings.Cut(line, " ")
+	isRefusal := strings.HasPrefix(reason, "4") || strings.HasPrefix(reason, "5")
+	if !isRefusal || !strings.HasPrefix(version, "HTTP/") {
+		return c.Conn.Write(p)
+	}
+	if c.plain {
+		reason = "400 Bad Request: the server speaks HTTPS here, and was sent HTTP"
+	}
+	if _, err := c.Conn.Write(c.problems.Early(c.RemoteAddr().String(), reason)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+type earlyKey struct{}
+
+// withConn lets handling find the connection of a request.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, earlyKey{}, c)
+}
+
+// handling notes on a request's connection that a handler is at work.
+func handling(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(earlyKey{}).(*earlyConn); ok {
+			c.handled.Store(true)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// noteState is told by net/http when a connection gets a request, and when it has none any more.
+func noteState(conn net.Conn, state http.ConnState) {
+	early, ok := conn.(*earlyConn)
+	if !ok {
+		return
+	}
+	if state == http.StateIdle {
+		early.handled.Store(false)
+	}
+	conn = early.Conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if c, ok := conn.(*placedConn); ok {
+		c.note(state)
+	}
+}

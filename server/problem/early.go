@@ -1,0 +1,29 @@
+package problem
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// Early makes the problem of a request that net/http refuses before any handler sees it. The reason
+// begins with the status that net/http gives, and may say more behind a colon.
+func Early(reason string) *Problem {
+	status, why, _ := strings.Cut(reason, ": ")
+	code, _, _ := strings.Cut(status, " ")
+	switch code {
+	case "431":
+		return Field(api.ProblemHeadersTooLarge, "headers", "more",
+			"at most "+strconv.Itoa(limits.HeaderBytesMax)+" bytes of request line and headers")
+	case "501":
+		return Field(api.ProblemUnsupportedTransferEncoding, "Transfer-Encoding", "another",
+			"none, or chunked")
+	}
+	if why == "" && code == "400" {
+		why = "the request line, a header or the length of the body is not as RFC 9112 has it"
+	}
+	return New(api.ProblemMalformedRequest, Clipped(cmp.Or(why, status), limits.DetailCharsMax))
+}
