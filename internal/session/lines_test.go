@@ -15,7 +15,9 @@ import (
 )
 
 // watch scores a text by lines, and returns the lines that have ended and the one under way.
-func watch(t fatal, mg *Manager, id string, o ScoreOptions, body ...string) (ended []Line, rest *Line) {
+func watch(
+	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
+) (ended []Line, rest *Line) {
 	t.Helper()
 	o.Lines = true
 	sum, err := mg.Score(background, Caller{}, id, (*reads)(&body), o, func(c Chunk) error {
