@@ -176,7 +176,7 @@ func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
 func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	text, r := strangeText(), CreateRequest{}
 	want := undisturbed(t, r, text)
-	for killed, done := 0, false; !done; killed += 7 { // another write every time: kinds alternate
+	for killed, done := 0, false; !done; killed += 19 { // another write every time: kinds alternate
 		k := &killedStore{left: killed}
 		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}
 		sv.start()
@@ -221,7 +221,7 @@ func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	long, err := sv.mg.Import(background, Caller{}, &b, "")
 	require.NoError(t, err)
 
-	step := int64(13) // has no divisor in common with the chunk
+	step := int64(37) // has no divisor in common with the chunk
 	if testing.Short() {
 		step = 101
 	}
