@@ -1138,6 +1138,15 @@ type Problem struct {
 // ProblemType defines model for ProblemType.
 type ProblemType string
 
+// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+type Recovering struct {
+	// DoneBytes Bytes of text that are done.
+	DoneBytes int64 `json:"done_bytes"`
+
+	// OfBytes Bytes of text from the snapshot on that the computing began with.
+	OfBytes int64 `json:"of_bytes"`
+}
+
 // ScoreEvent One event of a streamed score, told apart by its `type`.
 type ScoreEvent struct {
 	union json.RawMessage
@@ -1232,6 +1241,9 @@ type Session struct {
 
 	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
 	DiskBytes int64 `json:"disk_bytes"`
+
+	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+	Recovering *Recovering `json:"recovering,omitempty"`
 }
 
 // SessionList defines model for SessionList.
@@ -1600,6 +1612,7 @@ type ImportSessionParams struct {
 type CompleteParams struct {
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -1630,6 +1643,7 @@ type ScoreParams struct {
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
