@@ -97,13 +97,13 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	f.patience = 0
 	defer s.unlock()
 	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
 	defer l.Release()
 	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
 		return 0, err
 	}
+	f.patience = 0
 	text, err = e.fit(s, text[:min(len(text), s.stream.Room())])
 	if err != nil {
 		return 0, err
