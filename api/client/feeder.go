@@ -88,11 +88,23 @@ func (f *Feeder) ask(ctx context.Context) error {
 	if f.offset >= 0 {
 		return nil
 	}
-	s, err := f.to.c.GetSession(ctx, f.to.session)
+	s, err := f.session(ctx)
 	if err == nil {
 		f.offset = s.Offset
 	}
 	return err
+}
+
+// session describes the session.
+func (f *Feeder) session(ctx context.Context) (Session, error) {
+	ctx, cancel := f.bounded(ctx)
+	defer cancel()
+	return f.to.c.GetSession(ctx, f.to.session)
+}
+
+// bounded bounds a call whose answer comes in one piece.
+func (f *Feeder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, f.o.Stall, errStalled)
 }
 
 // attempt brings a batch to its end, or to an error: the rest of it is sent, and what the session
@@ -209,6 +221,8 @@ func (f *Feeder) fork(ctx context.Context, at int64) (id string, err error) {
 	begun := time.Now()
 	var full error
 	err = persist(ctx, f.o.Waiting, func() (bool, error) {
+		ctx, cancel := f.bounded(ctx)
+		defer cancel()
 		s, err := f.to.c.ForkSession(ctx, f.to.session, request)
 		if Is(err, ProblemSessionLimit) && time.Since(begun) > replayPatience {
 			full = err
@@ -235,7 +249,7 @@ const sameBits = 1e-6
 // compare holds the session against the fork that has got the text which the session should have got:
 // of another text the model has other bits. A session that has gone on since cannot be compared.
 func (f *Feeder) compare(ctx context.Context, b *batch, forks *Measures) error {
-	s, err := f.to.c.GetSession(ctx, f.to.session)
+	s, err := f.session(ctx)
 	if err != nil || s.Offset != b.taken || forks == nil {
 		return nil
 	}
