@@ -98,7 +98,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 				id = info.ID
 			case 4:
 				var file bytes.Buffer
-				require.NoError(rt, sv.mg.Export(background, Caller{}, id, &file, nil))
+				require.NoError(rt, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
 				info, err := sv.mg.Import(background, Caller{}, &file, "")
 				require.NoError(rt, err)
 				id = info.ID
@@ -195,7 +195,7 @@ func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
 				id = info.ID
 			case 4:
 				var file bytes.Buffer
-				require.NoError(rt, sv.mg.Export(background, Caller{}, id, &file, nil))
+				require.NoError(rt, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
 				info, err := sv.mg.Import(background, Caller{}, &file, "")
 				require.NoError(rt, err)
 				id = info.ID
