@@ -51,10 +51,10 @@ keys file is no part of a backup.`,
 			if err := client.findKey(); err != nil {
 				return err
 			}
-			bar := newByteBar(c.ErrOrStderr(), "backup")
-			defer bar.finish()
-			return writeBackup(c, args[0], func(w io.Writer) error {
-				return client.copy(c.Context(), w, bar.set)
+			p := newProgress(c, "backup")
+			defer p.end()
+			return writeBackup(c, args[0], p, func(w io.Writer) error {
+				return client.copy(c.Context(), w, p.set)
 			})
 		},
 	}
@@ -89,10 +89,10 @@ func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 		defer b.Close()
 		r := b.Open()
 		defer r.Close()
-		bar := newByteBar(c.ErrOrStderr(), "backup")
-		defer bar.finish()
-		return writeBackup(c, out, func(w io.Writer) error {
-			_, err := io.Copy(&progressWriter{ctx: c.Context(), w: w, total: b.Size(), set: bar.set}, r)
+		p := newProgress(c, "backup")
+		defer p.end()
+		return writeBackup(c, out, p, func(w io.Writer) error {
+			_, err := io.Copy(&progressWriter{ctx: c.Context(), w: w, total: b.Size(), set: p.set}, r)
 			return err
 		})
 	})
@@ -118,7 +118,9 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 }
 
 // writeBackup writes a backup to a file, which gets its name when it was read again and is whole.
-func writeBackup(c *cobra.Command, path string, write func(w io.Writer) error) error {
+func writeBackup(
+	c *cobra.Command, path string, p *progress, write func(w io.Writer) error,
+) error {
 	name := fmt.Sprintf(".%s.%016x.part", filepath.Base(path), rand.Uint64())
 	temporary := filepath.Join(filepath.Dir(path), name)
 	out, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Exclusive: true, Temporary: temporary})
@@ -135,10 +137,15 @@ func writeBackup(c *cobra.Command, path string, write func(w io.Writer) error) e
 		return err
 	}
 	defer in.Close()
-	err = withBackup(in, func(r io.Reader) error {
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	p.begin("reading it again")
+	err = withBackup(p.reading(c.Context(), in, info.Size()), func(r io.Reader) error {
 		return sessionlog.CheckBackup(c.Context(), r, func(d *sessionlog.CorruptError) {
 			damaged++
-			fmt.Fprintln(c.OutOrStdout(), d)
+			p.aside(func() { fmt.Fprintln(c.OutOrStdout(), d) })
 		})
 	})
 	if err != nil {
@@ -147,10 +154,7 @@ func writeBackup(c *cobra.Command, path string, write func(w io.Writer) error) e
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
+	p.end()
 	fmt.Fprintf(c.OutOrStdout(), "%s: %d bytes\n", path, info.Size())
 	if damaged > 0 {
 		return errFindings

@@ -41,10 +41,11 @@ change their clocks. What is in the caches may be faster than memory.`,
 			if err != nil {
 				return err
 			}
-			line := newStatusLine(c.ErrOrStderr())
-			o.Progress = line.set
+			p := newProgressOf(c, "bench", "row")
+			defer p.end()
+			o.Progress = p.say
 			report, err := bench.Run(c.Context(), m, o)
-			line.clear()
+			p.end()
 			if err != nil {
 				return err
 			}

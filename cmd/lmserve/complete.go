@@ -1,106 +1,226 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
-	"io"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/tokenizer"
-	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/setting"
 )
 
-// maxTokens bounds a completion on the command line.
-const maxTokens = 1 << 20
+// completing is what complete was asked for.
+type completing struct {
+	connectFlags
+	stream   streamFlags
+	sampling setting.Values // by the names of session.SamplingTable
+	prompt   string
+	after    []string
+	stops    []string
+	logprobs int // likeliest tokens beside each
+	commit   string
+	asJSON   bool
+}
 
 func newComplete() *cobra.Command {
-	var mf modelFlags
-	var sf streamFlags
-	var prompt string
-	var n int
-	sampling := txl.Sampling{}
-	var after []string
+	k := completing{sampling: setting.Values{}}
 	c := &cobra.Command{
-		Use:     "complete [--after FILE] --prompt TEXT",
-		Short:   "Continue a prompt, after adapting to some text",
-		Example: "  lmserve complete --after access.log --prompt 'GET /'",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if n < 1 || n > maxTokens {
-				return usageError{fmt.Errorf("--max-tokens is %d, expected 1 to %d", n, maxTokens)}
-			}
-			if err := sampling.Validate(); err != nil {
-				return usageError{err}
-			}
-			m, err := mf.load()
-			if err != nil {
-				return err
-			}
-			set, err := sf.settings(m)
-			if err != nil {
-				return err
-			}
-			if !c.Flags().Changed("seed") {
-				sampling.Seed = uint64(time.Now().UnixNano())
-			} else {
-				sampling.Seed = sf.seed
-			}
-			w := stream.NewWorker(m, mf.threads)
-			defer w.Close()
-			s := stream.New(m, set)
-			if len(after) > 0 {
-				in, closeIn, err := openAll(after, nil)
-				if err != nil {
-					return err
-				}
-				defer closeIn()
-				text, err := io.ReadAll(in)
-				if err != nil {
-					return err
-				}
-				for len(text) > 0 && c.Context().Err() == nil {
-					k := min(len(text), s.Room())
-					w.Feed(s, text[:k], nil)
-					text = text[k:]
-				}
-			}
-			return generate(c, w, s, prompt, sampling, n)
-		},
+		Use:   "complete [--after FILE] [--prompt TEXT]",
+		Short: "Continue a prompt, after adapting to some text",
+		Long: `Sample text that continues a prompt: after the text of files (--after), after that of a session
+(--session), or after both, files being fed to the session first. The text is printed as it is
+sampled; the same seed samples the same text again.
+
+With --json it is the object that the server answers, with the text, why it ended, the seed and, if
+--logprobs asks for them, log-probabilities. If Ctrl-C ends it, finish_reason is "interrupted".`,
+		Example: `  lmserve complete --after access.log --prompt 'GET /' --stop ' '
+  lmserve complete --server http://127.0.0.1:8080 --session mine --prompt Dear --json
+  lmserve complete --prompt 'Once upon' --max-tokens 40 --temperature 0 --logprobs 3`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return k.run(c) },
 	}
-	mf.register(c)
-	sf.register(c)
-	c.Flags().StringVar(&prompt, "prompt", "", "text to continue")
-	c.Flags().StringSliceVar(&after, "after", nil, "files to adapt to before the prompt, in this order")
-	c.Flags().IntVar(&n, "max-tokens", 200, "most tokens to sample")
-	c.Flags().Float64Var(&sampling.Temperature, "temperature", 0.8, "sampling temperature: 0 takes the likeliest token always, 1 draws from the model's own distribution")
-	c.Flags().IntVar(&sampling.TopK, "top-k", 0, "draw from the k likeliest tokens only (0: all)")
-	c.Flags().Float64Var(&sampling.TopP, "top-p", 0, "draw from the likeliest tokens that make up this probability (0: all)")
+	k.connectFlags.register(c)
+	k.stream.register(c)
+	flags := c.Flags()
+	flags.Lookup("seed").Usage = "seed of the sampling (default: one drawn at random, and printed), " +
+		"and of the masks of a new session (default: 0)"
+	for _, row := range session.SamplingTable {
+		flags.Var(row.Flag(k.sampling), row.FlagName(), row.FlagUsage())
+	}
+	flags.StringVar(&k.prompt, "prompt", "", "text to continue")
+	flags.StringSliceVar(&k.after, "after", nil,
+		"files to adapt to before the prompt, in this order; -: standard input")
+	flags.StringArrayVar(&k.stops, "stop", nil, fmt.Sprintf(
+		"end the text before the first occurrence of this text; may be repeated (up to %d)",
+		session.StopStringsMax))
+	flags.IntVar(&k.logprobs, "logprobs", 0, fmt.Sprintf("print each token with its natural "+
+		"log-probability and those of so many of the likeliest (0 to %d; default: the text alone)",
+		session.CandidatesMax))
+	flags.StringVar(&k.commit, "commit", session.CommitNone,
+		"what the session keeps: none, prompt, or all (the prompt and the text)")
+	flags.BoolVar(&k.asJSON, "json", false, "print one object in JSON")
 	return c
 }
 
-// generate prints the prompt and its continuation as it is sampled, in whole
-// UTF-8 characters.
-func generate(c *cobra.Command, w *stream.Worker, s *stream.Stream, prompt string, p txl.Sampling, n int) error {
-	out := c.OutOrStdout()
-	if _, err := io.WriteString(out, prompt); err != nil {
+func (k *completing) run(c *cobra.Command) (err error) {
+	r, err := k.request(c)
+	if err != nil {
 		return err
 	}
-	var split tokenizer.UTF8
-	var err error
-	f := s.Frozen()
-	w.Feed(f, []byte(prompt), nil)
-	w.Generate(f, txl.NewSampler(p, tokenizer.Bytes{}.Vocab()), func(id int32, _ float32) bool {
-		_, err = out.Write(split.Append(nil, []byte{byte(id)}))
-		n--
-		return n > 0 && err == nil && c.Context().Err() == nil
-	})
-	if err == nil {
-		_, err = fmt.Fprintf(out, "%s\n", split.Flush(nil))
+	asked, err := k.stream.chosen()
+	if err != nil {
+		return err
 	}
+	conn, err := k.connect(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = firstError(err, conn.Close()) }()
+	cl, err := client.New(conn.URL, client.WithHTTPClient(conn.HTTP), client.WithKey(conn.Key),
+		client.WithPatience(completePatience))
+	if err != nil {
+		return usageError{fmt.Errorf("--server: %w", err)}
+	}
+	id, done, err := k.begin(c.Context(), cl, asked)
+	if err != nil {
+		return flagError(err)
+	}
+	defer func() { err = firstError(err, done()) }()
+	if err := k.adapt(c, cl, id); err != nil {
+		return err
+	}
+	p := completionPrinter{
+		out: c.OutOrStdout(), prompt: k.prompt, asJSON: k.asJSON, logprobs: r.Logprobs != nil,
+	}
+	err = p.print(cl.CompleteStream(c.Context(), id, r))
+	if p.done.Seed != 0 && r.Seed == nil && !k.asJSON {
+		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.done.Seed)
+	}
+	return flagError(err)
+}
+
+// completePatience is how long a completion waits for a server that has too much to do.
+const completePatience = time.Minute
+
+// request makes the request of the flags, and checks what can be checked before a model is there.
+func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err error) {
+	given := session.Sampling{}
+	given.MaxTokens, given.Temperature, given.TopP = session.CompletionTokensDefault, 1, 1
+	if err := session.SamplingTable.Set(&given, k.sampling); err != nil {
+		return r, settingError(err)
+	}
+	text, err := json.Marshal(k.sampling)
 	if err == nil {
-		err = c.Context().Err()
+		err = json.Unmarshal(text, &r) // the names are those of the contract
+	}
+	if err != nil {
+		return r, err
+	}
+	if utf8.ValidString(k.prompt) {
+		r.Prompt = &k.prompt
+	} else {
+		r.PromptBase64 = []byte(k.prompt)
+	}
+	if len(k.stops) > 0 {
+		r.Stop = client.StopAt(k.stops...)
+	}
+	if c.Flags().Changed("seed") {
+		r.Seed = &k.stream.seed
+	}
+	if c.Flags().Changed("logprobs") {
+		if k.logprobs < 0 || k.logprobs > session.CandidatesMax {
+			return r, usageError{fmt.Errorf("--logprobs is %d, expected 0 to %d", k.logprobs,
+				session.CandidatesMax)}
+		}
+		r.Logprobs, r.TopLogprobs = new(true), &k.logprobs
+	}
+	if c.Flags().Changed("commit") {
+		r.Commit = new(client.Commit(k.commit))
+	}
+	return r, nil
+}
+
+// begin finds the session that the flags name, or makes one. The caller calls done, which deletes a
+// session that has no name.
+func (k *completing) begin(
+	ctx context.Context, cl *client.Client, asked setting.Values,
+) (id string, done func() error, err error) {
+	keep := func() error { return nil }
+	r := client.SessionRequest{}
+	if len(asked) > 0 {
+		text, err := json.Marshal(asked)
+		if err == nil {
+			err = json.Unmarshal(text, &r.Settings) // the names are those of the contract
+		}
+		if err != nil {
+			return "", nil, err
+		}
+	}
+	if k.session != "" {
+		if r.Settings == nil { // then any session will do, one that only its id names, too
+			found, err := cl.GetSession(ctx, k.session)
+			if !client.Is(err, client.ProblemSessionNotFound) {
+				return found.ID, keep, err
+			}
+		}
+		found, _, err := cl.EnsureSession(ctx, k.session, r)
+		return found.ID, keep, err
+	}
+	r.Seed = &k.stream.seed
+	made, err := cl.CreateSession(ctx, r)
+	return made.ID, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), localDrainMax)
+		defer cancel()
+		return cl.DeleteSession(ctx, made.ID)
+	}, err
+}
+
+// adapt feeds the files to the session.
+func (k *completing) adapt(c *cobra.Command, cl *client.Client, id string) error {
+	if len(k.after) == 0 {
+		return nil
+	}
+	files := k.after
+	if len(files) == 1 && files[0] == "-" {
+		files = nil
+	}
+	in, closeIn, err := openAll(files, c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer closeIn()
+	p := newProgress(c, "reading "+strings.Join(k.after, ", "))
+	defer p.end()
+	var sum struct {
+		bytes, chars int64
+		bits         float64
+	}
+	all := sizeOfAll(files)
+	_, err = cl.Feed(c.Context(), id, in, client.FeedOptions{Event: func(e client.Event) error {
+		if e.Chunk != nil {
+			sum.bytes, sum.chars = sum.bytes+e.Chunk.Bytes, sum.chars+e.Chunk.Chars
+			sum.bits += e.Chunk.Bits
+			p.set(sum.bytes, all)
+		}
+		return nil
+	}})
+	if err != nil && c.Context().Err() != nil && sum.chars > 0 {
+		return fmt.Errorf("%w: of the files %d bytes were read, at %.3f bits a character",
+			context.Cause(c.Context()), sum.bytes, sum.bits/float64(sum.chars))
 	}
 	return err
+}
+
+// firstError is the error that happened first.
+func firstError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
 }

@@ -101,7 +101,7 @@ type crash struct {
 	dir     string
 	model   *model.Model
 	startup time.Duration // that a start takes
-	clients []*client
+	clients []*crashClient
 	events  atomic.Int64 // that clients were told of
 
 	wanted   atomic.Pointer[operation] // what clients do more often
@@ -135,7 +135,7 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))
 	for n := range 8 {
-		cl := newClient(c, seed, uint64(n+1))
+		cl := newCrashClient(c, seed, uint64(n+1))
 		c.clients = append(c.clients, cl)
 		t.Cleanup(cl.worker.Close)
 	}
@@ -244,7 +244,7 @@ func (c *crash) live(p *serverProcess, phase string) {
 	default:
 		c.progress(150)
 		c.await(func() bool {
-			return slices.ContainsFunc(c.clients, func(cl *client) bool { return cl.doing.Load() == phase })
+			return slices.ContainsFunc(c.clients, func(cl *crashClient) bool { return cl.doing.Load() == phase })
 		})
 		c.pause(3 * time.Millisecond)
 		return

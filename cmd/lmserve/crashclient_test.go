@@ -28,8 +28,8 @@ var errNotFound = errors.New("not found")
 // errRefused is the answer of a server that has no room for a request now: it has done nothing.
 var errRefused = errors.New("refused")
 
-// client works with sessions of its own, and notices everything.
-type client struct {
+// crashClient works with sessions of its own, and notices everything.
+type crashClient struct {
 	c        *crash
 	name     string
 	rand     *rand.Rand
@@ -51,8 +51,8 @@ type client struct {
 	answers map[string]int // by the name of the request
 }
 
-func newClient(c *crash, seed, n uint64) *client {
-	cl := &client{c: c, name: fmt.Sprint("client-", n), answers: map[string]int{}}
+func newCrashClient(c *crash, seed, n uint64) *crashClient {
+	cl := &crashClient{c: c, name: fmt.Sprint("client-", n), answers: map[string]int{}}
 	cl.rand, cl.worker = rand.New(rand.NewPCG(seed, n)), stream.NewWorker(c.model, 1)
 	cl.doing.Store("")
 	return cl
@@ -68,7 +68,7 @@ type claim struct {
 	deleted  bool // this was told
 }
 
-func (cl *client) claim(tw *twin, deleted bool) {
+func (cl *crashClient) claim(tw *twin, deleted bool) {
 	if cl.note != nil {
 		cl.note(claim{tw, tw.id != "", tw.acked, tw.sent, tw.deleting, deleted})
 	}
@@ -76,7 +76,7 @@ func (cl *client) claim(tw *twin, deleted bool) {
 
 // run is a client's day: it finds out what became of its sessions, and goes on with them until the
 // server is killed.
-func (cl *client) run(p *serverProcess) {
+func (cl *crashClient) run(p *serverProcess) {
 	err := cl.askAll(p)
 	for err == nil {
 		err = cl.step(p)
@@ -88,7 +88,7 @@ func (cl *client) run(p *serverProcess) {
 }
 
 // step is one request.
-func (cl *client) step(p *serverProcess) error {
+func (cl *crashClient) step(p *serverProcess) error {
 	tw := new(twin)
 	if len(cl.sessions) > 0 {
 		tw = cl.sessions[cl.rand.IntN(len(cl.sessions))]
@@ -110,7 +110,7 @@ func (cl *client) step(p *serverProcess) error {
 }
 
 // choose draws a request: often the one that the test wants to see.
-func (cl *client) choose(tw *twin) operation {
+func (cl *crashClient) choose(tw *twin) operation {
 	wanted := cl.c.wanted.Load()
 	if wanted != nil && wanted.possible(cl, tw) && cl.rand.IntN(2) == 0 {
 		return *wanted
@@ -125,7 +125,7 @@ func (cl *client) choose(tw *twin) operation {
 }
 
 // askAll compares all sessions with what was acknowledged, after what may have been a kill.
-func (cl *client) askAll(p *serverProcess) error {
+func (cl *crashClient) askAll(p *serverProcess) error {
 	cl.url, cl.http = p.url, &http.Client{Transport: &http.Transport{}}
 	seen, err := cl.listAll()
 	if err != nil {
@@ -172,7 +172,7 @@ const labelKey = "attack"
 // found holds a session that was listed against what the client knows. One that the client does
 // not know must be one that it asked for without an answer, and just so: from now on it is one of
 // the client's.
-func (cl *client) found(d described) (mine bool, err error) {
+func (cl *crashClient) found(d described) (mine bool, err error) {
 	if d.Error != nil {
 		return false, fmt.Errorf("session %s is damaged: %s", d.ID, d.Error)
 	}
@@ -198,7 +198,7 @@ func (cl *client) found(d described) (mine bool, err error) {
 }
 
 // told notes what the server says of a session, if that is right.
-func (cl *client) told(tw *twin, offset int, t totals) error {
+func (cl *crashClient) told(tw *twin, offset int, t totals) error {
 	cl.c.events.Add(1)
 	before := tw.acked
 	if err := tw.told(cl.worker, offset, t); err != nil {
@@ -210,14 +210,14 @@ func (cl *client) told(tw *twin, offset int, t totals) error {
 }
 
 // forget forgets a session that is deleted.
-func (cl *client) forget(tw *twin) {
+func (cl *crashClient) forget(tw *twin) {
 	cl.sessions = slices.DeleteFunc(cl.sessions, func(x *twin) bool { return x == tw })
 	cl.deleted = append(cl.deleted, tw)
 	cl.claim(tw, true)
 }
 
 // do makes a request and reads the answer as JSON values, one after the other.
-func (cl *client) do(
+func (cl *crashClient) do(
 	method, path string, body io.Reader, header http.Header, each func(*json.Decoder) error,
 ) error {
 	answer, err := cl.request(method, path, body, header)
@@ -241,7 +241,7 @@ func (cl *client) do(
 }
 
 // request makes a request whose answer the caller closes.
-func (cl *client) request(
+func (cl *crashClient) request(
 	method, path string, body io.Reader, header http.Header,
 ) (*http.Response, error) {
 	r, err := http.NewRequest(method, cl.url+path, body)
@@ -332,11 +332,11 @@ func notEnded(err error) error {
 	return nil
 }
 
-func (cl *client) get(path string, into any) error {
+func (cl *crashClient) get(path string, into any) error {
 	return cl.do("GET", path, nil, nil, one(into))
 }
 
-func (cl *client) post(path string, body, into any) error {
+func (cl *crashClient) post(path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err

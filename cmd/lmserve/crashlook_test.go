@@ -89,7 +89,7 @@ func describedOf(info session.Info) described {
 
 // compare compares all of the client's sessions, in the folder that a killed server left, with
 // their twins, to the last bit of their states.
-func (cl *client) compare(mg *session.Manager, seen map[string]bool) {
+func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	t, who := cl.c.t, session.Caller{Admin: true}
 	cl.lost = nil // they would have been found
 	for _, tw := range slices.Clone(cl.sessions) {

@@ -22,38 +22,38 @@ import (
 type operation struct {
 	name     string
 	share    int // of a client's requests
-	possible func(cl *client, tw *twin) bool
-	do       func(cl *client, tw *twin) error
+	possible func(cl *crashClient, tw *twin) bool
+	do       func(cl *crashClient, tw *twin) error
 }
 
 // sessionsMost is how many sessions a client has.
 const sessionsMost = 6
 
 func operations() []operation {
-	room := func(cl *client, _ *twin) bool { return len(cl.sessions) < sessionsMost }
-	there := func(_ *client, tw *twin) bool { return tw.id != "" && !tw.deleting }
-	longer := func(cl *client, tw *twin) bool { return there(cl, tw) && tw.acked < len(tw.text) }
-	both := func(cl *client, tw *twin) bool { return room(cl, tw) && there(cl, tw) }
-	exported := func(cl *client, tw *twin) bool { return room(cl, tw) && len(cl.exports) > 0 }
-	done := func(cl *client, tw *twin) bool {
+	room := func(cl *crashClient, _ *twin) bool { return len(cl.sessions) < sessionsMost }
+	there := func(_ *crashClient, tw *twin) bool { return tw.id != "" && !tw.deleting }
+	longer := func(cl *crashClient, tw *twin) bool { return there(cl, tw) && tw.acked < len(tw.text) }
+	both := func(cl *crashClient, tw *twin) bool { return room(cl, tw) && there(cl, tw) }
+	exported := func(cl *crashClient, tw *twin) bool { return room(cl, tw) && len(cl.exports) > 0 }
+	done := func(cl *crashClient, tw *twin) bool {
 		return tw.deleting || there(cl, tw) && (len(cl.sessions) > sessionsMost/2 || !longer(cl, tw))
 	}
 	return []operation{
-		{"creating", 3, room, (*client).create},
-		{"feeding", 50, longer, (*client).score},
-		{"completing", 4, there, (*client).complete},
-		{"forking", 4, both, (*client).fork},
-		{"exporting", 3, there, (*client).export},
-		{"importing", 3, exported, (*client).imports},
-		{"deleting", 2, done, (*client).delete},
-		{"listing", 1, func(*client, *twin) bool { return true }, (*client).list},
-		{"backing up", 1, func(*client, *twin) bool { return true }, (*client).back},
+		{"creating", 3, room, (*crashClient).create},
+		{"feeding", 50, longer, (*crashClient).score},
+		{"completing", 4, there, (*crashClient).complete},
+		{"forking", 4, both, (*crashClient).fork},
+		{"exporting", 3, there, (*crashClient).export},
+		{"importing", 3, exported, (*crashClient).imports},
+		{"deleting", 2, done, (*crashClient).delete},
+		{"listing", 1, func(*crashClient, *twin) bool { return true }, (*crashClient).list},
+		{"backing up", 1, func(*crashClient, *twin) bool { return true }, (*crashClient).back},
 	}
 }
 
 // making asks for a session, and adds its twin when it is there. If the answer is lost, the session
 // is there or not, and a list tells.
-func (cl *client) making(tw *twin, ask func(into any) error) error {
+func (cl *crashClient) making(tw *twin, ask func(into any) error) error {
 	cl.lost = append(cl.lost, tw)
 	cl.claim(tw, false)
 	var made described
@@ -70,12 +70,12 @@ func (cl *client) making(tw *twin, ask func(into any) error) error {
 	return cl.told(tw, made.Offset, made.Totals)
 }
 
-func (cl *client) newLabel() string {
+func (cl *crashClient) newLabel() string {
 	cl.made++
 	return fmt.Sprint(cl.name, "/", cl.made)
 }
 
-func (cl *client) create(*twin) error {
+func (cl *crashClient) create(*twin) error {
 	k := settingsKinds[cl.rand.IntN(len(settingsKinds))]
 	history := histories[cl.rand.IntN(len(histories))]
 	text := randomText(cl.rand, 2000+cl.rand.IntN(6000))
@@ -91,7 +91,7 @@ func (cl *client) create(*twin) error {
 
 // fork forks a session at any offset, and perhaps with a tail only; of a tail at the end, the only
 // offset that is always there.
-func (cl *client) fork(tw *twin) error {
+func (cl *crashClient) fork(tw *twin) error {
 	at, history := cl.rand.IntN(tw.acked+1), histories[cl.rand.IntN(len(histories))]
 	if tw.history == session.HistoryTail {
 		at, history = tw.acked, session.HistoryTail
@@ -115,7 +115,7 @@ type export struct {
 // exportsMost is how many files a client keeps.
 const exportsMost = 3
 
-func (cl *client) export(tw *twin) error {
+func (cl *crashClient) export(tw *twin) error {
 	answer, err := cl.request("GET", "/v1/sessions/"+tw.id+"/snapshot", nil, nil)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (cl *client) export(tw *twin) error {
 	return nil
 }
 
-func (cl *client) imports(*twin) error {
+func (cl *crashClient) imports(*twin) error {
 	e := cl.exports[cl.rand.IntN(len(cl.exports))]
 	tw := e.of.like(cl.c.model, e.at, randomText(cl.rand, 1000+cl.rand.IntN(3000)))
 	return cl.making(tw, func(into any) error {
@@ -143,7 +143,7 @@ func (cl *client) imports(*twin) error {
 }
 
 // delete deletes a session; if the answer is lost it is there or not.
-func (cl *client) delete(tw *twin) error {
+func (cl *crashClient) delete(tw *twin) error {
 	tw.deleting = true
 	cl.claim(tw, false)
 	err := cl.do("DELETE", "/v1/sessions/"+tw.id, nil, nil, one(nil))
@@ -154,13 +154,13 @@ func (cl *client) delete(tw *twin) error {
 	return err
 }
 
-func (cl *client) list(*twin) error {
+func (cl *crashClient) list(*twin) error {
 	_, err := cl.listAll()
 	return err
 }
 
 // listAll lists all sessions, those of other clients too, and tells which are there.
-func (cl *client) listAll() (map[string]bool, error) {
+func (cl *crashClient) listAll() (map[string]bool, error) {
 	seen := map[string]bool{}
 	for after := ""; ; {
 		var page struct {
@@ -195,7 +195,7 @@ func (cl *client) listAll() (map[string]bool, error) {
 }
 
 // ask asks for the offset after a cut, to go on from there.
-func (cl *client) ask(tw *twin) error {
+func (cl *crashClient) ask(tw *twin) error {
 	var d described
 	if err := cl.get("/v1/sessions/"+tw.id, &d); err != nil {
 		return fmt.Errorf("session %s: %w", tw.id, err)
@@ -208,7 +208,7 @@ func (cl *client) ask(tw *twin) error {
 }
 
 // score feeds a piece of text, in one of the forms that there are.
-func (cl *client) score(tw *twin) error {
+func (cl *crashClient) score(tw *twin) error {
 	n := 1 + cl.rand.IntN(min(400, len(tw.text)-tw.acked))
 	text := tw.text[tw.acked : tw.acked+n]
 	path := fmt.Sprintf("/v1/sessions/%s/score?offset=%d", tw.id, tw.acked)
@@ -230,7 +230,7 @@ func (cl *client) score(tw *twin) error {
 }
 
 // dripping is a body that comes at once, or slowly and of a length that nobody knows before.
-func (cl *client) dripping(text []byte) io.Reader {
+func (cl *crashClient) dripping(text []byte) io.Reader {
 	if cl.rand.IntN(3) > 0 {
 		return bytes.NewReader(text)
 	}
@@ -254,7 +254,7 @@ type summed struct {
 }
 
 // scoreSummary has one answer, when everything is done.
-func (cl *client) scoreSummary(tw *twin, path string, body any) error {
+func (cl *crashClient) scoreSummary(tw *twin, path string, body any) error {
 	var event summed
 	if err := cl.post(path, body, &event); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (cl *client) scoreSummary(tw *twin, path string, body any) error {
 }
 
 // scoreEvents is answered by events, of which every one acknowledges some text.
-func (cl *client) scoreEvents(tw *twin, path string, text io.Reader, header http.Header) error {
+func (cl *crashClient) scoreEvents(tw *twin, path string, text io.Reader, header http.Header) error {
 	ended := false
 	return cl.do("POST", path, text, header, func(d *json.Decoder) error {
 		var event summed
@@ -287,7 +287,7 @@ func (cl *client) scoreEvents(tw *twin, path string, text io.Reader, header http
 }
 
 // complete lets the session write some text, perhaps after a prompt that stays in the session.
-func (cl *client) complete(tw *twin) error {
+func (cl *crashClient) complete(tw *twin) error {
 	const tokens = 6
 	prompt := 0
 	if room := len(tw.text) - tw.acked; room > 0 {
@@ -340,7 +340,7 @@ type backedUp struct {
 	deleted  []string
 }
 
-func (cl *client) back(*twin) error {
+func (cl *crashClient) back(*twin) error {
 	b := &backedUp{sessions: map[string]int{}}
 	for _, tw := range cl.sessions {
 		if !tw.deleting {

@@ -77,7 +77,7 @@ func newShell(t *testing.T, program string) *shell {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "lmserve"), content, 0o700))
 	cmd := exec.Command("bash")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CONFIG_HOME="+dir)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CONFIG_HOME="+dir, "LMSERVE_QUIET=true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,22 +49,16 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 			if err := o.Validate(m); err != nil {
 				return usageError{err}
 			}
-			bar := newByteBar(c.ErrOrStderr(), "eval")
-			o.Progress = bar.set
+			p := newProgress(c, "eval")
+			defer p.end()
+			o.Progress = p.set
 			res, err := eval.Directory(c.Context(), m, data, o)
-			bar.finish()
-			if err != nil {
+			p.end()
+			if err != nil && len(res.Documents) == 0 {
 				return err
 			}
-			if asJSON {
-				err = printJSON(c.OutOrStdout(), res)
-			} else {
-				err = printEval(c.OutOrStdout(), res)
-			}
-			if err != nil || picture == "" {
-				return err
-			}
-			return res.Chart().Write(picture)
+			// Of an evaluation that was interrupted there are the documents that are done.
+			return errors.Join(err, writeEval(c.OutOrStdout(), res, asJSON, picture))
 		},
 	}
 	flags.register(c)
@@ -77,4 +72,16 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 	c.Flags().StringVar(&picture, "chart", "", "draw bits per byte against bytes seen to this .svg or .png file")
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
 	return c
+}
+
+// writeEval prints a result, and draws it if there is a file for the picture.
+func writeEval(w io.Writer, res eval.Result, asJSON bool, picture string) error {
+	write := printEval
+	if asJSON {
+		write = func(w io.Writer, res eval.Result) error { return printJSON(w, res) }
+	}
+	if err := write(w, res); err != nil || picture == "" {
+		return err
+	}
+	return res.Chart().Write(picture)
 }

@@ -52,6 +52,9 @@ func printEval(w io.Writer, res eval.Result) error {
 // describe says what was scored and how.
 func describe(res eval.Result) string {
 	s := fmt.Sprintf("%s: %s", res.Data, documents(len(res.Documents)))
+	if res.Interrupted {
+		s += " (interrupted; there are more)"
+	}
 	if res.MaxBytes > 0 {
 		s += fmt.Sprintf(", the first %d bytes of each", res.MaxBytes)
 	}

@@ -65,7 +65,8 @@ func exitCode(ctx context.Context, err error) (int, error) {
 		return 0, nil
 	case errors.As(err, &usage):
 		return exitUsage, err
-	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &ended):
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &ended),
+		errors.As(err, &ended):
 		return exitSignal + int(ended.signal), interrupted(err, ended)
 	case errors.Is(err, context.Canceled):
 		return exitSignal + int(syscall.SIGINT), err

@@ -17,9 +17,10 @@ import (
 func newKeysList(f *dataFlags) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List the keys",
-		Args:  exactly(0, "no arguments"),
+		Use:     "list",
+		Short:   "List the keys",
+		Example: "  lmserve keys list\n  lmserve keys list --json",
+		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			path, err := f.mustPath()
 			if err != nil {

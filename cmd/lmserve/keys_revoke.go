@@ -16,7 +16,8 @@ func newKeysRevoke(f *dataFlags) *cobra.Command {
 		Long: `Revoke a key, named by its id or its name. A running server refuses it within a
 second, and ends what it is still feeding. Its sessions stay, for admins; its name is
 free for a new key.`,
-		Args: exactly(1, "an id or a name"),
+		Example: "  lmserve keys revoke alice",
+		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			path, err := f.mustPath()
 			if err != nil {

@@ -17,6 +17,9 @@ func main() {
 
 // run is the whole program, and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if _, file := stderr.(*os.File); !file {
+		stderr = &lockedWriter{w: stderr} // progress writes to it beside the command
+	}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -56,7 +59,8 @@ Every command works with the embedded model; --model takes a file instead.
 		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
 	})
 	configFlag(root)
-	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
+	quietFlag(root)
+	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(), newWatch(),
 		newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
 		newVersion())
 	root.SetHelpCommand(newHelp())

@@ -71,7 +71,7 @@ func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded
 // serveSteps serves so many requests of every client, and often those of a name.
 func (c *crash) serveSteps(steps int, often string) {
 	c.want(often)
-	c.serveTo(c.clients, func(cl *client, p *serverProcess) (err error) {
+	c.serveTo(c.clients, func(cl *crashClient, p *serverProcess) (err error) {
 		for n := 0; err == nil && n < steps; n++ {
 			err = cl.step(p)
 		}
@@ -84,7 +84,7 @@ func (c *crash) serveSteps(steps int, often string) {
 // own syncs have brought it to the disk.
 func (c *crash) deletionsAlone(sessions int) {
 	const bytesFed = 500 // some lines, of which each has a secret
-	c.serveTo(c.clients[:1], func(cl *client, _ *serverProcess) error {
+	c.serveTo(c.clients[:1], func(cl *crashClient, _ *serverProcess) error {
 		for range sessions {
 			if err := cl.create(nil); err != nil {
 				return err
@@ -104,7 +104,7 @@ func (c *crash) deletionsAlone(sessions int) {
 }
 
 // serveTo lets a server live as long as clients work, which first ask what became of their sessions.
-func (c *crash) serveTo(clients []*client, work func(*client, *serverProcess) error) {
+func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *serverProcess) error) {
 	p := c.start(nil)
 	var wait sync.WaitGroup
 	for _, cl := range clients {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -23,3 +24,16 @@ func orWord(text string, instead bool, word string) string {
 
 // date writes a moment to the second, or - where there is none.
 func date(t time.Time) string { return orWord(t.Format(time.DateTime), t.IsZero(), "-") }
+
+// lockedWriter lets more than one goroutine write, each Write at once.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

@@ -39,15 +39,16 @@ one, has to be put into the folder as well.`,
 				return err
 			}
 			damaged := 0
-			bar := newByteBar(c.ErrOrStderr(), "restore")
-			defer bar.finish()
-			from := io.TeeReader(in, &progressWriter{ctx: c.Context(), w: io.Discard, total: info.Size(), set: bar.set})
+			p := newProgress(c, "restore")
+			defer p.end()
+			from := p.reading(c.Context(), in, info.Size())
 			err = withBackup(from, func(r io.Reader) error {
 				return sessionlog.Restore(c.Context(), r, args[1], func(d *sessionlog.CorruptError) {
 					damaged++
-					fmt.Fprintln(c.OutOrStdout(), d)
+					p.aside(func() { fmt.Fprintln(c.OutOrStdout(), d) })
 				})
 			})
+			p.end()
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}

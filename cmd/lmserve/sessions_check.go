@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -20,7 +21,8 @@ func newSessionsCheck(f *dataFlags) *cobra.Command {
 every session, and that its snapshots can be restored. Nothing is computed again (that is
 'sessions replay') and nothing is changed. Every finding is one line; if a finding is
 damage, the exit code is 1.`,
-		Args: exactly(0, "no arguments"),
+		Example: "  lmserve sessions check --data-dir /var/lib/lmserve",
+		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, err := flags.load()
 			if err != nil {
@@ -31,6 +33,8 @@ damage, the exit code is 1.`,
 				return err
 			}
 			findings, damaged := []string{}, 0
+			p := newProgressOf(c, "check", "session")
+			defer p.end()
 			tell := func(err error) {
 				findings = append(findings, err.Error())
 				var where *sessionlog.CorruptError
@@ -38,19 +42,27 @@ damage, the exit code is 1.`,
 					damaged++
 				}
 				if !asJSON {
-					fmt.Fprintln(c.OutOrStdout(), err)
+					p.aside(func() { fmt.Fprintln(c.OutOrStdout(), err) })
 				}
 			}
+			p.say("the files")
 			if err := sessionlog.Check(c.Context(), dir, func(damage *sessionlog.CorruptError) { tell(damage) }); err != nil {
 				return err
 			}
 			sessions := 0
+			p.begin("the sessions")
 			err = f.withStore(func(store sessionlog.Store) error {
+				all, err := countSessions(c.Context(), store)
+				if err != nil {
+					return err
+				}
 				return sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
+					p.set(int64(sessions), all)
 					sessions++
 					return session.Verify(c.Context(), m, store, found, tell)
 				})
 			})
+			p.end()
 			if err != nil && damaged == 0 { // with damage, the error is of what was printed already
 				return err
 			}
@@ -68,4 +80,10 @@ damage, the exit code is 1.`,
 	flags.register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of lines")
 	return c
+}
+
+// countSessions counts the sessions of a store.
+func countSessions(ctx context.Context, store sessionlog.Store) (all int64, err error) {
+	err = sessionlog.Each(ctx, store, func(sessionlog.Session) error { all++; return nil })
+	return all, err
 }

@@ -17,17 +17,18 @@ sessions leave behind. For as long as it takes, it needs the space of the new fi
 same disk. If it is stopped at any moment the old file stays, or the new one is in its
 place. No server may have the folder open; a server does the same by itself when it
 starts, and after deletions, if more than half of the file and more than %d MiB are free.`, sessionlog.CompactFreeMin>>20),
-		Args: exactly(0, "no arguments"),
+		Example: "  lmserve sessions compact --data-dir /var/lib/lmserve",
+		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := f.mustFolder()
 			if err != nil {
 				return err
 			}
-			line := newStatusLine(c.ErrOrStderr())
-			line.set("compacting " + dir)
+			p := newProgress(c, "compact")
+			defer p.end()
 			done, err := sessionlog.Compact(c.Context(), dir,
 				func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) })
-			line.clear()
+			p.end()
 			if err != nil {
 				return err
 			}

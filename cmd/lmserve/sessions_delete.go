@@ -11,14 +11,10 @@ import (
 
 func newSessionsDelete(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete SESSION...",
-		Short: "Delete sessions, damaged ones too, with all that is kept of them",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exactly(1, "ids or names")(c, args)
-			}
-			return nil
-		},
+		Use:     "delete SESSION...",
+		Short:   "Delete sessions, damaged ones too, with all that is kept of them",
+		Example: "  lmserve sessions delete news 01a2011e-91d4-7a62-a0e6-4817bfbd99ae",
+		Args:    atLeastOne("ids or names"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			store, err := f.openFolder(sessionlog.Options{})
 			if err != nil {

@@ -21,7 +21,8 @@ func newSessionsExport(f *dataFlags) *cobra.Command {
 folder is changed. Of a session that damage has touched, the file has the text up to the
 last good record, and the state that this text leaves behind: then a line on standard
 error says which bytes are in it and what was lost, and the exit code is 1.`,
-		Args: exactly(1, "an id or a name"),
+		Example: "  lmserve sessions export news --out news.session.zst",
+		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := flags.load()
 			if err != nil {
@@ -38,8 +39,15 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 					fmt.Fprintf(c.ErrOrStderr(), "lmserve: session %s is exported in part: %v\n",
 						id, p)
 				}
+				p := newProgress(c, "export")
+				defer p.end()
+				p.say("making the file")
 				export := func(w io.Writer) error {
-					return session.ExportStored(c.Context(), m, store, id, flags.threads, w,
+					to := &progressWriter{ctx: c.Context(), w: w, set: func(done, _ int64) {
+						p.say("writing the file")
+						p.set(done, 0)
+					}}
+					return session.ExportStored(c.Context(), m, store, id, flags.threads, to,
 						part)
 				}
 				if out == "" {

@@ -16,17 +16,25 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Make a session of an exported file (-: standard input) and print its id",
-		Args:  exactly(1, "a file"),
+		Example: "  lmserve sessions import news.session.zst --name news\n" +
+			"  lmserve sessions export news | lmserve sessions import - --data-dir other",
+		Args: exactly(1, "a file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			in := c.InOrStdin()
+			in, bytes := c.InOrStdin(), int64(0)
 			if args[0] != "-" {
 				file, err := os.Open(args[0])
 				if err != nil {
 					return err
 				}
 				defer file.Close()
+				if info, err := file.Stat(); err == nil {
+					bytes = info.Size()
+				}
 				in = file
 			}
+			p := newProgress(c, "import")
+			defer p.end()
+			in = p.reading(c.Context(), in, bytes)
 			return f.withManager(c, flags, func(mg *session.Manager) error {
 				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in), name)
 				if err != nil {

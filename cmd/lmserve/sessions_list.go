@@ -14,9 +14,10 @@ import (
 func newSessionsList(f *dataFlags) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List the sessions",
-		Args:  exactly(0, "no arguments"),
+		Use:     "list",
+		Short:   "List the sessions",
+		Example: "  lmserve sessions list --json",
+		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.withStore(func(store sessionlog.Store) error {
 				all, charged := []storedSession{}, charges(store)

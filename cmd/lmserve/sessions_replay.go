@@ -32,6 +32,7 @@ func newSessionsReplay(f *dataFlags) *cobra.Command {
 		Long: `Compute sessions (none named: all) again from their text, and compare every logged
 total to the bit. Text that was scored in another arithmetic ('lmserve version') is named:
 there, rounding makes a difference. If any total differs, the exit code is 1.`,
+		Example: "  lmserve sessions replay\n  lmserve sessions replay --json news",
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := flags.load()
 			if err != nil {
@@ -50,9 +51,9 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 					if err != nil {
 						return err
 					}
-					bar := newByteBar(c.ErrOrStderr(), id)
-					r, err := session.Replay(c.Context(), m, store, id, flags.threads, bar.set)
-					bar.finish()
+					p := newProgress(c, "replay of "+id)
+					r, err := session.Replay(c.Context(), m, store, id, flags.threads, p.set)
+					p.end()
 					if c.Context().Err() != nil {
 						return c.Context().Err()
 					}

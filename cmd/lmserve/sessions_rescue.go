@@ -17,12 +17,14 @@ with the snapshots that are whole, and change nothing in DIR. A session that has
 records goes up to the last good one; if a whole snapshot follows the gap, it begins
 behind the gap instead. Every place that does not read, and every session that is not
 complete, is one line. If anything was lost, the exit code is 1. The keys file is not copied.`,
-		Args: exactly(2, "the damaged folder and the new one"),
+		Example: "  lmserve sessions rescue /var/lib/lmserve /var/lib/lmserve-rescued",
+		Args:    exactly(2, "the damaged folder and the new one"),
 		RunE: func(c *cobra.Command, args []string) error {
-			bar := newByteBar(c.ErrOrStderr(), args[0])
-			out, sessions, lost, damages := c.OutOrStdout(), 0, 0, 0
+			p := newProgress(c, "rescue")
+			defer p.end()
+			out, sessions, lost, damages := p.beside(c.OutOrStdout()), 0, 0, 0
 			err := sessionlog.Rescue(c.Context(), args[0], args[1], sessionlog.RescueOptions{
-				Progress: bar.set,
+				Progress: p.set,
 				Damage: func(d *sessionlog.CorruptError) {
 					damages++
 					fmt.Fprintln(out, d)
@@ -44,7 +46,7 @@ complete, is one line. If anything was lost, the exit code is 1. The keys file i
 					sessions++
 				},
 			})
-			bar.finish()
+			p.end()
 			if err != nil {
 				return err
 			}

@@ -9,9 +9,10 @@ import (
 
 func newSessionsShow(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show SESSION",
-		Short: "Show what is known of one session, as JSON",
-		Args:  exactly(1, "an id or a name"),
+		Use:     "show SESSION",
+		Short:   "Show what is known of one session, as JSON",
+		Example: "  lmserve sessions show news",
+		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return f.withStore(func(store sessionlog.Store) error {
 				id, err := session.Resolve(c.Context(), store, args[0])

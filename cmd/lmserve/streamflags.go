@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -35,24 +34,28 @@ func (f *streamFlags) register(c *cobra.Command) {
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
 }
 
-// settings are those of the model, with what the flags ask for in their place.
-func (f *streamFlags) settings(m *model.Model) (stream.Settings, error) {
+// chosen are the settings that the flags ask for.
+func (f *streamFlags) chosen() (setting.Values, error) {
 	if f.static {
-		if _, given := f.asked["method"]; given {
+		if method, given := f.asked["method"]; given && method != stream.Static {
 			err := errors.New("--static is --method static: expected one of them")
-			return stream.Settings{}, usageError{err}
+			return nil, usageError{err}
 		}
 		f.asked["method"] = stream.Static
 	}
-	set, err := stream.With(m, f.asked)
+	return f.asked, nil
+}
+
+// settings are those of the model, with what the flags ask for in their place.
+func (f *streamFlags) settings(m *model.Model) (stream.Settings, error) {
+	asked, err := f.chosen()
+	if err != nil {
+		return stream.Settings{}, err
+	}
+	set, err := stream.With(m, asked)
 	set.Seed = f.seed
-	var wrong *setting.Error
-	switch {
-	case errors.As(err, &wrong):
-		flag := setting.FlagName(wrong.Name)
-		return set, usageError{fmt.Errorf("--%s is %s, expected %s", flag, wrong.Found, wrong.Want)}
-	case err != nil:
-		return set, usageError{err}
+	if err != nil {
+		return set, settingError(err)
 	}
 	return set, nil
 }

@@ -61,7 +61,9 @@ that one command line serves every sitting.`,
 			joint := &o.Joint.SlowOptions
 			joint.Schedule, joint.Clip = o.Pretrain.Schedule, o.Pretrain.Clip
 			joint.Dropout, joint.AttentionDropout = o.Pretrain.Dropout, o.Pretrain.AttentionDropout
-			told.Progress = c.ErrOrStderr()
+			if quiet, _ := c.Flags().GetBool(quietName); !quiet {
+				told.Progress = c.ErrOrStderr()
+			}
 			var err error
 			if o.Observer, err = report.New(told); err != nil {
 				return trainError(err)

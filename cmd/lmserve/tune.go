@@ -53,8 +53,9 @@ gathers them first, for a model that has none.`,
 				return err
 			}
 			t.threads = flags.threads
-			t.w, t.status = c.OutOrStdout(), newStatusLine(c.ErrOrStderr())
-			defer t.status.clear()
+			t.progress = newProgress(c, "tune")
+			defer t.progress.end()
+			t.w = t.progress.beside(c.OutOrStdout())
 			return t.run(c.Context(), m)
 		},
 	}
@@ -75,7 +76,7 @@ type tuning struct {
 	maxBytes         int64
 	threads          int
 	w                io.Writer
-	status           statusLine
+	progress         *progress
 }
 
 // check finds before the first hour what would be an error after it.
@@ -147,16 +148,14 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts 
 	trials := 0
 	m, best, err := tune.Method(ctx, m, method, texts, t.threads, func(trial tune.Trial) {
 		trials++
-		t.status.clear()
 		if trial.Best {
 			fmt.Fprintf(t.w, "%-12s %3d  %s %.4f\n", method, trials, describe(trial), trial.Score)
 		}
-		t.status.set(fmt.Sprintf("%s, trial %d: %s %.4f", method, trials, describe(trial), trial.Score))
+		t.progress.say(fmt.Sprintf("%s, trial %d: %s %.4f", method, trials, describe(trial), trial.Score))
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.status.clear()
 	_, err = fmt.Fprintf(t.w, "%s: %s%.4f bits per byte, the best of %d trials\n", method, describe(best), best.Score, trials)
 	return m, err
 }
@@ -166,13 +165,12 @@ func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	t.status.set("gathering the statistics of gradients")
+	t.progress.say("gathering the statistics of gradients")
 	x := kernel.NewExecIn(t.threads, m.Arithmetic)
 	defer x.Close()
 	rms, err := train.GradientRMS(ctx, x, m, text, statisticsChunks, m.Chunk, statisticsSeed)
 	if err != nil {
 		return nil, err
 	}
-	t.status.clear()
 	return m.WithStatistics(rms)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -19,33 +20,41 @@ func newVerify() *cobra.Command {
 		Long: `Replay conformance files through the code that serves and trains, print every
 tensor's largest error, and exit with 1 if one is out of tolerance. Kinds: txl,
 sparsemeta, metatrain, metaonline. See docs/conformance.md for the format.`,
-		Args: atLeastOne("a file"),
+		Example: "  lmserve verify internal/conformance/testdata/*.safetensors",
+		Args:    atLeastOne("a file"),
 		RunE: func(c *cobra.Command, files []string) error {
 			x := kernel.NewExec(1)
 			defer x.Close()
-			var failed error
-			for _, file := range files {
-				failed = errors.Join(failed, verify(c, x, file))
+			p := newProgressOf(c, "verify", "file")
+			defer p.end()
+			out, failed := p.beside(c.OutOrStdout()), error(nil)
+			for i, file := range files {
+				p.say(file)
+				p.set(int64(i), int64(len(files)))
+				failed = errors.Join(failed, verify(out, x, file))
+				if err := c.Context().Err(); err != nil {
+					return errors.Join(err, failed)
+				}
 			}
 			return failed
 		},
 	}
 }
 
-func verify(c *cobra.Command, x *kernel.Exec, file string) error {
+func verify(out io.Writer, x *kernel.Exec, file string) error {
 	f, err := weights.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	report, err := conformance.Run(f, x)
 	if errors.Is(err, conformance.ErrUnsupported) {
-		fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", file, err)
+		fmt.Fprintf(out, "%s: %v\n", file, err)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s (%s, %s)\n", file, report.Kind, x.Arithmetic().Numerics())
 	wrong := 0
 	for _, check := range report.Checks {
@@ -59,7 +68,7 @@ func verify(c *cobra.Command, x *kernel.Exec, file string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%s: %d tensors, %d out of tolerance\n", file, len(report.Checks), wrong)
+	fmt.Fprintf(out, "%s: %d tensors, %d out of tolerance\n", file, len(report.Checks), wrong)
 	if wrong > 0 {
 		return fmt.Errorf("%s: %d of %d tensors are out of tolerance", file, wrong, len(report.Checks))
 	}

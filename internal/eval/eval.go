@@ -76,7 +76,8 @@ func (o Options) Validate(m *model.Model) error {
 	return err
 }
 
-// Directory evaluates every file below dir.
+// Directory evaluates every file below dir. If the context ends before that, the result has the
+// documents that were done until then, and is marked as interrupted.
 func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Result, error) {
 	o, err := o.complete(m)
 	if err != nil {
@@ -100,12 +101,22 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 			e.warm(text)
 		}
 		if err := e.document(ctx, f.Name, text); err != nil {
-			return Result{}, err
+			return e.interrupted(dir, err)
 		}
 	}
 	res := e.result()
 	res.Data = dir
 	return res, nil
+}
+
+// interrupted is the result of an evaluation that an error has ended.
+func (e *evaluation) interrupted(dir string, err error) (Result, error) {
+	if len(e.documents) == 0 {
+		return Result{}, err
+	}
+	res := e.result()
+	res.Data, res.Interrupted = dir, true
+	return res, err
 }
 
 // evaluation is the state of a call of Directory: the sums over the documents scored so far.

@@ -4,6 +4,8 @@ package eval
 type Result struct {
 	Model string `json:"model"`
 	Data  string `json:"data"` // the directory
+	// Interrupted says that not all documents of the directory were scored.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Methods are in the order that every list of scores has. Gain and cost are relative to the
 	// first.
 	Methods   []string `json:"methods"`

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+// finishInterrupted is the reason of a text that a signal has ended.
+const finishInterrupted client.FinishReason = "interrupted"
+
+// completionPrinter prints a completion: the text as it grows, a line for each token, or one object.
+type completionPrinter struct {
+	out              io.Writer
+	prompt           string
+	asJSON, logprobs bool
+
+	text []byte
+	done client.Completion // all but the text
+}
+
+// print prints what comes, up to the first error.
+func (p *completionPrinter) print(all iter.Seq2[client.CompletionEvent, error]) error {
+	failed := p.begin()
+	for e, err := range all {
+		switch {
+		case err != nil:
+			failed = err
+		case e.Piece != nil:
+			failed = p.piece(e.Piece)
+		case e.Done != nil:
+			p.done = client.Completion{
+				Type: client.EventCompletion, FinishReason: e.Done.FinishReason,
+				Usage: e.Done.Usage, Seed: e.Done.Seed, Offset: e.Done.Offset,
+				ElapsedMs: e.Done.ElapsedMs, Logprobs: p.done.Logprobs,
+				TopLogprobs: p.done.TopLogprobs,
+			}
+		}
+		if failed != nil {
+			break
+		}
+	}
+	if failed != nil && len(p.text) == 0 {
+		return failed
+	}
+	return firstError(failed, p.end())
+}
+
+func (p *completionPrinter) begin() (err error) {
+	switch {
+	case p.asJSON:
+	case p.logprobs:
+		_, err = fmt.Fprintf(p.out, "%-8s %8s  %s\n", "token", "logprob", "likeliest")
+	default:
+		_, err = io.WriteString(p.out, p.prompt)
+	}
+	return err
+}
+
+func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
+	text := e.TextBytes()
+	p.text = append(p.text, text...)
+	p.done.Logprobs = append(p.done.Logprobs, e.Logprobs...)
+	p.done.TopLogprobs = append(p.done.TopLogprobs, e.TopLogprobs...)
+	switch {
+	case p.asJSON:
+	case p.logprobs:
+		for i := range min(len(text), len(e.Logprobs)) {
+			if err == nil {
+				err = p.token(text[i], e, i)
+			}
+		}
+	default:
+		_, err = p.out.Write([]byte(strings.ToValidUTF8(string(text), "�")))
+	}
+	return err
+}
+
+// token prints a token, its log-probability, and the likeliest tokens there.
+func (p *completionPrinter) token(token byte, e *client.PieceEvent, i int) error {
+	var likeliest strings.Builder
+	if i < len(e.TopLogprobs) {
+		for _, t := range e.TopLogprobs[i] {
+			fmt.Fprintf(&likeliest, "  %s %.3f", quotedByte(byte(t.Token)), t.Logprob)
+		}
+	}
+	_, err := fmt.Fprintf(p.out, "%-8s %8.3f%s\n", quotedByte(token), e.Logprobs[i], likeliest.String())
+	return err
+}
+
+// quotedByte writes a token, which is a byte, in quotation marks.
+func quotedByte(b byte) string { return strconv.Quote(string([]byte{b})) }
+
+func (p *completionPrinter) end() (err error) {
+	switch {
+	case p.asJSON:
+		if p.done.FinishReason == "" {
+			p.done.FinishReason = finishInterrupted
+		}
+		p.done.Text = strings.ToValidUTF8(string(p.text), "�")
+		if !utf8.Valid(p.text) {
+			p.done.TextBase64 = p.text
+		}
+		return printJSON(p.out, p.done)
+	case !p.logprobs:
+		_, err = io.WriteString(p.out, "\n")
+	}
+	return err
+}
+
+// sizeOfAll is the number of bytes of all files, 0 if that of one of them is not known.
+func sizeOfAll(files []string) (all int64) {
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			return 0
+		}
+		all += info.Size()
+	}
+	return all
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/setting"
+)
+
+// settingError names the flag of a setting that is out of its range.
+func settingError(err error) error {
+	var wrong *setting.Error
+	if !errors.As(err, &wrong) {
+		return usageError{err}
+	}
+	return usageError{fmt.Errorf("--%s is %s, expected %s", setting.FlagName(wrong.Name), wrong.Found,
+		wrong.Want)}
+}
+
+// flagError names the flag of a field that a server has refused. Flags have the names of fields.
+func flagError(err error) error {
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Field == "" || refused.Expected == "" {
+		return err
+	}
+	switch refused.Status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		flag := setting.FlagName(strings.TrimPrefix(refused.Field, "settings."))
+		return usageError{fmt.Errorf("--%s is %s, expected %s", flag, refused.Found,
+			refused.Expected)}
+	}
+	return err
+}

@@ -1,0 +1,328 @@
+package follow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// writer is a program that writes a log, and what rotates the log.
+type writer struct {
+	t     require.TestingT
+	path  string
+	file  *os.File
+	lines int
+	turns int       // how often the file was rotated
+	clock time.Time // the times of the files, which differ
+	want  string    // what a reader has to get
+}
+
+func newWriter(t require.TestingT, path string) *writer {
+	w := &writer{t: t, path: path, clock: time.Now().Add(-time.Hour)}
+	w.create()
+	return w
+}
+
+func (w *writer) create() {
+	var err error
+	w.file, err = os.OpenFile(w.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	require.NoError(w.t, err)
+	w.touch()
+}
+
+func (w *writer) touch() {
+	w.clock = w.clock.Add(time.Second)
+	require.NoError(w.t, os.Chtimes(w.file.Name(), w.clock, w.clock))
+}
+
+func (w *writer) write(text string) {
+	_, err := w.file.WriteString(text)
+	require.NoError(w.t, err)
+	w.want += text
+}
+
+func (w *writer) line() {
+	w.lines++
+	w.write(fmt.Sprintf("line %d of the log, %s\n", w.lines, strings.Repeat("x", w.lines%90)))
+}
+
+func (w *writer) half() {
+	w.lines++
+	w.write(fmt.Sprintf("half of line %d, ", w.lines))
+}
+
+// endFile ends the last line of the file, for the reader.
+func (w *writer) endFile() {
+	if w.want != "" && !strings.HasSuffix(w.want, "\n") {
+		w.want += "\n"
+	}
+}
+
+// shift gives the rotated files higher numbers.
+func (w *writer) shift() {
+	for n := w.turns; n > 0; n-- {
+		from, to := fmt.Sprint(w.path, ".", n), fmt.Sprint(w.path, ".", n+1)
+		require.NoError(w.t, os.Rename(from, to))
+	}
+	w.turns++
+}
+
+// rename rotates as most do. The program writes some more before it opens the new file.
+func (w *writer) rename(more int) {
+	w.shift()
+	require.NoError(w.t, os.Rename(w.path, w.path+".1"))
+	for range more {
+		w.line()
+	}
+	require.NoError(w.t, os.Chtimes(w.path+".1", w.clock, w.clock))
+	require.NoError(w.t, w.file.Close())
+	w.endFile()
+	w.create()
+}
+
+// copyTruncate rotates as logrotate does for programs that never open another file.
+func (w *writer) copyTruncate() {
+	w.shift()
+	text, err := os.ReadFile(w.path)
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.WriteFile(w.path+".1", text, 0o600))
+	require.NoError(w.t, os.Chtimes(w.path+".1", w.clock, w.clock))
+	require.NoError(w.t, os.Truncate(w.path, 0))
+	w.endFile()
+	w.touch()
+}
+
+// Whatever happens to a file, and wherever the reader is stopped and started again, every line comes
+// once, and in order.
+func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
+	dir, n := t.TempDir(), 0
+	rapid.Check(t, func(r *rapid.T) {
+		n++
+		path := filepath.Join(dir, fmt.Sprint(n), "log")
+		require.NoError(r, os.Mkdir(filepath.Dir(path), 0o700))
+		w := newWriter(r, path)
+		f, err := Open(path, 0)
+		require.NoError(r, err)
+		var got strings.Builder
+		var place Place
+		quiet := func() { // as if the time had passed after which a file is left
+			for _, o := range f.files {
+				if !o.until.IsZero() {
+					o.until = time.Unix(1, 0)
+				}
+			}
+		}
+		read := func(pieces int) {
+			for range pieces {
+				p, err := f.Peek()
+				require.NoError(r, err)
+				if len(p.Text) > 0 {
+					got.Write(p.Text)
+					place = Place{Mark: p.Mark, Offset: p.To, Ended: p.From == p.To}
+				}
+			}
+		}
+		actions := map[string]func(*rapid.T){
+			"line":     func(*rapid.T) { w.line(); w.touch() },
+			"half":     func(*rapid.T) { w.half(); w.touch() },
+			"rename":   func(r *rapid.T) { w.rename(rapid.IntRange(0, 2).Draw(r, "more")); read(1) },
+			"truncate": func(*rapid.T) { w.copyTruncate() },
+			"read":     func(r *rapid.T) { read(rapid.IntRange(1, 5).Draw(r, "pieces")) },
+			"quiet":    func(*rapid.T) { quiet() },
+			"restart": func(r *rapid.T) {
+				if place.Mark.Head.Bytes == 0 {
+					r.Skip("nothing was read")
+				}
+				quiet()
+				read(20) // the end of a file that was left counts as read with the next place
+				f.Close()
+				for range rapid.IntRange(0, 2).Draw(r, "rotations") {
+					w.line()
+					w.touch()
+					w.rename(0)
+				}
+				text, err := json.Marshal(place)
+				require.NoError(r, err)
+				require.NotContains(r, string(text), "line ")
+				var again Place
+				require.NoError(r, json.Unmarshal(text, &again))
+				var found bool
+				f, found, err = Resume(path, again)
+				require.NoError(r, err)
+				require.True(r, found)
+			},
+		}
+		for range rapid.IntRange(1, 25).Draw(r, "actions") {
+			name := rapid.SampledFrom([]string{"line", "line", "half", "rename", "truncate", "read",
+				"read", "quiet", "restart"}).Draw(r, "action")
+			if name == "restart" && place.Mark.Head.Bytes == 0 {
+				continue
+			}
+			if name == "truncate" { // what was never looked at cannot be told from what was never there
+				read(2)
+				quiet()
+				read(20)
+			}
+			actions[name](r)
+		}
+		w.line()
+		read(20)
+		quiet()
+		read(40)
+		f.Close()
+		require.Equal(r, w.want, got.String())
+		require.NoError(r, os.RemoveAll(filepath.Dir(path)))
+	})
+}
+
+func openLog(t *testing.T, text string) (path string, f *Follower) {
+	path = filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	f, err := Open(path, 0)
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return path, f
+}
+
+func requireNext(t *testing.T, f *Follower, want string) Piece {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*leaveAfter)
+	defer cancel()
+	p, err := f.Next(ctx)
+	require.NoError(t, err)
+	require.Equal(t, want, string(p.Text))
+	return p
+}
+
+func TestAFileThatWasTruncatedAndHasGrownBeyondThePlaceIsReadFromItsBeginning(t *testing.T) {
+	path, f := openLog(t, "one\ntwo\n")
+	requireNext(t, f, "one\ntwo\n")
+	require.NoError(t, os.WriteFile(path, []byte("another, and longer\n"), 0o600))
+	p := requireNext(t, f, "another, and longer\n")
+	require.Zero(t, p.From)
+}
+
+func TestHalfALineWaitsForItsNewline(t *testing.T) {
+	path, f := openLog(t, "half a ")
+	p, err := f.Peek()
+	require.NoError(t, err)
+	require.Empty(t, p.Text)
+	require.EqualValues(t, 7, f.Unread())
+	require.NoError(t, os.WriteFile(path, []byte("half a line\n"), 0o600))
+	requireNext(t, f, "half a line\n")
+}
+
+func TestALineThatIsTooLongComesInPieces(t *testing.T) {
+	long := strings.Repeat("y", 3*pieceBytes) + "\n"
+	_, f := openLog(t, long)
+	var got string
+	for len(got) < len(long) {
+		p, err := f.Peek()
+		require.NoError(t, err)
+		require.NotEmpty(t, p.Text)
+		require.LessOrEqual(t, len(p.Text), pieceBytes+sampleBytes)
+		got += string(p.Text)
+	}
+	require.Equal(t, long, got)
+}
+
+// A file without its last newline is left some time after it was renamed.
+func TestTheLastLineOfAFileThatIsLeftGetsItsNewline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, f := openLog(t, "one\ntw")
+		requireNext(t, f, "one\n")
+		require.NoError(t, os.Rename(path, path+".1"))
+		require.NoError(t, os.WriteFile(path, []byte("new\n"), 0o600))
+		begun := time.Now()
+		p := requireNext(t, f, "tw")
+		require.InDelta(t, leaveAfter, time.Since(begun), float64(2*lookEvery))
+		require.Equal(t, [2]int64{4, 6}, [2]int64{p.From, p.To})
+		p = requireNext(t, f, "\n")
+		require.Equal(t, [2]int64{6, 6}, [2]int64{p.From, p.To})
+		requireNext(t, f, "new\n")
+	})
+}
+
+// What a program writes to a renamed file when the new one has text already is given, too: at once,
+// or by the Follower after a restart.
+func TestWhatComesLateToARenamedFileIsGiven(t *testing.T) {
+	path, f := openLog(t, "one\n")
+	requireNext(t, f, "one\n")
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, os.WriteFile(path, []byte("new\n"), 0o600))
+	second := requireNext(t, f, "new\n")
+	late := func(text string) {
+		old, err := os.OpenFile(path+".1", os.O_APPEND|os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = old.WriteString(text)
+		require.NoError(t, err)
+		require.NoError(t, old.Close())
+	}
+	late("late\n")
+	first := requireNext(t, f, "late\n")
+	require.EqualValues(t, 4, first.From)
+	late("later\n")
+	again, found, err := Resume(path, Place{Mark: second.Mark, Offset: second.To},
+		Place{Mark: first.Mark, Offset: first.To})
+	require.NoError(t, err)
+	require.True(t, found)
+	defer again.Close()
+	requireNext(t, again, "later\n")
+}
+
+func TestAFileThatIsNotToBeFoundIsReplacedByThePathsFile(t *testing.T) {
+	path, f := openLog(t, "one\ntwo\n")
+	p := requireNext(t, f, "one\ntwo\n")
+	require.NoError(t, os.WriteFile(path, []byte("quite another\n"), 0o600))
+	again, found, err := Resume(path, Place{Mark: p.Mark, Offset: p.To})
+	require.NoError(t, err)
+	require.False(t, found)
+	defer again.Close()
+	requireNext(t, again, "quite another\n")
+}
+
+// Of files that are alike the one is taken that has the identity of the file that was read.
+func TestFilesThatAreAlikeAreToldApartByTheirIdentity(t *testing.T) {
+	path, f := openLog(t, "same\nsame\n")
+	p := requireNext(t, f, "same\nsame\n")
+	if p.Mark.ID == "" {
+		t.Skip("this system has no identities of files")
+	}
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, os.WriteFile(path, []byte("same\nsame\nsame\n"), 0o600))
+	again, found, err := Resume(path, Place{Mark: p.Mark, Offset: p.To})
+	require.NoError(t, err)
+	require.True(t, found)
+	defer again.Close()
+	require.Zero(t, requireNext(t, again, "same\nsame\nsame\n").From)
+}
+
+func TestBeginIsTheStartOfALine(t *testing.T) {
+	path, _ := openLog(t, "one\ntwo\nthree\n")
+	for most, want := range map[int64]int64{100: 0, 14: 0, 13: 4, 10: 4, 9: 8, 6: 8, 5: 14, 1: 14} {
+		from, err := Begin(path, most)
+		require.NoError(t, err)
+		require.Equal(t, want, from, most)
+	}
+}
+
+func TestOnlyNamesThatRotationGivesAreSiblings(t *testing.T) {
+	path, _ := openLog(t, "one\n")
+	for _, ending := range []string{".1", "-20260101", ".2026-01-01T00:00", ".gz", ".bak", ".1.gz", "2"} {
+		require.NoError(t, os.WriteFile(path+ending, nil, 0o600))
+	}
+	var endings []string
+	for _, s := range siblings(path) {
+		endings = append(endings, strings.TrimPrefix(s.path, path))
+	}
+	require.ElementsMatch(t, []string{".1", "-20260101", ".2026-01-01T00:00"}, endings)
+}

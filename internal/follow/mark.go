@@ -1,0 +1,60 @@
+package follow
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+)
+
+// sampleBytes is how much of a file a sample is made of, at most.
+const sampleBytes = 256
+
+// Mark tells a file from others, also when it has another name by now: by what it begins with, and
+// by what stands in front of a place of it. It holds no text of the file, but hashes.
+type Mark struct {
+	ID   string `json:"id,omitempty"` // device and inode, where the system has them
+	Head Sample `json:"head"`         // how the file begins
+	Tail Sample `json:"tail"`         // what stood in front of the place up to which it was read
+}
+
+// Sample is a hash of bytes of a file.
+type Sample struct {
+	Offset int64  `json:"offset"`         // of the first byte
+	Bytes  int    `json:"bytes"`          // at most sampleBytes
+	Hash   string `json:"hash,omitempty"` // SHA-256, in hexadecimal; of no bytes, nothing
+}
+
+// sampleOf makes a sample of text that stands at an offset.
+func sampleOf(offset int64, text []byte) Sample {
+	if len(text) == 0 {
+		return Sample{Offset: offset}
+	}
+	sum := sha256.Sum256(text)
+	return Sample{Offset: offset, Bytes: len(text), Hash: hex.EncodeToString(sum[:])}
+}
+
+// Valid reports whether a sample can have been made of a file.
+func (s Sample) Valid() bool {
+	hash, err := hex.DecodeString(s.Hash)
+	size := 0
+	if s.Bytes > 0 {
+		size = sha256.Size
+	}
+	return err == nil && len(hash) == size && s.Offset >= 0 &&
+		s.Bytes >= 0 && s.Bytes <= sampleBytes
+}
+
+// fits reports whether a file has the bytes of the sample.
+func (s Sample) fits(f io.ReaderAt) bool {
+	text := make([]byte, s.Bytes)
+	n, _ := f.ReadAt(text, s.Offset) // what cannot be read does not fit
+	return n == s.Bytes && sampleOf(s.Offset, text) == s
+}
+
+// fits reports whether a file is the one of the mark, as far as its content shows, and has bytes up
+// to the offset.
+func (m Mark) fits(f *os.File, offset int64) bool {
+	info, err := f.Stat()
+	return err == nil && info.Size() >= offset && m.Head.fits(f) && m.Tail.fits(f)
+}
