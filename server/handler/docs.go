@@ -19,12 +19,12 @@ func (h *Handlers) Home(
 func (h *Handlers) Docs(
 	context.Context, api.DocsRequestObject,
 ) (api.DocsResponseObject, error) {
-	page, policy, err := docs.Page()
+	page, err := docs.Page()
 	if err != nil {
 		return nil, err
 	}
 	return api.Docs200TextHTMLResponse{
 		Body: bytes.NewReader(page), ContentLength: int64(len(page)),
-		Headers: api.Docs200ResponseHeaders{ContentSecurityPolicy: policy},
+		Headers: api.Docs200ResponseHeaders{ContentSecurityPolicy: docs.Policy},
 	}, nil
 }
