@@ -130,6 +130,17 @@ func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
+// When there are as many snapshots as there may be, they are taken as seldom as a recovery allows.
+func TestSnapshotsForForksAreNotTakenForNothing(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour, ForkSnapshots: 2})
+	defer func() { sv.stop() }()
+	sv.mg.engine.states.replayMax, sv.mg.engine.snapshots.apart = 1, 1
+	id := create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, id, logText(9*testChunk))
+	require.Equal(t, []int64{testChunk, 2 * testChunk, 3 * testChunk, 4 * testChunk},
+		keptOffsets(t, sv, id))
+}
+
 // Whoever says how long to wait for the state of a fork is told how far it is after that time, and
 // whoever waits long enough has it, whatever the request.
 func TestARequestWaitsForTheStateOfAForkAsLongAsItSays(t *testing.T) {

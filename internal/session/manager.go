@@ -69,7 +69,7 @@ func assemble(m *model.Model, o Options) *Manager {
 	room := newGuard(o)
 	saved := newSnapshots(m, j, room, o)
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
-		replayMax: o.ReplayMax, report: o.Report}
+		replayMax: o.apart(), report: o.Report}
 	mg := &Manager{
 		life:    life,
 		backups: &backups{store: o.Store, report: o.Report},
@@ -84,7 +84,7 @@ func assemble(m *model.Model, o Options) *Manager {
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
-				room: room, replayMax: o.ReplayMax, report: o.Report,
+				room: room, replayMax: o.apart(), report: o.Report,
 			},
 		},
 	}
