@@ -161,7 +161,7 @@ func (k *scoring) score(
 ) error {
 	progress := newProgress(c, "scoring "+orWord(strings.Join(files, ", "), len(files) == 0, "standard input"))
 	defer progress.end()
-	p := k.printer(progress.beside(c.OutOrStdout()), c.OutOrStdout(), threshold)
+	p := k.printer(s, progress.beside(c.OutOrStdout()), c.OutOrStdout(), threshold)
 	all := sizeOfAll(files)
 	event := func(e client.Event) error {
 		err := p.event(e)
@@ -174,9 +174,14 @@ func (k *scoring) score(
 }
 
 // printer makes the printer of the unit.
-func (k *scoring) printer(out, to io.Writer, threshold float64) eventPrinter {
+func (k *scoring) printer(
+	s client.Session, out, to io.Writer, threshold float64,
+) eventPrinter {
 	if !k.lines {
-		p := &chunkPrinter{out: out, compare: k.compare, totalOnly: k.totalOnly, asJSON: k.asJSON}
+		p := &chunkPrinter{
+			out: out, compare: k.compare, totalOnly: k.totalOnly, asJSON: k.asJSON,
+			before: s.Totals, after: s.Totals,
+		}
 		p.header()
 		return p
 	}

@@ -12,7 +12,8 @@ import (
 type chunkPrinter struct {
 	out                        io.Writer
 	compare, totalOnly, asJSON bool
-	total                      lineTotal
+
+	before, after client.Measures // the session's totals
 }
 
 // chunkObject is one chunk, or the total, as JSON, by the names of the contract.
@@ -35,7 +36,7 @@ func (o *chunkObject) compared(bits float64, chars int64) {
 	o.StaticBPC = o.BaselineBPC
 }
 
-func (p *chunkPrinter) bytes() int64 { return p.total.bytes }
+func (p *chunkPrinter) bytes() int64 { return p.after.Bytes - p.before.Bytes }
 
 func (p *chunkPrinter) header() {
 	switch {
@@ -52,11 +53,9 @@ func (p *chunkPrinter) event(e client.Event) error {
 	if c == nil {
 		return nil
 	}
-	t := &p.total
-	t.bytes, t.chars, t.bits = t.bytes+c.Bytes, t.chars+c.Chars, t.bits+c.Bits
+	p.after = c.Totals
 	o := chunkObject{Offset: &c.Offset, Bytes: c.Bytes, Bits: c.Bits, BPC: perChar(c.Bits, c.Chars)}
 	if p.compare && c.BaselineBits != nil {
-		t.baselineBits += *c.BaselineBits
 		o.compared(*c.BaselineBits, c.Chars)
 	}
 	if p.totalOnly {
@@ -65,15 +64,23 @@ func (p *chunkPrinter) event(e client.Event) error {
 	return p.print(o)
 }
 
+// printTotal prints what all chunks come to: by how much the session's totals have grown.
 func (p *chunkPrinter) printTotal(partial bool) error {
-	t := &p.total
+	chars, bits := p.after.Chars-p.before.Chars, p.after.Bits-p.before.Bits
 	o := chunkObject{
-		Total: true, Partial: partial, Bytes: t.bytes, Bits: t.bits, BPC: perChar(t.bits, t.chars),
+		Total: true, Partial: partial, Bytes: p.bytes(), Bits: bits, BPC: perChar(bits, chars),
 	}
 	if p.compare {
-		o.compared(t.baselineBits, t.chars)
+		o.compared(orZero(p.after.BaselineBits)-orZero(p.before.BaselineBits), chars)
 	}
 	return p.print(o)
+}
+
+func orZero(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
 }
 
 func (p *chunkPrinter) print(o chunkObject) error {
