@@ -231,8 +231,8 @@ func (w *watched) totals(flags []string) chunkObject {
 	require.Zero(w.t, code, stderr)
 	var s struct {
 		Offset int64
-		Totals struct{ Bits float64 }
+		Bits   float64
 	}
 	require.NoError(w.t, json.Unmarshal([]byte(stdout), &s), stdout)
-	return chunkObject{Bytes: s.Offset, Bits: s.Totals.Bits}
+	return chunkObject{Bytes: s.Offset, Bits: s.Bits}
 }
