@@ -12,8 +12,8 @@ import (
 // A failed attempt is repeated after pauseMin; each further one after twice the time, up to
 // pauseMax.
 const (
-	pauseMin = 50 * time.Millisecond
-	pauseMax = 10 * time.Second
+	pauseMin = 10 * time.Millisecond
+	pauseMax = 5 * time.Second
 )
 
 // backoff gives the pauses between attempts. The zero value is before the first.

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// newStoryRig is a rig with the embedded model and an empty data folder.
+func newStoryRig(t *testing.T) *rig {
+	t.Helper()
+	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	m, err := model.Default()
+	require.NoError(t, err)
+	sessions, err := session.NewManager(m, session.Options{Store: store, Threads: 2})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return newRigOn(t, sessions, Options{}, l, &http.Transport{})
+}
+
+// Every example of an operation in the contract is what a server answers to the request beside it;
+// what depends on the moment or on rounding may differ.
+func TestExamplesAreWhatAServerAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	g := newStoryRig(t)
+	g.client.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}
+	var export []byte
+	etag := ""
+	for _, x := range exchanges {
+		method, path := x.split()
+		var body io.Reader
+		if x.body != "" {
+			body = strings.NewReader(strings.ReplaceAll(x.body, "{export}", string(export)))
+		}
+		headers := x.sent()
+		for i := range headers {
+			headers[i] = strings.ReplaceAll(headers[i], "{etag}", etag)
+		}
+		resp := g.do(method, path, body, headers...)
+		raw, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		media := resp.Header.Get("Content-Type")
+		if media == contract.MediaZstd {
+			export = raw
+		}
+		if tag := resp.Header.Get("ETag"); tag != "" {
+			etag = tag
+		}
+		x.check(t, resp.StatusCode, media, raw)
+	}
+	names := slices.Collect(maps.Keys(document(t).Components.Examples))
+	for _, name := range names {
+		known := strings.HasPrefix(name, "problem.")
+		for _, x := range exchanges {
+			known = known ||
+				strings.TrimSuffix(strings.TrimSuffix(name, ".request"), ".answer") == x.name
+		}
+		require.True(t, known, "no exchange makes the example %s", name)
+	}
+}
+
+// check holds an answer, and the request that got it, against the contract's example.
+func (x exchange) check(t *testing.T, status int, media string, raw []byte) {
+	t.Helper()
+	if x.body != "" {
+		requireExample(
+			t,
+			x.name+".request",
+			shown{Summary: x.summary},
+			requestMedia(x),
+			[]byte(x.body),
+		)
+	}
+	answer := shown{
+		Summary: x.summary,
+		Request: x.request,
+		Status:  status,
+		Headers: map[string]string{},
+	}
+	headers := x.sent()
+	for i := 0; i < len(headers); i += 2 {
+		answer.Headers[headers[i]] = headers[i+1]
+	}
+	requireExample(t, x.name+".answer", answer, media, raw)
+}
+
+// requestMedia is the media type that the request's body is shown as.
+func requestMedia(x exchange) string {
+	if json.Valid([]byte(x.body)) {
+		return contract.MediaJSON
+	}
+	return textBody
+}
+
+// Each operation has an example of each body that it takes and of each that it gives, and each
+// problem is shown where it is listed; all of them are what their schemas say.
+func TestEveryOperationAndProblemHasExamples(t *testing.T) {
+	doc := document(t)
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			at := method + " " + path
+			for _, p := range slices.Concat(item.Parameters, op.Parameters) {
+				require.NotNil(t, p.Value.Example, "%s: the parameter %s", at, p.Value.Name)
+			}
+			if op.RequestBody != nil {
+				requireContentExamples(t, at, op.RequestBody.Value.Content)
+			}
+			for status, response := range op.Responses.Map() {
+				if strings.HasPrefix(status, "2") {
+					requireContentExamples(t, at+" "+status, response.Value.Content)
+				}
+			}
+			requireAnswers(t, at, op)
+		}
+	}
+	quoted := regexp.MustCompile("`([a-z-]+)`")
+	for name, response := range doc.Components.Responses {
+		examples := response.Value.Content[contract.MediaProblem].Examples
+		types, _, _ := strings.Cut(*response.Value.Description, ":")
+		var want []string
+		for _, match := range quoted.FindAllStringSubmatch(types, -1) {
+			want = append(want, match[1])
+		}
+		require.ElementsMatch(t, want, slices.Collect(maps.Keys(examples)), name)
+		requireContentExamples(t, name, response.Value.Content)
+	}
+	for kind := range problem.Kinds {
+		name := "problem." + strings.TrimPrefix(string(kind), "urn:lmserve:problem:")
+		require.NotNil(t, doc.Components.Examples[name], name)
+	}
+}
+
+// requireContentExamples checks that there are examples, and that they are what the schema says.
+func requireContentExamples(t *testing.T, at string, content openapi3.Content) {
+	t.Helper()
+	for media, m := range content {
+		require.NotEmpty(t, m.Examples, "%s: %s", at, media)
+		for name, ref := range m.Examples {
+			values := []any{ref.Value.Value}
+			if media == contract.MediaEventStream || media == contract.MediaNDJSON {
+				values = eventsOf(t, ref.Value.Value.(string))
+				require.NotEmpty(t, values, name)
+			}
+			for _, v := range values {
+				raw, err := json.Marshal(v)
+				require.NoError(t, err)
+				var plain any
+				require.NoError(t, json.Unmarshal(raw, &plain))
+				require.NoError(
+					t,
+					m.Schema.Value.VisitJSON(plain),
+					"%s: %s: example %s",
+					at,
+					media,
+					name,
+				)
+			}
+		}
+	}
+}
+
+// requireAnswers checks that every example of a request has its answer.
+func requireAnswers(t *testing.T, at string, op *openapi3.Operation) {
+	t.Helper()
+	if op.RequestBody == nil {
+		return
+	}
+	answers := map[string]bool{}
+	for _, response := range op.Responses.Map() {
+		for _, m := range response.Value.Content {
+			for name := range m.Examples {
+				answers[name] = true
+			}
+		}
+	}
+	for _, m := range op.RequestBody.Value.Content {
+		for name := range m.Examples {
+			require.True(t, answers[name], "%s: the request %s has no answer", at, name)
+		}
+	}
+}
