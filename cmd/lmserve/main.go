@@ -62,13 +62,9 @@ Every command works with the embedded model; --model takes a file instead.
 	quietFlag(root)
 	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
 		newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
-		newVersion())
+		newCompletion(), newVersion())
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	completion := subcommandNamed(root, "completion")
-	completion.PersistentPreRunE = unconfigured
-	completion.Example = "  lmserve completion bash > /etc/bash_completion.d/lmserve"
 	everyCommand(root, func(c *cobra.Command) { c.Args = usageArgs(c.Args) })
 	return root
 }
