@@ -1138,6 +1138,15 @@ type Problem struct {
 // ProblemType defines model for ProblemType.
 type ProblemType string
 
+// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+type Recovering struct {
+	// DoneBytes Bytes of text that are done.
+	DoneBytes int64 `json:"done_bytes"`
+
+	// OfBytes Bytes of text from the snapshot on that the computing began with.
+	OfBytes int64 `json:"of_bytes"`
+}
+
 // ScoreEvent One event of a streamed score, told apart by its `type`.
 type ScoreEvent struct {
 	union json.RawMessage
@@ -1232,6 +1241,9 @@ type Session struct {
 
 	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
 	DiskBytes int64 `json:"disk_bytes"`
+
+	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+	Recovering *Recovering `json:"recovering,omitempty"`
 }
 
 // SessionList defines model for SessionList.
@@ -1600,6 +1612,7 @@ type ImportSessionParams struct {
 type CompleteParams struct {
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -1630,6 +1643,7 @@ type ScoreParams struct {
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -2275,9 +2289,15 @@ func (t *ScoreEvent) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// Home Go to the pages of the server
+	// (GET /)
+	Home(w http.ResponseWriter, r *http.Request)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(w http.ResponseWriter, r *http.Request)
+	// Docs Read this document as a page
+	// (GET /docs)
+	Docs(w http.ResponseWriter, r *http.Request)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
@@ -2344,9 +2364,21 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// Home Go to the pages of the server
+// (GET /)
+func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Detokenize Make a text of tokens
 // (POST /detokenize)
 func (_ Unimplemented) Detokenize(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Docs Read this document as a page
+// (GET /docs)
+func (_ Unimplemented) Docs(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2479,11 +2511,39 @@ type ServerInterfaceWrapper struct {
 
 type MiddlewareFunc func(http.Handler) http.Handler
 
+// Home operation middleware
+func (siw *ServerInterfaceWrapper) Home(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Home(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Detokenize operation middleware
 func (siw *ServerInterfaceWrapper) Detokenize(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Detokenize(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Docs operation middleware
+func (siw *ServerInterfaceWrapper) Docs(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Docs(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3255,7 +3315,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/", wrapper.Home)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/detokenize", wrapper.Detokenize)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/docs", wrapper.Docs)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/healthz", wrapper.Health)
@@ -3408,6 +3474,59 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
 
 type UnusableApplicationProblemPlusJSONResponse Problem
+
+type HomeRequestObject struct {
+}
+
+type HomeResponseObject interface {
+	VisitHomeResponse(w http.ResponseWriter) error
+}
+
+type Home303ResponseHeaders struct {
+	Location string
+}
+
+type Home303Response struct {
+	Headers Home303ResponseHeaders
+}
+
+func (response Home303Response) VisitHomeResponse(w http.ResponseWriter) error {
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(303)
+	return nil
+}
+
+type Home403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Home403ApplicationProblemPlusJSONResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Home421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Home421ApplicationProblemPlusJSONResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type DetokenizeRequestObject struct {
 	Body *DetokenizeJSONRequestBody
@@ -3624,6 +3743,87 @@ func (response Detokenize503ApplicationProblemPlusJSONResponse) VisitDetokenizeR
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DocsRequestObject struct {
+}
+
+type DocsResponseObject interface {
+	VisitDocsResponse(w http.ResponseWriter) error
+}
+
+type Docs200ResponseHeaders struct {
+	ContentSecurityPolicy string
+}
+
+type Docs200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       Docs200ResponseHeaders
+	ContentLength int64
+}
+
+func (response Docs200TextHTMLResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type Docs403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response Docs403ApplicationProblemPlusJSONResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Docs406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Docs406ApplicationProblemPlusJSONResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Docs421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Docs421ApplicationProblemPlusJSONResponse) VisitDocsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7741,9 +7941,15 @@ func (response GetSnapshot507ApplicationProblemPlusJSONResponse) VisitGetSnapsho
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// Home Go to the pages of the server
+	// (GET /)
+	Home(ctx context.Context, request HomeRequestObject) (HomeResponseObject, error)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(ctx context.Context, request DetokenizeRequestObject) (DetokenizeResponseObject, error)
+	// Docs Read this document as a page
+	// (GET /docs)
+	Docs(ctx context.Context, request DocsRequestObject) (DocsResponseObject, error)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
@@ -7845,6 +8051,30 @@ type strictHandler struct {
 	options     StrictHTTPServerOptions
 }
 
+// Home operation middleware
+func (sh *strictHandler) Home(w http.ResponseWriter, r *http.Request) {
+	var request HomeRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Home(ctx, request.(HomeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Home")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(HomeResponseObject); ok {
+		if err := validResponse.VisitHomeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Detokenize operation middleware
 func (sh *strictHandler) Detokenize(w http.ResponseWriter, r *http.Request) {
 	var request DetokenizeRequestObject
@@ -7869,6 +8099,30 @@ func (sh *strictHandler) Detokenize(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(DetokenizeResponseObject); ok {
 		if err := validResponse.VisitDetokenizeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Docs operation middleware
+func (sh *strictHandler) Docs(w http.ResponseWriter, r *http.Request) {
+	var request DocsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Docs(ctx, request.(DocsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Docs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DocsResponseObject); ok {
+		if err := validResponse.VisitDocsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -12,7 +12,9 @@ import (
 func TestDocumentIsValid(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
-	require.NoError(t, doc.Validate(t.Context()))
+	// Examples of streams are texts, and their schemas those of one event: package server holds all
+	// examples against their schemas.
+	require.NoError(t, doc.Validate(t.Context(), openapi3.DisableExamplesValidation()))
 	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.0."))
 }
 

@@ -9,6 +9,7 @@
 //	limits      the numbers that bound what the server takes and gives
 //	problem     errors as problem documents (RFC 9457): their types, and what is made of an error
 //	contract    api/openapi.yaml, ready for use: operations, media types, validation of requests
+//	docs        the contract as a page for reading
 //	codec       from types of package api to types of package session, and back
 //	answer      how an answer leaves: problem documents, event streams, files, and a note of each
 //	middleware  what every request passes, one file each
@@ -24,6 +25,9 @@
 // and bad keys, and hold every answer against it. Fields that requests or answers bring along are
 // mapped in package codec, and a method that the handler needs of the session manager stands in
 // handler.Sessions.
+//
+// The examples of the contract are what servers answer: an operation has one in exchanges_test.go at
+// least, and LMSERVE_UPDATE_EXAMPLES=1 has the tests write it into the contract.
 //
 // A middleware is a file in package middleware, and a line in newRouter (routes.go), at its place
 // in the order in which a request meets them.

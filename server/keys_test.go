@@ -100,7 +100,7 @@ func newTLSRig(t *testing.T, o Options) *rig {
 
 // public lists the operations that need no key. The list is short and written by hand, so that no
 // route becomes public by mistake.
-var public = []string{"GET /healthz", "GET /readyz", "GET /openapi.yaml"}
+var public = []string{"GET /", "GET /docs", "GET /healthz", "GET /readyz", "GET /openapi.yaml"}
 
 // sample is one request to an operation, made from what the contract says of the operation.
 type sample struct{ method, path, media, accept, body string }
@@ -321,7 +321,7 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, guarded, 26, "the contract was walked")
-	for _, path := range []string{"/", "/nowhere", "/v1", "/healthz/", "//healthz", "/%68ealthz", "/v1/sessions/", "/metrics"} {
+	for _, path := range []string{"/nowhere", "/v1", "/docs/", "/healthz/", "//healthz", "/%68ealthz", "/v1/sessions/", "/metrics"} {
 		resp, err := g.plain.Get(g.url + path)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -166,6 +167,10 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			resp := request(g, g.create("{}"))
 			p := requireProblem(t, resp, kind)
 			require.Equal(t, problem.Kinds[kind].Title, p.Title)
+			shownAs, err := json.Marshal(p)
+			require.NoError(t, err)
+			requireExample(t, "problem."+strings.TrimPrefix(string(kind), "urn:lmserve:problem:"),
+				shown{Summary: p.Title}, contract.MediaProblem, shownAs)
 			if resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests {
 				require.NotEmpty(t, resp.Header.Get("Retry-After"))
 			}

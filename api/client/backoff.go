@@ -12,7 +12,7 @@ import (
 // A failed attempt is repeated after pauseMin; each further one after twice the time, up to
 // pauseMax.
 const (
-	pauseMin = 50 * time.Millisecond
+	pauseMin = 10 * time.Millisecond
 	pauseMax = 10 * time.Second
 )
 

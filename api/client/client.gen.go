@@ -810,6 +810,15 @@ type PieceEventType string
 // ProblemType defines model for ProblemType.
 type ProblemType string
 
+// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+type Recovering struct {
+	// DoneBytes Bytes of text that are done.
+	DoneBytes int64 `json:"done_bytes"`
+
+	// OfBytes Bytes of text from the snapshot on that the computing began with.
+	OfBytes int64 `json:"of_bytes"`
+}
+
 // ServiceStatus defines model for ServiceStatus.
 type ServiceStatus struct {
 	Status ServiceStatusStatus `json:"status"`
@@ -890,6 +899,9 @@ type Session struct {
 
 	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
 	DiskBytes int64 `json:"disk_bytes"`
+
+	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+	Recovering *Recovering `json:"recovering,omitempty"`
 }
 
 // SessionName A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
@@ -1099,6 +1111,7 @@ type ImportSessionParams struct {
 type CompleteParams struct {
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -1129,6 +1142,7 @@ type ScoreParams struct {
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 

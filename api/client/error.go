@@ -55,12 +55,16 @@ func Is(err error, t ProblemType) bool {
 	return errors.As(err, &e) && e.Type == t
 }
 
-// readError makes an Error of an answer that is none of success.
+// readError makes an Error of an answer that is none of success; of one that is cut off, the error of
+// reading it.
 func readError(answer *http.Response) error {
 	e := &Error{}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, errorBytesMax))
+	if err != nil {
+		return fmt.Errorf("client: reading an answer of status %d: %w", answer.StatusCode, err)
+	}
 	media, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if media != "application/problem+json" || err != nil || json.Unmarshal(text, e) != nil {
+	if media != "application/problem+json" || json.Unmarshal(text, e) != nil {
 		beginning := strings.ToValidUTF8(string(text[:min(len(text), 200)]), "")
 		*e = Error{Title: http.StatusText(answer.StatusCode), Detail: strings.TrimSpace(beginning)}
 	}

@@ -60,7 +60,7 @@ Every command works with the embedded model; --model takes a file instead.
 	})
 	configFlag(root)
 	quietFlag(root)
-	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
+	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(), newWatch(),
 		newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
 		newCompletion(), newVersion())
 	root.SetHelpCommand(newHelp())

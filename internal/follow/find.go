@@ -105,3 +105,18 @@ func Begin(path string, most int64) (offset int64, err error) {
 	}
 	return from + int64(len(line)), err
 }
+
+// Read reads so many bytes from a place on: of the file of a path, or of one that was rotated.
+func Read(path string, place Place, bytes int64) ([]byte, error) {
+	f := find(append([]string{path}, rotatedPaths(path)...), place.Mark, place.Offset+bytes)
+	if f == nil {
+		return nil, fmt.Errorf("follow: %s has no longer what it had from byte %d up to %d: it was "+
+			"rotated and compressed, deleted, or truncated", path, place.Offset, place.Offset+bytes)
+	}
+	defer f.close()
+	text := make([]byte, bytes)
+	if _, err := f.f.ReadAt(text, place.Offset); err != nil {
+		return nil, fmt.Errorf("follow: %w", err)
+	}
+	return text, nil
+}

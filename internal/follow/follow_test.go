@@ -167,7 +167,9 @@ func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 			if name == "restart" && place.Mark.Head.Bytes == 0 {
 				continue
 			}
-			if name == "truncate" {
+			if name == "truncate" { // what was never looked at cannot be told from what was never there
+				read(2)
+				quiet()
 				read(20)
 			}
 			actions[name](r)

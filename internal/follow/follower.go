@@ -172,10 +172,28 @@ func (w *Follower) Peek() (Piece, error) {
 	return Piece{}, w.look()
 }
 
+// Rest gives what is there without waiting for more: also a last line without a newline. What it
+// gives counts as read; at the end it gives nothing.
+func (w *Follower) Rest() (Piece, error) {
+	p, err := w.Peek()
+	for _, f := range w.files {
+		if err != nil || len(p.Text) > 0 {
+			break
+		}
+		p, err = w.readAs(f, true)
+	}
+	return p, err
+}
+
 // read gives what is there of a file, and leaves the file when it is time.
 func (w *Follower) read(f *file) (Piece, error) {
+	return w.readAs(f, false)
+}
+
+// readAs is read, with rest also of a last line without a newline.
+func (w *Follower) readAs(f *file, rest bool) (Piece, error) {
 	over := !f.until.IsZero() && time.Now().After(f.until)
-	text, rewritten, err := f.peek(over)
+	text, rewritten, err := f.peek(over || rest)
 	switch {
 	case err != nil:
 		return Piece{}, fmt.Errorf("follow: %w", err)

@@ -258,7 +258,7 @@ func (f *fork) finish(ctx context.Context) error {
 		feed.patience = e.forkRecovery
 	}
 	err := feed.all(ctx, f.rest)
-	if errors.Is(err, errRecovering) {
+	if errors.As(err, new(*RecoveringError)) {
 		err = f.appendUncounted(ctx)
 	}
 	if err != nil {

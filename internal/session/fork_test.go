@@ -20,7 +20,10 @@ import (
 // A fork at any offset is the session that was fed the text up to there, whatever snapshots there are, and its origin does not notice.
 func TestAForkIsTheSessionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour})
+		sv := newServer(rt, tempDir(t, rt), Options{
+			ReplayMax:     rapid.SampledFrom([]time.Duration{1, time.Hour}).Draw(rt, "replay"),
+			ForkSnapshots: rapid.IntRange(0, 4).Draw(rt, "fork snapshots"),
+		})
 		defer func() { sv.stop() }()
 		mg := sv.mg
 		if rapid.IntRange(0, 3).Draw(rt, "memory") == 0 {

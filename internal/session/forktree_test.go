@@ -30,7 +30,10 @@ func checkFolder(t fatal, sv *server) {
 // and each is the session of its own text.
 func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour})
+		sv := newServer(rt, tempDir(t, rt), Options{
+			ReplayMax:     rapid.SampledFrom([]time.Duration{1, time.Hour}).Draw(rt, "replay"),
+			ForkSnapshots: rapid.IntRange(0, 3).Draw(rt, "fork snapshots"),
+		})
 		defer func() { sv.stop() }()
 		r := drawRequest(rt)
 		texts := map[string]string{}

@@ -67,6 +67,15 @@ func (k *killedStore) WriteSnapshot(
 	return k.Store.WriteSnapshot(ctx, id, epoch, at, write)
 }
 
+func (k *killedStore) DropSnapshot(
+	ctx context.Context, id string, epoch uint64, at int64,
+) error {
+	if err := k.lives(); err != nil {
+		return err
+	}
+	return k.Store.DropSnapshot(ctx, id, epoch, at)
+}
+
 func (k *killedStore) Delete(ctx context.Context, id string, epoch uint64) error {
 	if err := k.lives(); err != nil {
 		return err
@@ -97,7 +106,7 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 		for _, history := range []string{HistoryFull, HistoryTail} {
 			killed := 0
 			for done := false; !done; killed++ {
-				sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
+				sv := newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: 2})
 				id := create(t, sv.mg, CreateRequest{History: history})
 				score(t, sv.mg, id, text)
 				file := export(t, sv.mg, id)
@@ -124,6 +133,43 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 			}
 			require.Greater(t, killed, 2)
 		}
+	}
+}
+
+// A kill between the writing of a snapshot and the dropping of an older one leaves one too many, which
+// goes with the next.
+func TestAKillWhileSnapshotsAreSpreadLeavesTheSession(t *testing.T) {
+	text := logText(12*testChunk + 2)
+	for killed, done := 0, false; !done; killed++ {
+		k := &killedStore{left: 1 << 30}
+		sv := newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: 2})
+		sv.wrap = func(s sessionlog.Store) sessionlog.Store { k.Store = s; return k }
+		sv.restart()
+		id := create(t, sv.mg, CreateRequest{})
+		score(t, sv.mg, id, text[:6*testChunk])
+		k.left = killed
+		_, err := feed(sv, id, text[6*testChunk:], 6*testChunk)
+		done = err == nil
+		k.left = 0
+		sv.told()
+		sv.stop()
+
+		sv.wrap = nil
+		sv.start()
+		kept, err := sv.store.Snapshots(background, id)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(kept), 5)
+		requireClean(t, sv, 1)
+		at := get(t, sv.mg, id).Offset
+		score(t, sv.mg, id, text[at:])
+		requireText(t, sv, id, text)
+		score(t, sv.mg, id, logText(2*testChunk))
+		kept, err = sv.store.Snapshots(background, id)
+		require.NoError(t, err)
+		require.Len(t, kept, 4)
+		checkFolder(t, sv)
+		require.Empty(t, sv.told())
+		sv.stop()
 	}
 }
 

@@ -67,8 +67,8 @@ const (
 	replayWorth = 50 * time.Millisecond
 
 	// scoreRecovery and forkRecovery are how long a request waits for a session's state to be computed
-	// again before it is answered. A score then is to be repeated, and goes on where the computing
-	// was; it is more than a restart of a server leaves to compute (ReplayMaxDefault), and less than
+	// again before it is answered, a score that says how long it waits also longer. It then is to be
+	// repeated, and goes on where the computing was; it is more than a restart of a server leaves to compute (ReplayMaxDefault), and less than
 	// clients wait for an answer. A fork is made without its state.
 	scoreRecovery = 30 * time.Second
 	forkRecovery  = time.Second

@@ -40,18 +40,20 @@ type liveSession struct {
 	mu struct {
 		sync.Mutex
 		seen    progress
-		epoch   uint64 // under which the store lets the session be written; 0: not known
-		claimed bool   // the epoch is that of a claim of this Manager; changes under state
-		stale   bool   // what was seen may not be what the store has
-		bad     error  // why the session cannot be used; nil if it can
+		epoch   uint64   // under which the store lets the session be written; 0: not known
+		claimed bool     // the epoch is that of a claim of this Manager; changes under state
+		stale   bool     // what was seen may not be what the store has
+		bad     error    // why the session cannot be used; nil if it can
+		again   Recovery // of begun, for those who ask; of 0 bytes: there is none
 	}
 }
 
 // recovery is a stream on its way from a snapshot to the end of the log, between two chunks.
 type recovery struct {
 	stream   *stream.Stream
-	exact    bool // it is computed in the arithmetic of the log: it comes to the totals there
-	reported bool // that it does not was reported
+	from     int64 // the offset of the snapshot
+	exact    bool  // it is computed in the arithmetic of the log: it comes to the totals there
+	reported bool  // that it does not was reported
 }
 
 // newSession makes a cold session that is in no registry yet.
@@ -161,7 +163,15 @@ func (s *liveSession) dueLocked(most time.Duration) bool { return s.replay >= cm
 // dropLocked makes the session cold.
 func (s *liveSession) dropLocked() {
 	s.stream, s.begun = nil, nil
+	s.noteRecovery(Recovery{})
 	s.memory.Release()
+}
+
+// noteRecovery shows callers how far a recovery has come; one of 0 bytes is none.
+func (s *liveSession) noteRecovery(r Recovery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.again = r
 }
 
 // forsakeLocked makes an end of what this Manager took the session to be, because somebody else may
@@ -279,5 +289,8 @@ func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
 	defer s.mu.Unlock()
 	i := s.head.info(who, s.mu.seen)
 	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.mu.bad
+	if again := s.mu.again; again.Of > 0 {
+		i.Recovery = &again
+	}
 	return i
 }

@@ -251,8 +251,9 @@ func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete
 // *LimitError when the session is full, and with ErrFull when the memory is; with a *DiskLimitError
 // or a *DiskAlarmError; with ErrUnavailable and ErrUnknown. A call that fails with *OffsetError or ErrBusy has read nothing of the body; one
 // that fails with ErrOverloaded has read some, and accepted nothing: also when the session's state
-// takes long to be computed again, of which the next call finds what was done. The Summary tells
-// what was accepted, also beside an error.
+// takes longer to be computed again than the call may wait, and than scoreRecovery (a
+// *RecoveringError), of which the next call finds what was done. The Summary tells what was accepted,
+// also beside an error.
 //
 // With LearnFalse the text is scored after the session's, and the session stays as it was: nothing
 // is accepted. The text is received first, in a temporary file, a *TooLongError if it is longer than
@@ -280,7 +281,9 @@ func (mg *Manager) Score(
 	if err := checkOffset(s, o.Offset); err != nil {
 		return Summary{}, err
 	}
-	f := feeder{reports: mg.reporting(s, o, emit), patience: mg.engine.scoreRecovery}
+	f := feeder{
+		reports: mg.reporting(s, o, emit), patience: max(mg.engine.scoreRecovery, o.Wait),
+	}
 	if err = f.body(ctx, body); err == nil {
 		err = f.restOfLines(ctx)
 	}

@@ -40,6 +40,9 @@ func Verify(
 	if found.Err != nil || s.Version == 0 { // there is no head
 		return nil
 	}
+	if err := s.checkOffsets(found.End); err != nil {
+		visit(fmt.Errorf("session: session %s: head: %w", s.ID, err))
+	}
 	if err := verifyLog(ctx, store, &s.head, found.Start, visit); err != nil || s.bad != nil {
 		return err
 	}

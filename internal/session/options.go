@@ -40,7 +40,7 @@ type Options struct {
 	ReplayMax time.Duration
 	// ForkSnapshots is how many snapshots a session keeps beside the last two, spread over its text, so
 	// that a fork at an offset far back has little to compute: as long as they are enough, the
-	// computing of 4 seconds lies between two. None are kept of a session with a tail only, where the
+	// computing of ReplayMax lies between two, which then is 4 seconds at most. None are kept of a session with a tail only, where the
 	// store is not durable, or beyond half of the disk that is to be had. 0: none.
 	ForkSnapshots   int
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault

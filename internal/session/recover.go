@@ -24,13 +24,9 @@ type recoverer struct {
 	report    func(error)
 }
 
-// Reasons why a recovery is given up for now, beside the end of a context.
-var (
-	// errRecovering is told to a request that waits no longer: the same request may succeed later.
-	errRecovering = fmt.Errorf("%w: the session's state is being computed again from its text, and "+
-		"is kept as far as it has come", ErrOverloaded)
-	errDue = errors.New("a snapshot is due") // then the recovery goes on
-)
+// errDue is why a recovery is given up for now, and goes on at once. Others are the end of a context,
+// and a *RecoveringError, which is told to a request that waits no longer.
+var errDue = errors.New("a snapshot is due")
 
 // runLocked makes the stream that the log's end belongs to: the newest snapshot that is good, and
 // the log after it computed again. It arrives at the bits that the stream had. The session is
@@ -74,7 +70,7 @@ func (r *recoverer) beginLocked(ctx context.Context, s *liveSession) (*recovery,
 	s.replay, s.due = 0, 0
 	before := s.numerics()
 	same := before.Name == r.model.Arithmetic.Numerics() && st.Tally.Bytes >= before.From
-	return &recovery{stream: st, exact: same}, nil
+	return &recovery{stream: st, from: st.Tally.Bytes, exact: same}, nil
 }
 
 // endLocked gives the session the stream of a recovery that has come to the log's end.
@@ -96,6 +92,7 @@ func (r *recoverer) endLocked(
 		}
 	}
 	s.stream, s.rms = st, st.FastRMS()
+	s.noteRecovery(Recovery{})
 	s.publishLocked()
 	return nil
 }
@@ -122,11 +119,13 @@ func (r *recoverer) goesOnLocked(s *liveSession, rec *recovery, until time.Time)
 	if err := s.alive(); err != nil {
 		return err
 	}
+	now := Recovery{Done: rec.stream.Tally.Bytes - rec.from, Of: s.seen().offset - rec.from}
+	s.noteRecovery(now)
 	switch {
 	case rec.exact && r.journal.store.Durable() && s.dueLocked(r.replayMax):
 		return errDue
 	case !until.IsZero() && time.Now().After(until):
-		return errRecovering
+		return &RecoveringError{now}
 	}
 	return r.life.Check()
 }

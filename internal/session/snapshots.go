@@ -20,7 +20,8 @@ type snapshots struct {
 	model   *model.Model
 	journal *journal
 	room    *disk.Guard
-	most    int // snapshots that a session keeps for forks, beside those for recovery
+	most    int           // snapshots that a session keeps for forks, beside those for recovery
+	apart   time.Duration // computing between two of them
 	// under holds a token for every snapshot being written or read, which takes the memory of a
 	// compressor.
 	under chan struct{}
@@ -28,7 +29,8 @@ type snapshots struct {
 
 func newSnapshots(m *model.Model, j *journal, room *disk.Guard, o Options) *snapshots {
 	return &snapshots{
-		model: m, journal: j, room: room, most: o.ForkSnapshots, under: make(chan struct{}, o.Threads),
+		model: m, journal: j, room: room, most: o.ForkSnapshots, apart: o.ReplayMax,
+		under: make(chan struct{}, o.Threads),
 	}
 }
 
@@ -73,7 +75,7 @@ func (sn *snapshots) thinLocked(
 			before = k.Offset
 		}
 	}
-	drop := superfluous(kept, spacing(at-before, took), sn.mostOf(s))
+	drop := superfluous(kept, spacing(at-before, took, sn.apart), sn.mostOf(s))
 	for _, old := range drop[:min(len(drop), dropsAtOnce)] {
 		if err := sn.journal.dropSnapshotLocked(ctx, s, old); err != nil {
 			return nil, err

@@ -9,20 +9,20 @@ const (
 	// recoverySnapshots is how many snapshots a session always has, once it has taken them: a recovery
 	// begins from the last one, and from the one before if damage has taken the last.
 	recoverySnapshots = 2
-	// forkReplay is the computing between two snapshots that are kept for forks. With the reading of
-	// a state, and the fork itself, a fork is ready in 5 seconds at most, as long as there are enough.
+	// forkReplay is the computing between two snapshots that are kept for forks, at most. With the
+	// reading of a state, and the fork itself, a fork is ready in 5 seconds, as long as there are enough.
 	forkReplay = 4 * time.Second
 	// dropsAtOnce bounds how many snapshots go when one is taken: mostly one does, and many only when
 	// a server may keep fewer than the one before.
 	dropsAtOnce = 8
 )
 
-// spacing is how many bytes of text take forkReplay, by what some have taken; 0 is not known.
-func spacing(bytes int64, took time.Duration) int64 {
+// spacing is how many bytes of text take so much computing, by what some have taken; 0 is not known.
+func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
 		return 0
 	}
-	return int64(float64(bytes) * float64(forkReplay) / float64(took))
+	return int64(float64(bytes) * float64(apart) / float64(took))
 }
 
 // superfluous says which of a session's snapshots, given by their offsets in ascending order, are of

@@ -64,8 +64,8 @@ func TestSnapshotsThatSaveLittleDoNotStay(t *testing.T) {
 }
 
 func TestSpacing(t *testing.T) {
-	require.Equal(t, int64(4000), spacing(2000, 2*time.Second))
-	require.Zero(t, spacing(2000, 0), "not known")
+	require.Equal(t, int64(4000), spacing(2000, 2*time.Second, 4*time.Second))
+	require.Zero(t, spacing(2000, 0, 4*time.Second), "not known")
 	require.Empty(t, superfluous([]int64{1, 2, 3}, 0, 8))
 	require.Equal(t, []int64{1, 2}, superfluous([]int64{1, 2, 3, 4}, 0, 0))
 	require.Equal(t, []int64{10, 30}, superfluous([]int64{10, 20, 30, 40, 50}, 20, 8))

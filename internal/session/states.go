@@ -38,7 +38,7 @@ func (st *states) open(ctx context.Context, s *liveSession) error {
 }
 
 // openWithin is open for a request that does not wait longer than a limit for the computing of the
-// stream (0: as long as it takes). Then the error is errRecovering.
+// stream (0: as long as it takes). Then the error is a *RecoveringError.
 func (st *states) openWithin(ctx context.Context, s *liveSession, limit time.Duration) error {
 	if err := s.lock(ctx); err != nil {
 		return err

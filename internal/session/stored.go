@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -123,6 +124,8 @@ func (h *head) checkRecord(before, r sessionlog.Record) error {
 	switch {
 	case r.HasBaseline != h.Settings.Baseline:
 		return fmt.Errorf("has baseline bits: %t, expected %t", r.HasBaseline, h.Settings.Baseline)
+	case r.ByLine && !h.ByLine:
+		return errors.New("is learnt by lines, expected that the head's by_line is true")
 	case r.Bits < before.Bits, r.Baseline < before.Baseline, !finite(r.Bits, r.Baseline):
 		return fmt.Errorf("totals of %v and %v bits after %v and %v, expected finite ones that "+
 			"do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)

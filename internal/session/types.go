@@ -146,6 +146,7 @@ type Info struct {
 	TTL      time.Duration // 0: none
 	History  string        // HistoryFull or HistoryTail
 	Parent   *Parent       // nil unless it is a fork
+	Recovery *Recovery     // of a session whose state is being computed again; else nil
 	// Err is why the session cannot be used: it is damaged, or another model's. Then other fields
 	// may be missing. It can be deleted.
 	Err error
@@ -458,6 +459,23 @@ type TooLongError struct {
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("session: a text that is not learnt from has at most %d bytes", e.Max)
 }
+
+// Recovery is how far a session's state was computed again from its text.
+type Recovery struct {
+	Done, Of int64 // bytes of text, from the snapshot on that the computing began with
+}
+
+// RecoveringError says that a session's state takes longer to be computed again than the request
+// waits. What was computed is kept, and the next request goes on from there. It is an ErrOverloaded.
+type RecoveringError struct{ Recovery }
+
+func (e *RecoveringError) Error() string {
+	return fmt.Sprintf("session: the session's state is being computed again from its text, and is "+
+		"kept as far as it has come: %d of %d bytes", e.Done, e.Of)
+}
+
+// Is makes it an ErrOverloaded.
+func (e *RecoveringError) Is(target error) bool { return target == ErrOverloaded }
 
 // QuotaError says that a key has as many live sessions as it may have. Nothing was made.
 type QuotaError struct {

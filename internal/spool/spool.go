@@ -54,9 +54,9 @@ func (s *Spool) WriteAt(p []byte, at int64) (int, error) {
 // ReadAt implements io.ReaderAt.
 func (s *Spool) ReadAt(p []byte, at int64) (int, error) { return s.file.ReadAt(p, at) }
 
-// noSpace makes an error of a full disk ErrNoSpace.
+// noSpace makes an error of a full disk, or of a user's quota that is used up, ErrNoSpace.
 func noSpace(err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
 	return err

@@ -46,6 +46,9 @@ func EncodeSession(i session.Info) api.Session {
 	if i.Parent != nil {
 		s.Parent = &api.Parent{ID: i.Parent.ID, Offset: i.Parent.Offset}
 	}
+	if r := i.Recovery; r != nil {
+		s.Recovering = &api.Recovering{DoneBytes: r.Done, OfBytes: r.Of}
+	}
 	if i.Owner != "" {
 		s.Owner = &i.Owner
 	}

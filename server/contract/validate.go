@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/go-chi/chi/v5"
 
@@ -42,6 +43,8 @@ func (o *Operation) Validate(r *http.Request) error {
 			ExcludeRequestBody:  !isJSON,
 			SkipSettingDefaults: true, // defaults are the session's to choose
 			KeepValidatedValue:  true, // a handler decodes the very value that was validated
+
+			SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
 		},
 	})
 	if err != nil {

@@ -48,7 +48,7 @@ var Kinds = map[api.ProblemType]struct {
 	api.ProblemUnsupportedTransferEncoding: {http.StatusNotImplemented, "The body comes in a transfer coding that the server does not take"},
 	api.ProblemNoBackup:                    {http.StatusNotImplemented, "The sessions are in memory only, of which there are no backups"},
 	api.ProblemSessionLimit:                {http.StatusServiceUnavailable, "The limit on live sessions, or on their memory, is reached"},
-	api.ProblemOverloaded:                  {http.StatusServiceUnavailable, "As many requests wait for a worker as may"},
+	api.ProblemOverloaded:                  {http.StatusServiceUnavailable, "Too much is to be done before this request; it may be made again"},
 	api.ProblemStoreFailed:                 {http.StatusServiceUnavailable, "What keeps the sessions has failed; the server opens it again or ends, and what was reported before stays"},
 	api.ProblemDraining:                    {http.StatusServiceUnavailable, "The server is shutting down; what was reported before stays"},
 	api.ProblemKeyDiskLimit:                {http.StatusInsufficientStorage, "The key has as much on the disk as it may have; what was reported before stays"},

@@ -30,6 +30,7 @@ func Of(err error) *Problem {
 		quota    *session.QuotaError
 		stored   *session.DiskLimitError
 		alarm    *session.DiskAlarmError
+		again    *session.RecoveringError
 		unusable *session.UnusableError
 	)
 	switch {
@@ -65,8 +66,10 @@ func Of(err error) *Problem {
 		return New(api.ProblemSessionNotFound, "")
 	case errors.Is(err, session.ErrFull):
 		return New(api.ProblemSessionLimit, strings.TrimPrefix(err.Error(), "session: "))
+	case errors.As(err, &again):
+		return ofRecovery(again)
 	case errors.Is(err, session.ErrOverloaded):
-		return New(api.ProblemOverloaded, "")
+		return New(api.ProblemOverloaded, "As many requests wait for a worker as may.")
 	case errors.Is(err, session.ErrDraining):
 		return New(api.ProblemDraining, "")
 	case errors.Is(err, session.ErrAdminOnly):
@@ -104,6 +107,16 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	p := New(api.ProblemKeyDiskLimit, fmt.Sprintf("The sessions of the key take %d bytes, of at most "+
 		"%d, and this needs more than is left. Deleting sessions makes room.", e.Used, e.Limit))
 	p.UsedBytes, p.LimitBytes = &e.Used, &e.Limit
+	return p
+}
+
+// ofRecovery says how far a session's state has come. It comes further with the next request only,
+// which can be made soon.
+func ofRecovery(e *session.RecoveringError) *Problem {
+	p := New(api.ProblemOverloaded, fmt.Sprintf("The session's state is being computed again from "+
+		"its text: %d of %d bytes are done, and kept. The same request, made again, goes on from "+
+		"there, and waits for longer with a longer wait.", e.Done, e.Of))
+	p.RetryAfter = limits.RetryAfterBusy
 	return p
 }
 

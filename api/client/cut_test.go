@@ -1,0 +1,210 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Whatever connections are cut, and wherever: the session is that of a text that was fed in one
+// piece, to the bit, and each event has been told once, as of that text.
+func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
+	r := newRig(t, session.Options{})
+	var cuts, forks int64
+	for seed := range uint64(cutRuns) {
+		run := rand.New(rand.NewPCG(seed, 1))
+		kind := []string{"lines", "unflagged", "chunks"}[run.IntN(3)]
+		text := requests(1 + run.IntN(50))
+		text = text[:len(text)-run.IntN(6)]
+		dialer := &cutDialer{rand: run, clean: 1 + run.IntN(3), most: 1 + run.IntN(6000)}
+		transport := &http.Transport{DialContext: dialer.dial}
+		counted := &countedForks{RoundTripper: transport}
+		cut := r.with(t, client.WithHTTPClient(&http.Client{Transport: counted}))
+
+		whole, pieces := newListener(r.Client, kind), newListener(cut, kind)
+		whole.feed(t, strings.NewReader(text), 1<<20)
+		pieces.feed(t, strings.NewReader(text), 1+len(text)/(1+run.IntN(20)))
+		require.Equal(t, whole.heard, pieces.heard, "seed %d", seed)
+		require.Equal(t, state(t, r.Client, whole.id), state(t, r.Client, pieces.id), "seed %d", seed)
+		cuts, forks = cuts+dialer.cuts.Load(), forks+counted.forks.Load()
+		transport.CloseIdleConnections()
+	}
+	t.Logf("%d connections were cut, and %d forks made to tell what was lost", cuts, forks)
+	require.Positive(t, cuts)
+	require.Positive(t, forks)
+}
+
+// cutRuns is how many streams are fed over connections that are cut.
+const cutRuns = 40
+
+// listener feeds a session, and keeps what it is told.
+type listener struct {
+	c     *client.Client
+	id    string
+	score client.ScoreOptions
+	heard []string // each line as it was told, or each token's log-probability
+	at    int64
+}
+
+// newListener makes a session to be fed. Sessions with the same seed are the same.
+func newListener(c *client.Client, kind string) *listener {
+	l := &listener{c: c}
+	switch kind {
+	case "lines":
+		l.score = client.ScoreOptions{Lines: true, Tokens: true}
+	case "unflagged":
+		l.score = client.ScoreOptions{Lines: true, Learn: client.LearnUnflagged, Threshold: 0.3}
+	case "chunks":
+		l.score = client.ScoreOptions{LogProbs: true}
+	}
+	err := io.ErrUnexpectedEOF
+	for err != nil { // a session that nobody has been told of is of no harm
+		var s client.Session
+		s, err = c.CreateSession(context.Background(), client.SessionRequest{Seed: new(uint64(5))})
+		l.id = s.ID
+	}
+	return l
+}
+
+func (l *listener) feed(t require.TestingT, text io.Reader, batch int) {
+	offset, err := l.c.Feed(context.Background(), l.id, text, client.FeedOptions{
+		Score: l.score, BatchBytes: batch, Event: func(e client.Event) error { l.hear(t, e); return nil },
+	})
+	require.NoError(t, err)
+	require.Equal(t, l.at, offset)
+}
+
+func (l *listener) hear(t require.TestingT, e client.Event) {
+	if e.Line != nil {
+		require.Equal(t, l.at, e.Line.Offset)
+		l.at += e.Line.Bytes
+		l.heard = append(l.heard, fmt.Sprint(e.Line.Number, e.Line.Bits, e.Line.P, e.Line.Seen,
+			e.Line.Span, deref(e.Line.Learnt), e.Line.Ended, deref(e.Line.Text), e.Line.TokenBits))
+		return
+	}
+	require.Equal(t, l.at, e.Chunk.Offset)
+	l.at += e.Chunk.Bytes
+	for _, p := range e.Chunk.Logprobs {
+		l.heard = append(l.heard, fmt.Sprint(p))
+	}
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// state is all that decides how a session goes on, and its text.
+func state(t require.TestingT, c *client.Client, id string) []any {
+	var b bytes.Buffer
+	_, err := c.ExportSession(context.Background(), id, &b)
+	require.NoError(t, err)
+	f, err := weights.Read(&b, weights.Limits{})
+	require.NoError(t, err)
+	text, ok := f.Tensor("log.text")
+	require.True(t, ok)
+	all := []any{f.Metadata["lmserve.snapshot"], string(text.Data)}
+	for _, x := range f.Tensors {
+		if !strings.HasPrefix(x.Name, "log.") { // the log also tells in which pieces the text came
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// countedForks counts requests that make forks.
+type countedForks struct {
+	http.RoundTripper
+	forks atomic.Int64
+}
+
+func (c *countedForks) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/fork") {
+		c.forks.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// cutDialer makes connections that are cut after so many bytes of their requests, or their answers;
+// one of so many is not cut.
+type cutDialer struct {
+	clean, most int
+	cuts        atomic.Int64
+
+	mu   sync.Mutex
+	rand *rand.Rand
+}
+
+func (d *cutDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.rand.IntN(4) < d.clean {
+		return conn, nil
+	}
+	return &cutConn{TCPConn: conn.(*net.TCPConn), dialer: d, left: 1 + d.rand.IntN(d.most),
+		answer: d.rand.IntN(2) == 0, reset: d.rand.IntN(2) == 0}, nil
+}
+
+// cutConn is cut after left bytes, with a reset or an orderly end.
+type cutConn struct {
+	*net.TCPConn
+	dialer        *cutDialer
+	left          int
+	answer, reset bool
+}
+
+func (c *cutConn) cut() error {
+	c.dialer.cuts.Add(1)
+	if c.reset {
+		_ = c.SetLinger(0)
+	}
+	_ = c.Close()
+	return net.ErrClosed
+}
+
+func (c *cutConn) Write(p []byte) (int, error) {
+	if c.answer {
+		return c.TCPConn.Write(p)
+	}
+	n, err := c.TCPConn.Write(p[:min(len(p), c.left)])
+	if c.left -= n; err == nil && n < len(p) {
+		err = c.cut()
+	}
+	return n, err
+}
+
+func (c *cutConn) Read(p []byte) (int, error) {
+	if !c.answer {
+		return c.TCPConn.Read(p)
+	}
+	if c.left == 0 {
+		return 0, c.cut()
+	}
+	n, err := c.TCPConn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// ReadFrom and WriteTo would go around the cut.
+func (c *cutConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
+func (c *cutConn) WriteTo(w io.Writer) (int64, error)  { return io.Copy(w, struct{ io.Reader }{c}) }

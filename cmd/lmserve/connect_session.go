@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/setting"
+)
+
+const (
+	// connectPatience is how long a request waits for a server that has too much to do.
+	connectPatience = time.Minute
+	// unnamedTTLSeconds is how long a session without a name outlives a command that could not
+	// delete it.
+	unnamedTTLSeconds = 24 * 60 * 60
+)
+
+// client makes a client of the server.
+func (c *connection) client() (*client.Client, error) {
+	cl, err := client.New(c.URL, client.WithHTTPClient(c.HTTP), client.WithKey(c.Key),
+		client.WithPatience(connectPatience))
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--server: %w", err)}
+	}
+	return cl, nil
+}
+
+// sessionRequest asks for a session with these settings, by their names in the contract.
+func sessionRequest(asked setting.Values) (r client.SessionRequest, err error) {
+	if len(asked) == 0 {
+		return r, nil
+	}
+	text, err := json.Marshal(asked)
+	if err == nil {
+		err = json.Unmarshal(text, &r.Settings)
+	}
+	return r, err
+}
+
+// openSession finds the session of a name or an id, or makes the one of the name. Without a name it
+// makes one that done deletes. The caller calls done.
+func openSession(
+	ctx context.Context, cl *client.Client, name string, r client.SessionRequest,
+) (s client.Session, done func() error, err error) {
+	if name != "" {
+		keep := func() error { return nil }
+		if r.Settings == nil { // then any session will do, one that only its id names, too
+			s, err := cl.GetSession(ctx, name)
+			if !client.Is(err, client.ProblemSessionNotFound) {
+				return s, keep, err
+			}
+		}
+		s, _, err := cl.EnsureSession(ctx, name, r)
+		return s, keep, err
+	}
+	r.History, r.TTLSeconds = new(client.HistoryTail), new(int64(unnamedTTLSeconds))
+	s, err = cl.CreateSession(ctx, r)
+	return s, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), localDrainMax)
+		defer cancel()
+		err := cl.DeleteSession(ctx, s.ID)
+		if client.Is(err, client.ProblemSessionNotFound) {
+			return nil
+		}
+		return err
+	}, err
+}
+
+// joinedUnlessEnded joins an error with that of tidying up. Where a signal has ended the work, that
+// alone counts.
+func joinedUnlessEnded(err, tidying error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errors.Join(err, tidying)
+}

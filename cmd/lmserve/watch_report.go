@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/watch"
+)
+
+// lineReport prints lines. Several streams may report at once.
+type lineReport struct {
+	out       io.Writer
+	style     watch.Style
+	sources   bool // print the source of each line
+	asJSON    bool
+	measures  bool       // print what each line has cost
+	threshold float64    // the largest p of a line that is printed; 0: all lines are
+	top       *watch.Top // nil: lines are printed as they come
+
+	mu    sync.Mutex
+	total lineTotal
+}
+
+// lineTotal is the account of all lines.
+type lineTotal struct {
+	lines, shown       int64
+	bytes, chars       int64
+	bits, baselineBits float64
+	baseline           bool
+}
+
+// newLineReport makes a report that writes to out, in the style of where that goes to.
+func newLineReport(out, to io.Writer, sources bool) *lineReport {
+	return &lineReport{out: out, style: styleOf(to), sources: sources}
+}
+
+// styleOf is the style for a writer: with colours on a terminal, unless NO_COLOR is set
+// (https://no-color.org).
+func styleOf(w io.Writer) (s watch.Style) {
+	if !isTerminal(w) {
+		return s
+	}
+	s.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	s.Width, _, _ = term.GetSize(int(w.(*os.File).Fd())) // 0 if the terminal does not say
+	return s
+}
+
+// line takes in a line, and prints it if it is one to be printed.
+func (r *lineReport) line(f watch.Found) (shown bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total.add(&f.Line)
+	if r.top != nil {
+		r.top.Add(f)
+		return false, nil
+	}
+	if r.threshold > 0 && !watch.StandsOut(&f.Line, r.threshold) {
+		return false, nil
+	}
+	r.total.shown++
+	return true, r.printLocked(f)
+}
+
+func (t *lineTotal) add(l *client.LineEvent) {
+	t.lines++
+	t.bytes += l.Bytes
+	t.chars += l.Chars
+	t.bits += l.Bits
+	if l.BaselineBits != nil {
+		t.baseline = true
+		t.baselineBits += *l.BaselineBits
+	}
+}
+
+// end prints the strangest lines, if it is these that are printed.
+func (r *lineReport) end() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.top == nil {
+		return nil
+	}
+	for _, f := range r.top.Lines() {
+		r.total.shown++
+		if err := r.printLocked(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printLocked prints a line, in one write.
+func (r *lineReport) printLocked(f watch.Found) error {
+	if r.asJSON {
+		return r.printJSON(f)
+	}
+	prefix := ""
+	if r.sources {
+		prefix = f.Source + "  "
+	}
+	if r.measures {
+		prefix += fmt.Sprintf("%7d %8.1f %6.3f  ", f.Line.Number, f.Line.Bits, perChar(f.Line.Bits, f.Line.Chars))
+	}
+	rank := "-"
+	if f.Line.Warm {
+		rank = fmt.Sprintf("1/%d", f.Line.Rank)
+	}
+	prefix += fmt.Sprintf("%-8s  ", rank)
+	var marks []client.LineSpan
+	if f.Line.Warm {
+		marks = watch.Marks(&f.Line)
+	}
+	_, err := io.WriteString(r.out, r.style.Show(prefix, f.Line.TextBytes(), marks))
+	return err
+}
+
+// lineObject is a line in JSON: as the server says it, with its source, and with what is marked
+// instead of what each byte has cost.
+type lineObject struct {
+	Source string `json:"source,omitempty"`
+	client.LineEvent
+	Marks []client.LineSpan `json:"marks"`
+}
+
+func (r *lineReport) printJSON(f watch.Found) error {
+	o := lineObject{LineEvent: f.Line, Marks: watch.Marks(&f.Line)}
+	if o.TokenBits = nil; o.Marks == nil {
+		o.Marks = []client.LineSpan{}
+	}
+	if r.sources {
+		o.Source = f.Source
+	}
+	text, err := json.Marshal(o)
+	if err == nil {
+		_, err = r.out.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// perChar is bits a character; 0 of no characters.
+func perChar(bits float64, chars int64) float64 {
+	if chars == 0 {
+		return 0
+	}
+	return bits / float64(chars)
+}
+
+// summary says in words what there was.
+func (r *lineReport) summary() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.total
+	parts := []string{
+		setting.Count(int(t.lines), "line"), fmt.Sprintf("%d printed", t.shown),
+		setting.Count(int(t.bytes), "byte"),
+		fmt.Sprintf("%.3f bits per character", perChar(t.bits, t.chars)),
+	}
+	return strings.Join(parts, ", ")
+}

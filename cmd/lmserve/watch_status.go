@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/watch"
+)
+
+const (
+	// lagFirst is how old a line that waits is before it is said that the stream is behind.
+	lagFirst = 3 * time.Second
+	// lagLines is the time between two lines about it. On a terminal they replace each other.
+	lagLines = 30 * time.Second
+)
+
+// lagStatus tells on standard error how far behind streams are, and what else somebody should know.
+type lagStatus struct {
+	w        io.Writer
+	terminal bool
+
+	mu    sync.Mutex
+	drawn bool                 // the terminal has a line to be replaced
+	told  map[string]time.Time // of each stream that is behind: when that was said last
+}
+
+func newLagStatus(w io.Writer) *lagStatus {
+	return &lagStatus{w: w, terminal: isTerminal(w), told: map[string]time.Time{}}
+}
+
+// behind takes in how far behind a stream is.
+func (s *lagStatus) behind(b watch.Behind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, said := s.told[b.Source]
+	switch {
+	case b.Bytes == 0 && said:
+		delete(s.told, b.Source)
+		s.clearLocked()
+		fmt.Fprintf(s.w, "lmserve: %s: up to date\n", b.Source)
+	case b.Bytes == 0 || b.Age < lagFirst:
+	case s.terminal:
+		s.told[b.Source] = time.Now()
+		s.clearLocked()
+		fmt.Fprintf(s.w, "lmserve: %s: %v", b.Source, b)
+		s.drawn = true
+	case time.Since(last) >= lagLines:
+		s.told[b.Source] = time.Now()
+		fmt.Fprintf(s.w, "lmserve: %s: %v\n", b.Source, b)
+	}
+}
+
+// note says something.
+func (s *lagStatus) note(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clearLocked()
+	fmt.Fprintf(s.w, "lmserve: %s\n", text)
+}
+
+// end takes the line that would be replaced away.
+func (s *lagStatus) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clearLocked()
+}
+
+func (s *lagStatus) clearLocked() {
+	if s.drawn {
+		fmt.Fprint(s.w, "\r\x1b[K")
+	}
+	s.drawn = false
+}
+
+// beside returns a writer, perhaps to the same terminal, that has the status out of its way.
+func (s *lagStatus) beside(w io.Writer) io.Writer { return besideStatus{s, w} }
+
+type besideStatus struct {
+	s *lagStatus
+	w io.Writer
+}
+
+// Write implements io.Writer.
+func (b besideStatus) Write(text []byte) (int, error) {
+	b.s.end()
+	return b.w.Write(text)
+}

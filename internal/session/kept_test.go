@@ -1,0 +1,154 @@
+package session
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// keptOffsets are the offsets of a session's snapshots.
+func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
+	kept, err := sv.store.Snapshots(background, id)
+	require.NoError(t, err)
+	for _, k := range kept {
+		all = append(all, k.Offset)
+	}
+	return all
+}
+
+// spread is a server with a session of so many chunks, and a snapshot after each that may stay.
+func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
+	sv = newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: most})
+	t.Cleanup(func() { sv.stop() })
+	id, text = create(t, sv.mg, CreateRequest{}), logText(chunks*testChunk)
+	score(t, sv.mg, id, text)
+	return sv, id, text
+}
+
+// stateAt is the state of a text that was computed from its start.
+func stateAt(t *testing.T, sv *server, text string) string {
+	want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	return want.Hash()
+}
+
+// A fork begins at the nearest snapshot, and comes to the bits of a replay from the start: at a
+// snapshot, within a record, before the first and after the last one, and as a fork of a fork.
+func TestAForkFarBackBeginsAtTheNearestKeptSnapshot(t *testing.T) {
+	sv, id, text := spread(t, 40, 4)
+	kept := keptOffsets(t, sv, id)
+	require.Len(t, kept, 4+recoverySnapshots)
+	for _, at := range []int64{0, 3, kept[0], kept[1] - 1, kept[2] + 5, kept[3], kept[4], kept[5]} {
+		info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+		require.NoError(t, err)
+		again, err := sv.mg.Fork(background, Caller{}, info.ID, ForkRequest{AtOffset: ptr(at / 2)})
+		require.NoError(t, err)
+		want := stateAt(t, sv, text[:at])
+		require.Equal(t, want, hash(t, sv.mg, info.ID), "at %d", at)
+		require.Equal(t, stateAt(t, sv, text[:at/2]), hash(t, sv.mg, again.ID), "at %d", at/2)
+	}
+	require.NoError(t, sv.mg.Delete(Caller{}, id))
+	checkFolder(t, sv)
+	require.Empty(t, sv.told())
+}
+
+// A score that may not wait for any computing is answered by a fork at a kept snapshot.
+func TestAForkAtAKeptSnapshotComputesNothing(t *testing.T) {
+	sv, id, text := spread(t, 40, 4)
+	kept := keptOffsets(t, sv, id)
+	for _, at := range kept {
+		info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+		require.NoError(t, err)
+		sv.mg.engine.scoreRecovery = 1
+		_, err = feed(sv, info.ID, "on", at)
+		require.NoError(t, err)
+		requireText(t, sv, info.ID, text[:at]+"on")
+	}
+}
+
+// Damage of a snapshot leads to the one before it, in forks as in the session.
+func TestAForkGoesOnFromTheSnapshotBeforeADamagedOne(t *testing.T) {
+	sv, id, text := spread(t, 40, 4)
+	kept := keptOffsets(t, sv, id)
+	sv.stop()
+	for _, at := range kept[2:] {
+		name := fmt.Sprintf("%s.%016x.safetensors.zst", id, at)
+		require.NoError(t, os.Truncate(filepath.Join(sv.dir, "snapshots", name), 10))
+	}
+	sv.start()
+	at := kept[3] + 1
+	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+	require.NoError(t, err)
+	require.Equal(t, stateAt(t, sv, text[:at]), hash(t, sv.mg, info.ID))
+	require.Len(t, sv.told(), 2, "the fork goes on without two")
+	require.Equal(t, stateAt(t, sv, text), hash(t, sv.mg, id))
+	require.Len(t, sv.told(), 4, "the session goes on without all four")
+	require.Equal(t, kept[:2], keptOffsets(t, sv, id)[:2])
+	require.NoError(t, sv.mg.Delete(Caller{}, info.ID))
+	checkFolder(t, sv)
+	require.Empty(t, sv.told())
+}
+
+// Snapshots for forks are left out where the disk is better left to text, and go where it no longer
+// is ample; those for recovery stay.
+func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
+	sv, id, _ := spread(t, 10, 4)
+	require.Len(t, keptOffsets(t, sv, id), 4+recoverySnapshots)
+	who := Caller{MaxDisk: get(t, sv.mg, id).DiskBytes * 3 / 2}
+	more := func() {
+		_, err := sv.mg.Score(background, who, id, &reads{logText(testChunk)}, ScoreOptions{}, noChunks)
+		require.NoError(t, err)
+	}
+	more()
+	require.Len(t, keptOffsets(t, sv, id), recoverySnapshots)
+	who.MaxDisk = 0
+	more()
+	more()
+	require.Len(t, keptOffsets(t, sv, id), 2+recoverySnapshots)
+}
+
+// A tail has no use for them, and a server that may keep fewer gets rid of the others.
+func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
+	sv, id, text := spread(t, 12, 8)
+	tail := create(t, sv.mg, CreateRequest{History: HistoryTail})
+	score(t, sv.mg, tail, text)
+	require.Len(t, keptOffsets(t, sv, tail), recoverySnapshots)
+	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{History: HistoryTail})
+	require.NoError(t, err)
+	score(t, sv.mg, fork.ID, logText(2*testChunk))
+	require.Len(t, keptOffsets(t, sv, fork.ID), recoverySnapshots)
+	require.Len(t, keptOffsets(t, sv, id), 8+recoverySnapshots)
+	sv.options.ForkSnapshots = 0
+	sv.restart()
+	score(t, sv.mg, id, logText(2*testChunk))
+	require.Len(t, keptOffsets(t, sv, id), recoverySnapshots)
+	checkFolder(t, sv)
+	require.Empty(t, sv.told())
+}
+
+// A score waits for the state of a fork as long as it says, and who does not is told how far it is.
+func TestWhoDoesNotWaitForAStateIsToldHowFarItIs(t *testing.T) {
+	text := logText(30*testChunk + 5)
+	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	sv.mg.engine.forkRecovery, sv.mg.engine.scoreRecovery = 1, 1
+	at := int64(20*testChunk + 3)
+	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+	require.NoError(t, err)
+	for _, lines := range []bool{false, true} {
+		var again *RecoveringError
+		_, err = sv.mg.Score(background, Caller{}, info.ID, &reads{"on"}, ScoreOptions{Lines: lines}, noChunks)
+		require.ErrorAs(t, err, &again)
+		require.ErrorIs(t, err, ErrOverloaded)
+		require.Equal(t, at, again.Of)
+		require.Less(t, again.Done, at)
+		require.Equal(t, again.Recovery, *get(t, sv.mg, info.ID).Recovery)
+	}
+	_, err = sv.mg.Score(background, Caller{}, info.ID, &reads{"on"}, ScoreOptions{Wait: time.Minute}, noChunks)
+	require.NoError(t, err)
+	require.Nil(t, get(t, sv.mg, info.ID).Recovery)
+	requireText(t, sv, info.ID, text[:at]+"on")
+}

@@ -1,0 +1,558 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/lines"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// unflagged flags about a third of all lines of the texts that whole makes.
+var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
+
+// strangeText is a text with lines that unflagged flags.
+func strangeText() string { return whole(0, lines.WarmUp+20) }
+
+// feedLines scores a text with options.
+func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {
+	return mg.Score(background, Caller{}, id, strings.NewReader(text), o, noChunks)
+}
+
+// linesBegun is what the head of a session says of lines.
+func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool) {
+	s, err := mg.roster.find(Caller{}, id)
+	require.NoError(t, err)
+	require.NoError(t, s.lock(background))
+	defer s.unlock()
+	return s.LinesFrom, s.ByLine
+}
+
+// undisturbed is the hash of a session that was fed a text by lines, and nothing ever happened to.
+func undisturbed(t testing.TB, r CreateRequest, text string) string {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, r)
+	_, err := feedLines(mg, id, text, unflagged)
+	require.NoError(t, err)
+	return hash(t, mg, id)
+}
+
+// A request for lines waits for a session that is cold as one for text does: it is refused where the
+// queue is full, and told to come again where the state takes long to be computed.
+func TestARequestForLinesWaitsAsOneForTextDoes(t *testing.T) {
+	sv, id := coldServer(t, logText(9*testChunk), Options{ReplayMax: time.Hour, MaxQueue: 2})
+	defer func() { sv.stop() }()
+	refused := func() {
+		t.Helper()
+		_, err := feedLines(sv.mg, id, "a\n", unflagged)
+		require.ErrorIs(t, err, ErrOverloaded)
+		from, byLine := linesBegun(t, sv.mg, id)
+		require.Nil(t, from)
+		require.False(t, byLine)
+	}
+	queue := &sv.mg.engine.waiting
+	require.True(t, queue.enter("", true))
+	require.True(t, queue.enter("", true))
+	refused()
+	queue.leave("")
+	queue.leave("")
+	sv.mg.engine.scoreRecovery = 1
+	refused()
+	sv.mg.engine.scoreRecovery = time.Minute
+	_, err := feedLines(sv.mg, id, "a\n", unflagged)
+	require.NoError(t, err)
+	from, byLine := linesBegun(t, sv.mg, id)
+	require.EqualValues(t, 9*testChunk, *from)
+	require.True(t, byLine)
+	require.Zero(t, queue.length())
+}
+
+// A session whose lines need memory that others have waits for it with none of its own, so that
+// nobody waits for it in turn.
+func TestLinesWaitForMemory(t *testing.T) {
+	small := stream.StateBytes(testModel(t), stream.Defaults(testModel(t)))
+	sv := newServer(t, t.TempDir(), Options{
+		ReplayMax: time.Hour, MaxMemoryBytes: 2*small + stream.LinesBytes - 1,
+	})
+	defer func() { sv.stop() }()
+	id, other := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, id, "abc")
+	done := make(chan error, 1)
+	withSession(t, sv.mg, other, func(*liveSession) {
+		go func() {
+			_, err := feedLines(sv.mg, id, whole(0, 9), ScoreOptions{Lines: true})
+			done <- err
+		}()
+		soon(t, "the session waits", func() bool {
+			return get(t, sv.mg, id).MemoryBytes == 0 && sv.mg.engine.states.budget.Waiting()
+		})
+	})
+	require.NoError(t, <-done)
+	from, _ := linesBegun(t, sv.mg, id)
+	require.EqualValues(t, 3, *from)
+	require.Equal(t, "abc"+whole(0, 9), logged(t, sv.mg, id))
+	require.Equal(t, get(t, sv.mg, id).MemoryBytes, small+stream.LinesBytes)
+
+	tight := newManager(t, Options{MaxMemoryBytes: small + 1000})
+	id = create(t, tight, CreateRequest{})
+	_, err := feedLines(tight, id, "a\n", ScoreOptions{Lines: true})
+	require.ErrorIs(t, err, ErrFull)
+	score(t, tight, id, "it goes on without lines")
+	from, _ = linesBegun(t, tight, id)
+	require.Nil(t, from)
+}
+
+// Without text nothing begins.
+func TestAnEmptyTextBeginsNoLines(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, CreateRequest{})
+	_, err := feedLines(mg, id, "", unflagged)
+	require.NoError(t, err)
+	from, byLine := linesBegun(t, mg, id)
+	require.Nil(t, from)
+	require.False(t, byLine)
+}
+
+// A head that cannot be written leaves the session and its memory as they were.
+func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		sv, store := faulty(t, Options{ReplayMax: time.Hour})
+		id := create(t, sv.mg, CreateRequest{})
+		score(t, sv.mg, id, "abc")
+		before := get(t, sv.mg, id).MemoryBytes
+		store.fail("SetHead", sessionlog.ErrUnavailable, false)
+		_, err := feedLines(sv.mg, id, "a\n", unflagged)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.Equal(t, before, get(t, sv.mg, id).MemoryBytes)
+		require.Equal(t, "abc", logged(t, sv.mg, id))
+		store.fail("SetHead", sessionlog.ErrUnknown, made)
+		_, err = feedLines(sv.mg, id, "a\n", unflagged)
+		require.ErrorIs(t, err, ErrUnknown)
+		require.Zero(t, get(t, sv.mg, id).MemoryBytes)
+		_, err = feedLines(sv.mg, id, "a\n", unflagged)
+		require.NoError(t, err)
+		from, _ := linesBegun(t, sv.mg, id)
+		require.EqualValues(t, 3, *from)
+		require.Empty(t, sv.told())
+	}
+}
+
+// A line is learnt or not by its own length and strangeness, also where its first part came with
+// learn=true: what is reported of it is what the log has.
+func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 1024, "method": MethodStatic}})
+	_, err := feedLines(sv.mg, id, strings.Repeat("a", 3000), ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	o := unflagged
+	o.Threshold = 1e-300
+	ended, _ := watch(t, sv.mg, id, o, strings.Repeat("a", 2000)+"\nshort\n")
+	require.True(t, ended[0].Unlearnt)
+	require.False(t, ended[1].Unlearnt)
+	var skipped []uint16
+	require.NoError(t, sv.store.Read(background, id, 0, func(_ int64, r sessionlog.Record) error {
+		skipped = append(skipped, r.Skipped...)
+		return nil
+	}))
+	require.Equal(t, []uint16{0}, skipped)
+}
+
+// Whenever the process is killed while lines are fed, the session that goes on from its offset is
+// the one that nothing ever happened to.
+func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
+	text, r := strangeText(), CreateRequest{}
+	want := undisturbed(t, r, text)
+	for killed, done := 0, false; !done; killed += 7 { // another write every time: kinds alternate
+		k := &killedStore{left: killed}
+		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}
+		sv.start()
+		id := create(t, sv.mg, r)
+		sv.stop()
+		sv.wrap = func(s sessionlog.Store) sessionlog.Store { k.Store = s; return k }
+		sv.start()
+		_, err := feedLines(sv.mg, id, text, unflagged)
+		done = err == nil
+		k.left = 0
+		sv.stop()
+		sv.wrap, sv.options.ReplayMax = nil, time.Hour
+		sv.start()
+		sv.told()
+		at := get(t, sv.mg, id).Offset
+		_, err = feedLines(sv.mg, id, text[at:], unflagged)
+		require.NoError(t, err)
+		require.Equal(t, want, hash(t, sv.mg, id), "killed before write %d, at offset %d", killed, at)
+		require.Equal(t, text, logged(t, sv.mg, id))
+		requireClean(t, sv, 1)
+		require.Empty(t, sv.told())
+		sv.stop()
+	}
+}
+
+// A fork has what its origin had at the offset, wherever in lines, chunks and records that is; also
+// where records are longer than chunks.
+func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
+	text := strangeText()
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	_, err := feedLines(sv.mg, id, text, unflagged)
+	require.NoError(t, err)
+	want := hash(t, sv.mg, id)
+
+	f := exportedFile(t, sv.mg, id)
+	inOneRecord(t, f)
+	sealed(t, f)
+	var b bytes.Buffer
+	require.NoError(t, weights.Write(&b, f))
+	long, err := sv.mg.Import(background, Caller{}, &b, "")
+	require.NoError(t, err)
+
+	step := int64(13) // has no divisor in common with the chunk
+	if testing.Short() {
+		step = 101
+	}
+	for from, id := range []string{id, long.ID} {
+		for at := int64(0); at <= int64(len(text)); at += step {
+			fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+			require.NoError(t, err)
+			_, err = feedLines(sv.mg, fork.ID, text[at:], unflagged)
+			require.NoError(t, err)
+			require.Equal(t, want, hash(t, sv.mg, fork.ID), "log %d, offset %d", from, at)
+			r, err := Replay(background, testModel(t), sv.store, fork.ID, 1, func(int64, int64) {})
+			require.NoError(t, err)
+			require.Zero(t, r.Wrong)
+			require.NoError(t, sv.mg.Delete(Caller{}, fork.ID))
+		}
+	}
+	require.Empty(t, sv.told())
+}
+
+// inOneRecord makes one record of an exported log that is learnt by lines.
+func inOneRecord(t *testing.T, f *weights.File) {
+	column := func(name string) *weights.Tensor {
+		x, ok := f.Tensor(name)
+		require.True(t, ok)
+		return x
+	}
+	number := func(x *weights.Tensor, i int) int64 {
+		return int64(binary.LittleEndian.Uint64(x.Data[8*i:]))
+	}
+	text, ends := column(columnText), column(columnEnds)
+	learning, skipped := column(columnLearning), column(columnSkipped)
+	done, begun, first := 0, int64(0), int64(0)
+	for i := range len(ends.Data) / 8 {
+		for range number(learning, i) {
+			n := number(skipped, done)
+			binary.LittleEndian.PutUint64(skipped.Data[8*done:], uint64(n+first))
+			done++
+		}
+		end := number(ends, i)
+		first += int64(bytes.Count(text.Data[begun:end], []byte{'\n'}))
+		begun = end
+	}
+	binary.LittleEndian.PutUint64(learning.Data[len(learning.Data)-8:], uint64(done))
+	for _, name := range []string{columnEnds, columnTimes, columnBits, columnLearning} {
+		x := column(name)
+		x.Shape, x.Data = []int{1}, x.Data[len(x.Data)-8:]
+	}
+}
+
+func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodDynamicSGD}})
+	score(t, mg, id, "abc")
+	_, err := feedLines(mg, id, strangeText()+"under way", unflagged)
+	require.NoError(t, err)
+	number := func(name string, element int, value int64) func(f *weights.File) {
+		return func(f *weights.File) {
+			x, ok := f.Tensor(name)
+			require.True(t, ok, name)
+			binary.LittleEndian.PutUint64(x.Data[8*element:], uint64(value))
+		}
+	}
+	inHead := func(change func(h *head)) func(f *weights.File) {
+		return func(f *weights.File) {
+			h, err := exportedHead(f.Metadata[keyHead])
+			require.NoError(t, err)
+			change(&h)
+			f.Metadata[keyHead] = string(h.encode())
+		}
+	}
+	drop := func(name string) func(f *weights.File) {
+		return func(f *weights.File) {
+			var kept []weights.Tensor
+			for _, x := range f.Tensors {
+				if x.Name != name {
+					kept = append(kept, x)
+				}
+			}
+			f.Tensors = kept
+		}
+	}
+	for _, c := range []struct {
+		says  string
+		spoil func(f *weights.File)
+	}{
+		{`tensor "log.learning" has an element -2, expected -1 to`, number(columnLearning, 1, -2)},
+		{`tensor "log.learning" has an element 65537`, number(columnLearning, 1, 65537)},
+		{`tensor "log.skipped" has an element 65536`, number(columnSkipped, 0, 65536)},
+		{"lines of its text in ascending order", number(columnSkipped, 0, 65535)},
+		{`tensor "log.learning" is missing`, drop(columnLearning)},
+		{`tensor "log.skipped" is missing`, drop(columnSkipped)},
+		{`tensor "log.learning" is there, expected none`, inHead(func(h *head) { h.ByLine = false })},
+		{"by_line is true, expected false without lines_from", inHead(func(h *head) { h.LinesFrom = nil })},
+		{"lines from offset 3 on, expected 2", inHead(func(h *head) { h.LinesFrom = ptr(int64(2)) })},
+		{"lines from offset 3 on, expected 4", inHead(func(h *head) { h.LinesFrom = ptr(int64(4)) })},
+		{"lines from offset 3 on, expected 9000", inHead(func(h *head) { h.LinesFrom = ptr(int64(9000)) })},
+		{"by_line is true, expected false with the method cache",
+			inHead(func(h *head) { h.Settings.Method = MethodCache })},
+		{"has no lines, expected those from offset 3 on", drop("lines")},
+		{`"held.gradient"`, drop("held.gradient")},
+		{`tensor "held.marks" is missing`, drop("held.marks")},
+		{`tensor "held.gradient", element 0 is NaN`, func(f *weights.File) {
+			x, ok := f.Tensor("held.gradient")
+			require.True(t, ok)
+			copy(x.Data, []byte{0, 0, 0xc0, 0x7f})
+		}},
+	} {
+		f := exportedFile(t, mg, id)
+		c.spoil(f)
+		sealed(t, f)
+		var b bytes.Buffer
+		require.NoError(t, weights.Write(&b, f))
+		_, err := mg.Import(background, Caller{}, &b, "")
+		require.ErrorIs(t, err, ErrImport, c.says)
+		require.ErrorContains(t, err, c.says)
+	}
+	page, _, err := mg.List(Caller{}, "", 0)
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+}
+
+// What a check of the folder finds of lines that are not as the head says.
+func TestACheckFindsLinesThatTheHeadDoesNotKnow(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	_, err := feedLines(sv.mg, id, whole(0, 3), unflagged)
+	require.NoError(t, err)
+	sv.keep(id)
+	findings := func(change func(h *head)) (all string) {
+		found, err := sv.store.Get(background, id)
+		require.NoError(t, err)
+		h, err := decodeHead(id, found.Head)
+		require.NoError(t, err)
+		change(&h)
+		found.Head = h.encode()
+		require.NoError(t, Verify(background, testModel(t), sv.store, found, func(err error) {
+			all += err.Error() + "\n"
+		}))
+		return all
+	}
+	require.Empty(t, findings(func(*head) {}))
+	none := findings(func(h *head) { h.LinesFrom, h.ByLine = nil, false })
+	require.Contains(t, none, "record at offset 0: is learnt by lines")
+	require.Contains(t, none, "the state has lines, expected none")
+	require.Contains(t, findings(func(h *head) { h.ByLine = false }), "by_line is true")
+	later := findings(func(h *head) { h.LinesFrom = ptr(int64(1000)) })
+	require.Contains(t, later, "lines_from is 1000, expected at most")
+}
+
+// A session's labels change while lines are fed to it, and what the head says of lines stays.
+func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id, text := create(t, sv.mg, CreateRequest{}), strangeText()
+	want := undisturbed(t, CreateRequest{}, text)
+	var patches sync.WaitGroup
+	_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader(text), unflagged, func(c Chunk) error {
+		patches.Go(func() {
+			labels := map[string]*string{"n": ptr(fmt.Sprint(c.Step))}
+			_, err := sv.mg.Patch(background, Caller{}, id, PatchRequest{Labels: labels})
+			require.NoError(t, err)
+		})
+		return nil
+	})
+	require.NoError(t, err)
+	patches.Wait()
+	sv.restart()
+	require.Equal(t, want, hash(t, sv.mg, id))
+	require.NotEmpty(t, get(t, sv.mg, id).Labels)
+	from, byLine := linesBegun(t, sv.mg, id)
+	require.Zero(t, *from)
+	require.True(t, byLine)
+}
+
+// The text of a line may come by lines, as usual, and after a restart: it is learnt as the log says.
+func TestLearningChangesInTheMidstOfALine(t *testing.T) {
+	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
+	pieces := []struct {
+		text string
+		o    ScoreOptions
+	}{
+		{strangeText(), unflagged}, {strings.Repeat("z", testChunk+3), unflagged},
+		{"now all of it, and on", ScoreOptions{}}, {" by lines again\n", unflagged},
+		{strings.Repeat("y", 2*testChunk), unflagged}, {" lines\nand", ScoreOptions{Lines: true}},
+	}
+	hashes := map[string]bool{}
+	for _, restarts := range []bool{false, true} {
+		sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+		id := create(t, sv.mg, r)
+		for _, p := range pieces {
+			_, err := feedLines(sv.mg, id, p.text, p.o)
+			require.NoError(t, err)
+			if restarts {
+				sv.restart()
+			}
+		}
+		hashes[hash(t, sv.mg, id)] = true
+		requireClean(t, sv, 1)
+		sv.stop()
+	}
+	require.Len(t, hashes, 1)
+}
+
+// Two that only read beside one that feeds: each is told of one state of the session, and the session
+// is the one that nobody has read.
+func TestReadersBesideAFeeder(t *testing.T) {
+	mg := newManager(t, Options{Threads: 2})
+	id, text := create(t, mg, CreateRequest{}), strangeText()
+	read := ScoreOptions{Learn: LearnFalse, Lines: true, LogProbs: true}
+	ctx, stop := context.WithCancel(background)
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				at := int64(-1)
+				_, err := mg.Score(background, Caller{}, id, strings.NewReader(whole(7, 4)), read,
+					func(c Chunk) error {
+						if at >= 0 && at != c.Offset {
+							return fmt.Errorf("a chunk at offset %d, expected %d", c.Offset, at)
+						}
+						at = c.Offset + c.Bytes
+						return nil
+					})
+				require.NoError(t, err)
+			}
+		})
+	}
+	for at := 0; at < len(text); at += 50 {
+		_, err := feedLines(mg, id, text[at:min(len(text), at+50)], unflagged)
+		require.NoError(t, err)
+	}
+	stop()
+	all.Wait()
+	require.Equal(t, undisturbed(t, CreateRequest{}, text), hash(t, mg, id))
+}
+
+// A text that is read ends between two chunks when its request is given up, as that of a key that is
+// revoked is, and when its session is deleted; a feeder then goes on at once.
+func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, CreateRequest{})
+	read := func(stop func(), ctx context.Context) error {
+		o := ScoreOptions{Learn: LearnFalse, Lines: true}
+		_, err := mg.Score(ctx, Caller{}, id, strings.NewReader(strangeText()), o, func(Chunk) error {
+			stop()
+			return nil
+		})
+		return err
+	}
+	ctx, revoke := context.WithCancelCause(background)
+	revoked := errors.New("revoked")
+	require.ErrorIs(t, read(func() { revoke(revoked) }, ctx), context.Canceled)
+	_, err := feedLines(mg, id, "on\n", unflagged)
+	require.NoError(t, err)
+	remove := func() { require.NoError(t, mg.Delete(Caller{}, id)) }
+	require.ErrorIs(t, read(sync.OnceFunc(remove), background), ErrNotFound)
+	require.Zero(t, mg.engine.states.budget.Used())
+}
+
+// Of a tail of text that is learnt by lines, what is left is enough; also after a compaction, and in
+// a folder that was restored from a backup.
+func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
+	text := strangeText()
+	want := undisturbed(t, CreateRequest{}, text+text)
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
+	id := create(t, sv.mg, CreateRequest{History: HistoryTail})
+	half := func() {
+		t.Helper()
+		at := get(t, sv.mg, id).Offset
+		_, err := feedLines(sv.mg, id, (text + text)[at:], unflagged)
+		require.NoError(t, err)
+	}
+	_, err := feedLines(sv.mg, id, text+text[:33], unflagged)
+	require.NoError(t, err)
+	found, err := sv.store.Get(background, id)
+	require.NoError(t, err)
+	require.Positive(t, found.Start)
+	b, err := sv.mg.Backup(background, Caller{}, "")
+	require.NoError(t, err)
+	var archive bytes.Buffer
+	_, err = io.Copy(&archive, b)
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	restored := filepath.Join(t.TempDir(), "restored")
+	none := func(d *sessionlog.CorruptError) { t.Error(d) }
+	require.NoError(t, sessionlog.Restore(background, &archive, restored, none))
+	sv.stop()
+	_, err = sessionlog.Compact(background, sv.dir, func(err error) { t.Error(err) })
+	require.NoError(t, err)
+	for _, dir := range []string{sv.dir, restored} {
+		sv.dir = dir
+		sv.start()
+		half()
+		require.Equal(t, want, hash(t, sv.mg, id))
+		requireClean(t, sv, 1)
+		require.Empty(t, sv.told())
+		sv.stop()
+		require.NoError(t, sessionlog.Check(background, dir, none))
+	}
+}
+
+// The numbers of lines that are not learnt are charged as the text is: on the disk to the key's limit,
+// in a store in memory to the memory, from which they are given back.
+func TestWhatIsNotLearntIsCharged(t *testing.T) {
+	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
+	text := strings.Repeat("\n", 20_000)
+	like := CreateRequest{Settings: Settings{"method": MethodStatic, "chunk": 1000}}
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	who := Caller{Key: "a", MaxDisk: 40_000}
+	info, err := sv.mg.Create(background, who, like)
+	require.NoError(t, err)
+	var full *DiskLimitError
+	_, err = sv.mg.Score(background, who, info.ID, strings.NewReader(text), all, noChunks)
+	require.ErrorAs(t, err, &full)
+	require.LessOrEqual(t, full.Used, who.MaxDisk)
+	require.Greater(t, full.Used, who.MaxDisk*8/10)
+
+	mg := newManager(t, Options{})
+	like.History = HistoryTail
+	id := create(t, mg, like)
+	_, err = feedLines(mg, id, text, all)
+	require.NoError(t, err)
+	withSession(t, mg, id, func(s *liveSession) {
+		state := s.stateBytes(mg.engine.model)
+		require.Greater(t, s.memory.Bytes()-state, int64(len(text))*27/10)
+		require.NoError(t, mg.engine.snapshots.trimVolatileLocked(background, s))
+		require.Equal(t, int64(1000+2*1000+recordBytes), s.memory.Bytes()-state)
+	})
+	fork, err := mg.Fork(background, Caller{}, id, ForkRequest{})
+	require.NoError(t, err)
+	require.Equal(t, get(t, mg, id).MemoryBytes, get(t, mg, fork.ID).MemoryBytes)
+}

@@ -1,0 +1,103 @@
+package watch
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+const (
+	// lookEvery is how often a lag looks how much has come.
+	lookEvery = 250 * time.Millisecond
+	// rateOver is the time over which speeds are measured.
+	rateOver = 15 * time.Second
+	// samplesMax is how many samples are kept; of more, every second one is.
+	samplesMax = 2048
+)
+
+// sample is how much had come, and how much was done, at a moment.
+type sample struct {
+	at         time.Time
+	come, done int64 // bytes
+}
+
+// lag says how far behind its stream a source is.
+type lag struct {
+	samples []sample // the oldest is not younger than what is not done
+}
+
+// Behind is how far behind its stream a source is.
+type Behind struct {
+	Source string
+	Bytes  int64         // that have come and are not scored
+	Age    time.Duration // since the first of them came
+	In     float64       // bytes a second that come
+	Out    float64       // bytes a second that are scored
+}
+
+// String says it in words.
+func (b Behind) String() string {
+	text := fmt.Sprintf("%s behind (%s)", bytesText(float64(b.Bytes)), seconds(b.Age))
+	if b.Out > 0 {
+		text += fmt.Sprintf("; %s/s come, %s/s are scored", bytesText(b.In), bytesText(b.Out))
+	}
+	if b.Out > b.In {
+		left := float64(b.Bytes) / (b.Out - b.In)
+		text += ", about " + seconds(time.Duration(left*float64(time.Second))) + " left"
+	}
+	return text
+}
+
+func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
+
+// seconds writes a time in whole seconds.
+func seconds(d time.Duration) string { return d.Round(time.Second).String() }
+
+// due reports whether it is time to look.
+func (l *lag) due(now time.Time) bool {
+	return len(l.samples) == 0 || now.Sub(l.samples[len(l.samples)-1].at) >= lookEvery
+}
+
+// look takes in how many bytes have come, and how many of them are done, both counted from the
+// beginning, and says how far behind that is.
+func (l *lag) look(now time.Time, come, done int64) Behind {
+	l.samples = append(l.samples, sample{now, come, done})
+	first := 0 // of the samples that are needed
+	for first+1 < len(l.samples)-1 && l.samples[first+1].come <= done &&
+		now.Sub(l.samples[first+1].at) > rateOver {
+		first++
+	}
+	l.samples = l.samples[first:]
+	if len(l.samples) > samplesMax {
+		l.thin()
+	}
+	b := Behind{Bytes: come - done}
+	for _, s := range l.samples {
+		if s.come > done {
+			b.Age = now.Sub(s.at)
+			break
+		}
+	}
+	from := l.samples[0]
+	for _, s := range l.samples {
+		if now.Sub(s.at) <= rateOver {
+			break
+		}
+		from = s
+	}
+	if passed := now.Sub(from.at).Seconds(); passed >= 1 {
+		b.In, b.Out = float64(come-from.come)/passed, float64(done-from.done)/passed
+	}
+	return b
+}
+
+// thin leaves out every second sample.
+func (l *lag) thin() {
+	n := 0
+	for i := 0; i < len(l.samples); i += 2 {
+		l.samples[n] = l.samples[i]
+		n++
+	}
+	l.samples = l.samples[:n]
+}

@@ -1,0 +1,101 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+)
+
+const (
+	// pieceBytes is the most that is sent at once.
+	pieceBytes = 16 << 10
+	// pipeBytes is how much of a pipe waits in memory. What writes to the pipe waits beyond that.
+	pipeBytes = 4 << 20
+)
+
+// pipe reads a stream that is no file ahead, so that it is known how much waits.
+type pipe struct {
+	mu    sync.Mutex
+	text  []byte // what waits
+	err   error  // what the stream has ended with
+	room  chan struct{}
+	there chan struct{}
+}
+
+// newPipe begins to read. The reading ends with the stream.
+func newPipe(r io.Reader) *pipe {
+	p := &pipe{room: make(chan struct{}, 1), there: make(chan struct{}, 1)}
+	go p.read(r)
+	return p
+}
+
+func (p *pipe) read(r io.Reader) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(buffer)
+		p.mu.Lock()
+		p.text = append(p.text, buffer[:n]...)
+		p.err = err
+		full := len(p.text) >= pipeBytes
+		p.mu.Unlock()
+		wake(p.there)
+		if err != nil {
+			return
+		}
+		if full {
+			<-p.room
+		}
+	}
+}
+
+// wake wakes whoever waits, or will.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// next gives whole lines, as far as there are, or a part of a line that is too long; at the end also
+// a line without a newline, and then io.EOF.
+func (p *pipe) next(ctx context.Context) ([]byte, error) {
+	for {
+		if text, err := p.take(); len(text) > 0 || err != nil {
+			return text, err
+		}
+		select {
+		case <-p.there:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// take is next, of what is there.
+func (p *pipe) take() ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.text), pieceBytes)
+	if end := bytes.LastIndexByte(p.text[:n], '\n'); end >= 0 {
+		n = end + 1
+	} else if n < pieceBytes && p.err == nil {
+		return nil, nil
+	}
+	text := bytes.Clone(p.text[:n])
+	p.text = append(p.text[:0], p.text[n:]...)
+	if len(p.text) < pipeBytes {
+		wake(p.room)
+	}
+	if n == 0 {
+		return nil, p.err
+	}
+	return text, nil
+}
+
+// waiting is how many bytes wait.
+func (p *pipe) waiting() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int64(len(p.text))
+}

@@ -1,0 +1,63 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+// RateDefault is how strange a line is that stands out: one in so many.
+const RateDefault = "1/1000"
+
+// ParseRate reads a probability: a fraction such as 1/1000, or a decimal number.
+func ParseRate(text string) (float64, error) {
+	over, under, fraction := strings.Cut(text, "/")
+	p, err := strconv.ParseFloat(strings.TrimSpace(over), 64)
+	if err == nil && fraction {
+		var n float64
+		n, err = strconv.ParseFloat(strings.TrimSpace(under), 64)
+		p /= n
+	}
+	if err != nil || !(p > 0 && p <= 1) {
+		return 0, fmt.Errorf("%q, expected a probability as 1/1000 or 0.001, over 0 and at most 1", text)
+	}
+	return p, nil
+}
+
+// StandsOut reports whether a line is as strange as the threshold asks. Nothing is before the
+// session has seen lines enough.
+func StandsOut(l *client.LineEvent, threshold float64) bool { return l.Warm && l.P <= threshold }
+
+// Found is a line of a source.
+type Found struct {
+	Source string // the name of the source
+	Line   client.LineEvent
+}
+
+// Top keeps the strangest lines.
+type Top struct {
+	Size  int
+	lines []Found // by P, and those alike in the order of their coming
+}
+
+// Add takes in a line.
+func (t *Top) Add(f Found) {
+	if !f.Line.Warm || len(t.lines) == t.Size && f.Line.P >= t.lines[t.Size-1].Line.P {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(t.lines, f, func(have, f Found) int {
+		if c := cmp.Compare(have.Line.P, f.Line.P); c != 0 {
+			return c
+		}
+		return -1 // behind those that are as strange
+	})
+	t.lines = slices.Insert(t.lines, at, f)
+	t.lines = t.lines[:min(len(t.lines), t.Size)]
+}
+
+// Lines are the strangest lines so far, the strangest first.
+func (t *Top) Lines() []Found { return t.lines }

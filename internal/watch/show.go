@@ -1,0 +1,152 @@
+package watch
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+// Style says how lines are shown.
+type Style struct {
+	Color bool // mark by colour; else by carets in a row below
+	Width int  // columns of a row; 0: as many as it takes
+}
+
+const (
+	markOn  = "\x1b[1;31m" // bold and red
+	markOff = "\x1b[0m"
+	cut     = "…"
+	caret   = "^"
+	// rowsMax is how many rows of the terminal a line may take that is marked by colour.
+	rowsMax = 4
+	// before is the share of a window that shows what stands in front of the span: a third.
+	before = 3
+)
+
+// Show gives a text with parts of it marked, behind a prefix, and with a newline at its end. Of a text
+// that does not fit, the part around the first mark is shown, with an ellipsis where text was left
+// out. What would control the terminal is shown as escapes.
+func (s Style) Show(prefix string, text []byte, marks []client.LineSpan) string {
+	cells := layout(text, marks)
+	indent := runewidth.StringWidth(prefix)
+	width := s.Width - indent
+	if s.Color {
+		width = s.Width*rowsMax - indent
+	}
+	if s.Width > 0 {
+		cells = window(cells, max(width, 2*runewidth.StringWidth(cut)+1))
+	}
+	var out, below strings.Builder
+	out.WriteString(prefix)
+	below.WriteString(strings.Repeat(" ", indent))
+	last := false
+	for _, c := range cells {
+		if s.Color && c.marked != last {
+			out.WriteString(map[bool]string{true: markOn, false: markOff}[c.marked])
+		}
+		last = c.marked
+		out.WriteString(c.text)
+		sign := " "
+		if c.marked {
+			sign = caret
+		}
+		below.WriteString(strings.Repeat(sign, c.width))
+	}
+	if s.Color && last {
+		out.WriteString(markOff)
+	}
+	out.WriteByte('\n')
+	if len(marks) > 0 && !s.Color {
+		out.WriteString(strings.TrimRight(below.String(), " ") + "\n")
+	}
+	return out.String()
+}
+
+// cell is a character as it is shown.
+type cell struct {
+	text   string
+	width  int // in columns
+	marked bool
+}
+
+// layout makes cells of a text. The marks are in order.
+func layout(text []byte, marks []client.LineSpan) (cells []cell) {
+	column := 0
+	for at := 0; at < len(text); {
+		r, n := utf8.DecodeRune(text[at:])
+		for len(marks) > 0 && marks[0].To <= int64(at) {
+			marks = marks[1:]
+		}
+		c := cell{text: shown(r, text[at:at+n], column)}
+		c.marked = len(marks) > 0 && marks[0].From < int64(at+n)
+		c.width = runewidth.StringWidth(c.text)
+		cells = append(cells, c)
+		column += c.width
+		at += n
+	}
+	return cells
+}
+
+const tabWidth = 8
+
+// shown is a character as a terminal can show it.
+func shown(r rune, bytes []byte, column int) string {
+	const digits = "0123456789abcdef"
+	switch {
+	case r == '\t':
+		return strings.Repeat(" ", tabWidth-column%tabWidth)
+	case r == utf8.RuneError && len(bytes) == 1, unicode.IsControl(r) && len(bytes) == 1:
+		return `\x` + string(digits[bytes[0]>>4]) + string(digits[bytes[0]&15])
+	case !unicode.IsPrint(r):
+		return string(utf8.RuneError)
+	}
+	return string(r)
+}
+
+// window is the part of the cells that fits into so many columns, with the beginning of what is
+// marked in it.
+func window(cells []cell, width int) []cell {
+	total, first := 0, -1
+	for i, c := range cells {
+		if total += c.width; c.marked && first < 0 {
+			first = i
+		}
+	}
+	if total <= width {
+		return cells
+	}
+	dots := cell{text: cut, width: runewidth.StringWidth(cut)}
+	begin := max(first, 0)
+	for space := width / before; begin > 0 && space >= cells[begin-1].width; begin-- {
+		space -= cells[begin-1].width
+	}
+	for rest := total - columns(cells[:begin]); begin > 0 && rest < width-dots.width; begin-- {
+		rest += cells[begin-1].width
+	}
+	var part []cell
+	if begin > 0 {
+		part, width = append(part, dots), width-dots.width
+	}
+	end := begin
+	for room := width - dots.width; end < len(cells) && cells[end].width <= room; end++ {
+		room -= cells[end].width
+	}
+	if end < len(cells) && columns(cells[end:]) <= width-columns(cells[begin:end]) {
+		end = len(cells)
+	}
+	if part = append(part, cells[begin:end]...); end < len(cells) {
+		part = append(part, dots)
+	}
+	return part
+}
+
+func columns(cells []cell) (n int) {
+	for _, c := range cells {
+		n += c.width
+	}
+	return n
+}

@@ -1,0 +1,237 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// badInput is a request that is refused: with a problem of this kind, about this field.
+type badInput struct {
+	method, path, media, accept, body string
+	kind                              api.ProblemType
+	field                             string // "": the problem is about none
+}
+
+func (b badInput) String() string {
+	return fmt.Sprintf("%s %.120s (%s -> %s) %.120s", b.method, b.path, b.media, b.accept, b.body)
+}
+
+// The routes of the sessions that take JSON, by method.
+var jsonRoutes = []badInput{
+	{method: "POST", path: "/v1/sessions"},
+	{method: "PUT", path: "/v1/sessions/other"},
+	{method: "PATCH", path: "/v1/sessions/web"},
+	{method: "POST", path: "/v1/sessions/web/fork"},
+	{method: "POST", path: "/v1/sessions/web/score"},
+	{method: "POST", path: "/v1/sessions/web/complete"},
+	{method: "POST", path: "/v1/completions"},
+	{method: "POST", path: "/tokenize"},
+	{method: "POST", path: "/detokenize"},
+}
+
+// badQueries are bad parameters of a score, in each form of answer.
+func badQueries() (all []badInput) {
+	const lines, flags = "unit=line&", "unit=line&learn=unflagged&"
+	for before, values := range map[string]map[string][]string{
+		"": {
+			"unit":     {"", "word", "Line", "lines", "line,chunk", "1"},
+			"learn":    {"", "no", "0", "True", "unflagged", "flagged"},
+			"tokens":   {"", "yes", "2", "true"},
+			"text":     {"", "true", "false", "maybe"},
+			"offset":   {"", "-1", "1.5", "abc", "9007199254740992", "0x10", "99999999999999999999"},
+			"logprobs": {"", "yes", "2"},
+			"wait":     {"", "10", "s", "-1s", "1h", "1.5s", "601s", "11m", "10s10s", "%201s", "9999999s", "600001ms"},
+			"threshold": {
+				"", "0.5", "abc",
+			},
+			"unti": {"line"}, "Learn": {"false"}, "stream": {"true"}, "seed": {"1"},
+		},
+		lines: {
+			"logprobs": {"true"}, "tokens": {"", "yes"}, "text": {"", "yes", "2"}, "threshold": {"0.5"},
+			"learn": {"", "maybe"}, "unit": {"chunk"},
+		},
+		flags: {"threshold": {"", "0", "-1", "1.5", "abc", "NaN", "Inf", "1e400", "0x1"}},
+		"offset=1&wait=1s&logprobs=false&": {"offset": {"1"}, "wait": {"1s"}, "logprobs": {"false"}},
+	} {
+		for field, found := range values {
+			for _, value := range found {
+				for _, accept := range []string{contract.MediaJSON, contract.MediaNDJSON, contract.MediaEventStream} {
+					all = append(all, badInput{
+						"POST", "/v1/sessions/web/score?" + before + field + "=" + value, textBody, accept,
+						"some text", api.ProblemInvalidParameter, field,
+					})
+				}
+			}
+		}
+	}
+	all = append(all, badInput{
+		"POST", "/v1/sessions/web/score?logprobs=true", textBody, contract.MediaJSON,
+		"some text", api.ProblemInvalidParameter, "logprobs",
+	})
+	return all
+}
+
+// badNames are names that no session can have, wherever one is given.
+func badNames() (all []badInput) {
+	long := strings.Repeat("x", limits.SessionNameCharsMax+1)
+	for _, name := range []string{
+		"import", "Web", "-web", ".web", "_web", "we b", "wéb", "web!", "a,b", long, "00000000-0000-7000-8000-000000000000",
+	} {
+		escaped := strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(name)
+		all = append(all,
+			badInput{"PUT", "/v1/sessions/" + escaped, contract.MediaJSON, "", "{}", api.ProblemInvalidParameter, "id"},
+			badInput{"POST", "/v1/sessions/import?name=" + escaped, contract.MediaZstd, "", "x", api.ProblemInvalidParameter, "name"},
+			badInput{"POST", "/v1/sessions/web/fork", contract.MediaJSON, "", `{"name":"` + name + `"}`, api.ProblemInvalidField, "name"})
+	}
+	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "limit=", "after=", "label=", "lable=a",
+		"label=a&label=b", "label=" + strings.Repeat("x", 322), "after=" + strings.Repeat("x", 129)} {
+		field, _, _ := strings.Cut(query, "=")
+		all = append(all, badInput{"GET", "/v1/sessions?" + query, "", "", "", api.ProblemInvalidParameter, field})
+	}
+	for _, of := range []string{"", "/snapshot"} {
+		all = append(all, badInput{"GET", "/v1/sessions/" + strings.Repeat("x", 129) + of, "", "", "", api.ProblemInvalidParameter, "id"})
+	}
+	return all
+}
+
+// badFields are values that fields of JSON bodies cannot have: by route, field and value.
+func badFields() (all []badInput) {
+	notObjects := []string{`1`, `"x"`, `[]`, `true`}
+	notIntegers := []string{`-1`, `1.5`, `"1"`, `true`, `[]`, `{}`, `9007199254740992`, `1e400`}
+	label := fmt.Sprintf(`{"a":%q}`, strings.Repeat("x", limits.LabelValueCharsMax+1))
+	many := `{`
+	for i := range limits.LabelsMax + 1 {
+		many += fmt.Sprintf(`"l%d":"x",`, i)
+	}
+	many = strings.TrimSuffix(many, ",") + `}`
+	labels := append([]string{many}, notObjects...)
+	for _, route := range []struct {
+		method, path string
+		fields       map[string][]string
+	}{
+		{"POST", "/v1/sessions", map[string][]string{
+			"settings": notObjects, "seed": notIntegers, "labels": labels, "labels.a": {`{"a":1}`, `{"a":null}`, label},
+			"ttl_seconds": append(notIntegers, `31536001`), "history": {`1`, `"none"`, `null`, `""`}, "name": {`"web"`}, "Seed": {`1`},
+		}},
+		{"PATCH", "/v1/sessions/web", map[string][]string{
+			"labels": append([]string{many}, notObjects...), "labels.a": {`{"a":1}`, `{"a":[]}`, label}, "labels.": {`{"":"x"}`},
+			"ttl_seconds": append(notIntegers, `31536001`), "seed": {`1`}, "settings": {`{}`}, "name": {`"x"`}, "history": {`"full"`},
+		}},
+		{"POST", "/v1/sessions/web/fork", map[string][]string{
+			"at_offset": append(notIntegers, `100000`), "labels": labels, "labels.a": {`{"a":1}`, label}, "name": {`1`, `""`, `null`, `[]`},
+			"ttl_seconds": notIntegers, "history": {`1`, `"none"`}, "settings": {`{}`}, "seed": {`1`},
+		}},
+		{"POST", "/v1/sessions/web/score", map[string][]string{
+			"text": {`1`, `null`, `[]`, `{}`}, "base64": {`1`, `null`, `"?"`, `"YQ"`}, "unit": {`"line"`},
+		}},
+		{"POST", "/v1/sessions/web/complete", map[string][]string{
+			"prompt": {`1`, `null`, `[]`}, "prompt_base64": {`"?"`, `1`}, "max_tokens": {`0`, `-1`, `65537`, `1.5`, `"1"`},
+			"temperature": {`-1`, `11`, `"1"`, `1e400`}, "top_k": {`-1`, `1048577`, `1.5`}, "top_p": {`0`, `-1`, `1.1`, `"1"`},
+			"seed": notIntegers, "stop": {`""`, `[]`, `1`, `["a","b","c","d","e"]`, `[1]`}, "stream": {`1`, `"true"`},
+			"commit": {`"some"`, `1`, `true`}, "logprobs": {`1`, `"yes"`}, "n": {`1`}, "wait": {`"1s"`},
+		}},
+	} {
+		for field, values := range route.fields {
+			name, _, _ := strings.Cut(field, ".")
+			for _, value := range values {
+				all = append(all, badInput{route.method, route.path, contract.MediaJSON, "", fmt.Sprintf("{%q:%s}", name, value), api.ProblemInvalidField, field})
+				if route.path == "/v1/sessions" {
+					all = append(all, badInput{"PUT", "/v1/sessions/other", contract.MediaJSON, "", fmt.Sprintf("{%q:%s}", name, value), api.ProblemInvalidField, field})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// badBodies are bodies that are wrong at every route that takes JSON.
+func badBodies() (all []badInput) {
+	for _, r := range jsonRoutes {
+		with := func(media, accept, body string, kind api.ProblemType, field string) {
+			all = append(all, badInput{r.method, r.path, media, accept, body, kind, field})
+		}
+		for _, body := range []string{`{"seed":`, `{"a":1}{}`, `{'a':1}`, "{\"text\":\"caf\xe9\"}", `{"text":"\ud83d"}`, `{"a":01}`, `nul`, `{"a" 1}`} {
+			with(contract.MediaJSON, "", body, api.ProblemMalformedBody, "")
+		}
+		with(contract.MediaJSON, "", `{"labels":{"a":"x","a":"y"}}`, api.ProblemInvalidField, "labels.a")
+		with(contract.MediaJSON, "", `{"x":1,"\u0078":1}`, api.ProblemInvalidField, "x")
+		with(contract.MediaJSON, "image/png", `{}`, api.ProblemNotAcceptable, "Accept")
+		with("application/x-www-form-urlencoded", "", `{}`, api.ProblemUnsupportedMediaType, "Content-Type")
+		with("application/xml", "", `{}`, api.ProblemUnsupportedMediaType, "Content-Type")
+		with("application/json; charset=utf-16", "", `{}`, api.ProblemUnsupportedMediaType, "Content-Type")
+	}
+	return all
+}
+
+// Whatever is wrong with a request, the answer says where in the form of the route, nothing is made,
+// and the session that the request names is left as it was, to the bit.
+func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
+	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
+	g.send("PUT", "/v1/sessions/web", `{"seed":3,"labels":{"a":"b"}}`)
+	g.score("/v1/sessions/web", someText)
+	before, was := g.export("/v1/sessions/web"), g.get("/v1/sessions/web")
+	refused := 0
+	for _, inputs := range [][]badInput{badQueries(), badNames(), badFields(), badBodies()} {
+		for _, b := range inputs {
+			g.refuse(b)
+			refused++
+		}
+		require.Equal(t, before, g.export("/v1/sessions/web"), "text, scores and state")
+	}
+	now := g.get("/v1/sessions/web")
+	was.MemoryBytes, now.MemoryBytes = 0, 0
+	require.Equal(t, was, now, "labels and times, too")
+	list := decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK)
+	require.Len(t, list.Sessions, 1, "nothing was made")
+	require.Greater(t, refused, 500)
+	t.Log(refused, "bad inputs")
+}
+
+// refuse sends a bad request, and holds the answer against what is to be said of it.
+func (g *rig) refuse(b badInput) {
+	g.t.Helper()
+	var headers []string
+	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
+		if value != "" {
+			headers = append(headers, name, value)
+		}
+	}
+	var body io.Reader
+	if b.media != "" {
+		body = strings.NewReader(b.body)
+	}
+	resp := g.do(b.method, b.path, body, headers...)
+	isOpenAI := strings.Contains(b.path, "/v1/completions") || strings.HasSuffix(b.path, "tokenize")
+	if isOpenAI && b.kind == api.ProblemInvalidField {
+		require.Equal(g.t, http.StatusBadRequest, resp.StatusCode, b)
+		resp.StatusCode = http.StatusUnprocessableEntity // as requireProblem expects of this kind
+		p := decode[api.Problem](g.t, resp, http.StatusUnprocessableEntity)
+		require.Equal(g.t, b.kind, p.Type, b)
+		require.Equal(g.t, b.field, *p.Field, b)
+		require.NotNil(g.t, p.Error, b)
+		return
+	}
+	require.Equal(g.t, contract.MediaProblem, resp.Header.Get("Content-Type"), b)
+	p := decode[api.Problem](g.t, resp, resp.StatusCode)
+	require.Equal(g.t, b.kind, p.Type, "%s\n%v", b, p.Error)
+	require.Equal(g.t, p.Status, resp.StatusCode, b)
+	require.Equal(g.t, isOpenAI, p.Error != nil, b)
+	if b.field == "" {
+		require.NotEmpty(g.t, *p.Detail, b)
+		return
+	}
+	require.NotNil(g.t, p.Field, b)
+	require.Equal(g.t, b.field, *p.Field, b)
+	require.NotEmpty(g.t, *p.Found, b)
+	require.NotEmpty(g.t, *p.Expected, b)
+}

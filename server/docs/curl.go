@@ -1,0 +1,56 @@
+package docs
+
+import (
+	"strconv"
+	"strings"
+)
+
+// exportMark stands in an example for the file of an export.
+const exportMark = "{export}"
+
+// curl is the command that sends the request of an example; body is nil if it has none.
+func curl(answer example, body *example) string {
+	method, path, _ := strings.Cut(answer.Request, " ")
+	var sent string
+	if body != nil {
+		sent = dataOf(*body)
+	}
+	line := "curl -s"
+	if strings.HasPrefix(answer.Value.Value, "event:") || strings.HasPrefix(answer.Value.Value, "data:") ||
+		strings.HasPrefix(answer.Value.Value, "{") {
+		line += "N" // the answer is shown as it comes
+	}
+	if method != "GET" && (method != "POST" || sent == "") {
+		line += " -X " + method
+	}
+	parts := []string{line + " " + quoted("localhost:8080"+path)}
+	for i := 0; i < len(answer.Headers.Content); i += 2 {
+		name, value := answer.Headers.Content[i].Value, answer.Headers.Content[i+1].Value
+		parts = append(parts, "-H "+quoted(name+": "+value))
+	}
+	if sent != "" {
+		parts = append(parts, sent)
+	}
+	return strings.Join(parts, " \\\n  ")
+}
+
+// dataOf is the argument of curl for a body.
+func dataOf(e example) string {
+	switch {
+	case e.isText() && e.Value.Value == exportMark:
+		return "--data-binary @session.safetensors.zst"
+	case e.isText():
+		escaped := strconv.QuoteToASCII(e.Value.Value)
+		escaped = strings.NewReplacer(`'`, `\'`, `\"`, `"`).Replace(escaped[1 : len(escaped)-1])
+		return "--data-binary $'" + escaped + "'"
+	}
+	return "-d " + quoted(e.line())
+}
+
+// quoted writes an argument for a shell, in quotes where it needs them.
+func quoted(s string) string {
+	if strings.ContainsAny(s, " ?&*'\"{}[]$\\;") {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
+}

@@ -1,0 +1,53 @@
+// Package docs makes a page of the contract that a person can read: api/openapi.yaml as HTML, in the
+// order of that file, with every example. The page needs no network, no JavaScript and no other
+// file.
+package docs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"sync"
+
+	"github.com/lmserve/lmserve/api"
+)
+
+//go:embed page.html
+var layout string
+
+//go:embed style.css
+var style string
+
+// Policy is the Content-Security-Policy of the page: it has its own style, and may do nothing else.
+var Policy = func() string {
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
+// Page makes the page, once.
+var Page = sync.OnceValues(func() ([]byte, error) {
+	doc, err := api.Document()
+	if err != nil {
+		return nil, err
+	}
+	s, err := readSource(api.YAML)
+	if err != nil {
+		return nil, err
+	}
+	t, err := template.New("page").Parse(layout)
+	if err != nil {
+		return nil, err
+	}
+	v, err := newView(doc, s)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+})

@@ -1,0 +1,117 @@
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// source is what the text of the contract tells beyond its meaning: the order in which it says
+// things. A parsed contract has maps, which have none.
+type source struct {
+	Paths      ordered
+	Components struct {
+		Schemas  map[string]struct{ Properties ordered }
+		Examples map[string]example
+	}
+	Info struct {
+		Limits ordered `yaml:"x-limits"`
+	}
+}
+
+// readSource reads the text of the contract.
+func readSource(text []byte) (source, error) {
+	var s source
+	if err := yaml.Unmarshal(text, &s); err != nil {
+		return source{}, fmt.Errorf("docs: openapi.yaml: %w", err)
+	}
+	return s, nil
+}
+
+// ordered is the names of an object, in their order.
+type ordered []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (o *ordered) UnmarshalYAML(n *yaml.Node) error {
+	for i := 0; i < len(n.Content); i += 2 {
+		*o = append(*o, n.Content[i].Value)
+	}
+	return nil
+}
+
+// compare orders two names as the text does.
+func (o ordered) compare(a, b string) int { return slices.Index(o, a) - slices.Index(o, b) }
+
+// example is an example of the contract: a body, and of an answer the request that got it.
+type example struct {
+	Summary string
+	Request string    `yaml:"x-request"`
+	Status  int       `yaml:"x-status"`
+	Headers yaml.Node `yaml:"x-headers"`
+	Value   yaml.Node
+}
+
+// isText reports whether the body is text, or bytes, and no JSON.
+func (e example) isText() bool { return e.Value.Kind == yaml.ScalarNode && e.Value.Tag == "!!str" }
+
+// body is the body as it is sent, or, of JSON, as one reads it.
+func (e example) body() string {
+	if e.isText() {
+		return e.Value.Value
+	}
+	var b strings.Builder
+	writeJSON(&b, &e.Value, "\n", true)
+	return b.String()
+}
+
+// line is a JSON body on one line.
+func (e example) line() string {
+	var b strings.Builder
+	writeJSON(&b, &e.Value, "", false)
+	return b.String()
+}
+
+// writeJSON writes a value as JSON, its names in their order. With lines, objects and lists that the
+// contract has on several lines are on several here, too; indent is the beginning of the next.
+func writeJSON(b *strings.Builder, n *yaml.Node, indent string, lines bool) {
+	open, end, step := "{", "}", 2
+	switch n.Kind {
+	case yaml.ScalarNode:
+		b.WriteString(scalar(n))
+		return
+	case yaml.SequenceNode:
+		open, end, step = "[", "]", 1
+	}
+	inner, separator := indent+"  ", ","
+	if !lines || n.Style&yaml.FlowStyle != 0 || len(n.Content) == 0 {
+		lines, inner, indent, separator = false, "", "", ", "
+	}
+	b.WriteString(open)
+	for i := 0; i < len(n.Content); i += step {
+		if i > 0 {
+			b.WriteString(separator)
+		}
+		b.WriteString(inner)
+		if step == 2 {
+			b.WriteString(scalar(n.Content[i]) + ": ")
+		}
+		writeJSON(b, n.Content[i+step-1], inner, lines)
+	}
+	b.WriteString(indent + end)
+}
+
+// scalar is a plain value as JSON has it.
+func scalar(n *yaml.Node) string {
+	if n.Tag != "!!str" {
+		return n.Value
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(n.Value) // a string always has a form in JSON
+	return strings.TrimSpace(b.String())
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/server/docs"
+)
+
+// The page is for everybody, as the contract is, and `/` leads there.
+func TestTheContractCanBeReadInABrowser(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	g := newRig(t, Options{Keys: ring.Ring})
+	want, err := docs.Page()
+	require.NoError(t, err)
+	for _, path := range []string{"/docs", "/"} { // the client follows where it is led
+		resp := g.do("GET", path, nil, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, docs.Policy, resp.Header.Get("Content-Security-Policy"))
+		raw, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, want, raw)
+	}
+}
+
+// A real browser shows the page with its style, asks for nothing else, and has nothing to complain
+// of.
+func TestChromiumShowsTheContractAndAsksForNothingElse(t *testing.T) {
+	browser := findChromium(t)
+	core, log := observer.New(zap.DebugLevel)
+	g := newRig(t, Options{Log: zap.New(core)})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, browser.path, "--headless", "--no-sandbox", "--disable-gpu",
+		"--user-data-dir="+t.TempDir(), "--enable-logging=stderr", "--dump-dom", g.url+"/docs").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), `<article id="score">`)
+	require.NotContains(t, string(out), "Content Security Policy")
+	for _, entry := range log.All() {
+		require.Equal(t, "/docs", entry.ContextMap()["route"])
+	}
+	require.Equal(t, 1, log.Len())
+}
