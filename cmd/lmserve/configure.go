@@ -121,16 +121,6 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 	return nil
 }
 
-// subcommandNamed finds a command of a group.
-func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
-	for _, below := range c.Commands() {
-		if below.Name() == name {
-			return below
-		}
-	}
-	return nil
-}
-
 // takesFlag reports whether a command, or one below it, has a flag that a configuration may set.
 func takesFlag(c *cobra.Command, name string) (takes bool) {
 	everyCommand(c, func(c *cobra.Command) {
