@@ -33,10 +33,6 @@ func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 // if no text was fed yet, and FeedOptions named no offset.
 func (f *Feeder) Offset() int64 { return f.offset }
 
-// Rest is the line under way at Offset as it is so far; nil if there is none, or events are not of
-// lines.
-func (f *Feeder) Rest() *LineEvent { return f.to.rest }
-
 // End tells of the line under way: the text has ended.
 func (f *Feeder) End() error {
 	if rest := f.to.rest; f.err == nil && rest != nil {
