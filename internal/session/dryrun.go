@@ -44,7 +44,8 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 
 // run scores the text. The session's offset has to be the expected one, if there is one.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
-	open := func() error { return r.engine.states.openCurrent(ctx, r.s) }
+	patience := r.engine.patienceOf(r.options.Wait)
+	open := func() error { return r.engine.states.openCurrent(ctx, r.s, patience) }
 	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
 		return err
 	}
@@ -101,8 +102,8 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
 }
 
-// scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite end
-// the use of the session.
+// scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite
+// end the use of the session.
 func (r *dryRun) scoreLocked(
 	w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
