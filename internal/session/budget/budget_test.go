@@ -65,7 +65,7 @@ func TestAPartOfAStateIsGivenBack(t *testing.T) {
 func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
 	returned := func(a *Account[string]) { a.Return(10) }
 	for name, giveBack := range map[string]func(a *Account[string]){
-		"return": returned,
+		"return":  returned,
 		"release": (*Account[string]).Release, "close": (*Account[string]).Close, "rest": (*Account[string]).Rest,
 	} {
 		b := New[string](Options{Max: 10})
