@@ -174,6 +174,9 @@ func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
 // Whenever the process is killed while lines are fed, the session that goes on from its offset is
 // the one that nothing ever happened to.
 func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	text, r := strangeText(), CreateRequest{}
 	want := undisturbed(t, r, text)
 	for killed, done := 0, false; !done; killed += 19 { // another write every time: kinds alternate
@@ -386,6 +389,9 @@ func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 // Of a tail of text that is learnt by lines, what is left is enough; also after a compaction, and
 // in a folder that was restored from a backup.
 func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	text := strangeText()
 	want := undisturbed(t, CreateRequest{}, text+text)
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
