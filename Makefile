@@ -72,7 +72,7 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 	if [ "$${node:-0}" -lt 20 ] || ! command -v npm >/dev/null; then \
 	  echo "OpenAI's client not run: it needs node 20 or later, and npm; node is: $${node:-none}"; exit 0; fi; \
 	npm ci --prefix server/testdata/openai --ignore-scripts --no-audit --no-fund --loglevel error && \
-	LMSERVE_TEST_OPENAI=1 $(GO) test ./server -run '^TestOpenAIsOwnClient$$' -count=1 -v
+	LMSERVE_TEST_OPENAI=1 $(GO) test ./server ./examples -run '^TestOpenAIsOwnClient' -count=1 -v
 
 race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...

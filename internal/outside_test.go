@@ -17,7 +17,7 @@ import (
 )
 
 // public lists the packages that programs of other modules import.
-var public = []string{root, "txl", "sparsemeta", "sparsemeta/metatrain", "tokenizer", "weights"}
+var public = []string{root, "txl", "sparsemeta", "sparsemeta/metatrain", "tokenizer", "weights", "api/client"}
 
 // A program of another module uses all public packages. It needs no network: its module has the
 // requirements of this one.

@@ -39,114 +39,132 @@ var jsonRoutes = []badInput{
 	{method: "POST", path: "/detokenize"},
 }
 
-// badQueries are bad parameters of a score, in each form of answer.
+// badQueries are bad parameters of a score, in each form of answer: by what stands before in the
+// query, and by parameter. "_" is the empty value.
 func badQueries() (all []badInput) {
 	const lines, flags = "unit=line&", "unit=line&learn=unflagged&"
-	for before, values := range map[string]map[string][]string{
+	for before, values := range map[string]map[string]string{
 		"": {
-			"unit":     {"", "word", "Line", "lines", "line,chunk", "1"},
-			"learn":    {"", "no", "0", "True", "unflagged", "flagged"},
-			"tokens":   {"", "yes", "2", "true"},
-			"text":     {"", "true", "false", "maybe"},
-			"offset":   {"", "-1", "1.5", "abc", "9007199254740992", "0x10", "99999999999999999999"},
-			"logprobs": {"", "yes", "2"},
-			"wait":     {"", "10", "s", "-1s", "1h", "1.5s", "601s", "11m", "10s10s", "%201s", "9999999s", "600001ms"},
-			"threshold": {
-				"", "0.5", "abc",
-			},
-			"unti": {"line"}, "Learn": {"false"}, "stream": {"true"}, "seed": {"1"},
+			"unit":      "_ word Line lines line,chunk 1",
+			"learn":     "_ no 0 True unflagged flagged",
+			"tokens":    "_ yes 2 true",
+			"text":      "_ true false maybe",
+			"offset":    "_ -1 1.5 abc 9007199254740992 0x10 99999999999999999999",
+			"logprobs":  "_ yes 2",
+			"wait":      "_ 10 s -1s 1h 1.5s 601s 11m 10s10s %201s 9999999s 600001ms",
+			"threshold": "_ 0.5 abc",
+			"unti":      "line",
+			"Learn":     "false",
+			"stream":    "true",
+			"seed":      "1",
 		},
 		lines: {
-			"logprobs": {"true"}, "tokens": {"", "yes"}, "text": {"", "yes", "2"}, "threshold": {"0.5"},
-			"learn": {"", "maybe"}, "unit": {"chunk"},
+			"logprobs": "true", "tokens": "_ yes", "text": "_ yes 2", "threshold": "0.5",
+			"learn": "_ maybe", "unit": "chunk",
 		},
-		flags: {"threshold": {"", "0", "-1", "1.5", "abc", "NaN", "Inf", "1e400", "0x1"}},
-		"offset=1&wait=1s&logprobs=false&": {"offset": {"1"}, "wait": {"1s"}, "logprobs": {"false"}},
+		flags:                            {"threshold": "_ 0 -1 1.5 abc NaN Inf 1e400 0x1"},
+		"offset=1&wait=1s&tokens=false&": {"offset": "1", "wait": "1s", "tokens": "false"},
 	} {
 		for field, found := range values {
-			for _, value := range found {
-				for _, accept := range []string{contract.MediaJSON, contract.MediaNDJSON, contract.MediaEventStream} {
+			for _, value := range strings.Fields(found) {
+				query := before + field + "=" + strings.TrimPrefix(value, "_")
+				for _, accept := range []string{
+					contract.MediaJSON, contract.MediaNDJSON, contract.MediaEventStream,
+				} {
 					all = append(all, badInput{
-						"POST", "/v1/sessions/web/score?" + before + field + "=" + value, textBody, accept,
-						"some text", api.ProblemInvalidParameter, field,
+						"POST", "/v1/sessions/web/score?" + query, textBody, accept, "some text",
+						api.ProblemInvalidParameter, field,
 					})
 				}
 			}
 		}
 	}
-	all = append(all, badInput{
-		"POST", "/v1/sessions/web/score?logprobs=true", textBody, contract.MediaJSON,
-		"some text", api.ProblemInvalidParameter, "logprobs",
+	return append(all, badInput{
+		"POST", "/v1/sessions/web/score?logprobs=true", textBody, contract.MediaJSON, "some text",
+		api.ProblemInvalidParameter, "logprobs",
 	})
-	return all
 }
 
-// badNames are names that no session can have, wherever one is given.
+// badNames are names that no session can have, wherever one is given, and other parameters.
 func badNames() (all []badInput) {
-	long := strings.Repeat("x", limits.SessionNameCharsMax+1)
-	for _, name := range []string{
-		"import", "Web", "-web", ".web", "_web", "we b", "wéb", "web!", "a,b", long, "00000000-0000-7000-8000-000000000000",
-	} {
-		escaped := strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(name)
-		all = append(all,
-			badInput{"PUT", "/v1/sessions/" + escaped, contract.MediaJSON, "", "{}", api.ProblemInvalidParameter, "id"},
-			badInput{"POST", "/v1/sessions/import?name=" + escaped, contract.MediaZstd, "", "x", api.ProblemInvalidParameter, "name"},
-			badInput{"POST", "/v1/sessions/web/fork", contract.MediaJSON, "", `{"name":"` + name + `"}`, api.ProblemInvalidField, "name"})
+	parameter := func(method, path, media, body, field string) {
+		all = append(all, badInput{
+			method, path, media, "", body, api.ProblemInvalidParameter, field,
+		})
 	}
-	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "limit=", "after=", "label=", "lable=a",
-		"label=a&label=b", "label=" + strings.Repeat("x", 322), "after=" + strings.Repeat("x", 129)} {
-		field, _, _ := strings.Cut(query, "=")
-		all = append(all, badInput{"GET", "/v1/sessions?" + query, "", "", "", api.ProblemInvalidParameter, field})
+	escape := strings.NewReplacer(" ", "%20", "é", "%C3%A9")
+	for _, name := range []string{
+		"import", "Web", "-web", ".web", "_web", "we b", "wéb", "web!", "a,b",
+		strings.Repeat("x", limits.SessionNameCharsMax+1), "00000000-0000-7000-8000-000000000000",
+	} {
+		in := escape.Replace(name)
+		parameter("PUT", "/v1/sessions/"+in, contract.MediaJSON, "{}", "id")
+		parameter("POST", "/v1/sessions/import?name="+in, contract.MediaZstd, "x", "name")
+		all = append(all, field("POST", "/v1/sessions/web/fork", "name", fmt.Sprintf("%q", name)))
+	}
+	for _, query := range []string{
+		"limit=0", "limit=1001", "limit=x", "limit=", "after=", "label=", "lable=a",
+		"label=a&label=b", "label=" + strings.Repeat("x", 322), "after=" + strings.Repeat("x", 129),
+	} {
+		name, _, _ := strings.Cut(query, "=")
+		parameter("GET", "/v1/sessions?"+query, "", "", name)
 	}
 	for _, of := range []string{"", "/snapshot"} {
-		all = append(all, badInput{"GET", "/v1/sessions/" + strings.Repeat("x", 129) + of, "", "", "", api.ProblemInvalidParameter, "id"})
+		parameter("GET", "/v1/sessions/"+strings.Repeat("x", 129)+of, "", "", "id")
 	}
 	return all
 }
 
-// badFields are values that fields of JSON bodies cannot have: by route, field and value.
+// field is a body with a field, or with a field of that field, that has a bad value.
+func field(method, path, name, value string) badInput {
+	outer, _, _ := strings.Cut(name, ".")
+	body := fmt.Sprintf("{%q:%s}", outer, value)
+	return badInput{method, path, contract.MediaJSON, "", body, api.ProblemInvalidField, name}
+}
+
+// badFields are values that fields of JSON bodies cannot have: by route and field.
 func badFields() (all []badInput) {
-	notObjects := []string{`1`, `"x"`, `[]`, `true`}
-	notIntegers := []string{`-1`, `1.5`, `"1"`, `true`, `[]`, `{}`, `9007199254740992`, `1e400`}
-	label := fmt.Sprintf(`{"a":%q}`, strings.Repeat("x", limits.LabelValueCharsMax+1))
-	many := `{`
+	const notObject, notInteger = ` 1 "x" [] true`, ` -1 1.5 "1" true [] {} 9007199254740992 1e400`
+	long := fmt.Sprintf(` {"a":%q}`, strings.Repeat("x", limits.LabelValueCharsMax+1))
+	var names []string
 	for i := range limits.LabelsMax + 1 {
-		many += fmt.Sprintf(`"l%d":"x",`, i)
+		names = append(names, fmt.Sprintf(`"l%d":"x"`, i))
 	}
-	many = strings.TrimSuffix(many, ",") + `}`
-	labels := append([]string{many}, notObjects...)
+	many := " {" + strings.Join(names, ",") + "}"
 	for _, route := range []struct {
 		method, path string
-		fields       map[string][]string
+		fields       map[string]string
 	}{
-		{"POST", "/v1/sessions", map[string][]string{
-			"settings": notObjects, "seed": notIntegers, "labels": labels, "labels.a": {`{"a":1}`, `{"a":null}`, label},
-			"ttl_seconds": append(notIntegers, `31536001`), "history": {`1`, `"none"`, `null`, `""`}, "name": {`"web"`}, "Seed": {`1`},
+		{"POST", "/v1/sessions", map[string]string{
+			"settings": notObject, "seed": notInteger, "labels": notObject + many,
+			"labels.a": `{"a":1} {"a":null}` + long, "ttl_seconds": notInteger + ` 31536001`,
+			"history": `1 "none" null ""`, "name": `"web"`, "Seed": `1`,
 		}},
-		{"PATCH", "/v1/sessions/web", map[string][]string{
-			"labels": append([]string{many}, notObjects...), "labels.a": {`{"a":1}`, `{"a":[]}`, label}, "labels.": {`{"":"x"}`},
-			"ttl_seconds": append(notIntegers, `31536001`), "seed": {`1`}, "settings": {`{}`}, "name": {`"x"`}, "history": {`"full"`},
+		{"PATCH", "/v1/sessions/web", map[string]string{
+			"labels": notObject + many, "labels.a": `{"a":1} {"a":[]}` + long, "labels.": `{"":"x"}`,
+			"ttl_seconds": notInteger + ` 31536001`, "seed": `1`, "settings": `{}`, "name": `"x"`,
+			"history": `"full"`,
 		}},
-		{"POST", "/v1/sessions/web/fork", map[string][]string{
-			"at_offset": append(notIntegers, `100000`), "labels": labels, "labels.a": {`{"a":1}`, label}, "name": {`1`, `""`, `null`, `[]`},
-			"ttl_seconds": notIntegers, "history": {`1`, `"none"`}, "settings": {`{}`}, "seed": {`1`},
+		{"POST", "/v1/sessions/web/fork", map[string]string{
+			"at_offset": notInteger + ` 100000`, "labels": notObject + many,
+			"labels.a": `{"a":1}` + long, "name": `1 "" null []`, "ttl_seconds": notInteger,
+			"history": `1 "none"`, "settings": `{}`, "seed": `1`,
 		}},
-		{"POST", "/v1/sessions/web/score", map[string][]string{
-			"text": {`1`, `null`, `[]`, `{}`}, "base64": {`1`, `null`, `"?"`, `"YQ"`}, "unit": {`"line"`},
+		{"POST", "/v1/sessions/web/score", map[string]string{
+			"text": `1 null [] {}`, "base64": `1 null "?" "YQ" "-_-_"`, "unit": `"line"`,
 		}},
-		{"POST", "/v1/sessions/web/complete", map[string][]string{
-			"prompt": {`1`, `null`, `[]`}, "prompt_base64": {`"?"`, `1`}, "max_tokens": {`0`, `-1`, `65537`, `1.5`, `"1"`},
-			"temperature": {`-1`, `11`, `"1"`, `1e400`}, "top_k": {`-1`, `1048577`, `1.5`}, "top_p": {`0`, `-1`, `1.1`, `"1"`},
-			"seed": notIntegers, "stop": {`""`, `[]`, `1`, `["a","b","c","d","e"]`, `[1]`}, "stream": {`1`, `"true"`},
-			"commit": {`"some"`, `1`, `true`}, "logprobs": {`1`, `"yes"`}, "n": {`1`}, "wait": {`"1s"`},
+		{"POST", "/v1/sessions/web/complete", map[string]string{
+			"prompt": `1 null []`, "prompt_base64": `"?" 1 "YQ"`, "max_tokens": `0 -1 65537 1.5 "1"`,
+			"temperature": `-1 11 "1" 1e400`, "top_k": `-1 1048577 1.5`, "top_p": `0 -1 1.1 "1"`,
+			"seed": notInteger, "stop": `"" [] 1 ["a","b","c","d","e"] [1]`, "stream": `1 "true"`,
+			"commit": `"some" 1 true`, "logprobs": `1 "yes"`, "n": `1`, "wait": `"1s"`,
 		}},
 	} {
-		for field, values := range route.fields {
-			name, _, _ := strings.Cut(field, ".")
-			for _, value := range values {
-				all = append(all, badInput{route.method, route.path, contract.MediaJSON, "", fmt.Sprintf("{%q:%s}", name, value), api.ProblemInvalidField, field})
+		for name, values := range route.fields {
+			for _, value := range strings.Fields(values) {
+				all = append(all, field(route.method, route.path, name, value))
 				if route.path == "/v1/sessions" {
-					all = append(all, badInput{"PUT", "/v1/sessions/other", contract.MediaJSON, "", fmt.Sprintf("{%q:%s}", name, value), api.ProblemInvalidField, field})
+					all = append(all, field("PUT", "/v1/sessions/other", name, value))
 				}
 			}
 		}
@@ -160,21 +178,42 @@ func badBodies() (all []badInput) {
 		with := func(media, accept, body string, kind api.ProblemType, field string) {
 			all = append(all, badInput{r.method, r.path, media, accept, body, kind, field})
 		}
-		for _, body := range []string{`{"seed":`, `{"a":1}{}`, `{'a':1}`, "{\"text\":\"caf\xe9\"}", `{"text":"\ud83d"}`, `{"a":01}`, `nul`, `{"a" 1}`} {
+		for _, body := range []string{
+			`{"seed":`, `{"a":1}{}`, `{'a':1}`, "{\"text\":\"caf\xe9\"}", `{"text":"\ud83d"}`, `{"a":01}`,
+			`nul`, `{"a" 1}`,
+		} {
 			with(contract.MediaJSON, "", body, api.ProblemMalformedBody, "")
 		}
-		with(contract.MediaJSON, "", `{"labels":{"a":"x","a":"y"}}`, api.ProblemInvalidField, "labels.a")
+		with(
+			contract.MediaJSON,
+			"",
+			`{"labels":{"a":"x","a":"y"}}`,
+			api.ProblemInvalidField,
+			"labels.a",
+		)
 		with(contract.MediaJSON, "", `{"x":1,"\u0078":1}`, api.ProblemInvalidField, "x")
 		with(contract.MediaJSON, "image/png", `{}`, api.ProblemNotAcceptable, "Accept")
-		with("application/x-www-form-urlencoded", "", `{}`, api.ProblemUnsupportedMediaType, "Content-Type")
+		with(
+			"application/x-www-form-urlencoded",
+			"",
+			`{}`,
+			api.ProblemUnsupportedMediaType,
+			"Content-Type",
+		)
 		with("application/xml", "", `{}`, api.ProblemUnsupportedMediaType, "Content-Type")
-		with("application/json; charset=utf-16", "", `{}`, api.ProblemUnsupportedMediaType, "Content-Type")
+		with(
+			"application/json; charset=utf-16",
+			"",
+			`{}`,
+			api.ProblemUnsupportedMediaType,
+			"Content-Type",
+		)
 	}
 	return all
 }
 
-// Whatever is wrong with a request, the answer says where in the form of the route, nothing is made,
-// and the session that the request names is left as it was, to the bit.
+// Whatever is wrong with a request, the answer says where in the form of the route, nothing is
+// made, and the session that the request names is left as it was, to the bit.
 func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	g.send("PUT", "/v1/sessions/web", `{"seed":3,"labels":{"a":"b"}}`)

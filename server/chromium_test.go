@@ -37,7 +37,8 @@ func findChromium(t *testing.T) chromium {
 func (c chromium) start(ctx context.Context, args ...string) *exec.Cmd {
 	c.t.Helper()
 	all := append([]string{"--headless", "--no-sandbox", "--disable-gpu",
-		"--user-data-dir=" + c.t.TempDir(), "--host-resolver-rules=MAP evil.example 127.0.0.1"}, args...)
+		"--user-data-dir=" + c.t.TempDir(),
+		"--host-resolver-rules=MAP evil.example 127.0.0.1"}, args...)
 	command := exec.CommandContext(ctx, c.path, all...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 10 * time.Second

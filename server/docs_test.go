@@ -40,8 +40,11 @@ func TestChromiumShowsTheContractAndAsksForNothingElse(t *testing.T) {
 	g := newRig(t, Options{Log: zap.New(core)})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, browser.path, "--headless", "--no-sandbox", "--disable-gpu",
-		"--user-data-dir="+t.TempDir(), "--enable-logging=stderr", "--dump-dom", g.url+"/docs").CombinedOutput()
+	out, err := exec.CommandContext(
+		ctx, browser.path, "--headless", "--no-sandbox", "--disable-gpu",
+		"--user-data-dir="+t.TempDir(),
+		"--enable-logging=stderr", "--dump-dom", g.url+"/docs").
+		CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), `<article id="score">`)
 	require.NotContains(t, string(out), "Content Security Policy")

@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// earlyListener accepts connections on which net/http's own refusals become problem documents: those
-// of requests that it cannot read, which no handler ever sees. net/http has no hook for them, and
-// writes them as text.
+// earlyListener accepts connections on which net/http's own refusals become problem documents:
+// those of requests that it cannot read, which no handler ever sees. net/http has no hook for them,
+// and writes them as text.
 type earlyListener struct {
 	net.Listener
 	problems *answer.Problems
@@ -35,16 +35,15 @@ type earlyConn struct {
 	net.Conn
 	problems *answer.Problems
 	handled  atomic.Bool
-	plain    bool // the client speaks no TLS, and the server does
+	noTLS    atomic.Pointer[net.Conn] // under TLS, where the client speaks none; else nil
 }
 
-// Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be answered in
-// HTTP: its connection goes on without TLS until it is told so.
+// Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be told so in HTTP.
 func (c *earlyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	var noTLS tls.RecordHeaderError
 	if errors.As(err, &noTLS) && noTLS.Conn != nil {
-		c.Conn, c.plain = noTLS.Conn, true
+		c.noTLS.Store(&noTLS.Conn)
 	}
 	return n, err
 }
@@ -60,10 +59,11 @@ func (c *earlyConn) Write(p []byte) (int, error) {
 	if !isRefusal || !strings.HasPrefix(version, "HTTP/") {
 		return c.Conn.Write(p)
 	}
-	if c.plain {
-		reason = "400 Bad Request: the server speaks HTTPS here, and was sent HTTP"
+	to := c.Conn
+	if under := c.noTLS.Load(); under != nil {
+		to, reason = *under, "400 Bad Request: the server speaks HTTPS here, and was sent HTTP"
 	}
-	if _, err := c.Conn.Write(c.problems.Early(c.RemoteAddr().String(), reason)); err != nil {
+	if _, err := to.Write(c.problems.Early(c.RemoteAddr().String(), reason)); err != nil {
 		return 0, err
 	}
 	return len(p), nil

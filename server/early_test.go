@@ -36,31 +36,47 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-const wholeRequest = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+// head is the head of a request of HTTP/1.1.
+func head(lines ...string) string {
+	return strings.Join(append([]string{lines[0] + " HTTP/1.1"}, lines[1:]...), "\r\n") + "\r\n\r\n"
+}
+
+const (
+	malformed = api.ProblemMalformedRequest
+
+	// helloOfTLS is how a client begins that speaks TLS, and meets a server of HTTP.
+	helloOfTLS = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"
+)
+
+var (
+	goodRequest = head("GET /healthz", "Host: localhost")
+	longPath    = "/" + strings.Repeat("x", limits.HeaderBytesMax+8<<10)
+)
 
 // earlyRefusals are requests that no handler ever sees, and what they are answered.
 var earlyRefusals = map[string]api.ProblemType{
-	"GET /" + strings.Repeat("x", limits.HeaderBytesMax+8<<10) + " HTTP/1.1\r\nHost: localhost\r\n\r\n": api.ProblemHeadersTooLarge,
-	"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n":                     api.ProblemMalformedRequest,
-	"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n":                       api.ProblemMalformedRequest,
-	"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n":   api.ProblemMalformedRequest,
-	"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n":                  api.ProblemUnsupportedTransferEncoding,
-	"GET /healthz HTTP/1.1\r\n\r\n":                                                                     api.ProblemMalformedRequest,
-	"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                                               api.ProblemMalformedRequest,
-	"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA header: x\r\n\r\n":                                   api.ProblemMalformedRequest,
-	"GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n":                                                  api.ProblemMalformedRequest,
-	"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nExpect: much\r\nContent-Length: 2\r\n\r\n":        api.ProblemMalformedRequest,
-	"GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n":                                                      api.ProblemMalformedRequest,
-	"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a client that speaks TLS to a server of HTTP\r\n\r\n": api.ProblemMalformedRequest,
+	head("GET "+longPath, "Host: localhost"):                     api.ProblemHeadersTooLarge,
+	head("POST /", "Host: localhost", "Transfer-Encoding: gzip"): api.ProblemUnsupportedTransferEncoding,
+
+	head("POST /", "Host: localhost", "Content-Length: many"):                   malformed,
+	head("POST /", "Host: localhost", "Content-Length: -1"):                     malformed,
+	head("POST /", "Host: localhost", "Content-Length: 1", "Content-Length: 2"): malformed,
+	head("POST /", "Host: localhost", "Expect: much", "Content-Length: 2"):      malformed,
+	head("GET /healthz"):                                 malformed,
+	head("GET /healthz", "Host: a", "Host: b"):           malformed,
+	head("GET /healthz", "Host: localhost", "A name: x"): malformed,
+	head("GET /%zz", "Host: localhost"):                  malformed,
+	"GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n":   malformed,
+	helloOfTLS: malformed,
 }
 
 func TestARequestThatNoHandlerSeesIsAnsweredByAProblem(t *testing.T) {
 	g := newRig(t, Options{})
 	for text, kind := range earlyRefusals {
-		for _, before := range []bool{false, true} { // on a new connection, and behind a good request
+		for _, before := range []bool{false, true} { // alone, and behind a good request
 			conn := dial(t, g.addr)
 			if before {
-				_, err := io.Copy(io.Discard, raw(t, conn, wholeRequest).Body)
+				_, err := io.Copy(io.Discard, raw(t, conn, goodRequest).Body)
 				require.NoError(t, err)
 			}
 			resp := raw(t, conn, text)
@@ -97,12 +113,11 @@ func TestRefusalsOverTLS(t *testing.T) {
 		return conn
 	}
 	for text, kind := range earlyRefusals {
-		if strings.HasPrefix(text, "\x16") {
-			continue
+		if text != helloOfTLS {
+			requireProblem(t, raw(t, dialTLS(), text), kind)
 		}
-		requireProblem(t, raw(t, dialTLS(), text), kind)
 	}
-	require.Equal(t, http.StatusOK, raw(t, dialTLS(), wholeRequest).StatusCode)
-	p := requireProblem(t, raw(t, dial(t, g.addr), wholeRequest), api.ProblemMalformedRequest)
+	require.Equal(t, http.StatusOK, raw(t, dialTLS(), goodRequest).StatusCode)
+	p := requireProblem(t, raw(t, dial(t, g.addr), goodRequest), api.ProblemMalformedRequest)
 	require.Contains(t, *p.Detail, "HTTPS")
 }

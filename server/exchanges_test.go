@@ -1,7 +1,10 @@
 package server
 
 import (
+	"slices"
 	"strings"
+
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // exchange is a request to a server and, in the contract, its answer: an example of an operation.
@@ -9,99 +12,164 @@ type exchange struct {
 	name    string // operationId.case; the contract's examples have it with .request and .answer
 	summary string
 	request string   // method and path
-	body    string   // "" is none, "{export}" the file that was exported last
+	body    string   // "": none; "{export}": the file that was exported last
 	headers []string // pairs of name and value; "{etag}" stands for the last ETag
 }
 
-const (
-	jsonBody = "application/json"
-	textBody = "text/plain"
-)
-
 // someLines is a text of the stream that the exchanges tell about.
-const someLines = `GET /index.html 200
-GET /about.html 200
-GET /index.html 304
-`
+const someLines = "GET /index.html 200\nGET /about.html 200\nGET /index.html 304\n"
+
+const (
+	textBody = "text/plain"
+	aFile    = "The first bytes of the file, each as a character"
+)
 
 // exchanges are one story: they happen in this order, on a server with the embedded model and an
 // empty data folder, and each finds what those before it have left.
-var exchanges = []exchange{
-	{"createSession.made", "A session with a baseline, for a host", "POST /v1/sessions",
-		`{"seed":1,"settings":{"baseline":true},"labels":{"host":"web-1"},"ttl_seconds":86400}`,
-		[]string{"Content-Type", jsonBody}},
-	{"putSession.made", "There was no session of this name", "PUT /v1/sessions/web-1",
-		`{"settings":{"chunk":32},"seed":7,"labels":{"host":"web-1","old":"yes"}}`,
-		[]string{"Content-Type", jsonBody}},
-	{"putSession.found", "There was one, and it is as the request asks", "PUT /v1/sessions/web-1",
-		`{"settings":{"chunk":32}}`, []string{"Content-Type", jsonBody}},
-	{"patchSession.merged", "One label is changed, and one taken away", "PATCH /v1/sessions/web-1",
-		`{"labels":{"host":"web-2","old":null},"ttl_seconds":86400}`, []string{"Content-Type", jsonBody}},
+var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfCopies,
+	exchangesOfOpenAI, exchangesOfTheServer, exchangesThatFail)
 
-	{"score.summary", "A text, fed at an offset, and its summary", "POST /v1/sessions/web-1/score?offset=0",
-		someLines, []string{"Content-Type", textBody}},
-	{"score.events", "A chunk and a part of one, as they are scored", "POST /v1/sessions/web-1/score",
-		"GET /index.html 200\nGET /about", []string{"Content-Type", textBody, "Accept", "text/event-stream"}},
-	{"score.lines", "Lines, with what each byte cost; nothing is learnt", "POST /v1/sessions/web-1/score?unit=line&tokens=true&learn=false",
-		".html 200\nrm -rf /\n", []string{"Content-Type", textBody, "Accept", "application/x-ndjson"}},
-	{"score.line", "A line in an answer that is not streamed", "POST /v1/sessions/web-1/score?unit=line&wait=10s",
-		".html 200\nGET /index.html 200\n", []string{"Content-Type", "application/octet-stream"}},
-	{"score.json", "Text in JSON", "POST /v1/sessions/web-1/score?learn=false",
-		`{"text":"GET /logo.png 404\n"}`, []string{"Content-Type", jsonBody}},
-	{"score.base64", "Bytes in JSON, with the log-probability of each", "POST /v1/sessions/web-1/score?learn=false&logprobs=true",
-		`{"base64":"R0VUIP8K"}`, []string{"Content-Type", jsonBody, "Accept", "text/event-stream"}},
+var exchangesOfSessions = []exchange{
+	{
+		"createSession.made", "A session with a baseline, for a host", "POST /v1/sessions",
+		`{"seed":1,"settings":{"baseline":true},"labels":{"host":"web-1"},"ttl_seconds":86400}`, nil,
+	},
+	{
+		"putSession.made", "There was no session of this name", "PUT /v1/sessions/web-1",
+		`{"settings":{"chunk":32},"seed":7,"labels":{"host":"web-1","old":"yes"}}`, nil,
+	},
+	{
+		"putSession.found", "There was one, and it is as the request asks", "PUT /v1/sessions/web-1",
+		`{"settings":{"chunk":32}}`, nil,
+	},
+	{
+		"patchSession.merged", "One label is changed, and one taken away", "PATCH /v1/sessions/web-1",
+		`{"labels":{"host":"web-2","old":null},"ttl_seconds":86400}`, nil,
+	},
+}
 
-	{"complete.whole", "The likeliest text", "POST /v1/sessions/web-1/complete",
-		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":"\n","seed":1,"logprobs":true}`,
-		[]string{"Content-Type", jsonBody}},
-	{"complete.streamed", "The same, while it grows", "POST /v1/sessions/web-1/complete",
-		`{"prompt":"GET /","max_tokens":4,"temperature":0,"seed":1,"stream":true}`,
-		[]string{"Content-Type", jsonBody}},
+var exchangesOfText = []exchange{
+	{
+		"score.summary", "A text, fed at an offset, and its summary",
+		"POST /v1/sessions/web-1/score?offset=0", someLines, nil,
+	},
+	{
+		"score.events", "A chunk and a part of one, as they are scored",
+		"POST /v1/sessions/web-1/score", "GET /index.html 200\nGET /about",
+		[]string{"Accept", contract.MediaEventStream},
+	},
+	{
+		"score.lines", "Lines, with what each byte cost; nothing is learnt",
+		"POST /v1/sessions/web-1/score?unit=line&tokens=true&learn=false",
+		".html 200\nrm -rf /\n", []string{"Accept", contract.MediaNDJSON},
+	},
+	{
+		"score.line", "A line in an answer that is not streamed",
+		"POST /v1/sessions/web-1/score?unit=line&wait=10s", ".html 200\nGET /index.html 200\n",
+		[]string{"Content-Type", contract.MediaOctetStream},
+	},
+	{
+		"score.json", "Text in JSON", "POST /v1/sessions/web-1/score?learn=false",
+		`{"text":"GET /logo.png 404\n"}`, nil,
+	},
+	{
+		"score.base64", "Bytes in JSON, with the log-probability of each",
+		"POST /v1/sessions/web-1/score?learn=false&logprobs=true", `{"base64":"R0VUIP8K"}`,
+		[]string{"Accept", contract.MediaEventStream},
+	},
+	{
+		"complete.whole", "The likeliest text", "POST /v1/sessions/web-1/complete",
+		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":"\n","seed":1,"logprobs":true}`, nil,
+	},
+	{
+		"complete.streamed", "The same, while it grows", "POST /v1/sessions/web-1/complete",
+		`{"prompt":"GET /","max_tokens":4,"temperature":0,"seed":1,"stream":true}`, nil,
+	},
 	{"getSession.used", "A session that was fed", "GET /v1/sessions/web-1", "", nil},
-	{"listSessions.page", "The first page of one session", "GET /v1/sessions?limit=1&label=host", "", nil},
+	{
+		"listSessions.page", "The first page of one session", "GET /v1/sessions?limit=1&label=host",
+		"", nil,
+	},
+}
 
-	{"forkSession.early", "A fork at an offset, with a name", "POST /v1/sessions/web-1/fork",
-		`{"at_offset":20,"name":"branch","labels":{"branch":"b"}}`, []string{"Content-Type", jsonBody}},
-	{"getSnapshot.file", "The first bytes of the file, each as a character", "GET /v1/sessions/web-1/snapshot", "", nil},
-	{"importSession.file", "The file of the export above, with a name", "POST /v1/sessions/import?name=copy",
-		"{export}", []string{"Content-Type", "application/zstd"}},
-	{"importSession.bytes", "The same file as bytes of any kind", "POST /v1/sessions/import",
-		"{export}", []string{"Content-Type", "application/octet-stream"}},
+var exchangesOfCopies = []exchange{
+	{
+		"forkSession.early", "A fork at an offset, with a name", "POST /v1/sessions/web-1/fork",
+		`{"at_offset":20,"name":"branch","labels":{"branch":"b"}}`, nil,
+	},
+	{"getSnapshot.file", aFile, "GET /v1/sessions/web-1/snapshot", "", nil},
+	{
+		"importSession.file", "The file of the export above, with a name",
+		"POST /v1/sessions/import?name=copy", "{export}",
+		[]string{"Content-Type", contract.MediaZstd},
+	},
+	{
+		"importSession.bytes", "The same file as bytes of any kind", "POST /v1/sessions/import",
+		"{export}", []string{"Content-Type", contract.MediaOctetStream},
+	},
 	{"deleteSession.gone", "The session is no more", "DELETE /v1/sessions/branch", "", nil},
+}
 
+var exchangesOfOpenAI = []exchange{
 	{"listModels.one", "The one model", "GET /v1/models", "", nil},
 	{"getModel.byName", "A model by its name", "GET /v1/models/lmserve-default", "", nil},
-	{"createCompletion.session", "From the model as a session has adapted it", "POST /v1/completions",
-		`{"model":"lmserve-default","prompt":"GET /","max_tokens":16,"temperature":0,"stop":["\n"],"seed":1}`,
-		[]string{"Content-Type", jsonBody, "X-Session-ID", "web-1"}},
-	{"createCompletion.streamed", "Streamed, with the usage at the end", "POST /v1/completions",
-		`{"model":"lmserve-default","prompt":"The ship sailed","max_tokens":3,"temperature":0,"seed":1,"stream":true,"stream_options":{"include_usage":true}}`,
-		[]string{"Content-Type", jsonBody}},
-	{"createCompletion.scored", "A prompt's log-probabilities, and no text", "POST /v1/completions",
-		`{"model":"lmserve-default","prompt":"INFO","max_tokens":0,"echo":true,"logprobs":1,"seed":1}`,
-		[]string{"Content-Type", jsonBody}},
-	{"tokenize.text", "A text of four bytes", "POST /tokenize", `{"prompt":"caf\u00e9"}`, []string{"Content-Type", jsonBody}},
-	{"detokenize.tokens", "The same bytes back", "POST /detokenize", `{"tokens":[99,97,102,195,169]}`, []string{"Content-Type", jsonBody}},
+	{
+		"createCompletion.session", "From the model as a session has adapted it",
+		"POST /v1/completions",
+		`{"model":"lmserve-default","prompt":"GET /","max_tokens":16,"temperature":0,` +
+			`"stop":["\n"],"seed":1}`,
+		[]string{"X-Session-ID", "web-1"},
+	},
+	{
+		"createCompletion.streamed", "Streamed, with the usage at the end", "POST /v1/completions",
+		`{"model":"lmserve-default","prompt":"The ship sailed","max_tokens":3,"temperature":0,` +
+			`"seed":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
+	},
+	{
+		"createCompletion.scored", "A prompt's log-probabilities, and no text", "POST /v1/completions",
+		`{"model":"lmserve-default","prompt":"INFO","max_tokens":0,"echo":true,"logprobs":1,` +
+			`"seed":1}`, nil,
+	},
+	{"tokenize.text", "A text of five bytes", "POST /tokenize", `{"prompt":"café"}`, nil},
+	{
+		"detokenize.tokens", "The same bytes back", "POST /detokenize",
+		`{"tokens":[99,97,102,195,169]}`, nil,
+	},
 	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
+}
 
-	{"backup.whole", "The first bytes of the file, each as a character", "GET /v1/admin/backup", "", nil},
-	{"backup.rest", "The file from a byte on", "GET /v1/admin/backup", "", []string{"If-Match", "{etag}", "Range", "bytes=100-"}},
+var exchangesOfTheServer = []exchange{
+	{"backup.whole", aFile, "GET /v1/admin/backup", "", nil},
+	{
+		"backup.rest", "The file from a byte on", "GET /v1/admin/backup", "",
+		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
+	},
 	{"health.alive", "The process is alive", "GET /healthz", "", nil},
 	{"ready.ready", "The server takes new work", "GET /readyz", "", nil},
 	{"home.docs", "The way to the page", "GET /", "", nil},
 	{"docs.page", "The beginning of the page", "GET /docs", "", nil},
 	{"contract.document", "The beginning of the document", "GET /openapi.yaml", "", nil},
+}
 
-	// Problems as OpenAI's clients read them.
-	{"openai.invalid-field", "A field that is not supported", "POST /v1/completions",
-		`{"model":"lmserve-default","prompt":"x","best_of":3}`, []string{"Content-Type", jsonBody}},
-	{"openai.invalid-parameter", "A parameter that there is not", "POST /v1/completions?n=2",
-		`{"model":"lmserve-default","prompt":"x"}`, []string{"Content-Type", jsonBody}},
-	{"openai.malformed-body", "A body that is no JSON", "POST /v1/completions", `{"model":`, []string{"Content-Type", jsonBody}},
-	{"openai.model-not-found", "Another model", "POST /v1/completions",
-		`{"model":"gpt-5","prompt":"x"}`, []string{"Content-Type", jsonBody}},
-	{"openai.session-not-found", "No such session", "POST /v1/completions",
-		`{"model":"lmserve-default","prompt":"x"}`, []string{"Content-Type", jsonBody, "X-Session-ID", "none"}},
+// exchangesThatFail are answered by problems as OpenAI's clients read them.
+var exchangesThatFail = []exchange{
+	{
+		"openai.invalid-field", "A field that is not supported", "POST /v1/completions",
+		`{"model":"lmserve-default","prompt":"x","best_of":3}`, nil,
+	},
+	{
+		"openai.invalid-parameter", "A parameter that there is not", "POST /v1/completions?n=2",
+		`{"model":"lmserve-default","prompt":"x"}`, nil,
+	},
+	{"openai.malformed-body", "A body that is no JSON", "POST /v1/completions", `{"model":`, nil},
+	{
+		"openai.model-not-found", "Another model", "POST /v1/completions",
+		`{"model":"gpt-5","prompt":"x"}`, nil,
+	},
+	{
+		"openai.session-not-found", "No such session", "POST /v1/completions",
+		`{"model":"lmserve-default","prompt":"x"}`, []string{"X-Session-ID", "none"},
+	},
 }
 
 // split gives the method and the path of the request.
@@ -110,5 +178,14 @@ func (x exchange) split() (method, path string) {
 	return method, path
 }
 
-// isProblem reports whether the example is one of a problem.
-func (x exchange) isProblem() bool { return strings.HasPrefix(x.name, "openai.") }
+// sent are the headers, and the type of the body where they have none: JSON for an object, and text
+// for all else.
+func (x exchange) sent() []string {
+	switch {
+	case x.body == "" || slices.Contains(x.headers, "Content-Type"):
+		return slices.Clone(x.headers)
+	case strings.HasPrefix(x.body, "{"):
+		return append([]string{"Content-Type", contract.MediaJSON}, x.headers...)
+	}
+	return append([]string{"Content-Type", textBody}, x.headers...)
+}

@@ -13,7 +13,7 @@ import (
 // pauseMax.
 const (
 	pauseMin = 10 * time.Millisecond
-	pauseMax = 10 * time.Second
+	pauseMax = 5 * time.Second
 )
 
 // backoff gives the pauses between attempts. The zero value is before the first.

@@ -30,7 +30,7 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 		kind := []string{"lines", "unflagged", "chunks"}[run.IntN(3)]
 		text := requests(1 + run.IntN(50))
 		text = text[:len(text)-run.IntN(6)]
-		dialer := &cutDialer{rand: run, clean: 1 + run.IntN(3), most: 1 + run.IntN(6000)}
+		dialer := &cutDialer{rand: run, clean: 1 + run.IntN(3), most: 1 << (4 + run.IntN(9))}
 		transport := &http.Transport{DialContext: dialer.dial}
 		counted := &countedForks{RoundTripper: transport}
 		cut := r.with(t, client.WithHTTPClient(&http.Client{Transport: counted}))
@@ -49,7 +49,7 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 }
 
 // cutRuns is how many streams are fed over connections that are cut.
-const cutRuns = 40
+const cutRuns = 60
 
 // listener feeds a session, and keeps what it is told.
 type listener struct {

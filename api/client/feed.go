@@ -15,9 +15,12 @@ import (
 func (c *Client) Feed(
 	ctx context.Context, session string, text io.Reader, o FeedOptions,
 ) (offset int64, err error) {
+	f := c.NewFeeder(session, o)
+	if f.err != nil {
+		return f.Offset(), f.err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f := c.NewFeeder(session, o)
 	ahead := newReadAhead(f.o.BatchBytes)
 	go ahead.read(ctx, text)
 	for {

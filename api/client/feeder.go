@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -150,10 +149,10 @@ func (f *Feeder) shown() error {
 // tries again, until the context ends. After any error the feeder has ended, and how much of the
 // text the session has is for the session to say.
 func (f *Feeder) Feed(ctx context.Context, text []byte) error {
-	for piece := range slices.Chunk(text, f.o.BatchBytes) {
-		if f.err == nil {
-			f.err = f.batch(ctx, piece)
-		}
+	for len(text) > 0 && f.err == nil {
+		n := min(len(text), f.o.BatchBytes)
+		f.err = f.batch(ctx, text[:n])
+		text = text[n:]
 	}
 	return f.shown()
 }
@@ -280,8 +279,17 @@ func (f *Feeder) conflict(b *batch, err error) error {
 // errStalled is the end of an answer of which nothing comes.
 var errStalled = errors.New("client: nothing has come of an answer for too long")
 
-// send sends what the session does not have of a batch, and tells the events that come back. An
-// answer that says of itself that nothing was done leaves the feeder as sure as it was.
+// changedNothing reports whether an error is an answer after which the session is where it was. One
+// that is about to come back may have taken in text before: then the answer says up to where.
+func changedNothing(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || e.Type == ProblemStoreFailed {
+		return false
+	}
+	return e.Type == ProblemOffsetConflict || comesBack(err) && e.Type != "" && e.Offset == nil
+}
+
+// send sends what the session does not have of a batch, and tells the events that come back.
 func (f *Feeder) send(ctx context.Context, b *batch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -290,20 +298,15 @@ func (f *Feeder) send(ctx context.Context, b *batch) error {
 	o := f.o.Score
 	o.Offset = &b.taken
 	text := bytes.NewReader(b.from(b.taken, b.end()))
-	begun := false
 	for e, err := range f.c.score(ctx, f.session, text, o.params(turnWait)) {
 		stalled.Stop()
 		if err != nil {
-			var refusal *Error
-			if begun || !errors.As(err, &refusal) || refusal.Type == "" {
-				b.unsure = true
-			}
+			b.unsure = b.unsure || !changedNothing(err)
 			if context.Cause(ctx) == errStalled {
 				err = errStalled
 			}
 			return err
 		}
-		begun = true
 		if err := f.take(b, e); err != nil {
 			return err
 		}

@@ -3,8 +3,10 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +15,46 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(servedFolder); dir != "" {
+		if err := serveFolder(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// serve serves the embedded model, to an example.
+func serve() (url string, stop func()) {
+	must := func(err error) {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	m, err := model.Default()
+	must(err)
+	mg, err := session.NewManager(m, session.Options{})
+	must(err)
+	s, err := server.New(mg, server.Options{})
+	must(err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	return "http://" + l.Addr().String(), func() {
+		http.DefaultClient.CloseIdleConnections()
+		must(s.Drain(context.Background()))
+		must(<-served)
+	}
+}
 
 // rig is a server with a small random model, and a client of it.
 type rig struct {

@@ -66,9 +66,9 @@ func beginning(t *testing.T, bytes int) (text, file string) {
 }
 
 // jsonLines decodes score --json.
-func jsonLines(t *testing.T, text string) (lines []line) {
+func jsonLines(t *testing.T, text string) (lines []chunkObject) {
 	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
-		var l line
+		var l chunkObject
 		require.NoError(t, d.Decode(&l))
 		lines = append(lines, l)
 	}
@@ -104,9 +104,9 @@ func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
 	var static, adaptive, staticLate, adaptiveLate float64
 	for _, l := range lines[:len(lines)-1] {
 		if *l.Offset < few {
-			static, adaptive = static+*l.StaticBPC*float64(l.Bytes), adaptive+l.Bits
+			static, adaptive = static+*l.BaselineBPC*float64(l.Bytes), adaptive+l.Bits
 		} else {
-			staticLate, adaptiveLate = staticLate+*l.StaticBPC*float64(l.Bytes), adaptiveLate+l.Bits
+			staticLate, adaptiveLate = staticLate+*l.BaselineBPC*float64(l.Bytes), adaptiveLate+l.Bits
 		}
 	}
 	require.Less(t, adaptive, static, "over the first 3 KB")

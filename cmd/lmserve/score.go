@@ -1,60 +1,219 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/watch"
 )
 
+// scoring is what score was asked for.
+type scoring struct {
+	connectFlags
+	stream    streamFlags
+	choice    lineChoice
+	learn     string
+	lines     bool
+	compare   bool
+	totalOnly bool
+	asJSON    bool
+}
+
 func newScore() *cobra.Command {
-	var mf modelFlags
-	var sf streamFlags
-	p := printer{}
-	var compare bool
+	var k scoring
 	c := &cobra.Command{
-		Use:   "score [FILE...]",
-		Short: "Score text and print its bits per character, chunk by chunk",
+		Use:   "score [FILE...|-]",
+		Short: "Score text and print its bits per character, chunk by chunk or line by line",
 		Long: `Score files (or standard input) as one stream and print the bits per character of
 every chunk and in total. The model adapts as it reads; each chunk is scored
-before the update that it causes.`,
-		Example: "  lmserve score --compare access.log\n  journalctl | lmserve score",
-		RunE: func(c *cobra.Command, files []string) error {
-			m, err := mf.load()
-			if err != nil {
-				return err
-			}
-			sf.asked["baseline"] = compare
-			set, err := sf.settings(m)
-			if err != nil {
-				return err
-			}
-			in, closeIn, err := openAll(files, c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer closeIn()
-			p.out, p.compare = c.OutOrStdout(), compare
-			return scoreAll(c.Context(), m, set, mf.threads, in, &p)
-		},
+before the update that it causes. What a pipe has is scored and printed at once.
+
+With --lines it is every line that is printed, with its number, its bits, its bits per
+character and its rank: 1/2300 is the strangest of about 2,300 lines (see docs/watch.md).
+--rate, --threshold or --top choose the strange ones.
+
+If Ctrl-C ends it, the total of what was scored is printed.`,
+		Example: `  lmserve score --compare access.log
+  journalctl | lmserve score
+  lmserve score --lines --top 20 access.log
+  lmserve score --server http://127.0.0.1:8080 --session web --learn false new.log`,
+		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
-	mf.register(c)
-	sf.register(c)
-	c.Flags().BoolVar(&compare, "compare", false, "score with the static model too, beside the adaptive one")
-	c.Flags().BoolVar(&p.totalOnly, "total-only", false, "print the total and no line for each chunk")
-	c.Flags().BoolVar(&p.asJSON, "json", false, "print JSON, one line for each chunk")
+	k.connectFlags.register(c)
+	k.stream.register(c)
+	k.choice.registerOthers(c)
+	flags := c.Flags()
+	rate := flags.Lookup("rate")
+	rate.Value = &rateFlag{Value: rate.Value, lines: &k.choice.rate}
+	rate.Usage += ";\nas a fraction, 1/1000, with --lines: print lines that are stranger than all but so many ordinary ones"
+	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "whether the session takes in the text and learns from it: true, false, or\nunflagged: with --lines, not from lines that are as strange as --rate or --threshold say")
+	flags.BoolVar(&k.lines, "lines", false, "print a line for each line of the text")
+	flags.BoolVar(&k.compare, "compare", false, "score with the static model too, beside the adaptive one")
+	flags.BoolVar(&k.totalOnly, "total-only", false, "print the total alone")
+	flags.BoolVar(&k.asJSON, "json", false, "print JSON, one object for each chunk or line")
 	renamed(c, map[string]string{"total": "total-only"})
 	return c
 }
 
-// openAll opens every file before the first byte is scored.
+// rateFlag is the flag --rate of score: a number is a setting of dynamic evaluation, as in all
+// commands, and a fraction is the rate of lines that are printed.
+type rateFlag struct {
+	pflag.Value
+	lines *string
+}
+
+// Set implements pflag.Value.
+func (f *rateFlag) Set(text string) error {
+	if !strings.Contains(text, "/") {
+		return f.Value.Set(text)
+	}
+	*f.lines = text
+	return nil
+}
+
+// options are those of the scoring.
+func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) {
+	o = client.ScoreOptions{Lines: k.lines, Tokens: k.lines, Learn: client.Learn(k.learn)}
+	switch o.Learn {
+	case client.LearnTrue, client.LearnFalse:
+	case client.LearnUnflagged:
+		o.Threshold = threshold
+		if !k.lines {
+			err = fmt.Errorf("--learn is %s, expected true or false without --lines", k.learn)
+		}
+	default:
+		err = fmt.Errorf("--learn is %q, expected %s, %s or %s", k.learn,
+			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
+	}
+	if err == nil && !k.lines && (threshold > 0 || k.choice.top > 0) {
+		err = errors.New("--rate 1/N, --threshold and --top choose lines, expected --lines with them")
+	}
+	if err != nil {
+		return o, usageError{err}
+	}
+	return o, nil
+}
+
+func (k *scoring) run(c *cobra.Command, files []string) (err error) {
+	threshold, err := k.choice.check(c)
+	if err != nil {
+		return err
+	}
+	options, err := k.options(threshold)
+	if err != nil {
+		return err
+	}
+	asked, err := k.stream.chosen()
+	if err != nil {
+		return err
+	}
+	if k.compare {
+		asked["baseline"] = true
+	}
+	r, err := sessionRequest(asked)
+	if err != nil {
+		return err
+	}
+	if k.session == "" || c.Flags().Changed("seed") {
+		r.Seed = &k.stream.seed
+	}
+	in, closeIn, err := openAll(files, c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer closeIn()
+	conn, err := k.connect(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = firstError(err, conn.Close()) }()
+	cl, err := conn.client()
+	if err != nil {
+		return err
+	}
+	s, done, err := openSession(c.Context(), cl, k.session, r)
+	if err != nil {
+		return flagError(err)
+	}
+	defer func() { err = firstError(err, done()) }()
+	return k.score(c, cl, s, options, files, in, threshold)
+}
+
+// eventPrinter prints events as they come, and a total of those that came.
+type eventPrinter interface {
+	event(e client.Event) error
+	printTotal(partial bool) error
+	bytes() int64 // of text so far
+}
+
+// score feeds a text and prints what comes back. The total is printed in any case.
+func (k *scoring) score(
+	c *cobra.Command, cl *client.Client, s client.Session, o client.ScoreOptions,
+	files []string, in io.Reader, threshold float64,
+) error {
+	progress := newProgress(c, "scoring "+orWord(strings.Join(files, ", "), len(files) == 0, "standard input"))
+	defer progress.end()
+	p := k.printer(s, progress.beside(c.OutOrStdout()), c.OutOrStdout(), threshold)
+	all := sizeOfAll(files)
+	event := func(e client.Event) error {
+		err := p.event(e)
+		progress.set(p.bytes(), all)
+		return err
+	}
+	err := feed(c.Context(), cl, s, in, o, event)
+	progress.end()
+	return errors.Join(err, p.printTotal(err != nil))
+}
+
+// printer makes the printer of the unit.
+func (k *scoring) printer(
+	s client.Session, out, to io.Writer, threshold float64,
+) eventPrinter {
+	if !k.lines {
+		p := &chunkPrinter{
+			out: out, compare: k.compare, totalOnly: k.totalOnly, asJSON: k.asJSON,
+			before: s.Totals, after: s.Totals,
+		}
+		p.header()
+		return p
+	}
+	report := newLineReport(out, to, false)
+	report.asJSON, report.measures, report.threshold = k.asJSON, true, threshold
+	if report.top = k.choice.list(); k.totalOnly {
+		report.top = &watch.Top{} // of no lines
+	}
+	return &linePrinter{report}
+}
+
+// feed feeds a text to a session or, if that is not to learn it, has it scored only.
+func feed(
+	ctx context.Context, cl *client.Client, s client.Session, in io.Reader, o client.ScoreOptions,
+	event func(client.Event) error,
+) error {
+	if o.Learn != client.LearnFalse {
+		_, err := cl.Feed(ctx, s.ID, in, client.FeedOptions{Score: o, Event: event})
+		return err
+	}
+	for e, err := range cl.Score(ctx, s.ID, in, o) {
+		if err == nil && e.Summary == nil {
+			err = event(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openAll opens every file before the first byte is scored. "-" is standard input.
 func openAll(files []string, stdin io.Reader) (io.Reader, func(), error) {
 	if len(files) == 0 {
 		return stdin, func() {}, nil
@@ -67,6 +226,10 @@ func openAll(files []string, stdin io.Reader) (io.Reader, func(), error) {
 		}
 	}
 	for _, name := range files {
+		if name == standardInput {
+			readers = append(readers, stdin)
+			continue
+		}
 		f, err := os.Open(name)
 		if err != nil {
 			closeAll()
@@ -75,107 +238,4 @@ func openAll(files []string, stdin io.Reader) (io.Reader, func(), error) {
 		open, readers = append(open, f), append(readers, f)
 	}
 	return io.MultiReader(readers...), closeAll, nil
-}
-
-// scoreAll feeds the reader to one stream, a chunk at a time.
-func scoreAll(ctx context.Context, m *model.Model, set stream.Settings, threads int, in io.Reader, p *printer) error {
-	w := stream.NewWorker(m, threads)
-	defer w.Close()
-	s := stream.New(m, set)
-	r := bufio.NewReaderSize(in, 1<<16)
-	buf := make([]byte, set.Chunk)
-	p.header()
-	for ctx.Err() == nil {
-		n, err := io.ReadFull(r, buf)
-		if n > 0 {
-			w.Feed(s, buf[:n], func(_ []byte, scores stream.Scores) { p.chunk(s, scores) })
-		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			p.total(s)
-			return p.err
-		}
-		if err != nil {
-			return err
-		}
-		if p.err != nil {
-			return p.err
-		}
-	}
-	return ctx.Err()
-}
-
-// printer writes score's lines.
-type printer struct {
-	out                        io.Writer
-	compare, totalOnly, asJSON bool
-	err                        error
-}
-
-func (p *printer) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.out, format, args...)
-	}
-}
-
-func (p *printer) header() {
-	switch {
-	case p.asJSON || p.totalOnly:
-	case p.compare:
-		p.printf("    offset  static  adaptive  bits per character\n")
-	default:
-		p.printf("    offset     bpc\n")
-	}
-}
-
-// line is one chunk, or the total, as JSON.
-type line struct {
-	Offset    *int64   `json:"offset,omitempty"` // place of the first byte; the total has none
-	Bytes     int64    `json:"bytes"`
-	Bits      float64  `json:"bits"`
-	BPC       float64  `json:"bpc"`
-	StaticBPC *float64 `json:"static_bpc,omitempty"`
-	Total     bool     `json:"total,omitempty"`
-}
-
-func (p *printer) chunk(s *stream.Stream, scores stream.Scores) {
-	if p.totalOnly {
-		return
-	}
-	n := float64(len(scores.NLL))
-	l := line{Offset: &s.Tally.Bytes, Bytes: int64(len(scores.NLL)), Bits: scores.Bits(), BPC: scores.Bits() / n}
-	if p.compare {
-		static := scores.BaselineBits() / n
-		l.StaticBPC = &static
-	}
-	p.line(l)
-}
-
-func (p *printer) total(s *stream.Stream) {
-	l := line{Total: true, Bytes: s.Tally.Bytes, Bits: s.Tally.Bits, BPC: s.Tally.BitsPerChar()}
-	if p.compare {
-		static := s.Baseline.BitsPerChar()
-		l.StaticBPC = &static
-	}
-	p.line(l)
-}
-
-func (p *printer) line(l line) {
-	if p.asJSON {
-		text, err := json.Marshal(l)
-		if err != nil {
-			p.err = err
-			return
-		}
-		p.printf("%s\n", text)
-		return
-	}
-	label, tail := "     total", fmt.Sprintf("  %d bytes, %.0f bits", l.Bytes, l.Bits)
-	if !l.Total {
-		label, tail = fmt.Sprintf("%10d", *l.Offset), ""
-	}
-	if p.compare {
-		p.printf("%s  %6.3f    %6.3f%s\n", label, *l.StaticBPC, l.BPC, tail)
-		return
-	}
-	p.printf("%s  %6.3f%s\n", label, l.BPC, tail)
 }

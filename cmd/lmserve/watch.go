@@ -59,7 +59,7 @@ standard error says so. Ctrl-C ends the watching, with exit code 0.`,
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
 	k.connectFlags.register(c)
-	k.choice.register(c, watch.RateDefault)
+	k.choice.register(c)
 	flags := c.Flags()
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "what the session learns from: true: all lines; false: none, it stays as it is;\nunflagged: those that are not printed, so that it does not learn an attack")
 	flags.Var(&k.history, "history", "how much of the end of a file is read before what comes, in whole lines")

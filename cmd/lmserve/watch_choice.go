@@ -19,13 +19,14 @@ type lineChoice struct {
 }
 
 // register gives a command the flags. Without any of them lines are printed that are as strange as
-// the default rate, or all if that is "".
-func (f *lineChoice) register(c *cobra.Command, rateDefault string) {
-	usage := "print lines that are stranger than all but so many ordinary ones, as 1/1000"
-	if rateDefault == "" {
-		usage += " (default: all lines)"
-	}
-	c.Flags().StringVar(&f.rate, "rate", rateDefault, usage)
+// RateDefault.
+func (f *lineChoice) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.rate, "rate", watch.RateDefault, "print lines that are stranger than all but so many ordinary ones")
+	f.registerOthers(c)
+}
+
+// registerOthers gives a command the flags but --rate.
+func (f *lineChoice) registerOthers(c *cobra.Command) {
 	c.Flags().StringVar(&f.threshold, "threshold", "", "the same as a probability: print lines whose p is at most this, as 0.001")
 	c.Flags().IntVar(&f.top, "top", 0, "print so many of the strangest lines at the end, the strangest first (default: lines as they come)")
 }
@@ -35,7 +36,7 @@ func (f *lineChoice) register(c *cobra.Command, rateDefault string) {
 func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	var given []string
 	for _, name := range []string{"rate", "threshold", "top"} {
-		if c.Flags().Changed(name) {
+		if c.Flags().Changed(name) && (name != "rate" || f.rate != "") {
 			given = append(given, "--"+name)
 		}
 	}

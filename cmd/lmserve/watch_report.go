@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -53,6 +52,9 @@ func styleOf(w io.Writer) (s watch.Style) {
 	return s
 }
 
+// foundLine is a line of a stream that needs no name.
+func foundLine(l client.LineEvent) watch.Found { return watch.Found{Line: l} }
+
 // line takes in a line, and prints it if it is one to be printed.
 func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
@@ -96,6 +98,12 @@ func (r *lineReport) end() error {
 	return nil
 }
 
+// markedMost is the largest p of a line that has marks where all lines are printed.
+const markedMost = 1. / 100
+
+// chosenLocked reports whether only strange lines are printed.
+func (r *lineReport) chosenLocked() bool { return r.threshold > 0 || r.top != nil }
+
 // printLocked prints a line, in one write.
 func (r *lineReport) printLocked(f watch.Found) error {
 	if r.asJSON {
@@ -114,7 +122,7 @@ func (r *lineReport) printLocked(f watch.Found) error {
 	}
 	prefix += fmt.Sprintf("%-8s  ", rank)
 	var marks []client.LineSpan
-	if f.Line.Warm {
+	if f.Line.Warm && (r.chosenLocked() || f.Line.P <= markedMost) {
 		marks = watch.Marks(&f.Line)
 	}
 	_, err := io.WriteString(r.out, r.style.Show(prefix, f.Line.TextBytes(), marks))
@@ -137,11 +145,7 @@ func (r *lineReport) printJSON(f watch.Found) error {
 	if r.sources {
 		o.Source = f.Source
 	}
-	text, err := json.Marshal(o)
-	if err == nil {
-		_, err = r.out.Write(append(text, '\n'))
-	}
-	return err
+	return printObject(r.out, o)
 }
 
 // perChar is bits a character; 0 of no characters.
@@ -156,7 +160,10 @@ func perChar(bits float64, chars int64) float64 {
 func (r *lineReport) summary() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := &r.total
+	return r.total.String()
+}
+
+func (t *lineTotal) String() string {
 	parts := []string{
 		setting.Count(int(t.lines), "line"), fmt.Sprintf("%d printed", t.shown),
 		setting.Count(int(t.bytes), "byte"),

@@ -102,8 +102,8 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
 }
 
-// scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite end
-// the use of the session.
+// scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite
+// end the use of the session.
 func (r *dryRun) scoreLocked(
 	w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {

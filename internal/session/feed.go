@@ -27,8 +27,8 @@ type feeder struct {
 func noChunks(Chunk) error { return nil }
 
 // beginFeeding makes a request the only one that feeds a session, until end is called. While others
-// do, the request waits for its turn, at most so long; then the error is ErrBusy. If others may have
-// written to the session, it finds out where the session is.
+// do, the request waits for its turn, at most so long; then the error is ErrBusy. If others may
+// have written to the session, it finds out where the session is.
 func (e *engine) beginFeeding(
 	ctx context.Context, s *liveSession, wait time.Duration,
 ) (end func(), err error) {
@@ -97,13 +97,13 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	f.patience = 0
 	defer s.unlock()
 	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
 	defer l.Release()
 	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
 		return 0, err
 	}
+	f.patience = 0
 	text, err = e.fit(s, text[:min(len(text), s.stream.Room())])
 	if err != nil {
 		return 0, err
@@ -128,10 +128,10 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	return len(text), l.Yield(func() error { return f.emit(c) }, patience)
 }
 
-// watchLinesLocked makes lines of the session's text from where it is, if the request asks for lines
-// and none are made yet. The offset stands in the head before text comes after it, so that a recovery
-// begins the lines there as well. The head also says from then on that text may be learnt by lines,
-// if the request does that. While the disk is at work, the worker is not held.
+// watchLinesLocked makes lines of the session's text from where it is, if the request asks for
+// lines and none are made yet. The offset stands in the head before text comes after it, so that a
+// recovery begins the lines there as well. The head also says from then on that text may be learnt
+// by lines, if the request does that. While the disk is at work, the worker is not held.
 //
 // A session that does not get the memory for that at once is dropped, and ready is false: whoever
 // opens it again waits for all of its memory, and has none that others wait for.
@@ -177,9 +177,9 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	return recordSize(&r)
 }
 
-// acceptLocked scores a text, takes memory for its record and makes it durable. While the disk is at
-// work, the worker is not held. A text whose scores are not finite is not accepted, and ends the use
-// of the session.
+// acceptLocked scores a text, takes memory for its record and makes it durable. While the disk is
+// at work, the worker is not held. A text whose scores are not finite is not accepted, and ends the
+// use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, how stream.Lesson, err error) {
@@ -212,8 +212,8 @@ func (f *feeder) acceptLocked(
 	return scores, how, err
 }
 
-// lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which those
-// are skipped that are stranger than the request's threshold, and those that are too long.
+// lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which
+// those are skipped that are stranger than the request's threshold, and those that are too long.
 func (f *feeder) lesson(
 	w *stream.Worker, text []byte, scores stream.Scores,
 ) (how stream.Lesson) {

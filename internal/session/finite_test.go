@@ -17,7 +17,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// requireListed checks that a list, which JSON has to be able to say, shows a session with an error.
+// requireListed checks that a list, which JSON has to be able to say, shows a session with an
+// error.
 func requireListed(t *testing.T, mg *Manager, id, says string) {
 	t.Helper()
 	page, _, err := mg.List(Caller{}, "", 0)
@@ -93,8 +94,8 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// A state may come to numbers that are not finite though no number in it is infinite: then nothing is
-// accepted any more.
+// A state may come to numbers that are not finite though no number in it is infinite: then nothing
+// is accepted any more.
 func TestASessionWhoseScoresAreNotFiniteGoesOnWithNothing(t *testing.T) {
 	for name, use := range map[string]func(mg *Manager, id string) error{
 		"score": func(mg *Manager, id string) error {

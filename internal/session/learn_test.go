@@ -50,8 +50,8 @@ func undisturbed(t testing.TB, r CreateRequest, text string) string {
 	return hash(t, mg, id)
 }
 
-// A request for lines waits for a session that is cold as one for text does: it is refused where the
-// queue is full, and told to come again where the state takes long to be computed.
+// A request for lines waits for a session that is cold as one for text does: it is refused where
+// the queue is full, and told to come again where the state takes long to be computed.
 func TestARequestForLinesWaitsAsOneForTextDoes(t *testing.T) {
 	sv, id := coldServer(t, logText(9*testChunk), Options{ReplayMax: time.Hour, MaxQueue: 2})
 	defer func() { sv.stop() }()
@@ -176,7 +176,7 @@ func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
 func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	text, r := strangeText(), CreateRequest{}
 	want := undisturbed(t, r, text)
-	for killed, done := 0, false; !done; killed += 7 { // another write every time: kinds alternate
+	for killed, done := 0, false; !done; killed += 19 { // another write every time: kinds alternate
 		k := &killedStore{left: killed}
 		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}
 		sv.start()
@@ -221,7 +221,7 @@ func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	long, err := sv.mg.Import(background, Caller{}, &b, "")
 	require.NoError(t, err)
 
-	step := int64(13) // has no divisor in common with the chunk
+	step := int64(37) // has no divisor in common with the chunk
 	if testing.Short() {
 		step = 101
 	}
@@ -314,10 +314,12 @@ func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 		{`tensor "log.learning" is missing`, drop(columnLearning)},
 		{`tensor "log.skipped" is missing`, drop(columnSkipped)},
 		{`tensor "log.learning" is there, expected none`, inHead(func(h *head) { h.ByLine = false })},
-		{"by_line is true, expected false without lines_from", inHead(func(h *head) { h.LinesFrom = nil })},
+		{"by_line is true, expected false without lines_from",
+			inHead(func(h *head) { h.LinesFrom = nil })},
 		{"lines from offset 3 on, expected 2", inHead(func(h *head) { h.LinesFrom = ptr(int64(2)) })},
 		{"lines from offset 3 on, expected 4", inHead(func(h *head) { h.LinesFrom = ptr(int64(4)) })},
-		{"lines from offset 3 on, expected 9000", inHead(func(h *head) { h.LinesFrom = ptr(int64(9000)) })},
+		{"lines from offset 3 on, expected 9000",
+			inHead(func(h *head) { h.LinesFrom = ptr(int64(9000)) })},
 		{"by_line is true, expected false with the method cache",
 			inHead(func(h *head) { h.Settings.Method = MethodCache })},
 		{"has no lines, expected those from offset 3 on", drop("lines")},
@@ -379,14 +381,15 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	id, text := create(t, sv.mg, CreateRequest{}), strangeText()
 	want := undisturbed(t, CreateRequest{}, text)
 	var patches sync.WaitGroup
-	_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader(text), unflagged, func(c Chunk) error {
+	label := func(c Chunk) error {
 		patches.Go(func() {
 			labels := map[string]*string{"n": ptr(fmt.Sprint(c.Step))}
 			_, err := sv.mg.Patch(background, Caller{}, id, PatchRequest{Labels: labels})
 			require.NoError(t, err)
 		})
 		return nil
-	})
+	}
+	_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader(text), unflagged, label)
 	require.NoError(t, err)
 	patches.Wait()
 	sv.restart()
@@ -397,7 +400,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// The text of a line may come by lines, as usual, and after a restart: it is learnt as the log says.
+// The text of a line may come by lines, as usual, and after a restart: it is learnt as the log
+// says.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -426,8 +430,8 @@ func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	require.Len(t, hashes, 1)
 }
 
-// Two that only read beside one that feeds: each is told of one state of the session, and the session
-// is the one that nobody has read.
+// Two that only read beside one that feeds: each is told of one state of the session, and the
+// session is the one that nobody has read.
 func TestReadersBesideAFeeder(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id, text := create(t, mg, CreateRequest{}), strangeText()
@@ -459,8 +463,8 @@ func TestReadersBesideAFeeder(t *testing.T) {
 	require.Equal(t, undisturbed(t, CreateRequest{}, text), hash(t, mg, id))
 }
 
-// A text that is read ends between two chunks when its request is given up, as that of a key that is
-// revoked is, and when its session is deleted; a feeder then goes on at once.
+// A text that is read ends between two chunks when its request is given up, as that of a key that
+// is revoked is, and when its session is deleted; a feeder then goes on at once.
 func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -482,8 +486,8 @@ func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.states.budget.Used())
 }
 
-// Of a tail of text that is learnt by lines, what is left is enough; also after a compaction, and in
-// a folder that was restored from a backup.
+// Of a tail of text that is learnt by lines, what is left is enough; also after a compaction, and
+// in a folder that was restored from a backup.
 func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	text := strangeText()
 	want := undisturbed(t, CreateRequest{}, text+text)
@@ -524,8 +528,8 @@ func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The numbers of lines that are not learnt are charged as the text is: on the disk to the key's limit,
-// in a store in memory to the memory, from which they are given back.
+// The numbers of lines that are not learnt are charged as the text is: on the disk to the key's
+// limit, in a store in memory to the memory, from which they are given back.
 func TestWhatIsNotLearntIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// watching is the head of a session at an offset from which on text comes with these options: it says
-// of lines what they ask for.
+// watching is the head of a session at an offset from which on text comes with these options: it
+// says of lines what they ask for.
 func (h head) watching(o ScoreOptions, at int64) head {
 	if o.Lines && h.LinesFrom == nil {
 		h.LinesFrom = &at

@@ -15,7 +15,9 @@ import (
 )
 
 // watch scores a text by lines, and returns the lines that have ended and the one under way.
-func watch(t fatal, mg *Manager, id string, o ScoreOptions, body ...string) (ended []Line, rest *Line) {
+func watch(
+	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
+) (ended []Line, rest *Line) {
 	t.Helper()
 	o.Lines = true
 	sum, err := mg.Score(background, Caller{}, id, (*reads)(&body), o, func(c Chunk) error {
@@ -48,6 +50,31 @@ func whole(first, count int) string {
 		fmt.Fprintf(&b, "%d GET /%d\n", i%10, i*i%7)
 	}
 	return b.String()
+}
+
+// happens lets something happen to a session that changes no bit of it, or nothing, and gives the id
+// of the session that goes on.
+func happens(rt *rapid.T, sv *server, id string) string {
+	switch rapid.IntRange(0, 6).Draw(rt, "then") {
+	case 0:
+		sv.restart()
+	case 1:
+		sv.keep(id)
+	case 2:
+		sv.keep(id)
+		sv.evict(id)
+	case 3:
+		info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})
+		require.NoError(rt, err)
+		return info.ID
+	case 4:
+		var file bytes.Buffer
+		require.NoError(rt, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
+		info, err := sv.mg.Import(background, Caller{}, &file, "")
+		require.NoError(rt, err)
+		return info.ID
+	}
+	return id
 }
 
 // However the text comes, and whatever happens to the session between, lines are what they are for
@@ -84,25 +111,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 					require.Equal(rt, int64(len(found)+1), rest.Number)
 				}
 			}
-			switch rapid.IntRange(0, 6).Draw(rt, "then") {
-			case 0:
-				sv.restart()
-			case 1:
-				sv.keep(id)
-			case 2:
-				sv.keep(id)
-				sv.evict(id)
-			case 3:
-				info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})
-				require.NoError(rt, err)
-				id = info.ID
-			case 4:
-				var file bytes.Buffer
-				require.NoError(rt, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
-				info, err := sv.mg.Import(background, Caller{}, &file, "")
-				require.NoError(rt, err)
-				id = info.ID
-			}
+			id = happens(rt, sv, id)
 		}
 		require.Equal(rt, want, found)
 		require.Empty(rt, sv.told())
@@ -177,15 +186,7 @@ func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
 		for _, body := range cut(rt, text, 200) {
 			ended, _ := watch(rt, sv.mg, id, o, cut(rt, body, 60)...)
 			found = append(found, ended...)
-			switch rapid.IntRange(0, 6).Draw(rt, "then") {
-			case 0:
-				sv.restart()
-			case 1:
-				sv.keep(id)
-			case 2:
-				sv.keep(id)
-				sv.evict(id)
-			case 3:
+			if rapid.IntRange(0, 6).Draw(rt, "fork") == 0 {
 				at := rapid.Int64Range(0, get(rt, sv.mg, id).Offset).Draw(rt, "fork at")
 				info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
 				require.NoError(rt, err)
@@ -193,13 +194,8 @@ func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
 				watch(rt, sv.mg, info.ID, o, rest)
 				require.Equal(rt, hash(rt, sv.mg, id), hash(rt, sv.mg, info.ID))
 				id = info.ID
-			case 4:
-				var file bytes.Buffer
-				require.NoError(rt, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
-				info, err := sv.mg.Import(background, Caller{}, &file, "")
-				require.NoError(rt, err)
-				id = info.ID
 			}
+			id = happens(rt, sv, id)
 		}
 		require.Equal(rt, want, found)
 		require.Equal(rt, hash(rt, sv.mg, undisturbed), hash(rt, sv.mg, id))

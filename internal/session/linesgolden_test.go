@@ -37,8 +37,8 @@ func goldenText() string {
 
 // The lines of a session that learns by lines, their costs, how strange they are, which are learnt,
 // and the state that the session comes to, are the same to the bit as ever. Each arithmetic has its
-// own: `go test -run GoldenLines -update`, also with `-tags noasm`, writes the file anew where they are
-// meant to change. Then sessions made before do not go on to the same bits.
+// own: `go test -run GoldenLines -update`, also with `-tags noasm`, writes the file anew where they
+// are meant to change. Then sessions made before do not go on to the same bits.
 func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {
 	path := filepath.Join("testdata", "lines."+kernel.Arithmetic{}.Numerics()+".jsonl")
 	for _, threads := range []int{1, 2, 5} {

@@ -81,8 +81,8 @@ func (s *liveSession) lock(ctx context.Context) error {
 	}
 }
 
-// takeTurn waits until nobody else feeds the session, at most so long; then the error is ErrBusy. The
-// context ends the wait. What ends the turn takes the token out of feeding.
+// takeTurn waits until nobody else feeds the session, at most so long; then the error is ErrBusy.
+// The context ends the wait. What ends the turn takes the token out of feeding.
 func (s *liveSession) takeTurn(ctx context.Context, wait time.Duration) error {
 	select {
 	case s.feeding <- struct{}{}:
@@ -148,7 +148,8 @@ func (s *liveSession) publishLocked() {
 }
 
 // stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
-// if there is none. A recovery in another arithmetic is no state of the session before it has ended.
+// if there is none. A recovery in another arithmetic is no state of the session before it has
+// ended.
 func (s *liveSession) stateLocked() *stream.Stream {
 	if s.stream == nil && s.begun != nil && s.begun.exact {
 		return s.begun.stream

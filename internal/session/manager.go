@@ -108,9 +108,9 @@ func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 func (mg *Manager) Err() error { return mg.life.Err() }
 
 // Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings
-// that cannot be used, a *QuotaError when the key has as many as it may, a *DiskLimitError when they
-// take as much of the disk as they may, a *DiskAlarmError when the disk has no room, and ErrFull when
-// there is none in memory.
+// that cannot be used, a *QuotaError when the key has as many as it may, a *DiskLimitError when
+// they take as much of the disk as they may, a *DiskAlarmError when the disk has no room, and
+// ErrFull when there is none in memory.
 func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -145,10 +145,10 @@ func (mg *Manager) createNamed(
 	return mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
 }
 
-// Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls at
-// the same time one makes it. It returns a *DifferError if there is one whose settings, seed or
-// history are not those that the request names; what the request leaves out, and its labels and TTL,
-// are for making it only. The error is a *FieldError for what cannot be a name.
+// Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls
+// at the same time one makes it. It returns a *DifferError if there is one whose settings, seed or
+// history are not those that the request names; what the request leaves out, and its labels and
+// TTL, are for making it only. The error is a *FieldError for what cannot be a name.
 func (mg *Manager) Put(
 	ctx context.Context, who Caller, name string, r CreateRequest,
 ) (info Info, made bool, err error) {
@@ -193,9 +193,9 @@ func (mg *Manager) match(
 	return mg.roster.get(ctx, who, s.ID)
 }
 
-// Patch changes the labels of a session, and when it expires, without waiting for requests that feed
-// it. It is no use of the session: a TTL that has run out already ends it at once. The errors are a
-// *FieldError, and those of a write to the session.
+// Patch changes the labels of a session, and when it expires, without waiting for requests that
+// feed it. It is no use of the session: a TTL that has run out already ends it at once. The errors
+// are a *FieldError, and those of a write to the session.
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {
@@ -225,8 +225,8 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
 // the order of ids, which is that of creation; with labels only those that have all of them. It
-// starts after the id given; next is where the next page starts after, "" on the last page. A page by
-// label may have fewer sessions than there are. Its error is ErrStore.
+// starts after the id given; next is where the next page starts after, "" on the last page. A page
+// by label may have fewer sessions than there are. Its error is ErrStore.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -244,20 +244,21 @@ func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete
 // chunk, is scored at once. emit is told of each thing scored, in order, before the update that it
 // causes; what emit was told of is in the session, whatever happens then.
 //
-// One request at a time feeds a session; others wait for their turn, in the order in which they came,
-// as long as they may, and then get ErrBusy. Score ends with the body; with
-// emit's error; between two chunks with the context, when the session is deleted (ErrNotFound), and
-// when the Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a
-// *LimitError when the session is full, and with ErrFull when the memory is; with a *DiskLimitError
-// or a *DiskAlarmError; with ErrUnavailable and ErrUnknown. A call that fails with *OffsetError or ErrBusy has read nothing of the body; one
-// that fails with ErrOverloaded has read some, and accepted nothing: also when the session's state
-// takes longer to be computed again than the call may wait, and than scoreRecovery (a
-// *RecoveringError), of which the next call finds what was done. The Summary tells what was accepted,
-// also beside an error.
+// One request at a time feeds a session; others wait for their turn, in the order in which they
+// came, as long as they may, and then get ErrBusy. Score ends with the body; with emit's error;
+// between two chunks with the context, when the session is deleted (ErrNotFound), and when the
+// Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a *LimitError
+// when the session is full, and with ErrFull when the memory is; with a *DiskLimitError or a
+// *DiskAlarmError; with ErrUnavailable and ErrUnknown. A call that fails with *OffsetError or
+// ErrBusy has read nothing of the body; one that fails with ErrOverloaded has read some, and
+// accepted nothing: also when the session's state takes longer to be computed again than the call
+// may wait, and than scoreRecovery (a *RecoveringError), of which the next call finds what was
+// done. The Summary tells what was accepted, also beside an error.
 //
 // With LearnFalse the text is scored after the session's, and the session stays as it was: nothing
-// is accepted. The text is received first, in a temporary file, a *TooLongError if it is longer than
-// UnlearntBytesMax, and scored then while, as beside a completion, the session takes no other text.
+// is accepted. The text is received first, in a temporary file, a *TooLongError if it is longer
+// than UnlearntBytesMax, and scored then while, as beside a completion, the session takes no other
+// text.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -422,10 +423,10 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as one file, from which Import makes it again, here or elsewhere. The file
-// is made in a temporary file, so that a slow w holds up nobody else, and neither the file nor what
-// goes into it is in memory; ErrNoSpace if there is no room for it. Nothing is written before an
-// error but one of w.
+// Export writes a session as one file, from which Import makes it again, here or elsewhere. The
+// file is made in a temporary file, so that a slow w holds up nobody else, and neither the file nor
+// what goes into it is in memory; ErrNoSpace if there is no room for it. Nothing is written before
+// an error but one of w.
 //
 // Of a session that damage has touched the file has what can be read, and part is told of that
 // before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
@@ -450,12 +451,13 @@ func (mg *Manager) Export(
 	return SpoolError(err)
 }
 
-// Import makes a session of what Export wrote, with a new id, that belongs to the caller. It has the
-// name given, "" for none, and not that of the session that was exported. Its error is a
-// *NameTakenError; ErrImport for a file that is not whole, or of another model (a *ModelError); a *BodyError when
-// the file cannot be read; ErrNoSpace when there is no room for it; and what Create returns. The
-// file is kept in temporary files. Its state, while it is looked at, takes memory as that of a
-// session at work does: Import waits for it, and returns ErrFull where waiting is of no use.
+// Import makes a session of what Export wrote, with a new id, that belongs to the caller. It has
+// the name given, "" for none, and not that of the session that was exported. Its error is a
+// *NameTakenError; ErrImport for a file that is not whole, or of another model (a *ModelError); a
+// *BodyError when the file cannot be read; ErrNoSpace when there is no room for it; and what Create
+// returns. The file is kept in temporary files. Its state, while it is looked at, takes memory as
+// that of a session at work does: Import waits for it, and returns ErrFull where waiting is of no
+// use.
 func (mg *Manager) Import(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {

@@ -156,8 +156,8 @@ func (st *states) reserveNow(
 }
 
 // reserve takes memory for a state. It drops the sessions that were not used for the longest time,
-// and if all are at work it waits; the context ends the wait. It takes sessions' locks only where it
-// does not have to wait for them.
+// and if all are at work it waits; the context ends the wait. It takes sessions' locks only where
+// it does not have to wait for them.
 func (st *states) reserve(
 	ctx context.Context, account *budget.Account[*liveSession], need int64,
 ) error {
@@ -229,9 +229,9 @@ func (st *states) keepLocked(s *liveSession) {
 	st.report(fmt.Errorf("session: session %s: keeping its state at offset %d: %w", s.ID, at, err))
 }
 
-// mayKeep says whether there is room for one more snapshot of a session. At its key's limit a session
-// gets none, which costs little: it takes no more text there either, so that a recovery repeats no
-// more than before. Below the limit a snapshot may go beyond it.
+// mayKeep says whether there is room for one more snapshot of a session. At its key's limit a
+// session gets none, which costs little: it takes no more text there either, so that a recovery
+// repeats no more than before. Below the limit a snapshot may go beyond it.
 func (st *states) mayKeep(s *liveSession) bool {
 	return st.room.Room(s.Owner, 1) == nil &&
 		st.room.Fits(s.stateBytes(st.model)) == nil

@@ -450,8 +450,8 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at most %d bytes", e.Offset, e.Max)
 }
 
-// TooLongError says that a text is longer than one that is scored with LearnFalse may be. The session
-// is as it was.
+// TooLongError says that a text is longer than one that is scored with LearnFalse may be. The
+// session is as it was.
 type TooLongError struct {
 	Max int64 // bytes
 }

@@ -18,8 +18,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sample makes a folder in which everything occurs that a page can hold: branch pages, pages that overflow, buckets within a page and with pages of
-// their own, free pages; and snapshots.
+// sample makes a folder in which everything occurs that a page can hold: branch pages, pages that
+// overflow, buckets within a page and with pages of their own, free pages; and snapshots.
 func sample(t testing.TB, sessions int) (dir, content string) {
 	dir = filepath.Join(t.TempDir(), "data")
 	s, err := OpenUnsynced(dir)
@@ -75,7 +75,8 @@ func flipped(t require.TestingT, path string, bit int64, do func()) {
 	turn()
 }
 
-// harmless checks one flipped bit: it is found and located, or everything reads back exactly as before, and then it is where nothing is stored.
+// harmless checks one flipped bit: it is found and located, or everything reads back exactly as
+// before, and then it is where nothing is stored.
 func harmless(t require.TestingT, dir, name string, bit int64, l layout, content string) (found bool) {
 	what := fmt.Sprintf("bit %d of byte %d of %s", bit%8, bit/8, name)
 	err := Check(background, dir, func(d *CorruptError) {
@@ -337,7 +338,8 @@ func TestARecordOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzDatabase opens a damaged lmserve.db: the data overwrites it at a position, and the checksums of the meta pages are made to fit.
+// FuzzDatabase opens a damaged lmserve.db: the data overwrites it at a position, and the checksums
+// of the meta pages are made to fit.
 func FuzzDatabase(f *testing.F) {
 	source, _ := sample(f, 12)
 	pristine, err := os.ReadFile(filepath.Join(source, databaseName))

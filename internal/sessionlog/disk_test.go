@@ -19,8 +19,8 @@ import (
 	"github.com/lmserve/lmserve/internal/powercut"
 )
 
-// disk is a real folder that remembers what was written to it and what was synced, so that it can tell what a power cut would have left of it; and it can
-// be made to fail.
+// disk is a real folder that remembers what was written to it and what was synced, so that it can
+// tell what a power cut would have left of it; and it can be made to fail.
 type disk struct {
 	osFiles
 	root string
@@ -30,7 +30,8 @@ type disk struct {
 	node   map[string]int // of the names as they are
 	nodes  int
 
-	// fault, if there is one, is asked before every operation; what it returns is how the operation fails.
+	// fault, if there is one, is asked before every operation; what it returns is how the operation
+	// fails.
 	fault      func(o operation) error
 	operations []operation
 
@@ -235,8 +236,9 @@ func (f *diskFile) Sync() error {
 	return nil
 }
 
-// intercept puts the disk between bbolt and its file. bbolt syncs before it writes a meta page, and before a commit returns; that it does is what
-// TestAFailedSyncIsFatal shows. Here it does not (unsynced), which is much faster: nobody pulls the plug.
+// intercept puts the disk between bbolt and its file. bbolt syncs before it writes a meta page, and
+// before a commit returns; that it does is what TestAFailedSyncIsFatal shows. Here it does not
+// (unsynced), which is much faster: nobody pulls the plug.
 func (d *disk) intercept(db *bbolt.DB) {
 	writeAt := writeAtOf(db)
 	real, path := *writeAt, db.Path()

@@ -22,7 +22,8 @@ import (
 
 var background = context.Background()
 
-// script is a run through everything a store does. Each step is one call, and is there as a whole or not at all after whatever happens during it.
+// script is a run through everything a store does. Each step is one call, and is there as a whole
+// or not at all after whatever happens during it.
 type script struct {
 	epoch map[string]uint64
 	at    map[string]int64
@@ -30,8 +31,8 @@ type script struct {
 
 func newScript() *script { return &script{epoch: map[string]uint64{}, at: map[string]int64{}} }
 
-// byLine makes of a record one that is learnt as usual (how is 0), or by lines: with all of its lines
-// learnt (1), or without the last and another (2).
+// byLine makes of a record one that is learnt as usual (how is 0), or by lines: with all of its
+// lines learnt (1), or without the last and another (2).
 func byLine(r Record, how int) Record {
 	if r.ByLine = how > 0; how < 2 || len(r.Text) < 2 {
 		return r
@@ -199,7 +200,8 @@ func recovered(
 	require.NoError(t, Check(background, dir, func(d *CorruptError) { require.Fail(t, d.Error()) }))
 }
 
-// at gives what the state may be after a number of events: that of the last step that had ended or, if another was under way, of that one.
+// at gives what the state may be after a number of events: that of the last step that had ended or,
+// if another was under way, of that one.
 func at(marks []mark, events int) []mark {
 	for n := range marks {
 		if events == marks[n].events {
@@ -274,7 +276,8 @@ func TestAnyOperationMayFail(t *testing.T) {
 	}
 }
 
-// failing runs the script, after whose steps the store is in these states, until an operation fails, and goes on if the store does.
+// failing runs the script, after whose steps the store is in these states, until an operation
+// fails, and goes on if the store does.
 func failing(t *testing.T, what string, n int, fault error, states []string) {
 	d := newDisk(filepath.Join(t.TempDir(), "data"))
 	armed := true

@@ -151,8 +151,8 @@ func (r *Record) decodeSkipped() error {
 	return r.CheckSkipped()
 }
 
-// CheckSkipped says which of the lines that are not learnt is none of the record's text, or is not in
-// order.
+// CheckSkipped says which of the lines that are not learnt is none of the record's text, or is not
+// in order.
 func (r *Record) CheckSkipped() error {
 	if len(r.Skipped) == 0 {
 		return nil

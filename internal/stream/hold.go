@@ -8,22 +8,24 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 )
 
-// Lesson says how a stream learns from a text. The zero value is the usual way: from each token, when
-// its chunk is full.
+// Lesson says how a stream learns from a text. The zero value is the usual way: from each token,
+// when its chunk is full.
 //
 // By lines, a stream learns from a line only if its newline says so, and from none of the tokens of
 // a line that is skipped. The chunk's borders, the order of updates and the stream's memory are as
-// ever: a chunk's update is from the loss of its tokens that are learnt, each weighing what it would
-// weigh in a chunk that is learnt whole. Two things make it so that a skipped line shapes no weight:
+// ever: a chunk's update is from the loss of its tokens that are learnt, each weighing what it
+// would weigh in a chunk that is learnt whole. Two things make it so that a skipped line shapes no
+// weight:
 //
-//   - The tokens of a line that is under way at the end of a chunk are not decided on. Their gradient
-//     is carried, and belongs to the update of the chunk in which the line ends; it is dropped if the
-//     line is skipped. Of a line over HeldMax bytes nothing is learnt, so that the wait has an end.
+//   - The tokens of a line that is under way at the end of a chunk are not decided on. Their
+//     gradient is carried, and belongs to the update of the chunk in which the line ends; it is
+//     dropped if the line is skipped. Of a line over HeldMax bytes nothing is learnt, so that the
+//     wait has an end.
 //   - A chunk of which nothing is learnt makes no update: what there is does not fade.
 //
 // A skipped line stays in the memory of the Transformer-XL, which holds what was read, not what was
-// learnt: without it, the line after it would be scored in a context that never was. It is forgotten
-// there when the memory has moved on.
+// learnt: without it, the line after it would be scored in a context that never was. It is
+// forgotten there when the memory has moved on.
 type Lesson struct {
 	ByLine bool
 	// Skipped are the lines that are not learnt, by the newlines of the text, counted from 0, in

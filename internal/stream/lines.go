@@ -56,8 +56,8 @@ func addLines(
 	}
 }
 
-// RestOfLines gives the line under way, if there is one, as if it ended here; the stream stays as it
-// is. The line is valid until each returns.
+// RestOfLines gives the line under way, if there is one, as if it ended here; the stream stays as
+// it is. The line is valid until each returns.
 func (s *Stream) RestOfLines(each func(*lines.Line)) {
 	if s.lines != nil && s.lines.Pending() > 0 {
 		s.lines.Clone().End(atOffset(s.Tally.Bytes-s.lines.Bytes(), each))

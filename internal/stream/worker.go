@@ -222,8 +222,8 @@ func (w *Worker) Commit(s *Stream, text []byte, scores Scores) {
 	w.CommitAs(s, text, scores, Lesson{}, nil)
 }
 
-// CommitAs is Commit for a text that is learnt in some way. It tells each, if not nil, of every line
-// that ends in the text, if the stream makes lines of it. A line is valid until each returns.
+// CommitAs is Commit for a text that is learnt in some way. It tells each, if not nil, of every
+// line that ends in the text, if the stream makes lines of it. A line is valid until each returns.
 func (w *Worker) CommitAs(
 	s *Stream, text []byte, scores Scores, how Lesson, each func(*lines.Line),
 ) {

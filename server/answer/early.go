@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Early is a whole answer, head and body, to a request that net/http refuses before any handler sees
-// it, for a reason as net/http words it, such as "431 Request Header Fields Too Large". The
+// Early is a whole answer, head and body, to a request that net/http refuses before any handler
+// sees it, for a reason as net/http words it, such as "431 Request Header Fields Too Large". The
 // connection ends with the answer.
 func (a *Problems) Early(remote, reason string) []byte {
 	doc := problem.Early(reason).Problem

@@ -36,7 +36,11 @@ func (o *Operation) CheckBodyKind(r *http.Request) *problem.Problem {
 	}
 	charset := strings.ToLower(params["charset"])
 	if charset != "" && charset != "utf-8" && charset != "us-ascii" {
-		return unsupported("Content-Type", "the charset "+problem.Quoted(charset), "utf-8 or us-ascii")
+		return unsupported(
+			"Content-Type",
+			"the charset "+problem.Quoted(charset),
+			"utf-8 or us-ascii",
+		)
 	}
 	return nil
 }
@@ -49,13 +53,14 @@ func (o *Operation) mediaUnsaid() string {
 	return o.Accepts[0]
 }
 
-// insteadOfForm says how curl sends a body that the operation accepts. Bodies of forms are not taken
-// for text: `curl -d @FILE` leaves out the newlines of the file, which nobody would notice.
+// insteadOfForm says how curl sends a body that the operation accepts. Bodies of forms are not
+// taken for text: `curl -d @FILE` leaves out the newlines of the file, which nobody would notice.
 func (o *Operation) insteadOfForm() string {
 	media, send := MediaJSON, "-d 'JSON'"
 	switch {
 	case slices.Contains(o.Accepts, mediaText):
-		media, send = mediaText, "--data-binary 'TEXT' or --data-binary @FILE; -d drops the newlines of a file"
+		media = mediaText
+		send = "--data-binary 'TEXT' or --data-binary @FILE; -d drops the newlines of a file"
 	case o.TakesFile():
 		media, send = MediaZstd, "--data-binary @FILE"
 	}

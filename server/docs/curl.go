@@ -16,7 +16,8 @@ func curl(answer example, body *example) string {
 		sent = dataOf(*body)
 	}
 	line := "curl -s"
-	if strings.HasPrefix(answer.Value.Value, "event:") || strings.HasPrefix(answer.Value.Value, "data:") ||
+	if strings.HasPrefix(answer.Value.Value, "event:") ||
+		strings.HasPrefix(answer.Value.Value, "data:") ||
 		strings.HasPrefix(answer.Value.Value, "{") {
 		line += "N" // the answer is shown as it comes
 	}

@@ -1,5 +1,5 @@
-// Package docs makes a page of the contract that a person can read: api/openapi.yaml as HTML, in the
-// order of that file, with every example. The page needs no network, no JavaScript and no other
+// Package docs makes a page of the contract that a person can read: api/openapi.yaml as HTML, in
+// the order of that file, with every example. The page needs no network, no JavaScript and no other
 // file.
 package docs
 

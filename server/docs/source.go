@@ -75,8 +75,8 @@ func (e example) line() string {
 	return b.String()
 }
 
-// writeJSON writes a value as JSON, its names in their order. With lines, objects and lists that the
-// contract has on several lines are on several here, too; indent is the beginning of the next.
+// writeJSON writes a value as JSON, its names in their order. With lines, objects and lists that
+// the contract has on several lines are on several here, too; indent is the beginning of the next.
 func writeJSON(b *strings.Builder, n *yaml.Node, indent string, lines bool) {
 	open, end, step := "{", "}", 2
 	switch n.Kind {

@@ -226,7 +226,10 @@ func (b builder) problems() (all []problem, err error) {
 		row, ok := table[fmt.Sprint(kind)].(map[string]any)
 		status, isNumber := row["status"].(float64)
 		if !ok || !isNumber {
-			return nil, fmt.Errorf("docs: openapi.yaml: x-problems: no row of %v with a status", kind)
+			return nil, fmt.Errorf(
+				"docs: openapi.yaml: x-problems: no row of %v with a status",
+				kind,
+			)
 		}
 		name := strings.TrimPrefix(fmt.Sprint(kind), problemPrefix)
 		shown := b.source.Components.Examples["problem."+name]

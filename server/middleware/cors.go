@@ -17,9 +17,9 @@ import (
 const preflightSeconds = 600
 
 // CORS lets pages of these origins use the server from a browser, as the Fetch standard has it: it
-// answers their preflights and names the headers of answers that they may read. Such a page may send
-// any header, a key in Authorization among them. It never gets the browser's own credentials, which
-// are none of this server's. Without origins CORS does nothing.
+// answers their preflights and names the headers of answers that they may read. Such a page may
+// send any header, a key in Authorization among them. It never gets the browser's own credentials,
+// which are none of this server's. Without origins CORS does nothing.
 func CORS(c *contract.Contract, origins []string) func(http.Handler) http.Handler {
 	if len(origins) == 0 {
 		return func(next http.Handler) http.Handler { return next }

@@ -3,10 +3,15 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
+	"strings"
 
 	"github.com/lmserve/lmserve"
+	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -15,7 +20,7 @@ import (
 )
 
 func main() {
-	for _, use := range []func() error{stream, adapt} {
+	for _, use := range []func() error{stream, adapt, ask} {
 		if err := use(); err != nil {
 			log.Fatal(err)
 		}
@@ -99,4 +104,31 @@ func adapt() error {
 	held := sparsemeta.Array{F32: fast}
 	f := &weights.File{Tensors: []weights.Tensor{weights.F32Tensor(name, []int{held.Len()}, fast)}}
 	return weights.Write(new(bytes.Buffer), f)
+}
+
+// ask uses the client, with nobody there to answer.
+func ask() error {
+	nobody := &http.Client{Transport: refused{}}
+	c, err := client.New("http://localhost:8080", client.WithHTTPClient(nobody), client.WithKey("lms_x_y"))
+	if err != nil {
+		return err
+	}
+	_, err = c.Feed(context.Background(), "web-1", strings.NewReader("a line\n"), client.FeedOptions{
+		Score: client.ScoreOptions{Lines: true, Learn: client.LearnUnflagged},
+	})
+	if !client.Is(err, client.ProblemUnauthorized) {
+		return fmt.Errorf("found %v, want %s", err, client.ProblemUnauthorized)
+	}
+	return nil
+}
+
+// refused answers every request with a problem.
+type refused struct{}
+
+func (refused) RoundTrip(r *http.Request) (*http.Response, error) {
+	problem := fmt.Sprintf(`{"type": %q, "title": "no", "status": 401}`, client.ProblemUnauthorized)
+	return &http.Response{
+		StatusCode: http.StatusUnauthorized, Request: r, Body: io.NopCloser(strings.NewReader(problem)),
+		Header: http.Header{"Content-Type": {"application/problem+json"}},
+	}, nil
 }

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+)
+
+// jsonValue is a value as encoding/json has it, with numbers as they are written.
+func jsonValue(t require.TestingT, v any) any {
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return decoded(t, raw)
+}
+
+// decoded reads JSON.
+func decoded(t require.TestingT, raw []byte) (v any) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	require.NoError(t, d.Decode(&v))
+	return v
+}
+
+// varies are the fields that depend on the moment, on the machine's arithmetic or on the model.
+var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|last_used_at|` +
+	`elapsed_ms|memory_bytes|disk_bytes|numerics|bits|baseline_bits|bpc|baseline_bpc|perplexity|` +
+	`fast_rms|p|rank|from|to|text|text_base64|token_bits|logprobs|token_logprobs|top_logprobs|` +
+	`card|message|detail|parameters)$`)
+
+// requireAlike holds what was found against an example: the same fields of the same kinds, and the
+// same values but where they vary.
+func requireAlike(t require.TestingT, name, path string, want, got any) {
+	at := name + ": " + path
+	require.Equal(t, fmt.Sprintf("%T", want), fmt.Sprintf("%T", got), at)
+	last := path[strings.LastIndexByte(path, '.')+1:]
+	switch want := want.(type) {
+	case map[string]any:
+		if varies.MatchString(last) && last != "logprobs" {
+			return
+		}
+		got := got.(map[string]any)
+		names, found := slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got))
+		require.ElementsMatch(t, names, found, at)
+		for key := range want {
+			requireAlike(t, name, strings.TrimPrefix(path+"."+key, "."), want[key], got[key])
+		}
+	case []any:
+		if varies.MatchString(last) {
+			return
+		}
+		got := got.([]any)
+		require.Len(t, got, len(want), at)
+		for i := range want {
+			requireAlike(t, name, path, want[i], got[i])
+		}
+	case string:
+		if path == "" {
+			requireTextAlike(t, name, want, got.(string))
+		} else if !varies.MatchString(last) {
+			require.Equal(t, want, got, at)
+		}
+	default:
+		if !varies.MatchString(last) {
+			require.Equal(t, want, got, at)
+		}
+	}
+}
+
+// requireTextAlike compares two streams event by event, where pieces of a text may be fewer or
+// more, and other texts as they are.
+func requireTextAlike(t require.TestingT, name, want, got string) {
+	if !strings.HasPrefix(want, "{") && !strings.HasPrefix(want, "event: ") &&
+		!strings.HasPrefix(want, "data: ") {
+		require.Equal(t, want, got, name)
+		return
+	}
+	wantEvents, gotEvents := eventsOf(t, want), eventsOf(t, got)
+	require.Len(t, gotEvents, len(wantEvents), name)
+	for i := range wantEvents {
+		requireAlike(t, name, fmt.Sprintf("[%d]", i), wantEvents[i], gotEvents[i])
+	}
+}
+
+// eventsOf reads the objects of a stream, of pieces in a row the first.
+func eventsOf(t require.TestingT, text string) (events []any) {
+	was := ""
+	for line := range strings.Lines(text) {
+		raw := []byte(strings.TrimSpace(strings.TrimPrefix(line, "data: ")))
+		if !json.Valid(raw) || len(raw) == 0 || raw[0] != '{' {
+			continue
+		}
+		object := decoded(t, raw).(map[string]any)
+		kind := fmt.Sprint(
+			object["type"],
+			object["choices"] != nil && len(object["choices"].([]any)) > 0,
+		)
+		if kind == was && (object["type"] == "piece" || object["choices"] != nil) {
+			events[len(events)-1] = object // the last says how the text ends
+			continue
+		}
+		was = kind
+		events = append(events, object)
+	}
+	return events
+}

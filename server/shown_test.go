@@ -1,0 +1,186 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"github.com/lmserve/lmserve/server/contract"
+)
+
+// updateExamples, set to anything, has the tests write what servers answer into the contract, in
+// the place of the examples there.
+const updateExamples = "LMSERVE_UPDATE_EXAMPLES"
+
+// How many of the bytes of a file or a page an example shows.
+const (
+	pageShown = 24
+	zstdShown = 4 // those that are the same in every such file
+)
+
+// shown is an example as the contract has it.
+type shown struct {
+	Summary string            `yaml:"summary,omitempty"`
+	Request string            `yaml:"x-request,omitempty"`
+	Headers map[string]string `yaml:"x-headers,omitempty"`
+	Status  int               `yaml:"x-status,omitempty"`
+	Value   yaml.Node         `yaml:"value"`
+}
+
+// newExamples are those that tests have met, when they are to be written.
+var newExamples = struct {
+	sync.Mutex
+	named map[string]shown
+}{named: map[string]shown{}}
+
+// writeExamples puts the examples that tests have met into the contract, beside those that they
+// have not.
+func writeExamples() error {
+	const file = "../api/openapi.yaml"
+	const begin, end = "# BEGIN GENERATED examples", "# END GENERATED examples"
+	if len(newExamples.named) == 0 {
+		return nil
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, _ := strings.Cut(string(old), begin)
+	head, rest, _ := strings.Cut(rest, "\n")
+	part, after, ok := strings.Cut(rest, "    "+end)
+	if !ok {
+		return fmt.Errorf("%s: expected lines with %q and %q", file, begin, end)
+	}
+	all := map[string]shown{}
+	if err := yaml.Unmarshal([]byte(part), &all); err != nil {
+		return err
+	}
+	maps.Copy(all, newExamples.named)
+	var b bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		var one bytes.Buffer
+		e := yaml.NewEncoder(&one)
+		e.SetIndent(2)
+		if err := errors.Join(e.Encode(map[string]shown{name: all[name]}), e.Close()); err != nil {
+			return err
+		}
+		for line := range strings.Lines(one.String()) {
+			if strings.TrimSpace(line) != "" {
+				line = "    " + strings.TrimRight(line, " \n") + "\n"
+			}
+			b.WriteString(line)
+		}
+	}
+	text := before + begin + head + "\n" + b.String() + "    " + end + after
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+// requireExample holds what was sent or answered against an example of the contract, or keeps it to
+// be written, if that is asked for and the contract has nothing like it.
+func requireExample(t *testing.T, name string, s shown, media string, raw []byte) {
+	t.Helper()
+	s.Value = valueOf(t, media, raw)
+	if os.Getenv(updateExamples) == "" {
+		requireShown(t, document(t), name, s)
+		return
+	}
+	if !passes(func(v require.TestingT) { requireShown(v, document(t), name, s) }) {
+		newExamples.Lock()
+		defer newExamples.Unlock()
+		newExamples.named[name] = s
+	}
+}
+
+// requireShown holds an example against the one that the contract has.
+func requireShown(t require.TestingT, doc *openapi3.T, name string, s shown) {
+	ref := doc.Components.Examples[name]
+	require.NotNil(t, ref, "the contract has no example %s; %s=1 makes it", name, updateExamples)
+	found := ref.Value
+	require.Equal(t, s.Summary, found.Summary, name)
+	if s.Request != "" {
+		headers, _ := found.Extensions["x-headers"].(map[string]any)
+		require.Equal(t, s.Request, found.Extensions["x-request"], name)
+		require.Equal(t, fmt.Sprint(s.Headers), fmt.Sprint(headers), name)
+		require.EqualValues(t, s.Status, found.Extensions["x-status"], name)
+	}
+	var got any
+	require.NoError(t, s.Value.Decode(&got))
+	requireAlike(t, name, "", jsonValue(t, found.Value), jsonValue(t, got))
+}
+
+// verdict is what a check has found, without an end to the test.
+type verdict struct{ failed bool }
+
+// Errorf implements require.TestingT.
+func (v *verdict) Errorf(string, ...any) { v.failed = true }
+
+// FailNow implements require.TestingT.
+func (v *verdict) FailNow() { runtime.Goexit() }
+
+// passes reports whether a check finds nothing.
+func passes(check func(require.TestingT)) bool {
+	var v verdict
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		check(&v)
+	}()
+	<-done
+	return !v.failed
+}
+
+// valueOf is a body as an example shows it: JSON as a value, text as it is, of a file or a page the
+// first bytes, each as a character.
+func valueOf(t *testing.T, media string, raw []byte) yaml.Node {
+	t.Helper()
+	var n yaml.Node
+	switch media {
+	case contract.MediaJSON, contract.MediaProblem:
+		var document yaml.Node
+		require.NoError(t, yaml.Unmarshal(raw, &document))
+		n = *document.Content[0]
+		asBlocks(&n)
+		return n
+	case contract.MediaEventStream, contract.MediaNDJSON, textBody:
+		n.SetString(string(raw))
+	default:
+		most := pageShown
+		if media == contract.MediaZstd {
+			most = zstdShown
+		}
+		var runes []rune
+		for _, b := range raw[:min(len(raw), most)] {
+			runes = append(runes, rune(b))
+		}
+		n.SetString(string(runes))
+	}
+	return n
+}
+
+// asBlocks writes objects a field a line, and lists of plain values on one line.
+func asBlocks(n *yaml.Node) {
+	flat := n.Kind == yaml.SequenceNode || len(n.Content) == 0
+	for i, child := range n.Content {
+		asBlocks(child)
+		if child.Kind != yaml.ScalarNode {
+			flat = false
+		}
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			child.Style = 0
+		}
+	}
+	if n.Kind != yaml.ScalarNode && !flat {
+		n.Style = 0
+	}
+}
