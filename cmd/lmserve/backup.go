@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +32,8 @@ from a data folder that no server has open. The file must not exist yet, and app
 when it is whole and its checksums are right; a name that ends in ` + zstdSuffix + ` compresses it.
 
 A connection that is lost is made again, and the backup goes on where it was. Where keys
-are asked for, a backup wants the key of an admin, in --key-file or LMSERVE_KEY. The
-keys file is no part of a backup.`,
+are asked for, a backup wants the key of an admin: in --key-file, in the variable
+LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
 		Example: "  lmserve backup --server http://127.0.0.1:8080 lmserve.tar.zst\n" +
 			"  lmserve backup --data-dir /var/lib/lmserve lmserve.tar",
 		Args: exactly(1, "a file to write"),
@@ -60,7 +59,8 @@ keys file is no part of a backup.`,
 	}
 	f.registerFolder(c)
 	c.Flags().StringVar(&client.server, "server", "", "URL of a running server, as http://127.0.0.1:8080")
-	c.Flags().StringVar(&client.keyFile, "key-file", "", "file that holds the key of an admin (default: the variable LMSERVE_KEY)")
+	c.Flags().StringVar(&client.key, "key", "", "key of an admin, as 'lmserve keys add' printed it")
+	c.Flags().StringVar(&client.keyFile, "key-file", "", "file that holds that key (default: --key holds)")
 	return c
 }
 
@@ -96,25 +96,6 @@ func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 			return err
 		})
 	})
-}
-
-// progressWriter shows how much was written, until its context ends.
-type progressWriter struct {
-	ctx         context.Context
-	w           io.Writer
-	done, total int64
-	set         func(done, total int64)
-}
-
-// Write implements io.Writer.
-func (p *progressWriter) Write(b []byte) (int, error) {
-	if err := p.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := p.w.Write(b)
-	p.done += int64(n)
-	p.set(p.done, p.total)
-	return n, err
 }
 
 // writeBackup writes a backup to a file, which gets its name when it was read again and is whole.

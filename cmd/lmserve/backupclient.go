@@ -21,9 +21,6 @@ const (
 	backupWaitFirst = 500 * time.Millisecond
 )
 
-// keyVariable is the environment variable of the key that a client shows.
-const keyVariable = "LMSERVE_KEY"
-
 // backupClient fetches a backup from a server.
 type backupClient struct {
 	server  string
@@ -32,9 +29,8 @@ type backupClient struct {
 	etag    string // of the backup under way; "": there is none yet
 }
 
-// findKey reads the key, if there is one.
+// findKey reads the key, if a file has it.
 func (b *backupClient) findKey() error {
-	b.key = os.Getenv(keyVariable)
 	if b.keyFile == "" {
 		return nil
 	}

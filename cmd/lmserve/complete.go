@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -77,36 +76,39 @@ func (k *completing) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	opening, err := sessionRequest(asked)
+	if err != nil {
+		return err
+	}
+	if k.session == "" {
+		opening.Seed = &k.stream.seed
+	}
 	conn, err := k.connect(c)
 	if err != nil {
 		return err
 	}
 	defer func() { err = firstError(err, conn.Close()) }()
-	cl, err := client.New(conn.URL, client.WithHTTPClient(conn.HTTP), client.WithKey(conn.Key),
-		client.WithPatience(completePatience))
+	cl, err := conn.client()
 	if err != nil {
-		return usageError{fmt.Errorf("--server: %w", err)}
+		return err
 	}
-	id, done, err := k.begin(c.Context(), cl, asked)
+	s, done, err := openSession(c.Context(), cl, k.session, opening)
 	if err != nil {
 		return flagError(err)
 	}
 	defer func() { err = firstError(err, done()) }()
-	if err := k.adapt(c, cl, id); err != nil {
+	if err := k.adapt(c, cl, s.ID); err != nil {
 		return err
 	}
 	p := completionPrinter{
 		out: c.OutOrStdout(), prompt: k.prompt, asJSON: k.asJSON, logprobs: r.Logprobs != nil,
 	}
-	err = p.print(cl.CompleteStream(c.Context(), id, r))
+	err = p.print(cl.CompleteStream(c.Context(), s.ID, r))
 	if p.done.Seed != 0 && r.Seed == nil && !k.asJSON {
 		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.done.Seed)
 	}
 	return flagError(err)
 }
-
-// completePatience is how long a completion waits for a server that has too much to do.
-const completePatience = time.Minute
 
 // request makes the request of the flags, and checks what can be checked before a model is there.
 func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err error) {
@@ -146,41 +148,6 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	return r, nil
 }
 
-// begin finds the session that the flags name, or makes one. The caller calls done, which deletes a
-// session that has no name.
-func (k *completing) begin(
-	ctx context.Context, cl *client.Client, asked setting.Values,
-) (id string, done func() error, err error) {
-	keep := func() error { return nil }
-	r := client.SessionRequest{}
-	if len(asked) > 0 {
-		text, err := json.Marshal(asked)
-		if err == nil {
-			err = json.Unmarshal(text, &r.Settings) // the names are those of the contract
-		}
-		if err != nil {
-			return "", nil, err
-		}
-	}
-	if k.session != "" {
-		if r.Settings == nil { // then any session will do, one that only its id names, too
-			found, err := cl.GetSession(ctx, k.session)
-			if !client.Is(err, client.ProblemSessionNotFound) {
-				return found.ID, keep, err
-			}
-		}
-		found, _, err := cl.EnsureSession(ctx, k.session, r)
-		return found.ID, keep, err
-	}
-	r.Seed = &k.stream.seed
-	made, err := cl.CreateSession(ctx, r)
-	return made.ID, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), localDrainMax)
-		defer cancel()
-		return cl.DeleteSession(ctx, made.ID)
-	}, err
-}
-
 // adapt feeds the files to the session.
 func (k *completing) adapt(c *cobra.Command, cl *client.Client, id string) error {
 	if len(k.after) == 0 {
@@ -215,12 +182,4 @@ func (k *completing) adapt(c *cobra.Command, cl *client.Client, id string) error
 			context.Cause(c.Context()), sum.bytes, sum.bits/float64(sum.chars))
 	}
 	return err
-}
-
-// firstError is the error that happened first.
-func firstError(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }

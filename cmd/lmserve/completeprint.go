@@ -21,8 +21,9 @@ type completionPrinter struct {
 	prompt           string
 	asJSON, logprobs bool
 
-	text []byte
-	done client.Completion // all but the text
+	text  []byte
+	shown strings.Builder   // the text, with U+FFFD for what is no UTF-8
+	done  client.Completion // all but the text
 }
 
 // print prints what comes, up to the first error.
@@ -66,6 +67,7 @@ func (p *completionPrinter) begin() (err error) {
 func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
 	text := e.TextBytes()
 	p.text = append(p.text, text...)
+	p.shown.WriteString(e.Text)
 	p.done.Logprobs = append(p.done.Logprobs, e.Logprobs...)
 	p.done.TopLogprobs = append(p.done.TopLogprobs, e.TopLogprobs...)
 	switch {
@@ -77,7 +79,7 @@ func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
 			}
 		}
 	default:
-		_, err = p.out.Write([]byte(strings.ToValidUTF8(string(text), "�")))
+		_, err = io.WriteString(p.out, e.Text)
 	}
 	return err
 }
@@ -103,7 +105,7 @@ func (p *completionPrinter) end() (err error) {
 		if p.done.FinishReason == "" {
 			p.done.FinishReason = finishInterrupted
 		}
-		p.done.Text = strings.ToValidUTF8(string(p.text), "�")
+		p.done.Text = p.shown.String()
 		if !utf8.Valid(p.text) {
 			p.done.TextBase64 = p.text
 		}

@@ -58,9 +58,11 @@ type configuration struct {
 // configDelimiter joins the names of sections and flags. No name has it.
 const configDelimiter = "/"
 
+func newValues() *koanf.Koanf { return koanf.New(configDelimiter) }
+
 // readConfiguration reads the configuration file, if there is one.
 func readConfiguration(root *cobra.Command) (*configuration, error) {
-	conf := &configuration{values: koanf.New(configDelimiter)}
+	conf := &configuration{values: newValues()}
 	path, named := root.PersistentFlags().Lookup(configName).Value.String(), true
 	if path == "" {
 		path = os.Getenv(configVariable)
@@ -110,20 +112,10 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 		case below != nil && section[key] == nil: // a section without keys
 		case below != nil && !takesFlag(c, key):
 			return conf.wrong(path, fmt.Sprint(section[key]), "flags of "+below.CommandPath())
-		case !takesFlag(c, key):
+		case !takesFlag(c, key), key == configName && len(above) == 0:
 			return conf.unknown(c, path)
 		case isSection:
 			return conf.wrong(path, "a section", "the value of a flag")
-		}
-	}
-	return nil
-}
-
-// subcommandNamed finds a command of a group.
-func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
-	for _, below := range c.Commands() {
-		if below.Name() == name {
-			return below
 		}
 	}
 	return nil
@@ -184,7 +176,7 @@ type originsKey struct{}
 // configure gives the flags of a command that the command line does not give the values that the
 // environment and the configuration file say.
 func configure(c *cobra.Command, _ []string) error {
-	if c.HasSubCommands() { // and shows its help
+	if c.HasSubCommands() || c.Hidden { // it shows its help, or is one of cobra's for shells
 		return nil
 	}
 	conf, err := readConfiguration(c.Root())

@@ -6,12 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-
-	"github.com/spf13/cobra"
-
-	"github.com/lmserve/lmserve/internal/setting"
 )
 
 // Exit codes of every command. A command that a signal has ended before it was done exits with
@@ -82,53 +77,10 @@ func interrupted(err error, ended signalError) error {
 	return err
 }
 
-// usageArgs makes the errors of a command's arguments usage errors, which name the command's help.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	if check == nil {
-		return nil
+// firstError is the error that happened first.
+func firstError(first, second error) error {
+	if first != nil {
+		return first
 	}
-	return func(c *cobra.Command, args []string) error {
-		err := check(c, args)
-		if err == nil || errors.As(err, &usageError{}) {
-			return err
-		}
-		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
-	}
-}
-
-// exactly is cobra.ExactArgs with an error that says what arguments were expected.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return fmt.Errorf("found %s, expected %s", setting.Count(len(args), "argument"), what)
-		}
-		return nil
-	}
-}
-
-// atLeastOne wants one argument or more.
-func atLeastOne(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return fmt.Errorf("found no argument, expected %s", what)
-		}
-		return nil
-	}
-}
-
-// subcommand makes a command of a group of commands: alone it shows its help, and any argument is
-// the name of a command that does not exist.
-func subcommand(c *cobra.Command) *cobra.Command {
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		err := fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
-		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			err = fmt.Errorf("%w, expected maybe %s", err, strings.Join(near, ", "))
-		}
-		return err
-	}
-	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	return c
+	return second
 }

@@ -62,23 +62,11 @@ Every command works with the embedded model; --model takes a file instead.
 	quietFlag(root)
 	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(), newWatch(),
 		newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
-		newVersion())
+		newCompletion(), newVersion())
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	completion := subcommandNamed(root, "completion")
-	completion.PersistentPreRunE = unconfigured
-	completion.Example = "  lmserve completion bash > /etc/bash_completion.d/lmserve"
 	everyCommand(root, func(c *cobra.Command) { c.Args = usageArgs(c.Args) })
 	return root
-}
-
-// everyCommand visits a command and all below it.
-func everyCommand(c *cobra.Command, visit func(c *cobra.Command)) {
-	visit(c)
-	for _, below := range c.Commands() {
-		everyCommand(below, visit)
-	}
 }
 
 // newHelp is cobra's command help, but that a command that does not exist is an error.
@@ -98,16 +86,4 @@ func newHelp() *cobra.Command {
 			return about.Help()
 		},
 	}
-}
-
-// findCommand finds the command that words name.
-func findCommand(root *cobra.Command, words []string) (*cobra.Command, error) {
-	c, rest, err := root.Find(words)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("unknown command %q for %q", rest[0], c.CommandPath())
-	}
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return c, nil
 }

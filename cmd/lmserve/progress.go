@@ -125,6 +125,25 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// progressWriter shows how much was written, until its context ends.
+type progressWriter struct {
+	ctx         context.Context
+	w           io.Writer
+	done, total int64
+	set         func(done, total int64)
+}
+
+// Write implements io.Writer.
+func (p *progressWriter) Write(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := p.w.Write(b)
+	p.done += int64(n)
+	p.set(p.done, p.total)
+	return n, err
+}
+
 // beside returns a writer to the same terminal that has the bar out of its way.
 func (p *progress) beside(w io.Writer) io.Writer { return besideWriter{p, w} }
 

@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
@@ -45,4 +50,69 @@ func TestServeDoesNotListenBeforeItsFolderIsChecked(t *testing.T) {
 	require.Equal(t, exitFailure, code, stderr.String())
 	require.Contains(t, stderr.String(), "lmserve.db")
 	require.Empty(t, stdout.String())
+}
+
+// A budget that no session of the model fits into is refused, with the smallest that works.
+func TestServeRefusesABudgetThatNoSessionFitsInto(t *testing.T) {
+	file := randomModel(t)
+	_, stderr, code := lmserve("", "serve", "--model", file, "--log-format", "none", "--data-dir", "none",
+		"--listen", "127.0.0.1:0", "--memory-budget", "1")
+	require.Equal(t, exitUsage, code)
+	least := regexp.MustCompile(`--memory-budget is 1, expected at least (\d+M): `).FindStringSubmatch(stderr)
+	require.NotNil(t, least, stderr)
+	url, stop := serving(t, "--model", file, "--memory-budget", least[1])
+	defer stop()
+	status, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
+	require.Equal(t, http.StatusCreated, status)
+	status, _ = send(t, http.MethodPost, url+"/v1/completions", "",
+		`{"model":"small","prompt":"x","max_tokens":3}`)
+	require.Equal(t, http.StatusOK, status)
+	status, _ = send(t, http.MethodPost, url+"/v1/sessions/"+made["id"].(string)+"/score?unit=line", "",
+		`{"text":"a\nb\n"}`)
+	require.Equal(t, http.StatusOK, status)
+}
+
+// The sessions of another model are one line of the log, which says what can be done.
+func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
+	dir, file := t.TempDir(), randomModel(t)
+	url, stop := serving(t, "--model", file, "--data-dir", dir)
+	for range 5 {
+		status, _ := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
+		require.Equal(t, http.StatusCreated, status)
+	}
+	stop()
+	core, logged := observer.New(zap.InfoLevel)
+	f := serveFlags{data: dataFlags{dir: dir}, model: modelFlags{threads: 1}}
+	m, err := model.Default()
+	require.NoError(t, err)
+	o, err := f.openSessions(t.Context(), m, zap.New(core))
+	require.NoError(t, err)
+	require.NoError(t, o.close())
+	require.Equal(t, 1, logged.Len(), "%v", logged.All())
+	line := logged.All()[0]
+	require.Equal(t, zap.WarnLevel, line.Level)
+	require.Contains(t, line.Message, "--data-dir")
+	require.Contains(t, line.Message, "--model")
+	require.EqualValues(t, 5, line.ContextMap()["sessions"])
+}
+
+// A server may be started with smaller limits than the contract states.
+func TestServeTakesSmallerLimits(t *testing.T) {
+	url, stop := serving(t, "--model", randomModel(t), "--max-score-body", "1K", "--max-body-idle", "2s")
+	defer stop()
+	_, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
+	for size, want := range map[int]int{1000: http.StatusOK, 1100: http.StatusRequestEntityTooLarge} {
+		res, err := http.Post(url+"/v1/sessions/"+made["id"].(string)+"/score", "text/plain",
+			strings.NewReader(strings.Repeat("x", size)))
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, want, res.StatusCode)
+	}
+	for flag, value := range map[string]string{
+		"max-score-body": "17G", "max-body-idle": "6m", "max-answer-idle": "0s", "drain-delay": "-1s",
+	} {
+		_, stderr, code := lmserve("", "serve", "--listen", "nowhere", "--data-dir", "none", "--"+flag, value)
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, stderr, "--"+flag+" is "+strings.TrimSuffix(value, "0s"))
+	}
 }

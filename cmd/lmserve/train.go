@@ -121,8 +121,9 @@ that one command line serves every sitting.`,
 	f.IntVar(&o.Meta.Chunk, "chunk", 0, "meta, joint: tokens between two updates of the fast weights (default 64; window: 128)")
 	f.Float64Var(&o.Meta.Rate, "meta-lr", 0, "meta, joint: largest learning rate of the meta-learners (default 0.003 online, 0.00025 window)")
 	f.StringSliceVar(&o.Meta.Branches, "branches", nil, "meta, joint: weights that get fast weights: paper, wide, upper (feed-forward layers of the upper half), or patterns of names (default upper; window: paper)")
-	f.Float32SliceVar(&o.Meta.Settings.Gammas, "gammas", nil, "meta, joint: decay of the gradient average, one a bank")
-	f.Float64Var(&o.Meta.Settings.P, "p", 0, "meta, joint: probability that an update writes one fast weight (default 0.5)")
+	f.Float32SliceVar(&o.Meta.Settings.Gammas, "gammas", nil, "meta, joint: decay of the gradient average, `numbers` for all banks (default 0.99,0.99975; window: 0)")
+	f.Lookup("gammas").DefValue = "" // for help
+	f.Float64Var(&o.Meta.Settings.P, "p", 0, "meta, joint: probability that an update writes one fast weight (default 0.5; window: 0.05)")
 	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 8)")
 	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
 	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")

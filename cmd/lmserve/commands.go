@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/setting"
+)
+
+// usageArgs makes the errors of a command's arguments usage errors, which name the command's help.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	if check == nil {
+		return nil
+	}
+	return func(c *cobra.Command, args []string) error {
+		err := check(c, args)
+		if err == nil || errors.As(err, &usageError{}) {
+			return err
+		}
+		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
+	}
+}
+
+// exactly is cobra.ExactArgs with an error that says what arguments were expected.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("found %s, expected %s", setting.Count(len(args), "argument"), what)
+		}
+		return nil
+	}
+}
+
+// atLeastOne wants one argument or more.
+func atLeastOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("found no argument, expected %s", what)
+		}
+		return nil
+	}
+}
+
+// subcommand makes a command of a group of commands: alone it shows its help, and any argument is
+// the name of a command that does not exist.
+func subcommand(c *cobra.Command) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		err := fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			err = fmt.Errorf("%w, expected maybe %s", err, strings.Join(near, ", "))
+		}
+		return err
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// everyCommand visits a command and all below it.
+func everyCommand(c *cobra.Command, visit func(c *cobra.Command)) {
+	visit(c)
+	for _, below := range c.Commands() {
+		everyCommand(below, visit)
+	}
+}
+
+// findCommand finds the command that words name.
+func findCommand(root *cobra.Command, words []string) (*cobra.Command, error) {
+	c, rest, err := root.Find(words)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("unknown command %q for %q", rest[0], c.CommandPath())
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// subcommandNamed finds a command of a group.
+func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
+	for _, below := range c.Commands() {
+		if below.Name() == name {
+			return below
+		}
+	}
+	return nil
+}

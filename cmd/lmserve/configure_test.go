@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// configFile writes a configuration file.
+func configFile(t *testing.T, text string) string {
+	file := filepath.Join(t.TempDir(), "lmserve.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+// inForce asks the program for the flags of a command, and where they come from.
+func inForce(t *testing.T, args ...string) map[string]configuredFlag {
+	var all []configuredFlag
+	out := must(t, "", append([]string{"config", "--json"}, args...)...)
+	require.NoError(t, json.Unmarshal([]byte(out), &all))
+	byName := map[string]configuredFlag{}
+	for _, f := range all {
+		byName[f.Flag] = f
+	}
+	return byName
+}
+
+// A flag has the value of the command line, or else of the environment, or else of the file, or else
+// its default; and what is said for one command comes before what is said for all.
+func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
+	file := configFile(t, "threads: 3\nserve:\n  threads: 4\n  log: json\n  allow-host: [a, b]\n"+
+		"  max-replay: 20s\n  scrub: false\nkeys:\n  add:\n    expires: 2030-01-31\n")
+	serve := inForce(t, "serve", "--config", file)
+	require.Equal(t, configuredFlag{"threads", "4", origin(file + ": serve.threads")}, serve["threads"])
+	require.Equal(t, "json", serve["log-format"].Value, "by its name of before, too")
+	require.Equal(t, "[a,b]", serve["allow-host"].Value)
+	require.Equal(t, "20s", serve["max-replay"].Value)
+	require.Equal(t, "false", serve["scrub"].Value)
+	require.Equal(t, configuredFlag{"listen", "127.0.0.1:8080", fromDefault}, serve["listen"])
+	require.Equal(t, origin(file+": threads"), inForce(t, "score", "--config", file)["threads"].From)
+	require.Equal(t, "2030-01-31", inForce(t, "keys", "add", "--config", file)["expires"].Value)
+
+	t.Setenv(configVariable, file)
+	t.Setenv("LMSERVE_THREADS", "5")
+	t.Setenv("LMSERVE_LISTEN", "")
+	require.Equal(t, configuredFlag{"threads", "5", "LMSERVE_THREADS"}, inForce(t, "serve")["threads"])
+	require.Equal(t, "127.0.0.1:8080", inForce(t, "serve")["listen"].Value, "an empty one says nothing")
+	t.Setenv("LMSERVE_SERVE_THREADS", "6")
+	require.Equal(t, "LMSERVE_SERVE_THREADS", string(inForce(t, "serve")["threads"].From))
+	require.Equal(t, "LMSERVE_THREADS", string(inForce(t, "bench")["threads"].From))
+
+	t.Setenv("LMSERVE_SERVE_THREADS", "0")
+	_, stderr, code := lmserve("", "serve", "--data-dir", "none")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--threads is 0, expected 1 to 256 (--threads is from LMSERVE_SERVE_THREADS)")
+	_, stderr, _ = lmserve("", "serve", "--data-dir", "none", "--threads", "-7")
+	require.Contains(t, stderr, "--threads is -7, expected 1 to 256\n", "the command line comes first")
+}
+
+// Every flag of serve, and of all other commands, can be set by a variable and by the file.
+func TestEveryFlagCanBeConfigured(t *testing.T) {
+	everyCommand(newRoot(), func(c *cobra.Command) {
+		if c.HasSubCommands() || c.PersistentPreRunE != nil {
+			return
+		}
+		flagsOf(c).VisitAll(func(f *pflag.Flag) {
+			if !configurable(c, f) {
+				return
+			}
+			name := variable(append(commandWords(c), f.Name)...)
+			value := map[string]string{"bool": "true", "duration": "1s", "string": "x", "stringSlice": "x",
+				"stringArray": "x", "float32Slice": "1", "floats": "1"}[f.Value.Type()]
+			if value == "" {
+				value = "1"
+			}
+			t.Setenv(name, value)
+			about, err := findCommand(newRoot(), commandWords(c))
+			require.NoError(t, err)
+			conf := &configuration{values: newValues()}
+			set, err := conf.apply(about)
+			require.NoError(t, err)
+			require.Equal(t, origins{f.Name: origin(name)}, set)
+			os.Unsetenv(name)
+		})
+	})
+}
+
+// What is wrong in a configuration is told with file, key, found and expected, and nothing is done.
+func TestAConfigurationThatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"listn: x":                           "listn: found an unknown key, expected a command, or a flag of one",
+		"serve: {listn: x}":                  "serve.listn: found an unknown key, expected a flag of lmserve serve (allow-host, ",
+		"watch2: {rate: 1}":                  "watch2: found an unknown key",
+		"sessions: {exprt: {out: x}}":        "sessions.exprt: found an unknown key",
+		"serve: 3":                           "serve: found 3, expected flags of lmserve serve",
+		"serve: {threads: many}":             `serve.threads: found "many", expected a whole number`,
+		"serve: {threads: 1.5}":              `serve.threads: found "1.5", expected a whole number`,
+		"serve: {threads: }":                 "serve.threads: found nothing, expected a value",
+		"serve: {threads: [1, 2]}":           `serve.threads: found "1,2", expected a whole number`,
+		"serve: {threads: {a: 1}}":           "serve.threads: found a section, expected the value of a flag",
+		"serve: {scrub: perhaps}":            `serve.scrub: found "perhaps", expected true or false`,
+		"serve: {max-replay: 3}":             `serve.max-replay: found "3", expected a duration`,
+		"serve: {memory-budget: 1.5G}":       `serve.memory-budget: found "1.5G", expected a number of bytes`,
+		"serve: {threads: 0}":                "--threads is 0, expected 1 to 256 (--threads is from FILE: serve.threads)",
+		"threads: x":                         `threads: found "x", expected a whole number`,
+		"serve:\n  threads: 1\n  threads: 2": "mapping key \"threads\" already defined",
+		"- serve":                            "expected YAML, flags and their values",
+		"serve: [":                           "expected YAML",
+		"config: x":                          "config: found an unknown key",
+	} {
+		file := configFile(t, text)
+		_, stderr, code := lmserve("", "serve", "--data-dir", "none", "--listen", "nowhere",
+			"--config", file)
+		require.Equal(t, exitUsage, code, text)
+		require.Contains(t, stderr, file, text)
+		require.Contains(t, stderr, strings.ReplaceAll(want, "FILE", file), text)
+	}
+	_, stderr, code := lmserve("", "serve", "--config", "no-such-file")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "no-such-file")
+	t.Setenv("LMSERVE_MAX_REPLAY", "soon")
+	_, stderr, _ = lmserve("", "serve", "--data-dir", "none")
+	require.Contains(t, stderr, `LMSERVE_MAX_REPLAY: found "soon", expected a duration`)
+}
+
+// The default place is the user's folder of configurations; none stands for no file.
+func TestTheDefaultConfigurationFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	require.Equal(t, fromDefault, inForce(t, "serve")["threads"].From)
+	file := filepath.Join(dir, "lmserve", "config.yaml")
+	require.NoError(t, os.Mkdir(filepath.Dir(file), 0o700))
+	require.NoError(t, os.WriteFile(file, []byte("threads: 7\nserve:\n"), 0o600))
+	require.Equal(t, "7", inForce(t, "serve")["threads"].Value)
+	require.NotEqual(t, "7", inForce(t, "serve", "--config", "none")["threads"].Value)
+	require.Contains(t, must(t, "", "config", "serve"), "configuration file: "+file+"\n")
+}
+
+// The flag --config of train and bench names a configuration of a model; there the variable names the
+// file, which may set that flag in the commands' own sections.
+func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
+	file := configFile(t, "bench: {config: tiny, seconds: 0.5}\ntrain: {config: small}\n")
+	t.Setenv(configVariable, file)
+	require.Equal(t, "tiny", inForce(t, "bench")["config"].Value)
+	require.Equal(t, "0.5", inForce(t, "bench")["seconds"].Value)
+	require.Equal(t, "small", inForce(t, "train")["config"].Value)
+	_, ok := inForce(t, "serve")["config"]
+	require.False(t, ok)
+	_, stderr, code := lmserve("", "bench", "--config", "no-such-model")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--config no-such-model")
+}
+
+func TestAKeyIsNotShown(t *testing.T) {
+	t.Setenv("LMSERVE_KEY", "secret-text")
+	out := must(t, "", "config", "complete")
+	require.NotContains(t, out, "secret-text")
+	require.Regexp(t, `key +\(a secret\) +LMSERVE_KEY`, out)
+}
+
+// Any text is a configuration or an error, and no crash.
+func FuzzConfiguration(f *testing.F) {
+	for _, text := range []string{"", "serve: {threads: 1}", "a: &x [*x]", "? {a: b}\n: c", "serve: !!binary x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		t.Setenv(configVariable, configFile(t, text))
+		about, err := findCommand(newRoot(), []string{"serve"})
+		require.NoError(t, err)
+		conf, err := readConfiguration(about.Root())
+		if err != nil {
+			return
+		}
+		_, _ = conf.apply(about)
+	})
+}
