@@ -219,6 +219,32 @@ func feedMore(t *testing.T, flags []string, text string) {
 	must(t, text, args...)
 }
 
+// With --learn false the session stays as it was, and every call begins anew.
+func TestWatchWithoutLearning(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "app.log")
+	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start", log)
+	logOf(t, log, 0, 40)
+	w := startWatch(t, nil, flags...)
+	requireTexts(t, w.lines(8), 32)
+	w.stop()
+	logOf(t, log, 40, 5)
+	var before []lineObject
+	for range 2 {
+		w = startWatch(t, nil, append([]string{"--learn", "false"}, flags...)...)
+		lines := w.lines(45)
+		requireTexts(t, lines, 0)
+		require.EqualValues(t, 41, lines[0].Number)
+		w.stop()
+		if before != nil {
+			require.Equal(t, before, lines)
+		}
+		before = lines
+	}
+	w = startWatch(t, nil, flags...)
+	requireTexts(t, w.lines(5), 40)
+	w.stop()
+}
+
 func TestWatchGivesEachOfSeveralFilesASession(t *testing.T) {
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "One.log"), filepath.Join(dir, "two.log")
@@ -253,7 +279,8 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--rate", "2"}, exitUsage, `--rate is "2", expected a probability`},
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
-		{[]string{"--learn", "false"}, exitUsage, `--learn is "false", expected true or unflagged`},
+		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},
+		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
 		{[]string{dir}, exitUsage, "is a folder"},
 		{[]string{log, log}, exitUsage, "named twice"},
 		{[]string{"--session", "x", log, other}, exitUsage, "would both have the session x.app.log"},
