@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"unicode/utf8"
 
@@ -101,11 +102,12 @@ func (k *completing) run(c *cobra.Command) (err error) {
 		return err
 	}
 	p := completionPrinter{
-		out: c.OutOrStdout(), prompt: k.prompt, asJSON: k.asJSON, logprobs: r.Logprobs != nil,
+		out: c.OutOrStdout(), prompt: k.prompt, seed: *r.Seed, asJSON: k.asJSON,
+		logprobs: r.Logprobs != nil,
 	}
 	err = p.print(cl.CompleteStream(c.Context(), s.ID, r))
-	if p.done.Seed != 0 && r.Seed == nil && !k.asJSON {
-		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.done.Seed)
+	if len(p.text) > 0 && !c.Flags().Changed("seed") && !k.asJSON {
+		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.seed)
 	}
 	return flagError(err)
 }
@@ -132,6 +134,7 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	if len(k.stops) > 0 {
 		r.Stop = client.StopAt(k.stops...)
 	}
+	r.Seed = new(rand.Uint64N(session.SeedMax + 1)) // that it is known if a signal ends the text, too
 	if c.Flags().Changed("seed") {
 		r.Seed = &k.stream.seed
 	}

@@ -19,6 +19,7 @@ const finishInterrupted client.FinishReason = "interrupted"
 type completionPrinter struct {
 	out              io.Writer
 	prompt           string
+	seed             uint64 // in force
 	asJSON, logprobs bool
 
 	text  []byte
@@ -103,7 +104,8 @@ func (p *completionPrinter) end() (err error) {
 	switch {
 	case p.asJSON:
 		if p.done.FinishReason == "" {
-			p.done.FinishReason = finishInterrupted
+			p.done.Type, p.done.FinishReason = client.EventCompletion, finishInterrupted
+			p.done.Seed, p.done.Usage.CompletionTokens = p.seed, int64(len(p.text))
 		}
 		p.done.Text = p.shown.String()
 		if !utf8.Valid(p.text) {

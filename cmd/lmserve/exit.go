@@ -71,7 +71,7 @@ func exitCode(ctx context.Context, err error) (int, error) {
 
 // interrupted says which signal it was where the error says no more than that there was one.
 func interrupted(err error, ended signalError) error {
-	if err == context.Canceled { // an error around it says more
+	if err.Error() == context.Canceled.Error() { // an error around it says more
 		return ended
 	}
 	return err
