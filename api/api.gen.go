@@ -1612,7 +1612,8 @@ type ImportSessionParams struct {
 type CompleteParams struct {
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
+	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
+	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -1643,7 +1644,8 @@ type ScoreParams struct {
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
+	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
+	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -1652,6 +1654,15 @@ type ScoreParamsLearn string
 
 // ScoreParamsUnit defines parameters for Score.
 type ScoreParamsUnit string
+
+// GetSnapshotParams defines parameters for GetSnapshot.
+type GetSnapshotParams struct {
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
+	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
+	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+}
 
 // DetokenizeJSONRequestBody defines body for Detokenize for application/json ContentType.
 type DetokenizeJSONRequestBody = DetokenizeRequest
@@ -2357,7 +2368,7 @@ type ServerInterface interface {
 	Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams)
 	// GetSnapshot Export a session as one file
 	// (GET /v1/sessions/{id}/snapshot)
-	GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID)
+	GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -2498,7 +2509,7 @@ func (_ Unimplemented) Score(w http.ResponseWriter, r *http.Request, id SessionI
 
 // GetSnapshot Export a session as one file
 // (GET /v1/sessions/{id}/snapshot)
-func (_ Unimplemented) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID) {
+func (_ Unimplemented) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3190,8 +3201,24 @@ func (siw *ServerInterfaceWrapper) GetSnapshot(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSnapshotParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetSnapshot(w, r, id)
+		siw.Handler.GetSnapshot(w, r, id, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -7714,7 +7741,8 @@ func (response Score507ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 }
 
 type GetSnapshotRequestObject struct {
-	ID SessionID `json:"id"`
+	ID     SessionID `json:"id"`
+	Params GetSnapshotParams
 }
 
 type GetSnapshotResponseObject interface {
@@ -8677,10 +8705,11 @@ func (sh *strictHandler) Score(w http.ResponseWriter, r *http.Request, id Sessio
 }
 
 // GetSnapshot operation middleware
-func (sh *strictHandler) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID) {
+func (sh *strictHandler) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams) {
 	var request GetSnapshotRequestObject
 
 	request.ID = id
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.GetSnapshot(ctx, request.(GetSnapshotRequestObject))

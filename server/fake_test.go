@@ -164,7 +164,8 @@ type fakeFile struct {
 }
 
 func (f *fakeSessions) Export(
-	_ context.Context, who session.Caller, id string, w io.Writer, part func(session.Part),
+	_ context.Context, who session.Caller, id string, _ time.Duration, w io.Writer,
+	part func(session.Part),
 ) error {
 	s, leave, err := f.enter(who, id)
 	if err != nil {

@@ -84,7 +84,7 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 // state is all that decides how a session goes on, and the totals that it has reported.
 func (r *realRig) state(t require.TestingT, path string) []any {
 	var b bytes.Buffer
-	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"), &b, nil))
+	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"), 0, &b, nil))
 	f, err := weights.Read(&b, weights.Limits{})
 	require.NoError(t, err)
 	text, ok := f.Tensor("log.text")

@@ -1111,7 +1111,8 @@ type ImportSessionParams struct {
 type CompleteParams struct {
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
+	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
+	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -1142,7 +1143,8 @@ type ScoreParams struct {
 
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// A score also waits as long, and 30 s at least, for a state that is being computed again, as that of a fork far back.
+	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
+	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -1151,6 +1153,15 @@ type ScoreParamsLearn string
 
 // ScoreParamsUnit defines parameters for Score.
 type ScoreParamsUnit string
+
+// GetSnapshotParams defines parameters for GetSnapshot.
+type GetSnapshotParams struct {
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
+	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
+	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+}
 
 // AsStopString returns the union data inside the CompletionRequest_Stop as a StopString
 func (t CompletionRequest_Stop) AsStopString() (StopString, error) {
@@ -1400,9 +1411,16 @@ func newScoreRequest(
 
 // newGetSnapshotRequest makes the request GET /v1/sessions/{id}/snapshot to the server at a base URL.
 func newGetSnapshotRequest(
-	ctx context.Context, base string, id SessionID,
+	ctx context.Context, base string, id SessionID, params GetSnapshotParams,
 ) (*http.Request, error) {
 	target := base + fmt.Sprintf("/v1/sessions/%s/snapshot", url.PathEscape(id))
+	query := url.Values{}
+	if params.Wait != nil {
+		query.Set("wait", fmt.Sprint(*params.Wait))
+	}
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	return r, err
 }

@@ -131,7 +131,8 @@ type Export struct {
 // ExportSession writes a session to w as one file, which [Client.ImportSession] reads. After an
 // error w has got a part of the file.
 func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer) (Export, error) {
-	answer, err := c.send(request(newGetSnapshotRequest(ctx, c.base, session)), "application/zstd")
+	var params GetSnapshotParams // it waits as long as it takes
+	answer, err := c.send(request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/zstd")
 	if err != nil {
 		return Export{}, err
 	}

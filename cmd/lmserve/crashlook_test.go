@@ -103,7 +103,7 @@ func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 		require.NoError(t, cl.told(tw, d.Offset, d.Totals))
 		tw.sent = tw.acked
 		var file bytes.Buffer
-		require.NoError(t, mg.Export(t.Context(), who, tw.id, &file, nil))
+		require.NoError(t, mg.Export(t.Context(), who, tw.id, 0, &file, nil))
 		require.NoError(t, tw.sameState(&file))
 		cl.c.compared++
 	}

@@ -40,7 +40,7 @@ func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 	_, err = mg.Score(b.Context(), greedy, origin, strings.NewReader(text), session.ScoreOptions{}, none)
 	require.NoError(b, err)
 	var small bytes.Buffer
-	require.NoError(b, mg.Export(b.Context(), greedy, origin, &small, nil))
+	require.NoError(b, mg.Export(b.Context(), greedy, origin, 0, &small, nil))
 	file := grown(b, small.Bytes(), bytes.Repeat([]byte(text), 32<<20/len(text)), 64)
 	large, err := mg.Import(b.Context(), greedy, bytes.NewReader(file), "")
 	require.NoError(b, err)
@@ -52,7 +52,7 @@ func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 				_ = mg.Delete(greedy, info.ID)
 			}
 		},
-		"4 exports": func(ctx context.Context) { _ = mg.Export(ctx, greedy, large.ID, new(bytes.Buffer), nil) },
+		"4 exports": func(ctx context.Context) { _ = mg.Export(ctx, greedy, large.ID, 0, new(bytes.Buffer), nil) },
 		"4 completions": func(ctx context.Context) {
 			r := session.CompleteRequest{MaxTokens: 65536}
 			_, _ = mg.Complete(ctx, greedy, make(greedy), r, func(session.Piece) error { return nil })

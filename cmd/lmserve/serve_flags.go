@@ -71,8 +71,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 			"session's state goes to disk")
 	flags.IntVar(&f.forkSnapshots, "fork-snapshots", session.ForkSnapshotsDefault,
 		"most snapshots of a session that are kept beside the last two, so that a fork far back is "+
-			"soon ready; 0: none.\nWith them a state goes to disk after 4s of computing at the "+
-			"latest. docs/operations.md (Forks) has what they cost")
+			"soon ready; 0: none.\nUntil there are as many, a state goes to disk every 4s of computing. "+
+			"docs/operations.md (Forks) has what they cost")
 	flags.DurationVar(&f.drain, "drain-timeout", 30*time.Second,
 		"longest time that finishing the requests under way may take when the server ends")
 	flags.BoolVar(&f.scrub, "scrub", true,

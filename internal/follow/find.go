@@ -72,15 +72,20 @@ func find(paths []string, m Mark, offset int64) *file {
 	return found
 }
 
-// newer are those of the siblings that were written to after a file, and are not that file.
-func newer(all []sibling, than *file) (paths []string) {
-	last, err := than.f.Stat()
-	if err != nil {
-		return nil
+// newer are those of the siblings that were written to after all of some files, and are none of them.
+func newer(all []sibling, files []*file) (paths []string) {
+	var last time.Time
+	for _, f := range files {
+		if info, err := f.f.Stat(); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
 	}
 	for _, s := range all {
 		info, err := os.Stat(s.path)
-		if err == nil && !os.SameFile(info, last) && s.modified.After(last.ModTime()) {
+		known := err != nil || slices.ContainsFunc(files, func(f *file) bool {
+			return os.SameFile(info, f.info)
+		})
+		if !known && s.modified.After(last) {
 			paths = append(paths, s.path)
 		}
 	}

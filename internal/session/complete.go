@@ -28,7 +28,8 @@ func (e *engine) beginCommit(
 func (e *engine) complete(
 	ctx context.Context, s *liveSession, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
-	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}}
+	patience := e.patienceOf(r.Wait)
+	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, patience: patience}
 	prompt := r.Prompt
 	if r.commits() {
 		if err := f.all(ctx, prompt); err != nil {
@@ -37,7 +38,7 @@ func (e *engine) complete(
 		prompt = nil
 	}
 	seed := seedOr(r.Seed)
-	g := generation{engine: e, s: s, admitted: f.admitted, plan: plan{
+	g := generation{engine: e, s: s, admitted: f.admitted, patience: patience, plan: plan{
 		prompts: [][]byte{prompt}, n: 1, most: r.MaxTokens, sampling: r.sampling().Sampling,
 		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
 	}}
@@ -50,7 +51,7 @@ func (e *engine) complete(
 		done.Text = append(done.Text, p.Text...)
 		return emit(p)
 	})
-	f.admitted = true
+	f.admitted, f.patience = true, 0
 	if err == nil && r.Commit == CommitAll {
 		err = f.all(ctx, done.Text)
 	}

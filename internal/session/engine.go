@@ -35,6 +35,15 @@ type engine struct {
 
 func (e *engine) store() sessionlog.Store { return e.journal.store }
 
+// patienceOf is how long a request waits for a state that is being computed again: as long as it
+// says, and scoreRecovery at least; 0, as long as it takes, if it does not say.
+func (e *engine) patienceOf(wait time.Duration) time.Duration {
+	if wait == 0 {
+		return 0
+	}
+	return max(e.scoreRecovery, wait)
+}
+
 // packs runs f, which packs or parses the file of an export or an import: computing that may take
 // seconds, and that no worker does. Few such at once leave the processors to the workers, however
 // many files a key sends or asks for. f must not wait for a client.

@@ -74,7 +74,7 @@ func TestDamageSaysWhereItIs(t *testing.T) {
 			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
 			return err
 		},
-		"export": func() error { return sv.mg.Export(background, Caller{}, id, io.Discard, nil) },
+		"export": func() error { return sv.mg.Export(background, Caller{}, id, 0, io.Discard, nil) },
 		"complete": func() error {
 			_, err := sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
 			return err
@@ -142,7 +142,7 @@ func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	defer func() { sv.stop() }()
 	info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(file), "")
 	require.NoError(t, err)
-	require.NoError(t, sv.mg.Export(background, Caller{}, info.ID, io.Discard, nil))
+	require.NoError(t, sv.mg.Export(background, Caller{}, info.ID, 0, io.Discard, nil))
 	require.Equal(t, state, sv.mg.roster.budget.Used(), "the session's own")
 
 	done := make(chan error)
@@ -175,7 +175,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 	done := make(chan error)
 	for i := range slow {
 		slow[i] = &blocked{begun: make(chan struct{}, 100), goOn: make(chan struct{})}
-		go func() { done <- mg.Export(background, Caller{}, id, slow[i], nil) }()
+		go func() { done <- mg.Export(background, Caller{}, id, 0, slow[i], nil) }()
 		select {
 		case <-slow[i].begun:
 		case err := <-done:
@@ -205,7 +205,7 @@ func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 	_, err := mg.Import(ctx, Caller{}, bytes.NewReader(whole), "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, ErrImport)
-	require.ErrorIs(t, mg.Export(ctx, Caller{}, id, io.Discard, nil), context.DeadlineExceeded)
+	require.ErrorIs(t, mg.Export(ctx, Caller{}, id, 0, io.Discard, nil), context.DeadlineExceeded)
 	score(t, mg, id, "goes on")
 	<-mg.engine.packing
 	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole), "")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -68,13 +69,13 @@ func pack(f *weights.Stored, w io.Writer) error {
 // exportFile is the session as it is now, with its data in a spool. A drain waits for it, but not
 // for the packing and the sending, which may take long.
 func (e *engine) exportFile(
-	ctx context.Context, s *liveSession, content *spool.Spool,
+	ctx context.Context, s *liveSession, wait time.Duration, content *spool.Spool,
 ) (f *weights.Stored, err error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}
 	defer e.life.Leave()
-	if err := e.states.openCurrent(ctx, s); err != nil {
+	if err := e.states.openCurrent(ctx, s, e.patienceOf(wait)); err != nil {
 		return nil, err
 	}
 	defer s.unlock()

@@ -72,7 +72,7 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 		p = told
 		parts++
 	}
-	require.NoError(t, sv.mg.Export(background, Caller{}, id, &b, tell))
+	require.NoError(t, sv.mg.Export(background, Caller{}, id, 0, &b, tell))
 	require.Equal(t, 1, parts)
 	require.ErrorIs(t, p.Err, sessionlog.ErrCorrupt)
 	before, err := sv.store.Get(background, id)
@@ -190,7 +190,7 @@ func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 	var file bytes.Buffer
 	var p Part
-	require.NoError(t, sv.mg.Export(background, who, info.ID, &file, func(told Part) { p = told }))
+	require.NoError(t, sv.mg.Export(background, who, info.ID, 0, &file, func(told Part) { p = told }))
 	require.Equal(t, int64(len(text)), p.Known)
 	require.Positive(t, p.End)
 	require.Less(t, p.End, p.Known)
@@ -206,7 +206,7 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		sv.stop()
 		inDatabase(t, sv.dir, text[:pieceBytes], flip)
 		sv.start()
-		err := sv.mg.Export(background, Caller{}, id, io.Discard, func(Part) { t.Error("a part") })
+		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard, func(Part) { t.Error("a part") })
 		require.ErrorAs(t, err, new(*UnusableError))
 		require.ErrorContains(t, err, "none of its text can be read")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
@@ -222,7 +222,7 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		sv.stop()
 		sv.spoilSnapshots()
 		sv.start()
-		err := sv.mg.Export(background, Caller{}, id, io.Discard, func(Part) { t.Error("a part") })
+		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard, func(Part) { t.Error("a part") })
 		require.ErrorContains(t, err, "there is no good snapshot")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
 		sv.told()

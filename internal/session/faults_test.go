@@ -418,7 +418,7 @@ func TestASessionThatAnotherHasDeletedVanishes(t *testing.T) {
 		"complete": func(sv *server, id string) error {
 			return errOf(sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, noPieces))
 		},
-		"export": func(sv *server, id string) error { return sv.mg.Export(background, Caller{}, id, io.Discard, nil) },
+		"export": func(sv *server, id string) error { return sv.mg.Export(background, Caller{}, id, 0, io.Discard, nil) },
 		"fork": func(sv *server, id string) error {
 			return errOf(sv.mg.Fork(background, Caller{}, id, ForkRequest{}))
 		},

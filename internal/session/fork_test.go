@@ -111,7 +111,7 @@ func TestAForkThatCannotBeMadeLeavesNothing(t *testing.T) {
 func export(t fatal, mg *Manager, id string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, mg.Export(background, Caller{}, id, &b, nil))
+	require.NoError(t, mg.Export(background, Caller{}, id, 0, &b, nil))
 	return b.Bytes()
 }
 

@@ -18,7 +18,8 @@ type generation struct {
 	s      *liveSession
 	blank  bool // the session is one of roster.blank, which the store does not have
 	plan
-	admitted bool // the request has waited before
+	admitted bool          // the request has waited before
+	patience time.Duration // that the request has for the computing of the state, see openWithin
 
 	broken   bool       // a token's log-probability is not finite
 	late     []Piece    // that out has no room for
@@ -69,7 +70,7 @@ func (g *generation) turns(ctx context.Context) error {
 		if g.blank {
 			return g.engine.states.openBlank(ctx, g.s)
 		}
-		return g.engine.states.openCurrent(ctx, g.s)
+		return g.engine.states.openCurrent(ctx, g.s, g.patience)
 	}
 	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
 		return err

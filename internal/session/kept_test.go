@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -129,26 +130,62 @@ func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// A score waits for the state of a fork as long as it says, and who does not is told how far it is.
-func TestWhoDoesNotWaitForAStateIsToldHowFarItIs(t *testing.T) {
-	text := logText(30*testChunk + 5)
-	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
+// When there are as many snapshots as there may be, they are taken as seldom as a recovery allows.
+func TestSnapshotsForForksAreNotTakenForNothing(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour, ForkSnapshots: 2})
 	defer func() { sv.stop() }()
-	sv.mg.engine.forkRecovery, sv.mg.engine.scoreRecovery = 1, 1
+	sv.mg.engine.states.replayMax, sv.mg.engine.snapshots.apart = 1, 1
+	id := create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, id, logText(9*testChunk))
+	require.Equal(t, []int64{testChunk, 2 * testChunk, 3 * testChunk, 4 * testChunk},
+		keptOffsets(t, sv, id))
+}
+
+// Whoever says how long to wait for the state of a fork is told how far it is after that time, and
+// whoever waits long enough has it, whatever the request.
+func TestARequestWaitsForTheStateOfAForkAsLongAsItSays(t *testing.T) {
+	text := logText(30*testChunk + 5)
 	at := int64(20*testChunk + 3)
-	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
-	require.NoError(t, err)
-	for _, lines := range []bool{false, true} {
-		var again *RecoveringError
-		_, err = sv.mg.Score(background, Caller{}, info.ID, &reads{"on"}, ScoreOptions{Lines: lines}, noChunks)
-		require.ErrorAs(t, err, &again)
-		require.ErrorIs(t, err, ErrOverloaded)
-		require.Equal(t, at, again.Of)
-		require.Less(t, again.Done, at)
-		require.Equal(t, again.Recovery, *get(t, sv.mg, info.ID).Recovery)
+	scoring := func(o ScoreOptions) func(*Manager, string, time.Duration) error {
+		return func(mg *Manager, id string, wait time.Duration) error {
+			o.Wait = wait
+			return errOf(mg.Score(background, Caller{}, id, &reads{"on"}, o, noChunks))
+		}
 	}
-	_, err = sv.mg.Score(background, Caller{}, info.ID, &reads{"on"}, ScoreOptions{Wait: time.Minute}, noChunks)
-	require.NoError(t, err)
-	require.Nil(t, get(t, sv.mg, info.ID).Recovery)
-	requireText(t, sv, info.ID, text[:at]+"on")
+	completing := func(commit string) func(*Manager, string, time.Duration) error {
+		return func(mg *Manager, id string, wait time.Duration) error {
+			r := CompleteRequest{Prompt: []byte("on"), MaxTokens: 1, Commit: commit, Wait: wait}
+			return errOf(mg.Complete(background, Caller{}, id, r, noPieces))
+		}
+	}
+	for name, request := range map[string]func(*Manager, string, time.Duration) error{
+		"score":                 scoring(ScoreOptions{}),
+		"score of lines":        scoring(ScoreOptions{Lines: true}),
+		"score without":         scoring(ScoreOptions{Learn: LearnFalse}),
+		"completion":            completing(CommitNone),
+		"completion that feeds": completing(CommitPrompt),
+		"export": func(mg *Manager, id string, wait time.Duration) error {
+			return mg.Export(background, Caller{}, id, wait, io.Discard, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
+			defer func() { sv.stop() }()
+			sv.mg.engine.forkRecovery, sv.mg.engine.scoreRecovery = 1, 1
+			info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+			require.NoError(t, err)
+			var again *RecoveringError
+			err = request(sv.mg, info.ID, 1)
+			require.ErrorAs(t, err, &again)
+			require.ErrorIs(t, err, ErrOverloaded)
+			require.Equal(t, at, again.Of)
+			require.Less(t, again.Done, at)
+			require.Equal(t, again.Recovery, *get(t, sv.mg, info.ID).Recovery)
+			require.Equal(t, at, get(t, sv.mg, info.ID).Offset)
+			require.NoError(t, request(sv.mg, info.ID, time.Minute))
+			require.Nil(t, get(t, sv.mg, info.ID).Recovery)
+			require.Equal(t, stateAt(t, sv, text), hash(t, sv.mg, id))
+			require.Empty(t, sv.told())
+		})
+	}
 }

@@ -69,7 +69,7 @@ func happens(rt *rapid.T, sv *server, id string) string {
 		return info.ID
 	case 4:
 		var file bytes.Buffer
-		require.NoError(rt, sv.mg.Export(background, Caller{}, id, &file, nil))
+		require.NoError(rt, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
 		info, err := sv.mg.Import(background, Caller{}, &file, "")
 		require.NoError(rt, err)
 		return info.ID

@@ -35,7 +35,7 @@ type liveSession struct {
 	begun  *recovery      // of a cold session: a recovery that was given up, to go on from; else nil
 	rms    float64        // root mean square of the fast weights
 	replay time.Duration  // computing since the last snapshot: what a recovery would repeat
-	due    time.Duration  // the replay at which a snapshot is taken; 0 is Options.ReplayMax
+	due    time.Duration  // the replay at which a snapshot is taken; 0 is that of Options.apart
 
 	mu struct {
 		sync.Mutex

@@ -69,7 +69,7 @@ func assemble(m *model.Model, o Options) *Manager {
 	room := newGuard(o)
 	saved := newSnapshots(m, j, room, o)
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
-		replayMax: o.ReplayMax, report: o.Report}
+		replayMax: o.apart(), report: o.Report}
 	mg := &Manager{
 		life:    life,
 		backups: &backups{store: o.Store, report: o.Report},
@@ -84,7 +84,7 @@ func assemble(m *model.Model, o Options) *Manager {
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
-				room: room, replayMax: o.ReplayMax, report: o.Report,
+				room: room, replayMax: o.apart(), report: o.Report,
 			},
 		},
 	}
@@ -429,9 +429,10 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 // an error but one of w.
 //
 // Of a session that damage has touched the file has what can be read, and part is told of that
-// before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError.
+// before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
+// waits for a state that is being computed again, see engine.patienceOf.
 func (mg *Manager) Export(
-	ctx context.Context, who Caller, id string, w io.Writer, part func(Part),
+	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {
 	s, done, err := mg.roster.useAny(who, id)
 	if err != nil {
@@ -441,7 +442,7 @@ func (mg *Manager) Export(
 	err = s.unusable()
 	if err == nil {
 		err = mg.engine.export(ctx, w, func(content *spool.Spool) (*weights.Stored, error) {
-			return mg.engine.exportFile(ctx, s, content)
+			return mg.engine.exportFile(ctx, s, wait, content)
 		})
 	}
 	if part != nil && touched(err) {

@@ -40,7 +40,7 @@ type Options struct {
 	ReplayMax time.Duration
 	// ForkSnapshots is how many snapshots a session keeps beside the last two, spread over its text, so
 	// that a fork at an offset far back has little to compute: as long as they are enough, the
-	// computing of ReplayMax lies between two, which then is 4 seconds at most. None are kept of a session with a tail only, where the
+	// computing of 4 seconds lies between two, or of ReplayMax if that is less. None are kept of a session with a tail only, where the
 	// store is not durable, or beyond half of the disk that is to be had. 0: none.
 	ForkSnapshots   int
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
@@ -83,13 +83,19 @@ func (o Options) withDefaults() Options {
 	}
 	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, DefaultMemoryBytes())
 	o.ReplayMax = cmp.Or(o.ReplayMax, ReplayMaxDefault)
-	if o.ForkSnapshots > 0 {
-		o.ReplayMax = min(o.ReplayMax, forkReplay)
-	}
 	o.MaxSessionBytes = cmp.Or(o.MaxSessionBytes, SessionTextBytesDefault)
 	o.MaxQueue = cmp.Or(o.MaxQueue, QueueDefault)
 	o.Threads = cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	return o
+}
+
+// apart is the computing after which a snapshot is due, as long as there are not all that may be kept
+// for forks.
+func (o Options) apart() time.Duration {
+	if o.ForkSnapshots > 0 {
+		return min(o.ReplayMax, forkReplay)
+	}
+	return o.ReplayMax
 }
 
 // DefaultMemoryBytes is the default of Options.MaxMemoryBytes on this machine.

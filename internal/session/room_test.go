@@ -54,7 +54,7 @@ func requireTheRestGoesOn(t *testing.T, mg *Manager, who Caller, id string) {
 	_, err := mg.Complete(background, who, id,
 		CompleteRequest{Prompt: []byte("x"), MaxTokens: 4}, func(Piece) error { return nil })
 	require.NoError(t, err)
-	require.NoError(t, mg.Export(background, who, id, io.Discard, nil))
+	require.NoError(t, mg.Export(background, who, id, 0, io.Discard, nil))
 	_, err = mg.Get(who, id)
 	require.NoError(t, err)
 	_, _, err = mg.List(who, "", 0)
@@ -73,7 +73,7 @@ func TestAKeyAtItsLimitOfTheDiskBesideOneThatGoesOn(t *testing.T) {
 	others, err := sv.mg.Create(background, b, CreateRequest{})
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, sv.mg.Export(background, b, others.ID, &file, nil))
+	require.NoError(t, sv.mg.Export(background, b, others.ID, 0, &file, nil))
 
 	// An upload ends at the chunk that no longer fits; what was reported stays.
 	var full *DiskLimitError

@@ -22,6 +22,7 @@ type snapshots struct {
 	room    *disk.Guard
 	most    int           // snapshots that a session keeps for forks, beside those for recovery
 	apart   time.Duration // computing between two of them
+	rarest  time.Duration // computing between two of a session that has as many as it may
 	// under holds a token for every snapshot being written or read, which takes the memory of a
 	// compressor.
 	under chan struct{}
@@ -29,7 +30,7 @@ type snapshots struct {
 
 func newSnapshots(m *model.Model, j *journal, room *disk.Guard, o Options) *snapshots {
 	return &snapshots{
-		model: m, journal: j, room: room, most: o.ForkSnapshots, apart: o.ReplayMax,
+		model: m, journal: j, room: room, most: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
 		under: make(chan struct{}, o.Threads),
 	}
 }
@@ -60,7 +61,7 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 
 // thinLocked drops the snapshots of a session that are superfluous now that there is one at an
 // offset, to which computing from the one before has taken so long. It gives the offsets of those
-// that are left.
+// that are left. If these are as many as there may be, the next one is of use for recovery only.
 func (sn *snapshots) thinLocked(
 	ctx context.Context, s *liveSession, at int64, took time.Duration,
 ) (kept []int64, err error) {
@@ -75,12 +76,16 @@ func (sn *snapshots) thinLocked(
 			before = k.Offset
 		}
 	}
-	drop := superfluous(kept, spacing(at-before, took, sn.apart), sn.mostOf(s))
+	most := sn.mostOf(s)
+	drop := superfluous(kept, spacing(at-before, took, sn.apart), most)
 	for _, old := range drop[:min(len(drop), dropsAtOnce)] {
 		if err := sn.journal.dropSnapshotLocked(ctx, s, old); err != nil {
 			return nil, err
 		}
 		kept = slices.DeleteFunc(kept, func(k int64) bool { return k == old })
+	}
+	if len(kept) >= most+recoverySnapshots {
+		s.due = sn.rarest
 	}
 	return kept, nil
 }

@@ -50,15 +50,15 @@ func (st *states) openWithin(ctx context.Context, s *liveSession, limit time.Dur
 	return err
 }
 
-// openCurrent is open for a request that reads the state and writes nothing: the store would not
-// refuse it if another had claimed the session.
-func (st *states) openCurrent(ctx context.Context, s *liveSession) error {
+// openCurrent is openWithin for a request that reads the state and writes nothing: the store would
+// not refuse it if another had claimed the session.
+func (st *states) openCurrent(ctx context.Context, s *liveSession, limit time.Duration) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	err := st.journal.currentLocked(ctx, s)
 	if err == nil {
-		err = st.warmLocked(ctx, s, 0)
+		err = st.warmLocked(ctx, s, limit)
 	}
 	if err != nil {
 		s.unlock()

@@ -16,6 +16,7 @@ type keeper struct {
 	next     int64     // the session's offset when it has all that was announced
 	number   int       // the file of the last part, as the Follower numbers it; 0: none of this run
 	written  time.Time // when the position was written
+	stale    bool      // more was reported since
 }
 
 // announce notes a piece that is about to be sent, if the position does not say it already.
@@ -58,7 +59,16 @@ func (k *keeper) add(part Part) {
 // matters, else when it is time.
 func (k *keeper) reported(offset int64, matters bool) error {
 	k.position.Reported = max(k.position.Reported, offset)
+	k.stale = true
 	if len(k.position.Parts) == 0 || !matters && time.Since(k.written) < reportEvery {
+		return nil
+	}
+	return k.write(k.position.Until)
+}
+
+// idle notes what was reported, when nothing has come for some time.
+func (k *keeper) idle() error {
+	if !k.stale || len(k.position.Parts) == 0 {
 		return nil
 	}
 	return k.write(k.position.Until)
@@ -74,6 +84,6 @@ func (k *keeper) end(offset int64) error {
 
 func (k *keeper) write(until int64) error {
 	k.position.Until = until
-	k.written = time.Now()
+	k.written, k.stale = time.Now(), false
 	return k.position.write(k.file)
 }

@@ -81,20 +81,20 @@ func (p *Part) place(offset int64) follow.Place {
 	}
 }
 
-// others are the places up to which files were read that are not the one at the offset.
+// others are the places up to which other parts in front of the offset were read.
 func (p *Position) others(offset int64) (places []follow.Place) {
-	last := p.at(offset)
-	seen := map[follow.Sample]bool{last.Mark.Head: true}
-	for i := range slices.Backward(p.Parts) {
-		part := &p.Parts[i]
-		if part.From >= last.From || seen[part.Mark.Head] {
-			continue
+	for i := range p.Parts {
+		if i+1 == len(p.Parts) || p.Parts[i+1].From > offset {
+			break
 		}
-		seen[part.Mark.Head] = true
 		next := p.Parts[i+1]
-		places = append(places, part.place(next.From))
+		if next.Ended && next.From > p.Parts[i].From { // its newline is not in the file
+			next.From--
+		}
+		place := p.Parts[i].place(next.From)
+		place.Ended = next.Ended
+		places = append(places, place)
 	}
-	slices.Reverse(places)
 	return places
 }
 

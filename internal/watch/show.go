@@ -124,8 +124,10 @@ func window(cells []cell, width int) []cell {
 	for space := width / before; begin > 0 && space >= cells[begin-1].width; begin-- {
 		space -= cells[begin-1].width
 	}
-	for rest := total - columns(cells[:begin]); begin > 0 && rest < width-dots.width; begin-- {
-		rest += cells[begin-1].width
+	rest := total - columns(cells[:begin])
+	for begin > 0 && rest+cells[begin-1].width <= width-dots.width {
+		begin--
+		rest += cells[begin].width
 	}
 	var part []cell
 	if begin > 0 {

@@ -175,6 +175,17 @@ func (w *Watcher) File(ctx context.Context, in File) error {
 
 // next gives the next piece of a file.
 func (f *feeding) next(ctx context.Context, w *follow.Follower, wait bool) (follow.Piece, error) {
+	if wait && f.keeper != nil && f.keeper.stale {
+		soon, cancel := context.WithTimeout(ctx, reportEvery)
+		p, err := w.Next(soon)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return p, err
+		}
+		if err := f.keeper.idle(); err != nil {
+			return follow.Piece{}, err
+		}
+	}
 	if wait {
 		return w.Next(ctx)
 	}

@@ -95,8 +95,8 @@ func DecodeName(parameter, name string) (string, error) {
 	return name, nil
 }
 
-// decodeWait reads how long a request waits for its turn.
-func decodeWait(wait *api.Wait) (time.Duration, error) {
+// DecodeWait reads how long a request waits for its turn, and for a state.
+func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	if wait == nil {
 		return 0, nil
 	}
@@ -110,7 +110,7 @@ func decodeWait(wait *api.Wait) (time.Duration, error) {
 
 // DecodeScoreOptions reads the parameters of a score request.
 func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
-	wait, err := decodeWait(p.Wait)
+	wait, err := DecodeWait(p.Wait)
 	if err != nil {
 		return session.ScoreOptions{}, err
 	}
@@ -153,7 +153,7 @@ func DecodeListing(p api.ListSessionsParams) Listing {
 func DecodeCompletion(
 	r api.CompletionRequest, p api.CompleteParams,
 ) (session.CompleteRequest, error) {
-	wait, err := decodeWait(p.Wait)
+	wait, err := DecodeWait(p.Wait)
 	if err != nil {
 		return session.CompleteRequest{}, err
 	}

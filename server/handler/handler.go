@@ -11,6 +11,7 @@ package handler
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
@@ -33,7 +34,7 @@ type Sessions interface {
 	Delete(who session.Caller, id string) error
 	Fork(ctx context.Context, who session.Caller, id string,
 		r session.ForkRequest) (session.Info, error)
-	Export(ctx context.Context, who session.Caller, id string, w io.Writer,
+	Export(ctx context.Context, who session.Caller, id string, wait time.Duration, w io.Writer,
 		part func(session.Part)) error
 	Import(ctx context.Context, who session.Caller, r io.Reader, name string) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,

@@ -20,12 +20,16 @@ import (
 func (h *Handlers) GetSnapshot(
 	ctx context.Context, r api.GetSnapshotRequestObject,
 ) (api.GetSnapshotResponseObject, error) {
+	wait, err := codec.DecodeWait(r.Params.Wait)
+	if err != nil {
+		return nil, err
+	}
 	return snapshotFile(func(w http.ResponseWriter) error {
 		file := answer.NewFile(ctx, w, r.ID+".safetensors.zst")
 		part := func(p session.Part) {
 			file.IsPart(r.ID+".part.safetensors.zst", partHeaders(p))
 		}
-		return h.Sessions().Export(ctx, middleware.CallerOf(ctx), r.ID, file, part)
+		return h.Sessions().Export(ctx, middleware.CallerOf(ctx), r.ID, wait, file, part)
 	}), nil
 }
 

@@ -159,3 +159,19 @@ func TestWhereThereIsNoDiskNothingIsRefused(t *testing.T) {
 	unknown := New(Options{Space: func() Space { return Space{} }})
 	require.NoError(t, unknown.Room("a", 1<<40))
 }
+
+// What can be done without leaves half of a limit, of a budget and of a file system to others.
+func TestAmpleIsHalf(t *testing.T) {
+	space := Space{Used: 10, Left: 100, All: 1000}
+	g := New(Options{Budget: 60, Space: func() Space { return space }})
+	g.Limit("a", 40)
+	require.NoError(t, g.Reserve("x", "a", 5))
+	require.True(t, g.Ample("a", 15))
+	require.False(t, g.Ample("a", 16), "more than half of the limit")
+	require.True(t, g.Ample("b", 20), "no limit")
+	require.False(t, g.Ample("b", 21), "more than half of the budget")
+	g.alarm.Budget = 0
+	require.True(t, g.Ample("b", 90))
+	require.False(t, g.Ample("b", 91), "more than half of what the folder may come to take")
+	require.True(t, New(Options{}).Ample("a", 1<<40))
+}

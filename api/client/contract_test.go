@@ -1,0 +1,62 @@
+package client_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/api/client"
+)
+
+// What is written by hand has the fields that the contract has; all else is generated from it.
+func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
+	doc, err := api.Document()
+	require.NoError(t, err)
+	for name, byHand := range map[string]struct {
+		value   any
+		without []string
+	}{
+		"Problem":      {client.Error{}, []string{"error"}}, // OpenAI's form of the same
+		"SessionPatch": {client.SessionPatch{}, nil},
+	} {
+		want := slices.DeleteFunc(properties(doc, name), func(p string) bool {
+			return slices.Contains(byHand.without, p)
+		})
+		require.ElementsMatch(t, want, tags(reflect.TypeOf(byHand.value)), name)
+	}
+	for name, fields := range map[string][]string{
+		"SessionList": {"sessions", "next"}, "ErrorEvent": {"type", "problem"}, "ModelList": {"object", "data"},
+	} {
+		require.ElementsMatch(t, fields, properties(doc, name), "%s is read field by field", name)
+	}
+}
+
+// Each parameter of a score and a completion is one that the client sets.
+func TestTheClientKnowsAllParameters(t *testing.T) {
+	require.ElementsMatch(t,
+		[]string{"learn", "threshold", "unit", "text", "tokens", "offset", "logprobs", "wait"},
+		tags(reflect.TypeOf(client.ScoreParams{})))
+	require.ElementsMatch(t, []string{"wait"}, tags(reflect.TypeOf(client.CompleteParams{})))
+}
+
+func properties(doc *openapi3.T, schema string) (names []string) {
+	for name := range doc.Components.Schemas[schema].Value.Properties {
+		names = append(names, name)
+	}
+	return names
+}
+
+// tags are the names of a type's fields in JSON.
+func tags(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

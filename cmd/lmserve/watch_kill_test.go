@@ -1,0 +1,238 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// watched is a program, a log, and what was written to it.
+type watched struct {
+	t       *testing.T
+	rand    *rand.Rand
+	program string
+	weights string
+	folder  string
+	log     string
+	out     string // file of what watch prints
+
+	mu    sync.Mutex
+	text  strings.Builder // all that was written to the log
+	lines int
+	file  *os.File
+}
+
+func newWatched(t *testing.T, seed uint64) *watched {
+	w := &watched{t: t, rand: rand.New(rand.NewPCG(seed, 1)), folder: t.TempDir()}
+	w.program = filepath.Join(w.folder, "lmserve")
+	w.weights = smallWeights(t, w.folder)
+	w.log = filepath.Join(w.folder, "app.log")
+	w.out = filepath.Join(w.folder, "out.json")
+	out, err := exec.Command("go", append(buildAsTested(t), "-o", w.program, ".")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	w.open()
+	return w
+}
+
+// smallWeights writes the small model of the tests to a file.
+func smallWeights(t *testing.T, folder string) string {
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	file := filepath.Join(folder, "small.safetensors")
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	return file
+}
+
+func (w *watched) open() {
+	var err error
+	w.file, err = os.OpenFile(w.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(w.t, err)
+}
+
+// line writes a line, in one piece or two.
+func (w *watched) line() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines++
+	line := fmt.Sprintf("%05d user%d reads page %d\n", w.lines, w.rand.IntN(4), w.rand.IntN(20))
+	if w.rand.IntN(15) == 0 {
+		line = fmt.Sprintf("%05d PANIC %x\n", w.lines, w.rand.Uint64())
+	}
+	w.text.WriteString(line)
+	half := w.rand.IntN(2 * len(line))
+	_, err := w.file.WriteString(line[:min(half, len(line))])
+	if err == nil && half < len(line) {
+		_, err = w.file.WriteString(line[half:])
+	}
+	require.NoError(w.t, err)
+}
+
+// rotate gives the log another name and begins a new one. Some lines still go to the old one.
+func (w *watched) rotate(n int) {
+	require.NoError(w.t, os.Rename(w.log, fmt.Sprintf("%s.%d", w.log, n)))
+	w.line()
+	require.NoError(w.t, w.file.Close())
+	w.open()
+}
+
+// watch is the command, which is going on when start returns.
+func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+	out, err := os.OpenFile(w.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(w.t, err)
+	defer out.Close()
+	cmd = exec.Command(w.program, append([]string{"watch", w.log, "--session", "app", "--from-start",
+		"--threshold", "0.05", "--json"}, flags...)...)
+	stderr = &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, stderr
+	require.NoError(w.t, cmd.Start())
+	return cmd, stderr
+}
+
+// printedLines are the lines in JSON of a text, by their number.
+func printedLines(t *testing.T, text string) (byNumber map[int64]string, count int) {
+	byNumber = map[int64]string{}
+	for line := range strings.Lines(text) {
+		var l lineObject
+		if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &l) != nil || l.Number == 0 {
+			continue // what a kill has cut off, or the total
+		}
+		count++
+		if before, again := byNumber[l.Number]; again {
+			require.Equal(t, before, line, "a line that is printed again is the same")
+		}
+		byNumber[l.Number] = line
+	}
+	return byNumber, count
+}
+
+// check holds the session and what was printed against a run that nothing happened to.
+func (w *watched) check(totals func() chunkObject, learn string, kills int) {
+	whole := filepath.Join(w.folder, "whole.txt")
+	require.NoError(w.t, os.WriteFile(whole, []byte(w.text.String()), 0o600))
+	undisturbed := must(w.t, "", "score", "--model", w.weights, "--lines", "--threshold", "0.05",
+		"--learn", learn, "--json", whole)
+	want, _ := printedLines(w.t, undisturbed)
+	printed, err := os.ReadFile(w.out)
+	require.NoError(w.t, err)
+	got, count := printedLines(w.t, string(printed))
+	require.Equal(w.t, want, got)
+	require.LessOrEqual(w.t, count-len(got), 2*kills, "lines that were printed again")
+	have := totals()
+	require.EqualValues(w.t, w.text.Len(), have.Bytes)
+	all := jsonLines(w.t, undisturbed)
+	require.InEpsilon(w.t, all[len(all)-1].Bits, have.Bits, 1e-9)
+	w.t.Logf("%d lines, %d printed, %d of them again, %d kills", w.lines, len(got), count-len(got), kills)
+}
+
+// writeFor writes lines and rotates for some time.
+func (w *watched) writeUntil(stop <-chan struct{}) {
+	for n := 1; ; n++ {
+		for range 10 + w.rand.IntN(60) {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(w.rand.IntN(8)) * time.Millisecond):
+				w.line()
+			}
+		}
+		w.rotate(n)
+	}
+}
+
+// watchSeed draws the seed of a test, or takes that of WATCH_SEED.
+func watchSeed(t *testing.T) uint64 {
+	if text := os.Getenv("WATCH_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+		return seed
+	}
+	return rand.Uint64()
+}
+
+// Killed in the middle, again and again, while the log grows and is rotated: every line is in the
+// session once, and those that stand out are printed, with the numbers of an undisturbed run.
+func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	for _, learn := range []string{"true", "unflagged"} {
+		t.Run(learn, func(t *testing.T) {
+			seed := watchSeed(t)
+			t.Logf("WATCH_SEED=%d", seed)
+			w := newWatched(t, seed)
+			dir := filepath.Join(w.folder, "data")
+			flags := []string{"--model", w.weights, "--data-dir", dir, "--learn", learn}
+			w.line()
+			cmd, _ := w.watch(flags...) // a file that is gone before the first start is nobody's
+			require.Eventually(t, func() bool { return w.reported(dir) > 0 }, time.Minute, time.Millisecond)
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			stop, written := make(chan struct{}), make(chan struct{})
+			go func() { w.writeUntil(stop); close(written) }()
+			const kills = 8
+			moments := rand.New(rand.NewPCG(seed, 2))
+			for range kills {
+				cmd, _ := w.watch(flags...)
+				time.Sleep(time.Duration(100+moments.IntN(700)) * time.Millisecond)
+				require.NoError(t, cmd.Process.Kill())
+				_ = cmd.Wait()
+			}
+			close(stop)
+			<-written
+			cmd, stderr := w.watch(flags...)
+			settled := func() bool { return w.reported(dir) == int64(w.text.Len()) }
+			if !assert.Eventually(t, settled, time.Minute, 50*time.Millisecond) {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+				t.Fatalf("%d of %d bytes are reported\n%s", w.reported(dir), w.text.Len(), stderr)
+			}
+			require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+			require.NoError(t, cmd.Wait(), stderr)
+			w.check(func() chunkObject { return w.totals(flags[:4]) }, learn, kills)
+		})
+	}
+}
+
+// reported is what the position says.
+func (w *watched) reported(dir string) int64 {
+	files, err := filepath.Glob(filepath.Join(dir, "watch", "*.json"))
+	require.NoError(w.t, err)
+	if len(files) == 0 {
+		return 0
+	}
+	text, err := os.ReadFile(files[0])
+	require.NoError(w.t, err)
+	var p struct{ Reported int64 }
+	require.NoError(w.t, json.Unmarshal(text, &p))
+	return p.Reported
+}
+
+// totals are those of the session, asked for by scoring nothing.
+func (w *watched) totals(flags []string) chunkObject {
+	stdout, stderr, code := lmserve("", append([]string{"sessions", "show", "app"}, flags[2:]...)...)
+	require.Zero(w.t, code, stderr)
+	var s struct {
+		Offset int64
+		Bits   float64
+	}
+	require.NoError(w.t, json.Unmarshal([]byte(stdout), &s), stdout)
+	return chunkObject{Bytes: s.Offset, Bits: s.Bits}
+}
