@@ -33,8 +33,8 @@ func newComplete() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "complete [--after FILE] [--prompt TEXT]",
 		Short: "Continue a prompt, after adapting to some text",
-		Long: `Sample text that continues a prompt: after the text of files (--after), after that of a session
-(--session), or after both, files being fed to the session first. The text is printed as it is
+		Long: `Sample text that continues a prompt: after the text of files (--after), after that of a
+session (--session), or after both, files being fed to the session first. The text is printed as it is
 sampled; the same seed samples the same text again.
 
 With --json it is the object that the server answers, with the text, why it ended, the seed and, if
@@ -57,7 +57,7 @@ With --json it is the object that the server answers, with the text, why it ende
 	flags.StringSliceVar(&k.after, "after", nil,
 		"files to adapt to before the prompt, in this order; -: standard input")
 	flags.StringArrayVar(&k.stops, "stop", nil, fmt.Sprintf(
-		"end the text before the first occurrence of this text; may be repeated (up to %d)",
+		"end the text before the first occurrence of this `text`; may be repeated (up to %d)",
 		session.StopStringsMax))
 	flags.IntVar(&k.logprobs, "logprobs", 0, fmt.Sprintf("print each token with its natural "+
 		"log-probability and those of so many of the likeliest (0 to %d; default: the text alone)",

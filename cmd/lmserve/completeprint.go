@@ -15,7 +15,8 @@ import (
 // finishInterrupted is the reason of a text that a signal has ended.
 const finishInterrupted client.FinishReason = "interrupted"
 
-// completionPrinter prints a completion: the text as it grows, a line for each token, or one object.
+// completionPrinter prints a completion: the text as it grows, a line for each token, or one
+// object.
 type completionPrinter struct {
 	out              io.Writer
 	prompt           string
@@ -93,7 +94,7 @@ func (p *completionPrinter) token(token byte, e *client.PieceEvent, i int) error
 			fmt.Fprintf(&likeliest, "  %s %.3f", quotedByte(byte(t.Token)), t.Logprob)
 		}
 	}
-	_, err := fmt.Fprintf(p.out, "%-8s %8.3f%s\n", quotedByte(token), e.Logprobs[i], likeliest.String())
+	_, err := fmt.Fprintf(p.out, "%-8s %8.3f%s\n", quotedByte(token), e.Logprobs[i], &likeliest)
 	return err
 }
 
