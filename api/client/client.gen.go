@@ -440,17 +440,26 @@ type Adapted struct {
 // ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
 // scored as far as the text goes, and the rest of it when there is more. Totals are the session's, this event included.
 type ChunkEvent struct {
+	// Type Tells this event from others.
 	Type ChunkEventType `json:"type"`
 
 	// Step Index of the chunk in the stream.
 	Step uint64 `json:"step"`
 
 	// Offset Place in the stream of the first byte that this event reports.
-	Offset int64   `json:"offset"`
-	Bytes  int64   `json:"bytes"`
-	Chars  int64   `json:"chars"`
-	Tokens int64   `json:"tokens"`
-	Bits   float64 `json:"bits"`
+	Offset int64 `json:"offset"`
+
+	// Bytes Bytes of text that this event reports.
+	Bytes int64 `json:"bytes"`
+
+	// Chars The same in characters.
+	Chars int64 `json:"chars"`
+
+	// Tokens The same in tokens.
+	Tokens int64 `json:"tokens"`
+
+	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
 
 	// BPC bits/chars. Absent when there are no characters.
 	BPC *float64 `json:"bpc,omitempty"`
@@ -460,7 +469,9 @@ type ChunkEvent struct {
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-	BaselineBPC  *float64 `json:"baseline_bpc,omitempty"`
+
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
+	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
 	// Totals An amount of text, and its information.
 	Totals Measures `json:"totals"`
@@ -478,14 +489,15 @@ type ChunkEvent struct {
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// ChunkEventType defines model for ChunkEvent.Type.
+// ChunkEventType Tells this event from others.
 type ChunkEventType string
 
 // Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 type Commit string
 
-// Completion defines model for Completion.
+// Completion A completion in one piece.
 type Completion struct {
+	// Type Tells this object from events of a stream.
 	Type CompletionType `json:"type"`
 
 	// Text The sampled text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -499,23 +511,27 @@ type Completion struct {
 
 	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 	FinishReason FinishReason `json:"finish_reason"`
-	Usage        Usage        `json:"usage"`
+
+	// Usage How many tokens a completion took.
+	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
 	Seed uint64 `json:"seed"`
 
 	// Offset The session's offset after the request.
-	Offset    int64   `json:"offset"`
+	Offset int64 `json:"offset"`
+
+	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
 	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// CompletionType defines model for Completion.Type.
+// CompletionType Tells this object from events of a stream.
 type CompletionType string
 
-// CompletionRequest defines model for CompletionRequest.
+// CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
 type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
@@ -541,10 +557,10 @@ type CompletionRequest struct {
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
+	// Temperature The number that the logits are divided by; at 0 the likeliest token is always taken.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
+	// TopK How many of the likeliest tokens are sampled among; 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
 
 	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
@@ -586,23 +602,28 @@ type Difference struct {
 	Expected string `json:"expected"`
 }
 
-// DoneEvent defines model for DoneEvent.
+// DoneEvent The end of a streamed completion.
 type DoneEvent struct {
+	// Type Tells this event from others.
 	Type DoneEventType `json:"type"`
 
 	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 	FinishReason FinishReason `json:"finish_reason"`
-	Usage        Usage        `json:"usage"`
+
+	// Usage How many tokens a completion took.
+	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
 	Seed uint64 `json:"seed"`
 
 	// Offset The session's offset after the request.
-	Offset    int64   `json:"offset"`
+	Offset int64 `json:"offset"`
+
+	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// DoneEventType defines model for DoneEvent.Type.
+// DoneEventType Tells this event from others.
 type DoneEventType string
 
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
@@ -642,6 +663,7 @@ type Labels map[string]string
 
 // LineEvent A line of the session's text, and how strange it is for the lines before it.
 type LineEvent struct {
+	// Type Tells this event from others.
 	Type LineEventType `json:"type"`
 
 	// Number Number of the line among those of the session, from 1.
@@ -651,9 +673,13 @@ type LineEvent struct {
 	Offset int64 `json:"offset"`
 
 	// Bytes Length of the line, with its newline.
-	Bytes int64   `json:"bytes"`
-	Chars int64   `json:"chars"`
-	Bits  float64 `json:"bits"`
+	Bytes int64 `json:"bytes"`
+
+	// Chars Length of the line in characters.
+	Chars int64 `json:"chars"`
+
+	// Bits What the line cost: the sum over its tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
 
 	// BPC bits/chars. Absent when there are no characters.
 	BPC *float64 `json:"bpc,omitempty"`
@@ -696,22 +722,28 @@ type LineEvent struct {
 	Cut *bool `json:"cut,omitempty"`
 }
 
-// LineEventType defines model for LineEvent.Type.
+// LineEventType Tells this event from others.
 type LineEventType string
 
 // LineSpan The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
 // expected.
 type LineSpan struct {
+	// From The first byte of the part, counted from the beginning of the line.
 	From int64 `json:"from"`
-	To   int64 `json:"to"`
+
+	// To The byte after its last one.
+	To int64 `json:"to"`
 }
 
 // Measures An amount of text, and its information.
 type Measures struct {
+	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
 
 	// Chars Characters as the model's tokenizer counts them.
-	Chars  int64 `json:"chars"`
+	Chars int64 `json:"chars"`
+
+	// Tokens The length of the text in tokens, the units that the model predicts.
 	Tokens int64 `json:"tokens"`
 
 	// Bits Sum over the tokens of -log2 of their probability.
@@ -746,20 +778,28 @@ type Measures struct {
 // The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 type Method string
 
-// Model defines model for Model.
+// Model A model that is served.
 type Model struct {
 	// ID The model's name and the beginning of its content hash.
-	ID     string      `json:"id"`
+	ID string `json:"id"`
+
+	// Object As OpenAI has it.
 	Object ModelObject `json:"object"`
 
 	// Created Seconds since 1970; 0 if unknown.
-	Created int64  `json:"created"`
+	Created int64 `json:"created"`
+
+	// OwnedBy As OpenAI has it: always `lmserve`.
 	OwnedBy string `json:"owned_by"`
-	Name    string `json:"name"`
+
+	// Name The name without the hash: requests may use either.
+	Name string `json:"name"`
 
 	// Parameters Number of slow weights; meta-learners are not counted.
-	Parameters int64  `json:"parameters"`
-	Tokenizer  string `json:"tokenizer"`
+	Parameters int64 `json:"parameters"`
+
+	// Tokenizer How texts become tokens: `bytes` is a token for every byte.
+	Tokenizer string `json:"tokenizer"`
 
 	// Banks Number of banks of fast weights, and so of a session's `gammas`.
 	Banks int `json:"banks"`
@@ -775,11 +815,12 @@ type Model struct {
 	Card json.RawMessage `json:"card"`
 }
 
-// ModelObject defines model for Model.Object.
+// ModelObject As OpenAI has it.
 type ModelObject string
 
 // Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
 type Parent struct {
+	// ID The id of that session.
 	ID string `json:"id"`
 
 	// Offset Bytes of text that the fork has from that session.
@@ -788,6 +829,7 @@ type Parent struct {
 
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
 type PieceEvent struct {
+	// Type Tells this event from others.
 	Type PieceEventType `json:"type"`
 
 	// Text The piece of text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -803,10 +845,10 @@ type PieceEvent struct {
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// PieceEventType defines model for PieceEvent.Type.
+// PieceEventType Tells this event from others.
 type PieceEventType string
 
-// ProblemType defines model for ProblemType.
+// ProblemType What kind of problem it is. Programs tell problems apart by this, and by nothing else.
 type ProblemType string
 
 // Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
@@ -818,8 +860,9 @@ type Recovering struct {
 	OfBytes int64 `json:"of_bytes"`
 }
 
-// ServiceStatus defines model for ServiceStatus.
+// ServiceStatus How the server is.
 type ServiceStatus struct {
+	// Status `ok` at /healthz, `ready` at /readyz.
 	Status ServiceStatusStatus `json:"status"`
 
 	// Keys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
@@ -829,7 +872,7 @@ type ServiceStatus struct {
 	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
-// ServiceStatusStatus defines model for ServiceStatus.Status.
+// ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
 type ServiceStatusStatus string
 
 // ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
@@ -840,13 +883,16 @@ type ServiceStatusDisk string
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
 type Session struct {
+	// ID A UUID that the server has chosen. It never names another session.
 	ID string `json:"id"`
 
 	// Name By which its owner finds the session, too. Absent if it has none.
 	Name *string `json:"name,omitempty"`
 
 	// Model Id of the model the session runs on.
-	Model     string    `json:"model,omitempty"`
+	Model string `json:"model,omitempty"`
+
+	// CreatedAt When the session was made.
 	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
 
 	// LastUsedAt End of the last request that fed or sampled the session.
@@ -873,7 +919,9 @@ type Session struct {
 	// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
 	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
 	Settings *Settings `json:"settings,omitempty"`
-	Seed     uint64    `json:"seed"`
+
+	// Seed Seed of the masks that choose which entries an update writes.
+	Seed uint64 `json:"seed"`
 
 	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
@@ -906,7 +954,7 @@ type Session struct {
 // SessionName A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
 type SessionName = string
 
-// SessionRequest defines model for SessionRequest.
+// SessionRequest What a new session is to be. Whatever is left out has its default.
 type SessionRequest struct {
 	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
 	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
@@ -1016,19 +1064,28 @@ type SettingsRequest struct {
 	Theta *float32 `json:"theta,omitempty"`
 }
 
-// StopString defines model for StopString.
+// StopString A text before which a completion ends.
 type StopString = string
 
 // SummaryEvent What the whole request did. Totals are the session's, after the request.
 type SummaryEvent struct {
+	// Type Tells this event from others.
 	Type SummaryEventType `json:"type"`
 
 	// Offset The session's offset after the request: the place of the next byte.
-	Offset int64   `json:"offset"`
-	Bytes  int64   `json:"bytes"`
-	Chars  int64   `json:"chars"`
-	Tokens int64   `json:"tokens"`
-	Bits   float64 `json:"bits"`
+	Offset int64 `json:"offset"`
+
+	// Bytes Bytes of text that the request has fed or scored.
+	Bytes int64 `json:"bytes"`
+
+	// Chars The same in characters.
+	Chars int64 `json:"chars"`
+
+	// Tokens The same in tokens.
+	Tokens int64 `json:"tokens"`
+
+	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
 
 	// BPC bits/chars. Absent when there are no characters.
 	BPC *float64 `json:"bpc,omitempty"`
@@ -1038,7 +1095,9 @@ type SummaryEvent struct {
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-	BaselineBPC  *float64 `json:"baseline_bpc,omitempty"`
+
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
+	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
 	// Chunks Number of `chunk` events of this request, sent or not.
 	Chunks int64 `json:"chunks"`
@@ -1059,26 +1118,31 @@ type SummaryEvent struct {
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
 }
 
-// SummaryEventType defines model for SummaryEvent.Type.
+// SummaryEventType Tells this event from others.
 type SummaryEventType string
 
-// TokenID defines model for TokenID.
+// TokenID A token of the model: the value of a byte.
 type TokenID = int32
 
 // TokenLogprob A token that the text could have gone on with.
 type TokenLogprob struct {
 	// Logprob Natural log-probability of the token under the full distribution.
 	Logprob float64 `json:"logprob"`
-	Token   TokenID `json:"token"`
+
+	// Token A token of the model: the value of a byte.
+	Token TokenID `json:"token"`
 }
 
-// Usage defines model for Usage.
+// Usage How many tokens a completion took.
 type Usage struct {
+	// PromptTokens Tokens of the prompt.
 	PromptTokens int64 `json:"prompt_tokens"`
 
 	// CompletionTokens Tokens sampled, those of a stop string included.
 	CompletionTokens int64 `json:"completion_tokens"`
-	TotalTokens      int64 `json:"total_tokens"`
+
+	// TotalTokens Both together.
+	TotalTokens int64 `json:"total_tokens"`
 }
 
 // SessionID defines model for SessionID.
