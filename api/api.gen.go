@@ -524,17 +524,26 @@ type Adapted struct {
 // ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
 // scored as far as the text goes, and the rest of it when there is more. Totals are the session's, this event included.
 type ChunkEvent struct {
+	// Type Tells this event from others.
 	Type ChunkEventType `json:"type"`
 
 	// Step Index of the chunk in the stream.
 	Step uint64 `json:"step"`
 
 	// Offset Place in the stream of the first byte that this event reports.
-	Offset int64   `json:"offset"`
-	Bytes  int64   `json:"bytes"`
-	Chars  int64   `json:"chars"`
-	Tokens int64   `json:"tokens"`
-	Bits   float64 `json:"bits"`
+	Offset int64 `json:"offset"`
+
+	// Bytes Bytes of text that this event reports.
+	Bytes int64 `json:"bytes"`
+
+	// Chars The same in characters.
+	Chars int64 `json:"chars"`
+
+	// Tokens The same in tokens.
+	Tokens int64 `json:"tokens"`
+
+	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
 
 	// BPC bits/chars. Absent when there are no characters.
 	BPC *float64 `json:"bpc,omitempty"`
@@ -544,7 +553,9 @@ type ChunkEvent struct {
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-	BaselineBPC  *float64 `json:"baseline_bpc,omitempty"`
+
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
+	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
 	// Totals An amount of text, and its information.
 	Totals Measures `json:"totals"`
@@ -562,14 +573,15 @@ type ChunkEvent struct {
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// ChunkEventType defines model for ChunkEvent.Type.
+// ChunkEventType Tells this event from others.
 type ChunkEventType string
 
 // Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 type Commit string
 
-// Completion defines model for Completion.
+// Completion A completion in one piece.
 type Completion struct {
+	// Type Tells this object from events of a stream.
 	Type CompletionType `json:"type"`
 
 	// Text The sampled text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -583,20 +595,24 @@ type Completion struct {
 
 	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 	FinishReason FinishReason `json:"finish_reason"`
-	Usage        Usage        `json:"usage"`
+
+	// Usage How many tokens a completion took.
+	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
 	Seed uint64 `json:"seed"`
 
 	// Offset The session's offset after the request.
-	Offset    int64   `json:"offset"`
+	Offset int64 `json:"offset"`
+
+	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
 	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// CompletionType defines model for Completion.Type.
+// CompletionType Tells this object from events of a stream.
 type CompletionType string
 
 // CompletionEvent One event of a streamed completion, told apart by its `type`.
@@ -604,7 +620,7 @@ type CompletionEvent struct {
 	union json.RawMessage
 }
 
-// CompletionRequest defines model for CompletionRequest.
+// CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
 type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
@@ -630,10 +646,10 @@ type CompletionRequest struct {
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
+	// Temperature The number that the logits are divided by; at 0 the likeliest token is always taken.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
+	// TopK How many of the likeliest tokens are sampled among; 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
 
 	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
@@ -663,15 +679,18 @@ type Damage struct {
 	Offset *int64 `json:"offset,omitempty"`
 }
 
-// DetokenizeRequest defines model for DetokenizeRequest.
+// DetokenizeRequest Tokens to be made a text of.
 type DetokenizeRequest struct {
 	// Model Id of the model that is served, or its name.
-	Model  *string   `json:"model,omitempty"`
+	Model *string `json:"model,omitempty"`
+
+	// Tokens The tokens, in order.
 	Tokens []TokenID `json:"tokens"`
 }
 
-// Detokenized defines model for Detokenized.
+// Detokenized The text of tokens.
 type Detokenized struct {
+	// Prompt The text.
 	Prompt string `json:"prompt"`
 }
 
@@ -687,34 +706,40 @@ type Difference struct {
 	Expected string `json:"expected"`
 }
 
-// DoneEvent defines model for DoneEvent.
+// DoneEvent The end of a streamed completion.
 type DoneEvent struct {
+	// Type Tells this event from others.
 	Type DoneEventType `json:"type"`
 
 	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 	FinishReason FinishReason `json:"finish_reason"`
-	Usage        Usage        `json:"usage"`
+
+	// Usage How many tokens a completion took.
+	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
 	Seed uint64 `json:"seed"`
 
 	// Offset The session's offset after the request.
-	Offset    int64   `json:"offset"`
+	Offset int64 `json:"offset"`
+
+	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// DoneEventType defines model for DoneEvent.Type.
+// DoneEventType Tells this event from others.
 type DoneEventType string
 
 // ErrorEvent The problem that ended a streamed answer early.
 type ErrorEvent struct {
+	// Type Tells this event from others.
 	Type ErrorEventType `json:"type"`
 
 	// Problem A problem document (RFC 9457).
 	Problem Problem `json:"problem"`
 }
 
-// ErrorEventType defines model for ErrorEvent.Type.
+// ErrorEventType Tells this event from others.
 type ErrorEventType string
 
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
@@ -754,6 +779,7 @@ type Labels map[string]string
 
 // LineEvent A line of the session's text, and how strange it is for the lines before it.
 type LineEvent struct {
+	// Type Tells this event from others.
 	Type LineEventType `json:"type"`
 
 	// Number Number of the line among those of the session, from 1.
@@ -763,9 +789,13 @@ type LineEvent struct {
 	Offset int64 `json:"offset"`
 
 	// Bytes Length of the line, with its newline.
-	Bytes int64   `json:"bytes"`
-	Chars int64   `json:"chars"`
-	Bits  float64 `json:"bits"`
+	Bytes int64 `json:"bytes"`
+
+	// Chars Length of the line in characters.
+	Chars int64 `json:"chars"`
+
+	// Bits What the line cost: the sum over its tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
 
 	// BPC bits/chars. Absent when there are no characters.
 	BPC *float64 `json:"bpc,omitempty"`
@@ -808,22 +838,28 @@ type LineEvent struct {
 	Cut *bool `json:"cut,omitempty"`
 }
 
-// LineEventType defines model for LineEvent.Type.
+// LineEventType Tells this event from others.
 type LineEventType string
 
 // LineSpan The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
 // expected.
 type LineSpan struct {
+	// From The first byte of the part, counted from the beginning of the line.
 	From int64 `json:"from"`
-	To   int64 `json:"to"`
+
+	// To The byte after its last one.
+	To int64 `json:"to"`
 }
 
 // Measures An amount of text, and its information.
 type Measures struct {
+	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
 
 	// Chars Characters as the model's tokenizer counts them.
-	Chars  int64 `json:"chars"`
+	Chars int64 `json:"chars"`
+
+	// Tokens The length of the text in tokens, the units that the model predicts.
 	Tokens int64 `json:"tokens"`
 
 	// Bits Sum over the tokens of -log2 of their probability.
@@ -858,20 +894,28 @@ type Measures struct {
 // The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 type Method string
 
-// Model defines model for Model.
+// Model A model that is served.
 type Model struct {
 	// ID The model's name and the beginning of its content hash.
-	ID     string      `json:"id"`
+	ID string `json:"id"`
+
+	// Object As OpenAI has it.
 	Object ModelObject `json:"object"`
 
 	// Created Seconds since 1970; 0 if unknown.
-	Created int64  `json:"created"`
+	Created int64 `json:"created"`
+
+	// OwnedBy As OpenAI has it: always `lmserve`.
 	OwnedBy string `json:"owned_by"`
-	Name    string `json:"name"`
+
+	// Name The name without the hash: requests may use either.
+	Name string `json:"name"`
 
 	// Parameters Number of slow weights; meta-learners are not counted.
-	Parameters int64  `json:"parameters"`
-	Tokenizer  string `json:"tokenizer"`
+	Parameters int64 `json:"parameters"`
+
+	// Tokenizer How texts become tokens: `bytes` is a token for every byte.
+	Tokenizer string `json:"tokenizer"`
 
 	// Banks Number of banks of fast weights, and so of a session's `gammas`.
 	Banks int `json:"banks"`
@@ -887,20 +931,24 @@ type Model struct {
 	Card json.RawMessage `json:"card"`
 }
 
-// ModelObject defines model for Model.Object.
+// ModelObject As OpenAI has it.
 type ModelObject string
 
-// ModelList defines model for ModelList.
+// ModelList The models that are served.
 type ModelList struct {
+	// Object As OpenAI has it.
 	Object ModelListObject `json:"object"`
-	Data   []Model         `json:"data"`
+
+	// Data The models: one.
+	Data []Model `json:"data"`
 }
 
-// ModelListObject defines model for ModelList.Object.
+// ModelListObject As OpenAI has it.
 type ModelListObject string
 
-// OpenAIChoice defines model for OpenAIChoice.
+// OpenAIChoice One text, or a piece of it.
 type OpenAIChoice struct {
+	// Text The sampled text, after its prompt if `echo` asks for that.
 	Text string `json:"text"`
 
 	// Index The texts after the first prompt come first, then those after the second.
@@ -916,19 +964,25 @@ type OpenAIChoice struct {
 // OpenAICompletion The answer to a completion; as an event of a stream, a part of it.
 type OpenAICompletion struct {
 	// ID `cmpl-` and the request's id: the same in all events of a stream.
-	ID     string                 `json:"id"`
+	ID string `json:"id"`
+
+	// Object As OpenAI has it.
 	Object OpenAICompletionObject `json:"object"`
 
 	// Created When the request began, in seconds since 1970.
 	Created int64 `json:"created"`
 
 	// Model Id of the model.
-	Model   string         `json:"model"`
+	Model string `json:"model"`
+
+	// Choices The texts; in an event of a stream, the next piece of one of them.
 	Choices []OpenAIChoice `json:"choices"`
-	Usage   *OpenAIUsage   `json:"usage,omitempty"`
+
+	// Usage How many tokens a request took; null where a stream has yet to end.
+	Usage *OpenAIUsage `json:"usage,omitempty"`
 }
 
-// OpenAICompletionObject defines model for OpenAICompletion.Object.
+// OpenAICompletionObject As OpenAI has it.
 type OpenAICompletionObject string
 
 // OpenAICompletionRequest Fields that may be null mean the same as fields that are left out.
@@ -1041,7 +1095,7 @@ type OpenAIError struct {
 // OpenAIErrorType By the status, below 500 but for 429, 429, and from 500 on.
 type OpenAIErrorType string
 
-// OpenAIErrorEvent defines model for OpenAIErrorEvent.
+// OpenAIErrorEvent The error that ended a stream early.
 type OpenAIErrorEvent struct {
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error OpenAIError `json:"error"`
@@ -1055,18 +1109,21 @@ type OpenAIEvent struct {
 // OpenAILogprobs The tokens of the text, one entry each in every list; null if they were not asked for.
 type OpenAILogprobs = json.RawMessage
 
-// OpenAIUsage defines model for OpenAIUsage.
+// OpenAIUsage How many tokens a request took; null where a stream has yet to end.
 type OpenAIUsage struct {
 	// PromptTokens Tokens of all prompts, each counted once.
 	PromptTokens int64 `json:"prompt_tokens"`
 
 	// CompletionTokens Tokens sampled for all texts, those of stop strings included.
 	CompletionTokens int64 `json:"completion_tokens"`
-	TotalTokens      int64 `json:"total_tokens"`
+
+	// TotalTokens Both together.
+	TotalTokens int64 `json:"total_tokens"`
 }
 
 // Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
 type Parent struct {
+	// ID The id of that session.
 	ID string `json:"id"`
 
 	// Offset Bytes of text that the fork has from that session.
@@ -1075,6 +1132,7 @@ type Parent struct {
 
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
 type PieceEvent struct {
+	// Type Tells this event from others.
 	Type PieceEventType `json:"type"`
 
 	// Text The piece of text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -1090,11 +1148,12 @@ type PieceEvent struct {
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// PieceEventType defines model for PieceEvent.Type.
+// PieceEventType Tells this event from others.
 type PieceEventType string
 
 // Problem A problem document (RFC 9457).
 type Problem struct {
+	// Type What kind of problem it is. Programs tell problems apart by this, and by nothing else.
 	Type ProblemType `json:"type"`
 
 	// Title A sentence that is the same for every problem of this type.
@@ -1119,8 +1178,10 @@ type Problem struct {
 	Offset *int64 `json:"offset,omitempty"`
 
 	// Damage The place where a session is damaged. `lmserve sessions check` says more.
-	Damage    *Damage `json:"damage,omitempty"`
-	RequestID string  `json:"request_id"`
+	Damage *Damage `json:"damage,omitempty"`
+
+	// RequestID The answer's `X-Request-Id`: the server's log has more under it.
+	RequestID string `json:"request_id"`
 
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
@@ -1135,7 +1196,7 @@ type Problem struct {
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
 }
 
-// ProblemType defines model for ProblemType.
+// ProblemType What kind of problem it is. Programs tell problems apart by this, and by nothing else.
 type ProblemType string
 
 // Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
@@ -1161,8 +1222,9 @@ type ScoreText struct {
 	Text *string `json:"text,omitempty"`
 }
 
-// ServiceStatus defines model for ServiceStatus.
+// ServiceStatus How the server is.
 type ServiceStatus struct {
+	// Status `ok` at /healthz, `ready` at /readyz.
 	Status ServiceStatusStatus `json:"status"`
 
 	// Keys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
@@ -1172,7 +1234,7 @@ type ServiceStatus struct {
 	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
-// ServiceStatusStatus defines model for ServiceStatus.Status.
+// ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
 type ServiceStatusStatus string
 
 // ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
@@ -1183,13 +1245,16 @@ type ServiceStatusDisk string
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
 type Session struct {
+	// ID A UUID that the server has chosen. It never names another session.
 	ID string `json:"id"`
 
 	// Name By which its owner finds the session, too. Absent if it has none.
 	Name *string `json:"name,omitempty"`
 
 	// Model Id of the model the session runs on.
-	Model     string    `json:"model,omitempty"`
+	Model string `json:"model,omitempty"`
+
+	// CreatedAt When the session was made.
 	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
 
 	// LastUsedAt End of the last request that fed or sampled the session.
@@ -1216,7 +1281,9 @@ type Session struct {
 	// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
 	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
 	Settings *Settings `json:"settings,omitempty"`
-	Seed     uint64    `json:"seed"`
+
+	// Seed Seed of the masks that choose which entries an update writes.
+	Seed uint64 `json:"seed"`
 
 	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
@@ -1246,8 +1313,9 @@ type Session struct {
 	Recovering *Recovering `json:"recovering,omitempty"`
 }
 
-// SessionList defines model for SessionList.
+// SessionList A page of sessions.
 type SessionList struct {
+	// Sessions The sessions of the page, in the order of their ids.
 	Sessions []Session `json:"sessions"`
 
 	// Next The `after` of the next page. Absent on the last page.
@@ -1266,7 +1334,7 @@ type SessionPatch struct {
 	TTLSeconds json.RawMessage `json:"ttl_seconds,omitempty"`
 }
 
-// SessionRequest defines model for SessionRequest.
+// SessionRequest What a new session is to be. Whatever is left out has its default.
 type SessionRequest struct {
 	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
 	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
@@ -1376,19 +1444,28 @@ type SettingsRequest struct {
 	Theta *float32 `json:"theta,omitempty"`
 }
 
-// StopString defines model for StopString.
+// StopString A text before which a completion ends.
 type StopString = string
 
 // SummaryEvent What the whole request did. Totals are the session's, after the request.
 type SummaryEvent struct {
+	// Type Tells this event from others.
 	Type SummaryEventType `json:"type"`
 
 	// Offset The session's offset after the request: the place of the next byte.
-	Offset int64   `json:"offset"`
-	Bytes  int64   `json:"bytes"`
-	Chars  int64   `json:"chars"`
-	Tokens int64   `json:"tokens"`
-	Bits   float64 `json:"bits"`
+	Offset int64 `json:"offset"`
+
+	// Bytes Bytes of text that the request has fed or scored.
+	Bytes int64 `json:"bytes"`
+
+	// Chars The same in characters.
+	Chars int64 `json:"chars"`
+
+	// Tokens The same in tokens.
+	Tokens int64 `json:"tokens"`
+
+	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
 
 	// BPC bits/chars. Absent when there are no characters.
 	BPC *float64 `json:"bpc,omitempty"`
@@ -1398,7 +1475,9 @@ type SummaryEvent struct {
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-	BaselineBPC  *float64 `json:"baseline_bpc,omitempty"`
+
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
+	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
 	// Chunks Number of `chunk` events of this request, sent or not.
 	Chunks int64 `json:"chunks"`
@@ -1419,36 +1498,43 @@ type SummaryEvent struct {
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
 }
 
-// SummaryEventType defines model for SummaryEvent.Type.
+// SummaryEventType Tells this event from others.
 type SummaryEventType string
 
-// TokenID defines model for TokenID.
+// TokenID A token of the model: the value of a byte.
 type TokenID = int32
 
-// TokenList defines model for TokenList.
+// TokenList A text as tokens.
 type TokenList = []TokenID
 
 // TokenLogprob A token that the text could have gone on with.
 type TokenLogprob struct {
 	// Logprob Natural log-probability of the token under the full distribution.
 	Logprob float64 `json:"logprob"`
-	Token   TokenID `json:"token"`
+
+	// Token A token of the model: the value of a byte.
+	Token TokenID `json:"token"`
 }
 
-// TokenizeRequest defines model for TokenizeRequest.
+// TokenizeRequest A text to be made tokens of.
 type TokenizeRequest struct {
 	// AddSpecialTokens Makes no difference: the tokenizer has no special tokens.
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
 
 	// Model Id of the model that is served, or its name.
-	Model  *string `json:"model,omitempty"`
-	Prompt string  `json:"prompt"`
+	Model *string `json:"model,omitempty"`
+
+	// Prompt The text.
+	Prompt string `json:"prompt"`
 }
 
-// TokenizerInfo defines model for TokenizerInfo.
+// TokenizerInfo What evaluation harnesses ask of a tokenizer.
 type TokenizerInfo struct {
+	// TokenizerClass Its name.
 	TokenizerClass string `json:"tokenizer_class"`
-	VocabSize      int32  `json:"vocab_size"`
+
+	// VocabSize How many tokens there are.
+	VocabSize int32 `json:"vocab_size"`
 
 	// BosToken The token after which the first token of a text is predicted.
 	BosToken string `json:"bos_token"`
@@ -1460,22 +1546,28 @@ type TokenizerInfo struct {
 	ModelMaxLength int64 `json:"model_max_length"`
 }
 
-// Tokens defines model for Tokens.
+// Tokens The tokens of a text.
 type Tokens struct {
+	// Count How many there are.
 	Count int64 `json:"count"`
 
 	// MaxModelLen The most tokens of a prompt of a completion.
-	MaxModelLen int64     `json:"max_model_len"`
-	Tokens      []TokenID `json:"tokens"`
+	MaxModelLen int64 `json:"max_model_len"`
+
+	// Tokens The tokens, in order.
+	Tokens []TokenID `json:"tokens"`
 }
 
-// Usage defines model for Usage.
+// Usage How many tokens a completion took.
 type Usage struct {
+	// PromptTokens Tokens of the prompt.
 	PromptTokens int64 `json:"prompt_tokens"`
 
 	// CompletionTokens Tokens sampled, those of a stop string included.
 	CompletionTokens int64 `json:"completion_tokens"`
-	TotalTokens      int64 `json:"total_tokens"`
+
+	// TotalTokens Both together.
+	TotalTokens int64 `json:"total_tokens"`
 }
 
 // SessionID defines model for SessionID.

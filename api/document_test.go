@@ -29,13 +29,31 @@ func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 		for key := range s.Extensions {
 			require.True(t, strings.HasPrefix(key, "x-"), "schema %s has the unknown keyword %q", name, key)
 		}
+		require.NotEmpty(t, s.Description, "schema %s", name)
 		if s.Type.Is("object") && len(s.Properties) > 0 {
 			require.NotNil(t, s.AdditionalProperties.Has, "schema %s does not say what it does with unknown fields", name)
 			require.False(t, *s.AdditionalProperties.Has, "schema %s takes unknown fields", name)
 		}
 		for prop, p := range s.Properties {
+			// The settings in force are described where they are asked for.
+			described := p.Value.Description != "" || p.Ref != "" || name == "Settings"
+			require.True(t, described, "%s.%s has no description", name, prop)
 			for key := range p.Value.Extensions {
 				require.True(t, strings.HasPrefix(key, "x-"), "%s.%s has the unknown keyword %q: a comma in an unquoted description?", name, prop, key)
+			}
+		}
+	}
+}
+
+func TestEveryOperationAndParameterIsDescribed(t *testing.T) {
+	doc, err := Document()
+	require.NoError(t, err)
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			require.NotEmpty(t, op.Summary, "%s %s", method, path)
+			require.NotEmpty(t, op.Description, "%s %s", method, path)
+			for _, p := range slices.Concat(item.Parameters, op.Parameters) {
+				require.NotEmpty(t, p.Value.Description, "%s %s: %s", method, path, p.Value.Name)
 			}
 		}
 	}

@@ -51,8 +51,9 @@ func (c chromium) start(ctx context.Context, args ...string) *exec.Cmd {
 func (c chromium) visit(page func(origin string) string) string {
 	c.t.Helper()
 	done := make(chan string, 1)
-	var text string
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := httptest.NewUnstartedServer(nil)
+	text := page("http://" + site.Listener.Addr().String())
+	site.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/done" {
 			found, _ := io.ReadAll(r.Body)
 			done <- string(found)
@@ -60,9 +61,9 @@ func (c chromium) visit(page func(origin string) string) string {
 		}
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, text)
-	}))
+	})
+	site.Start()
 	defer site.Close()
-	text = page(site.URL)
 	ctx, end := context.WithTimeout(c.t.Context(), time.Minute)
 	defer end()
 	browser := c.start(ctx, site.URL)

@@ -66,6 +66,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err == nil {
 		err = f.limits.check()
 	}
+	if err == nil {
+		err = f.checkOrigins()
+	}
 	if err != nil {
 		return err
 	}

@@ -94,3 +94,25 @@ func TestServeTakesMoreNames(t *testing.T) {
 		require.Equal(t, want, res.StatusCode, host)
 	}
 }
+
+// A page of an origin that was named may use the server; "*" and patterns are no origins.
+func TestServeNamesOriginsOfPages(t *testing.T) {
+	const page = "https://app.example.org"
+	url, stop := serving(t, "--cors-origin", page)
+	defer stop()
+	for origin, want := range map[string]int{page: http.StatusOK, "https://evil.example": http.StatusForbidden} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", url+"/v1/sessions", nil)
+		require.NoError(t, err)
+		r.Header.Set("Origin", origin)
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, want, res.StatusCode, origin)
+		require.Equal(t, want == http.StatusOK, res.Header.Get("Access-Control-Allow-Origin") == origin)
+	}
+	for _, bad := range []string{"*", "https://*.example.org", "app.example.org"} {
+		_, stderr, code := lmserve("", "serve", "--data-dir", "none", "--cors-origin", bad)
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, stderr, "--cors-origin: found")
+	}
+}

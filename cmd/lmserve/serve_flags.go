@@ -8,6 +8,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
 )
 
 type serveFlags struct {
@@ -125,6 +126,16 @@ func (f *limitFlags) check() error {
 		if d.found < d.from || d.found > d.max {
 			return usageError{fmt.Errorf("--%s is %v, expected %v to %v",
 				d.flag, d.found, d.from, d.max)}
+		}
+	}
+	return nil
+}
+
+// checkOrigins holds the origins of pages against their form.
+func (f *serveFlags) checkOrigins() error {
+	for _, text := range f.corsOrigins {
+		if _, err := middleware.Origin(text); err != nil {
+			return usageError{fmt.Errorf("--cors-origin: %w", err)}
 		}
 	}
 	return nil

@@ -8,25 +8,26 @@ import (
 // exportMark stands in an example for the file of an export.
 const exportMark = "{export}"
 
-// curl is the command that sends the request of an example; body is nil if it has none.
-func curl(answer example, body *example) string {
-	method, path, _ := strings.Cut(answer.Request, " ")
+// curl is the command that sends the request whose answer an example shows; data is nil if the
+// request has no body.
+func curl(got example, data *example) string {
+	method, path, _ := strings.Cut(got.Request, " ")
 	var sent string
-	if body != nil {
-		sent = dataOf(*body)
+	if data != nil {
+		sent = dataOf(*data)
 	}
 	line := "curl -s"
-	if strings.HasPrefix(answer.Value.Value, "event:") ||
-		strings.HasPrefix(answer.Value.Value, "data:") ||
-		strings.HasPrefix(answer.Value.Value, "{") {
+	if strings.HasPrefix(got.Value.Value, "event:") ||
+		strings.HasPrefix(got.Value.Value, "data:") ||
+		strings.HasPrefix(got.Value.Value, "{") {
 		line += "N" // the answer is shown as it comes
 	}
 	if method != "GET" && (method != "POST" || sent == "") {
 		line += " -X " + method
 	}
 	parts := []string{line + " " + quoted("localhost:8080"+path)}
-	for i := 0; i < len(answer.Headers.Content); i += 2 {
-		name, value := answer.Headers.Content[i].Value, answer.Headers.Content[i+1].Value
+	for i := 0; i < len(got.Headers.Content); i += 2 {
+		name, value := got.Headers.Content[i].Value, got.Headers.Content[i+1].Value
 		parts = append(parts, "-H "+quoted(name+": "+value))
 	}
 	if sent != "" {

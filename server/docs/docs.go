@@ -41,7 +41,7 @@ var Page = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := newView(doc, s)
+	v, err := newView(doc, s, template.CSS(style))
 	if err != nil {
 		return nil, err
 	}

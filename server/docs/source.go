@@ -58,8 +58,8 @@ type example struct {
 // isText reports whether the body is text, or bytes, and no JSON.
 func (e example) isText() bool { return e.Value.Kind == yaml.ScalarNode && e.Value.Tag == "!!str" }
 
-// body is the body as it is sent, or, of JSON, as one reads it.
-func (e example) body() string {
+// read is the body as it is sent, or, of JSON, as one reads it.
+func (e example) read() string {
 	if e.isText() {
 		return e.Value.Value
 	}

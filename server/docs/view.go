@@ -93,10 +93,10 @@ type limit struct {
 }
 
 // newView makes what the page shows of the contract.
-func newView(doc *openapi3.T, s source) (view, error) {
+func newView(doc *openapi3.T, s source, css template.CSS) (view, error) {
 	w := words{doc}
 	v := view{
-		Title: doc.Info.Title, Version: doc.Info.Version, Style: template.CSS(style),
+		Title: doc.Info.Title, Version: doc.Info.Version, Style: css,
 		Intro: w.text(doc.Info.Description),
 	}
 	b := builder{w, s}
@@ -192,7 +192,7 @@ func (b builder) exchanges(operationID string) (all []exchange) {
 		if request, ok := examples[x+".request"]; ok {
 			sent = &request
 		}
-		all = append(all, exchange{found.Summary, curl(found, sent), found.Status, found.body()})
+		all = append(all, exchange{found.Summary, curl(found, sent), found.Status, found.read()})
 	}
 	return all
 }
@@ -233,7 +233,7 @@ func (b builder) problems() (all []problem, err error) {
 		}
 		name := strings.TrimPrefix(fmt.Sprint(kind), problemPrefix)
 		shown := b.source.Components.Examples["problem."+name]
-		all = append(all, problem{name, fmt.Sprint(row["title"]), int(status), shown.body()})
+		all = append(all, problem{name, fmt.Sprint(row["title"]), int(status), shown.read()})
 	}
 	return all, nil
 }
