@@ -53,10 +53,14 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	flags := c.Flags()
 	rate := flags.Lookup("rate")
 	rate.Value = &rateFlag{Value: rate.Value, lines: &k.choice.rate}
-	rate.Usage += ";\nas a fraction, 1/1000, with --lines: print lines that are stranger than all but so many ordinary ones"
-	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "whether the session takes in the text and learns from it: true, false, or\nunflagged: with --lines, not from lines that are as strange as --rate or --threshold say")
+	rate.Usage += ";\nas a fraction, 1/1000, with --lines: " +
+		"print lines that are stranger than all but so many ordinary ones"
+	flags.StringVar(&k.learn, "learn", string(client.LearnTrue),
+		"whether the session takes in the text and learns from it: true, false, or\nunflagged: "+
+			"with --lines, not from lines that are as strange as --rate or --threshold say")
 	flags.BoolVar(&k.lines, "lines", false, "print a line for each line of the text")
-	flags.BoolVar(&k.compare, "compare", false, "score with the static model too, beside the adaptive one")
+	flags.BoolVar(&k.compare, "compare", false,
+		"score with the static model too, beside the adaptive one")
 	flags.BoolVar(&k.totalOnly, "total-only", false, "print the total alone")
 	flags.BoolVar(&k.asJSON, "json", false, "print JSON, one object for each chunk or line")
 	renamed(c, map[string]string{"total": "total-only"})
@@ -94,7 +98,7 @@ func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) 
 			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
 	}
 	if err == nil && !k.lines && (threshold > 0 || k.choice.top > 0) {
-		err = errors.New("--rate 1/N, --threshold and --top choose lines, expected --lines with them")
+		err = errors.New("--rate 1/N, --threshold and --top choose lines, expected --lines, too")
 	}
 	if err != nil {
 		return o, usageError{err}
@@ -159,7 +163,8 @@ func (k *scoring) score(
 	c *cobra.Command, cl *client.Client, s client.Session, o client.ScoreOptions,
 	files []string, in io.Reader, threshold float64,
 ) error {
-	progress := newProgress(c, "scoring "+orWord(strings.Join(files, ", "), len(files) == 0, "standard input"))
+	name := orWord(strings.Join(files, ", "), len(files) == 0, "standard input")
+	progress := newProgress(c, "scoring "+name)
 	defer progress.end()
 	p := k.printer(s, progress.beside(c.OutOrStdout()), c.OutOrStdout(), threshold)
 	all := sizeOfAll(files)

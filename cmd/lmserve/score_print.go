@@ -134,7 +134,8 @@ func (p *linePrinter) printTotal(partial bool) error {
 	}
 	t := &p.total
 	if !p.asJSON {
-		_, err := fmt.Fprintf(p.out, "%10s  %v%s\n", "total", t, orWord("", partial, ", not to the end"))
+		end := orWord("", partial, ", not to the end")
+		_, err := fmt.Fprintf(p.out, "%10s  %v%s\n", "total", t, end)
 		return err
 	}
 	o := chunkObject{

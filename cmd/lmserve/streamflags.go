@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 )
@@ -44,18 +43,4 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 		f.asked["method"] = stream.Static
 	}
 	return f.asked, nil
-}
-
-// settings are those of the model, with what the flags ask for in their place.
-func (f *streamFlags) settings(m *model.Model) (stream.Settings, error) {
-	asked, err := f.chosen()
-	if err != nil {
-		return stream.Settings{}, err
-	}
-	set, err := stream.With(m, asked)
-	set.Seed = f.seed
-	if err != nil {
-		return set, settingError(err)
-	}
-	return set, nil
 }

@@ -39,10 +39,10 @@ func newWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [FILE...|-]",
 		Short: "Follow logs and print the lines that are strange for them",
-		Long: `Follow files as tail -F does, or read standard input, and print each line that is strange for its
-stream as soon as it is complete, with the strangest part marked. The model learns the stream while
-it reads; what is strange is said by comparison with the lines before, so the first ` + fmt.Sprint(lines.WarmUp) + ` lines are
-never printed.
+		Long: fmt.Sprintf(`Follow files as tail -F does, or read standard input, and print each line
+that is strange for its stream as soon as it is complete, with the strangest part marked. The model
+learns the stream while it reads; what is strange is said by comparison with the lines before, so
+the first %d lines of a session are never printed.
 
 Of each file its end is read first, for the model to learn from (--history, or --from-start); then
 what comes. With --session the watching goes on where it was, also if the file was rotated since:
@@ -51,7 +51,7 @@ file: SESSION.access.log.
 
 A line is printed with its rank: 1/2300 is the strangest of about 2,300 lines. How the rank is made,
 and how far it can be trusted, is in docs/watch.md. If the model does not keep up with the stream,
-standard error says so. Ctrl-C ends the watching, with exit code 0.`,
+standard error says so. Ctrl-C ends the watching, with exit code 0.`, lines.WarmUp),
 		Example: `  journalctl -f | lmserve watch
   lmserve watch /var/log/nginx/access.log /var/log/nginx/error.log --session web
   lmserve watch app.log --rate 1/100 --learn unflagged --json | jq .text
@@ -61,8 +61,11 @@ standard error says so. Ctrl-C ends the watching, with exit code 0.`,
 	k.connectFlags.register(c)
 	k.choice.register(c)
 	flags := c.Flags()
-	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "what the session learns from: true: all lines; false: none, it stays as it is;\nunflagged: those that are not printed, so that it does not learn an attack")
-	flags.Var(&k.history, "history", "how much of the end of a file is read before what comes, in whole lines")
+	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "what the session learns from: "+
+		"true: all lines; false: none, it stays as it is;\n"+
+		"unflagged: those that are not printed, so that it does not learn an attack")
+	flags.Var(&k.history, "history",
+		"how much of the end of a file is read before what comes, in whole lines")
 	flags.BoolVar(&k.fromStart, "from-start", false, "read files from their beginning")
 	flags.BoolVar(&k.asJSON, "json", false, "print one object a line, in JSON")
 	return c
@@ -129,7 +132,8 @@ func (k *watching) watchAll(
 	streams, ctx := errgroup.WithContext(ctx)
 	for i, file := range files {
 		streams.Go(func() (err error) {
-			s, done, err := openSession(ctx, w.Client, names[i], client.SessionRequest{Seed: new(uint64)})
+			asked := client.SessionRequest{Seed: new(uint64)}
+			s, done, err := openSession(ctx, w.Client, names[i], asked)
 			if err != nil {
 				return err
 			}

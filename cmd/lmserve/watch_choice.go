@@ -21,14 +21,17 @@ type lineChoice struct {
 // register gives a command the flags. Without any of them lines are printed that are as strange as
 // RateDefault.
 func (f *lineChoice) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.rate, "rate", watch.RateDefault, "print lines that are stranger than all but so many ordinary ones")
+	c.Flags().StringVar(&f.rate, "rate", watch.RateDefault,
+		"print lines that are stranger than all but so many ordinary ones")
 	f.registerOthers(c)
 }
 
 // registerOthers gives a command the flags but --rate.
 func (f *lineChoice) registerOthers(c *cobra.Command) {
-	c.Flags().StringVar(&f.threshold, "threshold", "", "the same as a probability: print lines whose p is at most this, as 0.001")
-	c.Flags().IntVar(&f.top, "top", 0, "print so many of the strangest lines at the end, the strangest first (default: lines as they come)")
+	c.Flags().StringVar(&f.threshold, "threshold", "",
+		"the same as a probability: print lines whose p is at most this, as 0.001")
+	c.Flags().IntVar(&f.top, "top", 0, "print so many of the strangest lines at the end, "+
+		"the strangest first (default: lines as they come)")
 }
 
 // check gives the largest p of a line that is printed or, with --top, that is flagged; 0 if all lines
@@ -41,7 +44,8 @@ func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 		}
 	}
 	if len(given) > 1 {
-		return 0, usageError{fmt.Errorf("%s and %s were given, expected one of them", given[0], given[1])}
+		err := fmt.Errorf("%s and %s were given, expected one of them", given[0], given[1])
+		return 0, usageError{err}
 	}
 	if c.Flags().Changed("top") && (f.top < 1 || f.top > topMax) {
 		return 0, usageError{fmt.Errorf("--top is %d, expected 1 to %d", f.top, topMax)}

@@ -132,7 +132,8 @@ func (r *lineReport) printLocked(f watch.Found) error {
 		prefix = f.Source + "  "
 	}
 	if r.measures {
-		prefix += fmt.Sprintf("%7d %8.1f %6.3f  ", f.Line.Number, f.Line.Bits, perChar(f.Line.Bits, f.Line.Chars))
+		bpc := perChar(f.Line.Bits, f.Line.Chars)
+		prefix += fmt.Sprintf("%7d %8.1f %6.3f  ", f.Line.Number, f.Line.Bits, bpc)
 	}
 	rank := "-"
 	if f.Line.Warm {
