@@ -58,9 +58,12 @@ def main(file, session, threshold=0.001):
                         print(f"one line in {line['rank']}: {line['text']}", flush=True)
                 offset += len(text)
             except (OSError, http.client.HTTPException) as err:
-                # 4xx other than these will not get better: the request is wrong.
-                if isinstance(err, urllib.error.HTTPError) and err.code not in (409, 429, 503):
-                    sys.exit(f"{err}: {err.read().decode()}")
+                # Lines of which the session was told and this program was not are not looked at
+                # again; the Go client does that, too.
+                if isinstance(err, urllib.error.HTTPError) and err.code not in (429, 503):
+                    problem = err.read().decode()  # RFC 9457
+                    if "offset-conflict" not in problem and "session-busy" not in problem:
+                        sys.exit(f"{err}: {problem}")
                 print(f"trying again: {err}", file=sys.stderr)
                 time.sleep(1)
                 try:

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,11 @@ import (
 func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	r := newRig(t, session.Options{})
 	var cuts, forks int64
-	for seed := range uint64(cutRuns) {
+	streams := uint64(60)
+	if os.Getenv("LMSERVE_TEST_LONG") != "" {
+		streams = 2000
+	}
+	for seed := range streams {
 		run := rand.New(rand.NewPCG(seed, 1))
 		kind := []string{"lines", "unflagged", "chunks"}[run.IntN(3)]
 		text := requests(1 + run.IntN(50))
@@ -48,8 +53,34 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	require.Positive(t, forks)
 }
 
-// cutRuns is how many streams are fed over connections that are cut.
-const cutRuns = 60
+// A proxy that answers by itself says nothing of what the server has done: the same holds.
+func TestProxiesThatAnswerByThemselvesChangeNothing(t *testing.T) {
+	r := newRig(t, session.Options{})
+	run := rand.New(rand.NewPCG(1, 1))
+	var before, after int
+	c := r.between(t, func(q *http.Request, pass http.RoundTripper) (*http.Response, error) {
+		switch run.IntN(4) {
+		case 0:
+			before++
+			return answer(q, http.StatusBadGateway, "text/html", "<h1>no upstream</h1>"), nil
+		case 1:
+			after++
+			_, _ = withoutAnswer(q, pass)
+			return answer(q, http.StatusGatewayTimeout, "text/html", "<h1>too slow</h1>"), nil
+		}
+		return pass.RoundTrip(q)
+	})
+	for _, kind := range []string{"lines", "unflagged", "chunks"} {
+		text := requests(40)
+		whole, pieces := newListener(r.Client, kind), newListener(c, kind)
+		whole.feed(t, strings.NewReader(text), 1<<20)
+		pieces.feed(t, strings.NewReader(text), 150)
+		require.Equal(t, whole.heard, pieces.heard)
+		require.Equal(t, state(t, r.Client, whole.id), state(t, r.Client, pieces.id))
+	}
+	require.Positive(t, before)
+	require.Positive(t, after)
+}
 
 // listener feeds a session, and keeps what it is told.
 type listener struct {

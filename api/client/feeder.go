@@ -1,118 +1,30 @@
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"math"
 	"time"
 )
-
-// Defaults of FeedOptions.
-const (
-	BatchBytesDefault = 16 << 10
-	StallDefault      = 2 * time.Minute
-)
-
-// turnWait is how long a batch waits at the server for its turn, where another request feeds the
-// session: often the feeder's own one before, whose connection has broken. After that it asks again.
-const turnWait = 30 * time.Second
-
-// FeedOptions say how a stream is fed, and who is told of it.
-type FeedOptions struct {
-	// Score says how the text is scored. Its Offset is where the session has to be at the beginning;
-	// nil is wherever it is. Learn cannot be LearnFalse.
-	Score ScoreOptions
-
-	// Event is told of each chunk, or each line that has ended, just once and in order. An error of
-	// it ends the feeding, and is given back as it is. Nil: nobody is told.
-	Event func(Event) error
-
-	// Lost is told that the session has the text from one offset up to another, and that the events
-	// of it were lost and cannot be made again, and why. If it returns nil feeding goes on; nil
-	// stands for a function that returns the *LostError.
-	Lost func(*LostError) error
-
-	// Waiting is told why the feeder waits, and how long, before it tries again. Nil: nobody is told.
-	Waiting func(cause error, pause time.Duration)
-
-	BatchBytes int           // of a request at most; 0: BatchBytesDefault
-	Stall      time.Duration // an answer of which nothing comes for so long is given up; 0: StallDefault
-}
-
-// A MovedError says that a session is at an offset that the feeder cannot have brought it to, or has
-// another text there: others feed it too.
-type MovedError struct {
-	Session         string
-	Expected, Found int64 // offsets; the same if the text differs
-}
-
-// Error implements error.
-func (e *MovedError) Error() string {
-	if e.Expected == e.Found {
-		return fmt.Sprintf("client: session %s has another text up to offset %d than it was fed: "+
-			"somebody else feeds it", e.Session, e.Found)
-	}
-	return fmt.Sprintf("client: session %s is at offset %d, expected %d: somebody else feeds it",
-		e.Session, e.Found, e.Expected)
-}
-
-// A LostError says that a session has the text from one offset up to another, and that events of it
-// were lost.
-type LostError struct {
-	Session  string
-	From, To int64
-	Err      error // why they cannot be made again
-}
-
-// Error implements error.
-func (e *LostError) Error() string {
-	return fmt.Sprintf("client: session %s has the text from offset %d up to %d, but its events were "+
-		"lost, and cannot be made again: %v", e.Session, e.From, e.To, e.Err)
-}
-
-func (e *LostError) Unwrap() error { return e.Err }
-
-// told is an error of a function that was told of something: it is given back as it is.
-type told struct{ error }
 
 // A Feeder feeds a stream to a session exactly once: whatever happens on the way, each byte is in
 // the session once, and each event is told once. It belongs to one goroutine.
 type Feeder struct {
-	c       *Client
-	session string
-	o       FeedOptions // with defaults
+	o  FeedOptions // with defaults
+	to delivery
 
-	offset int64      // all before is in the session and has been told; -1: not known yet
-	rest   *LineEvent // the line under way there
-	totals *Measures  // the session's, after the last batch whose answer came in the whole
-	err    error      // what has ended the feeding
+	offset int64 // all before is in the session and has been told; -1: not known yet
+	err    error // what has ended the feeding
 }
 
 // NewFeeder makes a feeder of a session, by its id or name. No request is made.
 func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
-	if o.Event == nil {
-		o.Event = func(Event) error { return nil }
-	}
-	if o.Lost == nil {
-		o.Lost = func(e *LostError) error { return e }
-	}
-	if o.Waiting == nil {
-		o.Waiting = func(error, time.Duration) {}
-	}
-	o.BatchBytes, o.Stall = cmp.Or(o.BatchBytes, BatchBytesDefault), cmp.Or(o.Stall, StallDefault)
-	f := &Feeder{c: c, session: session, o: o, offset: -1}
+	o = o.withDefaults()
+	to := delivery{c: c, session: session, score: o.Score, event: o.Event, stall: o.Stall}
+	f := &Feeder{o: o, to: to, offset: -1, err: o.validate()}
 	if o.Score.Offset != nil {
 		f.offset = *o.Score.Offset
-	}
-	switch {
-	case o.Score.Learn == LearnFalse:
-		f.err = fmt.Errorf("client: feeding with learn=%s: a text that does not become the session's "+
-			"cannot be fed", LearnFalse)
-	case o.BatchBytes < 0 || o.Stall < 0:
-		f.err = fmt.Errorf("client: feeding: batches of %d bytes and a stall of %v, expected 0 or more",
-			o.BatchBytes, o.Stall)
 	}
 	return f
 }
@@ -121,15 +33,10 @@ func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 // if no text was fed yet, and FeedOptions named no offset.
 func (f *Feeder) Offset() int64 { return f.offset }
 
-// Rest is the line under way at Offset as it is so far; nil if there is none, or events are not of
-// lines.
-func (f *Feeder) Rest() *LineEvent { return f.rest }
-
 // End tells of the line under way: the text has ended.
 func (f *Feeder) End() error {
-	if f.err == nil && f.rest != nil {
-		rest := f.rest
-		f.rest = nil
+	if rest := f.to.rest; f.err == nil && rest != nil {
+		f.to.rest = nil
 		return f.o.Event(Event{Line: rest})
 	}
 	return f.shown()
@@ -137,9 +44,9 @@ func (f *Feeder) End() error {
 
 // shown is what has ended the feeding, as the caller is to see it.
 func (f *Feeder) shown() error {
-	var callback told
-	if errors.As(f.err, &callback) {
-		return callback.error
+	var last final
+	if errors.As(f.err, &last) {
+		return last.error
 	}
 	return f.err
 }
@@ -157,63 +64,13 @@ func (f *Feeder) Feed(ctx context.Context, text []byte) error {
 	return f.shown()
 }
 
-// persist makes attempts until one succeeds, or fails for good. The pauses begin anew when an
-// attempt has brought something forward.
-func (f *Feeder) persist(ctx context.Context, attempt func() (forward bool, err error)) error {
-	for pause := (backoff{}); ; {
-		forward, err := attempt()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w; the last attempt: %w", context.Cause(ctx), err)
-		}
-		if !f.passes(err) {
-			return err
-		}
-		if forward {
-			pause = backoff{}
-		}
-		wait := pause.next(err)
-		f.o.Waiting(err, wait)
-		if errWait := sleep(ctx, wait); errWait != nil {
-			return fmt.Errorf("%w; the last attempt: %w", errWait, err)
-		}
-	}
-}
-
-// passes is passes for all but what the feeder itself has found.
-func (f *Feeder) passes(err error) bool {
-	var callback told
-	var moved *MovedError
-	var lost *LostError
-	return !errors.As(err, &callback) && !errors.As(err, &moved) && !errors.As(err, &lost) && passes(err)
-}
-
-// batch is a piece of the stream on its way.
-type batch struct {
-	text  []byte
-	begin int64 // the offset of its first byte
-	taken int64 // the session has the text up to here, as far as the feeder knows
-	told  int64 // the events of the text up to here have been told
-
-	// unsure is true once it is not known what became of a request: the session may have more of the
-	// text than up to taken.
-	unsure bool
-}
-
-func (b *batch) end() int64 { return b.begin + int64(len(b.text)) }
-
-// from is the text of the batch from one offset up to another.
-func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.begin] }
-
 // batch feeds one batch.
 func (f *Feeder) batch(ctx context.Context, text []byte) error {
-	if err := f.persist(ctx, func() (bool, error) { return false, f.ask(ctx) }); err != nil {
+	if err := persist(ctx, f.o.Waiting, func() (bool, error) { return false, f.ask(ctx) }); err != nil {
 		return err
 	}
 	b := &batch{text: text, begin: f.offset, taken: f.offset, told: f.offset}
-	err := f.persist(ctx, func() (bool, error) {
+	err := persist(ctx, f.o.Waiting, func() (bool, error) {
 		before := *b
 		err := f.attempt(ctx, b)
 		return b.taken > before.taken || b.told > before.told, err
@@ -227,11 +84,23 @@ func (f *Feeder) ask(ctx context.Context) error {
 	if f.offset >= 0 {
 		return nil
 	}
-	s, err := f.c.GetSession(ctx, f.session)
+	s, err := f.session(ctx)
 	if err == nil {
 		f.offset = s.Offset
 	}
 	return err
+}
+
+// session describes the session.
+func (f *Feeder) session(ctx context.Context) (Session, error) {
+	ctx, cancel := f.bounded(ctx)
+	defer cancel()
+	return f.to.c.GetSession(ctx, f.to.session)
+}
+
+// bounded bounds a call whose answer comes in one piece.
+func (f *Feeder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, f.o.Stall, errStalled)
 }
 
 // attempt brings a batch to its end, or to an error: the rest of it is sent, and what the session
@@ -246,7 +115,7 @@ func (f *Feeder) attempt(ctx context.Context, b *batch) error {
 		if b.taken == b.end() {
 			return nil
 		}
-		err := f.send(ctx, b)
+		err := f.to.send(ctx, b)
 		if err != nil && !f.resume(b, err) {
 			return f.conflict(b, err)
 		}
@@ -271,68 +140,117 @@ func (f *Feeder) resume(b *batch, err error) bool {
 func (f *Feeder) conflict(b *batch, err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Type == ProblemOffsetConflict && e.Offset != nil {
-		return &MovedError{f.session, b.taken, *e.Offset}
+		return final{&MovedError{f.to.session, b.taken, *e.Offset}}
 	}
 	return err
 }
 
-// errStalled is the end of an answer of which nothing comes.
-var errStalled = errors.New("client: nothing has come of an answer for too long")
+// A fork that a replay makes has the label replayLabel. It is deleted when the replay ends, and by the
+// server after replayTTLSeconds where the client was ended before.
+const (
+	replayLabel      = "replay-of"
+	replayTTLSeconds = 3600
+	replayTidyMax    = 10 * time.Second
+)
 
-// changedNothing reports whether an error is an answer after which the session is where it was. One
-// that is about to come back may have taken in text before: then the answer says up to where.
-func changedNothing(err error) bool {
-	var e *Error
-	if !errors.As(err, &e) || e.Type == ProblemStoreFailed {
-		return false
+// replayPatience is how long a replay waits for a server that has as many sessions as it may have.
+const replayPatience = time.Minute
+
+// Replay tells the events of a text that a session has taken in already, as they were told, or would
+// have been. The text is the session's from the offset from on, and is scored with the options with
+// which it was fed. So a program that was ended before it had dealt with all events gets them. They
+// come from a fork of the session from there, which is deleted afterwards; the session stays as it
+// is. A line under way at the end of the text is told, too, with Ended false.
+func (c *Client) Replay(
+	ctx context.Context, session string, from int64, text []byte, o FeedOptions,
+) error {
+	f := c.NewFeeder(session, o)
+	if f.err == nil {
+		f.err = f.replay(ctx, &batch{text: text, begin: from, taken: from + int64(len(text)), told: from})
 	}
-	return e.Type == ProblemOffsetConflict || comesBack(err) && e.Type != "" && e.Offset == nil
+	return f.End()
 }
 
-// send sends what the session does not have of a batch, and tells the events that come back.
-func (f *Feeder) send(ctx context.Context, b *batch) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stalled := time.AfterFunc(f.o.Stall, func() { cancel(errStalled) })
-	defer stalled.Stop()
-	o := f.o.Score
-	o.Offset = &b.taken
-	text := bytes.NewReader(b.from(b.taken, b.end()))
-	for e, err := range f.c.score(ctx, f.session, text, o.params(turnWait)) {
-		stalled.Stop()
-		if err != nil {
-			b.unsure = b.unsure || !changedNothing(err)
-			if context.Cause(ctx) == errStalled {
-				err = errStalled
-			}
-			return err
-		}
-		if err := f.take(b, e); err != nil {
-			return err
-		}
-		stalled.Reset(f.o.Stall)
+// replay tells the events of what the session has of a batch, and has not told: a twin of the feeder
+// feeds the text to a fork of the session from before it.
+func (f *Feeder) replay(ctx context.Context, b *batch) error {
+	id, err := f.fork(ctx, b.told)
+	if err != nil {
+		return f.lose(ctx, b, err)
 	}
+	defer f.discard(ctx, id)
+	o := f.o
+	o.Score.Offset = &b.told
+	o.Lost = func(e *LostError) error {
+		e.Session = f.to.session
+		return f.o.Lost(e)
+	}
+	twin := f.to.c.NewFeeder(id, o)
+	_ = twin.Feed(ctx, b.from(b.told, b.taken))
+	b.told = twin.offset
+	if twin.err != nil {
+		return f.lose(ctx, b, twin.err)
+	}
+	f.to.rest = twin.to.rest
+	return f.compare(ctx, b, twin.to.totals)
+}
+
+// lose reports that events cannot be made again, unless the caller has ended the feeding.
+func (f *Feeder) lose(ctx context.Context, b *batch, err error) error {
+	var last final
+	if errors.As(err, &last) || ctx.Err() != nil {
+		return err
+	}
+	if err := f.o.Lost(&LostError{f.to.session, b.told, b.taken, err}); err != nil {
+		return final{err}
+	}
+	f.to.rest, b.told = nil, b.taken
 	return nil
 }
 
-// take takes in an event of a batch.
-func (f *Feeder) take(b *batch, e Event) error {
-	switch {
-	case e.Summary != nil:
-		b.taken, b.told, f.totals = e.Summary.Offset, e.Summary.Offset, &e.Summary.Totals
-		return nil
-	case e.Line != nil && !e.Line.Ended:
-		f.rest = e.Line
-		return nil
-	case e.Line != nil:
-		f.rest = nil
-		b.told = e.Line.Offset + e.Line.Bytes
-	case e.Chunk != nil:
-		b.told = e.Chunk.Offset + e.Chunk.Bytes
+// fork forks the session at an offset, and gives the fork's id.
+func (f *Feeder) fork(ctx context.Context, at int64) (id string, err error) {
+	request := ForkRequest{
+		AtOffset: &at, History: new(HistoryTail), TTLSeconds: new(int64(replayTTLSeconds)),
+		Labels: &Labels{replayLabel: f.to.session},
 	}
-	b.taken = max(b.taken, b.told)
-	if err := f.o.Event(e); err != nil {
-		return told{err}
+	begun := time.Now()
+	var full error
+	err = persist(ctx, f.o.Waiting, func() (bool, error) {
+		ctx, cancel := f.bounded(ctx)
+		defer cancel()
+		s, err := f.to.c.ForkSession(ctx, f.to.session, request)
+		if Is(err, ProblemSessionLimit) && time.Since(begun) > replayPatience {
+			full = err
+			return false, nil
+		}
+		id = s.ID
+		return false, err
+	})
+	return id, cmp.Or(err, full)
+}
+
+// discard deletes a fork, also where the feeding has been ended. Where that fails the server deletes
+// the fork, in time.
+func (f *Feeder) discard(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTidyMax)
+	defer cancel()
+	_ = f.to.c.DeleteSession(ctx, id)
+}
+
+// sameBits is how far two sums of bits may be apart that are those of the same text: servers of
+// different processors round differently.
+const sameBits = 1e-6
+
+// compare holds the session against the fork that has got the text which the session should have got:
+// of another text the model has other bits. A session that has gone on since cannot be compared.
+func (f *Feeder) compare(ctx context.Context, b *batch, forks *Measures) error {
+	s, err := f.session(ctx)
+	if err != nil || s.Offset != b.taken || forks == nil {
+		return nil
+	}
+	if math.Abs(s.Totals.Bits-forks.Bits) > sameBits*math.Abs(s.Totals.Bits) {
+		return final{&MovedError{f.to.session, b.taken, s.Offset}}
 	}
 	return nil
 }

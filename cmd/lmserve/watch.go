@@ -75,12 +75,16 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	}
 	score := client.ScoreOptions{Lines: true, Tokens: true, Learn: client.Learn(k.learn)}
 	switch score.Learn {
-	case client.LearnTrue:
+	case client.LearnTrue, client.LearnFalse:
 	case client.LearnUnflagged:
 		score.Threshold = threshold
 	default:
-		return usageError{fmt.Errorf("--learn is %q, expected %s or %s", k.learn,
-			client.LearnTrue, client.LearnUnflagged)}
+		return usageError{fmt.Errorf("--learn is %q, expected %s, %s or %s", k.learn,
+			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)}
+	}
+	if score.Learn == client.LearnFalse && k.session == "" {
+		return usageError{errors.New("--learn is false, expected true or unflagged without a " +
+			"--session that has learnt before")}
 	}
 	if len(files) == 0 {
 		files = []string{standardInput}
@@ -101,9 +105,10 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if err != nil {
 		return err
 	}
-	status := newLagStatus(c.ErrOrStderr())
+	status := newLagStatus(c)
 	report := newLineReport(status.beside(c.OutOrStdout()), c.OutOrStdout(), len(files) > 1)
 	report.asJSON, report.threshold, report.top = k.asJSON, threshold, k.choice.list()
+	report.note = status.note
 	w := &watch.Watcher{
 		Client: cl, Score: score, Line: report.line, Behind: status.behind, Note: status.note,
 	}
@@ -155,7 +160,7 @@ func (k *watching) watchOne(
 	if in.Path, err = filepath.Abs(file); err != nil {
 		return err
 	}
-	if k.session != "" && k.data.dir != noDataDir {
+	if k.session != "" && k.data.dir != noDataDir && w.Score.Learn != client.LearnFalse {
 		dir, err := k.data.folder()
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/watch"
 )
@@ -24,8 +25,11 @@ type lineReport struct {
 	threshold float64    // the largest p of a line that is printed; 0: all lines are
 	top       *watch.Top // nil: lines are printed as they come
 
-	mu    sync.Mutex
-	total lineTotal
+	note func(text string) // is told that a stream warms up; nil: nobody is
+
+	mu      sync.Mutex
+	total   lineTotal
+	warming map[string]bool // sources of which that was told
 }
 
 // lineTotal is the account of all lines.
@@ -60,6 +64,7 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.total.add(&f.Line)
+	r.warmLocked(f)
 	if r.top != nil {
 		r.top.Add(f)
 		return false, nil
@@ -69,6 +74,19 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	}
 	r.total.shown++
 	return true, r.printLocked(f)
+}
+
+// warmLocked tells, once, that a stream has too few lines to say what is strange.
+func (r *lineReport) warmLocked(f watch.Found) {
+	if f.Line.Warm || r.note == nil || r.warming[f.Source] {
+		return
+	}
+	if r.warming == nil {
+		r.warming = map[string]bool{}
+	}
+	r.warming[f.Source] = true
+	r.note(fmt.Sprintf("%s: warming up: none of a session's first %d lines is printed",
+		f.Source, lines.WarmUp))
 }
 
 func (t *lineTotal) add(l *client.LineEvent) {

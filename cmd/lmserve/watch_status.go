@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lmserve/lmserve/internal/watch"
 )
 
@@ -20,14 +22,17 @@ const (
 type lagStatus struct {
 	w        io.Writer
 	terminal bool
+	quiet    bool // about lags
 
 	mu    sync.Mutex
 	drawn bool                 // the terminal has a line to be replaced
 	told  map[string]time.Time // of each stream that is behind: when that was said last
 }
 
-func newLagStatus(w io.Writer) *lagStatus {
-	return &lagStatus{w: w, terminal: isTerminal(w), told: map[string]time.Time{}}
+func newLagStatus(c *cobra.Command) *lagStatus {
+	quiet, _ := c.Flags().GetBool(quietName)
+	w := c.ErrOrStderr()
+	return &lagStatus{w: w, terminal: isTerminal(w), quiet: quiet, told: map[string]time.Time{}}
 }
 
 // behind takes in how far behind a stream is.
@@ -40,7 +45,7 @@ func (s *lagStatus) behind(b watch.Behind) {
 		delete(s.told, b.Source)
 		s.clearLocked()
 		fmt.Fprintf(s.w, "lmserve: %s: up to date\n", b.Source)
-	case b.Bytes == 0 || b.Age < lagFirst:
+	case b.Bytes == 0 || b.Age < lagFirst || s.quiet:
 	case s.terminal:
 		s.told[b.Source] = time.Now()
 		s.clearLocked()

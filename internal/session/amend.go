@@ -7,8 +7,9 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// amend changes the head of a session, in the store first. It waits for a chunk that is at work on
-// the session, and for no more: a request may feed the session meanwhile.
+// amend changes the head of a session, in the store first. It waits for what has the session's
+// state at the moment, which is a chunk, a completion, or a text that is only read, and for no
+// more: a request may feed the session meanwhile.
 func (ro *roster) amend(ctx context.Context, s *liveSession, r PatchRequest) error {
 	if err := s.lock(ctx); err != nil {
 		return err

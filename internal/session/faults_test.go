@@ -234,6 +234,25 @@ func TestASnapshotThatCannotBeTakenNowIsTakenLater(t *testing.T) {
 	}
 }
 
+// A snapshot that cannot be dropped stays, and goes with a later one.
+func TestASnapshotThatCannotBeDroppedNowIsDroppedLater(t *testing.T) {
+	for _, err := range []error{sessionlog.ErrUnavailable, sessionlog.ErrUnknown} {
+		sv, store := faulty(t, Options{ReplayMax: 1, ForkSnapshots: 1})
+		id, text := create(t, sv.mg, CreateRequest{}), logText(8*testChunk)
+		score(t, sv.mg, id, text[:3*testChunk])
+		require.Len(t, keptOffsets(t, sv, id), 3)
+		store.fail("DropSnapshot", err, false)
+		score(t, sv.mg, id, text[3*testChunk:4*testChunk])
+		told := sv.told()
+		require.Len(t, told, 1)
+		require.ErrorIs(t, told[0], err)
+		require.Len(t, keptOffsets(t, sv, id), 4)
+		score(t, sv.mg, id, text[4*testChunk:])
+		require.Len(t, keptOffsets(t, sv, id), 3)
+		requireText(t, sv, id, text)
+	}
+}
+
 func TestWhatWasMadeWithAnUnknownOutcomeDoesNotStay(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{})

@@ -238,6 +238,11 @@ func FuzzImport(f *testing.F) {
 		var b bytes.Buffer
 		require.NoError(f, weights.Write(&b, exportedFile(f, mg, info.ID)))
 		f.Add(b.Bytes())
+		_, err = feedLines(mg, info.ID, "\na\nb", unflagged)
+		require.NoError(f, err)
+		b.Reset()
+		require.NoError(f, weights.Write(&b, exportedFile(f, mg, info.ID)))
+		f.Add(b.Bytes())
 	}
 	require.NoError(f, mg.Drain(background)) // parse needs no threads
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -226,7 +226,7 @@ func (st *states) keepLocked(s *liveSession) {
 		return
 	}
 	s.due = s.replay + st.replayMax
-	st.report(fmt.Errorf("session: session %s: no snapshot at offset %d: %w", s.ID, at, err))
+	st.report(fmt.Errorf("session: session %s: keeping its state at offset %d: %w", s.ID, at, err))
 }
 
 // mayKeep says whether there is room for one more snapshot of a session. At its key's limit a

@@ -255,3 +255,16 @@ func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(20, warm), method)
 	}
 }
+
+// The memory that a stream with lines says it takes is what is reserved for it beforehand.
+func TestTheMemoryOfLinesIsWhatIsReservedForIt(t *testing.T) {
+	for _, method := range append(gradientMethods, Static) {
+		w, s := heldStream(t, method)
+		defer w.Close()
+		s.WatchLines(0)
+		bare := StateBytes(s.model, s.Settings)
+		require.Equal(t, bare+LinesBytes, s.MemoryBytes())
+		feedAs(w, s, line(chunk+1, "a"), Lesson{ByLine: true})
+		require.Equal(t, bare+LinesBytes+HeldBytes(s.model, s.Settings), s.MemoryBytes())
+	}
+}

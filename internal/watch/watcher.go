@@ -9,6 +9,7 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ type File struct {
 	Name     string // to show
 	Path     string
 	Session  client.Session
-	Position string // the file that keeps the position; "": none does
+	Position string // the file that keeps the position; "", as with LearnFalse: none does
 	From     int64  // where to begin if there is no position
 	Follow   bool   // wait for more at the end
 }
@@ -70,8 +71,10 @@ func (w *Watcher) begin(
 		return nil, false, err
 	}
 	within = len(summary.Lines) > 0 && summary.Lines[0].Bytes > 1
-	f.feeder = w.Client.NewFeeder(s.ID, f.options())
-	return f, within, nil
+	if w.Score.Learn != client.LearnFalse {
+		f.feeder = w.Client.NewFeeder(s.ID, f.options())
+	}
+	return f, within && f.feeder != nil, nil
 }
 
 func (f *feeding) options() client.FeedOptions {
@@ -107,7 +110,9 @@ func (f *feeding) event(e client.Event) error {
 		return err
 	}
 	end := e.Line.Offset + e.Line.Bytes
-	f.done = max(f.done, end-f.session.Offset)
+	if f.Score.Learn != client.LearnFalse { // else the next piece has the same offset again
+		f.done = max(f.done, end-f.session.Offset)
+	}
 	f.look(false)
 	if f.keeper != nil && e.Line.Ended {
 		return f.keeper.reported(end, shown)
@@ -128,11 +133,28 @@ func (f *feeding) look(must bool) {
 func (f *feeding) feed(ctx context.Context, text []byte) error {
 	f.look(false)
 	f.sent += int64(len(text))
-	if err := f.feeder.Feed(ctx, text); err != nil {
+	feed := f.feeder.Feed
+	if f.Score.Learn == client.LearnFalse {
+		feed = f.read
+	}
+	if err := feed(ctx, text); err != nil {
 		return err
 	}
 	f.done = f.sent
 	f.look(f.unread() == 0)
+	return nil
+}
+
+// read has a piece scored that the session does not take in.
+func (f *feeding) read(ctx context.Context, text []byte) error {
+	for e, err := range f.Client.Score(ctx, f.session.ID, bytes.NewReader(text), f.Score) {
+		if err == nil {
+			err = f.event(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -162,15 +184,22 @@ func (w *Watcher) File(ctx context.Context, in File) error {
 		if err == nil {
 			continue
 		}
-		offset := f.feeder.Offset()
 		if err == io.EOF {
-			err = f.feeder.End()
+			err = f.end()
 		}
 		if f.keeper != nil && f.done == f.sent { // else the session knows where it is
-			err = errors.Join(err, f.keeper.end(offset))
+			err = errors.Join(err, f.keeper.end(f.feeder.Offset()))
 		}
 		return err
 	}
+}
+
+// end reports a last line without a newline.
+func (f *feeding) end() error {
+	if f.Score.Learn == client.LearnFalse {
+		return nil // it was reported
+	}
+	return f.feeder.End()
 }
 
 // next gives the next piece of a file.
@@ -282,7 +311,7 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 	for {
 		text, err := p.next(ctx)
 		if err == io.EOF {
-			return f.feeder.End()
+			return f.end()
 		}
 		if err == nil {
 			err = f.feed(ctx, text)

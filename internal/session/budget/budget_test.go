@@ -47,8 +47,25 @@ func TestTheStateUsedLongestAgoIsGivenUpFirst(t *testing.T) {
 	require.False(t, ok, "each is asked once until it rests again")
 }
 
+func TestAPartOfAStateIsGivenBack(t *testing.T) {
+	b := New[string](Options{Max: 10})
+	a := b.Open("a")
+	reserve(t, a, 8)
+	require.NoError(t, a.Charge(1))
+	a.Return(3)
+	require.EqualValues(t, 6, b.Used())
+	a.Return(100)
+	require.EqualValues(t, 1, b.Used(), "text stays")
+	a.Release()
+	a.Close()
+	a.Return(1)
+	require.Zero(t, b.Used())
+}
+
 func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
+	returned := func(a *Account[string]) { a.Return(10) }
 	for name, giveBack := range map[string]func(a *Account[string]){
+		"return":  returned,
 		"release": (*Account[string]).Release, "close": (*Account[string]).Close, "rest": (*Account[string]).Rest,
 	} {
 		b := New[string](Options{Max: 10})

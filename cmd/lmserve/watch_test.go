@@ -1,0 +1,405 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// syncBuffer may be written to while it is read.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// watchRun is a call of watch that goes on.
+type watchRun struct {
+	t        *testing.T
+	out, err syncBuffer
+	cancel   context.CancelFunc
+	code     chan int
+}
+
+func startWatch(t *testing.T, stdin io.Reader, args ...string) *watchRun {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &watchRun{t: t, cancel: cancel, code: make(chan int, 1)}
+	go func() { w.code <- run(ctx, append([]string{"watch"}, args...), stdin, &w.out, &w.err) }()
+	return w
+}
+
+// lines waits until so many lines were printed in JSON, and gives them.
+func (w *watchRun) lines(n int) (all []lineObject) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		return strings.Count(w.out.String(), "\n") >= n
+	}, time.Minute, 5*time.Millisecond, "%s", &w.err)
+	for line := range strings.Lines(w.out.String()) {
+		var l lineObject
+		require.NoError(w.t, json.Unmarshal([]byte(line), &l))
+		all = append(all, l)
+	}
+	require.Len(w.t, all, n)
+	return all
+}
+
+// stop ends the watching as Ctrl-C does.
+func (w *watchRun) stop() {
+	w.cancel()
+	require.Zero(w.t, <-w.code, "%s", &w.err)
+}
+
+// logOf writes so many lines, numbered from a number on.
+func logOf(t *testing.T, file string, from, n int) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	for i := range n {
+		_, err = fmt.Fprintf(f, "line %d of the log\n", from+i)
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+}
+
+// requireTexts requires the texts of lines from a number on.
+func requireTexts(t *testing.T, lines []lineObject, from int) {
+	t.Helper()
+	for i, l := range lines {
+		require.Equal(t, fmt.Sprintf("line %d of the log", from+i), *l.Text)
+	}
+}
+
+// everyLine are flags that print every line but the first 32.
+func everyLine(t *testing.T) []string {
+	return []string{"--model", smallWeights(t, t.TempDir()), "--threshold", "1", "--json"}
+}
+
+func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	log, err := os.ReadFile(accessLog)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(log), "\n")
+	strange := "2026-11-21T03:25:37.500Z\tWARN\tsshd\tAccepted password for root from 203.0.113.9"
+	lines = slices.Insert(lines, 59, strange+"\n")
+	stdout, stderr, code := lmserve(strings.Join(lines, ""), "watch", "--rate", "1/100", "-")
+	require.Zero(t, code, stderr)
+	rows := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+	require.Len(t, rows, 2, stdout)
+	require.Regexp(t, `^1/\d+ +2026-11-21T03:25:37.500Z +WARN +sshd +Accepted password for root`, rows[0])
+	require.Regexp(t, `^ +\^+[ ^]*$`, rows[1])
+	require.NotContains(t, stdout, "\x1b")
+	require.Contains(t, stderr, "61 lines, 1 printed, ")
+}
+
+// A file that grows, is renamed, and is truncated: every line comes once, and those that are there
+// at the beginning come first.
+func TestWatchFollowsAFile(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "app.log")
+	logOf(t, log, 0, 40)
+	w := startWatch(t, nil, append(everyLine(t), "--history", "1M", log)...)
+	requireTexts(t, w.lines(8), 32)
+	logOf(t, log, 40, 1)
+	w.lines(9)
+	require.NoError(t, os.Rename(log, log+".1"))
+	logOf(t, log+".1", 41, 2)
+	logOf(t, log, 43, 3)
+	w.lines(14)
+	require.NoError(t, os.Truncate(log, 0))
+	logOf(t, log, 46, 9)
+	requireTexts(t, w.lines(23), 32)
+	w.stop()
+	require.Contains(t, w.err.String(), "55 lines, 23 printed")
+}
+
+func TestWatchReadsTheEndOfAFileFirst(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "app.log")
+	logOf(t, log, 0, 100)
+	w := startWatch(t, nil, append(everyLine(t), "--history", "1K", log)...)
+	lines := w.lines(21) // 53 lines of 19 bytes, the first 32 of which are not printed
+	w.stop()
+	require.Equal(t, "line 99 of the log", *lines[20].Text)
+}
+
+// A session goes on where it was: after a restart, after a rotation in between, and with the lines
+// that were not reported before.
+func TestWatchGoesOnWhereItWas(t *testing.T) {
+	for _, far := range []bool{false, true} {
+		t.Run(map[bool]string{false: "here", true: "there"}[far], func(t *testing.T) {
+			dir := t.TempDir()
+			log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
+			flags := append(everyLine(t), "--data-dir", data, "--session", "app", "--from-start", log)
+			if far {
+				url, stop := serving(t, flags[:2]...)
+				defer stop()
+				flags = append(flags[2:], "--server", url)
+			}
+			logOf(t, log, 0, 40)
+			w := startWatch(t, nil, flags...)
+			requireTexts(t, w.lines(8), 32)
+			w.stop()
+
+			logOf(t, log, 40, 5)
+			require.NoError(t, os.Rename(log, log+".1"))
+			logOf(t, log, 45, 5)
+			w = startWatch(t, nil, flags...)
+			lines := w.lines(10)
+			requireTexts(t, lines, 40)
+			require.EqualValues(t, 50, lines[9].Number)
+			w.stop()
+
+			again := forgetReports(t, data, lines[3].Offset)
+			w = startWatch(t, nil, flags...)
+			require.Equal(t, lines[3:], w.lines(7), "to the bit")
+			w.stop()
+			require.NotEqual(t, again, readPositions(t, data))
+
+			feedMore(t, flags, "other text\n")
+			stdout, stderr, code := lmserve("", append([]string{"watch"}, flags...)...)
+			require.Equal(t, exitFailure, code, stdout)
+			require.Contains(t, stderr, "it has got other text; name another session, or delete ")
+		})
+	}
+}
+
+func readPositions(t *testing.T, data string) (text string) {
+	files, err := filepath.Glob(filepath.Join(data, "watch", "*.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	content, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	require.NotContains(t, string(content), "of the log")
+	return string(content)
+}
+
+// forgetReports makes the position one of a watch that has ended before it reported what is behind
+// an offset.
+func forgetReports(t *testing.T, data string, offset int64) string {
+	var p map[string]any
+	require.NoError(t, json.Unmarshal([]byte(readPositions(t, data)), &p))
+	p["reported"] = offset
+	content, err := json.Marshal(p)
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(data, "watch", "*.json"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(files[0], content, 0o600))
+	return string(content)
+}
+
+// feedMore feeds the session of watch's flags by score.
+func feedMore(t *testing.T, flags []string, text string) {
+	args := []string{"score", "--session", "app"}
+	for i := 0; i+1 < len(flags); i++ {
+		if slices.Contains([]string{"--model", "--data-dir", "--server"}, flags[i]) {
+			args = append(args, flags[i], flags[i+1])
+		}
+	}
+	must(t, text, args...)
+}
+
+// With --learn false the session stays as it was, and every call begins anew.
+func TestWatchWithoutLearning(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "app.log")
+	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start", log)
+	logOf(t, log, 0, 40)
+	w := startWatch(t, nil, flags...)
+	requireTexts(t, w.lines(8), 32)
+	w.stop()
+	logOf(t, log, 40, 5)
+	var before []lineObject
+	for range 2 {
+		w = startWatch(t, nil, append([]string{"--learn", "false"}, flags...)...)
+		lines := w.lines(45)
+		requireTexts(t, lines, 0)
+		require.EqualValues(t, 41, lines[0].Number)
+		w.stop()
+		if before != nil {
+			require.Equal(t, before, lines)
+		}
+		before = lines
+	}
+	w = startWatch(t, nil, flags...)
+	requireTexts(t, w.lines(5), 40)
+	w.stop()
+}
+
+func TestWatchGivesEachOfSeveralFilesASession(t *testing.T) {
+	dir := t.TempDir()
+	one, two := filepath.Join(dir, "One.log"), filepath.Join(dir, "two.log")
+	logOf(t, one, 0, 34)
+	logOf(t, two, 0, 33)
+	data := filepath.Join(dir, "data")
+	w := startWatch(t, nil, append(everyLine(t), "--data-dir", data, "--session", "web", one, two)...)
+	sources := map[string]int{}
+	for _, l := range w.lines(3) {
+		sources[l.Source]++
+	}
+	require.Equal(t, map[string]int{one: 2, two: 1}, sources)
+	w.stop()
+	list := must(t, "", "sessions", "list", "--data-dir", data)
+	require.Contains(t, list, "web.one.log")
+	require.Contains(t, list, "web.two.log")
+}
+
+func TestWatchRefusesWhatItCannotDo(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "app.log")
+	other := filepath.Join(dir, "b", "app.log")
+	require.NoError(t, os.Mkdir(filepath.Dir(other), 0o700))
+	logOf(t, log, 0, 1)
+	logOf(t, other, 0, 1)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--rate", "1/10", "--top", "3"}, exitUsage, "--rate and --top were given"},
+		{[]string{"--rate", "2"}, exitUsage, `--rate is "2", expected a probability`},
+		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
+		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
+		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},
+		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
+		{[]string{dir}, exitUsage, "is a folder"},
+		{[]string{log, log}, exitUsage, "named twice"},
+		{[]string{"--session", "x", log, other}, exitUsage, "would both have the session x.app.log"},
+		{[]string{filepath.Join(dir, "none")}, exitFailure, "no such file"},
+		{[]string{"--server", "ftp://x", log}, exitUsage, "--server"},
+		{[]string{"--server", "http://x", "--model", "y", log}, exitUsage, "--model cannot go with --server"},
+	} {
+		_, stderr, code := lmserve("", append([]string{"watch"}, c.args...)...)
+		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)
+		require.Contains(t, stderr, c.want, c.args)
+	}
+}
+
+func TestAFolderThatIsInUseNamesTheServer(t *testing.T) {
+	dir := t.TempDir()
+	log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
+	logOf(t, log, 0, 40)
+	flags := append(everyLine(t), "--data-dir", data, "--session", "app", "--from-start", log)
+	w := startWatch(t, nil, flags...)
+	w.lines(8)
+	_, stderr, code := lmserve("", append([]string{"watch"}, flags...)...)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "--server")
+	w.stop()
+}
+
+func TestTopComesAtTheEnd(t *testing.T) {
+	var text strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&text, "line %d of the log\n", i)
+	}
+	text.WriteString("a line without its newline")
+	flags := everyLine(t)[:2]
+	stdout, stderr, code := lmserve(text.String(), append([]string{"watch", "--top", "3", "--json"}, flags...)...)
+	require.Zero(t, code, stderr)
+	w := watchRun{t: t}
+	_, _ = w.out.Write([]byte(stdout))
+	last := 0.
+	for _, l := range w.lines(3) {
+		require.GreaterOrEqual(t, l.P, last)
+		last = l.P
+	}
+	lines := jsonLines(t, must(t, text.String(), append([]string{"score", "--lines", "--json"}, flags...)...))
+	require.Len(t, lines, 62)
+	require.True(t, lines[61].Total)
+	require.EqualValues(t, text.Len(), lines[61].Bytes)
+	require.EqualValues(t, 61, *lines[61].Lines)
+}
+
+// What is there of a pipe is scored at once, and what was scored is in the total when the end comes
+// early.
+func TestScorePrintsWhatAPipeHasAtOnceAndItsTotalWhenItIsEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, writer := io.Pipe()
+	defer writer.Close()
+	var out, errs syncBuffer
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, append([]string{"score", "-", "--json"}, everyLine(t)[:2]...), in, &out, &errs)
+	}()
+	_, err := io.WriteString(writer, "a few bytes")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"bytes":11`) },
+		time.Minute, time.Millisecond)
+	cancel()
+	require.Equal(t, 130, <-code)
+	lines := jsonLines(t, out.String())
+	total := lines[len(lines)-1]
+	require.True(t, total.Total && total.Partial)
+	require.EqualValues(t, 11, total.Bytes)
+}
+
+// A session scores a text without learning it, and stays as it was.
+func TestScoreWithoutLearning(t *testing.T) {
+	flags := append(everyLine(t)[:2], "--data-dir", t.TempDir(), "--session", "s", "--json")
+	score := func(text string, more ...string) []chunkObject {
+		return jsonLines(t, must(t, text, append(append([]string{"score"}, flags...), more...)...))
+	}
+	first := "the first text of the session"
+	score(first)
+	dry := score("and the next one", "--learn", "false")
+	require.Equal(t, dry, score("and the next one", "--learn", "false"))
+	next := score("and the next one")
+	require.EqualValues(t, len(first), *next[0].Offset)
+	require.Equal(t, dry[0].Bits, next[0].Bits)
+}
+
+// BenchmarkWatch is the time from a line's newline in a pipe until it is printed.
+func BenchmarkWatch(b *testing.B) {
+	log, err := os.ReadFile(accessLog)
+	require.NoError(b, err)
+	lines := strings.SplitAfter(string(log), "\n")
+	lines = lines[:len(lines)-1]
+	in, writer := io.Pipe()
+	out, outWriter := io.Pipe()
+	code := make(chan int)
+	go func() {
+		code <- run(b.Context(), []string{"watch", "--threshold", "1", "--json"}, in, outWriter, io.Discard)
+		_ = outWriter.Close()
+	}()
+	_, err = io.WriteString(writer, strings.Join(lines[:33], ""))
+	require.NoError(b, err)
+	printed := json.NewDecoder(out)
+	var l lineObject
+	require.NoError(b, printed.Decode(&l))
+	var took []time.Duration
+	for n := 0; b.Loop(); n++ {
+		line := lines[33+n%(len(lines)-33)][:84] + "\n"
+		began := time.Now()
+		_, err = io.WriteString(writer, line)
+		require.NoError(b, err)
+		require.NoError(b, printed.Decode(&l))
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	for _, percent := range []int{50, 90, 99} {
+		b.ReportMetric(float64(took[(len(took)-1)*percent/100].Microseconds())/1e3, fmt.Sprintf("ms-p%d", percent))
+	}
+	require.NoError(b, writer.Close())
+	_, _ = io.Copy(io.Discard, out)
+	require.Zero(b, <-code)
+}
