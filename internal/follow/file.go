@@ -96,6 +96,20 @@ func (o *file) mark() Mark {
 	}
 }
 
+// piece is text of a file, up to the offset.
+func (o *file) piece(text []byte, from int64) Piece {
+	return Piece{Text: text, File: o.number, From: from, To: o.offset, Mark: o.mark()}
+}
+
+// end is the newline that the file's last line has not; nothing if it has one.
+func (o *file) end() Piece {
+	if !o.within() {
+		return Piece{}
+	}
+	o.ended = true
+	return o.piece([]byte{'\n'}, o.offset)
+}
+
 // unread is the number of bytes behind the offset.
 func (o *file) unread() int64 {
 	info, err := o.f.Stat()

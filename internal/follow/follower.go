@@ -33,40 +33,6 @@ const (
 	leaveAfter = 5 * time.Second
 )
 
-// Piece is a part of a followed file.
-type Piece struct {
-	// Text is whole lines, or a part of a line that is long. It is valid until the next call.
-	Text []byte
-	// File numbers the files of a Follower, from 1.
-	File int
-	// From and To are the places in the file where Text begins, and behind Text. They are the same
-	// where Text is a newline that the file has not: the end of its last line.
-	From, To int64
-	// Mark tells the file from others.
-	Mark Mark
-}
-
-// Place is where a Follower begins to read.
-type Place struct {
-	Mark   Mark
-	Offset int64
-	Ended  bool // the line in front of it was given a newline that the file has not
-}
-
-// piece is text of a file, up to the offset.
-func (o *file) piece(text []byte, from int64) Piece {
-	return Piece{Text: text, File: o.number, From: from, To: o.offset, Mark: o.mark()}
-}
-
-// end is the newline that the file's last line has not; nothing if it has one.
-func (o *file) end() Piece {
-	if !o.within() {
-		return Piece{}
-	}
-	o.ended = true
-	return o.piece([]byte{'\n'}, o.offset)
-}
-
 // Follower reads a file that grows. One goroutine uses it at a time.
 type Follower struct {
 	path    string

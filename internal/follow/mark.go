@@ -58,3 +58,23 @@ func (m Mark) fits(f *os.File, offset int64) bool {
 	info, err := f.Stat()
 	return err == nil && info.Size() >= offset && m.Head.fits(f) && m.Tail.fits(f)
 }
+
+// Piece is a part of a followed file.
+type Piece struct {
+	// Text is whole lines, or a part of a line that is long. It is valid until the next call.
+	Text []byte
+	// File numbers the files of a Follower, from 1.
+	File int
+	// From and To are the places in the file where Text begins, and behind Text. They are the same
+	// where Text is a newline that the file has not: the end of its last line.
+	From, To int64
+	// Mark tells the file from others.
+	Mark Mark
+}
+
+// Place is where a Follower begins to read.
+type Place struct {
+	Mark   Mark
+	Offset int64
+	Ended  bool // the line in front of it was given a newline that the file has not
+}
