@@ -202,6 +202,9 @@ func TestCompletionWholeAndStreamed(t *testing.T) {
 	require.Equal(t, "xy", one.Text)
 	require.Nil(t, one.TextBase64)
 
+	refused := decode[api.Problem](t, g.json(path, `{"top_logprobs":21}`), http.StatusUnprocessableEntity)
+	require.Equal(t, "top_logprobs", *refused.Field)
+
 	byDefault := decode[api.Completion](t, g.json(path, `{}`), http.StatusOK)
 	require.EqualValues(t, limits.CompletionTokensDefault, byDefault.Usage.CompletionTokens)
 }

@@ -557,10 +557,10 @@ type CompletionRequest struct {
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
+	// Temperature The number that the logits are divided by; at 0 the likeliest token is always taken.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK How many of the likeliest tokens are sampled among. 0 is all of them.
+	// TopK How many of the likeliest tokens are sampled among; 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
 
 	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"unicode/utf8"
 
@@ -32,8 +33,8 @@ func newComplete() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "complete [--after FILE] [--prompt TEXT]",
 		Short: "Continue a prompt, after adapting to some text",
-		Long: `Sample text that continues a prompt: after the text of files (--after), after that of a session
-(--session), or after both, files being fed to the session first. The text is printed as it is
+		Long: `Sample text that continues a prompt: after the text of files (--after), after that of a
+session (--session), or after both, files being fed to the session first. The text is printed as it is
 sampled; the same seed samples the same text again.
 
 With --json it is the object that the server answers, with the text, why it ended, the seed and, if
@@ -56,7 +57,7 @@ With --json it is the object that the server answers, with the text, why it ende
 	flags.StringSliceVar(&k.after, "after", nil,
 		"files to adapt to before the prompt, in this order; -: standard input")
 	flags.StringArrayVar(&k.stops, "stop", nil, fmt.Sprintf(
-		"end the text before the first occurrence of this text; may be repeated (up to %d)",
+		"end the text before the first occurrence of this `text`; may be repeated (up to %d)",
 		session.StopStringsMax))
 	flags.IntVar(&k.logprobs, "logprobs", 0, fmt.Sprintf("print each token with its natural "+
 		"log-probability and those of so many of the likeliest (0 to %d; default: the text alone)",
@@ -101,11 +102,12 @@ func (k *completing) run(c *cobra.Command) (err error) {
 		return err
 	}
 	p := completionPrinter{
-		out: c.OutOrStdout(), prompt: k.prompt, asJSON: k.asJSON, logprobs: r.Logprobs != nil,
+		out: c.OutOrStdout(), prompt: k.prompt, seed: *r.Seed, asJSON: k.asJSON,
+		logprobs: r.Logprobs != nil,
 	}
 	err = p.print(cl.CompleteStream(c.Context(), s.ID, r))
-	if p.done.Seed != 0 && r.Seed == nil && !k.asJSON {
-		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.done.Seed)
+	if len(p.text) > 0 && !c.Flags().Changed("seed") && !k.asJSON {
+		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.seed)
 	}
 	return flagError(err)
 }
@@ -132,6 +134,7 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	if len(k.stops) > 0 {
 		r.Stop = client.StopAt(k.stops...)
 	}
+	r.Seed = new(rand.Uint64N(session.SeedMax + 1)) // that it is known if a signal ends the text, too
 	if c.Flags().Changed("seed") {
 		r.Seed = &k.stream.seed
 	}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,4 +115,28 @@ func TestCompleteOverAServer(t *testing.T) {
 		require.Equal(t, exitUsage, code, stderr)
 		require.Contains(t, stderr, want)
 	}
+}
+
+// endingWriter ends a context as Ctrl-C does, when something was written to it.
+type endingWriter struct {
+	bytes.Buffer
+	end func(error)
+}
+
+func (w *endingWriter) Write(text []byte) (int, error) {
+	w.end(signalError{syscall.SIGINT})
+	return w.Buffer.Write(text)
+}
+
+// Ctrl-C leaves the text that is there, with its seed; the same seed samples the same beginning.
+func TestCompleteInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out, errs := &endingWriter{end: cancel}, new(bytes.Buffer)
+	args := []string{
+		"complete", "--model", randomModel(t), "--static", "--logprobs", "0", "--max-tokens", "65536",
+		"--seed", "4",
+	}
+	require.Equal(t, 128+int(syscall.SIGINT), run(ctx, args, nil, out, errs))
+	require.Contains(t, errs.String(), "ended by a signal (interrupt)")
+	require.Equal(t, "token", out.String()[:5])
 }

@@ -15,10 +15,12 @@ import (
 // finishInterrupted is the reason of a text that a signal has ended.
 const finishInterrupted client.FinishReason = "interrupted"
 
-// completionPrinter prints a completion: the text as it grows, a line for each token, or one object.
+// completionPrinter prints a completion: the text as it grows, a line for each token, or one
+// object.
 type completionPrinter struct {
 	out              io.Writer
 	prompt           string
+	seed             uint64 // in force
 	asJSON, logprobs bool
 
 	text  []byte
@@ -92,7 +94,7 @@ func (p *completionPrinter) token(token byte, e *client.PieceEvent, i int) error
 			fmt.Fprintf(&likeliest, "  %s %.3f", quotedByte(byte(t.Token)), t.Logprob)
 		}
 	}
-	_, err := fmt.Fprintf(p.out, "%-8s %8.3f%s\n", quotedByte(token), e.Logprobs[i], likeliest.String())
+	_, err := fmt.Fprintf(p.out, "%-8s %8.3f%s\n", quotedByte(token), e.Logprobs[i], &likeliest)
 	return err
 }
 
@@ -103,7 +105,8 @@ func (p *completionPrinter) end() (err error) {
 	switch {
 	case p.asJSON:
 		if p.done.FinishReason == "" {
-			p.done.FinishReason = finishInterrupted
+			p.done.Type, p.done.FinishReason = client.EventCompletion, finishInterrupted
+			p.done.Seed, p.done.Usage.CompletionTokens = p.seed, int64(len(p.text))
 		}
 		p.done.Text = p.shown.String()
 		if !utf8.Valid(p.text) {

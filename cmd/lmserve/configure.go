@@ -31,8 +31,9 @@ const (
 )
 
 // configurationHelp says where the values of flags come from.
-const configurationHelp = `Where a flag is not given, its value is that of the variable LMSERVE_COMMAND_FLAG or LMSERVE_FLAG,
-as LMSERVE_SERVE_LISTEN or LMSERVE_DATA_DIR, or else what the configuration file says (YAML):
+const configurationHelp = `Where a flag is not given, its value is that of the variable
+LMSERVE_COMMAND_FLAG or LMSERVE_FLAG, as LMSERVE_SERVE_LISTEN or LMSERVE_DATA_DIR, or else what the
+configuration file says (YAML):
 
     data-dir: /var/lib/lmserve    # for every command that has the flag
     serve:                        # for one command
@@ -97,8 +98,8 @@ func defaultConfigFile() string {
 	return filepath.Join(dir, "lmserve", "config.yaml")
 }
 
-// check refuses the first key that is neither a flag of the command, or of one below it, nor the name
-// of a command below it.
+// check refuses the first key that is neither a flag of the command, or of one below it, nor the
+// name of a command below it.
 func (conf *configuration) check(c *cobra.Command, above []string, section map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(section)) {
 		path := append(slices.Clone(above), key)
@@ -188,8 +189,8 @@ func configure(c *cobra.Command, _ []string) error {
 	return err
 }
 
-// unconfigured stands in for configure where a configuration that is wrong must not be in the way: in
-// commands that say something of the program.
+// unconfigured stands in for configure where a configuration that is wrong must not be in the way:
+// in commands that say something of the program.
 func unconfigured(*cobra.Command, []string) error { return nil }
 
 // apply sets flags. It tells where their values come from.
@@ -239,7 +240,9 @@ func commandWords(c *cobra.Command) []string { return strings.Fields(c.CommandPa
 
 // find finds the value of a flag in the file, in the section of the command or in one around it.
 // The flag may go by the name that it had before.
-func (conf *configuration) find(c *cobra.Command, flag string) (value any, from origin, found bool) {
+func (conf *configuration) find(
+	c *cobra.Command, flag string,
+) (value any, from origin, found bool) {
 	for words := commandWords(c); ; words = words[:len(words)-1] {
 		section := conf.values.Raw()
 		if len(words) > 0 {

@@ -19,10 +19,10 @@ const (
 )
 
 // exitHelp says what the exit codes are.
-const exitHelp = `Exit codes: 0 when the work is done; 1 when it failed, or found damage or differences; 2 when the
-command, a flag, an argument, a variable or the configuration file is wrong, and nothing was done;
-130 or 143 when Ctrl-C or SIGTERM ended it before it was done. What goes on until a signal ends it,
-such as serve, exits with 0 then.`
+const exitHelp = `Exit codes: 0 when the work is done; 1 when it failed, or found damage or
+differences; 2 when the command, a flag, an argument, a variable or the configuration file is wrong,
+and nothing was done; 130 or 143 when Ctrl-C or SIGTERM ended it before it was done. What goes on
+until a signal ends it, such as serve, exits with 0 then.`
 
 // usageError marks an error in how the command was called.
 type usageError struct{ error }
@@ -71,7 +71,7 @@ func exitCode(ctx context.Context, err error) (int, error) {
 
 // interrupted says which signal it was where the error says no more than that there was one.
 func interrupted(err error, ended signalError) error {
-	if err == context.Canceled { // an error around it says more
+	if err.Error() == context.Canceled.Error() { // an error around it says more
 		return ended
 	}
 	return err

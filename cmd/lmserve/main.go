@@ -60,8 +60,8 @@ Every command works with the embedded model; --model takes a file instead.
 	})
 	configFlag(root)
 	quietFlag(root)
-	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(), newWatch(),
-		newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
+	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
+		newWatch(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
 		newCompletion(), newVersion())
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()

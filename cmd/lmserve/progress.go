@@ -99,8 +99,8 @@ func (p *progress) begin(what string) {
 	p.mu.what, p.mu.done, p.mu.total, p.mu.since = what, 0, 0, time.Time{}
 }
 
-// reading returns a reader of a file of so many bytes (0: nobody knows) that tells how far it is. What
-// follows the end of the file is measured by time alone.
+// reading returns a reader of a file of so many bytes (0: nobody knows) that tells how far it is.
+// What follows the end of the file is measured by time alone.
 func (p *progress) reading(ctx context.Context, in io.Reader, bytes int64) io.Reader {
 	return &progressReader{ctx, in, p, 0, bytes}
 }

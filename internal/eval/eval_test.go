@@ -346,3 +346,28 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 	_, err := Directory(ctx, m, corpus(t), Options{})
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+// An evaluation that is interrupted gives the documents that were done, as one of these alone does.
+func TestAnInterruptedEvaluationHasWhatIsDone(t *testing.T) {
+	m, dir, alone := small(t, 0), t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		write(t, dir, name, strings.Repeat(name+" text ", 100))
+	}
+	write(t, alone, "a", strings.Repeat("a text ", 100))
+	ctx, cancel := context.WithCancel(t.Context())
+	res, err := Directory(ctx, m, dir, Options{Methods: []string{"static"}, Progress: func(done, total int64) {
+		if done > total/2 {
+			cancel()
+		}
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.True(t, res.Interrupted)
+	want := evaluate(t, m, alone, Options{Methods: []string{"static"}})
+	require.Equal(t, untimed(want).Documents, untimed(res).Documents)
+	require.Equal(t, untimed(want).Total, untimed(res).Total)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	_, err = Directory(ctx, m, dir, Options{Methods: []string{"static"}})
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -263,3 +263,28 @@ func TestCompletionFieldsOutOfRangeAreNamed(t *testing.T) {
 	}
 	require.Zero(t, get(t, mg, id).Offset)
 }
+
+// A completion reports the likeliest tokens beside each that was sampled, and is the same without.
+func TestACompletionReportsTheLikeliestTokens(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Seed: ptr(uint64(1))})
+	score(t, mg, id, logText(100))
+	r := CompleteRequest{MaxTokens: 20, Seed: ptr(uint64(2)), LogProbs: true}
+	plain, pieces := complete(t, mg, id, r)
+	requireTop(t, pieces, 0)
+	r.Top = CandidatesMax
+	done, pieces := complete(t, mg, id, r)
+	require.Equal(t, plain, done)
+	requireTop(t, pieces, CandidatesMax)
+
+	for found, wrong := range map[string]CompleteRequest{
+		"21": {MaxTokens: 1, LogProbs: true, Top: 21}, "-1": {MaxTokens: 1, LogProbs: true, Top: -1},
+		"2": {MaxTokens: 1, Top: 2},
+	} {
+		_, err := mg.Complete(t.Context(), Caller{}, id, wrong, noPieces)
+		var field *FieldError
+		require.ErrorAs(t, err, &field)
+		require.Equal(t, "top_logprobs", field.Field)
+		require.Equal(t, found, field.Found)
+	}
+}

@@ -29,14 +29,12 @@ var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "temperature", Field: func(s *Sampling) any { return &s.Temperature },
 		Min: 0, Max: 10, Limit: "temperature_max", Default: "1",
-		Help: "the number that the logits are divided by",
-		Note: "At 0 the likeliest token is always taken.",
+		Help: "the number that the logits are divided by; at 0 the likeliest token is always taken",
 	},
 	{
 		Name: "top_k", Field: func(s *Sampling) any { return &s.TopK },
 		Min: 0, Max: 1 << 20, Limit: "top_k_max", Unit: "tokens", Default: "0",
-		Help: "how many of the likeliest tokens are sampled among",
-		Note: "0 is all of them.",
+		Help: "how many of the likeliest tokens are sampled among; 0 is all of them",
 	},
 	{
 		Name: "top_p", Field: func(s *Sampling) any { return &s.TopP },
