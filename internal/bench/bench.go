@@ -42,8 +42,8 @@ type Options struct {
 	// SecondsDefault.
 	Seconds float64
 	Only    []string // sections; nil: all
-	// Progress, if set, is told what is measured next.
-	Progress func(what string)
+	// Progress, if set, is told what is measured next, after how many measurements of all.
+	Progress func(what string, done, total int)
 }
 
 const (
@@ -132,6 +132,8 @@ type bench struct {
 	pieces int             // pieces of memory passed over so far
 	rounds int             // repetitions in a piece of the peak; 0: not known yet
 	seen   map[int][]rates // limits measured so far, by threads
+
+	begun, planned int // measurements
 }
 
 // Run measures the model and its machine.
@@ -143,10 +145,13 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic), memory: newMemory(), seen: map[int][]rates{}}
 	defer b.x.Close()
 	b.report = b.about(m, o)
-	for _, s := range []struct {
-		name    string
-		measure func()
-	}{{Limits, b.limits}, {Kernels, b.kernels}, {Chunks, b.chunks}, {Train, b.train}, {Decode, b.decode}, {Sessions, b.sessions}} {
+	sections := b.sections()
+	for _, s := range sections {
+		if slices.Contains(o.Only, s.name) {
+			b.planned += s.planned
+		}
+	}
+	for _, s := range sections {
 		if slices.Contains(o.Only, s.name) {
 			s.measure()
 		}
@@ -156,6 +161,42 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 	}
 	b.noteRange()
 	return b.report, nil
+}
+
+// section is one of a report.
+type section struct {
+	name    string
+	measure func()
+	planned int // measurements
+}
+
+func (b *bench) sections() []section {
+	threads, products, adaptive := len(b.threadCounts()), 0, 0
+	for _, w := range b.weights() {
+		products += 3
+		if w.inner {
+			products++
+		}
+	}
+	if b.model.Learner != nil {
+		adaptive = 1
+	}
+	return []section{
+		{Limits, b.limits, threads},
+		{Kernels, b.kernels, threads*(products+adaptive) + headProducts},
+		{Chunks, b.chunks, threads * (1 + adaptive)},
+		{Train, b.train, threads},
+		{Decode, b.decode, threads},
+		{Sessions, b.sessions, 1},
+	}
+}
+
+// next tells what is measured next.
+func (b *bench) next(what string) {
+	if b.Progress != nil && b.ctx.Err() == nil {
+		b.Progress(what, b.begun, b.planned)
+	}
+	b.begun++
 }
 
 func (b *bench) about(m *model.Model, o Options) Report {
