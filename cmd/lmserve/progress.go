@@ -106,6 +106,18 @@ func (p *progress) beginOf(what, unit string) {
 	p.mu.bar = nil // another unit is another bar
 }
 
+// parts returns a function that is told of each part of the work by what is being done.
+func (p *progress) parts() func(what string, done, total int64) {
+	doing := ""
+	return func(what string, done, total int64) {
+		if what != doing {
+			p.begin(what)
+			doing = what
+		}
+		p.set(done, total)
+	}
+}
+
 // reading returns a reader of a file of so many bytes (0: nobody knows) that tells how far it is.
 // What follows the end of the file is measured by time alone.
 func (p *progress) reading(ctx context.Context, in io.Reader, bytes int64) io.Reader {

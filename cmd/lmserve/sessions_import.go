@@ -35,7 +35,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 			p := newProgress(c, "import")
 			defer p.end()
 			in = p.reading(c.Context(), in, bytes)
-			return f.withManager(c, flags, func(mg *session.Manager) error {
+			return f.withManager(c, flags, p.parts(), func(mg *session.Manager) error {
 				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in), name)
 				if err != nil {
 					return fmt.Errorf("%s: %w", args[0], err)

@@ -39,8 +39,12 @@ func (f *dataFlags) withStore(do func(store sessionlog.Store) error) (err error)
 	return do(store)
 }
 
-// withManager calls do with a manager of the data folder's sessions, as a server has it.
-func (f *dataFlags) withManager(c *cobra.Command, flags modelFlags, do func(mg *session.Manager) error) (err error) {
+// withManager calls do with a manager of the data folder's sessions, as a server has it. importing
+// is told of its imports.
+func (f *dataFlags) withManager(
+	c *cobra.Command, flags modelFlags, importing session.Progress,
+	do func(mg *session.Manager) error,
+) (err error) {
 	m, err := flags.load()
 	if err != nil {
 		return err
@@ -51,7 +55,8 @@ func (f *dataFlags) withManager(c *cobra.Command, flags modelFlags, do func(mg *
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	mg, err := session.NewManager(m, session.Options{Store: store, Threads: flags.threads,
-		Report: func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) }})
+		Importing: importing,
+		Report:    func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) }})
 	if err != nil {
 		return err
 	}
