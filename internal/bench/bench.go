@@ -136,69 +136,6 @@ type bench struct {
 	begun, planned int // measurements
 }
 
-// Run measures the model and its machine.
-func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
-	if err := o.Validate(); err != nil {
-		return Report{}, err
-	}
-	o.complete(m)
-	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic), memory: newMemory(), seen: map[int][]rates{}}
-	defer b.x.Close()
-	b.report = b.about(m, o)
-	sections := b.sections()
-	for _, s := range sections {
-		if slices.Contains(o.Only, s.name) {
-			b.planned += s.planned
-		}
-	}
-	for _, s := range sections {
-		if slices.Contains(o.Only, s.name) {
-			s.measure()
-		}
-		if err := ctx.Err(); err != nil {
-			return Report{}, err
-		}
-	}
-	b.noteRange()
-	return b.report, nil
-}
-
-// section is one of a report.
-type section struct {
-	name    string
-	measure func()
-	planned int // measurements
-}
-
-func (b *bench) sections() []section {
-	threads, products, adaptive := len(b.threadCounts()), 0, 0
-	for _, w := range b.weights() {
-		products += 3
-		if w.inner {
-			products++
-		}
-	}
-	if b.model.Learner != nil {
-		adaptive = 1
-	}
-	return []section{
-		{Limits, b.limits, threads},
-		{Kernels, b.kernels, threads*(products+adaptive) + headProducts},
-		{Chunks, b.chunks, threads * (1 + adaptive)},
-		{Train, b.train, threads},
-		{Decode, b.decode, threads},
-		{Sessions, b.sessions, 1},
-	}
-}
-
-// next tells what is measured next.
-func (b *bench) next(what string) {
-	if b.Progress != nil && b.ctx.Err() == nil {
-		b.Progress(what, b.begun, b.planned)
-	}
-	b.begun++
-}
-
 func (b *bench) about(m *model.Model, o Options) Report {
 	r := Report{
 		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Numerics: m.Arithmetic.Numerics(), Peak: b.x.PeakName(),

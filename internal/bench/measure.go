@@ -61,6 +61,14 @@ func (b *bench) add(t task, threads int, seconds float64, r rates) {
 	})
 }
 
+// next tells what is measured next.
+func (b *bench) next(what string) {
+	if b.Progress != nil && b.ctx.Err() == nil {
+		b.Progress(what, b.begun, b.planned)
+	}
+	b.begun++
+}
+
 // beside runs f on so many threads and returns the machine's limits before and after, on average.
 func (b *bench) beside(threads int, what string, f func()) rates {
 	b.next(what)

@@ -213,8 +213,11 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 func (e *evaluation) leave(doc Part, meters []*meter) {
 	p := &Partial{Name: doc.Name, Bytes: doc.Bytes}
 	for k, m := range meters {
-		if !e.tracks[k].broken {
-			p.add(e.Methods[k], m)
+		if m.bytes > 0 && !e.tracks[k].broken {
+			p.Scores = append(p.Scores, PartialScore{
+				Method: e.Methods[k], Bytes: m.bytes, Bits: m.bits,
+				BitsPerByte: m.bits / float64(m.bytes),
+			})
 		}
 	}
 	if len(p.Scores) > 0 {

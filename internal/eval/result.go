@@ -65,15 +65,6 @@ type PartialScore struct {
 	BitsPerByte float64 `json:"bits_per_byte"`
 }
 
-// add adds what a method has scored, if it has scored anything.
-func (p *Partial) add(method string, m *meter) {
-	if m.bytes > 0 {
-		p.Scores = append(p.Scores, PartialScore{
-			Method: method, Bytes: m.bytes, Bits: m.bits, BitsPerByte: m.bits / float64(m.bytes),
-		})
-	}
-}
-
 // Point is the mean over texts of the bits per byte in the stretch of bytes from From to To.
 type Point struct {
 	From int64 `json:"from"`

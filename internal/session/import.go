@@ -95,11 +95,11 @@ func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error 
 // checked without computing the session again. While it does, there is a state more in memory.
 func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *parsed, err error) {
 	err = e.packs(ctx, func() error {
-		f, err := unpack(received, plain, e.importing)
+		f, err := unpack(received, plain, e.imports)
 		if err != nil {
 			return importError(err)
 		}
-		e.importing.file("storing", f, importReadings)
+		e.imports.file("storing", f, importReadings)
 		p, err = parseExport(e.model, f)
 		return importError(err)
 	})
