@@ -188,7 +188,7 @@ func TestCompleteInJavaScript(t *testing.T) {
 	e := newExample(t)
 	e.input = strings.Join(strings.SplitAfter(log(), "\n")[:12], "")
 	out := e.run(t, "node", "complete.mjs", "ssh")
-	require.Contains(t, out, "  next: sshd[812]: Accepted key for ", "the suggestions have the lines' form")
+	require.Contains(t, out, "  next: sshd[812]: Accepted key for ", "as the lines have it")
 }
 
 // OpenAI's client is not a part of this repository: `make test-openai` fetches it.

@@ -42,7 +42,8 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 // only. Feeding has a patience of its own.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = max(0, d) } }
 
-// New makes a client of the server at a base URL, such as http://localhost:8080. No request is made.
+// New makes a client of the server at a base URL, such as http://localhost:8080. No request is
+// made.
 func New(baseURL string, options ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -59,7 +60,8 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Ready asks whether the server takes new work. The error is an [Error] if it says that it does not.
+// Ready asks whether the server takes new work. The error is an [Error] if it says that it does
+// not.
 func (c *Client) Ready(ctx context.Context) (ServiceStatus, error) {
 	return object[ServiceStatus](c, request(newReadyRequest(ctx, c.base)))
 }
@@ -102,9 +104,9 @@ func jsonBody(v any) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
-// send makes a request and gives the answer of success, whose body the caller closes. A request that
-// can be repeated is, as long as the client's patience lasts. An answer that is not one of success
-// is an *Error.
+// send makes a request and gives the answer of success, whose body the caller closes. A request
+// that can be repeated is, as long as the client's patience lasts. An answer that is not one of
+// success is an *Error.
 func (c *Client) send(r made, accept string) (*http.Response, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("client: making a request: %w", r.err)

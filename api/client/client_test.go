@@ -24,7 +24,8 @@ func TestEachOperation(t *testing.T) {
 	created, err := r.CreateSession(ctx, client.SessionRequest{Seed: new(uint64(3))})
 	require.NoError(t, err)
 	require.Equal(t, models[0].ID, created.Model)
-	web, made, err := r.EnsureSession(ctx, "web", client.SessionRequest{Labels: &client.Labels{"host": "a"}})
+	web, made, err := r.EnsureSession(ctx, "web",
+		client.SessionRequest{Labels: &client.Labels{"host": "a"}})
 	require.NoError(t, err)
 	require.True(t, made)
 	found, made, err := r.EnsureSession(ctx, "web", client.SessionRequest{})
@@ -35,7 +36,8 @@ func TestEachOperation(t *testing.T) {
 	text := requests(10)
 	var lines []client.LineEvent
 	var summary *client.SummaryEvent
-	for e, err := range r.Score(ctx, "web", strings.NewReader(text), client.ScoreOptions{Lines: true, Tokens: true}) {
+	o := client.ScoreOptions{Lines: true, Tokens: true}
+	for e, err := range r.Score(ctx, "web", strings.NewReader(text), o) {
 		require.NoError(t, err)
 		if e.Line != nil {
 			lines = append(lines, *e.Line)
@@ -45,15 +47,19 @@ func TestEachOperation(t *testing.T) {
 	require.Len(t, lines, 10)
 	require.Equal(t, "GET /item/0 HTTP/1.1 -> 200", string(lines[0].TextBytes()))
 	require.EqualValues(t, len(text), summary.Offset)
-	whole, err := r.ScoreText(ctx, created.ID, []byte(text), client.ScoreOptions{Offset: new(int64(0))})
+	o = client.ScoreOptions{Offset: new(int64(0))}
+	whole, err := r.ScoreText(ctx, created.ID, []byte(text), o)
 	require.NoError(t, err)
 	require.EqualValues(t, len(text), whole.Offset)
 
-	patched, err := r.PatchSession(ctx, "web", client.SessionPatch{Labels: map[string]*string{"host": nil, "rack": new("b")}, TTLSeconds: new(int64(60))})
+	patched, err := r.PatchSession(ctx, "web", client.SessionPatch{
+		Labels: map[string]*string{"host": nil, "rack": new("b")}, TTLSeconds: new(int64(60)),
+	})
 	require.NoError(t, err)
 	require.Equal(t, client.Labels{"rack": "b"}, *patched.Labels)
 	require.EqualValues(t, 60, patched.TTLSeconds)
-	fork, err := r.ForkSession(ctx, "web", client.ForkRequest{AtOffset: new(int64(20)), Name: new("fork")})
+	fork, err := r.ForkSession(ctx, "web",
+		client.ForkRequest{AtOffset: new(int64(20)), Name: new("fork")})
 	require.NoError(t, err)
 	require.EqualValues(t, 20, fork.Offset)
 
@@ -65,7 +71,9 @@ func TestEachOperation(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, len(text), imported.Offset)
 
-	request := client.CompletionRequest{Prompt: new("GET "), MaxTokens: new(20), Seed: new(uint64(1)), Stop: client.StopAt("\n", "zz")}
+	request := client.CompletionRequest{
+		Prompt: new("GET "), MaxTokens: new(20), Seed: new(uint64(1)), Stop: client.StopAt("\n", "zz"),
+	}
 	completion, err := r.Complete(ctx, "web", request)
 	require.NoError(t, err)
 	var streamed []byte

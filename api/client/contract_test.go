@@ -30,7 +30,8 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 		require.ElementsMatch(t, want, tags(reflect.TypeOf(byHand.value)), name)
 	}
 	for name, fields := range map[string][]string{
-		"SessionList": {"sessions", "next"}, "ErrorEvent": {"type", "problem"}, "ModelList": {"object", "data"},
+		"SessionList": {"sessions", "next"}, "ErrorEvent": {"type", "problem"},
+		"ModelList": {"object", "data"},
 	} {
 		require.ElementsMatch(t, fields, properties(doc, name), "%s is read field by field", name)
 	}

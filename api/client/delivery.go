@@ -8,7 +8,8 @@ import (
 )
 
 // turnWait is how long a batch waits at the server for its turn, where another request feeds the
-// session: often the feeder's own one before, whose connection has broken. After that it asks again.
+// session: often the feeder's own one before, whose connection has broken. After that it asks
+// again.
 const turnWait = 30 * time.Second
 
 // batch is a piece of the stream on its way.

@@ -22,10 +22,10 @@ type Error struct {
 	Title     string      `json:"title"` // a sentence that is the same for every problem of this type
 	Status    int         `json:"status"`
 	Detail    string      `json:"detail"`   // what happened this time
-	Field     string      `json:"field"`    // the field of the body, by its path, or the parameter at fault
+	Field     string      `json:"field"`    // the field of the body, by its path, or the parameter
 	Found     string      `json:"found"`    // what was found there
 	Expected  string      `json:"expected"` // what was expected there
-	Offset    *int64      `json:"offset"`   // the session's true offset, in bytes; nil if the problem has none
+	Offset    *int64      `json:"offset"`   // the session's true offset, in bytes; nil if there is none
 	RequestID string      `json:"request_id"`
 
 	Differences []Difference `json:"differences"` // of ProblemSessionDiffers: all that differs
@@ -55,8 +55,8 @@ func Is(err error, t ProblemType) bool {
 	return errors.As(err, &e) && e.Type == t
 }
 
-// readError makes an Error of an answer that is none of success; of one that is cut off, the error of
-// reading it.
+// readError makes an Error of an answer that is none of success; of one that is cut off, the error
+// of reading it.
 func readError(answer *http.Response) error {
 	e := &Error{}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, errorBytesMax))

@@ -29,8 +29,8 @@ func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 	return f
 }
 
-// Offset is where the session is: all before it has been taken in, and its events have been told. -1
-// if no text was fed yet, and FeedOptions named no offset.
+// Offset is where the session is: all before it has been taken in, and its events have been told.
+// -1 if no text was fed yet, and FeedOptions named no offset.
 func (f *Feeder) Offset() int64 { return f.offset }
 
 // End tells of the line under way: the text has ended.
@@ -52,9 +52,9 @@ func (f *Feeder) shown() error {
 }
 
 // Feed feeds the next piece of the stream. When it returns nil the session has all of the text, and
-// its events have been told. As long as the server cannot be reached, or has no time, Feed waits and
-// tries again, until the context ends. After any error the feeder has ended, and how much of the
-// text the session has is for the session to say.
+// its events have been told. As long as the server cannot be reached, or has no time, Feed waits
+// and tries again, until the context ends. After any error the feeder has ended, and how much of
+// the text the session has is for the session to say.
 func (f *Feeder) Feed(ctx context.Context, text []byte) error {
 	for len(text) > 0 && f.err == nil {
 		n := min(len(text), f.o.BatchBytes)
@@ -66,11 +66,12 @@ func (f *Feeder) Feed(ctx context.Context, text []byte) error {
 
 // batch feeds one batch.
 func (f *Feeder) batch(ctx context.Context, text []byte) error {
-	if err := persist(ctx, f.o.Waiting, func() (bool, error) { return false, f.ask(ctx) }); err != nil {
+	err := persist(ctx, f.o.Waiting, func() (bool, error) { return false, f.ask(ctx) })
+	if err != nil {
 		return err
 	}
 	b := &batch{text: text, begin: f.offset, taken: f.offset, told: f.offset}
-	err := persist(ctx, f.o.Waiting, func() (bool, error) {
+	err = persist(ctx, f.o.Waiting, func() (bool, error) {
 		before := *b
 		err := f.attempt(ctx, b)
 		return b.taken > before.taken || b.told > before.told, err
@@ -145,8 +146,8 @@ func (f *Feeder) conflict(b *batch, err error) error {
 	return err
 }
 
-// A fork that a replay makes has the label replayLabel. It is deleted when the replay ends, and by the
-// server after replayTTLSeconds where the client was ended before.
+// A fork that a replay makes has the label replayLabel. It is deleted when the replay ends, and by
+// the server after replayTTLSeconds where the client was ended before.
 const (
 	replayLabel      = "replay-of"
 	replayTTLSeconds = 3600
@@ -156,11 +157,11 @@ const (
 // replayPatience is how long a replay waits for a server that has as many sessions as it may have.
 const replayPatience = time.Minute
 
-// Replay tells the events of a text that a session has taken in already, as they were told, or would
-// have been. The text is the session's from the offset from on, and is scored with the options with
-// which it was fed. So a program that was ended before it had dealt with all events gets them. They
-// come from a fork of the session from there, which is deleted afterwards; the session stays as it
-// is. A line under way at the end of the text is told, too, with Ended false.
+// Replay tells the events of a text that a session has taken in already, as they were told, or
+// would have been. The text is the session's from the offset from on, and is scored with the
+// options with which it was fed. So a program that was ended before it had dealt with all events
+// gets them. They come from a fork of the session from there, which is deleted afterwards; the
+// session stays as it is. A line under way at the end of the text is told, too, with Ended false.
 func (c *Client) Replay(
 	ctx context.Context, session string, from int64, text []byte, o FeedOptions,
 ) error {
@@ -171,8 +172,8 @@ func (c *Client) Replay(
 	return f.End()
 }
 
-// replay tells the events of what the session has of a batch, and has not told: a twin of the feeder
-// feeds the text to a fork of the session from before it.
+// replay tells the events of what the session has of a batch, and has not told: a twin of the
+// feeder feeds the text to a fork of the session from before it.
 func (f *Feeder) replay(ctx context.Context, b *batch) error {
 	id, err := f.fork(ctx, b.told)
 	if err != nil {
@@ -230,8 +231,8 @@ func (f *Feeder) fork(ctx context.Context, at int64) (id string, err error) {
 	return id, cmp.Or(err, full)
 }
 
-// discard deletes a fork, also where the feeding has been ended. Where that fails the server deletes
-// the fork, in time.
+// discard deletes a fork, also where the feeding has been ended. Where that fails the server
+// deletes the fork, in time.
 func (f *Feeder) discard(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTidyMax)
 	defer cancel()
@@ -242,8 +243,9 @@ func (f *Feeder) discard(ctx context.Context, id string) {
 // different processors round differently.
 const sameBits = 1e-6
 
-// compare holds the session against the fork that has got the text which the session should have got:
-// of another text the model has other bits. A session that has gone on since cannot be compared.
+// compare holds the session against the fork that has got the text which the session should have
+// got: of another text the model has other bits. A session that has gone on since cannot be
+// compared.
 func (f *Feeder) compare(ctx context.Context, b *batch, forks *Measures) error {
 	s, err := f.session(ctx)
 	if err != nil || s.Offset != b.taken || forks == nil {

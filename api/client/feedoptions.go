@@ -31,7 +31,7 @@ type FeedOptions struct {
 	Waiting func(cause error, pause time.Duration)
 
 	BatchBytes int           // of a request at most; 0: BatchBytesDefault
-	Stall      time.Duration // an answer of which nothing comes for so long is given up; 0: StallDefault
+	Stall      time.Duration // after which an answer that does not go on is given up; 0: StallDefault
 }
 
 // withDefaults fills in what is zero.
@@ -62,8 +62,8 @@ func (o FeedOptions) validate() error {
 	return nil
 }
 
-// A MovedError says that a session is at an offset that the feeder cannot have brought it to, or has
-// another text there: others feed it too.
+// A MovedError says that a session is at an offset that the feeder cannot have brought it to, or
+// has another text there: others feed it too.
 type MovedError struct {
 	Session         string
 	Expected, Found int64 // offsets; the same if the text differs

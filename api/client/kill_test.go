@@ -118,7 +118,8 @@ func (p *killed) kill(t *testing.T) {
 	_ = p.process.Wait() // it says that it was killed
 }
 
-// killUntil kills the server, at up to five random moments, and starts it again, until fed is closed.
+// killUntil kills the server, at up to five random moments, and starts it again, until fed is
+// closed.
 func (p *killed) killUntil(t *testing.T, fed <-chan struct{}, r *rand.Rand) (kills int) {
 	for ; kills < 5; kills++ {
 		select {

@@ -132,7 +132,8 @@ type Export struct {
 // error w has got a part of the file.
 func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer) (Export, error) {
 	var params GetSnapshotParams // it waits as long as it takes
-	answer, err := c.send(request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/zstd")
+	answer, err := c.send(
+		request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/zstd")
 	if err != nil {
 		return Export{}, err
 	}
@@ -152,5 +153,6 @@ func (c *Client) ImportSession(ctx context.Context, file io.Reader, name string)
 	if name != "" {
 		params.Name = &name
 	}
-	return object[Session](c, request(newImportSessionRequest(ctx, c.base, params, "application/octet-stream", file)))
+	return object[Session](c, request(
+		newImportSessionRequest(ctx, c.base, params, mediaBytes, file)))
 }

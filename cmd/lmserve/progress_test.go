@@ -68,7 +68,7 @@ func TestProgressOfAFileThatIsRead(t *testing.T) {
 // --quiet, or its variable, leaves progress out.
 func TestQuiet(t *testing.T) {
 	telling(t, 0, time.Millisecond)
-	dir := documentsOf(t, map[string]string{"a": strings.Repeat("some text\n", 100)})
+	dir := documentsOf(t, map[string]string{"a": strings.Repeat("some text\n", 5000)})
 	args := []string{"eval", "--model", randomModel(t), "--data", dir, "--methods", "static"}
 	_, stderr, code := lmserve("", args...)
 	require.Zero(t, code)

@@ -21,6 +21,8 @@ type source struct {
 	Info struct {
 		Limits ordered `yaml:"x-limits"`
 	}
+
+	text string
 }
 
 // readSource reads the text of the contract.
@@ -29,7 +31,17 @@ func readSource(text []byte) (source, error) {
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return source{}, fmt.Errorf("docs: openapi.yaml: %w", err)
 	}
+	s.text = string(text)
 	return s, nil
+}
+
+// place is where the contract first refers to an exchange: at its request, or else at its answer.
+func (s source) place(exchange string) int {
+	reference := "#/components/examples/" + exchange
+	if at := strings.Index(s.text, reference+".request"); at >= 0 {
+		return at
+	}
+	return strings.Index(s.text, reference+".answer")
 }
 
 // ordered is the names of an object, in their order.

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"maps"
@@ -179,20 +180,27 @@ func (b builder) bodies(content openapi3.Content) (all []body) {
 	return all
 }
 
-// exchanges are the examples of an operation.
+// exchanges are the examples of an operation, in the order in which the contract refers to them.
 func (b builder) exchanges(operationID string) (all []exchange) {
 	examples := b.source.Components.Examples
-	for _, name := range slices.Sorted(maps.Keys(examples)) {
+	var names []string
+	for name := range examples {
 		x, ok := strings.CutSuffix(name, ".answer")
-		if !ok || !strings.HasPrefix(x, operationID+".") {
-			continue
+		if ok && strings.HasPrefix(x, operationID+".") {
+			names = append(names, x)
 		}
-		found := examples[name]
+	}
+	slices.SortFunc(names, func(x, y string) int {
+		return cmp.Or(cmp.Compare(b.source.place(x), b.source.place(y)), cmp.Compare(x, y))
+	})
+	for _, name := range names {
+		found := examples[name+".answer"]
 		var sent *example
-		if request, ok := examples[x+".request"]; ok {
+		if request, ok := examples[name+".request"]; ok {
 			sent = &request
 		}
-		all = append(all, exchange{found.Summary, curl(found, sent), found.Status, found.read()})
+		got := strings.TrimRight(found.read(), "\n")
+		all = append(all, exchange{found.Summary, curl(found, sent), found.Status, got})
 	}
 	return all
 }
