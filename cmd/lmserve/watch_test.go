@@ -376,7 +376,7 @@ func BenchmarkWatch(b *testing.B) {
 	lines = lines[:len(lines)-1]
 	in, writer := io.Pipe()
 	out, outWriter := io.Pipe()
-	code := make(chan int)
+	code := make(chan int, 1)
 	go func() {
 		code <- run(b.Context(), []string{"watch", "--threshold", "1", "--json"}, in, outWriter, io.Discard)
 		_ = outWriter.Close()
