@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // syncBuffer may be written to while it is read.
@@ -376,7 +379,7 @@ func BenchmarkWatch(b *testing.B) {
 	lines = lines[:len(lines)-1]
 	in, writer := io.Pipe()
 	out, outWriter := io.Pipe()
-	code := make(chan int)
+	code := make(chan int, 1)
 	go func() {
 		code <- run(b.Context(), []string{"watch", "--threshold", "1", "--json"}, in, outWriter, io.Discard)
 		_ = outWriter.Close()
@@ -402,4 +405,13 @@ func BenchmarkWatch(b *testing.B) {
 	require.NoError(b, writer.Close())
 	_, _ = io.Copy(io.Discard, out)
 	require.Zero(b, <-code)
+}
+
+// smallWeights writes the small model of the tests to a file.
+func smallWeights(t *testing.T, folder string) string {
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	file := filepath.Join(folder, "small.safetensors")
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	return file
 }

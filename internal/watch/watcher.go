@@ -171,7 +171,11 @@ func (w *Watcher) File(ctx context.Context, in File) error {
 	defer follower.Close()
 	f.unread = follower.Unread
 	if within && !resumed { // the line has no other end
-		err := f.piece(ctx, follow.Piece{Text: []byte{'\n'}})
+		begin := in.From
+		if f.keeper != nil && len(f.keeper.position.Parts) > 0 {
+			begin = 0 // of the file that has taken the place of the one that was read
+		}
+		err := f.piece(ctx, follow.Piece{Text: []byte{'\n'}, From: begin, To: begin})
 		if err != nil {
 			return err
 		}
