@@ -118,6 +118,7 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 				done = make(sv, id, file) == nil
 				k.left = 0
 				sv.told()
+				verifySessions(t, sv)
 				sv.stop()
 
 				sv.wrap = nil
@@ -173,15 +174,20 @@ func TestAKillWhileSnapshotsAreSpreadLeavesTheSession(t *testing.T) {
 	}
 }
 
-// requireClean checks what 'sessions check' checks.
+// requireClean checks what 'sessions check' checks, in so many sessions.
 func requireClean(t *testing.T, sv *server, sessions int) {
 	t.Helper()
-	found := 0
+	require.Equal(t, sessions, verifySessions(t, sv))
+}
+
+// verifySessions checks what 'sessions check' checks, and gives the number of sessions.
+func verifySessions(t *testing.T, sv *server) (sessions int) {
+	t.Helper()
 	err := sessionlog.Each(background, sv.store, func(s sessionlog.Session) error {
-		found++
+		sessions++
 		wrong := func(err error) { t.Errorf("check finds: %v", err) }
 		return Verify(background, testModel(t), sv.store, s, wrong)
 	})
 	require.NoError(t, err)
-	require.Equal(t, sessions, found)
+	return sessions
 }
