@@ -68,7 +68,7 @@ With --json it is the object that the server answers, with the text, why it ende
 	return c
 }
 
-func (k *completing) run(c *cobra.Command) (err error) {
+func (k *completing) run(c *cobra.Command) error {
 	r, err := k.request(c)
 	if err != nil {
 		return err
@@ -84,32 +84,20 @@ func (k *completing) run(c *cobra.Command) (err error) {
 	if k.session == "" {
 		opening.Seed = &k.stream.seed
 	}
-	conn, err := k.connect(c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = firstError(err, conn.Close()) }()
-	cl, err := conn.client()
-	if err != nil {
-		return err
-	}
-	s, done, err := openSession(c.Context(), cl, k.session, opening)
-	if err != nil {
+	return k.withSession(c, opening, func(cl *client.Client, s client.Session) error {
+		if err := k.adapt(c, cl, s.ID); err != nil {
+			return err
+		}
+		p := completionPrinter{
+			out: c.OutOrStdout(), prompt: k.prompt, seed: *r.Seed, asJSON: k.asJSON,
+			logprobs: r.Logprobs != nil,
+		}
+		err := p.print(cl.CompleteStream(c.Context(), s.ID, r))
+		if len(p.text) > 0 && !c.Flags().Changed("seed") && !k.asJSON {
+			fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.seed)
+		}
 		return flagError(err)
-	}
-	defer func() { err = firstError(err, done()) }()
-	if err := k.adapt(c, cl, s.ID); err != nil {
-		return err
-	}
-	p := completionPrinter{
-		out: c.OutOrStdout(), prompt: k.prompt, seed: *r.Seed, asJSON: k.asJSON,
-		logprobs: r.Logprobs != nil,
-	}
-	err = p.print(cl.CompleteStream(c.Context(), s.ID, r))
-	if len(p.text) > 0 && !c.Flags().Changed("seed") && !k.asJSON {
-		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.seed)
-	}
-	return flagError(err)
+	})
 }
 
 // request makes the request of the flags, and checks what can be checked before a model is there.

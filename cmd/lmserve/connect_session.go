@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/setting"
 )
@@ -68,6 +70,28 @@ func openSession(
 		}
 		return err
 	}, err
+}
+
+// withSession does something with the session that the flags name, or with a new one that is gone
+// afterwards.
+func (f *connectFlags) withSession(
+	c *cobra.Command, r client.SessionRequest, do func(*client.Client, client.Session) error,
+) (err error) {
+	conn, err := f.connect(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = firstError(err, conn.Close()) }()
+	cl, err := conn.client()
+	if err != nil {
+		return err
+	}
+	s, done, err := openSession(c.Context(), cl, f.session, r)
+	if err != nil {
+		return flagError(err)
+	}
+	defer func() { err = firstError(err, done()) }()
+	return do(cl, s)
 }
 
 // joinedUnlessEnded joins an error with that of tidying up. Where a signal has ended the work, that

@@ -106,7 +106,7 @@ func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) 
 	return o, nil
 }
 
-func (k *scoring) run(c *cobra.Command, files []string) (err error) {
+func (k *scoring) run(c *cobra.Command, files []string) error {
 	threshold, err := k.choice.check(c)
 	if err != nil {
 		return err
@@ -134,21 +134,9 @@ func (k *scoring) run(c *cobra.Command, files []string) (err error) {
 		return err
 	}
 	defer closeIn()
-	conn, err := k.connect(c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = firstError(err, conn.Close()) }()
-	cl, err := conn.client()
-	if err != nil {
-		return err
-	}
-	s, done, err := openSession(c.Context(), cl, k.session, r)
-	if err != nil {
-		return flagError(err)
-	}
-	defer func() { err = firstError(err, done()) }()
-	return k.score(c, cl, s, options, files, in, threshold)
+	return k.withSession(c, r, func(cl *client.Client, s client.Session) error {
+		return k.score(c, cl, s, options, files, in, threshold)
+	})
 }
 
 // eventPrinter prints events as they come, and a total of those that came.
