@@ -79,6 +79,9 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 		}
 		return Bytes{}, nil
 	case KindWords:
+		if symbols == nil {
+			return nil, fmt.Errorf("%w: found none beside the tokenizer of words", ErrVocabulary)
+		}
 		w, err := ReadSymbols(symbols)
 		if err != nil {
 			return nil, err // not in the interface: a nil *Words would not be nil there
