@@ -20,7 +20,7 @@ import (
 type Model struct {
 	Name      string
 	LM        *txl.Model
-	Tokenizer tokenizer.Tokenizer
+	Tokenizer tokenizer.Tokenizer // never nil in a model of New, NewOf or FromFile
 	// Learner holds the meta-learners; nil for a model that was only
 	// pretrained and serves statically.
 	Learner *sparsemeta.Learner

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	// mem_len, clamp_len, same_length).
 	Model txl.Config
 
+	Tokenizer TokenizerOptions // what the tokens of a new model are
+
 	Data    string   // directory of text files: each file a stream, its first folder its domain
 	HoldOut []string // domains kept out of pretraining: to the other phases their text is new
 	// Valid is a directory of text files for validation, or ValidNone; "": a part of Data is kept
@@ -78,6 +81,22 @@ type Options struct {
 
 	CheckpointEvery int // steps between two checkpoints; 0: 500
 }
+
+// TokenizerOptions say what the tokens of a new model are. A model of words takes the size of its
+// vocabulary in place of Options.Model.Vocab. It can only be pretrained so far.
+type TokenizerOptions struct {
+	Kind string // tokenizer.KindBytes (also "") or tokenizer.KindWords
+	// Vocabulary is a vocabulary file of the reference implementation; "": the vocabulary is made
+	// of the words of Data that are pretrained on.
+	Vocabulary string
+	// VocabularyOptions choose these words. If both fields are 0, MinCount is MinCountDefault.
+	tokenizer.VocabularyOptions
+}
+
+// MinCountDefault is how often a word occurs at least, if nothing is said: WikiText-103 was made
+// with this number (Merity et al., Pointer Sentinel Mixture Models, 2016). Words that are left out
+// teach the model what an unknown word is like.
+const MinCountDefault = 3
 
 // Optimizers of the slow weights: values of SlowOptions.Optimizer.
 const (
