@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"bytes"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,16 +107,12 @@ func FuzzReadVocabulary(f *testing.F) {
 	})
 }
 
-// benchmarkText is text with the lengths of words and lines of English prose.
-func benchmarkText() []byte {
-	var text []byte
-	for i := 0; len(text) < 1<<20; i++ {
-		word := uint32(i*i) * 2654435761 >> 18 // frequent words and rare ones
-		for n := 1 + int(word%9); n > 0; n-- {
-			text = append(text, byte('a'+word%23))
-			word = word*7 + 3
-		}
-		text = append(text, " \n"[max(0, i%20-18)])
+// benchmarkText has words as frequent and about as long as those of prose, twenty a line.
+func benchmarkText() (text []byte) {
+	drawn := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.2, 8, 1<<16)
+	for i := 1; len(text) < 4<<20; i++ {
+		text = strconv.AppendUint(text, drawn.Uint64()*7919, 36)
+		text = append(text, " \n"[i%20/19])
 	}
 	return text
 }
