@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // syncBuffer may be written to while it is read.
@@ -402,4 +405,13 @@ func BenchmarkWatch(b *testing.B) {
 	require.NoError(b, writer.Close())
 	_, _ = io.Copy(io.Discard, out)
 	require.Zero(b, <-code)
+}
+
+// smallWeights writes the small model of the tests to a file.
+func smallWeights(t *testing.T, folder string) string {
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	file := filepath.Join(folder, "small.safetensors")
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	return file
 }
