@@ -55,9 +55,11 @@ func (p *Pending) Check() error {
 		return fmt.Errorf("tokenizer: pending: found %d bytes and %d left out, expected %d of a word of more than %d",
 			len(p.Word), p.More, heldTail, heldMost)
 	case len(p.Word) > heldMost:
-		return fmt.Errorf("tokenizer: pending: found a word of %d bytes, expected at most %d", len(p.Word), heldMost)
+		return fmt.Errorf("tokenizer: pending: found a word of %d bytes, expected at most %d",
+			len(p.Word), heldMost)
 	case indexSpace(p.Word) >= 0:
-		return fmt.Errorf("tokenizer: pending: found white space at byte %d of a word, expected none", indexSpace(p.Word))
+		return fmt.Errorf("tokenizer: pending: found white space at byte %d of a word, expected none",
+			indexSpace(p.Word))
 	}
 	return nil
 }

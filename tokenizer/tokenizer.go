@@ -69,13 +69,15 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: description: %w: %w", err, ErrDescription)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fmt.Errorf("tokenizer: description: found more after byte %d, expected one JSON object: %w",
-			decoder.InputOffset(), ErrDescription)
+		return nil,
+			fmt.Errorf("tokenizer: description: found more after byte %d, expected one JSON object: %w",
+				decoder.InputOffset(), ErrDescription)
 	}
 	switch d.Kind {
 	case KindBytes:
 		if symbols != nil {
-			return nil, fmt.Errorf("%w: found one beside the tokenizer of bytes, expected none", ErrVocabulary)
+			return nil, fmt.Errorf("%w: found one beside the tokenizer of bytes, expected none",
+				ErrVocabulary)
 		}
 		return Bytes{}, nil
 	case KindWords:
@@ -88,5 +90,6 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 		}
 		return w, nil
 	}
-	return nil, fmt.Errorf("tokenizer: kind: found %q, expected %q or %q: %w", d.Kind, KindBytes, KindWords, ErrDescription)
+	return nil, fmt.Errorf("tokenizer: kind: found %q, expected %q or %q: %w", d.Kind, KindBytes,
+		KindWords, ErrDescription)
 }

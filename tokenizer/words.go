@@ -50,7 +50,8 @@ type Words struct {
 // without white space, each given once. An adaptive softmax expects frequent words first.
 func NewWords(symbols []string) (*Words, error) {
 	if len(symbols) > MaxVocab {
-		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary, len(symbols), MaxVocab)
+		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary, len(symbols),
+			MaxVocab)
 	}
 	w := &Words{symbols: symbols, ids: make(map[string]int32, len(symbols)), lineEnd: -1, unknown: -1}
 	for i, symbol := range symbols {
@@ -58,13 +59,15 @@ func NewWords(symbols []string) (*Words, error) {
 			return nil, fmt.Errorf("%w: symbol %d: %w", ErrVocabulary, i, err)
 		}
 		if first, again := w.ids[symbol]; again {
-			return nil, fmt.Errorf("%w: symbol %d: found %q, which is symbol %d, too", ErrVocabulary, i, symbol, first)
+			return nil, fmt.Errorf("%w: symbol %d: found %q, which is symbol %d, too", ErrVocabulary, i,
+				symbol, first)
 		}
 		w.ids[symbol] = int32(i)
 	}
 	var ok bool
 	if w.lineEnd, ok = w.ids[LineEnd]; !ok {
-		return nil, fmt.Errorf("%w: found no symbol %s, expected it for the end of a line", ErrVocabulary, LineEnd)
+		return nil, fmt.Errorf("%w: found no symbol %s, expected it for the end of a line", ErrVocabulary,
+			LineEnd)
 	}
 	if w.unknown, ok = w.ids[Unknown]; !ok {
 		if w.unknown, ok = w.ids[UnknownUpper]; !ok {
@@ -182,14 +185,17 @@ func (w *Words) Symbols() []byte {
 // error that wraps ErrVocabulary and names the symbol.
 func ReadSymbols(data []byte) (*Words, error) {
 	if len(data) > MaxSymbolBytes {
-		return nil, fmt.Errorf("%w: found %d bytes, expected at most %d", ErrVocabulary, len(data), MaxSymbolBytes)
+		return nil, fmt.Errorf("%w: found %d bytes, expected at most %d", ErrVocabulary, len(data),
+			MaxSymbolBytes)
 	}
 	if len(data) > 0 && data[len(data)-1] != '\n' {
-		return nil, fmt.Errorf("%w: found no line feed at the end of %d bytes, expected one behind each symbol",
-			ErrVocabulary, len(data))
+		return nil,
+			fmt.Errorf("%w: found no line feed at the end of %d bytes, expected one behind each symbol",
+				ErrVocabulary, len(data))
 	}
 	if count := bytes.Count(data, []byte{'\n'}); count > MaxVocab {
-		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary, count, MaxVocab)
+		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary, count,
+			MaxVocab)
 	}
 	return NewWords(strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"))
 }

@@ -14,7 +14,8 @@ import (
 
 // few is a vocabulary whose words are easily made by chance.
 func few(t testing.TB) *Words {
-	w, err := NewWords([]string{LineEnd, "the", "a", Unknown, "The", "é", "ab", "\xc2", strings.Repeat("w", MaxWordBytes)})
+	long := strings.Repeat("w", MaxWordBytes)
+	w, err := NewWords([]string{LineEnd, "the", "a", Unknown, "The", "é", "ab", "\xc2", long})
 	require.NoError(t, err)
 	return w
 }
@@ -37,9 +38,11 @@ func reference(text string) (symbols []string) {
 // drawWords makes a text with all that matters to a tokenizer of words, whole and broken.
 func drawWords(t *rapid.T) []byte {
 	part := rapid.SampledFrom([]string{
-		"a", "the", "ab", "The", "é", " ", " ", "\n", "\r\n", "\t", "\x1c", "\u00a0", "\u0085", "\u2003", "\u2028",
-		"\u1680", "\u205f", "\u3000", "<unk>", "<eos>", "\xc2", "\xe2", "\xe2\x80", "\x80", "\xe1\x9a", "\xff", "€",
-		strings.Repeat("w", 500), strings.Repeat("w", MaxWordBytes), strings.Repeat("\x80", 1500), strings.Repeat(" ", 2000),
+		"a", "the", "ab", "The", "é", "<unk>", "<eos>", " ", " ", "\n", "\r\n", "\t", "\x1c", "€",
+		"\u00a0", "\u0085", "\u2003", "\u2028", "\u1680", "\u205f", "\u3000",
+		"\xc2", "\xe2", "\xe2\x80", "\x80", "\xe1\x9a", "\xff",
+		strings.Repeat("w", 500), strings.Repeat("w", MaxWordBytes),
+		strings.Repeat("\x80", 1500), strings.Repeat(" ", 2000),
 	})
 	return []byte(strings.Join(rapid.SliceOfN(part, 0, 40).Draw(t, "parts"), ""))
 }
@@ -52,7 +55,7 @@ func feed(t *rapid.T, w Tokenizer, text []byte) (all Tokens, p Pending) {
 		for more := true; more; {
 			room := rapid.IntRange(1, 4).Draw(t, "room")
 			before := len(all.IDs)
-			piece = w.Next(&all, &p, bytes.Clone(piece), room) // what was pending keeps no text of the caller
+			piece = w.Next(&all, &p, bytes.Clone(piece), room) // nothing keeps the caller's text
 			require.LessOrEqual(t, len(all.IDs)-before, room)
 			require.NoError(t, p.Check())
 			more = len(all.IDs)-before == room
@@ -77,7 +80,9 @@ func TestAnyPiecesGiveTheSameTokens(t *testing.T) {
 			require.Equal(t, all.IDs, cut.IDs)
 			require.Equal(t, all.Sizes, cut.Sizes)
 			require.Equal(t, int64(len(text)), all.Bytes()+p.Bytes(), "every byte is in a token or pending")
-			require.Equal(t, [4]any{p.Space, string(p.Word), p.More, p.Line}, [4]any{q.Space, string(q.Word), q.More, q.Line})
+			require.Equal(t, string(p.Word), string(q.Word))
+			p.Word, q.Word = nil, nil
+			require.Equal(t, p, q)
 		})
 	}
 }

@@ -61,8 +61,9 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 // One command line serves every sitting. An interrupted one says how to go on.
 func TestTrainMakesAModelOfWords(t *testing.T) {
 	out, page := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(), "report.html")
-	text := must(t, "", "train", "--data", foxes(t), "--config", smallConfig(t), "--out", out, "--report", page,
-		"--tokenizer", "words", "--vocab-size", "6", "--phase", "pretrain", "--steps", "20", "--batch", "2", "--lr", "0.01")
+	text := must(t, "", "train", "--data", foxes(t), "--config", smallConfig(t), "--out", out,
+		"--report", page, "--tokenizer", "words", "--vocab-size", "6",
+		"--phase", "pretrain", "--steps", "20", "--batch", "2", "--lr", "0.01")
 	require.Contains(t, text, "pretrain: 20 steps, 1280 tokens, training bits/token ")
 	require.Contains(t, text, ", valid perplexity static ")
 	html, err := os.ReadFile(page)

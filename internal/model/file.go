@@ -156,7 +156,8 @@ func fromFile(f *weights.File) (*Model, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	m, err := NewOf(tok, f.Metadata[keyName], lm, learner, a.Chunk, json.RawMessage(f.Metadata[keyCard]))
+	m, err := NewOf(tok, f.Metadata[keyName], lm, learner, a.Chunk,
+		json.RawMessage(f.Metadata[keyCard]))
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,8 @@ func (r *reader) symbols() []byte {
 	case !ok:
 		return nil
 	case t.DType != weights.U8 || len(t.Shape) != 1:
-		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension", symbolsTensor, t.DType, t.Shape, weights.U8)
+		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension", symbolsTensor,
+			t.DType, t.Shape, weights.U8)
 	}
 	r.used++
 	return t.Data

@@ -53,10 +53,12 @@ func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int, car
 
 // NewOf is New for a model of the tokens of some tokenizer.
 func NewOf(
-	tok tokenizer.Tokenizer, name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int, card json.RawMessage,
+	tok tokenizer.Tokenizer, name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
+	card json.RawMessage,
 ) (*Model, error) {
 	m := &Model{
-		Name: name, LM: lm, Tokenizer: tok, Learner: learner, Chunk: chunk, Rivals: DefaultRivals(), Card: card,
+		Name: name, LM: lm, Tokenizer: tok, Learner: learner, Chunk: chunk, Rivals: DefaultRivals(),
+		Card: card,
 	}
 	if err := m.check(); err != nil {
 		return nil, err
@@ -73,7 +75,8 @@ func (m *Model) setHash() { m.hash = sync.OnceValue(func() string { return m.Fil
 func (m *Model) check() error {
 	switch {
 	case m.LM.Config.Vocab != m.Tokenizer.Vocab():
-		return fmt.Errorf("model: vocab is %d, the tokenizer has %d", m.LM.Config.Vocab, m.Tokenizer.Vocab())
+		return fmt.Errorf("model: vocab is %d, the tokenizer has %d", m.LM.Config.Vocab,
+			m.Tokenizer.Vocab())
 	case m.Chunk < 1:
 		return fmt.Errorf("model: chunk is %d, expected at least 1", m.Chunk)
 	}

@@ -391,7 +391,8 @@ func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) 
 		w.Feed(s, []byte(text[:37]), nil)
 		ids, logProbs := generated(w, s, text[:9], 3*testChunk, 1)
 		var nll []float32
-		w.Feed(s, tokenizer.Bytes{}.Decode([]byte(text[:9]), ids), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+		all := tokenizer.Bytes{}.Decode([]byte(text[:9]), ids)
+		w.Feed(s, all, func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
 		for i := range logProbs {
 			require.InDelta(t, -nll[9+i], logProbs[i], 1e-5, "token %d", i)
 		}

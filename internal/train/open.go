@@ -52,7 +52,10 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: the recipe: %w", err)
 	}
-	if err := r.tell(Opened{r.o.Name, r.unit(), r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics()}); err != nil {
+	err = r.tell(Opened{
+		r.o.Name, r.unit(), r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics(),
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	r.x = kernel.NewExecIn(r.o.Threads, r.base.Arithmetic)

@@ -30,7 +30,8 @@ func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o
 	if err != nil {
 		return nil, err
 	}
-	p := &pretraining{options: o, x: x, lm: lm, slow: newSlow(lm, o.SlowOptions, o.Steps, seed), reader: reader, tokens: c.Tokens(),
+	p := &pretraining{options: o, x: x, lm: lm, slow: newSlow(lm, o.SlowOptions, o.Steps, seed),
+		reader: reader, tokens: c.Tokens(),
 		size: humanize.Comma(int64(c.Tokens())) + " " + c.Unit()}
 	step := newStep(x, lm, o.Batch)
 	step.All = p.slow.grads

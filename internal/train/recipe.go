@@ -72,7 +72,9 @@ func recordOf(c *corpus.Corpus) TextRecord {
 
 // newRecipe returns the recipe of a run with these options, all of them complete, on a text. The
 // record of the text for validation may be nil; a model that is gone on from has a hash.
-func newRecipe(o *Options, base *model.Model, init string, text TextRecord, valid *TextRecord) Recipe {
+func newRecipe(
+	o *Options, base *model.Model, init string, text TextRecord, valid *TextRecord,
+) Recipe {
 	r := Recipe{
 		Phases: o.Phases, Name: o.Name, Init: init, Model: base.LM.Config, Data: text,
 		Words:   recordOfWords(o.Tokenizer, base.Tokenizer),

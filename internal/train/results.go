@@ -48,7 +48,8 @@ type WordCount struct {
 
 func (v Measurement) String() string {
 	if w := v.Words; w != nil {
-		return fmt.Sprintf("valid perplexity static %.2f (%.2f %% of %s tokens unknown)", math.Exp2(v.Static),
+		return fmt.Sprintf("valid perplexity static %.2f (%.2f %% of %s tokens unknown)",
+			math.Exp2(v.Static),
 			100*float64(w.Unknown)/float64(w.Tokens), humanize.Comma(int64(w.Tokens)))
 	}
 	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
@@ -107,7 +108,8 @@ type Report struct {
 func (r Report) String() string {
 	var b strings.Builder
 	for _, p := range r.Phases {
-		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training %s %.4f", p.Phase, p.Steps, p.Tokens, r.Unit.Short, p.Bits())
+		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training %s %.4f", p.Phase, p.Steps, p.Tokens,
+			r.Unit.Short, p.Bits())
 		if p.Best != nil {
 			fmt.Fprintf(&b, ", %s at step %d", p.Best, p.Best.Step)
 		}

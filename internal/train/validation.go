@@ -72,7 +72,9 @@ func feed(ctx context.Context, w *stream.Worker, s *stream.Stream, text []byte) 
 
 // measureWords scores the validation text with the static model, in segments as long as those of
 // pretraining by default, as the literature evaluates models of words.
-func (v *validator) measureWords(ctx context.Context, m *model.Model, words *tokenizer.Words) (Measurement, error) {
+func (v *validator) measureWords(
+	ctx context.Context, m *model.Model, words *tokenizer.Words,
+) (Measurement, error) {
 	x := kernel.NewExecIn(v.threads, m.Arithmetic)
 	defer x.Close()
 	text := newText(newStep(x, m.LM, 1), 1, m.LM.Config.SegLen)

@@ -28,8 +28,10 @@ func (r *runner) loadTokenizer() (tokenizer.Tokenizer, error) {
 		return nil, err
 	}
 	tokens, unknown := r.text.Tokens(), r.text.Occurrences(words.Unknown())
-	return words, r.note("vocabulary: %s symbols; the text is %s tokens, %.2f %% of them unknown words",
-		humanize.Comma(int64(words.Vocab())), humanize.Comma(int64(tokens)), 100*float64(unknown)/float64(tokens))
+	share := 100 * float64(unknown) / float64(tokens)
+	err = r.note("vocabulary: %s symbols; the text is %s tokens, %.2f %% of them unknown words",
+		humanize.Comma(int64(words.Vocab())), humanize.Comma(int64(tokens)), share)
+	return words, err
 }
 
 // vocabulary reads the vocabulary, or makes it of the text that is pretrained on: what is held out

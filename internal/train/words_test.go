@@ -18,7 +18,8 @@ import (
 func tinyWords(t *testing.T) Options {
 	o := TinyPretraining(t)
 	o.Tokenizer.Kind = tokenizer.KindWords
-	o.Valid, o.Validation = WriteTree(t, map[string]string{"a": "red green\n\nyellow blue red"}), ValidationOptions{Every: 6}
+	o.Valid = WriteTree(t, map[string]string{"a": "red green\n\nyellow blue red"})
+	o.Validation.Every = 6
 	require.NoError(t, os.WriteFile(filepath.Join(o.Data, "rare"), []byte("rare rare\n"), 0o600))
 	return o
 }
@@ -33,7 +34,7 @@ func TestPretrainingOnWordsLearns(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, told.notes(), "vocabulary: 17 symbols; the text is ")
 	require.Contains(t, told.notes(), ", 0.03 % of them unknown words")
-	require.Equal(t, &WordCount{Tokens: 8, Unknown: 1}, done.Stored.Words, "red green eos eos yellow blue red eos")
+	require.Equal(t, &WordCount{Tokens: 8, Unknown: 1}, done.Stored.Words, "three of them <eos>")
 	require.Less(t, done.Phases[0].Bits(), 3.5, "less than the 4 bits of knowing nothing")
 	require.Contains(t, done.String(), "training bits/token ")
 	require.Contains(t, done.String(), "valid perplexity static ")
@@ -66,7 +67,8 @@ func TestTheVocabularyIsPartOfTheRecipe(t *testing.T) {
 	_, err = Run(context.Background(), o)
 	require.ErrorContains(t, err, "words.min_count is 3 there and 4 here")
 	o.Tokenizer.MinCount, o.Tokenizer.Vocabulary = 0, filepath.Join(t.TempDir(), "vocab.txt")
-	require.NoError(t, os.WriteFile(o.Tokenizer.Vocabulary, []byte("<eos> 9\nred 7\n<unk> 3\n"), 0o600))
+	few := []byte("<eos> 9\nred 7\n<unk> 3\n")
+	require.NoError(t, os.WriteFile(o.Tokenizer.Vocabulary, few, 0o600))
 	_, err = Run(context.Background(), o)
 	require.ErrorContains(t, err, "is of another run: model.vocab is 17 there and 3 here")
 }

@@ -31,9 +31,9 @@ type Pieces struct {
 	State    PiecesState
 }
 
-// NewPieces returns a stream at its start. Pieces have min to max tokens, or those of their document
-// if these are fewer; first is the token before the first one of the stream, the one that ends a
-// line.
+// NewPieces returns a stream at its start. Pieces have min to max tokens, or those of their
+// document if these are fewer; first is the token before the first one of the stream, the one that
+// ends a line.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
 	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
 	index := map[string]int{}

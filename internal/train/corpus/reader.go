@@ -54,7 +54,8 @@ type dealt struct {
 // hold at least one segment for each lane. The token before a document's first is given, and the
 // balance is from 0 (every token counts alike) to 1 (every domain does).
 func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader, error) {
-	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment, c.Unit())
+	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
+		c.Unit())
 	if err := c.Need(batch*segment, purpose); err != nil {
 		return nil, err
 	}

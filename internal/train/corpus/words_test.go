@@ -24,7 +24,8 @@ func prose() *Corpus {
 	return c
 }
 
-// What is read piece by piece is what each text as a whole is, and the corpus is as large as before.
+// What is read piece by piece is what each text as a whole is, and the corpus has as many bytes as
+// before.
 func TestEncodedTextIsItsTokens(t *testing.T) {
 	c, text := prose(), prose()
 	counts, err := c.Count(quiet)

@@ -104,7 +104,8 @@ func (p *page) write(report train.Report, interrupted *train.InterruptedError) e
 func (p *page) render(report train.Report, interrupted *train.InterruptedError) ([]byte, error) {
 	phases := p.run.Phases
 	content := pageContent{
-		Name: p.run.Name, Unit: p.run.Unit, Recipe: recipe(p.run.Fields), Report: report, Interrupted: interrupted, Store: p.run.Store, Numerics: p.run.Numerics,
+		Name: p.run.Name, Unit: p.run.Unit, Recipe: recipe(p.run.Fields), Report: report,
+		Interrupted: interrupted, Store: p.run.Store, Numerics: p.run.Numerics,
 	}
 	lines := ofRun(p.metrics.lines, phases[0])
 	spent, now := elapsed(lines), current(lines, phases)
