@@ -28,8 +28,8 @@ type Pending struct {
 	Line  bool   // a line has ended, and its token is still to come: there was no room for it
 }
 
-// Bytes is the number of bytes of text that are pending.
-func (p *Pending) Bytes() int64 {
+// Size is the number of bytes of text that are pending.
+func (p *Pending) Size() int64 {
 	n := p.Space + p.More + int64(len(p.Word))
 	if p.Line {
 		n++
@@ -198,7 +198,7 @@ func (p *Pending) hold(part []byte) {
 // last makes a piece of what is pending at the end of a text, and the end of the line behind it,
 // which is noPiece if the text ends with a line.
 func (p *Pending) last() (word, line piece) {
-	if p.Bytes() == 0 {
+	if p.Size() == 0 {
 		return word, line
 	}
 	line.kind = linePiece

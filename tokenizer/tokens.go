@@ -10,8 +10,8 @@ type Tokens struct {
 // Reset makes t empty and keeps its room.
 func (t *Tokens) Reset() { t.IDs, t.Sizes = t.IDs[:0], t.Sizes[:0] }
 
-// Bytes is the number of bytes that all tokens stand for.
-func (t *Tokens) Bytes() (sum int64) {
+// Size is the number of bytes that all tokens stand for.
+func (t *Tokens) Size() (sum int64) {
 	for _, n := range t.Sizes {
 		sum += n
 	}

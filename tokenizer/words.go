@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -53,7 +54,7 @@ func NewWords(symbols []string) (*Words, error) {
 		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary, len(symbols),
 			MaxVocab)
 	}
-	w := &Words{symbols: symbols, ids: make(map[string]int32, len(symbols)), lineEnd: -1, unknown: -1}
+	w := &Words{symbols: slices.Clone(symbols), ids: make(map[string]int32, len(symbols)), lineEnd: -1, unknown: -1}
 	for i, symbol := range symbols {
 		if err := checkSymbol(symbol); err != nil {
 			return nil, fmt.Errorf("%w: symbol %d: %w", ErrVocabulary, i, err)

@@ -79,7 +79,7 @@ func TestAnyPiecesGiveTheSameTokens(t *testing.T) {
 			cut, q := feed(t, tok, text)
 			require.Equal(t, all.IDs, cut.IDs)
 			require.Equal(t, all.Sizes, cut.Sizes)
-			require.Equal(t, int64(len(text)), all.Bytes()+p.Bytes(), "every byte is in a token or pending")
+			require.Equal(t, int64(len(text)), all.Size()+p.Size(), "every byte is in a token or pending")
 			require.Equal(t, string(p.Word), string(q.Word))
 			p.Word, q.Word = nil, nil
 			require.Equal(t, p, q)
@@ -95,8 +95,8 @@ func TestTokensAreTheReferences(t *testing.T) {
 		text := drawWords(t)
 		all, p := whole(w, text)
 		w.End(&all, &p)
-		require.Zero(t, p.Bytes())
-		require.Equal(t, int64(len(text)), all.Bytes(), "every byte belongs to one token")
+		require.Zero(t, p.Size())
+		require.Equal(t, int64(len(text)), all.Size(), "every byte belongs to one token")
 		var want []int32
 		for _, symbol := range reference(string(text)) {
 			want = append(want, w.idOf(symbol))
@@ -191,7 +191,7 @@ func TestSpeltTokensAreReadAsTheSame(t *testing.T) {
 		ids := append(rapid.SliceOf(rapid.Int32Range(0, int32(w.Vocab())-1)).Draw(t, "ids"), w.Start())
 		all, p := whole(w, spell(w, ids...))
 		require.Equal(t, ids, all.IDs)
-		require.Zero(t, p.Bytes())
+		require.Zero(t, p.Size())
 	})
 }
 
@@ -271,8 +271,8 @@ func FuzzWords(f *testing.F) {
 		w.Next(&halves, &q, text[at:], len(text)+2)
 		require.Equal(t, all, halves)
 		require.NoError(t, p.Check())
-		require.Equal(t, p.Bytes(), q.Bytes())
-		require.Equal(t, int64(len(text)), all.Bytes()+p.Bytes())
+		require.Equal(t, p.Size(), q.Size())
+		require.Equal(t, int64(len(text)), all.Size()+p.Size())
 	})
 }
 

@@ -33,6 +33,10 @@ func (o Options) withDefaults() Options {
 		pretrainRate = 1e-3
 	}
 	o.Pretrain.SlowOptions.withDefaults(OptimizerMuon, pretrainRate)
+	if o.ofWords() {
+		fill(&o.Meta.Window.K, wordWindow)
+		fill(&o.Meta.Window.GradientChunk, wordGradientChunk)
+	}
 	o.Meta.withDefaults()
 	rate := 1e-4
 	if o.Meta.Scheme == SchemeWindow {
@@ -68,11 +72,13 @@ func (m *MetaOptions) withDefaults() {
 	fill(&m.Window.P, 0.05)
 }
 
-// What the paper serves models of words with: the probability that an update writes a fast weight,
-// and the tokens of a chunk.
+// What the paper has for models of words: in serving, the probability that an update writes a fast
+// weight and the tokens of a chunk; in training by windows, their chunks and the tokens of the last.
 const (
-	wordP     = 0.3
-	wordChunk = 50
+	wordP             = 0.3
+	wordChunk         = 50
+	wordWindow        = 4
+	wordGradientChunk = 150
 )
 
 // complete replaces the zero fields that depend on the meta-learners found (nil: none that can be

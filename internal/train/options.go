@@ -143,7 +143,7 @@ type MetaOptions struct {
 	// most 1 MB; windows as in pretraining.
 	Steps int `json:"steps"`
 	// Chunk is the number of tokens between two writes of the fast weights. 0: as the
-	// meta-learners found have it, or 64 (online), 128 (window).
+	// meta-learners found have it, or 64 (online), 128 (window), 50 (words).
 	Chunk int `json:"chunk"`
 	// Rate is the largest learning rate of the meta-learners; 0: .003, or .00025 where Settings.Out
 	// is of the order of 1.
@@ -174,8 +174,9 @@ type OnlineOptions struct {
 
 // WindowOptions are the settings of the window scheme.
 type WindowOptions struct {
-	K             int     `json:"k"`              // chunks of a window; the first k-1 write M; 0: 5
-	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512
+	// K is the number of chunks of a window, of which the first k-1 write M; 0: 5, of words 4.
+	K             int     `json:"k"`
+	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512, of words 150
 	Batch         int     `json:"batch"`          // streams that share M; 0: 8
 	P             float64 `json:"p"`              // probability that a write sets an entry; 0: .05
 }

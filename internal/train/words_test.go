@@ -113,3 +113,15 @@ func TestHeldOutWordsAreNotInTheVocabulary(t *testing.T) {
 	require.NotContains(t, strings.Fields(string(words.Symbols())), "four")
 	require.Less(t, r.seen.Tokens(), r.text.Tokens())
 }
+
+func TestWordsHaveTheDefaultsOfThePaper(t *testing.T) {
+	o := Options{Tokenizer: TokenizerOptions{Kind: tokenizer.KindWords}}.withDefaults()
+	require.EqualValues(t, MinCountDefault, o.Tokenizer.MinCount)
+	o.complete(nil, tinyModel, 1000)
+	require.Equal(t, 50, o.Meta.Chunk)
+	require.Equal(t, .3, o.Meta.Settings.P)
+	require.Equal(t, []int{4, 150}, []int{o.Meta.Window.K, o.Meta.Window.GradientChunk})
+	o = Options{Tokenizer: TokenizerOptions{Kind: tokenizer.KindWords}}
+	o.Tokenizer.Size = 500
+	require.Zero(t, o.withDefaults().Tokenizer.MinCount, "a size is enough")
+}
