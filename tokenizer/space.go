@@ -41,3 +41,30 @@ func wideSpace(two, one, last byte) int {
 	}
 	return 0
 }
+
+// indexSpace is the place of the byte that ends the first white space of a text, -1 without any.
+func indexSpace(text []byte) int {
+	for i, b := range text {
+		switch classes[b] {
+		case inSpace, inLineEnd:
+			return i
+		case inTail:
+			two, one := before(text, i)
+			if wideSpace(two, one, b) > 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// before is the two bytes before place i of a text, 0 where there is none.
+func before(text []byte, i int) (two, one byte) {
+	if i > 0 {
+		one = text[i-1]
+	}
+	if i > 1 {
+		two = text[i-2]
+	}
+	return two, one
+}
