@@ -23,8 +23,9 @@ const (
 	keyCard      = "lmserve.card"
 )
 
-// symbolsTensor names the tensor that has the vocabulary of a tokenizer that needs one.
-const symbolsTensor = "tokenizer.symbols"
+// SymbolsTensor names the tensor that has the vocabulary of a tokenizer that needs one:
+// tokenizer.Tokenizer.Symbols, U8 [n].
+const SymbolsTensor = "tokenizer.symbols"
 
 // adapt is the value of lmserve.adapt.
 type adapt struct {
@@ -61,7 +62,7 @@ func (m *Model) File() *weights.File {
 	m.appendStatistics(f)
 	if symbols := m.Tokenizer.Symbols(); symbols != nil {
 		f.Tensors = append(f.Tensors, weights.Tensor{
-			Name: symbolsTensor, DType: weights.U8, Shape: []int{len(symbols)}, Data: symbols,
+			Name: SymbolsTensor, DType: weights.U8, Shape: []int{len(symbols)}, Data: symbols,
 		})
 	}
 	return f
@@ -243,12 +244,12 @@ func (r *reader) readBytes(name string, shape []int, dst []uint8) {
 
 // symbols gives the vocabulary of a file, nil without one.
 func (r *reader) symbols() []byte {
-	t, ok := r.file.Tensor(symbolsTensor)
+	t, ok := r.file.Tensor(SymbolsTensor)
 	switch {
 	case !ok:
 		return nil
 	case t.DType != weights.U8 || len(t.Shape) != 1:
-		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension", symbolsTensor,
+		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension", SymbolsTensor,
 			t.DType, t.Shape, weights.U8)
 	}
 	r.used++

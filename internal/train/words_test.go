@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -42,7 +43,7 @@ func TestPretrainingOnWordsLearns(t *testing.T) {
 
 	f, err := weights.ReadFile(o.Out)
 	require.NoError(t, err)
-	symbols, _ := f.Tensor("tokenizer.symbols")
+	symbols, _ := f.Tensor(model.SymbolsTensor)
 	words, err := tokenizer.ReadSymbols(symbols.Data)
 	require.NoError(t, err)
 	require.Equal(t, 17, words.Vocab())
