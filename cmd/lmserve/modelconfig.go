@@ -16,14 +16,18 @@ func configUsage() string {
 }
 
 // readConfig returns a valid configuration and its name: a configuration that is known by name, or
-// the one in a file whose name ends in .json.
-func readConfig(name string) (string, txl.Config, error) {
+// the one in a file whose name ends in .json. Where the vocabulary is not known yet, the largest is
+// given, and the configuration is valid if it is with that one in the place of its own.
+func readConfig(name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {
 		c, err = txl.Named(name)
 	} else {
 		c, err = readConfigFile(name)
 		short = strings.TrimSuffix(filepath.Base(name), ".json")
+	}
+	if vocab > 0 {
+		c.Vocab = vocab
 	}
 	if err == nil {
 		err = c.Validate()

@@ -53,7 +53,11 @@ that one command line serves every sitting.`,
 				return usageError{errors.New("neither --out nor --checkpoints is given: the result would be lost")}
 			}
 			if config != "" {
-				name, model, err := readConfig(config)
+				vocab := 0
+				if o.Tokenizer.Kind == tokenizer.KindWords {
+					vocab = tokenizer.MaxVocab
+				}
+				name, model, err := readConfig(config, vocab)
 				if err != nil {
 					return err
 				}

@@ -199,6 +199,9 @@ func (r *runner) newModel(tok tokenizer.Tokenizer) error {
 		o.Model.Vocab = tok.Vocab()
 	}
 	lm, err := txl.NewModel(o.Model)
+	if err != nil && o.ofWords() {
+		return fmt.Errorf("train: with the %d symbols of the vocabulary: %w", tok.Vocab(), err)
+	}
 	if err != nil {
 		return err
 	}
