@@ -75,7 +75,7 @@ func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	if flags.path != "" {
 		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
 	}
-	name, c, err := readConfig(config, 0)
+	name, c, err := readConfig(config)
 	if err != nil {
 		return nil, err
 	}

@@ -16,9 +16,12 @@ func configUsage() string {
 }
 
 // readConfig returns a valid configuration and its name: a configuration that is known by name, or
-// the one in a file whose name ends in .json. Where the vocabulary is not known yet, the largest is
-// given, and the configuration is valid if it is with that one in the place of its own.
-func readConfig(name string, vocab int) (string, txl.Config, error) {
+// the one in a file whose name ends in .json.
+func readConfig(name string) (string, txl.Config, error) { return readConfigFor(name, 0) }
+
+// readConfigFor is readConfig for a vocabulary of that size, in the place of the configuration's own;
+// 0: the configuration's.
+func readConfigFor(name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {
 		c, err = txl.Named(name)

@@ -55,9 +55,9 @@ that one command line serves every sitting.`,
 			if config != "" {
 				vocab := 0
 				if o.Tokenizer.Kind == tokenizer.KindWords {
-					vocab = tokenizer.MaxVocab
+					vocab = tokenizer.MaxVocab // it is not made yet
 				}
-				name, model, err := readConfig(config, vocab)
+				name, model, err := readConfigFor(config, vocab)
 				if err != nil {
 					return err
 				}
