@@ -284,6 +284,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},
 		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
+		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage, `--session is "A!", expected a name`},
 		{[]string{dir}, exitUsage, "is a folder"},
 		{[]string{log, log}, exitUsage, "named twice"},
 		{[]string{"--session", "x", log, other}, exitUsage, "would both have the session x.app.log"},
