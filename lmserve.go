@@ -252,7 +252,7 @@ func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, er
 			return len(ids) < tokens
 		})
 	})
-	return m.Tokenizer.Decode(nil, ids), nil
+	return tokenizer.Bytes{}.Decode(nil, ids), nil
 }
 
 // Snapshot writes the stream's whole state, for Model.Restore. An error is w's, or says which

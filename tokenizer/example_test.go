@@ -16,6 +16,32 @@ func ExampleBytes() {
 	// né
 }
 
+// A word is a token when white space has come behind it. What is pending goes on in the next piece.
+func ExampleWords() {
+	words, err := tokenizer.NewWords([]string{"<eos>", "the", "<unk>", "cat"})
+	if err != nil {
+		panic(err)
+	}
+	var tokens tokenizer.Tokens
+	var pending tokenizer.Pending
+	for _, piece := range []string{"the ca", "t  s", "at\nthe"} {
+		words.Next(&tokens, &pending, []byte(piece), 10)
+		fmt.Printf("%d of %d bytes, %q pending\n", tokens.IDs, tokens.Sizes, pending.Word)
+	}
+	var text []byte
+	after := words.Start()
+	for _, id := range tokens.IDs {
+		text = words.Spell(text, after, id)
+		after = id
+	}
+	fmt.Printf("%q\n", text)
+	// Output:
+	// [1] of [3] bytes, "ca" pending
+	// [1 3] of [3 4] bytes, "s" pending
+	// [1 3 2 0] of [3 4 5 1] bytes, "the" pending
+	// "the cat <unk>\n"
+}
+
 func ExampleTally() {
 	var all tokenizer.Tally
 	all.Add(tokenizer.Tally{Bytes: 100, Chars: 100, Tokens: 100, Bits: 200})

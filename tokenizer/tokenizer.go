@@ -10,70 +10,86 @@ import (
 	"io"
 )
 
-// kindBytes names the byte-level tokenizer in a description.
-const kindBytes = "bytes"
+// Tokenizer turns the bytes of a text into tokens as they come, and tokens into text. What it makes
+// of a text does not depend on the pieces in which the text came. Bytes and *Words are tokenizers.
+type Tokenizer interface {
+	// Vocab returns the number of ids; they are 0 to Vocab-1.
+	Vocab() int
+	// Start returns the token after which the first token of a text is predicted.
+	Start() int32
+	// Next takes text behind what is pending and adds the tokens that end in it, at most room of
+	// them, to t. It returns the text behind the byte that completed the last token there was room
+	// for; else it takes all. The text before that is in t, in p, or was in p before.
+	Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
+	// End adds the tokens that the end of a text completes. Nothing is pending after it.
+	End(t *Tokens, p *Pending)
+	// Spell appends the text of a token that stands behind another.
+	Spell(dst []byte, after, id int32) []byte
+	// Chars returns the number of characters of a piece of text.
+	Chars(text []byte) int
+	// Describe returns the JSON description that Parse reads.
+	Describe() string
+	// Symbols returns the vocabulary, which Parse reads, or nil if the kind of the tokenizer says
+	// it all.
+	Symbols() []byte
+}
+
+var (
+	_ Tokenizer = Bytes{}
+	_ Tokenizer = (*Words)(nil)
+)
+
+// Kinds of tokenizers, as descriptions name them.
+const (
+	KindBytes = "bytes"
+	KindWords = "words"
+)
 
 // ErrDescription says that the description of a tokenizer is malformed or of an unknown kind.
 var ErrDescription = errors.New("no description of a known tokenizer")
-
-// Bytes is the byte-level tokenizer: 256 ids, an id is the byte's value. Any
-// bytes are text to it. The zero value is ready.
-type Bytes struct{}
-
-// Vocab returns the number of ids; they are 0 to Vocab-1.
-func (Bytes) Vocab() int { return 256 }
-
-// Start returns the token after which the first token of a stream is
-// predicted: a newline, since streams begin where a line begins.
-func (Bytes) Start() int32 { return '\n' }
-
-// Encode appends the ids of text to dst.
-func (Bytes) Encode(dst []int32, text []byte) []int32 {
-	for _, b := range text {
-		dst = append(dst, int32(b))
-	}
-	return dst
-}
-
-// Decode appends the text of ids to dst. It panics at an id outside the
-// vocabulary: ids come from Encode or from a model of the same vocabulary.
-func (t Bytes) Decode(dst []byte, ids []int32) []byte {
-	for i, id := range ids {
-		if id < 0 || int(id) >= t.Vocab() {
-			panic(fmt.Sprintf("tokenizer: id %d at position %d, expected 0 to %d", id, i, t.Vocab()-1))
-		}
-		dst = append(dst, byte(id))
-	}
-	return dst
-}
-
-// Chars returns the number of characters of text. The character of a
-// byte-level model is the byte, the convention of enwik8, so that its bits per
-// character can be compared with published ones.
-func (Bytes) Chars(text []byte) int { return len(text) }
 
 // description is the JSON form of a tokenizer in the metadata of a weights file.
 type description struct {
 	Kind string `json:"kind"`
 }
 
-// Describe returns the JSON description that Parse reads: {"kind":"bytes"}.
-func (Bytes) Describe() string { return `{"kind":"` + kindBytes + `"}` }
+// Describe returns {"kind":"bytes"}.
+func (Bytes) Describe() string { return `{"kind":"` + KindBytes + `"}` }
 
-// Parse returns the tokenizer of a description made by Describe. Anything else
-// gives an error that wraps ErrDescription and says what was expected.
-func Parse(text string) (Bytes, error) {
+// Describe returns {"kind":"words"}.
+func (*Words) Describe() string { return `{"kind":"` + KindWords + `"}` }
+
+// Parse returns the tokenizer that Describe and Symbols have written. Anything else gives an error
+// that wraps ErrDescription or ErrVocabulary and says what was expected.
+func Parse(text string, symbols []byte) (Tokenizer, error) {
 	var d description
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
-		return Bytes{}, fmt.Errorf("tokenizer: description: %w: %w", err, ErrDescription)
+		return nil, fmt.Errorf("tokenizer: description: %w: %w", err, ErrDescription)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return Bytes{}, fmt.Errorf("tokenizer: description: found more after byte %d, expected one JSON object: %w", decoder.InputOffset(), ErrDescription)
+		return nil,
+			fmt.Errorf("tokenizer: description: found more after byte %d, expected one JSON object: %w",
+				decoder.InputOffset(), ErrDescription)
 	}
-	if d.Kind != kindBytes {
-		return Bytes{}, fmt.Errorf("tokenizer: kind: found %q, expected %q: %w", d.Kind, kindBytes, ErrDescription)
+	switch d.Kind {
+	case KindBytes:
+		if symbols != nil {
+			return nil, fmt.Errorf("%w: found one beside the tokenizer of bytes, expected none",
+				ErrVocabulary)
+		}
+		return Bytes{}, nil
+	case KindWords:
+		if symbols == nil {
+			return nil, fmt.Errorf("%w: found none beside the tokenizer of words", ErrVocabulary)
+		}
+		w, err := ReadSymbols(symbols)
+		if err != nil {
+			return nil, err // not in the interface: a nil *Words would not be nil there
+		}
+		return w, nil
 	}
-	return Bytes{}, nil
+	return nil, fmt.Errorf("tokenizer: kind: found %q, expected %q or %q: %w", d.Kind, KindBytes,
+		KindWords, ErrDescription)
 }

@@ -43,7 +43,7 @@ func TestNoAllocationIntoABufferThatIsLargeEnough(t *testing.T) {
 func TestDescriptionRoundTrip(t *testing.T) {
 	require.Equal(t, `{"kind":"bytes"}`, Bytes{}.Describe())
 	for _, text := range []string{Bytes{}.Describe(), " {\n \"kind\": \"bytes\" } "} {
-		tok, err := Parse(text)
+		tok, err := Parse(text, nil)
 		require.NoError(t, err)
 		require.Equal(t, Bytes{}, tok)
 	}
@@ -51,8 +51,8 @@ func TestDescriptionRoundTrip(t *testing.T) {
 
 func TestOtherDescriptionsAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
-		`{"kind":"bpe"}`:              `tokenizer: kind: found "bpe", expected "bytes"`,
-		`{}`:                          `tokenizer: kind: found "", expected "bytes"`,
+		`{"kind":"bpe"}`:              `tokenizer: kind: found "bpe", expected "bytes" or "words"`,
+		`{}`:                          `tokenizer: kind: found "", expected "bytes" or "words"`,
 		`{"kind":"bytes","vocab":12}`: `unknown field "vocab"`,
 		`{"kind":256}`:                `cannot unmarshal number`,
 		`{"kind":"bytes"} {}`:         `expected one JSON object`,
@@ -62,7 +62,7 @@ func TestOtherDescriptionsAreRefused(t *testing.T) {
 		`{"kind":"by`:                 `unexpected EOF`,
 		`"bytes"`:                     `cannot unmarshal string`,
 	} {
-		_, err := Parse(text)
+		_, err := Parse(text, nil)
 		require.ErrorIs(t, err, ErrDescription, text)
 		require.ErrorContains(t, err, says)
 	}

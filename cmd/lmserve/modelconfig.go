@@ -17,13 +17,20 @@ func configUsage() string {
 
 // readConfig returns a valid configuration and its name: a configuration that is known by name, or
 // the one in a file whose name ends in .json.
-func readConfig(name string) (string, txl.Config, error) {
+func readConfig(name string) (string, txl.Config, error) { return readConfigFor(name, 0) }
+
+// readConfigFor is readConfig for a vocabulary of that size, in the place of the configuration's own;
+// 0: the configuration's.
+func readConfigFor(name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {
 		c, err = txl.Named(name)
 	} else {
 		c, err = readConfigFile(name)
 		short = strings.TrimSuffix(filepath.Base(name), ".json")
+	}
+	if vocab > 0 {
+		c.Vocab = vocab
 	}
 	if err == nil {
 		err = c.Validate()

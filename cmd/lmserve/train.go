@@ -9,6 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/train"
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/internal/train/report"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 func newTrain() *cobra.Command {
@@ -33,6 +34,10 @@ A phase goes on with what the one before it, or the model of --init, has. Meta a
 joint train the meta-learners they find further, unless --branches or --gammas ask
 for others than these; then, and after pretraining, they are made anew.
 
+A token is a byte or, with --tokenizer words, a word or the end of a line. The words
+of the vocabulary are those of the text, the most frequent first, or those of a file.
+Models of words are pretrained so far, and not served yet.
+
 With --checkpoints a run can be interrupted (Ctrl-C) and go on with --resume, to the
 same bits as if it had not been. --resume starts a run that has no checkpoint yet, so
 that one command line serves every sitting.`,
@@ -48,7 +53,11 @@ that one command line serves every sitting.`,
 				return usageError{errors.New("neither --out nor --checkpoints is given: the result would be lost")}
 			}
 			if config != "" {
-				name, model, err := readConfig(config)
+				vocab := 0
+				if o.Tokenizer.Kind == tokenizer.KindWords {
+					vocab = tokenizer.MaxVocab // it is not made yet
+				}
+				name, model, err := readConfigFor(config, vocab)
 				if err != nil {
 					return err
 				}
@@ -84,6 +93,14 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Name, "name", "", "the model's name (default that of the configuration, or of --init's model)")
 	f.StringSliceVar(&o.Phases, "phase", []string{train.PhasePretrain, train.PhaseMeta}, "phases in order: pretrain, meta, joint")
 	f.StringVar(&config, "config", "", configUsage()+" (default \""+train.DefaultConfig+"\")")
+	f.StringVar(&o.Tokenizer.Kind, "tokenizer", tokenizer.KindBytes,
+		"what a token of a new model is: bytes, or words (--phase pretrain alone)")
+	f.IntVar(&o.Tokenizer.Size, "vocab-size", 0,
+		"words: most symbols of the vocabulary, <eos> and <unk> among them (default: no limit)")
+	f.Int64Var(&o.Tokenizer.MinCount, "min-count", 0,
+		"words: how often a word of the vocabulary occurs in the text at least (default 3, or 1 beside --vocab-size)")
+	f.StringVar(&o.Tokenizer.Vocabulary, "vocab", "",
+		"words: vocabulary file of Transformer-XL's reference implementation (default: the vocabulary is made from --data)")
 	f.StringVar(&o.Init, "init", "", "model file to go on from; a --config beside it may have other lengths (seg_len, mem_len, clamp_len, same_length)")
 	f.StringSliceVar(&o.HoldOut, "hold-out", nil, "domains kept out of pretraining, for the other phases alone")
 	f.StringVar(&o.Valid, "valid", "", "directory of text files for validation, or none (default: a part of --data is kept back)")
@@ -133,6 +150,7 @@ that one command line serves every sitting.`,
 // trainFlags names the flags of the options.
 var trainFlags = map[string]string{
 	"Phases": "phase", "Model": "config", "Init": "init", "Data": "data", "Dir": "checkpoints", "Store": "store", "Threads": "threads",
+	"Tokenizer.Kind": "tokenizer", "Tokenizer.Size": "vocab-size", "Tokenizer.MinCount": "min-count",
 	"LogEvery": "log-every", "CheckpointEvery": "checkpoint-every", "Validation.Patience": "patience",
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Balance": "balance", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",

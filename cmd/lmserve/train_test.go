@@ -59,6 +59,25 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 }
 
 // One command line serves every sitting. An interrupted one says how to go on.
+func TestTrainMakesAModelOfWords(t *testing.T) {
+	out, page := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(), "report.html")
+	config := filepath.Join(t.TempDir(), "fox.json") // the vocabulary says its size
+	require.NoError(t, os.WriteFile(config,
+		[]byte(`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32}`), 0o600))
+	text := must(t, "", "train", "--data", foxes(t), "--config", config, "--out", out,
+		"--report", page, "--tokenizer", "words", "--vocab-size", "6",
+		"--phase", "pretrain", "--steps", "20", "--batch", "2", "--lr", "0.01")
+	require.Contains(t, text, "pretrain: 20 steps, 1280 tokens, training bits/token ")
+	require.Contains(t, text, ", valid perplexity static ")
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(html), "A token is a word or the end of a line")
+
+	_, stderr, code := lmserve("a fox\n", "score", "--model", out)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, out+": a model of words")
+}
+
 func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"train", "--data", foxes(t), "--config", smallConfig(t), "--out", filepath.Join(dir, "m"), "--checkpoints", filepath.Join(dir, "run"),
@@ -117,6 +136,9 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		`--config huge: txl: configuration "huge" is not known`:             {"--config", "huge"},
 		"--config " + broken + `: json: unknown field "width" (expected`:    {"--config", broken},
 		"--config " + odd + ": txl: d_model is 31, expected an even number": {"--config", odd},
+		`--tokenizer is "bpe", expected bytes or words`:                     {"--tokenizer", "bpe"},
+		"--phase is pretrain,meta, expected pretrain alone":                 {"--tokenizer", "words"},
+		"--vocab-size is 2, expected 3 to 16777216, or 0":                   {"--tokenizer", "words", "--phase", "pretrain", "--vocab-size", "2"},
 		"neither --out nor --checkpoints":                                   {"--out", ""},
 	} {
 		_, stderr, code := lmserve("", append([]string{"train", "--data", data, "--out", filepath.Join(t.TempDir(), "m")}, args...)...)

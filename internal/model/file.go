@@ -23,6 +23,10 @@ const (
 	keyCard      = "lmserve.card"
 )
 
+// SymbolsTensor names the tensor that has the vocabulary of a tokenizer that needs one:
+// tokenizer.Tokenizer.Symbols, U8 [n].
+const SymbolsTensor = "tokenizer.symbols"
+
 // adapt is the value of lmserve.adapt.
 type adapt struct {
 	sparsemeta.Settings
@@ -56,6 +60,11 @@ func (m *Model) File() *weights.File {
 	}
 	m.appendLearner(f)
 	m.appendStatistics(f)
+	if symbols := m.Tokenizer.Symbols(); symbols != nil {
+		f.Tensors = append(f.Tensors, weights.Tensor{
+			Name: SymbolsTensor, DType: weights.U8, Shape: []int{len(symbols)}, Data: symbols,
+		})
+	}
 	return f
 }
 
@@ -94,8 +103,20 @@ func mustJSON(v any) string {
 
 // FromFile builds the model that a file of weights holds. Every tensor must be one the configuration
 // asks for, of its shape, and none may be missing. Its metadata is read strictly: a field that this
-// version does not know may change what the weights mean.
+// version does not know may change what the weights mean. Models of words give ErrWords.
 func FromFile(f *weights.File) (*Model, error) {
+	m, err := fromFile(f)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := m.Tokenizer.(tokenizer.Bytes); !ok {
+		return nil, ErrWords
+	}
+	return m, nil
+}
+
+// fromFile is FromFile for models of any tokenizer.
+func fromFile(f *weights.File) (*Model, error) {
 	if _, ok := f.Metadata[keyConfig]; !ok {
 		return nil, ErrNotAModel
 	}
@@ -111,14 +132,15 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyRivals, err)
 	}
-	if _, err := tokenizer.Parse(f.Metadata[keyTokenizer]); err != nil {
+	r := reader{file: f}
+	tok, err := tokenizer.Parse(f.Metadata[keyTokenizer], r.symbols())
+	if err := cmp.Or(r.err, err); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyTokenizer, err)
 	}
 	lm, err := txl.NewModel(config)
 	if err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
 	}
-	r := reader{file: f}
 	for i, t := range lm.Layout.Tensors {
 		r.read(t.Name, t.Shape, lm.Tensor(i))
 	}
@@ -135,7 +157,8 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	m, err := New(f.Metadata[keyName], lm, learner, a.Chunk, json.RawMessage(f.Metadata[keyCard]))
+	m, err := NewOf(tok, f.Metadata[keyName], lm, learner, a.Chunk,
+		json.RawMessage(f.Metadata[keyCard]))
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +240,20 @@ func (r *reader) readBytes(name string, shape []int, dst []uint8) {
 	}
 	copy(dst, t.Data)
 	r.used++
+}
+
+// symbols gives the vocabulary of a file, nil without one.
+func (r *reader) symbols() []byte {
+	t, ok := r.file.Tensor(SymbolsTensor)
+	switch {
+	case !ok:
+		return nil
+	case t.DType != weights.U8 || len(t.Shape) != 1:
+		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension", SymbolsTensor,
+			t.DType, t.Shape, weights.U8)
+	}
+	r.used++
+	return t.Data
 }
 
 func (r *reader) read(name string, shape []int, dst []float32) {

@@ -20,7 +20,7 @@ import (
 type Model struct {
 	Name      string
 	LM        *txl.Model
-	Tokenizer tokenizer.Bytes
+	Tokenizer tokenizer.Tokenizer // never nil in a model of New, NewOf or FromFile
 	// Learner holds the meta-learners; nil for a model that was only
 	// pretrained and serves statically.
 	Learner *sparsemeta.Learner
@@ -45,10 +45,21 @@ type Model struct {
 	hash func() string
 }
 
-// New returns a model ready to serve, without statistics and with the default
+// New returns a model of bytes ready to serve, without statistics and with the default
 // settings for the rivals. learner may be nil.
 func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int, card json.RawMessage) (*Model, error) {
-	m := &Model{Name: name, LM: lm, Learner: learner, Chunk: chunk, Rivals: DefaultRivals(), Card: card}
+	return NewOf(tokenizer.Bytes{}, name, lm, learner, chunk, card)
+}
+
+// NewOf is New for a model of the tokens of some tokenizer.
+func NewOf(
+	tok tokenizer.Tokenizer, name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
+	card json.RawMessage,
+) (*Model, error) {
+	m := &Model{
+		Name: name, LM: lm, Tokenizer: tok, Learner: learner, Chunk: chunk, Rivals: DefaultRivals(),
+		Card: card,
+	}
 	if err := m.check(); err != nil {
 		return nil, err
 	}
@@ -64,7 +75,8 @@ func (m *Model) setHash() { m.hash = sync.OnceValue(func() string { return m.Fil
 func (m *Model) check() error {
 	switch {
 	case m.LM.Config.Vocab != m.Tokenizer.Vocab():
-		return fmt.Errorf("model: vocab is %d, the byte tokenizer has %d", m.LM.Config.Vocab, m.Tokenizer.Vocab())
+		return fmt.Errorf("model: vocab is %d, the tokenizer has %d", m.LM.Config.Vocab,
+			m.Tokenizer.Vocab())
 	case m.Chunk < 1:
 		return fmt.Errorf("model: chunk is %d, expected at least 1", m.Chunk)
 	}
@@ -244,3 +256,6 @@ func Default() (*Model, error) {
 
 // ErrNotAModel is returned for well-formed files of weights that hold no model.
 var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a checkpoint or a conformance file?)")
+
+// ErrWords is returned for files of models of words, which are trained and not served yet.
+var ErrWords = errors.New("a model of words: models of bytes alone can be loaded so far")

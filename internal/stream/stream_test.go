@@ -15,6 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -371,7 +372,7 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 		prompt := text[:rapid.IntRange(0, s.Room()-1).Draw(t, "prompt")]
 		n := min(rapid.IntRange(1, 8).Draw(t, "tokens"), s.Room()-len(prompt))
 		ids, logProbs := generated(w, s, prompt, n, rapid.Uint64().Draw(t, "seed"))
-		nll := w.Score(s, m.Tokenizer.Decode([]byte(prompt), ids)).NLL[len(prompt):]
+		nll := w.Score(s, tokenizer.Bytes{}.Decode([]byte(prompt), ids)).NLL[len(prompt):]
 		for i := range logProbs {
 			// LogProbs and NLL both are a logit less the same log-sum-exp; they may round
 			// differently.
@@ -390,7 +391,8 @@ func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) 
 		w.Feed(s, []byte(text[:37]), nil)
 		ids, logProbs := generated(w, s, text[:9], 3*testChunk, 1)
 		var nll []float32
-		w.Feed(s, m.Tokenizer.Decode([]byte(text[:9]), ids), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+		all := tokenizer.Bytes{}.Decode([]byte(text[:9]), ids)
+		w.Feed(s, all, func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
 		for i := range logProbs {
 			require.InDelta(t, -nll[9+i], logProbs[i], 1e-5, "token %d", i)
 		}
@@ -571,7 +573,7 @@ func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 			require.InDelta(t, 1, sum, 1e-5, "token %d", len(ids)) // 256 terms of float32 accuracy
 			ids = append(ids, id)
 		})
-		require.Equal(t, text, string(m.Tokenizer.Decode(nil, ids)))
+		require.Equal(t, text, string(tokenizer.Bytes{}.Decode(nil, ids)))
 		require.Equal(t, fed.Hash(), read.Hash())
 	})
 }

@@ -132,7 +132,7 @@ func (w *Worker) Score(s *Stream, text []byte) Scores {
 		panic(fmt.Sprintf("stream: %d bytes scored in a chunk with room for %d", len(text), s.Room()))
 	}
 	w.resume(s)
-	w.tokens = s.model.Tokenizer.Encode(w.tokens[:0], text)
+	w.tokens = tokenizer.Bytes{}.Encode(w.tokens[:0], text)
 	w.extend(s, w.tokens)
 	w.at, w.baseAt = place{}, place{} // until Commit the segments run ahead of the stream
 	return w.scores(s)
@@ -237,7 +237,7 @@ func (w *Worker) CommitAs(
 	if s.held != nil {
 		s.held.mark(text, how)
 	}
-	s.Pending = s.model.Tokenizer.Encode(s.Pending, text)
+	s.Pending = tokenizer.Bytes{}.Encode(s.Pending, text)
 	t := tokenizer.Tally{Bytes: int64(len(text)), Chars: int64(s.model.Tokenizer.Chars(text)), Tokens: int64(len(scores.NLL))}
 	s.Tally.Add(t)
 	s.Tally.Bits = AddBits(s.Tally.Bits, scores.NLL)
@@ -398,7 +398,7 @@ func (w *Worker) Sample(
 		w.distribution(s, last, logProbs)
 		id := sampler.Next(logProbs)
 		w.tokens = append(w.tokens[:0], id)
-		w.Commit(s, s.model.Tokenizer.Decode(text, w.tokens), w.scores(s))
+		w.Commit(s, tokenizer.Bytes{}.Decode(text, w.tokens), w.scores(s))
 		w.Settle(s)
 		more = yield(id, logProbs)
 	}

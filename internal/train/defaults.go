@@ -8,6 +8,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -20,6 +21,10 @@ func (o Options) withDefaults() Options {
 	o.HoldOut = slices.Compact(slices.Sorted(slices.Values(o.HoldOut)))
 	fill(&o.Threads, runtime.GOMAXPROCS(0))
 	fill(&o.Store, StoreDefault)
+	fill(&o.Tokenizer.Kind, tokenizer.KindBytes)
+	if o.ofWords() && o.Tokenizer.VocabularyOptions == (tokenizer.VocabularyOptions{}) {
+		o.Tokenizer.MinCount = MinCountDefault
+	}
 	fill(&o.CheckpointEvery, 500)
 	fill(&o.Validation.Bytes, 16384)
 	fill(&o.Pretrain.Batch, 16)
@@ -28,6 +33,10 @@ func (o Options) withDefaults() Options {
 		pretrainRate = 1e-3
 	}
 	o.Pretrain.SlowOptions.withDefaults(OptimizerMuon, pretrainRate)
+	if o.ofWords() {
+		fill(&o.Meta.Window.K, wordWindow)
+		fill(&o.Meta.Window.GradientChunk, wordGradientChunk)
+	}
 	o.Meta.withDefaults()
 	rate := 1e-4
 	if o.Meta.Scheme == SchemeWindow {
@@ -36,6 +45,9 @@ func (o Options) withDefaults() Options {
 	o.Joint.SlowOptions.withDefaults(OptimizerAdam, rate)
 	return o
 }
+
+// ofWords tells whether a model of words is trained.
+func (o Options) ofWords() bool { return o.Tokenizer.Kind == tokenizer.KindWords }
 
 func (s *SlowOptions) withDefaults(optimizer string, rate float64) {
 	fill(&s.Optimizer, optimizer)
@@ -60,13 +72,25 @@ func (m *MetaOptions) withDefaults() {
 	fill(&m.Window.P, 0.05)
 }
 
+// What the paper has for models of words: in serving, the probability that an update writes a fast
+// weight and the tokens of a chunk; in training by windows, their chunks and the tokens of the last.
+const (
+	wordP             = 0.3
+	wordChunk         = 50
+	wordWindow        = 4
+	wordGradientChunk = 150
+)
+
 // complete replaces the zero fields that depend on the meta-learners found (nil: none that can be
-// used), on the model's configuration and on the bytes of text.
-func (o *Options) complete(found *model.Model, c txl.Config, bytes int) {
+// used), on the model's configuration and on the tokens of text.
+func (o *Options) complete(found *model.Model, c txl.Config, tokens int) {
 	m := &o.Meta
 	settings, chunk := sparsemeta.TwoBankSettings(), 64
 	if m.Scheme == SchemeWindow {
 		settings, chunk = sparsemeta.PaperSettings(), 128
+	}
+	if o.ofWords() { // as in the paper
+		settings.P, chunk = wordP, wordChunk
 	}
 	switch {
 	case found != nil:
@@ -85,10 +109,10 @@ func (o *Options) complete(found *model.Model, c txl.Config, bytes int) {
 	fill(&m.Rate, rate)
 
 	fill(&o.Pretrain.Segment, c.SegLen)
-	long := max(min(3*bytes, 20<<20), 1<<20) // what pretraining reads by default
+	long := max(min(3*tokens, 20<<20), 1<<20) // what pretraining reads by default
 	steps := func(read, perStep int) int { return (read + perStep - 1) / perStep }
 	fill(&o.Pretrain.Steps, steps(long, o.Pretrain.Batch*o.Pretrain.Segment))
-	metaSteps := steps(max(min(bytes, 1<<20), 1<<18), m.Online.Chunks*m.Chunk)
+	metaSteps := steps(max(min(tokens, 1<<20), 1<<18), m.Online.Chunks*m.Chunk)
 	if m.Scheme == SchemeWindow {
 		metaSteps = steps(long, m.Window.Batch*((m.Window.K-1)*m.Chunk+m.Window.GradientChunk))
 	}

@@ -46,7 +46,7 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 		}
 		l.Init(init, kernel.Key(seed, useLearner))
 	}
-	m := &model.Model{Name: base.Name, LM: base.LM, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic}
+	m := &model.Model{Name: base.Name, LM: base.LM, Tokenizer: base.Tokenizer, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic}
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
 	meta.schedule = optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Steps: o.Steps}
 	if joint != nil {

@@ -339,7 +339,7 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	for _, d := range r.seen.Documents {
 		require.NotEqual(t, "domain3", d.Domain)
 	}
-	require.Equal(t, r.seen.Bytes(), p.(*pretraining).bytes)
+	require.Equal(t, r.seen.Bytes(), p.(*pretraining).tokens)
 }
 
 // Meta-learners that a model has are trained further if the options ask for nothing else, and made

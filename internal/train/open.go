@@ -8,6 +8,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/train/corpus"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -18,11 +19,15 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}
-	valid, err := r.loadText()
+	text, valid, err := r.loadText()
 	if err != nil {
 		return nil, nil, err
 	}
-	init, becomes, err := r.loadModel()
+	tok, err := r.loadTokenizer()
+	if err != nil {
+		return nil, nil, err
+	}
+	init, becomes, err := r.loadModel(tok)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -35,7 +40,7 @@ func open(o Options) (*runner, *checkpoint, error) {
 			return nil, nil, err
 		}
 	}
-	r.recipe = newRecipe(&r.o, r.base.LM.Config, init, r.text, valid)
+	r.recipe = newRecipe(&r.o, r.base, init, text, valid)
 	last, err := r.openFolder()
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +52,10 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: the recipe: %w", err)
 	}
-	if err := r.tell(Opened{r.o.Name, r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics()}); err != nil {
+	err = r.tell(Opened{
+		r.o.Name, r.unit(), r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics(),
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	r.x = kernel.NewExecIn(r.o.Threads, r.base.Arithmetic)
@@ -80,36 +88,40 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 	return readCheckpoint(r.file(lastName), r.recipe)
 }
 
-// loadText reads the text to train on and the text for validation, which may be nil.
-func (r *runner) loadText() (valid *corpus.Corpus, err error) {
+// loadText reads the text to train on and the text for validation, whose record may be nil.
+func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	if r.text, err = corpus.Load(r.o.Data, 0); err != nil {
-		return nil, err
+		return text, nil, err
 	}
+	var valid *corpus.Corpus
 	switch r.o.Valid {
 	case ValidNone:
 	case "":
 		r.text, valid = r.text.KeepBack(kernel.Key(r.o.Seed, useKeepBack))
 	default:
 		if valid, err = corpus.Load(r.o.Valid, max(0, r.o.Validation.Bytes)); err != nil {
-			return nil, err
+			return text, nil, err
 		}
 	}
-	if valid != nil {
-		r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads}
+	text = recordOf(r.text)
+	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil || valid == nil {
+		return text, nil, err
 	}
-	r.seen, err = r.text.Without(r.o.HoldOut)
-	return valid, err
+	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads}
+	record := recordOf(valid)
+	return text, &record, nil
 }
 
-// loadModel makes the model to start from and completes the options that depend on it. If the model
+// loadModel makes the model to start from and completes the options that depend on it. A new one is
+// of the tokens of tok. If the model
 // is one to go on from, init is its hash, and becomes says what is done with its meta-learners.
-func (r *runner) loadModel() (init, becomes string, err error) {
+func (r *runner) loadModel(tok tokenizer.Tokenizer) (init, becomes string, err error) {
 	o := &r.o
 	if o.Init == "" {
-		if err := r.newModel(); err != nil {
+		if err := r.newModel(tok); err != nil {
 			return "", "", err
 		}
-		o.complete(nil, r.base.LM.Config, r.text.Bytes())
+		o.complete(nil, r.base.LM.Config, r.text.Tokens())
 		return "", "", nil
 	}
 	m, err := model.Load(o.Init)
@@ -129,7 +141,7 @@ func (r *runner) loadModel() (init, becomes string, err error) {
 	if becomes != learnerKept {
 		m.Learner, found = nil, nil
 	}
-	o.complete(found, m.LM.Config, r.text.Bytes())
+	o.complete(found, m.LM.Config, r.text.Tokens())
 	r.base = m
 	return init, becomes, nil
 }
@@ -172,7 +184,7 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 }
 
 // newModel makes a model with random weights.
-func (r *runner) newModel() error {
+func (r *runner) newModel(tok tokenizer.Tokenizer) error {
 	o := &r.o
 	name := "model"
 	if o.Model.NLayer == 0 {
@@ -183,11 +195,17 @@ func (r *runner) newModel() error {
 		name = DefaultConfig
 	}
 	fill(&o.Name, name)
+	if o.ofWords() {
+		o.Model.Vocab = tok.Vocab()
+	}
 	lm, err := txl.NewModel(o.Model)
+	if err != nil && o.ofWords() {
+		return fmt.Errorf("train: with the %d symbols of the vocabulary: %w", tok.Vocab(), err)
+	}
 	if err != nil {
 		return err
 	}
 	lm.Init(kernel.Key(o.Seed, useWeights))
-	r.base, err = model.New(o.Name, lm, nil, 1, nil)
+	r.base, err = model.NewOf(tok, o.Name, lm, nil, 1, nil)
 	return err
 }

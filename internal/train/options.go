@@ -5,6 +5,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	// mem_len, clamp_len, same_length).
 	Model txl.Config
 
+	Tokenizer TokenizerOptions // what the tokens of a new model are
+
 	Data    string   // directory of text files: each file a stream, its first folder its domain
 	HoldOut []string // domains kept out of pretraining: to the other phases their text is new
 	// Valid is a directory of text files for validation, or ValidNone; "": a part of Data is kept
@@ -78,6 +81,22 @@ type Options struct {
 
 	CheckpointEvery int // steps between two checkpoints; 0: 500
 }
+
+// TokenizerOptions say what the tokens of a new model are. A model of words takes the size of its
+// vocabulary in place of Options.Model.Vocab. It can only be pretrained so far.
+type TokenizerOptions struct {
+	Kind string // tokenizer.KindBytes (also "") or tokenizer.KindWords
+	// Vocabulary is a vocabulary file of the reference implementation; "": the vocabulary is made
+	// of the words of Data that are pretrained on.
+	Vocabulary string
+	// VocabularyOptions choose these words. If both fields are 0, MinCount is MinCountDefault.
+	tokenizer.VocabularyOptions
+}
+
+// MinCountDefault is how often a word occurs at least, if nothing is said: WikiText-103 was made
+// with this number (Merity et al., Pointer Sentinel Mixture Models, 2016). Words that are left out
+// teach the model what an unknown word is like.
+const MinCountDefault = 3
 
 // Optimizers of the slow weights: values of SlowOptions.Optimizer.
 const (
@@ -124,7 +143,7 @@ type MetaOptions struct {
 	// most 1 MB; windows as in pretraining.
 	Steps int `json:"steps"`
 	// Chunk is the number of tokens between two writes of the fast weights. 0: as the
-	// meta-learners found have it, or 64 (online), 128 (window).
+	// meta-learners found have it, or 64 (online), 128 (window), 50 (words).
 	Chunk int `json:"chunk"`
 	// Rate is the largest learning rate of the meta-learners; 0: .003, or .00025 where Settings.Out
 	// is of the order of 1.
@@ -155,8 +174,9 @@ type OnlineOptions struct {
 
 // WindowOptions are the settings of the window scheme.
 type WindowOptions struct {
-	K             int     `json:"k"`              // chunks of a window; the first k-1 write M; 0: 5
-	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512
+	// K is the number of chunks of a window, of which the first k-1 write M; 0: 5, of words 4.
+	K             int     `json:"k"`
+	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512, of words 150
 	Batch         int     `json:"batch"`          // streams that share M; 0: 8
 	P             float64 `json:"p"`              // probability that a write sets an entry; 0: .05
 }

@@ -13,9 +13,9 @@ import (
 
 // How often and how long a step of a phase is tried, and on how much text a validation.
 const (
-	rehearsals     = 4
-	rehearsalTime  = 500 * time.Millisecond
-	rehearsalBytes = 1024
+	rehearsals      = 4
+	rehearsalTime   = 500 * time.Millisecond
+	rehearsalTokens = 1024
 )
 
 // prepare makes every phase that is left once, so that what is wrong with a later phase is known
@@ -111,8 +111,7 @@ func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, 
 	if err != nil {
 		return 0, err
 	}
-	doc := r.valid.text.Documents[0]
-	doc.Text = doc.Text[:min(len(doc.Text), rehearsalBytes)]
+	doc := r.valid.text.Documents[0].Head(rehearsalTokens)
 	small := *r.valid
 	small.text = &corpus.Corpus{Documents: []corpus.Document{doc}}
 	took, err := timed(func() error {
@@ -122,5 +121,5 @@ func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, 
 	if err != nil && ctx.Err() == nil { // the loop will see to an interruption
 		return 0, err
 	}
-	return time.Duration(float64(took) / float64(len(doc.Text)) * float64(r.valid.text.Bytes())), nil
+	return time.Duration(float64(took) / float64(doc.Len()) * float64(r.valid.text.Tokens())), nil
 }

@@ -19,7 +19,8 @@ type pretraining struct {
 	slow    *slow
 	reader  *corpus.Reader
 	text    textStep // All of its step is where the optimiser finds the gradient
-	bytes   int      // bytes of the text
+	size    string   // of the text, as a person says it
+	tokens  int      // tokens of the text
 	steps   int      // steps made
 }
 
@@ -29,7 +30,9 @@ func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o
 	if err != nil {
 		return nil, err
 	}
-	p := &pretraining{options: o, x: x, lm: lm, slow: newSlow(lm, o.SlowOptions, o.Steps, seed), reader: reader, bytes: c.Bytes()}
+	p := &pretraining{options: o, x: x, lm: lm, slow: newSlow(lm, o.SlowOptions, o.Steps, seed),
+		reader: reader, tokens: c.Tokens(),
+		size: humanize.Comma(int64(c.Tokens())) + " " + c.Unit()}
 	step := newStep(x, lm, o.Batch)
 	step.All = p.slow.grads
 	p.text = newText(step, o.Batch, o.Segment)
@@ -56,9 +59,9 @@ func (p *pretraining) close() error                 { return nil }
 
 func (p *pretraining) describe() string {
 	o := &p.options
-	return fmt.Sprintf("%s weights; a step is %d streams of %d tokens, %.3g times through %s bytes in all",
+	return fmt.Sprintf("%s weights; a step is %d streams of %d tokens, %.3g times through %s in all",
 		humanize.Comma(int64(len(p.lm.W))), o.Batch, o.Segment,
-		float64(o.Steps*o.Batch*o.Segment)/float64(p.bytes), humanize.Comma(int64(p.bytes)))
+		float64(o.Steps*o.Batch*o.Segment)/float64(p.tokens), p.size)
 }
 
 // pretrainState is the part of the phase's state that is not arrays.

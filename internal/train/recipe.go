@@ -2,22 +2,28 @@ package train
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/train/corpus"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
 
 // Recipe identifies a run: everything that its bits depend on. A checkpoint is resumed by a run
 // with the same recipe only.
 type Recipe struct {
-	Phases  []string    `json:"phases"`
-	Name    string      `json:"name"`
-	Init    string      `json:"init,omitempty"` // hash of the model that the run started from
-	Model   txl.Config  `json:"model"`
-	Data    TextRecord  `json:"data"`
-	HoldOut []string    `json:"hold_out,omitempty"`
-	Valid   *TextRecord `json:"valid,omitempty"`
+	Phases []string   `json:"phases"`
+	Name   string     `json:"name"`
+	Init   string     `json:"init,omitempty"` // hash of the model that the run started from
+	Model  txl.Config `json:"model"`
+	// Words is nil for a model of bytes.
+	Words   *WordsRecord `json:"words,omitempty"`
+	Data    TextRecord   `json:"data"`
+	HoldOut []string     `json:"hold_out,omitempty"`
+	Valid   *TextRecord  `json:"valid,omitempty"`
 	// KeptBack says that Valid is a part of the directory that Data is the rest of.
 	KeptBack bool   `json:"kept_back,omitempty"`
 	Seed     uint64 `json:"seed"`
@@ -38,15 +44,40 @@ type TextRecord struct {
 	Fingerprint string   `json:"fingerprint"`
 }
 
+// WordsRecord identifies a vocabulary.
+type WordsRecord struct {
+	Vocabulary  string `json:"vocabulary,omitempty"` // the file; else it was made of the text, by
+	Size        int    `json:"size,omitempty"`       // tokenizer.VocabularyOptions
+	MinCount    int64  `json:"min_count,omitempty"`
+	Fingerprint string `json:"fingerprint"` // of the symbols
+}
+
+// recordOfWords is nil for other tokenizers.
+func recordOfWords(o TokenizerOptions, tok tokenizer.Tokenizer) *WordsRecord {
+	words, ok := tok.(*tokenizer.Words)
+	if !ok {
+		return nil
+	}
+	sum := sha256.Sum256(words.Symbols())
+	r := &WordsRecord{Vocabulary: o.Vocabulary, Fingerprint: hex.EncodeToString(sum[:8])}
+	if o.Vocabulary == "" {
+		r.Size, r.MinCount = o.Size, o.MinCount
+	}
+	return r
+}
+
 func recordOf(c *corpus.Corpus) TextRecord {
 	return TextRecord{len(c.Documents), c.Bytes(), c.Domains(), c.Fingerprint()}
 }
 
-// newRecipe returns the recipe of a run with these options, all of them complete. The text for
-// validation may be nil; a model that is gone on from has a hash.
-func newRecipe(o *Options, c txl.Config, init string, text, valid *corpus.Corpus) Recipe {
+// newRecipe returns the recipe of a run with these options, all of them complete, on a text. The
+// record of the text for validation may be nil; a model that is gone on from has a hash.
+func newRecipe(
+	o *Options, base *model.Model, init string, text TextRecord, valid *TextRecord,
+) Recipe {
 	r := Recipe{
-		Phases: o.Phases, Name: o.Name, Init: init, Model: c, Data: recordOf(text),
+		Phases: o.Phases, Name: o.Name, Init: init, Model: base.LM.Config, Data: text,
+		Words:   recordOfWords(o.Tokenizer, base.Tokenizer),
 		HoldOut: o.HoldOut, Seed: o.Seed, Chunk: o.Meta.Chunk,
 	}
 	for _, phase := range o.Phases {
@@ -60,8 +91,7 @@ func newRecipe(o *Options, c txl.Config, init string, text, valid *corpus.Corpus
 		}
 	}
 	if valid != nil {
-		text := recordOf(valid)
-		r.Valid, r.KeptBack, r.Validation = &text, o.Valid == "", &o.Validation
+		r.Valid, r.KeptBack, r.Validation = valid, o.Valid == "", &o.Validation
 	}
 	return r
 }

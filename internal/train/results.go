@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 // BitsPerNat turns nats a token into bits a token.
@@ -28,14 +30,28 @@ func (o Outcome) finite() bool {
 	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
 }
 
-// Measurement is what was measured on the validation text, in bits a character.
+// Measurement is what was measured on the validation text, in bits a character or, for a model of
+// words, in bits a token.
 type Measurement struct {
-	Step     int      `json:"step"` // step of the phase
-	Static   float64  `json:"static"`
-	Adaptive *float64 `json:"adaptive,omitempty"` // nil for a model without meta-learners
+	Step     int        `json:"step"` // step of the phase
+	Static   float64    `json:"static"`
+	Adaptive *float64   `json:"adaptive,omitempty"` // nil for a model without meta-learners
+	Words    *WordCount `json:"words,omitempty"`    // nil for a model of bytes
+}
+
+// WordCount says what a measurement in bits a token is of. Tokens are counted as the literature
+// does for perplexities: words, unknown ones among them, and ends of lines.
+type WordCount struct {
+	Tokens  int `json:"tokens"`
+	Unknown int `json:"unknown"`
 }
 
 func (v Measurement) String() string {
+	if w := v.Words; w != nil {
+		return fmt.Sprintf("valid perplexity static %.2f (%.2f %% of %s tokens unknown)",
+			math.Exp2(v.Static),
+			100*float64(w.Unknown)/float64(w.Tokens), humanize.Comma(int64(w.Tokens)))
+	}
 	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
 	if v.Adaptive != nil {
 		text += fmt.Sprintf(", adaptive %.4f", *v.Adaptive)
@@ -51,6 +67,18 @@ func (v Measurement) score() float64 {
 	return v.Static
 }
 
+// Unit is what losses and measurements are told in.
+type Unit struct {
+	Short string // "bpc" or "bits/token"
+	Long  string // "bits per character" or "bits per token"
+}
+
+// Units of models of bytes, whose characters are bytes, and of words.
+var (
+	PerCharacter = Unit{"bpc", "bits per character"}
+	PerToken     = Unit{"bits/token", "bits per token"}
+)
+
 // PhaseReport is what one phase did.
 type PhaseReport struct {
 	Phase string `json:"phase"` // PhasePretrain, PhaseMeta or PhaseJoint
@@ -63,11 +91,12 @@ type PhaseReport struct {
 	Best *Measurement `json:"valid,omitempty"`
 }
 
-// BPC is the running training loss at the end, in bits a character.
-func (p PhaseReport) BPC() float64 { return p.Loss * BitsPerNat }
+// Bits is the running training loss at the end, in bits a token.
+func (p PhaseReport) Bits() float64 { return p.Loss * BitsPerNat }
 
 // Report is what a run did.
 type Report struct {
+	Unit    Unit
 	Phases  []PhaseReport
 	Stored  *Measurement // of the model as it is in its file, rounded; nil without validation text
 	Model   string       // id of the model: its name and the start of its hash
@@ -79,7 +108,8 @@ type Report struct {
 func (r Report) String() string {
 	var b strings.Builder
 	for _, p := range r.Phases {
-		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training bpc %.4f", p.Phase, p.Steps, p.Tokens, p.BPC())
+		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training %s %.4f", p.Phase, p.Steps, p.Tokens,
+			r.Unit.Short, p.Bits())
 		if p.Best != nil {
 			fmt.Fprintf(&b, ", %s at step %d", p.Best, p.Best.Step)
 		}

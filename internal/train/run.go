@@ -73,7 +73,7 @@ func (r *runner) newPhase(name string) (stepper, error) {
 
 // model is the model as trained so far, sharing its weights.
 func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
-	m, err := model.New(r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
+	m, err := model.NewOf(r.base.Tokenizer, r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,15 @@ func (r *runner) report() Report {
 	if r.at.Phase != "" {
 		phases = append(phases, r.at.report())
 	}
-	return Report{Phases: phases}
+	return Report{Unit: r.unit(), Phases: phases}
+}
+
+// unit is what the run's losses are told in.
+func (r *runner) unit() Unit {
+	if r.o.ofWords() {
+		return PerToken
+	}
+	return PerCharacter
 }
 
 // interrupted is the error of a run that stopped after a step that is in the last checkpoint, if

@@ -84,7 +84,7 @@ func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err 
 // finish makes the model's file. The model that is measured and named in the report is the one in
 // the file, rounded as it is there.
 func (r *runner) finish(ctx context.Context) (Report, error) {
-	report := Report{Phases: r.at.Done}
+	report := Report{Unit: r.unit(), Phases: r.at.Done}
 	m, err := r.model(r.base.Learner)
 	if err == nil {
 		err = m.StoreAs(storeTypes[r.o.Store])

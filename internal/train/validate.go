@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // Limits of options.
@@ -30,6 +32,9 @@ func (o Options) validate() error {
 	}
 	if o.Phases[0] == PhaseMeta && o.Init == "" {
 		return &OptionError{"Init", "empty", "a model file: the phase meta needs slow weights that are already trained"}
+	}
+	if err := o.validateTokenizer(); err != nil {
+		return err
 	}
 	if _, ok := storeTypes[o.Store]; !ok {
 		return &OptionError{"Store", fmt.Sprintf("%q", o.Store), "float32, bf16 or f16"}
@@ -68,6 +73,31 @@ func (o Options) validatePhases() error {
 		}
 	}
 	return nil
+}
+
+// validateTokenizer checks what the tokens of a new model are.
+func (o Options) validateTokenizer() error {
+	t := o.Tokenizer
+	given := t.Vocabulary != "" || t.VocabularyOptions != (tokenizer.VocabularyOptions{})
+	switch {
+	case t.Kind != tokenizer.KindBytes && t.Kind != tokenizer.KindWords:
+		return &OptionError{"Tokenizer.Kind", fmt.Sprintf("%q", t.Kind), "bytes or words"}
+	case t.Kind == tokenizer.KindBytes && given:
+		return &OptionError{"Tokenizer.Kind", t.Kind, "words: a vocabulary is asked for"}
+	case t.Kind == tokenizer.KindBytes:
+		return nil
+	case o.Init != "":
+		return &OptionError{"Tokenizer.Kind", t.Kind, "nothing: the model to go on from has a tokenizer"}
+	case len(o.Phases) > 1 || o.Phases[0] != PhasePretrain:
+		return &OptionError{"Phases", strings.Join(o.Phases, ","), "pretrain alone: models of words are not meta-trained yet"}
+	}
+	if t.Size == 1 || t.Size == 2 {
+		return &OptionError{"Tokenizer.Size", fmt.Sprint(t.Size), fmt.Sprintf("3 to %d, or 0", tokenizer.MaxVocab)}
+	}
+	return firstOf([]error{
+		within("Tokenizer.Size", t.Size, 0, tokenizer.MaxVocab),
+		within("Tokenizer.MinCount", int(t.MinCount), 0, math.MaxInt32),
+	})
 }
 
 // validate checks the settings for so many steps; 0 stands for a number that is not known yet.

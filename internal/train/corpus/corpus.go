@@ -63,9 +63,26 @@ func Load(dir string, limit int) (*Corpus, error) {
 func (c *Corpus) Bytes() int {
 	n := 0
 	for _, d := range c.Documents {
-		n += len(d.Text)
+		n += d.Bytes()
 	}
 	return n
+}
+
+// Tokens is the number of tokens in all documents: of bytes, unless they are encoded.
+func (c *Corpus) Tokens() int {
+	n := 0
+	for _, d := range c.Documents {
+		n += d.Len()
+	}
+	return n
+}
+
+// Unit names what Tokens counts, as messages say it: bytes, or tokens once they are encoded.
+func (c *Corpus) Unit() string {
+	if len(c.Documents) > 0 && c.Documents[0].ids != nil {
+		return "tokens"
+	}
+	return "bytes"
 }
 
 // Domains lists the corpus's domains in alphabetical order.
@@ -113,18 +130,18 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 	return rest, nil
 }
 
-// Need fails unless the corpus has at least the given number of bytes; what says what the bytes
+// Need fails unless the corpus has at least the given number of tokens; what says what the tokens
 // are needed for.
 func (c *Corpus) Need(size int, what string) error {
-	if have := c.Bytes(); have < size {
-		return fmt.Errorf("%w: directory %s holds %d bytes of text in %d files, expected at least %d (%s)",
-			ErrData, c.Dir, have, len(c.Documents), size, what)
+	if have := c.Tokens(); have < size {
+		return fmt.Errorf("%w: directory %s holds %d %s of text in %d files, expected at least %d (%s)",
+			ErrData, c.Dir, have, c.Unit(), len(c.Documents), size, what)
 	}
 	return nil
 }
 
 // Fingerprint is a hash over the names and texts of all documents: a run can only be resumed on
-// the text that it was started on.
+// the text that it was started on. It is asked for before the documents are encoded.
 func (c *Corpus) Fingerprint() string {
 	h := sha256.New()
 	var size [16]byte

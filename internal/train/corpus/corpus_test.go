@@ -30,8 +30,10 @@ func TestCorpusIsSortedAndKnowsDomains(t *testing.T) {
 	c, err := Load(dir, 0)
 	require.NoError(t, err)
 	require.Equal(t, []Document{
-		{"code/a/deep.txt", "code", []byte("deep")}, {"code/b.txt", "code", []byte("bb")},
-		{"logs/x", "logs", []byte("x")}, {"top.txt", ".", []byte("top")},
+		{Name: "code/a/deep.txt", Domain: "code", Text: []byte("deep")},
+		{Name: "code/b.txt", Domain: "code", Text: []byte("bb")},
+		{Name: "logs/x", Domain: "logs", Text: []byte("x")},
+		{Name: "top.txt", Domain: ".", Text: []byte("top")},
 	}, c.Documents)
 	require.Equal(t, []string{".", "code", "logs"}, c.Domains())
 	require.Equal(t, 10, c.Bytes())

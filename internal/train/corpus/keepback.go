@@ -72,7 +72,7 @@ func (c *Corpus) someEnds(order []int, want int) []int {
 		text := c.Documents[i].Text
 		size := min(max(keepBackPiece, want*len(text)/total), missing, len(text)/2)
 		if size > 0 {
-			cuts[i] = lineStart(text, len(text)-size)
+			cuts[i] = c.Documents[i].lineStart(len(text)-size, '\n')
 			missing -= len(text) - cuts[i]
 		}
 	}
@@ -92,10 +92,10 @@ func (c *Corpus) split(cuts []int) (before, after *Corpus) {
 	before, after = &Corpus{Dir: c.Dir}, &Corpus{Dir: c.Dir}
 	for i, d := range c.Documents {
 		if cuts[i] > 0 {
-			before.Documents = append(before.Documents, Document{d.Name, d.Domain, d.Text[:cuts[i]]})
+			before.Documents = append(before.Documents, NewDocument(d.Name, d.Text[:cuts[i]]))
 		}
 		if cuts[i] < len(d.Text) {
-			after.Documents = append(after.Documents, Document{d.Name, d.Domain, d.Text[cuts[i]:]})
+			after.Documents = append(after.Documents, NewDocument(d.Name, d.Text[cuts[i]:]))
 		}
 	}
 	return before, after

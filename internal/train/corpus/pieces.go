@@ -12,7 +12,7 @@ type PiecesState struct {
 	Piece  uint64 `json:"piece"`  // pieces begun so far
 	Domain int    `json:"domain"` // the domain of the piece being read
 	Doc    int    `json:"doc"`
-	Pos    int    `json:"pos"` // place of the next byte in the document
+	Pos    int    `json:"pos"` // place of the next token in the document
 	End    int    `json:"end"` // end of the piece in the document
 	Last   int32  `json:"last"`
 }
@@ -26,14 +26,16 @@ type Pieces struct {
 	domains  [][]int // documents of each domain
 	groups   [][]int // domains seen in pretraining and, if there are any, those held out
 	seed     uint64
-	min, max int // bytes of a piece
+	min, max int   // tokens of a piece
+	first    int32 // the token that ends a line
 	State    PiecesState
 }
 
-// NewPieces returns a stream at its start. Pieces have min to max bytes, or their document's size
-// if that is smaller; first is the token before the first one of the stream.
+// NewPieces returns a stream at its start. Pieces have min to max tokens, or those of their
+// document if these are fewer; first is the token before the first one of the stream, the one that
+// ends a line.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
-	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max}
+	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
 	index := map[string]int{}
 	for i, name := range c.Domains() {
 		index[name] = i
@@ -74,7 +76,7 @@ func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
 			begins = true
 		}
 		inputs[i] = st.Last
-		st.Last = int32(s.docs[st.Doc].Text[st.Pos])
+		st.Last = s.docs[st.Doc].Token(st.Pos)
 		targets[i] = st.Last
 		st.Pos++
 	}
@@ -90,11 +92,11 @@ func (s *Pieces) begin() {
 	st.Domain = other(group, st.Domain, kernel.Bits(key, 1))
 	docs := s.domains[st.Domain]
 	st.Doc = docs[below(kernel.Bits(key, 2), len(docs))]
-	text := s.docs[st.Doc].Text
+	doc := &s.docs[st.Doc]
 	unit := float64(kernel.Bits(key, 3)>>11) / (1 << 53)
-	size := min(len(text), int(float64(s.min)*math.Pow(float64(s.max)/float64(s.min), unit)))
-	st.Pos = lineStart(text, below(kernel.Bits(key, 4), len(text)-size+1))
-	st.End = min(st.Pos+size, len(text))
+	size := min(doc.Len(), int(float64(s.min)*math.Pow(float64(s.max)/float64(s.min), unit)))
+	st.Pos = doc.lineStart(below(kernel.Bits(key, 4), doc.Len()-size+1), s.first)
+	st.End = min(st.Pos+size, doc.Len())
 	st.Piece++
 }
 
@@ -120,9 +122,9 @@ func other(group []int, last int, random uint64) int {
 // one of this stream's.
 func (s *Pieces) Restore(st PiecesState) error {
 	fits := st.Doc >= 0 && st.Doc < len(s.docs) && st.Domain >= -1 && st.Domain < len(s.domains) &&
-		st.Pos >= 0 && st.Pos <= st.End && st.End <= len(s.docs[st.Doc].Text)
+		st.Pos >= 0 && st.Pos <= st.End && st.End <= s.docs[st.Doc].Len()
 	if !fits {
-		return &StateError{fmt.Sprintf("stream: piece %d, document %d, bytes %d to %d: outside the text",
+		return &StateError{fmt.Sprintf("stream: piece %d, document %d, tokens %d to %d: outside the text",
 			st.Piece, st.Doc, st.Pos, st.End)}
 	}
 	s.State = st

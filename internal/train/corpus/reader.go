@@ -19,7 +19,7 @@ type span struct{ doc, start, end int }
 // Lane is where one of the streams of a batch stands.
 type Lane struct {
 	Span int `json:"span"`
-	Pos  int `json:"pos"` // place of the next byte in the span's document
+	Pos  int `json:"pos"` // place of the next token in the span's document
 }
 
 // ReaderState is all that a Reader has to remember.
@@ -33,7 +33,7 @@ type ReaderState struct {
 // Each epoch deals about as many spans as there are, in an order drawn from the seed and the
 // epoch's number; a lane that has read its span goes on with the next one dealt. Without balance an
 // epoch deals every span once. With it, a domain's part of an epoch is in proportion to
-// bytes^(1-balance), and its spans take turns across epochs. Nothing is padded.
+// tokens^(1-balance), and its spans take turns across epochs. Nothing is padded.
 type Reader struct {
 	docs    []Document
 	spans   []span
@@ -52,18 +52,19 @@ type dealt struct {
 
 // NewReader returns a reader at its start. A lane reads segment tokens at a time: the corpus must
 // hold at least one segment for each lane. The token before a document's first is given, and the
-// balance is from 0 (every byte counts alike) to 1 (every domain does).
+// balance is from 0 (every token counts alike) to 1 (every domain does).
 func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader, error) {
-	purpose := fmt.Sprintf("%d streams of %d bytes; fewer or shorter ones need less", batch, segment)
+	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
+		c.Unit())
 	if err := c.Need(batch*segment, purpose); err != nil {
 		return nil, err
 	}
 	r := &Reader{docs: c.Documents, seed: seed, first: first}
-	length := min(spanSegments*segment, c.Bytes()/batch)
+	length := min(spanSegments*segment, c.Tokens()/batch)
 	domains := c.Domains()
 	r.domains = make([]dealt, len(domains))
 	for d, doc := range c.Documents {
-		size := len(doc.Text)
+		size := doc.Len()
 		parts := (size + length - 1) / length
 		domain, _ := slices.BinarySearch(domains, doc.Domain)
 		for i := range parts {
@@ -84,11 +85,11 @@ func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed
 func (r *Reader) share(balance float64) {
 	weights, total := make([]float64, len(r.domains)), 0.
 	for i, d := range r.domains {
-		bytes := 0
+		tokens := 0
 		for _, s := range d.spans {
-			bytes += r.spans[s].end - r.spans[s].start
+			tokens += r.spans[s].end - r.spans[s].start
 		}
-		weights[i] = math.Pow(float64(bytes), 1-balance)
+		weights[i] = math.Pow(float64(tokens), 1-balance)
 		total += weights[i]
 	}
 	for i, w := range weights {
@@ -139,7 +140,7 @@ func (r *Reader) take(l *Lane) {
 }
 
 // Next fills inputs and targets, time-major [T,B], with the next T tokens of every lane. The input
-// of a target is the byte before it in its document; before a document's first byte it is the
+// of a target is the token before it in its document; before a document's first one it is the
 // start token.
 func (r *Reader) Next(inputs, targets []int32) {
 	batch := len(r.State.Lanes)
@@ -149,12 +150,12 @@ func (r *Reader) Next(inputs, targets []int32) {
 			if l.Pos == r.spans[l.Span].end {
 				r.take(l)
 			}
-			text := r.docs[r.spans[l.Span].doc].Text
+			doc := &r.docs[r.spans[l.Span].doc]
 			inputs[i+b] = r.first
 			if l.Pos > 0 {
-				inputs[i+b] = int32(text[l.Pos-1])
+				inputs[i+b] = doc.Token(l.Pos - 1)
 			}
-			targets[i+b] = int32(text[l.Pos])
+			targets[i+b] = doc.Token(l.Pos)
 			l.Pos++
 		}
 	}
@@ -169,7 +170,7 @@ func (r *Reader) Restore(s ReaderState) error {
 	}
 	for b, l := range s.Lanes {
 		if l.Span < 0 || l.Span >= len(r.spans) || l.Pos < r.spans[l.Span].start || l.Pos > r.spans[l.Span].end {
-			return &StateError{fmt.Sprintf("reader: lane %d at span %d, byte %d: outside the text", b, l.Span, l.Pos)}
+			return &StateError{fmt.Sprintf("reader: lane %d at span %d, token %d: outside the text", b, l.Span, l.Pos)}
 		}
 	}
 	r.State.Epoch, r.State.Taken = s.Epoch, s.Taken

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/chart"
+	"github.com/lmserve/lmserve/internal/train"
 )
 
 // curvePoints is the most points of a curve: more are averaged.
@@ -13,7 +14,7 @@ const curvePoints = 100
 
 // curves are what the metrics say of one phase, against its steps.
 type curves struct {
-	train, static, adaptive []chart.Point // in bits a character
+	train, static, adaptive []chart.Point // in the unit of the run
 	rate, slowRate          []chart.Point
 	speed                   []chart.Point // in tokens a second
 }
@@ -44,7 +45,7 @@ func curvesOf(lines []Metric, phase string) curves {
 
 // charts are the curves as inline SVG. The first steps, whose losses are far above all others, are
 // left out of the training curve.
-func (c curves) charts() ([]template.HTML, error) {
+func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 	late := c.train[len(c.train)/20:]
 	rates := []chart.Line{{Name: "learning rate", Points: c.rate}}
 	if len(c.slowRate) > 0 {
@@ -55,7 +56,7 @@ func (c curves) charts() ([]template.HTML, error) {
 		title, y string
 		lines    []chart.Line
 	}{
-		{"bits per character", "bits", []chart.Line{
+		{unit.Long, "bits", []chart.Line{
 			{Name: "valid, static", Points: c.static}, {Name: "valid, adaptive", Points: c.adaptive}, {Name: "training", Points: late}}},
 		{"learning rate", "rate", rates},
 		{"speed", "tokens/s", []chart.Line{{Name: "training", Points: c.speed}}},

@@ -35,7 +35,7 @@ type Metric struct {
 	Tokens int64 `json:"tokens"`
 	// Loss is in nats a token, the mean over the steps since the last line.
 	Loss float64 `json:"loss,omitempty"`
-	BPC  float64 `json:"bpc,omitempty"` // Loss in bits a character
+	BPC  float64 `json:"bpc,omitempty"` // Loss in bits a token: of a model of bytes, a character
 	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
 	// meta-learners.
 	Rate float64 `json:"lr,omitempty"`
@@ -45,7 +45,7 @@ type Metric struct {
 	// tables' nodes.
 	GradNorm     float64 `json:"grad_norm,omitempty"`
 	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the last line
-	// Static is the validation without fast weights, in bits a character.
+	// Static is the validation without fast weights, in the unit of BPC.
 	Static   float64 `json:"valid_static,omitempty"`
 	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
 	Best     bool    `json:"best,omitempty"`           // the validation is the best so far

@@ -53,6 +53,7 @@ type page struct {
 // pageContent is what page.html shows.
 type pageContent struct {
 	Name        string
+	Unit        train.Unit
 	Report      train.Report
 	Interrupted *train.InterruptedError
 	Phases      []pagePhase
@@ -103,12 +104,13 @@ func (p *page) write(report train.Report, interrupted *train.InterruptedError) e
 func (p *page) render(report train.Report, interrupted *train.InterruptedError) ([]byte, error) {
 	phases := p.run.Phases
 	content := pageContent{
-		Name: p.run.Name, Recipe: recipe(p.run.Fields), Report: report, Interrupted: interrupted, Store: p.run.Store, Numerics: p.run.Numerics,
+		Name: p.run.Name, Unit: p.run.Unit, Recipe: recipe(p.run.Fields), Report: report,
+		Interrupted: interrupted, Store: p.run.Store, Numerics: p.run.Numerics,
 	}
 	lines := ofRun(p.metrics.lines, phases[0])
 	spent, now := elapsed(lines), current(lines, phases)
 	for _, phase := range report.Phases {
-		charts, err := curvesOf(now, phase.Phase).charts()
+		charts, err := curvesOf(now, phase.Phase).charts(p.run.Unit)
 		if err != nil {
 			return nil, err
 		}

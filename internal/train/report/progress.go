@@ -27,6 +27,7 @@ type progress struct {
 	w    io.Writer
 	plan []plannedPhase // the phases planned, before the first begins
 	pace pace
+	unit train.Unit // of the run's losses
 
 	// Of the phase under way:
 	bar     *progressbar.ProgressBar // nil where w is not a terminal
@@ -45,6 +46,8 @@ type plannedPhase struct {
 // Observe tells of every event that a person may want to know.
 func (p *progress) Observe(e train.Event) error {
 	switch e := e.(type) {
+	case train.Opened:
+		p.unit = e.Unit
 	case train.Noted:
 		p.say("%s", e.Text)
 	case train.Planned:
@@ -140,8 +143,9 @@ func (p *progress) stepped(e train.Stepped, now time.Time) {
 func (p *progress) show(at train.Standing, now time.Time) {
 	p.shown, p.wait = now, lineInterval
 	left := time.Duration(float64(now.Sub(p.started)) / float64(at.Step-p.from) * float64(at.Steps-at.Step))
-	text := fmt.Sprintf("loss %.4f  bpc %.4f  %.0f tokens/s  %s left",
-		at.Loss, at.Loss*train.BitsPerNat, p.pace.tokensPerSec(now), left.Round(time.Second))
+	text := fmt.Sprintf("loss %.4f  %s %.4f  %.0f tokens/s  %s left",
+		at.Loss, p.unit.Short, at.Loss*train.BitsPerNat, p.pace.tokensPerSec(now),
+		left.Round(time.Second))
 	if p.bar == nil {
 		fmt.Fprintf(p.w, "%s step %d/%d  %s\n", at.Phase, at.Step, at.Steps, text)
 		return

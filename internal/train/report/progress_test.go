@@ -14,7 +14,7 @@ import (
 // now and then.
 func TestProgressWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := &progress{w: &out, pace: pace{every: 1000}}
+	p := &progress{w: &out, pace: pace{every: 1000}, unit: train.PerCharacter}
 	start := time.Now()
 	at := func(step int) train.Stepped {
 		return train.Stepped{

@@ -1,0 +1,58 @@
+package tokenizer
+
+import "fmt"
+
+// Bytes is the byte-level tokenizer: 256 ids, an id is the byte's value. Any
+// bytes are text to it. The zero value is ready.
+type Bytes struct{}
+
+// Vocab returns the number of ids; they are 0 to Vocab-1.
+func (Bytes) Vocab() int { return 256 }
+
+// Start returns the token after which the first token of a stream is
+// predicted: a newline, since streams begin where a line begins.
+func (Bytes) Start() int32 { return '\n' }
+
+// Encode appends the ids of text to dst.
+func (Bytes) Encode(dst []int32, text []byte) []int32 {
+	for _, b := range text {
+		dst = append(dst, int32(b))
+	}
+	return dst
+}
+
+// Decode appends the text of ids to dst. It panics at an id outside the
+// vocabulary: ids come from Encode or from a model of the same vocabulary.
+func (t Bytes) Decode(dst []byte, ids []int32) []byte {
+	for i, id := range ids {
+		if id < 0 || int(id) >= t.Vocab() {
+			panic(fmt.Sprintf("tokenizer: id %d at position %d, expected 0 to %d", id, i, t.Vocab()-1))
+		}
+		dst = append(dst, byte(id))
+	}
+	return dst
+}
+
+// Chars returns the number of characters of text. The character of a
+// byte-level model is the byte, the convention of enwik8, so that its bits per
+// character can be compared with published ones.
+func (Bytes) Chars(text []byte) int { return len(text) }
+
+// Next adds the tokens of text, at most room of them, to t, and returns the rest of the text. A
+// byte is a token by itself: nothing is ever pending.
+func (Bytes) Next(t *Tokens, _ *Pending, text []byte, room int) (rest []byte) {
+	n := min(room, len(text))
+	for _, b := range text[:n] {
+		t.add(int32(b), 1)
+	}
+	return text[n:]
+}
+
+// End adds nothing: nothing is pending, and no token is of the end of a text.
+func (Bytes) End(*Tokens, *Pending) {}
+
+// Spell appends the byte of an id. It panics at an id outside the vocabulary.
+func (t Bytes) Spell(dst []byte, _, id int32) []byte { return t.Decode(dst, []int32{id}) }
+
+// Symbols returns nil: the vocabulary of bytes is the same for all models.
+func (Bytes) Symbols() []byte { return nil }

@@ -1,0 +1,147 @@
+package tokenizer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// MaxDistinct bounds the words that Counts tells apart: about 1.5 GB.
+const MaxDistinct = 1 << 24
+
+// Counts are how often the words of texts occur, which a vocabulary is made from. The zero value
+// has counted nothing.
+type Counts struct {
+	index   map[string]int // places in counts
+	counts  []int64
+	pending Pending
+	words   int64
+	lines   int64
+	long    int64 // words too long for a vocabulary
+}
+
+// Words is the number of words counted, and Lines that of lines; together they are the tokens.
+func (c *Counts) Words() int64 { return c.words }
+
+// Lines is the number of ends of lines.
+func (c *Counts) Lines() int64 { return c.lines }
+
+// Distinct is the number of different words.
+func (c *Counts) Distinct() int { return len(c.counts) }
+
+// Add counts the words of the next piece of a text. It fails with ErrVocabulary if there are more
+// than MaxDistinct different words.
+func (c *Counts) Add(text []byte) error {
+	for {
+		var found piece
+		if found, text = c.pending.next(text); found.kind == noPiece {
+			return nil
+		}
+		if err := c.count(found); err != nil {
+			return err
+		}
+	}
+}
+
+// End ends a text: what Add counts next is another.
+func (c *Counts) End() error {
+	word, line := c.pending.last()
+	if err := c.count(word); err != nil {
+		return err
+	}
+	return c.count(line)
+}
+
+func (c *Counts) count(found piece) error {
+	switch found.kind {
+	case noPiece:
+		return nil
+	case linePiece:
+		c.lines++
+		return nil
+	}
+	c.words++
+	if found.word == nil {
+		c.long++
+		return nil
+	}
+	if i, ok := c.index[string(found.word)]; ok {
+		c.counts[i]++
+		return nil
+	}
+	if len(c.counts) == MaxDistinct {
+		return fmt.Errorf("%w: found more than %d different words: is this text of words?", ErrVocabulary,
+			MaxDistinct)
+	}
+	if c.index == nil {
+		c.index = map[string]int{}
+	}
+	c.index[string(found.word)] = len(c.counts)
+	c.counts = append(c.counts, 1)
+	return nil
+}
+
+// VocabularyOptions choose the words of a vocabulary. The zero value takes all words.
+type VocabularyOptions struct {
+	Size     int   // most symbols, LineEnd and Unknown among them; 0: MaxVocab
+	MinCount int64 // how often a word occurs at least; 0: once
+}
+
+// Validate names the field that is out of range.
+func (o VocabularyOptions) Validate() error {
+	if o.Size < 0 || o.Size == 1 || o.Size == 2 || o.Size > MaxVocab {
+		return fmt.Errorf("tokenizer: size of the vocabulary is %d, expected 3 to %d, or 0 for all words",
+			o.Size, MaxVocab)
+	}
+	if o.MinCount < 0 {
+		return fmt.Errorf("tokenizer: least count of a word is %d, expected 0 or more", o.MinCount)
+	}
+	return nil
+}
+
+// counted is a symbol and how often it occurs.
+type counted struct {
+	symbol string
+	count  int64
+}
+
+// descending orders symbols by falling count, and symbols that are as frequent by their bytes.
+func descending(a, b counted) int {
+	return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.symbol, b.symbol))
+}
+
+// Vocabulary makes the tokenizer of the most frequent words: LineEnd first, as in the reference
+// implementation, then all others by falling count. Words that are as frequent as each other stand
+// in the order of their bytes, so that the vocabulary does not depend on the order of the texts.
+// Unknown stands where its own count puts it: that of all words left out, and of words that read as
+// it does. It also returns that count.
+func (c *Counts) Vocabulary(o VocabularyOptions) (w *Words, unknown int64, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, 0, err
+	}
+	words := make([]counted, 0, len(c.counts))
+	unknown = c.long
+	for word, i := range c.index {
+		if word == LineEnd || word == Unknown || c.counts[i] < o.MinCount {
+			unknown += c.counts[i]
+			continue
+		}
+		words = append(words, counted{word, c.counts[i]})
+	}
+	slices.SortFunc(words, descending)
+	if most := cmp.Or(o.Size, MaxVocab) - 2; len(words) > most {
+		for _, word := range words[most:] {
+			unknown += word.count
+		}
+		words = words[:most]
+	}
+	own := counted{Unknown, unknown}
+	at, _ := slices.BinarySearchFunc(words, own, descending)
+	words = slices.Insert(words, at, own)
+	symbols := append(make([]string, 0, len(words)+1), LineEnd)
+	for _, word := range words {
+		symbols = append(symbols, word.symbol)
+	}
+	w, err = NewWords(symbols)
+	return w, unknown, err
+}

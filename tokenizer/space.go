@@ -1,0 +1,70 @@
+package tokenizer
+
+// Classes of bytes: what a byte may be to a text of words.
+const (
+	inWord    = iota // a byte of a word
+	inSpace          // white space by itself
+	inLineEnd        // a line feed
+	inTail           // the last byte of some white space of several bytes, or a byte of a word
+)
+
+// classes has the class of every byte. White space is what str.split of Python separates words by,
+// which the reference implementation prepares its texts with: Unicode's White_Space and the four
+// separators of ASCII, 1C to 1F.
+var classes = [256]uint8{
+	'\n': inLineEnd,
+	'\t': inSpace, '\v': inSpace, '\f': inSpace, '\r': inSpace, ' ': inSpace,
+	0x1c: inSpace, 0x1d: inSpace, 0x1e: inSpace, 0x1f: inSpace,
+	0x80: inTail, 0x81: inTail, 0x82: inTail, 0x83: inTail, 0x84: inTail, 0x85: inTail,
+	0x86: inTail, 0x87: inTail, 0x88: inTail, 0x89: inTail, 0x8a: inTail,
+	0x9f: inTail, 0xa0: inTail, 0xa8: inTail, 0xa9: inTail, 0xaf: inTail,
+}
+
+// spaceMost is the number of bytes of the longest white space character in UTF-8.
+const spaceMost = 3
+
+// wideSpace returns the number of bytes of the white space character of several bytes that ends
+// with last, behind the bytes two and one before it, or 0. No other byte need be known: the first
+// byte of a character is never a later byte of another.
+func wideSpace(two, one, last byte) int {
+	switch {
+	case one == 0xc2 && (last == 0x85 || last == 0xa0): // U+0085, U+00A0
+		return 2
+	case two == 0xe1 && one == 0x9a && last == 0x80, // U+1680
+		two == 0xe2 && one == 0x81 && last == 0x9f, // U+205F
+		two == 0xe3 && one == 0x80 && last == 0x80: // U+3000
+		return 3
+	case two == 0xe2 && one == 0x80: // U+2000 to U+200A, U+2028, U+2029, U+202F
+		if last <= 0x8a || last == 0xa8 || last == 0xa9 || last == 0xaf {
+			return 3
+		}
+	}
+	return 0
+}
+
+// indexSpace is the place of the byte that ends the first white space of a text, -1 without any.
+func indexSpace(text []byte) int {
+	for i, b := range text {
+		switch classes[b] {
+		case inSpace, inLineEnd:
+			return i
+		case inTail:
+			two, one := before(text, i)
+			if wideSpace(two, one, b) > 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// before is the two bytes before place i of a text, 0 where there is none.
+func before(text []byte, i int) (two, one byte) {
+	if i > 0 {
+		one = text[i-1]
+	}
+	if i > 1 {
+		two = text[i-2]
+	}
+	return two, one
+}

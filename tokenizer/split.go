@@ -1,0 +1,110 @@
+package tokenizer
+
+// Kinds of pieces.
+const (
+	noPiece   = iota // the text is used up
+	wordPiece        // a word, with the white space before it
+	linePiece        // the end of a line, with the white space before it
+)
+
+// piece is a part of the text that makes a token.
+type piece struct {
+	kind int
+	word []byte // of wordPiece; nil if it is too long to be known. Valid until the next call
+	size int64  // bytes of text
+}
+
+// next takes the first piece from what is pending and the text behind it. It takes up to the byte
+// that ends the piece: of a word this is the white space behind the word, which is then pending. If
+// the text ends before the piece does, all of it is pending. The pieces and what is pending do not
+// depend on where the text was cut.
+func (p *Pending) next(text []byte) (found piece, rest []byte) {
+	if p.Line {
+		p.Line = false
+		return piece{kind: linePiece, size: 1}, text
+	}
+	at := 0 // where the word begins, or goes on
+	for i := 0; i < len(text); i++ {
+		b := text[i]
+		class := classes[b]
+		if class == inWord {
+			continue
+		}
+		space := 1 // bytes of the white space that ends here
+		if class == inTail {
+			if space = p.wideSpace(text[at:i], b); space == 0 {
+				continue
+			}
+		}
+		if p.More == 0 && space == i+1-at+len(p.Word) { // no word has begun
+			p.Word = p.Word[:0]
+			if class == inLineEnd {
+				found = piece{kind: linePiece, size: p.Space + 1}
+				p.Space = 0
+				return found, text[i+1:]
+			}
+			p.Space += int64(space)
+			at = i + 1
+			continue
+		}
+		found = p.end(text[at:i], space-1)
+		if p.Line = class == inLineEnd; !p.Line {
+			p.Space = int64(space)
+		}
+		return found, text[i+1:]
+	}
+	p.hold(text[at:])
+	return piece{}, nil
+}
+
+// wideSpace is the function of that name for the byte behind the word that is pending and the part
+// of it that has come since.
+func (p *Pending) wideSpace(part []byte, last byte) int {
+	two, one := before(part, len(part))
+	if len(part) == 0 {
+		two, one = before(p.Word, len(p.Word))
+	} else if len(part) == 1 {
+		_, two = before(p.Word, len(p.Word))
+	}
+	return wideSpace(two, one, last)
+}
+
+// end makes a piece of the word that is pending and its last part, without so many bytes at the end
+// that are white space. Nothing is pending then.
+func (p *Pending) end(part []byte, space int) piece {
+	found := piece{kind: wordPiece, size: p.Space - int64(space)}
+	if len(p.Word) == 0 { // the word is not pending: no byte need be copied
+		found.size += int64(len(part))
+		found.word = part[:len(part)-space]
+	} else {
+		p.hold(part)
+		found.size += p.More + int64(len(p.Word))
+		if p.More == 0 {
+			found.word = p.Word[:len(p.Word)-space]
+		}
+	}
+	if len(found.word) > MaxWordBytes {
+		found.word = nil
+	}
+	p.Space, p.Word, p.More = 0, p.Word[:0], 0
+	return found
+}
+
+// last makes a piece of what is pending at the end of a text, and the end of the line behind it,
+// which is noPiece if the text ends with a line.
+func (p *Pending) last() (word, line piece) {
+	if p.Size() == 0 {
+		return word, line
+	}
+	line.kind = linePiece
+	switch {
+	case p.Line:
+		line.size = 1
+	case len(p.Word) > 0:
+		word = p.end(nil, 0)
+	default:
+		line.size = p.Space
+	}
+	p.Space, p.Line = 0, false
+	return word, line
+}

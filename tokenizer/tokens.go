@@ -1,0 +1,24 @@
+package tokenizer
+
+// Tokens are tokens of a text in order: their ids, and how many bytes of the text each of them
+// stands for. Both slices have the same length. The zero value is empty.
+type Tokens struct {
+	IDs   []int32
+	Sizes []int64 // 0 only for the end of a line that the end of a text makes
+}
+
+// Reset makes t empty and keeps its room.
+func (t *Tokens) Reset() { t.IDs, t.Sizes = t.IDs[:0], t.Sizes[:0] }
+
+// Size is the number of bytes that all tokens stand for.
+func (t *Tokens) Size() (sum int64) {
+	for _, n := range t.Sizes {
+		sum += n
+	}
+	return sum
+}
+
+func (t *Tokens) add(id int32, size int64) {
+	t.IDs = append(t.IDs, id)
+	t.Sizes = append(t.Sizes, size)
+}
