@@ -16,7 +16,7 @@ type Tensor struct {
 
 // IsMatrix tells whether the tensor is the right operand of a product; the
 // others are vectors (biases, normalisation gains) that act element by element.
-func (t Tensor) IsMatrix() bool { return strings.HasSuffix(t.Name, ".weight") && len(t.Shape) == 2 }
+func (t Tensor) IsMatrix() bool { return len(t.Shape) == 2 && !strings.HasSuffix(t.Name, "_bias") }
 
 // Layout says where each weight lies in the arena. Names are those of the
 // reference PyTorch state dict.
@@ -26,8 +26,9 @@ type Layout struct {
 
 	byName map[string]int
 
-	emb, rwBias, rrBias, outBias int
-	layers                       []layerIndex
+	rwBias, rrBias int
+	layers         []layerIndex
+	vocabulary
 }
 
 // layerIndex holds one layer's positions in Layout.Tensors.
@@ -41,7 +42,7 @@ type layerIndex struct {
 func NewLayout(c Config) *Layout {
 	l := &Layout{byName: map[string]int{}}
 	hd := c.NHead * c.DHead
-	l.emb = l.add("word_emb.emb_layers.0.weight", c.Vocab, c.DModel)
+	l.addEmbeddings(c)
 	l.rwBias = l.add("r_w_bias", c.NHead, c.DHead)
 	l.rrBias = l.add("r_r_bias", c.NHead, c.DHead)
 	for i := range c.NLayer {
@@ -60,7 +61,7 @@ func NewLayout(c Config) *Layout {
 			bias2: l.add(ff+"layer_norm.bias", c.DModel),
 		})
 	}
-	l.outBias = l.add("crit.out_layers.0.bias", c.Vocab)
+	l.addSoftmax(c)
 	return l
 }
 
@@ -116,8 +117,9 @@ func (m *Model) Tensor(i int) []float32 {
 	return m.W[t.Off : t.Off+t.Size : t.Off+t.Size]
 }
 
-// initStd is the standard deviation of freshly drawn weights.
-const initStd = 0.02
+// initStd is the standard deviation of freshly drawn weights, initStdProj that of the projections
+// between the widths of the embeddings and of the model. The reference implementation has the same.
+const initStd, initStdProj = 0.02, 0.01
 
 // Init draws all weights from the seed: matrices and attention biases normal,
 // normalisation gains 1, other biases 0.
@@ -127,8 +129,12 @@ func (m *Model) Init(seed uint64) {
 		w := m.Tensor(i)
 		switch {
 		case len(t.Shape) == 2:
+			std := initStd
+			if strings.Contains(t.Name, "_projs.") {
+				std = initStdProj
+			}
 			for j := range w {
-				w[j] = float32(rng.NormFloat64() * initStd)
+				w[j] = float32(rng.NormFloat64() * std)
 			}
 		case strings.HasSuffix(t.Name, "layer_norm.weight"):
 			for j := range w {
