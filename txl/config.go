@@ -152,10 +152,10 @@ func (c Config) validateClusters() error {
 // maxCutoffs bounds the number of clusters.
 const maxCutoffs = 64
 
-// embedWidth is the width of the embeddings of a cluster.
-func (c Config) embedWidth(cluster int) int {
+// embedWidth is the width of the embeddings of cluster i.
+func (c Config) embedWidth(i int) int {
 	width := cmp.Or(c.DEmbed, c.DModel)
-	for range cluster {
+	for range i {
 		width /= max(c.DivVal, 1)
 	}
 	return width

@@ -6,20 +6,6 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// table is the effective embeddings of a cluster, (tokens, E_i), as a right operand. The softmax has
-// the same matrix, so that M acts on both uses.
-func (s *Segment) table(k *cluster) kernel.Matrix {
-	return s.weight(k.emb).RowRange(k.row, k.row+k.size())
-}
-
-// part is the cluster's share of a gradient with width elements a token, nil if it is not wanted.
-func (k *cluster) part(g []float32, width int) []float32 {
-	if g == nil {
-		return nil
-	}
-	return g[k.row*width : (k.row+k.size())*width]
-}
-
 // embed writes the first layer's input of rows n0..n1: sqrt(D) times the tokens' embeddings, which
 // a cluster with a projection P makes of its narrower ones, P_i (W+M)[token].
 func (s *Segment) embed(x *Exec, n0, n1 int) {
@@ -52,7 +38,7 @@ func (s *Segment) embedScale() float32 { return float32(math.Sqrt(float64(s.cfg.
 
 // embedding sets dst [E_i] to the token's effective embedding times a factor.
 func (s *Segment) embedding(k *cluster, dst []float32, token int32, factor float32) {
-	at := (k.row + int(token) - k.lo) * k.width
+	at := (k.first + int(token) - k.lo) * k.width
 	w, f := s.model.Tensor(k.emb)[at:at+k.width], s.fastOf(k.emb)
 	if f == nil {
 		scaleInto(dst, w, factor)
@@ -94,15 +80,10 @@ func (s *Segment) embedBackward(x *Exec, grads Grads) {
 			s.embedProjectedBackward(x, k, table, grads)
 		case table != nil:
 			for _, r := range s.members {
-				x.Axpy(k.rowOf(table, s.toks[r]), scale, rowOf(s.dx, int(r), D))
+				x.Axpy(k.embeddingIn(table, s.toks[r]), scale, rowOf(s.dx, int(r), D))
 			}
 		}
 	}
-}
-
-// rowOf is a token's row in the cluster's share of a table.
-func (k *cluster) rowOf(table []float32, token int32) []float32 {
-	return rowOf(table, int(token)-k.lo, k.width)
 }
 
 // embedProjectedBackward is embedBackward for the members of a cluster with a projection, whose
@@ -124,7 +105,7 @@ func (s *Segment) embedProjectedBackward(x *Exec, k *cluster, table []float32, g
 	de := rowsOf(s.dlow, 0, len(s.members), k.width)
 	x.MulNN(de, dy, s.weight(k.proj), false)
 	for j, r := range s.members {
-		g := k.rowOf(table, s.toks[r])
+		g := k.embeddingIn(table, s.toks[r])
 		x.Add(g, g, row(de, j))
 	}
 }

@@ -3,6 +3,7 @@ package txl
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -63,6 +64,55 @@ func NewLayout(c Config) *Layout {
 	}
 	l.addSoftmax(c)
 	return l
+}
+
+// addEmbeddings divides the vocabulary and adds the tensors of the input.
+func (l *Layout) addEmbeddings(c Config) {
+	lo := 0
+	for i, hi := range append(slices.Clone(c.Cutoffs), c.Vocab) {
+		k := cluster{lo: lo, hi: hi, width: c.embedWidth(i), proj: none, outProj: none}
+		switch {
+		case c.tablePerCluster():
+			k.emb = l.add(fmt.Sprintf("word_emb.emb_layers.%d.weight", i), k.size(), k.width)
+			k.proj = l.add(fmt.Sprintf("word_emb.emb_projs.%d", i), c.DModel, k.width)
+		case i == 0:
+			k.emb = l.add("word_emb.emb_layers.0.weight", c.Vocab, k.width)
+			if k.width != c.DModel {
+				k.proj = l.add("word_emb.emb_projs.0", c.DModel, k.width)
+			}
+		default:
+			k.emb, k.proj, k.first = l.clusters[0].emb, l.clusters[0].proj, lo
+		}
+		l.clusters = append(l.clusters, k)
+		lo = hi
+	}
+}
+
+// addSoftmax adds the tensors of the softmax that are not those of the input.
+func (l *Layout) addSoftmax(c Config) {
+	l.clusterWeight, l.clusterBias = none, none
+	if n := l.tails(); n > 0 {
+		l.clusterWeight = l.add("crit.cluster_weight", n, l.clusters[0].width)
+		l.clusterBias = l.add("crit.cluster_bias", n)
+	}
+	for i := range l.clusters {
+		k := &l.clusters[i]
+		switch {
+		case c.tablePerCluster():
+			k.bias = l.add(fmt.Sprintf("crit.out_layers.%d.bias", i), k.size())
+		case i == 0:
+			k.bias = l.add("crit.out_layers.0.bias", c.Vocab)
+		default:
+			k.bias = l.clusters[0].bias
+		}
+		switch {
+		case k.proj == none:
+		case i < len(c.TieProjs) && c.TieProjs[i]:
+			k.outProj = k.proj
+		default:
+			k.outProj = l.add(fmt.Sprintf("crit.out_projs.%d", i), c.DModel, k.width)
+		}
+	}
 }
 
 func (l *Layout) add(name string, shape ...int) int {

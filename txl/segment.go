@@ -329,6 +329,15 @@ const (
 	keptBytes  = 64 << 20
 )
 
+// tailElements bounds the logits of a tail that are there at once, in float32: the rows that need a
+// tail are taken in blocks, so that all tails of a vocabulary of 267,735 words need 16 MiB.
+const tailElements = 4 << 20
+
+// tailSize is the memory of a block of the tail, for segments of so many rows.
+func (k *cluster) tailSize(rows int) int {
+	return k.size() * max(1, min(rows, tailElements/k.size()))
+}
+
 // gap is the length of the gaps between the rows of scores.
 func (s *Segment) gap() int { return min(queryBlock, s.T) }
 

@@ -2,15 +2,6 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/kernel"
 
-// tailElements bounds the logits of a tail that are there at once, in float32: the rows that need a
-// tail are taken in blocks, so that all tails of a vocabulary of 267,735 words need 16 MiB.
-const tailElements = 4 << 20
-
-// tailSize is the memory of a block of the tail, for segments of so many rows.
-func (k *cluster) tailSize(rows int) int {
-	return k.size() * max(1, min(rows, tailElements/k.size()))
-}
-
 // tailBlock is the first of the rows that need a tail: as many as a block has.
 func (s *Segment) tailBlock(k *cluster, rows []int32) []int32 {
 	return rows[:min(len(rows), len(s.tail)/k.size())]

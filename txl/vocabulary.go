@@ -1,10 +1,5 @@
 package txl
 
-import (
-	"fmt"
-	"slices"
-)
-
 // cluster is a range of the vocabulary whose embeddings have one width. The first cluster is the
 // head, and has the most frequent tokens; the others are the tails. A plain model is a head alone.
 type cluster struct {
@@ -12,7 +7,7 @@ type cluster struct {
 	width   int // of an embedding, E_i
 	emb     int // tensor of the embeddings, [*,E_i]
 	bias    int // tensor of the softmax's bias
-	row     int // the first token's place in both
+	first   int // the first token's place in both
 	proj    int // tensor that makes hidden states of embeddings [D,E_i]; none without
 	outProj int // tensor that takes hidden states back to that width [D,E_i]; none without
 }
@@ -69,51 +64,16 @@ func (k *cluster) members(dst []int32, tokens []int32) []int32 {
 	return dst
 }
 
-// addEmbeddings divides the vocabulary and adds the tensors of the input.
-func (l *Layout) addEmbeddings(c Config) {
-	lo := 0
-	for i, hi := range append(slices.Clone(c.Cutoffs), c.Vocab) {
-		k := cluster{lo: lo, hi: hi, width: c.embedWidth(i), proj: none, outProj: none}
-		switch {
-		case c.tablePerCluster():
-			k.emb = l.add(fmt.Sprintf("word_emb.emb_layers.%d.weight", i), k.size(), k.width)
-			k.proj = l.add(fmt.Sprintf("word_emb.emb_projs.%d", i), c.DModel, k.width)
-		case i == 0:
-			k.emb = l.add("word_emb.emb_layers.0.weight", c.Vocab, k.width)
-			if k.width != c.DModel {
-				k.proj = l.add("word_emb.emb_projs.0", c.DModel, k.width)
-			}
-		default:
-			k.emb, k.proj, k.row = l.clusters[0].emb, l.clusters[0].proj, lo
-		}
-		l.clusters = append(l.clusters, k)
-		lo = hi
+// part is the cluster's share of a gradient with width elements a token, nil if it is not wanted.
+func (k *cluster) part(g []float32, width int) []float32 {
+	if g == nil {
+		return nil
 	}
+	return g[k.first*width : (k.first+k.size())*width]
 }
 
-// addSoftmax adds the tensors of the softmax that are not those of the input.
-func (l *Layout) addSoftmax(c Config) {
-	l.clusterWeight, l.clusterBias = none, none
-	if n := l.tails(); n > 0 {
-		l.clusterWeight = l.add("crit.cluster_weight", n, l.clusters[0].width)
-		l.clusterBias = l.add("crit.cluster_bias", n)
-	}
-	for i := range l.clusters {
-		k := &l.clusters[i]
-		switch {
-		case c.tablePerCluster():
-			k.bias = l.add(fmt.Sprintf("crit.out_layers.%d.bias", i), k.size())
-		case i == 0:
-			k.bias = l.add("crit.out_layers.0.bias", c.Vocab)
-		default:
-			k.bias = l.clusters[0].bias
-		}
-		switch {
-		case k.proj == none:
-		case i < len(c.TieProjs) && c.TieProjs[i]:
-			k.outProj = k.proj
-		default:
-			k.outProj = l.add(fmt.Sprintf("crit.out_projs.%d", i), c.DModel, k.width)
-		}
-	}
+// embeddingIn is a token's embedding in the cluster's share of a table.
+func (k *cluster) embeddingIn(table []float32, token int32) []float32 {
+	at := (int(token) - k.lo) * k.width
+	return table[at : at+k.width]
 }

@@ -151,6 +151,36 @@ func TestBranchesByNameAndPattern(t *testing.T) {
 	require.ErrorContains(t, err, "layers.9.*")
 }
 
+// The embeddings of words have no fast weights, unless they are asked for by name.
+func TestBranchesOfAWordModel(t *testing.T) {
+	config := txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 5000, SegLen: 8, MemLen: 8}
+	clustered := config
+	clustered.Cutoffs, clustered.DivVal, clustered.TieProjs = []int{100, 900}, 2, []bool{false, true, true}
+	for _, c := range []struct {
+		config  txl.Config
+		softmax []string // beside the layers' own in "wide"
+	}{
+		{config, []string{"crit.out_layers.0.bias"}},
+		{clustered, []string{
+			"crit.cluster_weight", "crit.cluster_bias", "crit.out_layers.0.bias", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
+		}},
+	} {
+		layout := txl.NewLayout(c.config)
+		names := func(patterns ...string) (out []string) {
+			branches, err := Branches(layout, patterns)
+			require.NoError(t, err)
+			for _, b := range branches {
+				out = append(out, b.Name)
+			}
+			return out
+		}
+		require.Len(t, names("paper"), 2*4)
+		require.Equal(t, c.softmax, names("wide")[2*7:])
+		require.Equal(t, c.softmax, names("upper")[4:])
+		require.Equal(t, "word_emb.emb_layers.0.weight", names("paper", "word_emb.emb_layers.0.weight")[0])
+	}
+}
+
 func TestViewsCutTheArenaByBranch(t *testing.T) {
 	m := small(t)
 	arena := make([]float32, m.ArenaSize())
