@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,60 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 	}
 }
 
+// clustered is a model of adaptive input and softmax, over bytes.
+func clustered(t *testing.T) *Model {
+	lm, err := txl.NewModel(txl.Config{
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 8,
+		DEmbed: 12, Cutoffs: []int{100, 200}, DivVal: 2, TieProjs: []bool{false, true, false},
+	})
+	require.NoError(t, err)
+	lm.Init(1)
+	m, err := New("clustered", lm, nil, 8, nil)
+	require.NoError(t, err)
+	return m
+}
+
+// The file of a model with clusters has its configuration and its tensors, by the reference
+// implementation's names and in its shapes, and is refused if one does not fit.
+func TestClustersInAModelsFile(t *testing.T) {
+	m := clustered(t)
+	back, err := FromFile(m.File())
+	require.NoError(t, err)
+	require.Equal(t, m.LM, back.LM)
+	require.Contains(t, m.File().Metadata[keyConfig],
+		`"d_embed":12,"cutoffs":[100,200],"div_val":2,"tie_projs":[false,true,false]}`)
+	shapes := map[string][]int{}
+	for _, tensor := range m.File().Tensors {
+		if name := tensor.Name; name[:4] == "word" || name[:4] == "crit" {
+			shapes[name] = tensor.Shape
+		}
+	}
+	require.Equal(t, map[string][]int{
+		"word_emb.emb_layers.0.weight": {100, 12}, "word_emb.emb_projs.0": {8, 12},
+		"word_emb.emb_layers.1.weight": {100, 6}, "word_emb.emb_projs.1": {8, 6},
+		"word_emb.emb_layers.2.weight": {56, 3}, "word_emb.emb_projs.2": {8, 3},
+		"crit.cluster_weight": {2, 12}, "crit.cluster_bias": {2},
+		"crit.out_layers.0.bias": {100}, "crit.out_layers.1.bias": {100}, "crit.out_layers.2.bias": {56},
+		"crit.out_projs.0": {8, 12}, "crit.out_projs.2": {8, 3},
+	}, shapes)
+	for want, spoil := range map[string]func(*weights.File){
+		`tensor "crit.out_projs.2" has shape [3 8], the configuration needs [8 3]`: func(f *weights.File) {
+			f.Tensors[tensorAt(f, "crit.out_projs.2")].Shape = []int{3, 8}
+		},
+		`tensor "crit.cluster_bias" is missing, the configuration needs it with shape [2]`: func(f *weights.File) {
+			f.Tensors[tensorAt(f, "crit.cluster_bias")].Name = "crit.cluster_biases"
+		},
+		"metadata lmserve.config: txl: cutoffs[1] is 100, expected 101 to 255": func(f *weights.File) {
+			f.Metadata[keyConfig] = strings.Replace(f.Metadata[keyConfig], "[100,200]", "[100,100]", 1)
+		},
+	} {
+		f := m.File()
+		spoil(f)
+		_, err := FromFile(f)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // A model that is stored in 16 bits is, to the bit and by its hash, the one that is read back.
 // Storing it again changes nothing.
 func TestStoredModelIsTheOneThatRuns(t *testing.T) {
@@ -71,6 +126,10 @@ func TestStoredModelIsTheOneThatRuns(t *testing.T) {
 		require.NoError(t, back.StoreAs(d))
 		require.Equal(t, m.LM.W, back.LM.W)
 	}
+}
+
+func tensorAt(f *weights.File, name string) int {
+	return slices.IndexFunc(f.Tensors, func(t weights.Tensor) bool { return t.Name == name })
 }
 
 func nonZero(values []float32) (out []float32) {
