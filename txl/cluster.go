@@ -2,14 +2,14 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/kernel"
 
-// table is the effective embeddings of a cluster, (tokens, E_i), as a right operand. The softmax has
-// the same matrix, so that M acts on both uses.
+// table is the effective embeddings of a cluster, (tokens, E_i), as a right operand. The softmax
+// has the same matrix, so that M acts on both uses.
 func (s *Segment) table(k *cluster) kernel.Matrix {
 	return s.weight(k.emb).RowRange(k.first, k.first+k.size())
 }
 
-// lower takes hidden states to the width of a cluster's embeddings, h P, in the rows of buf from the
-// given one on. Without a projection the result is the hidden states themselves.
+// lower takes hidden states to the width of a cluster's embeddings, h P, in the rows of buf from
+// the given one on. Without a projection the result is the hidden states themselves.
 func (s *Segment) lower(
 	x *Exec, k *cluster, hidden kernel.Matrix, buf []float32, from int,
 ) kernel.Matrix {

@@ -131,13 +131,13 @@ func (c Config) validateClusters() error {
 	case len(c.Cutoffs) > maxCutoffs:
 		return fmt.Errorf("txl: %d cutoffs, expected at most %d", len(c.Cutoffs), maxCutoffs)
 	case len(c.TieProjs) > len(c.Cutoffs)+1:
-		return fmt.Errorf("txl: tie_projs has %d entries, expected at most %d, one for each cluster",
+		return fmt.Errorf("txl: tie_projs has %d entries, expected at most %d, the number of clusters",
 			len(c.TieProjs), len(c.Cutoffs)+1)
 	}
 	least := 1
 	for i, cutoff := range c.Cutoffs {
 		if cutoff < least || cutoff >= c.Vocab {
-			return fmt.Errorf("txl: cutoffs[%d] is %d, expected %d to %d: cutoffs ascend, below vocab",
+			return fmt.Errorf("txl: cutoffs[%d] is %d, expected %d to %d (ascending, below vocab)",
 				i, cutoff, least, c.Vocab-1)
 		}
 		least = cutoff + 1

@@ -18,23 +18,31 @@ import (
 var update = flag.Bool("update", false,
 	"write internal/conformance/testdata/adasoftmax_*.safetensors instead of comparing with them")
 
-// conformanceFiles are the files of kind adasoftmax that the reference of these tests makes, each of
-// a form that adaptive input and softmax may have. All have batches of two streams.
+// conformanceFiles are the files of kind adasoftmax that the reference of these tests makes, each
+// of a form that adaptive input and softmax may have. All have batches of two streams.
 var conformanceFiles = map[string]Config{
 	// One table for all clusters, narrower than the model.
-	"one_table": {NLayer: 2, DModel: 10, NHead: 2, DHead: 4, DInner: 12, Vocab: 23, SegLen: 7, MemLen: 9,
+	"one_table": {
+		NLayer: 2, DModel: 10, NHead: 2, DHead: 4, DInner: 12, Vocab: 23, SegLen: 7, MemLen: 9,
 		PreLNorm: true, ClampLen: 4, DEmbed: 6, Cutoffs: []int{7, 9, 15}, DivVal: 1,
-		TieProjs: []bool{true, false, true, false}},
+		TieProjs: []bool{true, false, true, false},
+	},
 	// The form of wt103-16l: one table as wide as the model, no projections.
-	"unprojected": {NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 6, MemLen: 6,
-		Cutoffs: []int{6, 10}, DivVal: 1},
+	"unprojected": {
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 6, MemLen: 6,
+		Cutoffs: []int{6, 10}, DivVal: 1,
+	},
 	// A table and projections for each cluster, all of one width, wider than the model.
-	"cluster_tables": {NLayer: 1, DModel: 6, NHead: 1, DHead: 5, DInner: 9, Vocab: 15, SegLen: 8, MemLen: 5,
+	"cluster_tables": {
+		NLayer: 1, DModel: 6, NHead: 1, DHead: 5, DInner: 9, Vocab: 15, SegLen: 8, MemLen: 5,
 		SameLength: true, DEmbed: 7, Cutoffs: []int{4, 8}, DivVal: 1, ClusterTables: true,
-		TieProjs: []bool{false, true, false}},
+		TieProjs: []bool{false, true, false},
+	},
 	// One cluster, with a projection of its own.
-	"one_cluster": {NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 8, Vocab: 11, SegLen: 5, MemLen: 7,
-		ClampLen: 3, DEmbed: 9, DivVal: 2, TieProjs: []bool{false}},
+	"one_cluster": {
+		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 8, Vocab: 11, SegLen: 5, MemLen: 7,
+		ClampLen: 3, DEmbed: 9, DivVal: 2, TieProjs: []bool{false},
+	},
 }
 
 const conformanceBatch, conformanceSegments = 2, 3
@@ -136,7 +144,8 @@ func conformanceFile(t *testing.T, c Config, most int) (*weights.File, sample) {
 			tokensTensor(prefix+"target", shape, interleave(cut(streams, at+1, at+c.SegLen+1))),
 			weights.F32Tensor(prefix+"nll", shape, interleave(nll)))
 		for l := range c.NLayer + 1 {
-			f.Tensors = append(f.Tensors, memoryTensor(fmt.Sprintf("%smem.%d", prefix, l), c, l, mem, top))
+			name := fmt.Sprintf("%smem.%d", prefix, l)
+			f.Tensors = append(f.Tensors, memoryTensor(name, c, l, mem, top))
 		}
 	}
 	gradients := sample{}
@@ -168,7 +177,9 @@ func cut(streams [][]int32, lo, hi int) (out [][]int32) {
 }
 
 // memoryTensor is memory l, [rows,batch,D]: the last one is that of the last layer's output.
-func memoryTensor(name string, c Config, l int, mem [][][][]float64, top [][][]float64) weights.Tensor {
+func memoryTensor(
+	name string, c Config, l int, mem [][][][]float64, top [][][]float64,
+) weights.Tensor {
 	of := func(b int) [][]float64 {
 		if l == c.NLayer {
 			return top[b]
@@ -190,10 +201,12 @@ func memoryTensor(name string, c Config, l int, mem [][][][]float64, top [][][]f
 func conformanceMetadata(c Config) map[string]string {
 	metadata := map[string]string{"kind": "adasoftmax"}
 	for key, value := range map[string]any{
-		"n_layer": c.NLayer, "d_model": c.DModel, "n_head": c.NHead, "d_head": c.DHead, "d_inner": c.DInner,
-		"vocab": c.Vocab, "mem_len": c.MemLen, "clamp_len": c.ClampLen, "same_length": c.SameLength,
-		"pre_lnorm": c.PreLNorm, "d_embed": cmp.Or(c.DEmbed, c.DModel), "cutoffs": append([]int{}, c.Cutoffs...),
-		"div_val": c.DivVal, "tie_projs": append([]bool{}, c.TieProjs...), "layer_norm_eps": LayerNormEps,
+		"n_layer": c.NLayer, "d_model": c.DModel, "n_head": c.NHead, "d_head": c.DHead,
+		"d_inner": c.DInner, "vocab": c.Vocab,
+		"mem_len": c.MemLen, "clamp_len": c.ClampLen, "same_length": c.SameLength,
+		"pre_lnorm": c.PreLNorm, "layer_norm_eps": LayerNormEps,
+		"d_embed": cmp.Or(c.DEmbed, c.DModel), "cutoffs": append([]int{}, c.Cutoffs...),
+		"div_val": c.DivVal, "tie_projs": append([]bool{}, c.TieProjs...),
 		"segments": conformanceSegments, "segment_len": c.SegLen, "batch": conformanceBatch,
 	} {
 		text, err := json.Marshal(value)

@@ -24,8 +24,8 @@ func (s *Segment) project(x *Exec, n0, n1 int) {
 
 // NLL writes the negative log-likelihood in nats of targets [k,B] for rows
 // from, from+1, ... of the segment. NLL and LogProbs must be called before the next Begin; they
-// compute with the Exec of the last Extend. Of the tails, only those that have targets are computed,
-// and these only for the targets' rows.
+// compute with the Exec of the last Extend. Of the tails, only those that have targets are
+// computed, and these only for the targets' rows.
 func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	if len(targets) > len(nll) || from*s.B+len(targets) > s.n*s.B {
 		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of batch %d", len(targets), from, len(nll), s.n, s.B))

@@ -85,7 +85,9 @@ func (r *reference) forward(tokens []int32, mem [][][]float64) (logp [][]float64
 }
 
 // hidden returns the output of the last layer and the new memory.
-func (r *reference) hidden(tokens []int32, mem [][][]float64) (h [][]float64, newMem [][][]float64) {
+func (r *reference) hidden(
+	tokens []int32, mem [][][]float64,
+) (h [][]float64, newMem [][][]float64) {
 	h = make([][]float64, len(tokens))
 	for i, id := range tokens {
 		h[i] = r.input(int(id))

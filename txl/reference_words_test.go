@@ -88,7 +88,8 @@ func (r *reference) distribution(h []float64) (logp []float64) {
 	logp = append(logp, of[:own]...)
 	for i := 1; i <= tails; i++ {
 		k := r.words(i)
-		for _, v := range logSoftmax(linear([][]float64{k.lower(h)}, k.table, k.bias, k.hi-k.lo)[0]) {
+		logits := linear([][]float64{k.lower(h)}, k.table, k.bias, k.hi-k.lo)[0]
+		for _, v := range logSoftmax(logits) {
 			logp = append(logp, of[own+tails-i]+v)
 		}
 	}

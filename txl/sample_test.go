@@ -61,8 +61,9 @@ func TestZeroTemperatureTakesTheLikeliestAndTheLowerOfTwo(t *testing.T) {
 // Ranks put log-probabilities in the order of cmp.Compare, the largest first.
 func TestRanksAreInTheOrderOfProbabilities(t *testing.T) {
 	special := []float32{
-		0, float32(math.Copysign(0, -1)), float32(math.NaN()), -float32(math.NaN()), float32(math.Inf(1)),
-		float32(math.Inf(-1)), math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, math.MaxFloat32, -1, 1,
+		0, float32(math.Copysign(0, -1)), float32(math.NaN()), -float32(math.NaN()),
+		float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -1, 1,
+		math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.OneOf(rapid.SampledFrom(special), rapid.Float32())

@@ -7,8 +7,8 @@ func (s *Segment) tailBlock(k *cluster, rows []int32) []int32 {
 	return rows[:min(len(rows), len(s.tail)/k.size())]
 }
 
-// tailLogits computes the tail's logits of some rows of the segment, in s.tail, and the rows' hidden
-// states. What is in the results holds until the next use of s.ff, s.low and s.tail.
+// tailLogits computes the tail's logits of some rows of the segment, in s.tail, and the rows'
+// hidden states. What is in the results holds until the next use of s.ff, s.low and s.tail.
 func (s *Segment) tailLogits(
 	x *Exec, k *cluster, rows []int32, first int,
 ) (kernel.Matrix, projected) {
@@ -51,8 +51,8 @@ func (s *Segment) tailLogProbs(k *cluster, at int, tail float32, dst []float32) 
 	}
 }
 
-// tailBackward adds a tail's part of dL/dhidden to s.dx and sets the gradients of its embeddings and
-// bias. It computes the logits again.
+// tailBackward adds a tail's part of dL/dhidden to s.dx and sets the gradients of its embeddings
+// and bias. It computes the logits again.
 func (s *Segment) tailBackward(x *Exec, k *cluster, targets []int32, grads Grads) {
 	D, share := s.cfg.DModel, 1/float32(s.n*s.B)
 	s.members = k.members(s.members[:0], targets)

@@ -29,18 +29,35 @@ var shapes = map[string]Config{
 
 	// Clusters with tables of their own, one table for all clusters with and without projections,
 	// one cluster with projections, and tables of one width.
-	"adaptive": {NLayer: 2, DModel: 8, NHead: 2, DHead: 3, DInner: 7, Vocab: 17, SegLen: 7, MemLen: 9,
-		Cutoffs: []int{4, 9}, DivVal: 2, TieProjs: []bool{false, true, true}},
-	"four clusters": {NLayer: 1, DModel: 6, NHead: 1, DHead: 5, DInner: 7, Vocab: 14, SegLen: 9, MemLen: 5, PreLNorm: true,
-		DEmbed: 10, Cutoffs: []int{3, 4, 8}, DivVal: 2, TieProjs: []bool{true, false, true, false}},
-	"one table": {NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4, ClampLen: 2,
-		DEmbed: 4, Cutoffs: []int{5, 8}, DivVal: 1, TieProjs: []bool{true, false, true}},
-	"one table, unprojected": {NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4,
-		Cutoffs: []int{6, 7}},
-	"projected":      {NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 9, SegLen: 6, MemLen: 4, DEmbed: 7, TieProjs: []bool{true}},
-	"projected head": {NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 9, SegLen: 6, MemLen: 4, DivVal: 3},
-	"cluster tables": {NLayer: 1, DModel: 6, NHead: 1, DHead: 3, DInner: 5, Vocab: 12, SegLen: 8, MemLen: 7, SameLength: true,
-		Cutoffs: []int{4, 5}, DivVal: 1, ClusterTables: true, TieProjs: []bool{true, true, false}},
+	"adaptive": {
+		NLayer: 2, DModel: 8, NHead: 2, DHead: 3, DInner: 7, Vocab: 17, SegLen: 7, MemLen: 9,
+		Cutoffs: []int{4, 9}, DivVal: 2, TieProjs: []bool{false, true, true},
+	},
+	"four clusters": {
+		NLayer: 1, DModel: 6, NHead: 1, DHead: 5, DInner: 7, Vocab: 14, SegLen: 9, MemLen: 5,
+		PreLNorm: true, DEmbed: 10, Cutoffs: []int{3, 4, 8}, DivVal: 2, TieProjs: []bool{true, false, true, false},
+	},
+	"one table": {
+		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4,
+		ClampLen: 2, DEmbed: 4, Cutoffs: []int{5, 8}, DivVal: 1, TieProjs: []bool{true, false, true},
+	},
+	"one table, unprojected": {
+		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4,
+		Cutoffs: []int{6, 7},
+	},
+	"projected": {
+		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 9, SegLen: 6, MemLen: 4,
+		DEmbed: 7, TieProjs: []bool{true},
+	},
+	"projected head": {
+		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 9, SegLen: 6, MemLen: 4,
+		DivVal: 3,
+	},
+	"cluster tables": {
+		NLayer: 1, DModel: 6, NHead: 1, DHead: 3, DInner: 5, Vocab: 12, SegLen: 8, MemLen: 7,
+		SameLength: true, Cutoffs: []int{4, 5}, DivVal: 1, ClusterTables: true,
+		TieProjs: []bool{true, true, false},
+	},
 }
 
 // randomModel draws weights large enough that every part matters.

@@ -15,11 +15,16 @@ import (
 // drawWords draws a small configuration with any kind of adaptive input and softmax.
 func drawWords(t *rapid.T) Config {
 	c := Config{
-		NLayer: 1, DModel: 2 * rapid.IntRange(1, 5).Draw(t, "d_model/2"), NHead: 1, DHead: 3, DInner: 4,
-		Vocab: rapid.IntRange(1, 40).Draw(t, "vocab"), SegLen: rapid.IntRange(1, 9).Draw(t, "seg_len"),
-		MemLen: rapid.IntRange(0, 7).Draw(t, "mem_len"), ClampLen: rapid.IntRange(0, 3).Draw(t, "clamp_len"),
-		PreLNorm: rapid.Bool().Draw(t, "pre_lnorm"), DEmbed: rapid.IntRange(0, 12).Draw(t, "d_embed"),
-		DivVal: rapid.IntRange(0, 3).Draw(t, "div_val"), ClusterTables: rapid.Bool().Draw(t, "tables"),
+		NLayer: 1, NHead: 1, DHead: 3, DInner: 4,
+		DModel:        2 * rapid.IntRange(1, 5).Draw(t, "d_model/2"),
+		Vocab:         rapid.IntRange(1, 40).Draw(t, "vocab"),
+		SegLen:        rapid.IntRange(1, 9).Draw(t, "seg_len"),
+		MemLen:        rapid.IntRange(0, 7).Draw(t, "mem_len"),
+		ClampLen:      rapid.IntRange(0, 3).Draw(t, "clamp_len"),
+		PreLNorm:      rapid.Bool().Draw(t, "pre_lnorm"),
+		DEmbed:        rapid.IntRange(0, 12).Draw(t, "d_embed"),
+		DivVal:        rapid.IntRange(0, 3).Draw(t, "div_val"),
+		ClusterTables: rapid.Bool().Draw(t, "cluster_tables"),
 	}
 	for at := 1; at < c.Vocab && len(c.Cutoffs) < 5; {
 		if at += rapid.IntRange(0, c.Vocab).Draw(t, "gap"); at < c.Vocab {
@@ -119,7 +124,8 @@ func TestThreadsChangeNoBitOfAWordModel(t *testing.T) {
 func TestBlocksOfATailAreOnlyAMatterOfMemory(t *testing.T) {
 	m, fast := randomModel(t, wide, 5)
 	x := newExec(t, 2)
-	ids, targets := randomTokens(wide.SegLen, wide.Vocab, 6), randomTokens(wide.SegLen, wide.Vocab, 7)
+	ids := randomTokens(wide.SegLen+1, wide.Vocab, 6)
+	ids, targets := ids[:wide.SegLen], ids[1:]
 	run := func(elements int) ([]float32, Grads) {
 		seg := NewSegment(wide, 1, wide.SegLen)
 		seg.tail = seg.tail[:elements]
@@ -145,7 +151,9 @@ func TestBlocksOfATailAreOnlyAMatterOfMemory(t *testing.T) {
 func TestOnlyTheTailsOfTargetsAreComputed(t *testing.T) {
 	c := shapes["adaptive"]
 	m, _ := randomModel(t, c, 8)
-	for _, name := range []string{"word_emb.emb_layers.2.weight", "word_emb.emb_projs.2", "crit.out_layers.2.bias"} {
+	for _, name := range []string{
+		"word_emb.emb_layers.2.weight", "word_emb.emb_projs.2", "crit.out_layers.2.bias",
+	} {
 		w := m.Tensor(m.Layout.Index(name))
 		for j := range w {
 			w[j] = float32(math.NaN())
@@ -198,8 +206,10 @@ func BenchmarkWords(b *testing.B) {
 		seg.Extend(x, ids[:rows])
 	}
 	for name, f := range map[string]func(){
-		"forward": forward, "nll": func() { seg.NLL(0, ids[1:], nll) },
-		"backward": func() { seg.Backward(x, ids[1:], grads) }, "distribution": func() { seg.LogProbs(0, 0, logp) },
+		"forward":      forward,
+		"nll":          func() { seg.NLL(0, ids[1:], nll) },
+		"backward":     func() { seg.Backward(x, ids[1:], grads) },
+		"distribution": func() { seg.LogProbs(0, 0, logp) },
 	} {
 		forward()
 		b.Run(name, func(b *testing.B) {

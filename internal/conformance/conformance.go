@@ -25,7 +25,8 @@ func Run(f *weights.File, x *kernel.Exec) (Report, error) {
 	case "metatrain":
 		run = r.window
 	default:
-		return Report{Kind: kind}, fmt.Errorf("metadata kind is %q, expected txl, adasoftmax, sparsemeta, metatrain or metaonline", kind)
+		return Report{Kind: kind}, fmt.Errorf("metadata kind is %q, "+
+			"expected txl, adasoftmax, sparsemeta, metatrain or metaonline", kind)
 	}
 	r.loadModel()
 	if r.err == nil {

@@ -9,23 +9,24 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// charactersMax is the largest vocabulary whose embeddings are branches of the named sets. As in the
-// paper, only embeddings of characters have fast weights: a table of words is larger than all other
-// branches together. For wt103-16l and a session's I and M of one bank, in 16 bits,
+// charactersMax is the largest vocabulary whose embeddings are branches of the named sets. As in
+// the paper, only embeddings of characters have fast weights: a table of words is larger than all
+// other branches together. For wt103-16l, a session's I and M of one bank take, in 16 bits,
 //
-//	"paper", 27.2 M elements              109 MB    the backward pass takes 1 time
-//	the table of 267,735 words, 109.8 M   439 MB    another time, the update four times more
+//	"paper", 27.2 M elements              109 MB
+//	the table of 267,735 words, 109.8 M   439 MB
 //	the softmax's bias                      1 MB
 //
-// though a chunk of 50 words reads and predicts 100 rows of the table at most. Who wants the table
-// all the same names it as a pattern. Where each cluster has a table, word_emb.emb_layers.0.weight is
-// that of the most frequent words alone.
+// and the table doubles the time of the backward pass, and makes the update five times as long,
+// though a chunk of 50 words reads and predicts 100 rows of it at most. Who wants the table all the
+// same names it as a pattern. Where each cluster has a table, word_emb.emb_layers.0.weight is that
+// of the most frequent words alone.
 const charactersMax = 1024
 
 // paperBranches are attention and the first feed-forward layer, and for characters the embedding.
 func paperBranches(l *txl.Layout) []string {
-	return append([]string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.0.weight"},
-		characterBranches(l)...)
+	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.0.weight"}
+	return append(patterns, characterBranches(l)...)
 }
 
 // wideBranches have the second feed-forward layer and the biases besides.
@@ -64,7 +65,7 @@ func characterBranches(l *txl.Layout) []string {
 	return []string{"word_emb.emb_layers.*.weight"}
 }
 
-// softmaxBranches are the softmax's biases and, if words are in clusters, how likely each cluster is.
+// softmaxBranches are the softmax's biases and, if there are clusters, the head's columns for them.
 func softmaxBranches(l *txl.Layout) []string {
 	patterns := []string{"crit.out_layers.*.bias"}
 	if l.Index("crit.cluster_weight") >= 0 {
@@ -111,7 +112,8 @@ func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	}
 	for k, p := range patterns {
 		if !used[k] {
-			return nil, fmt.Errorf("model: branches: %q matches no weight, expected paper, wide, upper, or patterns of weight names", p)
+			return nil, fmt.Errorf("model: branches: %q matches no weight, "+
+				"expected paper, wide, upper, or patterns of weight names", p)
 		}
 	}
 	return branches, nil

@@ -76,18 +76,20 @@ func TestClustersInAModelsFile(t *testing.T) {
 		"word_emb.emb_layers.1.weight": {100, 6}, "word_emb.emb_projs.1": {8, 6},
 		"word_emb.emb_layers.2.weight": {56, 3}, "word_emb.emb_projs.2": {8, 3},
 		"crit.cluster_weight": {2, 12}, "crit.cluster_bias": {2},
-		"crit.out_layers.0.bias": {100}, "crit.out_layers.1.bias": {100}, "crit.out_layers.2.bias": {56},
-		"crit.out_projs.0": {8, 12}, "crit.out_projs.2": {8, 3},
+		"crit.out_layers.0.bias": {100}, "crit.out_layers.1.bias": {100},
+		"crit.out_layers.2.bias": {56},
+		"crit.out_projs.0":       {8, 12}, "crit.out_projs.2": {8, 3},
 	}, shapes)
 	for want, spoil := range map[string]func(*weights.File){
-		`tensor "crit.out_projs.2" has shape [3 8], the configuration needs [8 3]`: func(f *weights.File) {
+		`"crit.out_projs.2" has shape [3 8], the configuration needs [8 3]`: func(f *weights.File) {
 			f.Tensors[tensorAt(f, "crit.out_projs.2")].Shape = []int{3, 8}
 		},
-		`tensor "crit.cluster_bias" is missing, the configuration needs it with shape [2]`: func(f *weights.File) {
+		`"crit.cluster_bias" is missing, the configuration needs it with shape`: func(f *weights.File) {
 			f.Tensors[tensorAt(f, "crit.cluster_bias")].Name = "crit.cluster_biases"
 		},
-		"metadata lmserve.config: txl: cutoffs[1] is 100, expected 101 to 255": func(f *weights.File) {
-			f.Metadata[keyConfig] = strings.Replace(f.Metadata[keyConfig], "[100,200]", "[100,100]", 1)
+		"lmserve.config: txl: cutoffs[1] is 100, expected 101 to 255": func(f *weights.File) {
+			config := f.Metadata[keyConfig]
+			f.Metadata[keyConfig] = strings.Replace(config, "[100,200]", "[100,100]", 1)
 		},
 	} {
 		f := m.File()
@@ -212,16 +214,18 @@ func TestBranchesByNameAndPattern(t *testing.T) {
 
 // The embeddings of words have no fast weights, unless they are asked for by name.
 func TestBranchesOfAWordModel(t *testing.T) {
-	config := txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 5000, SegLen: 8, MemLen: 8}
+	config := smallConfig(small(t).File())
+	config.Vocab = 5000
 	clustered := config
-	clustered.Cutoffs, clustered.DivVal, clustered.TieProjs = []int{100, 900}, 2, []bool{false, true, true}
+	clustered.Cutoffs, clustered.DivVal = []int{100, 900}, 2
 	for _, c := range []struct {
 		config  txl.Config
 		softmax []string // beside the layers' own in "wide"
 	}{
 		{config, []string{"crit.out_layers.0.bias"}},
 		{clustered, []string{
-			"crit.cluster_weight", "crit.cluster_bias", "crit.out_layers.0.bias", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
+			"crit.cluster_weight", "crit.cluster_bias",
+			"crit.out_layers.0.bias", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
 		}},
 	} {
 		layout := txl.NewLayout(c.config)
@@ -236,7 +240,8 @@ func TestBranchesOfAWordModel(t *testing.T) {
 		require.Len(t, names("paper"), 2*4)
 		require.Equal(t, c.softmax, names("wide")[2*7:])
 		require.Equal(t, c.softmax, names("upper")[4:])
-		require.Equal(t, "word_emb.emb_layers.0.weight", names("paper", "word_emb.emb_layers.0.weight")[0])
+		const table = "word_emb.emb_layers.0.weight"
+		require.Equal(t, table, names("paper", table)[0])
 	}
 }
 

@@ -49,7 +49,9 @@ func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("clusters", func(t *testing.T) { f(t, m) })
 }
 
-var testConfig = txl.Config{NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk, MemLen: 20}
+var testConfig = txl.Config{
+	NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk, MemLen: 20,
+}
 
 // newModel augments the weights of the given patterns.
 func newModel(patterns []string) (*model.Model, error) { return newModelOf(testConfig, patterns) }
