@@ -17,10 +17,10 @@ import (
 //	the table of 267,735 words, 109.8 M   439 MB
 //	the softmax's bias                      1 MB
 //
-// and the table doubles the time of the backward pass, and makes the update five times as long,
-// though a chunk of 50 words reads and predicts 100 rows of it at most. Who wants the table all the
-// same names it as a pattern. Where each cluster has a table, word_emb.emb_layers.0.weight is that
-// of the most frequent words alone.
+// and with the table a chunk takes twice the time (docs/adaptation.md), though 50 words are inputs
+// and targets of 100 rows of it at most. Who wants the table all the same names it as a pattern.
+// Where each cluster has a table, word_emb.emb_layers.0.weight is that of the most frequent words
+// alone.
 const charactersMax = 1024
 
 // paperBranches are attention and the first feed-forward layer, and for characters the embedding.
