@@ -3,7 +3,6 @@ package txl
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +15,8 @@ import (
 func drawWords(t *rapid.T) Config {
 	c := Config{
 		NLayer: 1, NHead: 1, DHead: 3, DInner: 4,
-		DModel:        2 * rapid.IntRange(1, 5).Draw(t, "d_model/2"),
+		Activation:    GELU,                                          // smooth: differences meet no kinks
+		DModel:        2 * rapid.IntRange(3, 6).Draw(t, "d_model/2"), // narrower norms are ill-conditioned
 		Vocab:         rapid.IntRange(1, 40).Draw(t, "vocab"),
 		SegLen:        rapid.IntRange(1, 9).Draw(t, "seg_len"),
 		MemLen:        rapid.IntRange(0, 7).Draw(t, "mem_len"),
@@ -70,13 +70,8 @@ func TestWordModelsOfAnyShapeAgreeWithTheReference(t *testing.T) {
 			}
 			return sum
 		}
-		// Differences of a kink of relu are no gradient: the tensors below it are left to the
-		// shapes of the other tests.
 		rng := rand.New(rand.NewPCG(seed, 3))
 		for i, tensor := range m.Layout.Tensors {
-			if !slices.Contains([]string{"word", "crit"}, tensor.Name[:4]) {
-				continue
-			}
 			j := rng.IntN(tensor.Size)
 			largest := 0.0
 			for _, g := range grads[i] {
