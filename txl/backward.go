@@ -8,8 +8,9 @@ import (
 // Backward sets grads to the gradient of the mean negative log-likelihood (in
 // nats, over all rows and streams) of targets [n,B], with respect to every
 // wanted weight at its effective value: dL/d(W+M), which is dL/dW and dL/dM
-// alike. A target below 0 has no part in the sum of which the mean is made. grads has an entry a tensor of the layout. The gradients of tensors whose entry is
-// nil, and what only they would need, are not computed.
+// alike. A target below 0 has no part in the sum of which the mean is made. grads has an entry for
+// each tensor of the layout. The gradients of tensors whose entry is nil, and what only they would
+// need, are not computed.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	if len(targets) != s.n*s.B || s.n == 0 {
 		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
@@ -18,6 +19,7 @@ func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	for _, shared := range []int{lay.rwBias, lay.rrBias} {
 		clear(grads[shared])
 	}
+	s.clearProjections(grads)
 	lowest := s.lowestHalf(grads)
 	s.lossBackward(x, targets, grads)
 	s.drop.rows(siteOutput, 0, s.dx, s.cfg.DModel, 0, s.n*s.B)
@@ -33,6 +35,17 @@ func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	}
 }
 
+// clearProjections clears the gradients of the projections: each of their uses adds its part.
+func (s *Segment) clearProjections(grads Grads) {
+	for i := range s.model.Layout.clusters {
+		k := &s.model.Layout.clusters[i]
+		if k.proj != none {
+			clear(grads[k.proj])
+			clear(grads[k.outProj])
+		}
+	}
+}
+
 // lowestHalf is where backward may stop: the lowest half of a layer with a weight whose
 // gradient is wanted. Halves are counted from the bottom: layer i's attention is 2i, its
 // feed-forward 2i+1, and the embedding -1. The number 2 NLayer means that none is wanted.
@@ -41,10 +54,12 @@ func (s *Segment) lowestHalf(grads Grads) int {
 	wanted := func(tensors ...int) bool {
 		return slices.ContainsFunc(tensors, func(i int) bool { return grads[i] != nil })
 	}
-	switch {
-	case wanted(lay.emb):
-		return -1
-	case wanted(lay.rwBias, lay.rrBias):
+	for _, k := range lay.clusters {
+		if wanted(k.emb) || k.proj != none && wanted(k.proj) {
+			return -1
+		}
+	}
+	if wanted(lay.rwBias, lay.rrBias) {
 		return 0
 	}
 	for i, l := range lay.layers {

@@ -1,6 +1,7 @@
 package txl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,10 +10,6 @@ import (
 
 // LayerNormEps is added to the variance in every layer normalisation.
 const LayerNormEps = 1e-5
-
-// ErrAdaptiveSoftmax is returned for configurations with cutoffs: adaptive
-// input and adaptive softmax are not supported yet.
-var ErrAdaptiveSoftmax = errors.New("txl: cutoffs: adaptive softmax is not supported yet")
 
 // Config describes a Transformer-XL. The JSON names are those of the
 // reference implementation where it has one.
@@ -41,9 +38,21 @@ type Config struct {
 	// geglu. The gated ones double the rows of CoreNet.0: first the gate,
 	// then the value.
 	Activation string `json:"activation,omitempty"`
-	// Cutoffs and DivVal describe adaptive input and softmax.
+	// DEmbed is the width of the embeddings of the first cluster; 0 means DModel.
+	DEmbed int `json:"d_embed,omitempty"`
+	// Cutoffs divide the vocabulary for adaptive input and adaptive softmax: a cluster begins at
+	// token 0, and one at each cutoff, in ascending order. Without cutoffs there is one cluster.
 	Cutoffs []int `json:"cutoffs,omitempty"`
-	DivVal  int   `json:"div_val,omitempty"`
+	// DivVal, when above 1, gives cluster i a table of embeddings of its own, DEmbed/DivVal^i wide,
+	// and projections of its own between that width and DModel. Otherwise all clusters share one
+	// table, which has projections only if DEmbed is not DModel.
+	DivVal int `json:"div_val,omitempty"`
+	// TieProjs says for each cluster whether the softmax projects by the matrix by which the input
+	// is projected. For clusters without an entry it does not.
+	TieProjs []bool `json:"tie_projs,omitempty"`
+	// ClusterTables gives every cluster a table and projections of its own even if DivVal is not
+	// above 1. The reference implementation has no such models.
+	ClusterTables bool `json:"cluster_tables,omitempty"`
 }
 
 // Activations of the feed-forward layer.
@@ -58,7 +67,7 @@ var named = map[string]Config{
 	// The paper's two models.
 	"enwik8-12l": {NLayer: 12, DModel: 512, NHead: 8, DHead: 64, DInner: 2048, Vocab: 256, SegLen: 512, MemLen: 512},
 	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735, SegLen: 150, MemLen: 150,
-		Cutoffs: []int{20000, 40000, 200000}, DivVal: 4},
+		Cutoffs: []int{20000, 40000, 200000}},
 	// The configuration of the embedded model, one that trains several times as fast, and one
 	// small enough for trying things out.
 	"default": {NLayer: 6, DModel: 256, NHead: 4, DHead: 64, DInner: 768, Vocab: 256, SegLen: 256, MemLen: 512, PreLNorm: true},
@@ -108,11 +117,52 @@ func (c Config) Validate() error {
 		return errors.New("txl: same_length needs mem_len > 0: it is the number of keys a query sees")
 	case !slices.Contains([]string{"", ReLU, GELU, SwiGLU, GeGLU}, c.Activation):
 		return fmt.Errorf("txl: activation is %q, expected relu, gelu, swiglu or geglu", c.Activation)
-	case len(c.Cutoffs) > 0 || c.DivVal > 1:
-		return ErrAdaptiveSoftmax
+	}
+	return c.validateClusters()
+}
+
+// validateClusters reports the first field of the adaptive input and softmax that is out of range.
+func (c Config) validateClusters() error {
+	switch {
+	case c.DEmbed < 0 || c.DEmbed > 1<<16:
+		return fmt.Errorf("txl: d_embed is %d, expected 1 to %d, or 0 for d_model", c.DEmbed, 1<<16)
+	case c.DivVal < 0 || c.DivVal > 1<<16:
+		return fmt.Errorf("txl: div_val is %d, expected 1 to %d, or 0 for 1", c.DivVal, 1<<16)
+	case len(c.Cutoffs) > maxCutoffs:
+		return fmt.Errorf("txl: %d cutoffs, expected at most %d", len(c.Cutoffs), maxCutoffs)
+	case len(c.TieProjs) > len(c.Cutoffs)+1:
+		return fmt.Errorf("txl: tie_projs has %d entries, expected at most %d, the number of clusters",
+			len(c.TieProjs), len(c.Cutoffs)+1)
+	}
+	least := 1
+	for i, cutoff := range c.Cutoffs {
+		if cutoff < least || cutoff >= c.Vocab {
+			return fmt.Errorf("txl: cutoffs[%d] is %d, expected %d to %d (ascending, below vocab)",
+				i, cutoff, least, c.Vocab-1)
+		}
+		least = cutoff + 1
+	}
+	if c.embedWidth(len(c.Cutoffs)) == 0 {
+		return fmt.Errorf("txl: div_val is %d: the embeddings of cluster %d would have no elements",
+			c.DivVal, len(c.Cutoffs))
 	}
 	return nil
 }
+
+// maxCutoffs bounds the number of clusters.
+const maxCutoffs = 64
+
+// embedWidth is the width of the embeddings of cluster i.
+func (c Config) embedWidth(i int) int {
+	width := cmp.Or(c.DEmbed, c.DModel)
+	for range i {
+		width /= max(c.DivVal, 1)
+	}
+	return width
+}
+
+// tablePerCluster tells whether each cluster has a table and projections of its own.
+func (c Config) tablePerCluster() bool { return c.DivVal > 1 || c.ClusterTables }
 
 // gated tells whether CoreNet.0 has a gate beside its value.
 func (c Config) gated() bool { return c.Activation == SwiGLU || c.Activation == GeGLU }

@@ -13,6 +13,17 @@
 // LN(x), and none after the last layer. The embedding is scaled by sqrt(D) and
 // tied to the softmax.
 //
+// Word-level models divide the vocabulary into clusters, from frequent to rare
+// (adaptive input and adaptive softmax): P projects a cluster's narrower
+// embeddings E to the width of the model, and Q, often P itself, projects back:
+//
+//	input(w)  = sqrt(D) P E_w
+//	logits    = E Qᵀh + b                                   of one cluster
+//	p(w)      = softmax(head)_w                             w in the first cluster, the head
+//	p(w)      = softmax(head)_cluster softmax(cluster)_w    w in another one, a tail
+//
+// Scoring computes the head and those tails that its targets need.
+//
 // Weights W are one flat arena, shared and read-only. A stream's fast weights
 // M are given beside them: every product forms W+M as it reads them, and
 // gradients are those at the effective weights.

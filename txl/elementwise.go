@@ -13,8 +13,8 @@ func (s *Segment) eachCol(x *Exec, t colTask, width int) {
 	x.Parallel((width+colBlock-1)/colBlock, &s.cols)
 }
 
-func (s *Segment) addBias(x *Exec, y, bias []float32, from, to int) {
-	s.pass.bias = biasPass{y, bias}
+func (s *Segment) addBias(x *Exec, y, bias []float32, width, from, to int) {
+	s.pass.bias = biasPass{y, bias, width}
 	s.eachRow(x, &s.pass.bias, from, to)
 }
 
@@ -25,10 +25,16 @@ func (s *Segment) add(x *Exec, sum, a, b []float32, width, from, to int) {
 
 // sumRows does nothing where the sum is not wanted.
 func (s *Segment) sumRows(x *Exec, sum, dy []float32, rows int) {
+	s.sumColumns(x, sum, dy, len(sum), rows, false)
+}
+
+// sumColumns sets sum to the sums of the first columns of dy [rows,width], or adds them if acc. It
+// does nothing where the sum is not wanted.
+func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bool) {
 	if sum == nil {
 		return
 	}
-	s.pass.sum = sumPass{sum, dy, rows}
+	s.pass.sum = sumPass{sum, dy, rows, width, acc}
 	s.eachCol(x, &s.pass.sum, len(sum))
 }
 
@@ -42,7 +48,10 @@ func (s *Segment) layerNorm(x *Exec, n *norm, y, in []float32, gain, bias, from,
 // where wanted, the gradients of gain and bias, from dy and the forward's x.
 func (s *Segment) layerNormBackward(x *Exec, n *norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
 	if grads[gain] != nil || grads[bias] != nil {
-		s.pass.normGrads = normGradsPass{n, grads[gain], sumPass{grads[bias], dy, rows}, in, s.cfg.DModel}
+		s.pass.normGrads = normGradsPass{
+			norm: n, dgain: grads[gain], x: in, width: s.cfg.DModel,
+			dbias: sumPass{sum: grads[bias], dy: dy, rows: rows, width: s.cfg.DModel},
+		}
 		s.eachCol(x, &s.pass.normGrads, s.cfg.DModel)
 	}
 	s.pass.normBackward = normBackwardPass{n, dx, dy, in, s.vec[gain]}

@@ -2,7 +2,6 @@ package txl
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 )
@@ -101,32 +100,13 @@ func (s *Segment) Extend(x *Exec, tokens []int32) {
 		return
 	}
 	copy(s.toks[n0*s.B:], tokens)
-	s.n, s.vectors = n1, x.Vectors
-	s.embed(n0, n1)
+	s.n, s.exec = n1, x
+	s.embed(x, n0, n1)
 	for i := range s.layers {
 		s.attend(x, i, n0, n1)
 		s.feedForward(x, i, n0, n1)
 	}
 	s.project(x, n0, n1)
-}
-
-// embed writes sqrt(D) * (W+M)[token] as the first layer's input.
-func (s *Segment) embed(n0, n1 int) {
-	D := s.cfg.DModel
-	scale := float32(math.Sqrt(float64(D)))
-	w, f := s.model.Tensor(s.model.Layout.emb), s.fastOf(s.model.Layout.emb)
-	first := s.layers[0].in[s.mlen*s.B*D:]
-	for row := n0 * s.B; row < n1*s.B; row++ {
-		id := int(s.toks[row])
-		dst := first[row*D : (row+1)*D]
-		for j, v := range w[id*D : (id+1)*D] {
-			if f != nil {
-				v += f[id*D+j]
-			}
-			dst[j] = v * scale
-		}
-	}
-	s.drop.rows(siteEmbedding, 0, first, D, n0*s.B, n1*s.B)
 }
 
 // Remember sets mem to the memory after this segment: for each layer the last

@@ -2,77 +2,98 @@ package txl
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-// project computes the logits of rows n0..n1. The softmax has the embedding's weights, so M
-// acts on both uses.
+// project computes the head's logits of rows n0..n1. Those of the tails wait until a target, or a
+// whole distribution, needs them.
 func (s *Segment) project(x *Exec, n0, n1 int) {
-	D, V := s.cfg.DModel, s.cfg.Vocab
-	x.MulNT(rowsOf(s.logits, n0*s.B, n1*s.B, V), rowsOf(s.hidden, n0*s.B, n1*s.B, D), s.weight(s.model.Layout.emb), false)
-	s.addBias(x, s.logits, s.vec[s.model.Layout.outBias], n0*s.B, n1*s.B)
+	lay, D, r0, r1 := s.model.Layout, s.cfg.DModel, n0*s.B, n1*s.B
+	head, width := &lay.clusters[0], lay.headWidth()
+	own := head.size()
+	low := s.lower(x, head, rowsOf(s.hidden, r0, r1, D), s.headLow, r0)
+	logits := rowsOf(s.logits, r0, r1, width)
+	x.MulNT(logits.ColRange(0, own), low, s.table(head), false)
+	s.addBias(x, s.logits, s.biasOf(head), width, r0, r1)
+	if lay.tails() > 0 {
+		x.MulNT(logits.ColRange(own, width), low, s.weight(lay.clusterWeight), false)
+		s.addBias(x, s.logits[own:], s.vec[lay.clusterBias], width, r0, r1)
+	}
 }
 
 // NLL writes the negative log-likelihood in nats of targets [k,B] for rows
-// from, from+1, ... of the segment. NLL and LogProbs must be called before the next Begin.
+// from, from+1, ... of the segment. NLL and LogProbs must be called before the next Begin; they
+// compute with the Exec of the last Extend. Of the tails, only those that have targets are
+// computed, and these only for the targets' rows.
 func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	if len(targets) > len(nll) || from*s.B+len(targets) > s.n*s.B {
 		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of batch %d", len(targets), from, len(nll), s.n, s.B))
 	}
-	V := s.cfg.Vocab
-	for k, target := range targets {
-		logits := s.logits[(from*s.B+k)*V : (from*s.B+k+1)*V]
-		nll[k] = s.vectors.LogSumExp(logits) - logits[target]
+	lay, first := s.model.Layout, from*s.B
+	for r, target := range targets {
+		logits := rowOf(s.logits, first+r, lay.headWidth())
+		nll[r] = s.exec.LogSumExp(logits) - logits[lay.headColumn(target)]
+	}
+	for i := range lay.tails() {
+		s.addTailNLL(&lay.clusters[i+1], first, targets, nll)
 	}
 }
 
 // LogProbs writes the normalised log-probabilities (nats) of the token after
 // row i of stream b to dst [V].
 func (s *Segment) LogProbs(i, b int, dst []float32) {
-	V := s.cfg.Vocab
-	logits := s.logits[(i*s.B+b)*V : (i*s.B+b+1)*V]
-	lse := s.vectors.LogSumExp(logits)
-	for j, v := range logits {
+	lay, at := s.model.Layout, i*s.B+b
+	logits := rowOf(s.logits, at, lay.headWidth())
+	lse := s.exec.LogSumExp(logits)
+	for j, v := range logits[:lay.clusters[0].size()] {
 		dst[j] = v - lse
 	}
+	for i := range lay.tails() {
+		k := &lay.clusters[i+1]
+		s.tailLogProbs(k, at, logits[lay.headWidth()-1-i]-lse, dst[k.lo:k.hi])
+	}
 }
 
-// lossBackward sets s.dx = dL/dhidden and the gradients of the softmax layer:
-// dlogits = (softmax(logits) - onehot(target)) / (n B), 0 where the target is below 0.
+// lossBackward sets s.dx = dL/dhidden and the gradients of the softmax's layers. The gradients of
+// projections are added to what is there.
 func (s *Segment) lossBackward(x *Exec, targets []int32, grads Grads) {
-	D, V, rows := s.cfg.DModel, s.cfg.Vocab, s.n*s.B
-	copy(s.dlogits[:rows*V], s.logits)
-	s.pass.softmax = softmaxPass{s.dlogits, V, 1 / float32(rows)}
+	s.headBackward(x, targets, grads)
+	for i := range s.model.Layout.tails() {
+		s.tailBackward(x, &s.model.Layout.clusters[i+1], targets, grads)
+	}
+}
+
+// headBackward sets s.dx to the head's part of dL/dhidden, from
+// dlogits = (softmax(logits) - onehot(target)) / (n B), 0 where the target is below 0.
+func (s *Segment) headBackward(x *Exec, targets []int32, grads Grads) {
+	lay, D, rows := s.model.Layout, s.cfg.DModel, s.n*s.B
+	head, width := &lay.clusters[0], lay.headWidth()
+	copy(s.dlogits[:rows*width], s.logits)
+	s.pass.softmax = softmaxPass{s.dlogits, width, 1 / float32(rows)}
 	s.eachRow(x, &s.pass.softmax, 0, rows)
-	for k, target := range targets {
+	for r, target := range targets {
+		dlogits := rowOf(s.dlogits, r, width)
 		if target < 0 {
-			clear(s.dlogits[k*V : (k+1)*V])
+			clear(dlogits)
 			continue
 		}
-		s.dlogits[k*V+int(target)] -= 1 / float32(rows)
+		dlogits[lay.headColumn(target)] -= 1 / float32(rows)
 	}
-	dlogits := rowsOf(s.dlogits, 0, rows, V)
-	s.sumRows(x, grads[s.model.Layout.outBias], s.dlogits, rows)
-	if g := grads[s.model.Layout.emb]; g != nil {
-		x.MulTN(kernel.Mat(g, V, D), dlogits, rowsOf(s.hidden, 0, rows, D), false)
+	p := projected{hidden: rowsOf(s.hidden, 0, rows, D), dhidden: rowsOf(s.dx, 0, rows, D)}
+	p.low, p.dlow = p.hidden, p.dhidden
+	if head.outProj != none {
+		p.low, p.dlow = rowsOf(s.headLow, 0, rows, head.width), rowsOf(s.dlow, 0, rows, head.width)
 	}
-	x.MulNN(rowsOf(s.dx, 0, rows, D), dlogits, s.weight(s.model.Layout.emb), false)
-}
-
-// embedBackward adds the part of the embedding's use as the first layer's input to the gradient
-// of the tied weights.
-func (s *Segment) embedBackward(x *Exec, grads Grads) {
-	g := grads[s.model.Layout.emb]
-	if g == nil {
-		return
+	dlogits := rowsOf(s.dlogits, 0, rows, width)
+	s.tableBackward(x, head, dlogits.ColRange(0, head.size()), p, grads, false)
+	if lay.tails() > 0 {
+		tails := dlogits.ColRange(head.size(), width)
+		s.sumColumns(x, grads[lay.clusterBias], tails.Data, width, rows, false)
+		if g := grads[lay.clusterWeight]; g != nil {
+			x.MulTN(kernel.Mat(g, lay.tails(), head.width), tails, p.low, false)
+		}
+		x.MulNN(p.dlow, tails, s.weight(lay.clusterWeight), true)
 	}
-	D, rows := s.cfg.DModel, s.n*s.B
-	s.drop.rows(siteEmbedding, 0, s.dx, D, 0, rows)
-	scale := float32(math.Sqrt(float64(D)))
-	for r := range rows {
-		id := int(s.toks[r])
-		x.Axpy(g[id*D:(id+1)*D], scale, s.dx[r*D:(r+1)*D])
-	}
+	s.lowerBackward(x, head, p, grads)
 }

@@ -3,6 +3,7 @@ package txl
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ type Tensor struct {
 
 // IsMatrix tells whether the tensor is the right operand of a product; the
 // others are vectors (biases, normalisation gains) that act element by element.
-func (t Tensor) IsMatrix() bool { return strings.HasSuffix(t.Name, ".weight") && len(t.Shape) == 2 }
+func (t Tensor) IsMatrix() bool { return len(t.Shape) == 2 && !strings.HasSuffix(t.Name, "_bias") }
 
 // Layout says where each weight lies in the arena. Names are those of the
 // reference PyTorch state dict.
@@ -26,8 +27,9 @@ type Layout struct {
 
 	byName map[string]int
 
-	emb, rwBias, rrBias, outBias int
-	layers                       []layerIndex
+	rwBias, rrBias int
+	layers         []layerIndex
+	vocabulary
 }
 
 // layerIndex holds one layer's positions in Layout.Tensors.
@@ -41,7 +43,7 @@ type layerIndex struct {
 func NewLayout(c Config) *Layout {
 	l := &Layout{byName: map[string]int{}}
 	hd := c.NHead * c.DHead
-	l.emb = l.add("word_emb.emb_layers.0.weight", c.Vocab, c.DModel)
+	l.addEmbeddings(c)
 	l.rwBias = l.add("r_w_bias", c.NHead, c.DHead)
 	l.rrBias = l.add("r_r_bias", c.NHead, c.DHead)
 	for i := range c.NLayer {
@@ -60,8 +62,57 @@ func NewLayout(c Config) *Layout {
 			bias2: l.add(ff+"layer_norm.bias", c.DModel),
 		})
 	}
-	l.outBias = l.add("crit.out_layers.0.bias", c.Vocab)
+	l.addSoftmax(c)
 	return l
+}
+
+// addEmbeddings divides the vocabulary and adds the tensors of the input.
+func (l *Layout) addEmbeddings(c Config) {
+	lo := 0
+	for i, hi := range append(slices.Clone(c.Cutoffs), c.Vocab) {
+		k := cluster{lo: lo, hi: hi, width: c.embedWidth(i), proj: none, outProj: none}
+		switch {
+		case c.tablePerCluster():
+			k.emb = l.add(fmt.Sprintf("word_emb.emb_layers.%d.weight", i), k.size(), k.width)
+			k.proj = l.add(fmt.Sprintf("word_emb.emb_projs.%d", i), c.DModel, k.width)
+		case i == 0:
+			k.emb = l.add("word_emb.emb_layers.0.weight", c.Vocab, k.width)
+			if k.width != c.DModel {
+				k.proj = l.add("word_emb.emb_projs.0", c.DModel, k.width)
+			}
+		default:
+			k.emb, k.proj, k.first = l.clusters[0].emb, l.clusters[0].proj, lo
+		}
+		l.clusters = append(l.clusters, k)
+		lo = hi
+	}
+}
+
+// addSoftmax adds the tensors of the softmax that are not those of the input.
+func (l *Layout) addSoftmax(c Config) {
+	l.clusterWeight, l.clusterBias = none, none
+	if n := l.tails(); n > 0 {
+		l.clusterWeight = l.add("crit.cluster_weight", n, l.clusters[0].width)
+		l.clusterBias = l.add("crit.cluster_bias", n)
+	}
+	for i := range l.clusters {
+		k := &l.clusters[i]
+		switch {
+		case c.tablePerCluster():
+			k.bias = l.add(fmt.Sprintf("crit.out_layers.%d.bias", i), k.size())
+		case i == 0:
+			k.bias = l.add("crit.out_layers.0.bias", c.Vocab)
+		default:
+			k.bias = l.clusters[0].bias
+		}
+		switch {
+		case k.proj == none:
+		case i < len(c.TieProjs) && c.TieProjs[i]:
+			k.outProj = k.proj
+		default:
+			k.outProj = l.add(fmt.Sprintf("crit.out_projs.%d", i), c.DModel, k.width)
+		}
+	}
 }
 
 func (l *Layout) add(name string, shape ...int) int {
@@ -116,8 +167,9 @@ func (m *Model) Tensor(i int) []float32 {
 	return m.W[t.Off : t.Off+t.Size : t.Off+t.Size]
 }
 
-// initStd is the standard deviation of freshly drawn weights.
-const initStd = 0.02
+// initStd is the standard deviation of freshly drawn weights, initStdProj that of the projections
+// between the widths of the embeddings and of the model. The reference implementation has the same.
+const initStd, initStdProj = 0.02, 0.01
 
 // Init draws all weights from the seed: matrices and attention biases normal,
 // normalisation gains 1, other biases 0.
@@ -127,8 +179,12 @@ func (m *Model) Init(seed uint64) {
 		w := m.Tensor(i)
 		switch {
 		case len(t.Shape) == 2:
+			std := initStd
+			if strings.Contains(t.Name, "_projs.") {
+				std = initStdProj
+			}
 			for j := range w {
-				w[j] = float32(rng.NormFloat64() * initStd)
+				w[j] = float32(rng.NormFloat64() * std)
 			}
 		case strings.HasSuffix(t.Name, "layer_norm.weight"):
 			for j := range w {

@@ -45,12 +45,15 @@ func (p *colPass) Do(w *Exec, i int) {
 // rowOf is row r of a matrix with rows of the given width.
 func rowOf(m []float32, r, width int) []float32 { return m[r*width : (r+1)*width] }
 
-// biasPass adds a vector to every row: y += bias.
-type biasPass struct{ y, bias []float32 } // [*,width], [width]
+// biasPass adds a vector to the first columns of every row: y += bias.
+type biasPass struct {
+	y, bias []float32 // [*,width], [width at most]
+	width   int
+}
 
 func (p *biasPass) doRows(w *Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
-		y := rowOf(p.y, r, len(p.bias))
+		y := p.y[r*p.width:][:len(p.bias)]
 		w.Add(y, y, p.bias)
 	}
 }
@@ -66,30 +69,34 @@ func (p *addPass) doRows(w *Exec, lo, hi int) {
 	w.Add(p.sum[i:j], p.a[i:j], p.b[i:j])
 }
 
-// sumPass is a bias's gradient: sum[j] = the sum of dy[r,j] over the rows.
+// sumPass is a bias's gradient: sum[j] = the sum of dy[r,j] over the rows, added to what is there
+// if acc.
 type sumPass struct {
-	sum, dy []float32 // [width], [rows,width]
-	rows    int
+	sum, dy     []float32 // [width at most], [rows,width]
+	rows, width int
+	acc         bool
 }
 
 func (p *sumPass) doCols(w *Exec, lo, hi int) {
-	width, sum := len(p.sum), p.sum[lo:hi]
-	clear(sum)
+	sum := p.sum[lo:hi]
+	if !p.acc {
+		clear(sum)
+	}
 	for r := range p.rows {
-		w.Add(sum, sum, p.dy[r*width+lo:r*width+hi])
+		w.Add(sum, sum, p.dy[r*p.width+lo:r*p.width+hi])
 	}
 }
 
 // softmaxPass replaces logits by their softmax times a factor.
 type softmaxPass struct {
-	logits []float32 // [*,V]
-	vocab  int
+	logits []float32 // [*,width]
+	width  int
 	factor float32
 }
 
 func (p *softmaxPass) doRows(w *Exec, lo, hi int) {
 	for r := lo; r < hi; r++ {
-		y := rowOf(p.logits, r, p.vocab)
+		y := rowOf(p.logits, r, p.width)
 		w.Softmax(y, 1)
 		w.Scale(y, p.factor)
 	}

@@ -77,31 +77,27 @@ func add64(a, b [][]float64) [][]float64 {
 
 // forward returns the log-probabilities after each token and the new memory.
 func (r *reference) forward(tokens []int32, mem [][][]float64) (logp [][]float64, newMem [][][]float64) {
-	D := r.c.DModel
-	emb := r.tensor("word_emb.emb_layers.0.weight")
-	h := make([][]float64, len(tokens))
+	h, newMem := r.hidden(tokens, mem)
+	for i := range h {
+		logp = append(logp, r.distribution(h[i]))
+	}
+	return logp, newMem
+}
+
+// hidden returns the output of the last layer and the new memory.
+func (r *reference) hidden(
+	tokens []int32, mem [][][]float64,
+) (h [][]float64, newMem [][][]float64) {
+	h = make([][]float64, len(tokens))
 	for i, id := range tokens {
-		h[i] = make([]float64, D)
-		for j := range h[i] {
-			h[i][j] = emb[int(id)*D+j] * math.Sqrt(float64(D))
-		}
+		h[i] = r.input(int(id))
 	}
 	for l := range r.c.NLayer {
 		c := append(append([][]float64{}, mem[l]...), h...)
 		newMem = append(newMem, c[max(0, len(c)-r.c.MemLen):])
 		h = r.block(l, h, c)
 	}
-	logits := linear(h, emb, r.tensor("crit.out_layers.0.bias"), r.c.Vocab)
-	for i := range logits {
-		var sum float64
-		for _, v := range logits[i] {
-			sum += math.Exp(v)
-		}
-		for j := range logits[i] {
-			logits[i][j] -= math.Log(sum)
-		}
-	}
-	return logits, newMem
+	return h, newMem
 }
 
 func (r *reference) block(l int, h, c [][]float64) [][]float64 {

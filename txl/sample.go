@@ -1,7 +1,6 @@
 package txl
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -33,47 +32,62 @@ func (p Sampling) Validate() error {
 // distributions give the same tokens.
 type Sampler struct {
 	Sampling
-	rng *rand.Rand
-	ids []int32
-	w   []float64
+	rng   *rand.Rand
+	ranks []uint64 // a number for each token, the smaller the likelier; the token is its lower half
+	w     []float64
 }
 
 // NewSampler returns a sampler for a vocabulary; the sampling must be valid.
 func NewSampler(p Sampling, vocab int) *Sampler {
-	return &Sampler{Sampling: p, rng: rand.New(rand.NewPCG(p.Seed, 0x73616d_706c6572)), ids: make([]int32, vocab), w: make([]float64, vocab)}
+	return &Sampler{
+		Sampling: p, rng: rand.New(rand.NewPCG(p.Seed, 0x73616d_706c6572)),
+		ranks: make([]uint64, vocab), w: make([]float64, vocab),
+	}
 }
 
 // Next draws a token from log-probabilities [V]: temperature first, then
 // top-k, then top-p, over what is left renormalised. Ties go to the lower id.
 func (s *Sampler) Next(logProbs []float32) int32 {
-	for i := range s.ids {
-		s.ids[i] = int32(i)
+	for i, v := range logProbs[:len(s.ranks)] {
+		s.ranks[i] = uint64(rank(v))<<32 | uint64(i)
 	}
-	slices.SortFunc(s.ids, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(logProbs[b], logProbs[a]), cmp.Compare(a, b))
-	})
 	if s.Temperature == 0 {
-		return s.ids[0]
+		return int32(slices.Min(s.ranks))
 	}
-	kept := len(s.ids)
+	slices.Sort(s.ranks) // several times as fast as by a function that compares
+	kept := len(s.ranks)
 	if s.TopK > 0 {
 		kept = min(kept, s.TopK)
 	}
-	best, total := float64(logProbs[s.ids[0]]), 0.0
-	for i, id := range s.ids[:kept] {
-		s.w[i] = math.Exp((float64(logProbs[id]) - best) / s.Temperature)
+	best, total := float64(logProbs[int32(s.ranks[0])]), 0.0
+	for i, r := range s.ranks[:kept] {
+		s.w[i] = math.Exp((float64(logProbs[int32(r)]) - best) / s.Temperature)
 		total += s.w[i]
 	}
 	if s.TopP > 0 && s.TopP < 1 {
 		kept, total = nucleus(s.w[:kept], s.TopP*total)
 	}
 	at := s.rng.Float64() * total
-	for i, id := range s.ids[:kept] {
+	for i, r := range s.ranks[:kept] {
 		if at -= s.w[i]; at < 0 {
-			return id
+			return int32(r)
 		}
 	}
-	return s.ids[kept-1]
+	return int32(s.ranks[kept-1])
+}
+
+// rank is a number that falls where v rises, the largest one for NaN. Both zeros have the same.
+func rank(v float32) uint32 {
+	switch b := math.Float32bits(v); {
+	case v != v:
+		return math.MaxUint32
+	case v == 0:
+		return 1 << 31
+	case v < 0:
+		return b
+	default:
+		return ^b &^ (1 << 31)
+	}
 }
 
 // nucleus returns how many of the descending weights are needed to reach

@@ -1,6 +1,7 @@
 package txl
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"testing"
@@ -55,6 +56,20 @@ func TestSamplingFollowsTheDistribution(t *testing.T) {
 
 func TestZeroTemperatureTakesTheLikeliestAndTheLowerOfTwo(t *testing.T) {
 	require.Equal(t, []float64{0, 1, 0, 0}, frequencies(Sampling{}, logs(1, 3, 3, 2), 1))
+}
+
+// Ranks put log-probabilities in the order of cmp.Compare, the largest first.
+func TestRanksAreInTheOrderOfProbabilities(t *testing.T) {
+	special := []float32{
+		0, float32(math.Copysign(0, -1)), float32(math.NaN()), -float32(math.NaN()),
+		float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -1, 1,
+		math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		draw := rapid.OneOf(rapid.SampledFrom(special), rapid.Float32())
+		a, b := draw.Draw(t, "a"), draw.Draw(t, "b")
+		require.Equal(t, cmp.Compare(b, a), cmp.Compare(rank(a), rank(b)), "%v, %v", a, b)
+	})
 }
 
 func TestTheSameSeedDrawsTheSameTokens(t *testing.T) {

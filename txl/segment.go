@@ -13,7 +13,7 @@ import (
 //
 // Letters used in this package: B batch, T most rows of the segment, n rows so
 // far, m rows of memory, klen = m+n keys, D d_model, H heads, d d_head, F
-// d_inner, V vocabulary. Everything is time-major: row i of stream b is row
+// d_inner, V vocabulary, E width of embeddings. Everything is time-major: row i of stream b is row
 // i*B+b of a matrix.
 //
 // A segment grows: Begin fixes weights and memory, each Extend appends rows. A
@@ -31,15 +31,21 @@ type Segment struct {
 	vecs  []float32
 	toks  []int32 // input tokens [T,B]
 	drop  Dropout
+	exec  *Exec // of the last Extend
 
-	layers []activations
-	hidden []float32 // output of the last layer [T*B,D]
-	logits []float32 // [T*B,V]
-	pos    []float32 // R for distances MemLen+T-1 ... 0 [MemLen+T,D]
+	layers  []activations
+	hidden  []float32 // output of the last layer [T*B,D]
+	headLow []float32 // hidden in the width of the head, if it has a projection [T*B,E]
+	logits  []float32 // of the head [T*B,V]; V is the head's width if there are tails
+	pos     []float32 // R for distances MemLen+T-1 ... 0 [MemLen+T,D]
 
 	// Scratch of the forward direction, then of backward.
-	ff []float32 // [T*B,D]
+	ff      []float32 // [T*B,D]
+	low     []float32 // rows in the width of a cluster, if one has a projection [T*B,E]
+	tail    []float32 // logits of some rows, of one tail
+	members []int32   // rows whose tokens are in one cluster [T*B]
 
+	dlow         []float32 // [T*B,E]
 	dlogits      []float32 // [T*B,V]
 	dx, dy, dsub []float32 // [T*B,D]
 	dinner       []float32 // [T*B,F]
@@ -49,8 +55,6 @@ type Segment struct {
 	dr           []float32 // [MemLen+T,H*d]
 	dnorm        []float32 // pre-norm: gradient of the normalised keys' input [(MemLen+T)*B,D]
 	dbias        []float32 // gradients of r_w_bias, r_r_bias of one layer [2,H*d]
-
-	vectors kernel.Vectors // functions of the Exec that computed the logits
 
 	pass passes
 	rows rowPass
@@ -129,7 +133,7 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 	a.buf = make([]float32, a.used)
 	a.used = 0
 	s.carve(a)
-	s.toks = make([]int32, maxLen*batch)
+	s.toks, s.members = make([]int32, maxLen*batch), make([]int32, 0, maxLen*batch)
 	s.vec = make(Fast, len(NewLayout(c).Tensors))
 	for i := range s.layers {
 		s.layers[i].norms = make([]softmaxNorm, batch*c.NHead*maxLen)
@@ -187,19 +191,40 @@ func (s *Segment) carve(a *arena) {
 		l.pre = a.take(rows * F1)
 		l.act = a.take(rows * F)
 	}
+	lay := NewLayout(c)
 	s.hidden = a.take(rows * D)
-	s.logits = a.take(rows * c.Vocab)
+	s.logits = a.take(rows * lay.headWidth())
 	s.pos = a.take(keys * D)
-	s.vecs = a.take(NewLayout(c).vectorSize())
+	s.vecs = a.take(lay.vectorSize())
 	s.ff = a.take(rows * D)
-	s.carveBackward(a)
+	s.carveClusters(a, lay)
+	s.carveBackward(a, lay)
 }
 
-func (s *Segment) carveBackward(a *arena) {
+// carveClusters takes what projections and tails need.
+func (s *Segment) carveClusters(a *arena, lay *Layout) {
+	rows, width, tail := s.T*s.B, 0, 0
+	for i := range lay.clusters {
+		k := &lay.clusters[i]
+		if k.proj != none {
+			width = max(width, k.width)
+		}
+		if i > 0 {
+			tail = max(tail, k.tailSize(rows))
+		}
+	}
+	if head := &lay.clusters[0]; head.proj != none {
+		s.headLow = a.take(rows * head.width)
+	}
+	s.low, s.dlow = a.take(rows*width), a.take(rows*width)
+	s.tail = a.take(tail)
+}
+
+func (s *Segment) carveBackward(a *arena, lay *Layout) {
 	c := s.cfg
 	rows, keys := s.T*s.B, c.maxKeys(s.T)
 	D, hd := c.DModel, c.NHead*c.DHead
-	s.dlogits = a.take(rows * c.Vocab)
+	s.dlogits = a.take(rows * lay.headWidth())
 	s.dx, s.dy, s.dsub = a.take(rows*D), a.take(rows*D), a.take(rows*D)
 	s.dinner = a.take(rows * c.DInner)
 	s.dhid = a.take(rows * c.dHidden())
@@ -303,6 +328,15 @@ const (
 	queryBlock = 64
 	keptBytes  = 64 << 20
 )
+
+// tailElements bounds the logits of a tail that are there at once, in float32: the rows that need a
+// tail are taken in blocks, so that all tails of a vocabulary of 267,735 words need 16 MiB.
+const tailElements = 4 << 20
+
+// tailSize is the memory of a block of the tail, for segments of so many rows.
+func (k *cluster) tailSize(rows int) int {
+	return k.size() * max(1, min(rows, tailElements/k.size()))
+}
 
 // gap is the length of the gaps between the rows of scores.
 func (s *Segment) gap() int { return min(queryBlock, s.T) }

@@ -33,7 +33,6 @@ func TestBenchRefusesBadFlags(t *testing.T) {
 		"--threads is 0, expected 1 to":               {"--threads", "0"},
 		"--model and --config are both given, expect": {"--model", "m", "--config", "tiny"},
 		`"nope" is not known, expected one of`:        {"--config", "nope"},
-		"adaptive softmax is not supported":           {"--config", "wt103-16l"},
 	} {
 		_, stderr, code := lmserve("", append([]string{"bench"}, args...)...)
 		require.Equal(t, exitUsage, code, stderr)

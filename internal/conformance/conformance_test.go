@@ -39,13 +39,30 @@ func TestShippedFilesAreWithinTolerance(t *testing.T) {
 		}
 		kinds[report.Kind] = true
 	}
-	require.Equal(t, map[string]bool{"txl": true, "sparsemeta": true, "metatrain": true, "metaonline": true}, kinds)
+	require.Equal(t, map[string]bool{
+		"txl": true, "adasoftmax": true, "sparsemeta": true, "metatrain": true, "metaonline": true,
+	}, kinds)
+}
+
+// What is computed of a file has the same bits on any number of threads.
+func TestThreadsChangeNoError(t *testing.T) {
+	for _, name := range []string{"txl_clamp", "adasoftmax_small"} {
+		path := "testdata/" + name + ".safetensors"
+		one, err := replayFile(t, open(t, path), 1)
+		require.NoError(t, err)
+		for _, threads := range []int{2, 5} {
+			other, err := replayFile(t, open(t, path), threads)
+			require.NoError(t, err)
+			require.Equal(t, one, other)
+		}
+	}
 }
 
 // Every tensor that holds a result must be compared: spoiling any of them
 // must fail the file.
 func TestAnySpoiledResultIsFound(t *testing.T) {
-	for _, path := range []string{"testdata/txl_small.safetensors", "testdata/metatrain_small.safetensors"} {
+	for _, name := range []string{"txl_small", "adasoftmax_small", "metatrain_small"} {
+		path := "testdata/" + name + ".safetensors"
 		clean, err := replayFile(t, open(t, path), 1)
 		require.NoError(t, err)
 		for _, c := range clean.Checks {
@@ -65,24 +82,41 @@ func TestAnySpoiledResultIsFound(t *testing.T) {
 
 func TestMalformedFilesAreRefusedWithTheirField(t *testing.T) {
 	for want, spoil := range map[string]func(*weights.File){
-		"kind":                  func(f *weights.File) { f.Metadata["kind"] = "other" },
-		"n_layer is missing":    func(f *weights.File) { delete(f.Metadata, "n_layer") },
-		"segments is -1":        func(f *weights.File) { f.Metadata["segments"] = "-1" },
-		"d_embed":               func(f *weights.File) { f.Metadata["d_embed"] = "8" },
-		"layer_norm_eps":        func(f *weights.File) { f.Metadata["layer_norm_eps"] = "0.1" },
-		`"seg0.nll" is missing`: func(f *weights.File) { rename(f, "seg0.nll") },
-		"has 16 elements":       func(f *weights.File) { f.Metadata["segment_len"] = "9" },
-		"is token 77":           func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
+		"kind":                      func(f *weights.File) { f.Metadata["kind"] = "other" },
+		"n_layer is missing":        func(f *weights.File) { delete(f.Metadata, "n_layer") },
+		"segments is -1":            func(f *weights.File) { f.Metadata["segments"] = "-1" },
+		"the metadata needs [32 8]": func(f *weights.File) { f.Metadata["d_embed"] = "8" },
+		"layer_norm_eps":            func(f *weights.File) { f.Metadata["layer_norm_eps"] = "0.1" },
+		`"seg0.nll" is missing`:     func(f *weights.File) { rename(f, "seg0.nll") },
+		"has 16 elements":           func(f *weights.File) { f.Metadata["segment_len"] = "9" },
+		"is token 77":               func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
 	} {
 		f := open(t, "testdata/txl_small.safetensors")
 		spoil(f)
 		_, err := replayFile(t, f, 1)
 		require.ErrorContains(t, err, want)
 	}
-	f := open(t, "testdata/txl_small.safetensors")
-	f.Metadata["kind"] = "adasoftmax"
-	_, err := replayFile(t, f, 1)
-	require.ErrorIs(t, err, ErrUnsupported)
+}
+
+func TestMalformedClustersAreRefusedWithTheirField(t *testing.T) {
+	for want, spoil := range map[string]func(*weights.File){
+		"metadata cutoffs is":  func(f *weights.File) { f.Metadata["cutoffs"] = "12,28" },
+		"cutoffs[1] is 12":     func(f *weights.File) { f.Metadata["cutoffs"] = "[12,12]" },
+		"cutoffs[1] is 60":     func(f *weights.File) { f.Metadata["cutoffs"] = "[12,60]" },
+		"tie_projs has 4":      func(f *weights.File) { f.Metadata["tie_projs"] = "[true,true,true,false]" },
+		"div_val is 5":         func(f *weights.File) { f.Metadata["div_val"] = "5" },
+		"d_embed is -2":        func(f *weights.File) { f.Metadata["d_embed"] = "-2" },
+		"needs [16 4]":         func(f *weights.File) { f.Metadata["div_val"] = "4" },
+		`out_projs.0" is miss`: func(f *weights.File) { rename(f, "crit.out_projs.0") },
+		`"word_emb.emb_projs.1" has shape [8 16], the metadata needs [16 8]`: func(f *weights.File) {
+			f.Tensors[index(f, "word_emb.emb_projs.1")].Shape = []int{8, 16}
+		},
+	} {
+		f := open(t, "testdata/adasoftmax_small.safetensors")
+		spoil(f)
+		_, err := replayFile(t, f, 1)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 func rename(f *weights.File, name string) { f.Tensors[index(f, name)].Name += ".renamed" }

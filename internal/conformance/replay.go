@@ -1,18 +1,16 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
-
-// ErrUnsupported is returned for kinds that are known but not supported yet.
-var ErrUnsupported = errors.New("not supported yet")
 
 // Tolerances for float32 against numbers computed in float64: absolute for
 // values of order 1, relative to the largest entry of the tensor for
@@ -149,11 +147,7 @@ func (r *replay) loadModel() {
 	r.meta("pre_lnorm", &c.PreLNorm)
 	r.meta("same_length", &c.SameLength)
 	r.constant("layer_norm_eps", txl.LayerNormEps)
-	if _, ok := r.file.Metadata["d_embed"]; ok {
-		if embed := r.int("d_embed"); r.err == nil && embed != c.DModel {
-			r.fail("metadata d_embed is %d, d_model %d: embedding projections are %w", embed, c.DModel, ErrUnsupported)
-		}
-	}
+	r.vocabulary(&c)
 	if r.err != nil {
 		return
 	}
@@ -164,8 +158,29 @@ func (r *replay) loadModel() {
 	}
 	r.model = m
 	for i, t := range m.Layout.Tensors {
+		stored, ok := r.file.Tensor(t.Name)
+		if ok && !slices.Equal(stored.Shape, t.Shape) {
+			r.fail("tensor %q has shape %v, the metadata needs %v", t.Name, stored.Shape, t.Shape)
+		}
 		copy(m.Tensor(i), r.floats(t.Name, t.Size))
 	}
+}
+
+// vocabulary reads what a file says of adaptive input and softmax; all of it may be missing. With
+// div_val 1 the reference implementation has one table of embeddings for all clusters, and
+// projections only where d_embed is not d_model. A file whose tensors show that its clusters have
+// tables and projections of their own is taken at its word.
+func (r *replay) vocabulary(c *txl.Config) {
+	for key, into := range map[string]any{
+		"d_embed": &c.DEmbed, "cutoffs": &c.Cutoffs, "div_val": &c.DivVal, "tie_projs": &c.TieProjs,
+	} {
+		if _, ok := r.file.Metadata[key]; ok {
+			r.meta(key, into)
+		}
+	}
+	width := cmp.Or(c.DEmbed, c.DModel)
+	c.ClusterTables = c.DivVal <= 1 && (r.has("word_emb.emb_layers.1.weight") ||
+		r.has("word_emb.emb_projs.1") || width == c.DModel && r.has("word_emb.emb_projs.0"))
 }
 
 // adopt replaces a result that has been compared by the one in the file, so that each step is

@@ -9,10 +9,14 @@ import (
 )
 
 // memories compares the file's memories 0 to L, and goes on from those of the file. No layer reads
-// the last one, so that it is not in the step's memory; top keeps it.
+// the last one, so that it is not in the step's memory; top keeps it. A file need not have memories
+// that are empty.
 func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	for l, rows := range append(slices.Clone(mem.Layers), top.rows) {
 		name := fmt.Sprintf("%s.mem.%d", prefix, l)
+		if mem.Len == 0 && !r.has(name) {
+			continue
+		}
 		r.near(name, rows[:mem.Len*top.width])
 		r.adopt(name, rows[:mem.Len*top.width])
 	}

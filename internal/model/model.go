@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"sync"
 
 	"github.com/lmserve/lmserve/internal/kernel"
@@ -132,73 +131,6 @@ func (m *Model) Hash() string { return m.hash() }
 
 // ID names the model in answers: its name and the start of its hash.
 func (m *Model) ID() string { return m.Name + "-" + m.Hash()[:12] }
-
-// branchSets are names for sets of patterns of weights.
-var branchSets = map[string][]string{
-	// The paper: attention, the first feed-forward layer, the tied embedding.
-	"paper": {"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.0.weight", "word_emb.emb_layers.0.weight"},
-	// With the second feed-forward layer and the biases.
-	"wide": {"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*", "word_emb.emb_layers.0.weight", "crit.out_layers.0.bias"},
-}
-
-// upper returns the names of the feed-forward layers of the upper half of the layers (the larger
-// half of an odd number) and of the softmax's bias. With these branches the backward pass ends in
-// the middle of the network, and all layers keep the keys and values that they have made of the
-// memory. The set keeps most of the gain of "wide" and saves two thirds of its time.
-func upper(l *txl.Layout) []string {
-	n := 0
-	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
-		n++
-	}
-	patterns := []string{"crit.out_layers.0.bias"}
-	for i := n / 2; i < n; i++ {
-		patterns = append(patterns, fmt.Sprintf("layers.%d.*.CoreNet.*", i))
-	}
-	return patterns
-}
-
-// Branches selects the weights to augment, in the order of the layout. Each pattern
-// is "paper", "wide", "upper", or a pattern over weight names (path.Match);
-// none at all stands for "wide".
-func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
-	if len(patterns) == 0 {
-		patterns = []string{"wide"}
-	}
-	var expanded []string
-	for _, p := range patterns {
-		set, ok := branchSets[p]
-		switch {
-		case ok:
-			expanded = append(expanded, set...)
-		case p == "upper":
-			expanded = append(expanded, upper(l)...)
-		default:
-			expanded = append(expanded, p)
-		}
-	}
-	patterns = expanded
-	var branches []sparsemeta.Branch
-	used := make([]bool, len(patterns))
-	for _, t := range l.Tensors {
-		matched := false
-		for k, p := range patterns {
-			ok, err := path.Match(p, t.Name)
-			if err != nil {
-				return nil, fmt.Errorf("model: branches: pattern %q: %w", p, err)
-			}
-			matched, used[k] = matched || ok, used[k] || ok
-		}
-		if matched {
-			branches = append(branches, sparsemeta.Branch{Name: t.Name, Size: t.Size})
-		}
-	}
-	for k, p := range patterns {
-		if !used[k] {
-			return nil, fmt.Errorf("model: branches: %q matches no weight, expected paper, wide, upper, or patterns of weight names", p)
-		}
-	}
-	return branches, nil
-}
 
 // ArenaSize is the number of elements of a fast-weight arena: all branches
 // one after the other. 0 without meta-learners.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,62 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 	}
 }
 
+// clustered is a model of adaptive input and softmax, over bytes.
+func clustered(t *testing.T) *Model {
+	lm, err := txl.NewModel(txl.Config{
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 8,
+		DEmbed: 12, Cutoffs: []int{100, 200}, DivVal: 2, TieProjs: []bool{false, true, false},
+	})
+	require.NoError(t, err)
+	lm.Init(1)
+	m, err := New("clustered", lm, nil, 8, nil)
+	require.NoError(t, err)
+	return m
+}
+
+// The file of a model with clusters has its configuration and its tensors, by the reference
+// implementation's names and in its shapes, and is refused if one does not fit.
+func TestClustersInAModelsFile(t *testing.T) {
+	m := clustered(t)
+	back, err := FromFile(m.File())
+	require.NoError(t, err)
+	require.Equal(t, m.LM, back.LM)
+	require.Contains(t, m.File().Metadata[keyConfig],
+		`"d_embed":12,"cutoffs":[100,200],"div_val":2,"tie_projs":[false,true,false]}`)
+	shapes := map[string][]int{}
+	for _, tensor := range m.File().Tensors {
+		if name := tensor.Name; name[:4] == "word" || name[:4] == "crit" {
+			shapes[name] = tensor.Shape
+		}
+	}
+	require.Equal(t, map[string][]int{
+		"word_emb.emb_layers.0.weight": {100, 12}, "word_emb.emb_projs.0": {8, 12},
+		"word_emb.emb_layers.1.weight": {100, 6}, "word_emb.emb_projs.1": {8, 6},
+		"word_emb.emb_layers.2.weight": {56, 3}, "word_emb.emb_projs.2": {8, 3},
+		"crit.cluster_weight": {2, 12}, "crit.cluster_bias": {2},
+		"crit.out_layers.0.bias": {100}, "crit.out_layers.1.bias": {100},
+		"crit.out_layers.2.bias": {56},
+		"crit.out_projs.0":       {8, 12}, "crit.out_projs.2": {8, 3},
+	}, shapes)
+	for want, spoil := range map[string]func(*weights.File){
+		`"crit.out_projs.2" has shape [3 8], the configuration needs [8 3]`: func(f *weights.File) {
+			f.Tensors[tensorAt(f, "crit.out_projs.2")].Shape = []int{3, 8}
+		},
+		`"crit.cluster_bias" is missing, the configuration needs it with shape`: func(f *weights.File) {
+			f.Tensors[tensorAt(f, "crit.cluster_bias")].Name = "crit.cluster_biases"
+		},
+		"lmserve.config: txl: cutoffs[1] is 100, expected 101 to 255": func(f *weights.File) {
+			config := f.Metadata[keyConfig]
+			f.Metadata[keyConfig] = strings.Replace(config, "[100,200]", "[100,100]", 1)
+		},
+	} {
+		f := m.File()
+		spoil(f)
+		_, err := FromFile(f)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // A model that is stored in 16 bits is, to the bit and by its hash, the one that is read back.
 // Storing it again changes nothing.
 func TestStoredModelIsTheOneThatRuns(t *testing.T) {
@@ -71,6 +128,10 @@ func TestStoredModelIsTheOneThatRuns(t *testing.T) {
 		require.NoError(t, back.StoreAs(d))
 		require.Equal(t, m.LM.W, back.LM.W)
 	}
+}
+
+func tensorAt(f *weights.File, name string) int {
+	return slices.IndexFunc(f.Tensors, func(t weights.Tensor) bool { return t.Name == name })
 }
 
 func nonZero(values []float32) (out []float32) {
@@ -149,6 +210,39 @@ func TestBranchesByNameAndPattern(t *testing.T) {
 	require.Equal(t, []string{"r_w_bias", "layers.0.dec_attn.o_net.weight"}, names("layers.0.*.o_net.weight", "r_w_bias"))
 	_, err := Branches(layout, []string{"paper", "layers.9.*"})
 	require.ErrorContains(t, err, "layers.9.*")
+}
+
+// The embeddings of words have no fast weights, unless they are asked for by name.
+func TestBranchesOfAWordModel(t *testing.T) {
+	config := smallConfig(small(t).File())
+	config.Vocab = 5000
+	clustered := config
+	clustered.Cutoffs, clustered.DivVal = []int{100, 900}, 2
+	for _, c := range []struct {
+		config  txl.Config
+		softmax []string // beside the layers' own in "wide"
+	}{
+		{config, []string{"crit.out_layers.0.bias"}},
+		{clustered, []string{
+			"crit.cluster_weight", "crit.cluster_bias",
+			"crit.out_layers.0.bias", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
+		}},
+	} {
+		layout := txl.NewLayout(c.config)
+		names := func(patterns ...string) (out []string) {
+			branches, err := Branches(layout, patterns)
+			require.NoError(t, err)
+			for _, b := range branches {
+				out = append(out, b.Name)
+			}
+			return out
+		}
+		require.Len(t, names("paper"), 2*4)
+		require.Equal(t, c.softmax, names("wide")[2*7:])
+		require.Equal(t, c.softmax, names("upper")[4:])
+		const table = "word_emb.emb_layers.0.weight"
+		require.Equal(t, table, names("paper", table)[0])
+	}
 }
 
 func TestViewsCutTheArenaByBranch(t *testing.T) {

@@ -70,43 +70,38 @@ func TestWhatAFileDoesNotSayOfTheRivalsIsTheDefault(t *testing.T) {
 }
 
 func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
-	index := func(f *weights.File, name string) int {
-		i := slices.IndexFunc(f.Tensors, func(t weights.Tensor) bool { return t.Name == name })
-		require.GreaterOrEqual(t, i, 0, name)
-		return i
-	}
 	for want, spoil := range map[string]func(*weights.File){
 		`"gradient.rms.r_w_bias" is missing`: func(f *weights.File) {
-			i := index(f, "gradient.rms.r_w_bias")
+			i := tensorAt(f, "gradient.rms.r_w_bias")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
 		// The first weight has no statistics here, and others have some.
 		"tensors, the configuration": func(f *weights.File) {
-			i := index(f, "gradient.rms.word_emb.emb_layers.0.weight")
+			i := tensorAt(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
 		`"gradient.scale.r_w_bias" is missing`: func(f *weights.File) {
-			i := index(f, "gradient.scale.r_w_bias")
+			i := tensorAt(f, "gradient.scale.r_w_bias")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
 		"has dtype BF16, expected U8": func(f *weights.File) {
-			i := index(f, "gradient.rms.r_w_bias")
+			i := tensorAt(f, "gradient.rms.r_w_bias")
 			f.Tensors[i] = weights.BF16Tensor(f.Tensors[i].Name, f.Tensors[i].Shape, make([]float32, f.Tensors[i].Elements()))
 		},
 		`"gradient.rms.crit.out_layers.0.bias" has shape`: func(f *weights.File) {
-			f.Tensors[index(f, "gradient.rms.crit.out_layers.0.bias")].Shape = []int{16, 16}
+			f.Tensors[tensorAt(f, "gradient.rms.crit.out_layers.0.bias")].Shape = []int{16, 16}
 		},
 		`"gradient.scale.r_w_bias" has shape [2]`: func(f *weights.File) {
-			f.Tensors[index(f, "gradient.scale.r_w_bias")] = weights.F32Tensor("gradient.scale.r_w_bias", []int{2}, []float32{1, 1})
+			f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")] = weights.F32Tensor("gradient.scale.r_w_bias", []int{2}, []float32{1, 1})
 		},
 		`"gradient.scale.r_w_bias", element 0 is NaN`: func(f *weights.File) {
-			copy(f.Tensors[index(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0xc0, 0x7f})
+			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0xc0, 0x7f})
 		},
 		"r_w_bias: scale: found -1": func(f *weights.File) {
-			copy(f.Tensors[index(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0x80, 0xbf})
+			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0x80, 0xbf})
 		},
 		"want 0: the scale is 0": func(f *weights.File) {
-			copy(f.Tensors[index(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0, 0})
+			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0, 0})
 		},
 		"lmserve.rivals: json: unknown field":               func(f *weights.File) { f.Metadata[keyRivals] = `{"sgd":{}}` },
 		"lmserve.rivals: cache: sparsemeta: settings: size": func(f *weights.File) { f.Metadata[keyRivals] = `{"cache":{"size":0}}` },

@@ -40,9 +40,25 @@ func testModel(t testing.TB) *model.Model {
 
 var theModel = sync.OnceValues(func() (*model.Model, error) { return newModel(nil) })
 
+// eachModel runs a test for the model of testModel, and for one of adaptive input and softmax.
+func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
+	t.Run("plain", func(t *testing.T) { f(t, testModel(t)) })
+	clusters := testConfig
+	clusters.Cutoffs, clusters.DivVal, clusters.TieProjs = []int{47, 101}, 2, []bool{false, true}
+	m, err := newModelOf(clusters, nil)
+	require.NoError(t, err)
+	t.Run("clusters", func(t *testing.T) { f(t, m) })
+}
+
+var testConfig = txl.Config{
+	NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk, MemLen: 20,
+}
+
 // newModel augments the weights of the given patterns.
-func newModel(patterns []string) (*model.Model, error) {
-	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk, MemLen: 20})
+func newModel(patterns []string) (*model.Model, error) { return newModelOf(testConfig, patterns) }
+
+func newModelOf(c txl.Config, patterns []string) (*model.Model, error) {
+	lm, err := txl.NewModel(c)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +157,10 @@ func TestScoreWithoutCommitChangesNothing(t *testing.T) {
 }
 
 func TestFeedIsTheSameHoweverTheTextIsSplit(t *testing.T) {
-	m := testModel(t)
+	eachModel(t, splitsChangeNothing)
+}
+
+func splitsChangeNothing(t *testing.T, m *model.Model) {
 	one, two := testWorker(t, m, 1), testWorker(t, m, 3)
 	long := text + text[:20]
 	rapid.Check(t, func(t *rapid.T) {
@@ -400,7 +419,10 @@ func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) 
 }
 
 func TestAWarmChunkAllocatesNothing(t *testing.T) {
-	m := testModel(t)
+	eachModel(t, warmChunksAllocateNothing)
+}
+
+func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 	each(t, Methods(), func(t *testing.T, method string) {
 		for _, threads := range []int{1, 2} {
 			w := testWorker(t, m, threads)

@@ -23,7 +23,7 @@ const (
 // Muon is the optimiser of Jordan et al. (2024) for the matrices of the layers. A step goes along
 // the semi-orthogonal matrix that is nearest to the gradient's Nesterov momentum, found by a few
 // rounds of a Newton-Schulz iteration, so that every direction of a matrix moves alike. The
-// embedding, biases and gains take steps of Adam at the same rate.
+// tensors of the vocabulary, biases and gains take steps of Adam at the same rate.
 type Muon struct {
 	M []float32 // momentum of the matrices, in the layout of the weights
 
@@ -46,7 +46,7 @@ func NewMuon(l *txl.Layout, clip float64) *Muon {
 	o := &Muon{M: make([]float32, l.Size), norm: newNorm(l.Size)}
 	size, side, rest := 0, 0, 0
 	for _, t := range l.Tensors {
-		if !t.IsMatrix() || strings.HasPrefix(t.Name, "word_emb") {
+		if !t.IsMatrix() || ofVocabulary(t) {
 			o.rest = append(o.rest, t)
 			rest += t.Size
 			continue
@@ -67,6 +67,11 @@ func NewMuon(l *txl.Layout, clip float64) *Muon {
 	o.x, o.y = make([]float32, size), make([]float32, size)
 	o.a, o.b = make([]float32, side*side), make([]float32, side*side)
 	return o
+}
+
+// ofVocabulary tells whether a tensor belongs to the embeddings or to the softmax.
+func ofVocabulary(t txl.Tensor) bool {
+	return strings.HasPrefix(t.Name, "word_emb.") || strings.HasPrefix(t.Name, "crit.")
 }
 
 // Step moves the weights w against the gradient g with a learning rate; see Optimizer.

@@ -79,7 +79,7 @@ func TestMuonTellsMatricesFromTheRest(t *testing.T) {
 	NewMuon(l, 0).Step(x, w, g, .01)
 	for _, tensor := range l.Tensors {
 		lo, hi := tensor.Off, tensor.Off+tensor.Size
-		if tensor.IsMatrix() && !strings.HasPrefix(tensor.Name, "word_emb") {
+		if tensor.IsMatrix() && !ofVocabulary(tensor) {
 			parts := 1
 			if strings.HasSuffix(tensor.Name, "qkv_net.weight") {
 				parts = 3

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// charactersMax is the largest vocabulary whose embeddings are branches of the named sets. As in
+// the paper, only embeddings of characters have fast weights: a table of words is larger than all
+// other branches together. For wt103-16l, a session's I and M of one bank take, in 16 bits,
+//
+//	"paper", 27.2 M elements              109 MB
+//	the table of 267,735 words, 109.8 M   439 MB
+//	the softmax's bias                      1 MB
+//
+// and with the table a chunk takes twice the time (docs/adaptation.md), though 50 words are inputs
+// and targets of 100 rows of it at most. Who wants the table all the same names it as a pattern.
+// Where each cluster has a table, word_emb.emb_layers.0.weight is that of the most frequent words
+// alone.
+const charactersMax = 1024
+
+// paperBranches are attention and the first feed-forward layer, and for characters the embedding.
+func paperBranches(l *txl.Layout) []string {
+	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.0.weight"}
+	return append(patterns, characterBranches(l)...)
+}
+
+// wideBranches have the second feed-forward layer and the biases besides.
+func wideBranches(l *txl.Layout) []string {
+	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*"}
+	return append(append(patterns, characterBranches(l)...), softmaxBranches(l)...)
+}
+
+// upperBranches are the feed-forward layers of the upper half of the layers (the larger half of an
+// odd number) and the softmax's biases. With these branches the backward pass ends in the middle of
+// the network, and all layers keep the keys and values that they have made of the memory. The set
+// keeps most of the gain of "wide" and saves two thirds of its time.
+func upperBranches(l *txl.Layout) []string {
+	n := 0
+	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
+		n++
+	}
+	patterns := softmaxBranches(l)
+	for i := n / 2; i < n; i++ {
+		patterns = append(patterns, fmt.Sprintf("layers.%d.*.CoreNet.*", i))
+	}
+	return patterns
+}
+
+// characterBranches is the embedding, if it is one of characters.
+func characterBranches(l *txl.Layout) []string {
+	rows := 0
+	for _, t := range l.Tensors {
+		if strings.HasPrefix(t.Name, "word_emb.emb_layers.") {
+			rows += t.Shape[0]
+		}
+	}
+	if rows > charactersMax {
+		return nil
+	}
+	return []string{"word_emb.emb_layers.*.weight"}
+}
+
+// softmaxBranches are the softmax's biases and, if there are clusters, the head's columns for them.
+func softmaxBranches(l *txl.Layout) []string {
+	patterns := []string{"crit.out_layers.*.bias"}
+	if l.Index("crit.cluster_weight") >= 0 {
+		patterns = append(patterns, "crit.cluster_*")
+	}
+	return patterns
+}
+
+// branchSets are names for sets of patterns of weights, which depend on the model.
+var branchSets = map[string]func(*txl.Layout) []string{
+	"paper": paperBranches, "wide": wideBranches, "upper": upperBranches,
+}
+
+// Branches selects the weights to augment, in the order of the layout. Each pattern
+// is "paper", "wide", "upper", or a pattern over weight names (path.Match);
+// none at all stands for "wide".
+func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"wide"}
+	}
+	var expanded []string
+	for _, p := range patterns {
+		if set, ok := branchSets[p]; ok {
+			expanded = append(expanded, set(l)...)
+		} else {
+			expanded = append(expanded, p)
+		}
+	}
+	patterns = expanded
+	var branches []sparsemeta.Branch
+	used := make([]bool, len(patterns))
+	for _, t := range l.Tensors {
+		matched := false
+		for k, p := range patterns {
+			ok, err := path.Match(p, t.Name)
+			if err != nil {
+				return nil, fmt.Errorf("model: branches: pattern %q: %w", p, err)
+			}
+			matched, used[k] = matched || ok, used[k] || ok
+		}
+		if matched {
+			branches = append(branches, sparsemeta.Branch{Name: t.Name, Size: t.Size})
+		}
+	}
+	for k, p := range patterns {
+		if !used[k] {
+			return nil, fmt.Errorf("model: branches: %q matches no weight, "+
+				"expected paper, wide, upper, or patterns of weight names", p)
+		}
+	}
+	return branches, nil
+}

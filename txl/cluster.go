@@ -1,0 +1,56 @@
+package txl
+
+import "github.com/lmserve/lmserve/internal/kernel"
+
+// table is the effective embeddings of a cluster, (tokens, E_i), as a right operand. The softmax
+// has the same matrix, so that M acts on both uses.
+func (s *Segment) table(k *cluster) kernel.Matrix {
+	return s.weight(k.emb).RowRange(k.first, k.first+k.size())
+}
+
+// lower takes hidden states to the width of a cluster's embeddings, h P, in the rows of buf from
+// the given one on. Without a projection the result is the hidden states themselves.
+func (s *Segment) lower(
+	x *Exec, k *cluster, hidden kernel.Matrix, buf []float32, from int,
+) kernel.Matrix {
+	if k.outProj == none {
+		return hidden
+	}
+	low := rowsOf(buf, from, from+hidden.Rows, k.width)
+	x.MulNN(low, hidden, s.weight(k.outProj), false)
+	return low
+}
+
+// biasOf is the effective bias of a cluster's logits.
+func (s *Segment) biasOf(k *cluster) []float32 { return k.part(s.vec[k.bias], 1) }
+
+// projected is hidden states before and after lower, and their gradients. Without a projection both
+// are the same.
+type projected struct {
+	hidden, low   kernel.Matrix
+	dhidden, dlow kernel.Matrix
+}
+
+// tableBackward sets p.dlow, and sets (or adds to, if acc) the gradients of a cluster's embeddings
+// and bias: dE = dlogitsᵀ low, db = the sum of dlogits' rows, dlow = dlogits E.
+func (s *Segment) tableBackward(
+	x *Exec, k *cluster, dlogits kernel.Matrix, p projected, grads Grads, acc bool,
+) {
+	s.sumColumns(x, k.part(grads[k.bias], 1), dlogits.Data, dlogits.Stride, dlogits.Rows, acc)
+	if g := k.part(grads[k.emb], k.width); g != nil {
+		x.MulTN(kernel.Mat(g, k.size(), k.width), dlogits, p.low, acc)
+	}
+	x.MulNN(p.dlow, dlogits, s.table(k), false)
+}
+
+// lowerBackward sets p.dhidden, and adds to the gradient of a cluster's projection:
+// dP += hiddenᵀ dlow, dhidden = dlow Pᵀ.
+func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
+	if k.outProj == none {
+		return
+	}
+	if g := grads[k.outProj]; g != nil {
+		x.MulTN(kernel.Mat(g, s.cfg.DModel, k.width), p.hidden, p.dlow, true)
+	}
+	x.MulNT(p.dhidden, p.dlow, s.weight(k.outProj), false)
+}

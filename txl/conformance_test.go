@@ -1,0 +1,219 @@
+package txl
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/weights"
+)
+
+var update = flag.Bool("update", false,
+	"write internal/conformance/testdata/adasoftmax_*.safetensors instead of comparing with them")
+
+// conformanceFiles are the files of kind adasoftmax that the reference of these tests makes, each
+// of a form that adaptive input and softmax may have. All have batches of two streams.
+var conformanceFiles = map[string]Config{
+	// One table for all clusters, narrower than the model.
+	"one_table": {
+		NLayer: 2, DModel: 10, NHead: 2, DHead: 4, DInner: 12, Vocab: 23, SegLen: 7, MemLen: 9,
+		PreLNorm: true, ClampLen: 4, DEmbed: 6, Cutoffs: []int{7, 9, 15}, DivVal: 1,
+		TieProjs: []bool{true, false, true, false},
+	},
+	// The form of wt103-16l: one table as wide as the model, no projections.
+	"unprojected": {
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 6, MemLen: 6,
+		Cutoffs: []int{6, 10}, DivVal: 1,
+	},
+	// A table and projections for each cluster, all of one width, wider than the model.
+	"cluster_tables": {
+		NLayer: 1, DModel: 6, NHead: 1, DHead: 5, DInner: 9, Vocab: 15, SegLen: 8, MemLen: 5,
+		SameLength: true, DEmbed: 7, Cutoffs: []int{4, 8}, DivVal: 1, ClusterTables: true,
+		TieProjs: []bool{false, true, false},
+	},
+	// One cluster, with a projection of its own.
+	"one_cluster": {
+		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 8, Vocab: 11, SegLen: 5, MemLen: 7,
+		ClampLen: 3, DEmbed: 9, DivVal: 2, TieProjs: []bool{false},
+	},
+}
+
+const conformanceBatch, conformanceSegments = 2, 3
+
+// The files of kind adasoftmax in internal/conformance are what the reference computes in float64.
+// `go test -run AdasoftmaxFiles -update` writes them anew, with the gradients of all weights;
+// without -update a few gradients of each weight are compared.
+func TestAdasoftmaxFilesAreOfTheReference(t *testing.T) {
+	for name, c := range conformanceFiles {
+		t.Run(name, func(t *testing.T) {
+			path := fmt.Sprintf("../internal/conformance/testdata/adasoftmax_%s.safetensors", name)
+			if *update {
+				f, _ := conformanceFile(t, c, math.MaxInt)
+				require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
+				return
+			}
+			made, gradients := conformanceFile(t, c, 3)
+			stored, err := weights.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, made.Metadata, stored.Metadata)
+			require.Len(t, stored.Tensors, len(made.Tensors))
+			for _, tensor := range made.Tensors {
+				other, ok := stored.Tensor(tensor.Name)
+				require.True(t, ok, tensor.Name)
+				require.Equal(t, tensor.Shape, other.Shape, tensor.Name)
+				if tensor.DType == weights.I32 {
+					require.Equal(t, tensor.Data, other.Data, tensor.Name)
+					continue
+				}
+				got, err := tensor.Float32s()
+				require.NoError(t, err)
+				want, err := other.Float32s()
+				require.NoError(t, err)
+				for _, j := range gradients.compared(tensor.Name, len(got)) {
+					require.InDelta(t, want[j], got[j], 1e-6, "%s[%d]", tensor.Name, j)
+				}
+			}
+		})
+	}
+}
+
+// sample says which elements of the gradients were computed.
+type sample map[string][]int
+
+// compared is the elements of a tensor that mean something.
+func (s sample) compared(tensor string, size int) []int {
+	if at, ok := s[tensor]; ok {
+		return at
+	}
+	all := make([]int, size)
+	for j := range all {
+		all[j] = j
+	}
+	return all
+}
+
+// conformanceFile computes a file, with the gradients of at most so many elements of each weight.
+func conformanceFile(t *testing.T, c Config, most int) (*weights.File, sample) {
+	m, _ := randomModel(t, c, 77)
+	ref, length := newReference(m, nil), conformanceSegments*c.SegLen
+	streams := [][]int32{randomTokens(length+1, c.Vocab, 12), randomTokens(length+1, c.Vocab, 13)}
+	f := &weights.File{Metadata: conformanceMetadata(c)}
+	for i, tensor := range m.Layout.Tensors {
+		f.Tensors = append(f.Tensors, weights.F32Tensor(tensor.Name, tensor.Shape, m.Tensor(i)))
+	}
+	mem := make([][][][]float64, conformanceBatch)
+	top := make([][][]float64, conformanceBatch)
+	for b := range mem {
+		mem[b] = make([][][]float64, c.NLayer)
+	}
+	var loss func() float64
+	for at := 0; at < length; at += c.SegLen {
+		prefix := fmt.Sprintf("seg%d.", at/c.SegLen)
+		shape := []int{c.SegLen, conformanceBatch}
+		before := slices.Clone(mem)
+		loss = func() (sum float64) {
+			for b, s := range streams {
+				logp, _ := ref.forward(s[at:at+c.SegLen], before[b])
+				for i := range logp {
+					sum -= logp[i][s[at+i+1]] / float64(conformanceBatch*c.SegLen)
+				}
+			}
+			return sum
+		}
+		var nll [][]float32
+		for b, s := range streams {
+			logp, _ := ref.forward(s[at:at+c.SegLen], mem[b])
+			var h [][]float64
+			h, mem[b] = ref.hidden(s[at:at+c.SegLen], mem[b])
+			top[b] = append(top[b], h...)
+			top[b] = top[b][max(0, len(top[b])-c.MemLen):]
+			nll = append(nll, make([]float32, c.SegLen))
+			for i := range logp {
+				nll[b][i] = float32(-logp[i][s[at+i+1]])
+			}
+		}
+		f.Tensors = append(f.Tensors,
+			tokensTensor(prefix+"input", shape, interleave(cut(streams, at, at+c.SegLen))),
+			tokensTensor(prefix+"target", shape, interleave(cut(streams, at+1, at+c.SegLen+1))),
+			weights.F32Tensor(prefix+"nll", shape, interleave(nll)))
+		for l := range c.NLayer + 1 {
+			name := fmt.Sprintf("%smem.%d", prefix, l)
+			f.Tensors = append(f.Tensors, memoryTensor(name, c, l, mem, top))
+		}
+	}
+	gradients := sample{}
+	for _, tensor := range m.Layout.Tensors {
+		g, name := make([]float32, tensor.Size), "grad."+tensor.Name
+		for j := 0; j < tensor.Size; j += max(1, tensor.Size/most) {
+			g[j] = float32(slope(&ref.w[tensor.Off+j], loss))
+			gradients[name] = append(gradients[name], j)
+		}
+		f.Tensors = append(f.Tensors, weights.F32Tensor(name, tensor.Shape, g))
+	}
+	return f, gradients
+}
+
+func tokensTensor(name string, shape []int, ids []int32) weights.Tensor {
+	data, err := binary.Append(nil, binary.LittleEndian, ids)
+	if err != nil {
+		panic(err) // numbers of a fixed size
+	}
+	return weights.Tensor{Name: name, DType: weights.I32, Shape: shape, Data: data}
+}
+
+// cut is tokens lo to hi-1 of each stream.
+func cut(streams [][]int32, lo, hi int) (out [][]int32) {
+	for _, s := range streams {
+		out = append(out, s[lo:hi])
+	}
+	return out
+}
+
+// memoryTensor is memory l, [rows,batch,D]: the last one is that of the last layer's output.
+func memoryTensor(
+	name string, c Config, l int, mem [][][][]float64, top [][][]float64,
+) weights.Tensor {
+	of := func(b int) [][]float64 {
+		if l == c.NLayer {
+			return top[b]
+		}
+		return mem[b][l]
+	}
+	var values []float32
+	for i := range of(0) {
+		for b := range mem {
+			for _, v := range of(b)[i] {
+				values = append(values, float32(v))
+			}
+		}
+	}
+	return weights.F32Tensor(name, []int{len(of(0)), len(mem), c.DModel}, values)
+}
+
+// conformanceMetadata is a file's metadata; docs/conformance.md lists the keys.
+func conformanceMetadata(c Config) map[string]string {
+	metadata := map[string]string{"kind": "adasoftmax"}
+	for key, value := range map[string]any{
+		"n_layer": c.NLayer, "d_model": c.DModel, "n_head": c.NHead, "d_head": c.DHead,
+		"d_inner": c.DInner, "vocab": c.Vocab,
+		"mem_len": c.MemLen, "clamp_len": c.ClampLen, "same_length": c.SameLength,
+		"pre_lnorm": c.PreLNorm, "layer_norm_eps": LayerNormEps,
+		"d_embed": cmp.Or(c.DEmbed, c.DModel), "cutoffs": append([]int{}, c.Cutoffs...),
+		"div_val": c.DivVal, "tie_projs": append([]bool{}, c.TieProjs...),
+		"segments": conformanceSegments, "segment_len": c.SegLen, "batch": conformanceBatch,
+	} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			panic(err) // numbers, booleans and lists of them
+		}
+		metadata[key] = string(text)
+	}
+	return metadata
+}
