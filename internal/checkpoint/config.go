@@ -44,9 +44,10 @@ func (s Settings) over(others Settings) Settings {
 	return s
 }
 
-// SettingsOf gives the settings that a configuration has.
-func SettingsOf(c txl.Config) Settings {
-	return Settings{&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, append([]int{}, c.Cutoffs...)}
+// settingsOfConfig gives the settings that a configuration has.
+func settingsOfConfig(c txl.Config) Settings {
+	cutoffs := append([]int{}, c.Cutoffs...) // not nil: it is known that there are none
+	return Settings{&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, cutoffs}
 }
 
 // Missing says which settings have to be given, since neither the shapes of a checkpoint nor
@@ -67,33 +68,12 @@ func (m *Missing) Error() string {
 // defaultSegLen is the usual length of a segment where nothing says it and there is no memory.
 const defaultSegLen = 128
 
-// configOf makes the configuration of the shapes and the settings. What the shapes contradict in
-// themselves is found later, tensor by tensor. vocab is 0 where the embeddings are missing.
-func configOf(shapes map[string][]int, s Settings) (Config, error) {
-	var c Config
-	c.NLayer = layersOf(shapes)
-	biases := shapeOr(shapes["r_w_bias"], 2)
-	c.NHead, c.DHead = biases[0], biases[1]
-	c.DModel = shapeOr(shapes["layers.0.dec_attn.o_net.weight"], 2)[0]
-	c.DInner = shapeOr(shapes["layers.0.pos_ff.CoreNet.3.weight"], 2)[1]
-	tables := tablesOf(shapes)
-	for i, table := range tables {
-		if c.Vocab += table[0]; i < len(tables)-1 {
-			c.Cutoffs = append(c.Cutoffs, c.Vocab)
-		}
-	}
+// configOf makes the configuration of the shapes, or of the one that is wanted, and the settings. A
+// tensor that does not fit the others, or what is wanted, is found later, with all that do not.
+func configOf(shapes map[string][]int, s Settings, want *txl.Config) (Config, error) {
+	c := configOfShapes(shapes)
 	var missing Missing
-	if len(tables) > 0 {
-		c.DEmbed, c.DivVal = tables[0][1], divisorOf(tables)
-	}
-	if len(tables) > 1 && c.DivVal == 0 && tables[1][1] == c.DEmbed {
-		c.ClusterTables = true
-	}
-	_, projected := shapes["word_emb.emb_projs.0"]
-	if len(tables) == 1 && projected && c.DEmbed == c.DModel && shapes["crit.cluster_bias"] == nil {
-		c.DivVal = 2 // any number above 1: the projection would not be there otherwise
-	}
-	if tails := shapes["crit.cluster_bias"]; len(tables) == 1 && len(tails) == 1 {
+	if tails := shapes["crit.cluster_bias"]; len(tablesOf(shapes)) == 1 && len(tails) == 1 {
 		if c.Cutoffs = s.Cutoffs; s.Cutoffs == nil {
 			missing.Names = append(missing.Names, "cutoffs")
 		}
@@ -107,6 +87,10 @@ func configOf(shapes map[string][]int, s Settings) (Config, error) {
 	if missing.Names != nil {
 		return Config{}, &missing
 	}
+	if want != nil {
+		c.NLayer, c.DModel, c.NHead, c.DHead, c.DInner = want.NLayer, want.DModel, want.NHead, want.DHead, want.DInner
+		c.Vocab, c.Cutoffs, c.DivVal, c.Activation = want.Vocab, s.Cutoffs, want.DivVal, want.Activation
+	}
 	c.MemLen, c.PreLNorm = *s.MemLen, *s.PreLNorm
 	c.SegLen = *cmp.Or(s.SegLen, &c.MemLen)
 	c.SegLen = cmp.Or(c.SegLen, defaultSegLen)
@@ -119,12 +103,41 @@ func configOf(shapes map[string][]int, s Settings) (Config, error) {
 	return c, c.check()
 }
 
+// configOfShapes reads what the shapes tell of a configuration. A tensor that is missing leaves 0.
+func configOfShapes(shapes map[string][]int) (c Config) {
+	c.NLayer = layersOf(shapes)
+	biases := shapeOr(shapes["r_w_bias"], 2)
+	c.NHead, c.DHead = biases[0], biases[1]
+	c.DModel = shapeOr(shapes["layers.0.dec_attn.o_net.weight"], 2)[0]
+	c.DInner = shapeOr(shapes["layers.0.pos_ff.CoreNet.3.weight"], 2)[1]
+	tables := tablesOf(shapes)
+	for i, table := range tables {
+		if c.Vocab += table[0]; i < len(tables)-1 {
+			c.Cutoffs = append(c.Cutoffs, c.Vocab)
+		}
+	}
+	if len(tables) > 0 {
+		c.DEmbed, c.DivVal = tables[0][1], divisorOf(tables)
+	}
+	if len(tables) > 1 && c.DivVal == 0 && tables[1][1] == c.DEmbed {
+		c.ClusterTables = true
+	}
+	_, projected := shapes["word_emb.emb_projs.0"]
+	if len(tables) == 1 && projected && c.DEmbed == c.DModel && shapes["crit.cluster_bias"] == nil {
+		c.DivVal = 2 // any number above 1: the projection would not be there otherwise
+	}
+	return c
+}
+
 // check holds the configuration to what a model may have, before tensors are counted by it.
 func (c Config) check() error {
 	plain := c.Config
 	plain.Cutoffs, plain.DivVal = nil, 0
 	if err := plain.Validate(); err != nil {
 		return unsupported("configuration", err.Error(), "a model that this program has")
+	}
+	if c.Activation == txl.SwiGLU || c.Activation == txl.GeGLU {
+		return unsupported("activation", c.Activation, "relu or gelu, which the reference has")
 	}
 	least := 1
 	for _, cutoff := range c.Cutoffs {

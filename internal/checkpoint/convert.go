@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -15,6 +16,9 @@ import (
 type Options struct {
 	// Settings go before those that the checkpoint has.
 	Settings Settings
+	// Config, if it is given, is the configuration that the tensors have to fit. Without it they say
+	// themselves what they are.
+	Config *txl.Config
 	// ReverseClusters turns round the rows of the weights and biases of clusters in the head, for
 	// checkpoints of programs that give the columns behind the head's tokens to the clusters in
 	// ascending order. The reference implementation for PyTorch has them in descending order, and so
@@ -42,7 +46,11 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	for name, t := range byName {
 		shapes[name] = t.Shape
 	}
-	config, err := configOf(shapes, o.Settings.over(c.settings))
+	settings := o.Settings.over(c.settings)
+	if o.Config != nil {
+		settings = o.Settings.over(settingsOfConfig(*o.Config))
+	}
+	config, err := configOf(shapes, settings, o.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 // fixtures is a folder beside the repository that holds one model in all the forms in which
-// checkpoints are published, and as a file of reference numbers; the variable LMSERVE_FIXTURES names
+// checkpoints are published, and as a file of reference numbers; the variable CHECKPOINT_FIXTURES names
 // another.
-var fixtures = cmp.Or(os.Getenv("LMSERVE_FIXTURES"), "../../../shared/fixtures")
+var fixtures = cmp.Or(os.Getenv("CHECKPOINT_FIXTURES"), "../../../shared/fixtures")
 
 // Every form of a checkpoint gives the weights of the model to the bit, and its configuration.
 func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {

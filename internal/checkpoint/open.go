@@ -92,7 +92,7 @@ func openFile(path string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	c, err := read(f)
+	c, err := readFile(f)
 	if err != nil {
 		_ = f.Close() // the first error says more
 		return nil, err
@@ -101,21 +101,25 @@ func openFile(path string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// read finds out the form of a file and reads all of it but the data of tensors.
-func read(f *os.File) (*Checkpoint, error) {
+func readFile(f *os.File) (*Checkpoint, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
+	return read(f, info.Size())
+}
+
+// read finds out the form of a file and reads all of it but the data of tensors.
+func read(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	head := make([]byte, 16)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("checkpoint: reading: %w", err)
 	}
 	if head = head[:n]; isSafetensors(head) {
-		return readSafetensors(f)
+		return readSafetensors(io.NewSectionReader(f, 0, size))
 	}
-	form, object, err := load(f, info.Size(), head)
+	form, object, err := load(f, size, head)
 	if err != nil {
 		return nil, err
 	}
