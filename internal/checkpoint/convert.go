@@ -46,6 +46,9 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	for name, t := range byName {
 		shapes[name] = t.Shape
 	}
+	if err := unreadable(configOfShapes(shapes), byName); err != nil && o.Config == nil {
+		return nil, err
+	}
 	settings := o.Settings.over(c.settings)
 	if o.Config != nil {
 		settings = o.Settings.over(settingsOfConfig(*o.Config))
@@ -120,6 +123,39 @@ func (m *Mismatch) Error() string {
 	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
 }
 
+// unreadable names the tensors that are missing or left over if one of those is missing of whose shape
+// the configuration is read. What shapes the others should have is not known then.
+func unreadable(c Config, byName map[string]Tensor) error {
+	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
+		return nil
+	}
+	c.NLayer = max(1, c.NLayer)
+	var m Mismatch
+	used := map[string]bool{}
+	for _, p := range layoutOf(c) {
+		used[p.name] = true
+		if _, ok := byName[p.name]; !ok {
+			m.Missing = append(m.Missing, p.name)
+		}
+	}
+	m.Extra = leftOver(used, byName)
+	if m.Missing == nil && m.Extra == nil {
+		return malformed("tensors", "dimensions of 0", "dimensions of which a configuration can be read")
+	}
+	return &m
+}
+
+// leftOver lists the tensors that are not used, by their names in the checkpoint.
+func leftOver(used map[string]bool, byName map[string]Tensor) (extra []string) {
+	for name, t := range byName {
+		if !used[name] {
+			extra = append(extra, t.Name+" "+shapeText(t.Shape))
+		}
+	}
+	slices.Sort(extra)
+	return extra
+}
+
 // choose takes the tensors that the configuration needs, under their names, in its order, and notes
 // which projections are tied. A copy of a tied weight is left out.
 func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
@@ -159,12 +195,7 @@ func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
 			chosen = append(chosen, t)
 		}
 	}
-	for name, t := range byName {
-		if !used[name] {
-			m.Extra = append(m.Extra, t.Name+" "+shapeText(t.Shape))
-		}
-	}
-	slices.Sort(m.Extra)
+	m.Extra = leftOver(used, byName)
 	if m.Missing != nil || m.Extra != nil || m.Misshapen != nil {
 		return nil, &m
 	}

@@ -45,7 +45,7 @@ const (
 	objectMemory    = 200
 	containerMemory = 400
 	markMemory      = 400
-	noteMemory      = 100
+	noteMemory      = 200
 )
 
 // opcodes are the instructions that are read, those that torch.save and Python's pickle write in

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nlpodyssey/gopickle/pickle"
 	"github.com/nlpodyssey/gopickle/types"
@@ -28,23 +29,21 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 	}
 	defer func() { // The library indexes without a check here and there, and takes any key for a map's.
 		if p := recover(); p != nil {
-			err = malformed("pickle", cut(fmt.Sprint(p)), "a sound pickle")
+			err = malformed("pickle", brief(fmt.Sprint(p)), "a sound pickle")
 		}
 	}()
 	object, err = u.Load()
 	var ours *Error
 	if err != nil && !errors.As(err, &ours) {
-		err = malformed("pickle", cut(err.Error()), "a sound pickle")
+		err = malformed("pickle", brief(err.Error()), "a sound pickle")
 	}
 	return object, err
 }
 
-// cut shortens the text of an error of the library, which may write out whole objects.
-func cut(text string) string {
-	if len(text) > quotedMax {
-		return quote(text)
-	}
-	return text
+// brief gives what the library says is wrong, without the objects that it writes out behind a colon.
+func brief(text string) string {
+	text, _, _ = strings.Cut(text, ": ")
+	return "what has no meaning (" + strings.Trim(quote(text), `"`) + ")"
 }
 
 // storageID reads the persistent id of a storage, ("storage", class, key, location, elements, view);
