@@ -170,7 +170,7 @@ func plain(vocab int) []shown {
 
 // readBytes reads a checkpoint that is in memory.
 func readBytes(data []byte) (*Checkpoint, error) {
-	return read(bytes.NewReader(data), int64(len(data)))
+	return openReader(bytes.NewReader(data), int64(len(data)))
 }
 
 // known are settings for checkpoints that have none.

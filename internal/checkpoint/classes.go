@@ -54,7 +54,7 @@ func findClass(module, name string) (any, error) {
 	}
 	ours := torchModule.MatchString(module) || slices.Contains(referenceModules, module)
 	if ours && className.MatchString(name) {
-		return class(module + "." + name), nil
+		return moduleClass(module + "." + name), nil
 	}
 	return nil, &Error{Where: "pickle", Offset: -1, Found: quote(module + "." + name),
 		Want: "a class of tensors, of the reference's modules, or of plain containers", Kind: ErrClass}
@@ -66,11 +66,11 @@ type function func(args []any) (any, error)
 // Call implements types.Callable.
 func (f function) Call(args ...any) (any, error) { return f(args) }
 
-// class stands for a class of modules, by its full name.
-type class string
+// moduleClass stands for a class of modules, by its full name.
+type moduleClass string
 
 // PyNew implements types.PyNewable.
-func (c class) PyNew(args ...any) (any, error) { return &module{class: string(c)}, nil }
+func (c moduleClass) PyNew(args ...any) (any, error) { return &module{class: string(c)}, nil }
 
 // module stands for an object of Python, of which only the attributes are kept.
 type module struct {
@@ -79,8 +79,8 @@ type module struct {
 }
 
 // PySetState implements types.PyStateSettable.
-func (m *module) PySetState(state any) error {
-	attributes, err := stringKeys(state)
+func (m *module) PySetState(o any) error {
+	attributes, err := stringKeys(o)
 	m.attributes = attributes
 	return err
 }

@@ -12,7 +12,7 @@ import (
 // Config is the configuration of a converted model, as its file has it.
 type Config struct {
 	txl.Config
-	// DEmbed is the width of the embeddings of the first cluster.
+	// DEmbed is the width of the embeddings of the first cluster; 0 means DModel.
 	DEmbed int `json:"d_embed,omitempty"`
 	// TieProjs says for each cluster whether the softmax projects by the matrix by which the input is
 	// projected.

@@ -64,6 +64,9 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.DEmbed == config.DModel {
+		config.DEmbed = 0 // as files have it
+	}
 	if o.ReverseClusters {
 		for i, t := range chosen {
 			if t.Name == "crit.cluster_weight" || t.Name == "crit.cluster_bias" {

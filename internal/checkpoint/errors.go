@@ -9,7 +9,6 @@ package checkpoint
 import (
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/lmserve/lmserve/weights"
 )
@@ -22,6 +21,8 @@ const (
 	// maxPickleMemory bounds an estimate from above of the memory that the objects of one pickle
 	// take. The vocabulary of WikiText-103 is estimated at half of it.
 	maxPickleMemory = 1 << 30
+	// weightsMax bounds a storage as a file of weights bounds its data.
+	weightsMax = weights.MaxDataBytes
 	// maxLineBytes bounds the name of a class, or of its module.
 	maxLineBytes = 256
 	// maxRecords bounds the records of a zip archive: one a storage, and a few more.
@@ -50,33 +51,9 @@ var (
 	ErrUnsupported = errors.New("not supported")
 )
 
-// Error says where a checkpoint is wrong, what was found there and what was expected. errors.Is
-// matches it against the Err variables of this package.
-type Error struct {
-	File   string // path of the file, with the record of an archive behind a colon
-	Where  string
-	Offset int64 // byte in the pickle, or in the file; -1 if none applies
-	Found  string
-	Want   string
-	Kind   error
-}
-
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("checkpoint: ")
-	if e.File != "" {
-		b.WriteString(e.File + ": ")
-	}
-	b.WriteString(e.Where)
-	if e.Offset >= 0 {
-		b.WriteString(" at byte " + strconv.FormatInt(e.Offset, 10))
-	}
-	b.WriteString(": found " + e.Found + ", expected " + e.Want + ": " + e.Kind.Error())
-	return b.String()
-}
-
-// Unwrap returns the kind.
-func (e *Error) Unwrap() error { return e.Kind }
+// Error says where a checkpoint is wrong, what was found there and what was expected. Offset counts
+// the bytes of the pickle, or of the file where no pickle is read.
+type Error = weights.Error
 
 // inFile names the file in an error of this package that names none yet.
 func inFile(err error, name string) error {

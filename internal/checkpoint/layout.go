@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// part is a tensor of the reference implementation's state dict.
-type part struct {
+// slot is a tensor of the reference implementation's state dict.
+type slot struct {
 	name  string
 	shape []int
 	// twin names the tensor of which this one is a copy in a model whose weights are tied; "": none.
@@ -15,24 +15,24 @@ type part struct {
 
 // layoutOf lists the tensors of a configuration in the order in which a converted file has them;
 // those with a twin stand beside it.
-func layoutOf(c Config) []part {
-	parts := embeddings(c)
+func layoutOf(c Config) []slot {
+	parts := embeddingSlots(c)
 	heads := []int{c.NHead, c.DHead}
-	parts = append(parts, part{name: "r_w_bias", shape: heads}, part{name: "r_r_bias", shape: heads})
+	parts = append(parts, slot{name: "r_w_bias", shape: heads}, slot{name: "r_r_bias", shape: heads})
 	for i := range c.NLayer {
-		parts = append(parts, layer(c, i)...)
+		parts = append(parts, layerSlots(c, i)...)
 	}
-	return append(parts, softmax(c)...)
+	return append(parts, softmaxSlots(c)...)
 }
 
 // clustersOf gives the borders of the clusters: 0, the cutoffs, and the size of the vocabulary.
 func clustersOf(c Config) []int { return slices.Concat([]int{0}, c.Cutoffs, []int{c.Vocab}) }
 
-func embeddings(c Config) (parts []part) {
+func embeddingSlots(c Config) (parts []slot) {
 	if !c.tablePerCluster() {
-		parts = append(parts, part{name: "word_emb.emb_layers.0.weight", shape: []int{c.Vocab, c.DEmbed}})
+		parts = append(parts, slot{name: "word_emb.emb_layers.0.weight", shape: []int{c.Vocab, c.DEmbed}})
 		if c.DEmbed != c.DModel {
-			parts = append(parts, part{name: "word_emb.emb_projs.0", shape: []int{c.DModel, c.DEmbed}})
+			parts = append(parts, slot{name: "word_emb.emb_projs.0", shape: []int{c.DModel, c.DEmbed}})
 		}
 		return parts
 	}
@@ -40,16 +40,16 @@ func embeddings(c Config) (parts []part) {
 	for i := range len(borders) - 1 {
 		width := widthOf(c.DEmbed, c.DivVal, i)
 		parts = append(parts,
-			part{name: fmt.Sprintf("word_emb.emb_layers.%d.weight", i), shape: []int{borders[i+1] - borders[i], width}},
-			part{name: fmt.Sprintf("word_emb.emb_projs.%d", i), shape: []int{c.DModel, width}})
+			slot{name: fmt.Sprintf("word_emb.emb_layers.%d.weight", i), shape: []int{borders[i+1] - borders[i], width}},
+			slot{name: fmt.Sprintf("word_emb.emb_projs.%d", i), shape: []int{c.DModel, width}})
 	}
 	return parts
 }
 
-func layer(c Config, i int) []part {
+func layerSlots(c Config, i int) []slot {
 	attention, forward := fmt.Sprintf("layers.%d.dec_attn.", i), fmt.Sprintf("layers.%d.pos_ff.", i)
 	d, hd := c.DModel, c.NHead*c.DHead
-	return []part{
+	return []slot{
 		{name: attention + "qkv_net.weight", shape: []int{3 * hd, d}},
 		{name: attention + "r_net.weight", shape: []int{hd, d}},
 		{name: attention + "o_net.weight", shape: []int{d, hd}},
@@ -64,10 +64,10 @@ func layer(c Config, i int) []part {
 	}
 }
 
-func softmax(c Config) (parts []part) {
+func softmaxSlots(c Config) (parts []slot) {
 	if tails := len(c.Cutoffs); tails > 0 {
-		parts = append(parts, part{name: "crit.cluster_weight", shape: []int{tails, c.DEmbed}},
-			part{name: "crit.cluster_bias", shape: []int{tails}})
+		parts = append(parts, slot{name: "crit.cluster_weight", shape: []int{tails, c.DEmbed}},
+			slot{name: "crit.cluster_bias", shape: []int{tails}})
 	}
 	borders := clustersOf(c)
 	for i := range len(borders) - 1 {
@@ -77,11 +77,11 @@ func softmax(c Config) (parts []part) {
 		}
 		if table == i {
 			parts = append(parts,
-				part{fmt.Sprintf("crit.out_layers.%d.weight", i), []int{size, width}, fmt.Sprintf("word_emb.emb_layers.%d.weight", i)},
-				part{name: fmt.Sprintf("crit.out_layers.%d.bias", i), shape: []int{size}})
+				slot{fmt.Sprintf("crit.out_layers.%d.weight", i), []int{size, width}, fmt.Sprintf("word_emb.emb_layers.%d.weight", i)},
+				slot{name: fmt.Sprintf("crit.out_layers.%d.bias", i), shape: []int{size}})
 		}
 		if c.tablePerCluster() || c.DEmbed != c.DModel {
-			parts = append(parts, part{outProjection(i), []int{c.DModel, width}, fmt.Sprintf("word_emb.emb_projs.%d", table)})
+			parts = append(parts, slot{outProjection(i), []int{c.DModel, width}, fmt.Sprintf("word_emb.emb_projs.%d", table)})
 		}
 	}
 	return parts

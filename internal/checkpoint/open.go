@@ -55,13 +55,13 @@ func Open(path string) (*Checkpoint, error) {
 	dir, vocabulary := filepath.Dir(path), ""
 	if info.IsDir() {
 		dir = path
-		if path = first(dir, weightFiles); path == "" {
+		if path = firstOf(dir, weightFiles); path == "" {
 			return nil, inFile(malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them"), dir)
 		}
-		vocabulary = first(dir, vocabularyFiles)
+		vocabulary = firstOf(dir, vocabularyFiles)
 	}
 	var settings Settings
-	if config := first(dir, []string{huggingConfigFile}); config != "" {
+	if config := firstOf(dir, []string{huggingConfigFile}); config != "" {
 		if settings, err = readHuggingConfig(config); err != nil {
 			return nil, err
 		}
@@ -75,8 +75,8 @@ func Open(path string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// first gives the path of the first of the files that is in a folder, "" if none is.
-func first(dir string, names []string) string {
+// firstOf gives the path of the first of the files that is in a folder, "" if none is.
+func firstOf(dir string, names []string) string {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -106,11 +106,11 @@ func readFile(f *os.File) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	return read(f, info.Size())
+	return openReader(f, info.Size())
 }
 
-// read finds out the form of a file and reads all of it but the data of tensors.
-func read(f io.ReaderAt, size int64) (*Checkpoint, error) {
+// openReader finds out the form of a file and reads all of it but the data of tensors.
+func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	head := make([]byte, 16)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
@@ -119,7 +119,7 @@ func read(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	if head = head[:n]; isSafetensors(head) {
 		return readSafetensors(io.NewSectionReader(f, 0, size))
 	}
-	form, object, err := load(f, size, head)
+	form, object, err := loadObject(f, size, head)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func read(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	return &Checkpoint{Form: form, tensors: s.tensors, settings: settings}, err
 }
 
-// load makes the objects of a file that torch.save wrote.
-func load(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
+// loadObject makes the objects of a file that torch.save wrote.
+func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	if isArchive(head) {
 		a, err := openArchive(f, size)
 		if err != nil {

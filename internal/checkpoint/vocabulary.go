@@ -42,7 +42,7 @@ func readVocabulary(f io.ReaderAt, size int64) ([]string, error) {
 	var object any
 	switch {
 	case isArchive(head):
-		_, object, err = load(f, size, head)
+		_, object, err = loadObject(f, size, head)
 	case bytes.HasPrefix(head, []byte{0x80}): // of a pickle of protocol 2 and later; no text in UTF-8
 		object, err = loadVocabulary(f, size)
 	default:

@@ -9,12 +9,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"github.com/lmserve/lmserve/weights"
 )
-
-// weightsMax bounds a storage as a file of weights bounds its data.
-const weightsMax = weights.MaxDataBytes
 
 // archive is the zip form of a checkpoint, which torch.save writes since version 1.6: the pickle in
 // NAME/data.pkl, and every storage in a record NAME/data/KEY, not compressed.
