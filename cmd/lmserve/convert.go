@@ -81,18 +81,24 @@ pickle of one); without it the file has the weights only, and nothing can serve 
 }
 
 func (f *convertFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.out, "out", "", "file to write, which must not exist yet; compressed if it ends in .zst")
+	flags.StringVar(&f.out, "out", "",
+		"file to write, which must not exist yet; compressed if it ends in .zst")
 	flags.StringVar(&f.name, "name", "", "name of the model (default: that of the file or folder)")
 	flags.StringVar(&f.config, "config", "", configUsage())
 	flags.StringVar(&f.vocab, "vocab", "", "file of the vocabulary (default: the one in the folder)")
 	flags.IntVar(&f.memLen, "mem-len", 0, "rows of memory that a layer attends to")
-	flags.IntVar(&f.segLen, "seg-len", 0, "usual rows of a segment (default: the checkpoint's, or those of the memory)")
-	flags.IntVar(&f.clampLen, "clamp-len", 0, "largest distance that positions tell apart (default: the checkpoint's, or any)")
+	flags.IntVar(&f.segLen, "seg-len", 0,
+		"usual rows of a segment (default: the checkpoint's, or those of the memory)")
+	flags.IntVar(&f.clampLen, "clamp-len", 0,
+		"largest distance that positions tell apart (default: the checkpoint's, or any)")
 	flags.BoolVar(&f.sameLength, "same-length", false, "limit every query to --mem-len keys")
-	flags.BoolVar(&f.preLNorm, "pre-lnorm", false, "normalise in front of attention and feed-forward, not behind them")
-	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil, "first tokens of the softmax's clusters behind the head, such as 20000,40000,200000")
-	flags.BoolVar(&f.turns, "reverse-clusters", false, "turn the order of the clusters' columns in the head round, "+
-		"for weights that the reference for TensorFlow or Hugging Face's library trained")
+	flags.BoolVar(&f.preLNorm, "pre-lnorm", false,
+		"normalise in front of attention and feed-forward, not behind them")
+	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil,
+		"first tokens of the softmax's clusters behind the head, such as 20000,40000,200000")
+	flags.BoolVar(&f.turns, "reverse-clusters", false,
+		"turn the order of the clusters' columns in the head round, "+
+			"for weights that the reference for TensorFlow or Hugging Face's library trained")
 }
 
 // options are those of the configuration, if one is named, with those that flags say before them.
@@ -109,7 +115,11 @@ func (f *convertFlags) options(flags *pflag.FlagSet) (checkpoint.Options, error)
 	for name, to := range map[string]struct {
 		to    **int
 		value *int
-	}{"mem-len": {&s.MemLen, &f.memLen}, "seg-len": {&s.SegLen, &f.segLen}, "clamp-len": {&s.ClampLen, &f.clampLen}} {
+	}{
+		"mem-len":   {&s.MemLen, &f.memLen},
+		"seg-len":   {&s.SegLen, &f.segLen},
+		"clamp-len": {&s.ClampLen, &f.clampLen},
+	} {
 		if flags.Changed(name) {
 			*to.to = to.value
 		}
@@ -165,7 +175,9 @@ func asked(err error) error {
 	if !errors.As(err, &missing) {
 		return err
 	}
-	return usageError{fmt.Errorf("%w, expected --%s, or --config", err, strings.Join(missing.Names, " and --"))}
+	return usageError{
+		fmt.Errorf("%w, expected --%s, or --config", err, strings.Join(missing.Names, " and --")),
+	}
 }
 
 // fileOf makes the file of a model, with its vocabulary.
@@ -179,8 +191,8 @@ func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stor
 			return nil, err
 		}
 		if len(symbols) != m.Config.Vocab {
-			return nil, fmt.Errorf("%s: found %d symbols, expected %d, as the embeddings of the checkpoint", f.vocab,
-				len(symbols), m.Config.Vocab)
+			return nil, fmt.Errorf("%s: found %d symbols, expected %d, as the embeddings of the checkpoint",
+				f.vocab, len(symbols), m.Config.Vocab)
 		}
 		tokenizer = wordsTokenizer
 		all := strings.Join(symbols, "\n") + "\n"
@@ -242,10 +254,11 @@ func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored,
 		}
 	}
 	if tokenizer == "" {
-		fmt.Fprintf(c.ErrOrStderr(), "lmserve: %s has no vocabulary and cannot be served yet: give --vocab\n", out)
+		fmt.Fprintf(c.ErrOrStderr(),
+			"lmserve: %s has no vocabulary and cannot be served yet: give --vocab\n", out)
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of %s, from %s\n  %s\n", out,
-		setting.Count(len(file.Tensors), "tensor"), setting.Count(count, "weight"), file.Tensors[0].DType, form,
-		file.Metadata["lmserve.config"])
+		setting.Count(len(file.Tensors), "tensor"), setting.Count(count, "weight"), file.Tensors[0].DType,
+		form, file.Metadata["lmserve.config"])
 	return err
 }

@@ -25,8 +25,11 @@ func huggingFolder(t *testing.T, vocab int) (dir string, m *txl.Model) {
 		f.Tensors = append(f.Tensors, weights.F32Tensor(tensor.Name, tensor.Shape, m.Tensor(i)))
 	}
 	dir = t.TempDir()
-	require.NoError(t, weights.WriteFile(filepath.Join(dir, "model.safetensors"), f, weights.WriteOptions{}))
-	config, err := json.Marshal(map[string]any{"model_type": "transfo-xl", "mem_len": 16, "pre_lnorm": false})
+	require.NoError(t,
+		weights.WriteFile(filepath.Join(dir, "model.safetensors"), f, weights.WriteOptions{}))
+	config, err := json.Marshal(
+		map[string]any{"model_type": "transfo-xl", "mem_len": 16, "pre_lnorm": false},
+	)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600))
 	return dir, m
@@ -72,7 +75,8 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
 	file, out := filepath.Join(dir, "model.safetensors"), filepath.Join(t.TempDir(), "m.safetensors")
 	evil := filepath.Join(t.TempDir(), "evil.pt")
-	require.NoError(t, os.WriteFile(evil, []byte("\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R."), 0o600))
+	require.NoError(t,
+		os.WriteFile(evil, []byte("\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R."), 0o600))
 	require.NoError(t, os.Remove(filepath.Join(dir, "config.json")))
 	for _, is := range []struct {
 		args []string
@@ -82,8 +86,10 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 		{[]string{file}, exitUsage, "--out is missing"},
 		{[]string{file, "--out", file}, exitFailure, "file already exists"},
 		{[]string{file, "--out", out}, exitUsage, "expected --mem-len and --pre-lnorm, or --config"},
-		{[]string{file, "--out", out, "--config", "tiny"}, exitFailure, "24 of another shape: r_w_bias [2,4], expected [2,32], "},
-		{[]string{evil, "--out", out}, exitFailure, evil + `: pickle at byte 2: found "os.system", expected`},
+		{[]string{file, "--out", out, "--config", "tiny"}, exitFailure,
+			"24 of another shape: r_w_bias [2,4], expected [2,32], "},
+		{[]string{evil, "--out", out}, exitFailure,
+			evil + `: pickle at byte 2: found "os.system", expected`},
 		{[]string{filepath.Join(dir, "none"), "--out", out}, exitFailure, "no such file"},
 	} {
 		_, stderr, code := lmserve("", append([]string{"convert"}, is.args...)...)

@@ -145,7 +145,8 @@ func plain(vocab int) []shown {
 		}
 		a := &array{key: strconv.Itoa(len(tensors)), class: "FloatStorage", size: 4}
 		for range n {
-			a.data = binary.LittleEndian.AppendUint32(a.data, uint32(0x3d000000+rng.IntN(1<<23))) // 0.03 to 0.06
+			a.data = binary.LittleEndian.AppendUint32(a.data,
+				uint32(0x3d000000+rng.IntN(1<<23))) // 0.03 to 0.06
 		}
 		tensors = append(tensors, shown{name, a, 0, shape, stride})
 		return a
@@ -165,7 +166,8 @@ func plain(vocab int) []shown {
 	add("layers.0.pos_ff.layer_norm.weight", d)
 	add("layers.0.pos_ff.layer_norm.bias", d)
 	add("crit.out_layers.0.bias", vocab)
-	return append(tensors, shown{"crit.out_layers.0.weight", embeddings, 0, []int{vocab, d}, []int{d, 1}})
+	return append(tensors,
+		shown{"crit.out_layers.0.weight", embeddings, 0, []int{vocab, d}, []int{d, 1}})
 }
 
 // readBytes reads a checkpoint that is in memory.

@@ -88,7 +88,8 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (Config, er
 		return Config{}, &missing
 	}
 	if want != nil {
-		c.NLayer, c.DModel, c.NHead, c.DHead, c.DInner = want.NLayer, want.DModel, want.NHead, want.DHead, want.DInner
+		c.NLayer, c.DModel, c.DInner = want.NLayer, want.DModel, want.DInner
+		c.NHead, c.DHead = want.NHead, want.DHead
 		c.Vocab, c.Cutoffs, c.DivVal, c.Activation = want.Vocab, s.Cutoffs, want.DivVal, want.Activation
 	}
 	c.MemLen, c.PreLNorm = *s.MemLen, *s.PreLNorm
@@ -213,7 +214,9 @@ func shapeOr(shape []int, dimensions int) []int {
 // settingsOf reads the attributes of a pickled module.
 func settingsOf(a map[string]any) (Settings, error) {
 	var s Settings
-	for name, to := range map[string]**int{"mem_len": &s.MemLen, "tgt_len": &s.SegLen, "clamp_len": &s.ClampLen} {
+	for name, to := range map[string]**int{
+		"mem_len": &s.MemLen, "tgt_len": &s.SegLen, "clamp_len": &s.ClampLen,
+	} {
 		if n, ok := a[name].(int); ok {
 			*to = &n
 		}
@@ -235,10 +238,12 @@ func settingsOf(a map[string]any) (Settings, error) {
 		s.Cutoffs = cutoffs[:len(cutoffs)-1] // the last is the size of the vocabulary
 	}
 	if kind, ok := a["attn_type"].(int); ok && kind != 0 {
-		return s, unsupported("attribute attn_type", strconv.Itoa(kind), "0, relative positions as in the paper")
+		return s, unsupported("attribute attn_type", strconv.Itoa(kind),
+			"0, relative positions as in the paper")
 	}
 	if n, ok := a["sample_softmax"].(int); ok && n > 0 {
-		return s, unsupported("attribute sample_softmax", strconv.Itoa(n), "none: the softmax is never sampled")
+		return s, unsupported("attribute sample_softmax", strconv.Itoa(n),
+			"none: the softmax is never sampled")
 	}
 	if eps, ok := a["eps"].(float64); ok {
 		return s, checkEps(eps)
@@ -249,7 +254,8 @@ func settingsOf(a map[string]any) (Settings, error) {
 // checkEps refuses a layer normalisation with another constant.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
-		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1, 64), "1e-05")
+		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1, 64),
+			"1e-05")
 	}
 	return nil
 }

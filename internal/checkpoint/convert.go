@@ -77,8 +77,9 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	return &Converted{Config: config, Tensors: stored(chosen)}, nil
 }
 
-// untwin puts the copy of a tied weight in the place of the weight where only the copy is there: files
-// of safetensors keep tied weights once, under any of their names. Those of PyTorch keep all names.
+// untwin puts the copy of a tied weight in the place of the weight where only the copy is there:
+// files of safetensors keep tied weights once, under any of their names. Those of PyTorch keep all
+// names.
 func untwin(byName map[string]Tensor) {
 	for name, t := range maps.Clone(byName) {
 		twin, isTable := strings.CutPrefix(name, "crit.out_layers.")
@@ -120,14 +121,15 @@ func (m *Mismatch) Error() string {
 		names []string
 	}{{"missing", m.Missing}, {"left over", m.Extra}, {"of another shape", m.Misshapen}} {
 		if len(p.names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s: %s", len(p.names), p.what, strings.Join(p.names, ", ")))
+			parts = append(parts,
+				fmt.Sprintf("%d %s: %s", len(p.names), p.what, strings.Join(p.names, ", ")))
 		}
 	}
 	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
 }
 
-// unreadable names the tensors that are missing or left over if one of those is missing of whose shape
-// the configuration is read. What shapes the others should have is not known then.
+// unreadable names the tensors that are missing or left over if one of those is missing of whose
+// shape the configuration is read. What shapes the others should have is not known then.
 func unreadable(c Config, byName map[string]Tensor) error {
 	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
 		return nil
@@ -203,8 +205,8 @@ func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
 		return nil, &m
 	}
 	if untied != nil {
-		return nil, unsupported("tensors "+strings.Join(untied, ", "), "other values than the embeddings'",
-			"a softmax whose weights are the embeddings")
+		return nil, unsupported("tensors "+strings.Join(untied, ", "),
+			"other values than the embeddings'", "a softmax whose weights are the embeddings")
 	}
 	return chosen, nil
 }
@@ -256,7 +258,8 @@ func finite(t Tensor, d weights.DType) ([]byte, error) {
 	}
 	for i, v := range values {
 		if v-v != 0 {
-			return nil, malformed(fmt.Sprintf("tensor %s, element %d", quote(t.Name), i), fmt.Sprint(v), "a finite number")
+			return nil, malformed(fmt.Sprintf("tensor %s, element %d", quote(t.Name), i), fmt.Sprint(v),
+				"a finite number")
 		}
 	}
 	return weights.FloatTensor(t.Name, d, t.Shape, values).Data, nil

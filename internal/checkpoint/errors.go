@@ -1,9 +1,9 @@
 // Package checkpoint reads Transformer-XL checkpoints that PyTorch or Hugging Face's library wrote,
 // and makes the weights of a model of them. PyTorch's checkpoints are pickles, programs for a small
-// machine that may name any function of Python. Nothing of that kind runs here: every pickle is read
-// through once before it is taken apart, and whatever names a class outside a short list, or wants
-// more memory than a checkpoint needs, is refused. Only the command `lmserve convert` imports the
-// package. docs/models.md describes what it reads.
+// machine that may name any function of Python. Nothing of that kind runs here: every pickle is
+// read through once before it is taken apart, and whatever names a class outside a short list, or
+// wants more memory than a checkpoint needs, is refused. Only the command `lmserve convert` imports
+// the package. docs/models.md describes what it reads.
 package checkpoint
 
 import (

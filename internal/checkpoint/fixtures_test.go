@@ -14,8 +14,8 @@ import (
 )
 
 // fixtures is a folder beside the repository that holds one model in all the forms in which
-// checkpoints are published, and as a file of reference numbers; the variable CHECKPOINT_FIXTURES names
-// another.
+// checkpoints are published, and as a file of reference numbers; the variable CHECKPOINT_FIXTURES
+// names another.
 var fixtures = cmp.Or(os.Getenv("CHECKPOINT_FIXTURES"), "../../../shared/fixtures")
 
 // Every form of a checkpoint gives the weights of the model to the bit, and its configuration.
@@ -28,7 +28,8 @@ func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {
 	require.NoError(t, err)
 	var names []string
 	for _, tensor := range want.Tensors {
-		if !strings.HasPrefix(tensor.Name, "seg") && !strings.HasPrefix(tensor.Name, "grad.") && tensor.Name != "pos_emb.inv_freq" {
+		if !strings.HasPrefix(tensor.Name, "seg") && !strings.HasPrefix(tensor.Name, "grad.") &&
+			tensor.Name != "pos_emb.inv_freq" {
 			names = append(names, tensor.Name)
 		}
 	}

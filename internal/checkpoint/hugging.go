@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// huggingConfig is what Hugging Face's config.json says of a Transformer-XL beside the shapes of its
-// tensors. The file has many fields more, which are of no use here.
+// huggingConfig is what Hugging Face's config.json says of a Transformer-XL beside the shapes of
+// its tensors. The file has many fields more, which are of no use here.
 type huggingConfig struct {
 	ModelType  string  `json:"model_type"`
 	MemLen     *int    `json:"mem_len"`
@@ -33,12 +33,16 @@ func readHuggingConfig(path string) (Settings, error) {
 		return Settings{}, err
 	}
 	if len(text) > maxConfigBytes {
-		return Settings{}, &Error{File: path, Where: "file", Offset: -1, Found: "more than " + strconv.Itoa(maxConfigBytes) + " bytes",
-			Want: "at most that", Kind: ErrTooLarge}
+		return Settings{}, &Error{File: path, Where: "file", Offset: -1,
+			Found: "more than " + strconv.Itoa(maxConfigBytes) + " bytes", Want: "at most that",
+			Kind: ErrTooLarge}
 	}
 	var c huggingConfig
 	if err := json.Unmarshal(text, &c); err != nil {
-		return Settings{}, inFile(malformed("JSON", err.Error(), "an object as Hugging Face's library writes it"), path)
+		return Settings{}, inFile(
+			malformed("JSON", err.Error(), "an object as Hugging Face's library writes it"),
+			path,
+		)
 	}
 	s, err := c.settings()
 	return s, inFile(err, path)
@@ -49,7 +53,8 @@ func (c huggingConfig) settings() (Settings, error) {
 		return Settings{}, unsupported("model_type", quote(c.ModelType), `"transfo-xl"`)
 	}
 	if c.AttnType != 0 {
-		return Settings{}, unsupported("attn_type", strconv.Itoa(c.AttnType), "0, relative positions as in the paper")
+		return Settings{}, unsupported("attn_type", strconv.Itoa(c.AttnType),
+			"0, relative positions as in the paper")
 	}
 	if c.Eps != 0 {
 		if err := checkEps(c.Eps); err != nil {

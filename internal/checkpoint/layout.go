@@ -39,9 +39,12 @@ func embeddingSlots(c Config) (parts []slot) {
 	borders := clustersOf(c)
 	for i := range len(borders) - 1 {
 		width := widthOf(c.DEmbed, c.DivVal, i)
-		parts = append(parts,
-			slot{name: fmt.Sprintf("word_emb.emb_layers.%d.weight", i), shape: []int{borders[i+1] - borders[i], width}},
-			slot{name: fmt.Sprintf("word_emb.emb_projs.%d", i), shape: []int{c.DModel, width}})
+		parts = append(
+			parts,
+			slot{name: fmt.Sprintf("word_emb.emb_layers.%d.weight", i),
+				shape: []int{borders[i+1] - borders[i], width}},
+			slot{name: fmt.Sprintf("word_emb.emb_projs.%d", i), shape: []int{c.DModel, width}},
+		)
 	}
 	return parts
 }
@@ -76,12 +79,16 @@ func softmaxSlots(c Config) (parts []slot) {
 			table, size = 0, c.Vocab
 		}
 		if table == i {
-			parts = append(parts,
-				slot{fmt.Sprintf("crit.out_layers.%d.weight", i), []int{size, width}, fmt.Sprintf("word_emb.emb_layers.%d.weight", i)},
-				slot{name: fmt.Sprintf("crit.out_layers.%d.bias", i), shape: []int{size}})
+			parts = append(
+				parts,
+				slot{fmt.Sprintf("crit.out_layers.%d.weight", i), []int{size, width},
+					fmt.Sprintf("word_emb.emb_layers.%d.weight", i)},
+				slot{name: fmt.Sprintf("crit.out_layers.%d.bias", i), shape: []int{size}},
+			)
 		}
 		if c.tablePerCluster() || c.DEmbed != c.DModel {
-			parts = append(parts, slot{outProjection(i), []int{c.DModel, width}, fmt.Sprintf("word_emb.emb_projs.%d", table)})
+			parts = append(parts,
+				slot{outProjection(i), []int{c.DModel, width}, fmt.Sprintf("word_emb.emb_projs.%d", table)})
 		}
 	}
 	return parts

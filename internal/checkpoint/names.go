@@ -41,8 +41,9 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 	return byName, dropFrequencies(byName)
 }
 
-// shareBias makes one tensor of the attention bias that every layer has in Hugging Face's layout. The
-// bias is one tensor here; layers whose biases differ, those of a model with untie_r, are refused.
+// shareBias makes one tensor of the attention bias that every layer has in Hugging Face's layout.
+// The bias is one tensor here; layers whose biases differ, those of a model with untie_r, are
+// refused.
 func shareBias(byName map[string]Tensor, name string) error {
 	shared, found := byName[name]
 	for i := range weights.MaxTensors {
@@ -96,7 +97,8 @@ func dropFrequencies(byName map[string]Tensor) error {
 // floats reads the tensor as float32.
 func (t Tensor) floats() ([]float32, error) {
 	if t.DType == "" || t.DType == weights.I64 || t.DType == weights.I32 || t.DType == weights.U8 {
-		return nil, malformed("tensor "+quote(t.Name), "elements of another type", "floating-point numbers")
+		return nil, malformed("tensor "+quote(t.Name), "elements of another type",
+			"floating-point numbers")
 	}
 	data, err := t.Load()
 	if err != nil {

@@ -56,7 +56,10 @@ func Open(path string) (*Checkpoint, error) {
 	if info.IsDir() {
 		dir = path
 		if path = firstOf(dir, weightFiles); path == "" {
-			return nil, inFile(malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them"), dir)
+			return nil, inFile(
+				malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them"),
+				dir,
+			)
 		}
 		vocabulary = firstOf(dir, vocabularyFiles)
 	}
@@ -151,7 +154,8 @@ func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 
 // isSafetensors tells whether a file begins with the length of a header and its brace.
 func isSafetensors(head []byte) bool {
-	return len(head) > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes
+	return len(head) > 8 && head[8] == '{' &&
+		binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes
 }
 
 // readSafetensors reads a file of safetensors; its tensors are in memory then.

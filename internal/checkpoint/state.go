@@ -66,9 +66,10 @@ type walker struct {
 // walk adds what a module and those below it hold.
 func (w *walker) walk(m *module, prefix string, depth int) error {
 	if w.modules++; w.modules > maxModules || depth > maxModuleDepth {
-		return &Error{Where: "module " + quote(prefix), Offset: -1, Found: "modules nested too deeply, or too many",
-			Want: "at most " + strconv.Itoa(maxModules) + ", " + strconv.Itoa(maxModuleDepth) + " deep",
-			Kind: ErrTooLarge}
+		return &Error{Where: "module " + quote(prefix), Offset: -1,
+			Found: "modules nested too deeply, or too many",
+			Want:  "at most " + strconv.Itoa(maxModules) + ", " + strconv.Itoa(maxModuleDepth) + " deep",
+			Kind:  ErrTooLarge}
 	}
 	w.note(m, prefix)
 	for _, part := range []string{"_parameters", "_buffers"} {
@@ -138,22 +139,20 @@ func (w *walker) tensor(name string, value any) error {
 	return nil
 }
 
-// attributesOf names the modules whose attributes say something of the configuration that the root's
-// do not: the first of each is read.
+// attributesOf names the modules whose attributes say something of the configuration that the
+// root's do not: the first of each is read.
 var attributesOf = map[string][]string{
-	"word_emb.":                     {"cutoffs", "div_val"},
+	"": {
+		"tgt_len", "mem_len", "clamp_len", "same_length", "attn_type", "sample_softmax",
+	},
+	"word_emb.":                     {"cutoffs"},
 	"layers.0.dec_attn.":            {"pre_lnorm"},
 	"layers.0.dec_attn.layer_norm.": {"eps"},
 }
 
 // note keeps the attributes of a module that say how the model was configured.
 func (w *walker) note(m *module, prefix string) {
-	names := attributesOf[prefix]
-	if prefix == "" {
-		names = []string{"n_token", "n_head", "d_head", "d_model", "d_embed", "n_layer", "tgt_len", "mem_len",
-			"clamp_len", "same_length", "attn_type", "sample_softmax"}
-	}
-	for _, name := range names {
+	for _, name := range attributesOf[prefix] {
 		value, ok := m.attributes[name]
 		if !ok {
 			continue

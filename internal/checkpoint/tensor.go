@@ -81,8 +81,8 @@ func (v view) equal(w view) bool {
 		fmt.Sprint(v.shape, v.stride) == fmt.Sprint(w.shape, w.stride)
 }
 
-// check makes sure that every element of the view lies in the storage, and that the view has no more
-// elements than the storage: what repeats elements could be of any size.
+// check makes sure that every element of the view lies in the storage, and that the view has no
+// more elements than the storage: what repeats elements could be of any size.
 func (v view) check() error {
 	where := "tensor over storage " + quote(v.storage.key)
 	wrong := func(want string) error {
@@ -102,7 +102,9 @@ func (v view) check() error {
 			return wrong(inside)
 		}
 		if d > 0 && n > v.storage.count/int64(d) {
-			return wrong("no more than the storage's " + strconv.FormatInt(v.storage.count, 10) + " elements")
+			return wrong(
+				"no more than the storage's " + strconv.FormatInt(v.storage.count, 10) + " elements",
+			)
 		}
 		n *= int64(d)
 		last += int64(max(d-1, 0)) * int64(v.stride[i]) // at most (MaxRank+1) * count

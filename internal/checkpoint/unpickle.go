@@ -27,7 +27,7 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 		}
 		return storages(*tuple)
 	}
-	defer func() { // The library indexes without a check here and there, and takes any key for a map's.
+	defer func() { // The library indexes without a check in places, and takes any key for a map's.
 		if p := recover(); p != nil {
 			err = malformed("pickle", brief(fmt.Sprint(p)), "a sound pickle")
 		}
@@ -40,14 +40,15 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 	return object, err
 }
 
-// brief gives what the library says is wrong, without the objects that it writes out behind a colon.
+// brief gives what the library says is wrong, without the objects that it writes out behind a
+// colon.
 func brief(text string) string {
 	text, _, _ = strings.Cut(text, ": ")
 	return "what has no meaning (" + strings.Trim(quote(text), `"`) + ")"
 }
 
-// storageID reads the persistent id of a storage, ("storage", class, key, location, elements, view);
-// the location says on which device it was, and a view is of very old files only.
+// storageID reads the persistent id of a storage, ("storage", class, key, location, elements,
+// view); the location says on which device it was, and a view is of very old files only.
 func storageID(id []any) (*storage, error) {
 	where := "persistent id"
 	if len(id) < 5 || len(id) > 6 || id[0] != "storage" {

@@ -14,9 +14,9 @@ import (
 )
 
 // ReadVocabulary reads the symbols of a vocabulary in the order of their ids: a text of a symbol a
-// line, with or without its count behind it, or a pickle of the reference's class Vocab, of a corpus
-// that has one, or of the dictionary that Hugging Face's library makes of one, as pickle.dump or
-// torch.save writes them.
+// line, with or without its count behind it, or a pickle of the reference's class Vocab, of a
+// corpus that has one, or of the dictionary that Hugging Face's library makes of one, as
+// pickle.dump or torch.save writes them.
 func ReadVocabulary(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -105,7 +105,8 @@ func attributesOfAny(object any) (map[string]any, error) {
 	return stringKeys(object)
 }
 
-// vocabularyText reads a symbol a line; as in the reference, the first word of a line is the symbol.
+// vocabularyText reads a symbol a line; as in the reference, the first word of a line is the
+// symbol.
 func vocabularyText(r io.Reader) ([]string, error) {
 	in := bufio.NewScanner(io.LimitReader(r, maxVocabularyBytes))
 	var symbols []string

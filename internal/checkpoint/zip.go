@@ -26,8 +26,9 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 		return nil, malformed("zip archive", err.Error(), "a sound directory")
 	}
 	if len(z.File) > maxRecords {
-		return nil, &Error{Where: "zip archive", Offset: -1, Found: strconv.Itoa(len(z.File)) + " records",
-			Want: "at most " + strconv.Itoa(maxRecords), Kind: ErrTooLarge}
+		return nil, &Error{Where: "zip archive", Offset: -1,
+			Found: strconv.Itoa(len(z.File)) + " records", Want: "at most " + strconv.Itoa(maxRecords),
+			Kind: ErrTooLarge}
 	}
 	a := &archive{file: file, records: map[string]*zip.File{}}
 	found := 0
@@ -121,7 +122,8 @@ func (a *archive) load() (any, error) {
 			return nil, malformed("storage "+quote(s.key), strconv.FormatInt(record.Size(), 10)+" bytes",
 				fmt.Sprintf("%d for %d elements of %s", want, s.count, s.element.class))
 		}
-		s.data = &checked{SectionReader: record, name: s.key, sum: a.records[a.prefix+"data/"+s.key].CRC32}
+		s.data = &checked{SectionReader: record, name: s.key,
+			sum: a.records[a.prefix+"data/"+s.key].CRC32}
 		storages[s.key] = s
 		return s, nil
 	})

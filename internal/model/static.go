@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// StaticMetadata is the metadata of a file of weights that holds a model without meta-learners, made
-// by a program that has the tensors and not a Model. The configuration is JSON of a txl.Config, the
-// tokenizer a description of package tokenizer, "" for a file whose tokenizer nobody knows, which is
-// no model yet. The card may be nil.
+// StaticMetadata is the metadata of a file of weights that holds a model without meta-learners,
+// made by a program that has the tensors and not a Model. The configuration is JSON of a
+// txl.Config, the tokenizer a description of package tokenizer, "" for a file whose tokenizer
+// nobody knows, which is no model yet. The card may be nil.
 func StaticMetadata(
 	name string, config json.RawMessage, tokenizer string, chunk int, card json.RawMessage,
 ) (map[string]string, error) {
