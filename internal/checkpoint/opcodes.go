@@ -52,7 +52,7 @@ const (
 // protocols 2 to 5 (https://docs.python.org/3/library/pickletools.html). Left out are those of
 // protocols 0 and 1, those that call a class without REDUCE (INST, OBJ, NEWOBJ_EX), the registry of
 // extensions, buffers outside the pickle, and those that take objects back from the stack.
-var opcodes = map[byte]opcode{
+var opcodes = [256]opcode{
 	0x80: {"PROTO", fixed1, aside, 0},
 	0x95: {"FRAME", fixed8, aside, 0},
 	'.':  {"STOP", none, stop, 0},

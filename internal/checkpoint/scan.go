@@ -16,7 +16,7 @@ type scanner struct {
 	in      *bufio.Reader
 	pickle  []byte // what was read so far
 	allowed func(module, name string) bool
-	memo    map[uint32]span
+	memo    []span
 	top     [2]span // the two objects on top of the stack, the topmost last
 	memory  int64   // estimate of what the objects take
 }
@@ -27,7 +27,7 @@ type span struct{ from, to int }
 
 // scanPickle reads one pickle from the reader, which then stands behind it, and gives its bytes.
 func scanPickle(in *bufio.Reader, allowed func(module, name string) bool) ([]byte, error) {
-	s := &scanner{in: in, allowed: allowed, memo: map[uint32]span{}}
+	s := &scanner{in: in, allowed: allowed}
 	for {
 		done, err := s.instruction()
 		if err != nil {
@@ -46,8 +46,8 @@ func (s *scanner) instruction() (done bool, err error) {
 		return false, err
 	}
 	code := s.pickle[at]
-	op, known := opcodes[code]
-	if !known {
+	op := &opcodes[code]
+	if op.name == "" {
 		found := fmt.Sprintf("opcode 0x%02x", code)
 		if name, ok := refusedOpcodes[code]; ok {
 			found = "opcode " + name
@@ -70,7 +70,7 @@ func (s *scanner) instruction() (done bool, err error) {
 }
 
 // argument reads what follows an opcode, and gives the place where its content begins.
-func (s *scanner) argument(op opcode) (from int, err error) {
+func (s *scanner) argument(op *opcode) (from int, err error) {
 	begin := len(s.pickle)
 	switch op.argument {
 	case fixed1:
@@ -98,7 +98,7 @@ func (s *scanner) argument(op opcode) (from int, err error) {
 
 // follow keeps the account of strings on the stack and in the memo: two of them may name a class,
 // and a string that stands in many places may be written out in each.
-func (s *scanner) follow(op opcode, at int, content span) error {
+func (s *scanner) follow(op *opcode, at int, content span) error {
 	argument := s.pickle[content.from:content.to]
 	switch op.effect {
 	case stop, aside:
@@ -111,16 +111,15 @@ func (s *scanner) follow(op opcode, at int, content span) error {
 		}
 		s.push(span{})
 	case put:
-		s.memo[index(argument)] = s.top[1]
+		return s.note(at, index(argument))
 	case memoize:
-		s.memo[uint32(len(s.memo))] = s.top[1]
+		return s.note(at, len(s.memo))
 	case get:
-		noted, ok := s.memo[index(argument)]
-		if !ok {
-			return s.fail(at, "memo "+strconv.FormatUint(uint64(index(argument)), 10),
-				"the number of something noted before", ErrFormat)
+		i := index(argument)
+		if i >= len(s.memo) {
+			return s.fail(at, "memo "+strconv.Itoa(i), "the number of something noted before", ErrFormat)
 		}
-		s.push(noted)
+		s.push(s.memo[i])
 	case global:
 		s.push(span{})
 		module, name := cutLines(argument)
@@ -139,7 +138,7 @@ func (s *scanner) follow(op opcode, at int, content span) error {
 }
 
 // aside checks instructions that are about the pickle and not about its objects.
-func (s *scanner) aside(op opcode, at int, argument []byte) error {
+func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 	if op.name == "PROTO" && (argument[0] < 2 || argument[0] > 5) {
 		return s.fail(at, "protocol "+strconv.Itoa(int(argument[0])), "2 to 5", ErrFormat)
 	}
@@ -159,6 +158,18 @@ func (s *scanner) push(o span) {
 	s.memory += 8 * int64(o.to-o.from)
 }
 
+// note follows the top of the stack into the memo, whose numbers run on from 0.
+func (s *scanner) note(at, i int) error {
+	if i > len(s.memo) {
+		return s.fail(at, "memo "+strconv.Itoa(i), "at most "+strconv.Itoa(len(s.memo)), ErrFormat)
+	}
+	if i == len(s.memo) {
+		s.memo = append(s.memo, span{})
+	}
+	s.memo[i] = s.top[1]
+	return nil
+}
+
 // class holds the name of a class to the list.
 func (s *scanner) class(at int, module, name string) error {
 	if s.allowed(module, name) {
@@ -171,11 +182,11 @@ func (s *scanner) class(at int, module, name string) error {
 func (s *scanner) text(o span) string { return string(s.pickle[o.from:o.to]) }
 
 // index is a number of the memo, of one or four bytes.
-func index(argument []byte) uint32 {
+func index(argument []byte) int {
 	if len(argument) == 1 {
-		return uint32(argument[0])
+		return int(argument[0])
 	}
-	return binary.LittleEndian.Uint32(argument)
+	return int(binary.LittleEndian.Uint32(argument))
 }
 
 // cutLines gives the two lines of a GLOBAL, without their newlines.
