@@ -181,8 +181,8 @@ func TestSettingsThatNothingTellsAreAskedFor(t *testing.T) {
 	require.Equal(t, []string{"mem-len", "pre-lnorm"}, missing.Names)
 }
 
-// A softmax of its own, attention biases of each layer, and other frequencies of positions are of
-// models that this program does not have.
+// A softmax of its own and other frequencies of positions are of models that this program does not
+// have.
 func TestModelsThatAreNotHereAreRefused(t *testing.T) {
 	for what, change := range map[string]func(tensors []shown) []shown{
 		"a softmax whose weights are the embeddings": func(tensors []shown) []shown {
@@ -190,11 +190,6 @@ func TestModelsThatAreNotHereAreRefused(t *testing.T) {
 			own := *last.of
 			own.key, own.data = "own", append([]byte{1}, own.data[1:]...)
 			last.of = &own
-			return tensors
-		},
-		"the same attention bias in all layers": func(tensors []shown) []shown {
-			tensors[0].name = "layers.0.dec_attn.r_w_bias"
-			tensors[1].name = "layers.1.dec_attn.r_w_bias"
 			return tensors
 		},
 		`tensor "pos_emb.inv_freq", element 0`: func(tensors []shown) []shown {
@@ -247,6 +242,49 @@ func TestHuggingFacesFolder(t *testing.T) {
 	symbols, err := ReadVocabulary(c.Vocabulary)
 	require.NoError(t, err)
 	require.Equal(t, []string{"<eos>", "<unk>", "the", "a"}, symbols)
+}
+
+// Attention biases that every layer has are one pair if they are the same, and stay the layers' own
+// otherwise, unless the model has a shared pair besides.
+func TestAttentionBiasesOfLayers(t *testing.T) {
+	own := func(name string) string { return "layers.0.dec_attn." + name }
+	second := func(tensors []shown) []shown { // the first layer again
+		for _, s := range tensors {
+			if rest, ok := strings.CutPrefix(s.name, "layers.0."); ok {
+				s.name = "layers.1." + rest
+				tensors = append(tensors, s)
+			}
+		}
+		return tensors
+	}
+	convert := func(tensors []shown) (*Converted, error) {
+		c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
+		require.NoError(t, err)
+		return c.Convert(Options{Settings: known()})
+	}
+	tensors := plain(4)
+	tensors[0].name, tensors[1].name = own("r_w_bias"), own("r_r_bias")
+	tensors = second(tensors)
+	m, err := convert(tensors)
+	require.NoError(t, err)
+	require.False(t, m.Config.UntieR)
+	require.Equal(t, tensors[1].of.data, dataOf(t, m, "r_r_bias"))
+
+	i := slices.IndexFunc(tensors, func(s shown) bool { return s.name == "layers.1.dec_attn.r_r_bias" })
+	tensors[i].of = tensors[0].of
+	m, err = convert(tensors)
+	require.NoError(t, err)
+	require.True(t, m.Config.UntieR)
+	require.Equal(t, tensors[1].of.data, dataOf(t, m, own("r_r_bias")))
+	require.Equal(t, tensors[0].of.data, dataOf(t, m, "layers.1.dec_attn.r_r_bias"))
+	layout := txl.NewLayout(m.Config.Config)
+	for i, tensor := range m.Tensors {
+		require.Equal(t, layout.Tensors[i].Name, tensor.Name)
+	}
+
+	tensors = append(tensors, shown{"r_w_bias", tensors[0].of, 0, []int{2, 2}, []int{2, 1}})
+	_, err = convert(tensors)
+	require.ErrorContains(t, err, "4 left over: layers.0.dec_attn.r_r_bias [2,2], ")
 }
 
 // The columns of the clusters can be turned round.

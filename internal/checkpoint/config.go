@@ -107,7 +107,11 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (Config, er
 // configOfShapes reads what the shapes tell of a configuration. A tensor that is missing leaves 0.
 func configOfShapes(shapes map[string][]int) (c Config) {
 	c.NLayer = layersOf(shapes)
-	biases := shapeOr(shapes["r_w_bias"], 2)
+	bias, shared := shapes["r_w_bias"]
+	if own, ok := shapes[layerBias(0, "r_w_bias")]; ok && !shared {
+		bias, c.UntieR = own, true
+	}
+	biases := shapeOr(bias, 2)
 	c.NHead, c.DHead = biases[0], biases[1]
 	c.DModel = shapeOr(shapes["layers.0.dec_attn.o_net.weight"], 2)[0]
 	c.DInner = shapeOr(shapes["layers.0.pos_ff.CoreNet.3.weight"], 2)[1]

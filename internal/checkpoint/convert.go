@@ -96,12 +96,6 @@ func untwin(byName map[string]Tensor) {
 	}
 }
 
-func putIfAbsent(byName map[string]Tensor, name string, t Tensor) {
-	if _, there := byName[name]; !there {
-		byName[name] = t
-	}
-}
-
 // retwin puts a weight in the place of its copies where only the weight is there.
 func retwin(c Config, byName map[string]Tensor) {
 	for _, p := range layoutOf(c) {

@@ -18,8 +18,17 @@ type slot struct {
 func layoutOf(c Config) []slot {
 	parts := embeddingSlots(c)
 	heads := []int{c.NHead, c.DHead}
-	parts = append(parts, slot{name: "r_w_bias", shape: heads}, slot{name: "r_r_bias", shape: heads})
+	for _, name := range attentionBiases {
+		if !c.UntieR {
+			parts = append(parts, slot{name: name, shape: heads})
+		}
+	}
 	for i := range c.NLayer {
+		for _, name := range attentionBiases {
+			if c.UntieR {
+				parts = append(parts, slot{name: layerBias(i, name), shape: heads})
+			}
+		}
 		parts = append(parts, layerSlots(c, i)...)
 	}
 	return append(parts, softmaxSlots(c)...)

@@ -33,42 +33,61 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 		}
 		byName[name] = t
 	}
-	for _, name := range []string{"r_w_bias", "r_r_bias"} {
-		if err := shareBias(byName, name); err != nil {
-			return nil, err
-		}
+	if err := shareBiases(byName); err != nil {
+		return nil, err
 	}
 	return byName, dropFrequencies(byName)
 }
 
-// shareBias makes one tensor of the attention bias that every layer has in Hugging Face's layout.
-// The bias is one tensor here; layers whose biases differ, those of a model with untie_r, are
-// refused.
-func shareBias(byName map[string]Tensor, name string) error {
+// attentionBiases are the biases that layers share, or have each, as layerBias names them.
+var attentionBiases = []string{"r_w_bias", "r_r_bias"}
+
+func layerBias(layer int, name string) string {
+	return fmt.Sprintf("layers.%d.dec_attn.%s", layer, name)
+}
+
+// shareBiases makes one tensor of an attention bias that is the same in every layer: Hugging Face's
+// layout repeats it. Biases that differ stay as they are.
+func shareBiases(byName map[string]Tensor) error {
+	for _, name := range attentionBiases {
+		if same, err := sameInLayers(byName, name); err != nil || !same {
+			return err
+		}
+	}
+	for _, name := range attentionBiases {
+		for i := 0; ; i++ {
+			t, ok := byName[layerBias(i, name)]
+			if !ok {
+				break
+			}
+			putIfAbsent(byName, name, t)
+			delete(byName, layerBias(i, name))
+		}
+	}
+	return nil
+}
+
+// sameInLayers tells whether layers that have a bias all have the same.
+func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
 	shared, found := byName[name]
-	for i := range weights.MaxTensors {
-		layer := fmt.Sprintf("layers.%d.dec_attn.%s", i, name)
-		t, ok := byName[layer]
+	for i := 0; ; i++ {
+		t, ok := byName[layerBias(i, name)]
 		if !ok {
-			break
+			return true, nil
 		}
 		if !found {
 			shared, found = t, true
 		}
-		same, err := sameData(shared, t)
-		if err != nil {
-			return err
+		if same, err := sameData(shared, t); err != nil || !same {
+			return false, err
 		}
-		if !same {
-			return unsupported("tensor "+quote(t.Name), "other values than in "+quote(shared.Name),
-				"the same attention bias in all layers (a model with untie_r has one for each)")
-		}
-		delete(byName, layer)
 	}
-	if found {
-		byName[name] = shared
+}
+
+func putIfAbsent(byName map[string]Tensor, name string, t Tensor) {
+	if _, there := byName[name]; !there {
+		byName[name] = t
 	}
-	return nil
 }
 
 // dropFrequencies leaves out the frequencies of the position encoding, which are no weights, and
