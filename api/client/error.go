@@ -39,7 +39,7 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	text := fmt.Sprintf("lmserve: %d %s", e.Status, e.Title)
+	text := fmt.Sprintf("the server answers %d: %s", e.Status, e.Title)
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}

@@ -320,7 +320,7 @@ func TestAnAnswerThatIsNoProblemDocumentIsAnErrorAllTheSame(t *testing.T) {
 		return answer(r, http.StatusBadGateway, "text/html", "<h1>no upstream</h1>"), nil
 	})
 	_, err := c.GetSession(t.Context(), "x")
-	require.EqualError(t, err, "lmserve: 502 Bad Gateway: <h1>no upstream</h1>")
+	require.EqualError(t, err, "the server answers 502: Bad Gateway: <h1>no upstream</h1>")
 }
 
 func TestABaseURLIsCheckedBeforeTheFirstRequest(t *testing.T) {

@@ -41,9 +41,12 @@ change their clocks. What is in the caches may be faster than memory.`,
 			if err != nil {
 				return err
 			}
-			p := newProgressOf(c, "bench", "row")
+			p := newProgressOf(c, "bench", "measurement")
 			defer p.end()
-			o.Progress = p.say
+			o.Progress = func(what string, done, total int) {
+				p.say(what)
+				p.set(int64(done), int64(total))
+			}
 			report, err := bench.Run(c.Context(), m, o)
 			p.end()
 			if err != nil {

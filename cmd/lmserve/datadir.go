@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 // noDataDir is the --data-dir of a server that keeps sessions in memory only.
@@ -51,6 +54,43 @@ func (f *dataFlags) folder() (string, error) {
 		return "", usageError{fmt.Errorf("--data-dir is not given, and there is no default: %w", err)}
 	}
 	return filepath.Join(dir, "lmserve"), nil
+}
+
+// mustPath returns the path of the keys file, without which the commands on keys cannot work.
+func (f *dataFlags) mustPath() (string, error) {
+	path, err := f.path()
+	if err == nil && path == "" {
+		err = usageError{fmt.Errorf("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)}
+	}
+	return path, err
+}
+
+// mustFolder returns the data folder, without which the commands on stored sessions cannot work.
+func (f *dataFlags) mustFolder() (string, error) {
+	if f.dir == noDataDir {
+		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}
+	}
+	return f.folder()
+}
+
+// openFolder opens the data folder, which must be there already.
+func (f *dataFlags) openFolder(o sessionlog.Options) (sessionlog.Store, error) {
+	dir, err := f.mustFolder()
+	if err != nil {
+		return nil, err
+	}
+	o.Existing = true
+	return sessionlog.Open(dir, o)
+}
+
+// withStore calls do with the data folder's store, opened for reading.
+func (f *dataFlags) withStore(do func(store sessionlog.Store) error) (err error) {
+	store, err := f.openFolder(sessionlog.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return do(store)
 }
 
 // stateFolder is where a user's programs keep what has to last and is no document.

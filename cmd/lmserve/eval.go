@@ -54,10 +54,10 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 			o.Progress = p.set
 			res, err := eval.Directory(c.Context(), m, data, o)
 			p.end()
-			if err != nil && len(res.Documents) == 0 {
+			if err != nil && !res.Interrupted {
 				return err
 			}
-			// Of an evaluation that was interrupted there are the documents that are done.
+			// Of an evaluation that was interrupted there is what is done.
 			return errors.Join(err, writeEval(c.OutOrStdout(), res, asJSON, picture))
 		},
 	}
@@ -74,13 +74,13 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 	return c
 }
 
-// writeEval prints a result, and draws it if there is a file for the picture.
+// writeEval prints a result, and draws its documents if there are any and a file for the picture.
 func writeEval(w io.Writer, res eval.Result, asJSON bool, picture string) error {
 	write := printEval
 	if asJSON {
 		write = func(w io.Writer, res eval.Result) error { return printJSON(w, res) }
 	}
-	if err := write(w, res); err != nil || picture == "" {
+	if err := write(w, res); err != nil || picture == "" || len(res.Documents) == 0 {
 		return err
 	}
 	return res.Chart().Write(picture)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +84,31 @@ func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 	require.Contains(t, out.String(), "…")
 	require.Contains(t, out.String(), "/name.txt\n")
 	require.Contains(t, out.String(), "dynamic-sgd diverged in x near byte 7: because")
+}
+
+// Of the first document, an evaluation that is interrupted prints what there is.
+func TestEvalInterrupted(t *testing.T) {
+	telling(t, time.Millisecond, time.Millisecond)
+	dir := documentsOf(t, map[string]string{"a.txt": strings.Repeat("some text\n", 20000)})
+	for _, format := range [][]string{nil, {"--json"}} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		var out, log bytes.Buffer
+		args := append([]string{"eval", "--model", randomModel(t), "--data", dir,
+			"--methods", "static", "--chart", filepath.Join(dir, "x.svg")}, format...)
+		require.Equal(t, exitSignal+int(syscall.SIGINT),
+			run(ctx, args, nil, &out, &interruptAt{&log, " % of ", interrupt}))
+		require.NoFileExists(t, filepath.Join(dir, "x.svg"))
+		if format == nil {
+			require.Contains(t, out.String(), "0 documents (interrupted; there are more)")
+			require.Contains(t, out.String(), "in part, and in no total: a.txt, of 200000 bytes\n")
+			require.Regexp(t, `static: \d+\.\d{3} over the first \d+ bytes\n$`, out.String())
+			continue
+		}
+		var res eval.Result
+		require.NoError(t, json.Unmarshal(out.Bytes(), &res))
+		require.Positive(t, res.Partial.Scores[0].Bytes)
+		require.Empty(t, res.Documents)
+	}
 }
 
 func TestEvalDrawsAChart(t *testing.T) {

@@ -13,11 +13,43 @@ import (
 // nameWidth keeps a table of five methods within 120 columns.
 const nameWidth = 36
 
-// printEval prints a result as one table for people: documents, domains, total, cost, curve.
+// printEval prints a result for people: one table of documents, domains, total, cost, curve; then
+// what is in part only, and what diverged.
 func printEval(w io.Writer, res eval.Result) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "model %s\n%s\nbits per byte%s\n\n", res.Model, describe(res), reference(res.Methods))
-	t := evalTable{tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight), len(res.Methods)}
+	if len(res.Documents) > 0 {
+		printDocuments(&text, res)
+	}
+	if res.Partial != nil {
+		printPartial(&text, res)
+	}
+	for _, d := range res.Divergence {
+		fmt.Fprintf(&text, "\n%s diverged in %s near byte %d: %s\n", d.Method, d.Document, d.Offset, d.Why)
+	}
+	for line := range strings.Lines(text.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printPartial prints how far the methods came in a document that was interrupted.
+func printPartial(text *bytes.Buffer, res eval.Result) {
+	if len(res.Documents) > 0 {
+		fmt.Fprintln(text)
+	}
+	p := res.Partial
+	fmt.Fprintf(text, "in part, and in no total: %s, of %d bytes\n", p.Name, p.Bytes)
+	for _, s := range p.Scores {
+		fmt.Fprintf(text, "%s: %.3f over the first %d bytes\n", s.Method, s.BitsPerByte, s.Bytes)
+	}
+}
+
+// printDocuments prints the table of what is done.
+func printDocuments(text *bytes.Buffer, res eval.Result) {
+	t := evalTable{tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight), len(res.Methods)}
 	t.row("bytes", "document", res.Methods)
 	for _, d := range res.Documents {
 		t.part(d.Name, d)
@@ -38,15 +70,6 @@ func printEval(w io.Writer, res eval.Result) error {
 		}
 	}
 	_ = t.Flush() // to memory
-	for _, d := range res.Divergence {
-		fmt.Fprintf(&text, "\n%s diverged in %s near byte %d: %s\n", d.Method, d.Document, d.Offset, d.Why)
-	}
-	for line := range strings.Lines(text.String()) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // describe says what was scored and how.

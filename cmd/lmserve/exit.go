@@ -18,6 +18,9 @@ const (
 	exitSignal  = 128
 )
 
+// errFindings ends a check or a replay that has found damage or differences, and has printed them.
+var errFindings = errors.New("damage or differences were found, as printed")
+
 // exitHelp says what the exit codes are.
 const exitHelp = `Exit codes: 0 when the work is done; 1 when it failed, or found damage or
 differences; 2 when the command, a flag, an argument, a variable or the configuration file is wrong,

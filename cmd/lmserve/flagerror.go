@@ -29,6 +29,9 @@ func flagError(err error) error {
 	switch refused.Status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		flag := setting.FlagName(strings.TrimPrefix(refused.Field, "settings."))
+		if flag == "id" || flag == "name" {
+			flag = "session"
+		}
 		return usageError{fmt.Errorf("--%s is %s, expected %s", flag, refused.Found,
 			refused.Expected)}
 	}

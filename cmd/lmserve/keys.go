@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 )
 
@@ -20,13 +18,4 @@ is such a file, every request needs a key.`,
 	c.AddCommand(newKeysAdd(&f), newKeysList(&f), newKeysRevoke(&f))
 	renamedBelow(c, map[string]string{"file": "keys-file"})
 	return c
-}
-
-// mustPath returns the path of the keys file, without which the commands on keys cannot work.
-func (f *dataFlags) mustPath() (string, error) {
-	path, err := f.path()
-	if err == nil && path == "" {
-		err = usageError{fmt.Errorf("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)}
-	}
-	return path, err
 }

@@ -14,6 +14,15 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// printObject prints an object on a line of its own.
+func printObject(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err == nil {
+		_, err = w.Write(append(text, '\n'))
+	}
+	return err
+}
+
 // orWord writes a word instead of a text that says nothing.
 func orWord(text string, instead bool, word string) string {
 	if instead {

@@ -38,7 +38,6 @@ type progress struct {
 	w        io.Writer
 	terminal bool
 	label    string
-	unit     string // what done and total count; "": bytes
 	began    time.Time
 
 	mu struct {
@@ -47,6 +46,7 @@ type progress struct {
 		from        int64     // done when it was told first
 		since       time.Time // when done was told first; zero: never
 		what        string    // is being done
+		unit        string    // what done and total count; "": bytes
 		bar         *progressbar.ProgressBar
 	}
 	ended chan struct{}
@@ -60,9 +60,10 @@ func newProgress(c *cobra.Command, label string) *progress { return newProgressO
 // newProgressOf begins to tell of work that is measured in another unit, given in the singular.
 func newProgressOf(c *cobra.Command, label, unit string) *progress {
 	p := &progress{
-		w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), label: label, unit: unit,
+		w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), label: label,
 		began: time.Now(), ended: make(chan struct{}),
 	}
+	p.mu.unit = unit
 	if quiet, _ := c.Flags().GetBool(quietName); !quiet {
 		p.gone.Add(1)
 		go p.tellOn()
@@ -92,11 +93,29 @@ func (p *progress) say(what string) {
 	p.mu.what = what
 }
 
-// begin begins another part of the work, which is measured anew.
-func (p *progress) begin(what string) {
+// begin begins another part of the work, which is measured anew, in bytes.
+func (p *progress) begin(what string) { p.beginOf(what, "") }
+
+// beginOf begins one that is measured in another unit.
+func (p *progress) beginOf(what, unit string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.what, p.mu.done, p.mu.total, p.mu.since = what, 0, 0, time.Time{}
+	p.mu.what, p.mu.unit = what, unit
+	p.mu.done, p.mu.total, p.mu.since = 0, 0, time.Time{}
+	p.clearLocked()
+	p.mu.bar = nil // another unit is another bar
+}
+
+// parts returns a function that is told of each part of the work by what is being done.
+func (p *progress) parts() func(what string, done, total int64) {
+	doing := ""
+	return func(what string, done, total int64) {
+		if what != doing {
+			p.begin(what)
+			doing = what
+		}
+		p.set(done, total)
+	}
 }
 
 // reading returns a reader of a file of so many bytes (0: nobody knows) that tells how far it is.
@@ -213,7 +232,7 @@ func (p *progress) draw() {
 	}
 	if p.mu.bar == nil {
 		p.mu.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.w),
-			progressbar.OptionShowBytes(p.unit == ""), progressbar.OptionShowCount(),
+			progressbar.OptionShowBytes(p.mu.unit == ""), progressbar.OptionShowCount(),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth())
 	}
 	if p.mu.bar.GetMax64() != total {
@@ -230,19 +249,19 @@ func (p *progress) line() string {
 	var text string
 	switch {
 	case p.mu.total > 0:
-		text = fmt.Sprintf("%d %% of %s, ", 100*p.mu.done/p.mu.total, p.amount(p.mu.total))
+		text = fmt.Sprintf("%d %% of %s, ", 100*p.mu.done/p.mu.total, p.amountLocked(p.mu.total))
 	case p.mu.done > 0:
-		text = p.amount(p.mu.done) + ", "
+		text = p.amountLocked(p.mu.done) + ", "
 	}
 	return orWord(p.mu.what+", ", p.mu.what == "", "") + text + p.timeLocked()
 }
 
-// amount writes a number in the unit.
-func (p *progress) amount(n int64) string {
-	if p.unit == "" {
+// amountLocked writes a number in the unit.
+func (p *progress) amountLocked(n int64) string {
+	if p.mu.unit == "" {
 		return humanize.IBytes(uint64(max(0, n)))
 	}
-	return setting.Count(int(n), p.unit)
+	return setting.Count(int(n), p.mu.unit)
 }
 
 // timeLocked says how long the work will still take, if that can be known, or has taken so far.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -99,15 +98,6 @@ func (p *chunkPrinter) print(o chunkObject) error {
 		return err
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %6.3f%s\n", label, o.BPC, tail)
-	return err
-}
-
-// printObject prints an object on a line of its own.
-func printObject(w io.Writer, v any) error {
-	text, err := json.Marshal(v)
-	if err == nil {
-		_, err = w.Write(append(text, '\n'))
-	}
 	return err
 }
 

@@ -4,13 +4,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -112,48 +110,6 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), o.where)
 	return h.serve(c.Context(), l, f.drain)
-}
-
-// openKeys opens the keys file, if there is a place for one. A file that the command line names
-// must be there: a misspelt name must not leave the server open to everybody.
-func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
-	path, err := f.data.path()
-	if err != nil || path == "" {
-		return nil, err
-	}
-	if f.data.keysFile != "" {
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --keys-file %s')", err, path)
-		}
-	}
-	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
-	if err == nil && !ring.Required() {
-		log.Info("no keys file, no keys asked for", zap.String("file", path))
-	}
-	return ring, err
-}
-
-// reportReload returns a function that logs whether files that have changed could be read again.
-func reportReload(log *zap.Logger, what string) func(error) {
-	return func(err error) {
-		if err != nil {
-			log.Error(what+" not reloaded, those before stay in force", zap.Error(err))
-			return
-		}
-		log.Info(what + " reloaded")
-	}
-}
-
-// reportAlarm returns a function that logs that too little is left of the disk, and that there is
-// room again.
-func reportAlarm(log *zap.Logger) func(error) {
-	return func(why error) {
-		if why != nil {
-			log.Error("the disk has too little room: nothing is done that needs more of it", zap.Error(why))
-			return
-		}
-		log.Info("the disk has room again")
-	}
 }
 
 // open listens, unless the address can be reached from other machines and is not protected.

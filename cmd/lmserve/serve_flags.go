@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
@@ -139,4 +142,23 @@ func (f *serveFlags) checkOrigins() error {
 		}
 	}
 	return nil
+}
+
+// openKeys opens the keys file, if there is a place for one. A file that the command line names
+// must be there: a misspelt name must not leave the server open to everybody.
+func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
+	path, err := f.data.path()
+	if err != nil || path == "" {
+		return nil, err
+	}
+	if f.data.keysFile != "" {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --keys-file %s')", err, path)
+		}
+	}
+	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
+	if err == nil && !ring.Required() {
+		log.Info("no keys file, no keys asked for", zap.String("file", path))
+	}
+	return ring, err
 }

@@ -150,3 +150,15 @@ func (h *host) reopen(ctx context.Context) bool {
 	h.log.Warn("the data folder is open again", zap.Duration("took", time.Since(began)))
 	return true
 }
+
+// reportAlarm returns a function that logs that too little is left of the disk, and that there is
+// room again.
+func reportAlarm(log *zap.Logger) func(error) {
+	return func(why error) {
+		if why != nil {
+			log.Error("the disk has too little room: nothing is done that needs more of it", zap.Error(why))
+			return
+		}
+		log.Info("the disk has room again")
+	}
+}

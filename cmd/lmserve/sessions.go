@@ -1,13 +1,6 @@
 package main
 
-import (
-	"errors"
-
-	"github.com/spf13/cobra"
-)
-
-// errFindings ends a check or a replay that has found damage or differences, and has printed them.
-var errFindings = errors.New("damage or differences were found, as printed")
+import "github.com/spf13/cobra"
 
 func newSessions() *cobra.Command {
 	var f dataFlags

@@ -33,7 +33,7 @@ damage, the exit code is 1.`,
 				return err
 			}
 			findings, damaged := []string{}, 0
-			p := newProgressOf(c, "check", "session")
+			p := newProgress(c, "check")
 			defer p.end()
 			tell := func(err error) {
 				findings = append(findings, err.Error())
@@ -46,11 +46,13 @@ damage, the exit code is 1.`,
 				}
 			}
 			p.say("the files")
-			if err := sessionlog.Check(c.Context(), dir, func(damage *sessionlog.CorruptError) { tell(damage) }); err != nil {
+			err = sessionlog.CheckWithProgress(c.Context(), dir,
+				func(damage *sessionlog.CorruptError) { tell(damage) }, p.set)
+			if err != nil {
 				return err
 			}
 			sessions := 0
-			p.begin("the sessions")
+			p.beginOf("the sessions", "session")
 			err = f.withStore(func(store sessionlog.Store) error {
 				all, err := countSessions(c.Context(), store)
 				if err != nil {

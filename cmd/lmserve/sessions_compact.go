@@ -27,7 +27,7 @@ starts, and after deletions, if more than half of the file and more than %d MiB 
 			p := newProgress(c, "compact")
 			defer p.end()
 			done, err := sessionlog.Compact(c.Context(), dir,
-				func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) })
+				func(err error) { fmt.Fprintln(p.beside(c.ErrOrStderr()), "lmserve:", err) }, p.set)
 			p.end()
 			if err != nil {
 				return err

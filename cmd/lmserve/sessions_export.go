@@ -34,21 +34,17 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 					return err
 				}
 				whole := true
-				part := func(p session.Part) {
-					whole = false
-					fmt.Fprintf(c.ErrOrStderr(), "lmserve: session %s is exported in part: %v\n",
-						id, p)
-				}
 				p := newProgress(c, "export")
 				defer p.end()
-				p.say("making the file")
+				part := func(lost session.Part) {
+					whole = false
+					fmt.Fprintf(p.beside(c.ErrOrStderr()),
+						"lmserve: session %s is exported in part: %v\n", id, lost)
+				}
 				export := func(w io.Writer) error {
-					to := &progressWriter{ctx: c.Context(), w: w, set: func(done, _ int64) {
-						p.say("writing the file")
-						p.set(done, 0)
-					}}
+					to := &progressWriter{ctx: c.Context(), w: w, set: func(_, _ int64) {}}
 					return session.ExportStored(c.Context(), m, store, id, flags.threads, to,
-						part)
+						part, p.parts())
 				}
 				if out == "" {
 					err = export(c.OutOrStdout())

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 func newSessionsImport(f *dataFlags) *cobra.Command {
@@ -35,7 +38,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 			p := newProgress(c, "import")
 			defer p.end()
 			in = p.reading(c.Context(), in, bytes)
-			return f.withManager(c, flags, func(mg *session.Manager) error {
+			return f.withManager(c, flags, p.parts(), func(mg *session.Manager) error {
 				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in), name)
 				if err != nil {
 					return fmt.Errorf("%s: %w", args[0], err)
@@ -49,4 +52,29 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	c.Flags().StringVar(&name, "name", "", "name of the session (default: none)")
 	c.Flags().StringVar(&owner, "owner", "", "id of the key that the session is to belong to (default: no key, as in a server without keys)")
 	return c
+}
+
+// withManager calls do with a manager of the data folder's sessions, as a server has it. importing
+// is told of its imports.
+func (f *dataFlags) withManager(
+	c *cobra.Command, flags modelFlags, importing session.Progress,
+	do func(mg *session.Manager) error,
+) (err error) {
+	m, err := flags.load()
+	if err != nil {
+		return err
+	}
+	store, err := f.openFolder(sessionlog.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	mg, err := session.NewManager(m, session.Options{Store: store, Threads: flags.threads,
+		Importing: importing,
+		Report:    func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) }})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mg.Drain(context.Background())) }()
+	return do(mg)
 }

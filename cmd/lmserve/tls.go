@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/lmserve/lmserve/internal/reload"
 )
 
@@ -35,4 +37,15 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 			return c, nil
 		},
 	}, nil
+}
+
+// reportReload returns a function that logs whether files that have changed could be read again.
+func reportReload(log *zap.Logger, what string) func(error) {
+	return func(err error) {
+		if err != nil {
+			log.Error(what+" not reloaded, those before stay in force", zap.Error(err))
+			return
+		}
+		log.Info(what + " reloaded")
+	}
 }

@@ -146,12 +146,15 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts 
 		return s.String()
 	}
 	trials := 0
+	t.progress.beginOf(method, "trial")
 	m, best, err := tune.Method(ctx, m, method, texts, t.threads, func(trial tune.Trial) {
 		trials++
 		if trial.Best {
 			fmt.Fprintf(t.w, "%-12s %3d  %s %.4f\n", method, trials, describe(trial), trial.Score)
 		}
-		t.progress.say(fmt.Sprintf("%s, trial %d: %s %.4f", method, trials, describe(trial), trial.Score))
+		t.progress.say(fmt.Sprintf("%s, %s %.4f; if none is better", method,
+			strings.TrimSpace(describe(trial)), trial.Score))
+		t.progress.set(int64(trials), int64(trials+trial.Left))
 	})
 	if err != nil {
 		return nil, err
@@ -165,10 +168,11 @@ func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	t.progress.say("gathering the statistics of gradients")
+	t.progress.beginOf("gathering the statistics of gradients", "chunk")
 	x := kernel.NewExecIn(t.threads, m.Arithmetic)
 	defer x.Close()
-	rms, err := train.GradientRMS(ctx, x, m, text, statisticsChunks, m.Chunk, statisticsSeed)
+	rms, err := train.GradientRMS(ctx, x, m, text, statisticsChunks, m.Chunk, statisticsSeed,
+		t.progress.set)
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func (k *watching) watchAll(
 			asked := client.SessionRequest{Seed: new(uint64)}
 			s, done, err := openSession(ctx, w.Client, names[i], asked)
 			if err != nil {
-				return err
+				return flagError(err)
 			}
 			defer func() { err = joinedUnlessEnded(err, done()) }()
 			return k.watchOne(ctx, w, stdin, file, s)

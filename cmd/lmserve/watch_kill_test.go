@@ -19,9 +19,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // watched is a program, a log, and what was written to it.
@@ -50,15 +47,6 @@ func newWatched(t *testing.T, seed uint64) *watched {
 	require.NoError(t, err, "%s", out)
 	w.open()
 	return w
-}
-
-// smallWeights writes the small model of the tests to a file.
-func smallWeights(t *testing.T, folder string) string {
-	m, err := modeltest.Small()
-	require.NoError(t, err)
-	file := filepath.Join(folder, "small.safetensors")
-	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
-	return file
 }
 
 func (w *watched) open() {

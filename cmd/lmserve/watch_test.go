@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // syncBuffer may be written to while it is read.
@@ -281,6 +284,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},
 		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
+		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage, `--session is "A!", expected a name`},
 		{[]string{dir}, exitUsage, "is a folder"},
 		{[]string{log, log}, exitUsage, "named twice"},
 		{[]string{"--session", "x", log, other}, exitUsage, "would both have the session x.app.log"},
@@ -402,4 +406,13 @@ func BenchmarkWatch(b *testing.B) {
 	require.NoError(b, writer.Close())
 	_, _ = io.Copy(io.Discard, out)
 	require.Zero(b, <-code)
+}
+
+// smallWeights writes the small model of the tests to a file.
+func smallWeights(t *testing.T, folder string) string {
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	file := filepath.Join(folder, "small.safetensors")
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	return file
 }

@@ -42,8 +42,8 @@ type Options struct {
 	// SecondsDefault.
 	Seconds float64
 	Only    []string // sections; nil: all
-	// Progress, if set, is told what is measured next.
-	Progress func(what string)
+	// Progress, if set, is told what is measured next, after how many measurements of all.
+	Progress func(what string, done, total int)
 }
 
 const (
@@ -132,30 +132,8 @@ type bench struct {
 	pieces int             // pieces of memory passed over so far
 	rounds int             // repetitions in a piece of the peak; 0: not known yet
 	seen   map[int][]rates // limits measured so far, by threads
-}
 
-// Run measures the model and its machine.
-func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
-	if err := o.Validate(); err != nil {
-		return Report{}, err
-	}
-	o.complete(m)
-	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic), memory: newMemory(), seen: map[int][]rates{}}
-	defer b.x.Close()
-	b.report = b.about(m, o)
-	for _, s := range []struct {
-		name    string
-		measure func()
-	}{{Limits, b.limits}, {Kernels, b.kernels}, {Chunks, b.chunks}, {Train, b.train}, {Decode, b.decode}, {Sessions, b.sessions}} {
-		if slices.Contains(o.Only, s.name) {
-			s.measure()
-		}
-		if err := ctx.Err(); err != nil {
-			return Report{}, err
-		}
-	}
-	b.noteRange()
-	return b.report, nil
+	begun, planned int // measurements
 }
 
 func (b *bench) about(m *model.Model, o Options) Report {

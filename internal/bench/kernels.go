@@ -79,6 +79,9 @@ func (b *bench) backwardProducts(threads int, w weight) {
 	b.multiply(threads, w.name+"  dyᵀ x", w.out, w.in, w.rows, func() { b.x.MulTN(dw, dy, x, false) })
 }
 
+// headProducts is how many measurements attention makes.
+const headProducts = 4
+
 // attention measures one head, which is the work of one thread.
 func (b *bench) attention() {
 	s := b.segment()

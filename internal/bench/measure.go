@@ -61,11 +61,17 @@ func (b *bench) add(t task, threads int, seconds float64, r rates) {
 	})
 }
 
+// next tells what is measured next.
+func (b *bench) next(what string) {
+	if b.Progress != nil && b.ctx.Err() == nil {
+		b.Progress(what, b.begun, b.planned)
+	}
+	b.begun++
+}
+
 // beside runs f on so many threads and returns the machine's limits before and after, on average.
 func (b *bench) beside(threads int, what string, f func()) rates {
-	if b.Progress != nil && b.ctx.Err() == nil {
-		b.Progress(what)
-	}
+	b.next(what)
 	before := b.rates(threads)
 	b.x.SetThreads(threads)
 	f()

@@ -135,9 +135,37 @@ func TestACancelledRunEndsEarly(t *testing.T) {
 	m := tiny(t)
 	o := quick()
 	o.Seconds = 1000
-	o.Progress = func(string) { cancel() }
+	o.Progress = func(string, int, int) { cancel() }
 	_, err := Run(ctx, m, o)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// Progress counts every measurement, of as many as there will be.
+func TestProgressCountsTheMeasurements(t *testing.T) {
+	m := tiny(t)
+	static, err := model.New("static", m.LM, nil, m.Chunk, nil)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		m       *model.Model
+		threads int
+		only    []string
+	}{
+		"all":              {m, 2, nil},
+		"one thread":       {m, 1, nil},
+		"without learners": {static, 2, []string{Kernels, Chunks, Decode}},
+	} {
+		o := quick()
+		o.Threads, o.Only = c.threads, c.only
+		told, of := 0, 0
+		o.Progress = func(what string, done, total int) {
+			require.NotEmpty(t, what)
+			require.Equal(t, told, done, name)
+			told, of = told+1, total
+		}
+		_, err := Run(t.Context(), c.m, o)
+		require.NoError(t, err)
+		require.Equal(t, of, told, name)
+	}
 }
 
 // What an update has to move, by the arenas it touches.

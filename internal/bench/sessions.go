@@ -41,9 +41,7 @@ func (b *bench) sessionCounts() (counts []int) {
 // sessions measures the throughput of sessions side by side, one thread each, against
 // as many times that of one alone; and one session on all threads against the same.
 func (b *bench) sessions() {
-	if b.Progress != nil {
-		b.Progress("sessions")
-	}
+	b.next("sessions")
 	var all []session
 	for i := range b.Threads {
 		all = append(all, b.newSession(1, uint64(i)))

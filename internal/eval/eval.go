@@ -77,7 +77,7 @@ func (o Options) Validate(m *model.Model) error {
 }
 
 // Directory evaluates every file below dir. If the context ends before that, the result has the
-// documents that were done until then, and is marked as interrupted.
+// documents that were done until then and how far it came in the next, and is marked as interrupted.
 func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Result, error) {
 	o, err := o.complete(m)
 	if err != nil {
@@ -111,11 +111,11 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 
 // interrupted is the result of an evaluation that an error has ended.
 func (e *evaluation) interrupted(dir string, err error) (Result, error) {
-	if len(e.documents) == 0 {
+	if len(e.documents) == 0 && e.partial == nil {
 		return Result{}, err
 	}
 	res := e.result()
-	res.Data, res.Interrupted = dir, true
+	res.Data, res.Interrupted, res.Partial = dir, true, e.partial
 	return res, err
 }
 
@@ -129,6 +129,7 @@ type evaluation struct {
 
 	marks     []int64 // places in a document at which its bits so far are noted
 	documents []Part
+	partial   *Partial // of the document that was interrupted; nil: there is none
 	curve     *average
 	windows   *average
 	diverged  []Divergence
@@ -145,7 +146,8 @@ type track struct {
 func newEvaluation(m *model.Model, files []documents.File, o Options) *evaluation {
 	n := len(o.Methods)
 	total := totalSize(files)
-	e := &evaluation{Options: o, model: m, total: total * int64(n), diverged: []Divergence{}}
+	e := &evaluation{Options: o, model: m, total: total * int64(n), documents: []Part{},
+		diverged: []Divergence{}}
 	longest := slices.MaxFunc(files, func(a, b documents.File) int { return cmp.Compare(a.Size, b.Size) })
 	e.marks = octaves(longest.Size)
 	e.curve = newAverage(firstSpans(), n)
@@ -188,6 +190,7 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 		before := e.done
 		took, err := e.score(ctx, t, m, name, text)
 		if err != nil {
+			e.leave(doc, meters)
 			return err
 		}
 		// The bytes that a diverged method has left out count as done.
@@ -204,6 +207,22 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 		e.windows.add(doc.Bytes, meters)
 	}
 	return nil
+}
+
+// leave notes how far the methods came in a document that is not scored to its end.
+func (e *evaluation) leave(doc Part, meters []*meter) {
+	p := &Partial{Name: doc.Name, Bytes: doc.Bytes}
+	for k, m := range meters {
+		if m.bytes > 0 && !e.tracks[k].broken {
+			p.Scores = append(p.Scores, PartialScore{
+				Method: e.Methods[k], Bytes: m.bytes, Bits: m.bits,
+				BitsPerByte: m.bits / float64(m.bytes),
+			})
+		}
+	}
+	if len(p.Scores) > 0 {
+		e.partial = p
+	}
 }
 
 // score feeds the text to a track's stream until its end or until the method diverges. The time is
@@ -234,7 +253,8 @@ func (e *evaluation) progress(bytes int64) {
 
 func (e *evaluation) result() Result {
 	res := Result{Model: e.model.ID(), Methods: e.Methods, Reset: e.Reset, Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed,
-		Threads: e.Threads, Documents: e.documents, Total: newPart("total", len(e.tracks)), Curve: e.curve.points(), Divergence: e.diverged}
+		Threads: e.Threads, Documents: e.documents,
+		Domains: []Part{}, Total: newPart("total", len(e.tracks)), Curve: e.curve.points(), Divergence: e.diverged}
 	domains := map[string]int{} // where in res.Domains
 	for _, doc := range e.documents {
 		at, ok := domains[doc.Domain]

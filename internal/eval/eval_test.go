@@ -366,8 +366,44 @@ func TestAnInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 	require.Equal(t, untimed(want).Documents, untimed(res).Documents)
 	require.Equal(t, untimed(want).Total, untimed(res).Total)
 
+	require.Equal(t, "b", res.Partial.Name)
+
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	_, err = Directory(ctx, m, dir, Options{Methods: []string{"static"}})
+	res, err = Directory(ctx, m, dir, Options{Methods: []string{"static"}})
 	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, res)
+}
+
+// An evaluation that is interrupted within its first document tells how far each method came.
+func TestAnEvaluationInterruptedInItsFirstDocument(t *testing.T) {
+	m, dir := small(t, 0), t.TempDir()
+	write(t, dir, "a", strings.Repeat("a text ", 100))
+	methods := []string{"static", "cache"}
+	whole := evaluate(t, m, dir, Options{Methods: methods}).Documents[0]
+	for _, reset := range []string{ResetDocument, ResetNever} {
+		ctx, cancel := context.WithCancel(t.Context())
+		end := func(done, _ int64) {
+			if done > whole.Bytes+whole.Bytes/3 {
+				cancel()
+			}
+		}
+		o := Options{Methods: methods, Reset: reset, Progress: end}
+		res, err := Directory(ctx, m, dir, o)
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, res.Interrupted)
+		require.Empty(t, res.Documents)
+		require.Equal(t, "a", res.Partial.Name)
+		require.Equal(t, whole.Bytes, res.Partial.Bytes)
+		first, second := res.Partial.Scores[0], res.Partial.Scores[1]
+		require.Equal(t, PartialScore{
+			"static", whole.Bytes, whole.Scores[0].Bits, whole.Scores[0].BitsPerByte,
+		}, first)
+		require.Equal(t, "cache", second.Method)
+		require.Greater(t, second.Bytes, whole.Bytes/4)
+		require.Less(t, second.Bytes, whole.Bytes)
+		require.Equal(t, second.Bits/float64(second.Bytes), second.BitsPerByte)
+		_, err = json.Marshal(res)
+		require.NoError(t, err)
+	}
 }

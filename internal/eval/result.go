@@ -6,6 +6,8 @@ type Result struct {
 	Data  string `json:"data"` // the directory
 	// Interrupted says that not all documents of the directory were scored.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// Partial is the document within which the evaluation was interrupted. It counts in nothing else.
+	Partial *Partial `json:"partial,omitempty"`
 	// Methods are in the order that every list of scores has. Gain and cost are relative to the
 	// first.
 	Methods   []string `json:"methods"`
@@ -45,6 +47,22 @@ type Score struct {
 	MicrosPerByte float64  `json:"us_per_byte"`
 	// Cost is the time as a multiple of the first method's; null if the first method diverged.
 	Cost *float64 `json:"cost"`
+}
+
+// Partial is how far each method came in a document that was not scored to its end. The methods
+// score a document one after the other, so each has scored another stretch of it.
+type Partial struct {
+	Name   string         `json:"name"`  // path below the directory
+	Bytes  int64          `json:"bytes"` // of the document that were to be scored
+	Scores []PartialScore `json:"scores"`
+}
+
+// PartialScore is one method on the bytes with which a document begins.
+type PartialScore struct {
+	Method      string  `json:"method"`
+	Bytes       int64   `json:"bytes"` // at least 1
+	Bits        float64 `json:"bits"`
+	BitsPerByte float64 `json:"bits_per_byte"`
 }
 
 // Point is the mean over texts of the bits per byte in the stretch of bytes from From to To.
@@ -92,6 +110,9 @@ func (p *Part) add(o Part) {
 // derive computes what follows from bits, seconds and bytes.
 func (p *Part) derive() {
 	n := float64(p.Bytes)
+	if n == 0 { // an interrupted evaluation may have no document
+		return
+	}
 	for _, s := range p.Scores {
 		if s == nil {
 			continue

@@ -28,6 +28,7 @@ type engine struct {
 	room      *disk.Guard
 	textMax   int64         // bytes of text that a session can have
 	packing   chan struct{} // holds a token for every file that is being packed or parsed
+	imports   Progress
 
 	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
 	scoreRecovery, forkRecovery time.Duration

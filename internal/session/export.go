@@ -47,6 +47,12 @@ func (e *engine) pack(ctx context.Context, made *spool.Spool, make contentMaker)
 	})
 }
 
+// How often the making of a file reads the text of its session, and pack the data of the file.
+const (
+	exportReadings = 3
+	packReadings   = 2
+)
+
 // pack writes the file, compressed and under its seal.
 func pack(f *weights.Stored, w io.Writer) error {
 	if err := seal(f); err != nil {

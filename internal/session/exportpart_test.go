@@ -79,13 +79,43 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	require.NoError(t, err)
 	var offline Part
 	require.NoError(t, ExportStored(background, sv.mg.engine.model, sv.store, id, 1, &again,
-		func(told Part) { offline = told }))
+		func(told Part) { offline = told }, nil))
 	require.Equal(t, p.String(), offline.String())
 	require.Equal(t, b.Bytes(), again.Bytes())
 	after, err := sv.store.Get(background, id)
 	require.NoError(t, err)
 	require.Equal(t, before, after, "nothing claims the session or writes to it")
 	return b.Bytes(), p
+}
+
+// An export without a Manager and an import tell how far they are, each part up to its end.
+func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
+	type far struct{ done, total int64 }
+	var parts []string
+	last := map[string]far{}
+	tell := func(what string, done, total int64) {
+		if _, known := last[what]; !known {
+			parts = append(parts, what)
+		}
+		require.GreaterOrEqual(t, done, last[what].done)
+		require.Positive(t, total)
+		last[what] = far{done, total}
+	}
+	sv := newServer(t, t.TempDir(), Options{Importing: tell})
+	defer func() { sv.stop() }()
+	text := pieces(8)
+	id := inPieces(t, sv, CreateRequest{}, text, func(int) {})
+	sv.stop()
+	sv.start()
+	var file bytes.Buffer
+	require.NoError(t, ExportStored(background, sv.mg.engine.model, sv.store, id, 1, &file,
+		func(Part) { t.Error("a part") }, tell))
+	_, err := sv.mg.Import(background, Caller{}, &file, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{"reading the text", "packing", "unpacking", "storing"}, parts)
+	for _, what := range parts {
+		require.Equal(t, last[what].total, last[what].done, what)
+	}
 }
 
 // isTheSession imports the file elsewhere: it is the session that was never fed more.
@@ -210,7 +240,7 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		require.ErrorAs(t, err, new(*UnusableError))
 		require.ErrorContains(t, err, "none of its text can be read")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
-		err = ExportStored(background, sv.mg.engine.model, sv.store, id, 1, io.Discard, nil)
+		err = ExportStored(background, sv.mg.engine.model, sv.store, id, 1, io.Discard, nil, nil)
 		require.ErrorContains(t, err, "rescue")
 		sv.told()
 	})

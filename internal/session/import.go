@@ -18,6 +18,9 @@ const (
 	// importHeader is the largest header of a file that is imported: that of a model with hundreds
 	// of layers and eight banks.
 	importHeader = 4 << 20
+	// importReadings is how often the data of the file is read: for its seal, for the other checks,
+	// and when it is stored.
+	importReadings = 3
 )
 
 // importing is an import under way.
@@ -92,10 +95,11 @@ func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error 
 // checked without computing the session again. While it does, there is a state more in memory.
 func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *parsed, err error) {
 	err = e.packs(ctx, func() error {
-		f, err := unpack(received, plain)
+		f, err := unpack(received, plain, e.imports)
 		if err != nil {
 			return importError(err)
 		}
+		e.imports.file("storing", f, importReadings)
 		p, err = parseExport(e.model, f)
 		return importError(err)
 	})
@@ -111,11 +115,14 @@ func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *pa
 }
 
 // unpack reads a file, which may be compressed. The data of its tensors goes to the spool plain.
-func unpack(received, plain *spool.Spool) (f *weights.Stored, err error) {
-	r, err := received.Reader()
+func unpack(
+	received, plain *spool.Spool, progress Progress,
+) (f *weights.Stored, err error) {
+	whole, err := received.Reader()
 	if err != nil {
 		return nil, err
 	}
+	r := toldFile{whole, progress.part("unpacking", whole.Size())}
 	limits := weights.Limits{Window: importWindow, HeaderBytes: importHeader}
 	err = weights.Scan(r, limits, func(in *weights.Stored) error {
 		f, err = in.Keep(plain, plain)

@@ -417,7 +417,7 @@ func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	none := func(d *sessionlog.CorruptError) { t.Error(d) }
 	require.NoError(t, sessionlog.Restore(background, &archive, restored, none))
 	sv.stop()
-	_, err = sessionlog.Compact(background, sv.dir, func(err error) { t.Error(err) })
+	_, err = sessionlog.Compact(background, sv.dir, func(err error) { t.Error(err) }, nil)
 	require.NoError(t, err)
 	for _, dir := range []string{sv.dir, restored} {
 		sv.dir = dir

@@ -80,7 +80,7 @@ func assemble(m *model.Model, o Options) *Manager {
 		engine: &engine{
 			model: m, journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
-			packing:       make(chan struct{}, max(1, o.Threads/2)),
+			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,

@@ -141,11 +141,15 @@ func Replay(
 
 // ExportStored writes a session as one file, as Manager.Export does, and claims nothing. Its state is
 // computed from the last snapshot on. part is told of a session that is not whole, before w is
-// written to.
+// written to. A nil progress is told nothing.
 func ExportStored(
 	ctx context.Context, m *model.Model, store sessionlog.Store, id string, threads int, w io.Writer,
-	part func(Part),
+	part func(Part), progress Progress,
 ) error {
+	if found, err := store.Get(ctx, id); err == nil { // else file says why not
+		all := exportReadings * (found.End - found.Start)
+		store = toldLog{store, progress.part("reading the text", all)}
+	}
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
 	content, err := spool.New()
@@ -162,6 +166,7 @@ func ExportStored(
 	if p.Err != nil {
 		part(p)
 	}
+	progress.file("packing", f, packReadings)
 	return pack(f, w)
 }
 

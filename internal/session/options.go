@@ -21,6 +21,9 @@ type Options struct {
 	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
 	// must not call the Manager. Nil: nobody is told.
 	Report func(error)
+	// Importing is told how far an import is, when its file is there. Nil: nobody is told. Where
+	// imports may meet, it cannot tell them apart.
+	Importing Progress
 
 	// DiskBudget is how much of the disk the store may take, in bytes. 0: all there is. DiskAlarm is
 	// told when too little is left of that or of the file system, see package disk, so that nothing

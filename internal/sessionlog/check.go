@@ -16,9 +16,20 @@ import (
 // error says why not all could be checked: ErrInUse if another process writes there, or that the
 // context ended. A folder without a finding reads back exactly as it was written.
 func Check(ctx context.Context, dir string, visit func(*CorruptError)) error {
+	return CheckWithProgress(ctx, dir, visit, nil)
+}
+
+// CheckWithProgress is Check, and tells progress of the bytes done and of all: of 0 when the last
+// part has begun, of which nobody knows how long it takes. Without progress, nobody is told.
+func CheckWithProgress(
+	ctx context.Context, dir string, visit func(*CorruptError), progress func(done, total int64),
+) error {
+	work := newWork(progress)
+	files := workFiles{osFiles{}, work}
 	c := &checker{
-		f:        &Folder{dir: dir, readOnly: true, environment: environment{files: osFiles{}}},
+		f:        &Folder{dir: dir, readOnly: true, environment: environment{files: files}},
 		visit:    visit,
+		work:     work,
 		logs:     map[string][]run{},
 		sessions: map[string]*entry{},
 		shares:   map[share]bool{},
@@ -41,6 +52,8 @@ func (c *checker) check(ctx context.Context) error {
 		return err
 	}
 	err = c.f.withDatabase(func(r file, size int64) error {
+		c.work.expect(size + c.f.snapshotBytes())
+		defer c.work.reach(size) // free pages are not read
 		_, err := inspectPages(r, size, c.value, c.visit)
 		return err
 	})
@@ -50,6 +63,7 @@ func (c *checker) check(ctx context.Context) error {
 	if err := c.files(ctx); err != nil {
 		return err
 	}
+	c.work.expect(unknown)
 	// Keys are missing that damaged pages hold: what does not fit together may be no more than that.
 	if err != nil {
 		return nil
@@ -67,6 +81,17 @@ func (c *checker) check(ctx context.Context) error {
 	}
 	c.bolt(db)
 	return c.strays()
+}
+
+// snapshotBytes is what the folder of snapshots takes, as far as that can be known.
+func (f *Folder) snapshotBytes() (sum int64) {
+	names, _ := f.files.ReadDir(f.path(snapshotsFolder)) // the check meets the error again
+	for _, n := range names {
+		if info, err := n.Info(); err == nil && info.Mode().IsRegular() {
+			sum += info.Size()
+		}
+	}
+	return sum
 }
 
 // bolt asks bbolt what it thinks of its file. bbolt is asked last, and should have nothing to add.

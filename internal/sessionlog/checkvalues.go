@@ -5,6 +5,7 @@ import "fmt"
 type checker struct {
 	f     *Folder
 	visit func(*CorruptError)
+	work  *work
 
 	logs      map[string][]run  // by the id that records stand under
 	sessions  map[string]*entry // nil: damaged

@@ -25,6 +25,8 @@ const (
 func (f *Folder) compact() (done Compacted, err error) {
 	unfinished := f.path(temporaryName(databaseName))
 	defer f.files.Remove(unfinished) // if it still has that name
+	use := f.usage.database()
+	f.work.expect(3*use.Database + use.Database + use.Free) // written, read twice; overwritten
 	err = f.writeCompacted(unfinished)
 	if err == nil {
 		// A damaged page that bbolt has read without noticing would be lost with the old file.
@@ -166,7 +168,9 @@ func (f *Folder) writeCompacted(path string) error {
 	if err != nil {
 		return err
 	}
+	written := f.work.growing(path, f.usage.database().Database)
 	err = safely(func() error { return bbolt.Compact(to, f.db, compactBytes) })
+	written()
 	if err == nil && !f.unsynced {
 		err = to.Sync()
 	}

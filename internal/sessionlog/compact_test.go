@@ -90,12 +90,12 @@ func TestCompactionGivesFreePagesBack(t *testing.T) {
 	require.Greater(t, before, int64(8<<20))
 	s, err := OpenUnsynced(dir)
 	require.NoError(t, err)
-	_, err = Compact(background, dir, nil)
+	_, err = Compact(background, dir, nil, nil)
 	require.ErrorIs(t, err, ErrInUse)
 	require.NoError(t, s.Close())
 	require.Equal(t, before, sizeOf(t, dir), "opening leaves a file of this size alone")
 
-	done, err := Compact(background, dir, nil)
+	done, err := Compact(background, dir, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, Compacted{Before: before, After: sizeOf(t, dir)}, done)
 	require.Less(t, done.After, int64(1<<20))
@@ -132,7 +132,7 @@ func TestACompactionThatIsCutLeavesTheOldFileOrTheNew(t *testing.T) {
 	for n := 0; ; n++ {
 		dir, content := sparse(t, 2<<20)
 		fault := &counting{fail: n}
-		_, err := compact(background, dir, nil, environment{files: fault, unsynced: true})
+		_, err := compact(background, dir, nil, nil, environment{files: fault, unsynced: true})
 		if err == nil {
 			require.GreaterOrEqual(t, fault.n, 4)
 			return
@@ -244,4 +244,36 @@ func TestAnExchangeThatIsCutLeavesTheOldFileOrTheNew(t *testing.T) {
 			return
 		}
 	}
+}
+
+// Checking and compacting tell how far they are, and never that they go back.
+func TestCheckAndCompactTellHowFarTheyAre(t *testing.T) {
+	dir, _ := sparse(t, 8<<20)
+	whole := sizeOf(t, dir)
+	type told struct{ done, total int64 }
+	var all []told
+	tell := func(done, total int64) {
+		if n := len(all); n > 0 {
+			require.GreaterOrEqual(t, done, all[n-1].done)
+		}
+		if total > 0 {
+			require.LessOrEqual(t, done, total)
+		}
+		all = append(all, told{done, total})
+	}
+	none := func(d *CorruptError) { t.Error(d) }
+	require.NoError(t, CheckWithProgress(background, dir, none, tell))
+	require.Equal(t, int64(0), all[0].done)
+	require.Equal(t, whole, all[0].total-(&Folder{
+		dir: dir, environment: environment{files: osFiles{}},
+	}).snapshotBytes())
+	last := all[len(all)-1]
+	require.Equal(t, told{all[0].total, 0}, last, "how long the last part takes nobody knows")
+
+	all = nil
+	_, err := Compact(background, dir, nil, tell)
+	require.NoError(t, err)
+	last = all[len(all)-1]
+	require.Greater(t, last.total, whole)
+	require.Equal(t, last.total, last.done)
 }

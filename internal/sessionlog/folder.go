@@ -35,6 +35,7 @@ type Folder struct {
 	readers sync.RWMutex
 
 	usage usage
+	work  *work // of a compaction that is told of
 
 	serving   bool
 	compacted func(Compacted, error) // told of a compaction while the folder is open; nil: none is made

@@ -516,7 +516,7 @@ func TestARescueAndACompactionKeepSharing(t *testing.T) {
 	}))
 	require.Equal(t, 5*20, count(out))
 	require.Equal(t, len(files(t, dir)), len(files(t, out)))
-	_, err := Compact(background, dir, nil)
+	_, err := Compact(background, dir, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, 5*20, count(dir))
 }

@@ -299,14 +299,18 @@ func (f *Folder) Close() error {
 // Compact gives the free pages of lmserve.db back to the file system: it writes a new file with
 // what is in use, and puts the new file in the old one's place when it is durable. Whenever the
 // process ends, there is the old file or the new one, whole. ErrInUse if another process has the
-// folder open. report is Options.Report.
-func Compact(ctx context.Context, dir string, report func(error)) (Compacted, error) {
-	return compact(ctx, dir, report, environment{files: osFiles{}})
+// folder open. report is Options.Report. progress, unless it is nil, is told of the bytes done and
+// of all, or of 0 as long as nobody knows these.
+func Compact(
+	ctx context.Context, dir string, report func(error), progress func(done, total int64),
+) (Compacted, error) {
+	return compact(ctx, dir, report, newWork(progress), environment{files: osFiles{}})
 }
 
 func compact(
-	ctx context.Context, dir string, report func(error), env environment,
+	ctx context.Context, dir string, report func(error), work *work, env environment,
 ) (done Compacted, err error) {
+	env.files = workFiles{env.files, work}
 	f, err := open(dir, Options{Existing: true, Report: report, uncompacted: true}, env)
 	if err != nil {
 		return Compacted{}, err
@@ -315,6 +319,7 @@ func compact(
 	if err := ctx.Err(); err != nil {
 		return Compacted{}, err
 	}
+	f.work = work
 	return f.compact()
 }
 

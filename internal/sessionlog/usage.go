@@ -186,6 +186,13 @@ func (u *usage) pages(all, free int64) {
 	u.sum.Database, u.sum.Free = (all-free)*pageBytes, free*pageBytes
 }
 
+// database tells what the database takes, and nothing of the files beside it.
+func (u *usage) database() Usage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return Usage{Database: u.sum.Database, Free: u.sum.Free}
+}
+
 // temporary counts the bytes of a file that is being made, as long as it is.
 type temporary struct {
 	sum *atomic.Int64

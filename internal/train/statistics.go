@@ -18,8 +18,12 @@ import (
 // files shorter than a chunk are left out.
 //
 // It wraps corpus.ErrData if no file is long enough, ErrDiverged if a gradient is not finite, and
-// ends with the context between two chunks.
-func GradientRMS(ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.Corpus, chunks, length int, seed uint64) ([]float32, error) {
+// ends with the context between two chunks. progress is told of the chunks done and of all; nil:
+// nobody is told.
+func GradientRMS(
+	ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.Corpus, chunks, length int,
+	seed uint64, progress func(done, total int64),
+) ([]float32, error) {
 	if chunks < 1 || length < 1 {
 		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least one of each", chunks, length)
 	}
@@ -31,6 +35,9 @@ func GradientRMS(ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.
 	for i := range chunks {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if progress != nil {
+			progress(int64(i), int64(chunks))
 		}
 		g.add(c.Draw(kernel.Bits(kernel.Key(seed), uint64(i)), length))
 	}

@@ -25,6 +25,8 @@ type Trial struct {
 	Values []float64 // one for each parameter
 	Score  float64
 	Best   bool // better than all before
+	// Left is how many trials there still are if none of them is better.
+	Left int
 }
 
 // Search says how to search.
@@ -56,7 +58,7 @@ func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, 
 	}
 	w := &walk{Search: s, params: params, f: f, tried: map[string]float64{}, best: Trial{Score: math.Inf(1)}}
 	w.stride = 1 << s.Refine
-	w.at = make([]int, len(params))
+	w.at, w.moves = make([]int, len(params)), moves(len(params))
 	if _, err := w.try(w.at); err != nil {
 		return Trial{}, err
 	}
@@ -69,11 +71,10 @@ func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, 
 			return Trial{}, err
 		}
 	}
-	moves := moves(len(params))
 	for ; w.stride > 0; w.stride /= 2 {
 		for moved := true; moved; {
 			var err error
-			if moved, err = w.round(moves); err != nil {
+			if moved, err = w.round(); err != nil {
 				return Trial{}, err
 			}
 		}
@@ -125,6 +126,7 @@ type walk struct {
 	params []Parameter
 	f      func([]float64) (float64, error)
 	tried  map[string]float64 // scores by values
+	moves  [][]int
 	at     []int
 	best   Trial // the trial at the point at
 	stride int
@@ -132,18 +134,14 @@ type walk struct {
 
 // round tries every move once and repeats a move for as long as it helps. Moves along two
 // parameters are tried only if none along one has helped.
-func (w *walk) round(moves [][]int) (moved bool, err error) {
+func (w *walk) round() (moved bool, err error) {
 	single := 2 * len(w.params)
-	for k, move := range moves {
+	for k, move := range w.moves {
 		if k == single && moved {
 			return true, nil
 		}
 		for better := true; better; moved = moved || better {
-			next := slices.Clone(w.at)
-			for i, d := range move {
-				next[i] += d * w.stride
-			}
-			if better, err = w.try(next); err != nil {
+			if better, err = w.try(w.next(move, w.stride)); err != nil {
 				return false, err
 			}
 		}
@@ -151,19 +149,48 @@ func (w *walk) round(moves [][]int) (moved bool, err error) {
 	return moved, nil
 }
 
-// try evaluates a point unless it was tried before or lies out of bounds, and goes there if it is
-// better.
-func (w *walk) try(point []int) (better bool, err error) {
-	values := make([]float64, len(point))
+// next is the point that a move leads to.
+func (w *walk) next(move []int, stride int) []int {
+	next := slices.Clone(w.at)
+	for i, d := range move {
+		next[i] += d * stride
+	}
+	return next
+}
+
+// left counts the points that will be tried if none of them is better.
+func (w *walk) left() int {
+	points := map[string]bool{}
+	for stride := w.stride; stride > 0; stride /= 2 {
+		for _, move := range w.moves {
+			_, key, inside := w.values(w.next(move, stride))
+			if _, known := w.tried[key]; inside && !known {
+				points[key] = true
+			}
+		}
+	}
+	return len(points)
+}
+
+// values are those of a point, with a name that tells them from all others, unless they lie out of
+// bounds.
+func (w *walk) values(point []int) (values []float64, key string, inside bool) {
+	values = make([]float64, len(point))
 	for i, p := range w.params {
 		v, ok := p.value(point[i], 1<<w.Refine)
 		if !ok {
-			return false, nil
+			return nil, "", false
 		}
 		values[i] = v
 	}
-	key := fmt.Sprint(values)
-	if _, known := w.tried[key]; known {
+	return values, fmt.Sprint(values), true
+}
+
+// try evaluates a point unless it was tried before or lies out of bounds, and goes there if it is
+// better.
+func (w *walk) try(point []int) (better bool, err error) {
+	values, key, inside := w.values(point)
+	if _, known := w.tried[key]; known || !inside {
 		return false, nil
 	}
 	score, err := w.f(values)
@@ -176,7 +203,10 @@ func (w *walk) try(point []int) (better bool, err error) {
 	w.tried[key] = score
 	t := Trial{Values: values, Score: score, Best: score < w.best.Score-w.Tolerance || len(w.tried) == 1}
 	if t.Best {
-		w.best, w.at = t, point
+		w.at = point
+	}
+	if t.Left = w.left(); t.Best {
+		w.best = t
 	}
 	if w.Visit != nil {
 		w.Visit(t)

@@ -51,6 +51,28 @@ func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 	})
 }
 
+// A trial says how many there still are if none of them is better.
+func TestATrialKnowsHowManyAreLeft(t *testing.T) {
+	var trials []Trial
+	s := Search{Refine: 1, Visit: func(t Trial) { trials = append(trials, t) }}
+	size := Parameter{Name: "size", Start: 4, Step: 2, Min: 1, Max: 100, Whole: true}
+	f := func(v []float64) (float64, error) {
+		return octavesApart(v[0], 16) + octavesApart(v[1], 1), nil
+	}
+	_, err := s.Minimise([]Parameter{size, param("rate", 1)}, f)
+	require.NoError(t, err)
+	best := 0
+	for n, trial := range trials {
+		if trial.Best {
+			best = n
+		}
+	}
+	require.Positive(t, best)
+	for n, trial := range trials[best:] {
+		require.Equal(t, len(trials)-1-best-n, trial.Left)
+	}
+}
+
 // Where two parameters go together, as rate and decay do, steps along one alone would stop on the
 // slope of the valley.
 func TestTheSearchFollowsADiagonalValley(t *testing.T) {
@@ -112,7 +134,10 @@ func TestTheSearchTellsWhatItTries(t *testing.T) {
 	best, err := Search{Visit: func(t Trial) { trials = append(trials, t) }}.Minimise([]Parameter{param("a", 8)},
 		func(v []float64) (float64, error) { return octavesApart(v[0], 2), nil })
 	require.NoError(t, err)
-	require.Equal(t, []Trial{{[]float64{8}, 2, true}, {[]float64{16}, 3, false}, {[]float64{4}, 1, true}, {[]float64{2}, 0, true}, {[]float64{1}, 1, false}}, trials)
+	require.Equal(t, []Trial{
+		{[]float64{8}, 2, true, 2}, {[]float64{16}, 3, false, 1}, {[]float64{4}, 1, true, 1},
+		{[]float64{2}, 0, true, 1}, {[]float64{1}, 1, false, 0},
+	}, trials)
 	require.Equal(t, trials[3], best)
 
 	broken := errors.New("broken")
