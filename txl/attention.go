@@ -326,8 +326,8 @@ func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kern
 	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }
 
-// addBiasGrads adds a layer's part of the gradients of r_w_bias and r_r_bias, which all layers share
-// unless each has its own.
+// addBiasGrads adds a layer's part of the gradients of r_w_bias and r_r_bias, which all layers
+// share unless each has its own.
 func (s *Segment) addBiasGrads(x *Exec, ix layerIndex, grads Grads) {
 	hd := s.cfg.NHead * s.cfg.DHead
 	for k, index := range [2]int{ix.rwBias, ix.rrBias} {

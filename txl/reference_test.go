@@ -115,7 +115,8 @@ func (r *reference) block(l int, h, c [][]float64) [][]float64 {
 	if r.c.PreLNorm {
 		keys = layerNorm64(c, g1, b1)
 	}
-	y := add64(h, r.attention(l, keys, len(h), name(".dec_attn.qkv_net.weight"), name(".dec_attn.r_net.weight"), name(".dec_attn.o_net.weight")))
+	y := add64(h, r.attention(l, keys, len(h), name(".dec_attn.qkv_net.weight"),
+		name(".dec_attn.r_net.weight"), name(".dec_attn.o_net.weight")))
 	ff := func(x [][]float64) [][]float64 {
 		inner := linear(x, name(".pos_ff.CoreNet.0.weight"), name(".pos_ff.CoreNet.0.bias"), r.c.dHidden())
 		return linear(r.activate(inner), name(".pos_ff.CoreNet.3.weight"), name(".pos_ff.CoreNet.3.bias"), r.c.DModel)

@@ -270,7 +270,9 @@ func TestAttentionBiasesOfLayers(t *testing.T) {
 	require.False(t, m.Config.UntieR)
 	require.Equal(t, tensors[1].of.data, dataOf(t, m, "r_r_bias"))
 
-	i := slices.IndexFunc(tensors, func(s shown) bool { return s.name == "layers.1.dec_attn.r_r_bias" })
+	i := slices.IndexFunc(tensors, func(s shown) bool {
+		return s.name == "layers.1.dec_attn.r_r_bias"
+	})
 	tensors[i].of = tensors[0].of
 	m, err = convert(tensors)
 	require.NoError(t, err)
