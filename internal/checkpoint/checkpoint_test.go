@@ -181,6 +181,34 @@ func TestSettingsThatNothingTellsAreAskedFor(t *testing.T) {
 	require.Equal(t, []string{"mem-len", "pre-lnorm"}, missing.Names)
 }
 
+// Clusters that share one table, as with div_val 1, say by their number only where they begin.
+func TestClustersOfOneTable(t *testing.T) {
+	tensors := plain(12)
+	bias := &array{key: "bias", class: "FloatStorage", size: 4, data: make([]byte, 8)}
+	tensors = append(tensors, shown{"crit.cluster_bias", bias, 0, []int{2}, []int{1}},
+		shown{"crit.cluster_weight", tensors[3].of, 0, []int{2, 4}, []int{4, 1}})
+	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
+	require.NoError(t, err)
+	_, err = c.Convert(Options{Settings: known()})
+	require.EqualError(t, err, "checkpoint: the weights alone do not tell cutoffs")
+	settings := known()
+	for _, cutoffs := range [][]int{{3, 12}, {0, 3}, {5, 5}} {
+		settings.Cutoffs = cutoffs
+		_, err = c.Convert(Options{Settings: settings})
+		require.ErrorIs(t, err, ErrFormat)
+	}
+	settings.Cutoffs = []int{3}
+	_, err = c.Convert(Options{Settings: settings})
+	require.ErrorContains(t, err, "crit.cluster_bias [2], expected [1]")
+	settings.Cutoffs = []int{3, 7}
+	m, err := c.Convert(Options{Settings: settings})
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 7}, m.Config.Cutoffs)
+	require.Zero(t, m.Config.DivVal)
+	require.Empty(t, m.Config.TieProjs)
+	require.Len(t, m.Tensors, 17)
+}
+
 // A softmax of its own and other frequencies of positions are of models that this program does not
 // have.
 func TestModelsThatAreNotHereAreRefused(t *testing.T) {

@@ -60,6 +60,9 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if c.Form == FormSafetensors {
 		retwin(config, byName)
 	}
+	if err := fit(layoutOf(config), byName, true); err != nil {
+		return nil, err
+	}
 	chosen, err := choose(&config, byName)
 	if err != nil {
 		return nil, err
@@ -122,59 +125,56 @@ func (m *Mismatch) Error() string {
 	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
 }
 
-// unreadable names the tensors that are missing or left over if one of those is missing of whose
-// shape the configuration is read. What shapes the others should have is not known then.
+// fit names the tensors that are missing, left over or of another shape than the slots'. The shapes
+// are passed over, and not named, where nothing says what they should be.
+func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
+	var m Mismatch
+	used := map[string]bool{}
+	for _, p := range slots {
+		t, ok := byName[p.name]
+		used[p.name] = true
+		switch {
+		case !ok && shapes:
+			m.Missing = append(m.Missing, p.name+" "+shapeText(p.shape))
+		case !ok:
+			m.Missing = append(m.Missing, p.name)
+		case shapes && !slices.Equal(t.Shape, p.shape):
+			m.Misshapen = append(m.Misshapen,
+				fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape)))
+		}
+	}
+	for name, t := range byName {
+		if !used[name] {
+			m.Extra = append(m.Extra, t.Name+" "+shapeText(t.Shape))
+		}
+	}
+	if m.Missing == nil && m.Extra == nil && m.Misshapen == nil {
+		return nil
+	}
+	slices.Sort(m.Extra)
+	return &m
+}
+
+// unreadable is the error of tensors of whose shapes no configuration can be read, because one that
+// would tell is missing.
 func unreadable(c Config, byName map[string]Tensor) error {
 	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
 		return nil
 	}
 	c.NLayer = max(1, c.NLayer)
-	var m Mismatch
-	used := map[string]bool{}
-	for _, p := range layoutOf(c) {
-		used[p.name] = true
-		if _, ok := byName[p.name]; !ok {
-			m.Missing = append(m.Missing, p.name)
-		}
+	if err := fit(layoutOf(c), byName, false); err != nil {
+		return err
 	}
-	m.Extra = leftOver(used, byName)
-	if m.Missing == nil && m.Extra == nil {
-		return malformed("tensors", "dimensions of 0", "dimensions of which a configuration can be read")
-	}
-	return &m
+	return malformed("tensors", "dimensions of 0, or too many", "shapes that tell a configuration")
 }
 
-// leftOver lists the tensors that are not used, by their names in the checkpoint.
-func leftOver(used map[string]bool, byName map[string]Tensor) (extra []string) {
-	for name, t := range byName {
-		if !used[name] {
-			extra = append(extra, t.Name+" "+shapeText(t.Shape))
-		}
-	}
-	slices.Sort(extra)
-	return extra
-}
-
-// choose takes the tensors that the configuration needs, under their names, in its order, and notes
-// which projections are tied. A copy of a tied weight is left out.
+// choose takes the tensors that fit the configuration, under their names, in its order, and notes
+// which projections are tied. The copy of a tied weight is left out.
 func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
-	var m Mismatch
 	var chosen []Tensor
-	used := map[string]bool{}
 	var untied []string
 	for _, p := range layoutOf(*c) {
-		t, ok := byName[p.name]
-		used[p.name] = true
-		switch {
-		case !ok:
-			m.Missing = append(m.Missing, p.name+" "+shapeText(p.shape))
-			continue
-		case !slices.Equal(t.Shape, p.shape):
-			m.Misshapen = append(m.Misshapen,
-				fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape)))
-			continue
-		}
-		tied := false
+		t, tied := byName[p.name], false
 		if twin, ok := byName[p.twin]; ok {
 			var err error
 			if tied, err = sameData(twin, t); err != nil {
@@ -193,10 +193,6 @@ func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
 			t.Name = p.name
 			chosen = append(chosen, t)
 		}
-	}
-	m.Extra = leftOver(used, byName)
-	if m.Missing != nil || m.Extra != nil || m.Misshapen != nil {
-		return nil, &m
 	}
 	if untied != nil {
 		return nil, unsupported("tensors "+strings.Join(untied, ", "),
