@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -192,4 +193,56 @@ func dataOf(t testing.TB, m *Converted, name string) []byte {
 	}
 	require.Fail(t, "no tensor "+name)
 	return nil
+}
+
+// branch is a module to be written: its tensors, the modules below it, and other attributes.
+type branch struct {
+	tensors    []shown
+	names      []string // of the modules below, in order
+	below      map[string]*branch
+	attributes func(p *pickler)
+}
+
+// treeOf makes modules of the names of tensors.
+func treeOf(tensors []shown) *branch {
+	root := &branch{below: map[string]*branch{}}
+	for _, t := range tensors {
+		at := root
+		parts := strings.Split(t.name, ".")
+		for _, part := range parts[:len(parts)-1] {
+			if at.below[part] == nil {
+				at.below[part] = &branch{below: map[string]*branch{}}
+				at.names = append(at.names, part)
+			}
+			at = at.below[part]
+		}
+		t.name = parts[len(parts)-1]
+		at.tensors = append(at.tensors, t)
+	}
+	return root
+}
+
+// module writes a module as a pickle of the whole model has it.
+func (p *pickler) module(b *branch, legacy bool) *pickler {
+	if legacy { // with the source of the class
+		p.op("(").text("module").global("mem_transformer", "MemTransformerLM")
+		p.text("mem_transformer.py").text("class MemTransformerLM(nn.Module): ...").op("tQ")
+	} else {
+		p.global("mem_transformer", "MemTransformerLM")
+	}
+	p.op(")\x81}(")
+	if b.attributes != nil {
+		b.attributes(p)
+	}
+	p.text("_buffers").emptyDict().text("_parameters").emptyDict().op("(")
+	p.text("none").op("N") // a bias that a layer does not have
+	for _, t := range b.tensors {
+		p.text(t.name).global("torch._utils", "_rebuild_parameter").tensor(t, legacy)
+		p.op("\x88").emptyDict().op("\x87R")
+	}
+	p.op("u").text("_modules").emptyDict().op("(")
+	for _, name := range b.names {
+		p.text(name).module(b.below[name], legacy)
+	}
+	return p.op("uub")
 }

@@ -44,6 +44,42 @@ func TestAStateDictBecomesTheModelsTensors(t *testing.T) {
 	}
 }
 
+// A model that was pickled whole gives the same tensors, and says itself how it was configured.
+func TestAPickledModelSaysItsConfiguration(t *testing.T) {
+	tensors := plain(12)
+	root := treeOf(tensors)
+	root.attributes = func(p *pickler) {
+		p.text("mem_len").number(5).text("tgt_len").number(3).text("clamp_len").number(-1)
+		p.text("same_length").op("\x88").text("attn_type").number(0).text("sample_softmax").number(-1)
+	}
+	root.below["layers"].below["0"].below["dec_attn"].attributes = func(p *pickler) {
+		p.text("pre_lnorm").op("\x88")
+	}
+	root.below["word_emb"].attributes = func(p *pickler) {
+		p.text("cutoffs").op("](").number(12).op("e")
+	}
+	pickle := func(legacy bool) []byte { return newPickler().module(root, legacy).op(".").Bytes() }
+	for _, file := range [][]byte{
+		archiveOf(t, pickle(false), arraysOf(tensors)), legacyOf(pickle(true), arraysOf(tensors)),
+	} {
+		c, err := readBytes(file)
+		require.NoError(t, err)
+		m, err := c.Convert(Options{})
+		require.NoError(t, err)
+		require.Equal(t, txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 12,
+			SegLen: 3, MemLen: 5, SameLength: true, PreLNorm: true}, m.Config.Config)
+		for _, s := range tensors[:len(tensors)-1] {
+			require.Equal(t, s.of.data, dataOf(t, m, s.name), s.name)
+		}
+	}
+	for attribute, number := range map[string]int{"attn_type": 2, "sample_softmax": 100} {
+		root.attributes = func(p *pickler) { p.text(attribute).number(number) }
+		_, err := readBytes(archiveOf(t, pickle(false), arraysOf(tensors)))
+		require.ErrorIs(t, err, ErrUnsupported)
+		require.ErrorContains(t, err, "attribute "+attribute)
+	}
+}
+
 // Tensors that are transposed, or begin inside a storage that others share, are put in order.
 func TestViewsOfAStorageArePutInOrder(t *testing.T) {
 	tensors := plain(256)
