@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzRead reads any bytes as a checkpoint. What is accepted converts, or says why it does not, and
-// all of its tensors can be read or are refused.
-func FuzzRead(f *testing.F) {
+// FuzzCheckpoint reads any bytes as a checkpoint. What is accepted converts, or says why it does
+// not, and all of its tensors can be read or are refused.
+func FuzzCheckpoint(f *testing.F) {
 	tensors := plain(4)
 	f.Add(archiveOf(f, stateDict(tensors, false), arraysOf(tensors)))
 	f.Add(legacyOf(stateDict(tensors, true), arraysOf(tensors)))
@@ -35,8 +35,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzUnpickle reads any bytes as a pickle, behind which nothing is read.
-func FuzzUnpickle(f *testing.F) {
+// FuzzPickle reads any bytes as a pickle, behind which nothing is read.
+func FuzzPickle(f *testing.F) {
 	f.Add(stateDict(plain(4), false))
 	f.Add(vocabularyPickle("", "a b c", ""))
 	f.Add(vocabularyPickle("cutils.vocabulary\nVocab\n)\x81", "a b", "b"))
@@ -53,8 +53,8 @@ func FuzzUnpickle(f *testing.F) {
 	})
 }
 
-// FuzzVocabulary reads any bytes as a vocabulary.
-func FuzzVocabulary(f *testing.F) {
+// FuzzForeignVocabulary reads any bytes as a vocabulary.
+func FuzzForeignVocabulary(f *testing.F) {
 	f.Add([]byte("<eos> 3\n<unk>\nthe 7\n"))
 	f.Add(vocabularyPickle("", "a b c", ""))
 	f.Fuzz(func(t *testing.T, data []byte) {
