@@ -124,6 +124,29 @@ func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
 	}
 }
 
+// Foreign checkpoints are read by one command. No other file imports their room, so that nothing
+// that serves can reach it.
+func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {
+	files, err := filepath.Glob("../cmd/lmserve/*.go")
+	require.NoError(t, err)
+	var readers []string
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range f.Imports {
+			if spec.Path.Value == strconv.Quote(module+"internal/checkpoint") {
+				readers = append(readers, filepath.Base(file))
+			}
+		}
+	}
+	require.Equal(t, []string{"convert.go"}, readers)
+	for room, imports := range importsByPackage(t) {
+		if room != "cmd/lmserve" {
+			require.NotContains(t, imports, module+"internal/checkpoint", room)
+		}
+	}
+}
+
 // importsByPackage lists the imports of all files that are no tests.
 func importsByPackage(t *testing.T) map[string][]string {
 	found := map[string][]string{}

@@ -61,7 +61,8 @@ func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.
 
 // block lays out the block of queries i0..i1 in the thread's room; its scores lie where the
 // layer keeps them, if it does.
-func (s *Segment) block(w *Exec, l *activations, b, h, i0, i1 int) block {
+func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
+	l := a.l
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
 	take := func(n int) []float32 {
 		p := room[:n]
@@ -76,8 +77,8 @@ func (s *Segment) block(w *Exec, l *activations, b, h, i0, i1 int) block {
 		k.scores = s.scoresIn(take(s.scoresSize(rows)), rows, k.klen)
 	}
 	k.qu, k.qv, k.dqv = kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d)
-	q, lay := s.queries(l.q, b, h, i0, i1), s.model.Layout
-	rw, rr := s.vec[lay.rwBias][h*d:(h+1)*d], s.vec[lay.rrBias][h*d:(h+1)*d]
+	q, ix := s.queries(l.q, b, h, i0, i1), s.model.Layout.layers[a.index]
+	rw, rr := s.vec[ix.rwBias][h*d:(h+1)*d], s.vec[ix.rrBias][h*d:(h+1)*d]
 	for i := range rows {
 		w.Add(row(k.qu, i), row(q, i), rw)
 		w.Add(row(k.qv, i), row(q, i), rr)
@@ -164,7 +165,7 @@ func row(m kernel.Matrix, i int) []float32 { return m.Data[i*m.Stride : i*m.Stri
 func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	per := blocks(a.n1 - a.n0)
 	head, i0 := i/per, a.n0+i%per*queryBlock
-	k := s.block(w, a.l, head/s.cfg.NHead, head%s.cfg.NHead, i0, min(i0+queryBlock, a.n1))
+	k := s.block(w, a, head/s.cfg.NHead, head%s.cfg.NHead, i0, min(i0+queryBlock, a.n1))
 	s.score(w, a.l, &k)
 	prob, norms := k.scores.byKey(), s.norms(a.l, &k)
 	for i := range prob.Rows {
@@ -220,7 +221,7 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	}
 	clear(s.dr[:(s.T-s.n)*hd]) // distances no query has met
 	s.runAttention(x, s.cfg.NHead, task)
-	s.addBiasGrads(x, grads)
+	s.addBiasGrads(x, ix, grads)
 	if g := grads[ix.r]; g != nil {
 		x.MulTN(kernel.Mat(g, hd, D), s.byDistance(s.dr), s.positions(), false)
 	}
@@ -259,7 +260,7 @@ func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	clear(dv)
 	for b := range s.B {
 		for i := blocks(s.n) - 1; i >= 0; i-- {
-			k := s.block(w, a.l, b, h, i*queryBlock, min((i+1)*queryBlock, s.n))
+			k := s.block(w, a, b, h, i*queryBlock, min((i+1)*queryBlock, s.n))
 			first := k.i1 == s.n
 			s.scoreBackward(w, a, &k, !first)
 			d := k.d.byKey()
@@ -325,11 +326,11 @@ func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kern
 	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }
 
-// addBiasGrads adds this layer's part of the gradients of r_w_bias and
-// r_r_bias, which all layers share.
-func (s *Segment) addBiasGrads(x *Exec, grads Grads) {
-	lay, hd := s.model.Layout, s.cfg.NHead*s.cfg.DHead
-	for k, index := range [2]int{lay.rwBias, lay.rrBias} {
+// addBiasGrads adds a layer's part of the gradients of r_w_bias and r_r_bias, which all layers
+// share unless each has its own.
+func (s *Segment) addBiasGrads(x *Exec, ix layerIndex, grads Grads) {
+	hd := s.cfg.NHead * s.cfg.DHead
+	for k, index := range [2]int{ix.rwBias, ix.rrBias} {
 		if g := grads[index]; g != nil {
 			x.Add(g, g, s.dbias[k*hd:(k+1)*hd])
 		}

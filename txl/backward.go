@@ -16,8 +16,9 @@ func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
 	}
 	lay := s.model.Layout
-	for _, shared := range []int{lay.rwBias, lay.rrBias} {
-		clear(grads[shared])
+	for _, l := range lay.layers { // layers may share them, and add to them one after the other
+		clear(grads[l.rwBias])
+		clear(grads[l.rrBias])
 	}
 	s.clearProjections(grads)
 	lowest := s.lowestHalf(grads)
@@ -59,13 +60,10 @@ func (s *Segment) lowestHalf(grads Grads) int {
 			return -1
 		}
 	}
-	if wanted(lay.rwBias, lay.rrBias) {
-		return 0
-	}
 	for i, l := range lay.layers {
 		// The normalisation between the halves is differentiated with the upper one,
 		// the one in front of attention with the lower.
-		if wanted(l.qkv, l.r, l.o) || s.cfg.PreLNorm && wanted(l.gain1, l.bias1) {
+		if wanted(l.rwBias, l.rrBias, l.qkv, l.r, l.o) || s.cfg.PreLNorm && wanted(l.gain1, l.bias1) {
 			return 2 * i
 		}
 		if wanted(l.gain1, l.bias1, l.w1, l.b1, l.w2, l.b2, l.gain2, l.bias2) {

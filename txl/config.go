@@ -34,6 +34,9 @@ type Config struct {
 	// PreLNorm moves layer normalisation in front of attention and
 	// feed-forward.
 	PreLNorm bool `json:"pre_lnorm,omitempty"`
+	// UntieR gives every layer attention biases of its own instead of one pair for all, as the
+	// reference implementation for TensorFlow can have them.
+	UntieR bool `json:"untie_r,omitempty"`
 	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or
 	// geglu. The gated ones double the rows of CoreNet.0: first the gate,
 	// then the value.

@@ -27,13 +27,13 @@ type Layout struct {
 
 	byName map[string]int
 
-	rwBias, rrBias int
-	layers         []layerIndex
+	layers []layerIndex
 	vocabulary
 }
 
 // layerIndex holds one layer's positions in Layout.Tensors.
 type layerIndex struct {
+	rwBias, rrBias          int // attention's biases; the same in all layers unless UntieR
 	qkv, r, o, gain1, bias1 int // attention and its normalisation
 	w1, b1, w2, b2          int // CoreNet.0, CoreNet.3
 	gain2, bias2            int // feed-forward's normalisation
@@ -44,11 +44,22 @@ func NewLayout(c Config) *Layout {
 	l := &Layout{byName: map[string]int{}}
 	hd := c.NHead * c.DHead
 	l.addEmbeddings(c)
-	l.rwBias = l.add("r_w_bias", c.NHead, c.DHead)
-	l.rrBias = l.add("r_r_bias", c.NHead, c.DHead)
+	var rwBias, rrBias int
+	addBiases := func(prefix string) {
+		rwBias = l.add(prefix+"r_w_bias", c.NHead, c.DHead)
+		rrBias = l.add(prefix+"r_r_bias", c.NHead, c.DHead)
+	}
+	if !c.UntieR {
+		addBiases("")
+	}
 	for i := range c.NLayer {
 		attn, ff := fmt.Sprintf("layers.%d.dec_attn.", i), fmt.Sprintf("layers.%d.pos_ff.", i)
+		if c.UntieR {
+			addBiases(attn)
+		}
 		l.layers = append(l.layers, layerIndex{
+			rwBias: rwBias, rrBias: rrBias,
+
 			qkv:   l.add(attn+"qkv_net.weight", 3*hd, c.DModel),
 			r:     l.add(attn+"r_net.weight", hd, c.DModel),
 			o:     l.add(attn+"o_net.weight", c.DModel, hd),

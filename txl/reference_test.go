@@ -1,6 +1,9 @@
 package txl
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // reference is the model in float64 and batch 1, written as the formulas stand and sharing no code
 // with the package. The fast code is measured against it, and finite differences are taken of it.
@@ -108,7 +111,8 @@ func (r *reference) block(l int, h, c [][]float64) [][]float64 {
 	if r.c.PreLNorm {
 		keys = layerNorm64(c, g1, b1)
 	}
-	y := add64(h, r.attention(keys, len(h), name(".dec_attn.qkv_net.weight"), name(".dec_attn.r_net.weight"), name(".dec_attn.o_net.weight")))
+	y := add64(h, r.attention(l, keys, len(h), name(".dec_attn.qkv_net.weight"),
+		name(".dec_attn.r_net.weight"), name(".dec_attn.o_net.weight")))
 	ff := func(x [][]float64) [][]float64 {
 		inner := linear(x, name(".pos_ff.CoreNet.0.weight"), name(".pos_ff.CoreNet.0.bias"), r.c.dHidden())
 		return linear(r.activate(inner), name(".pos_ff.CoreNet.3.weight"), name(".pos_ff.CoreNet.3.bias"), r.c.DModel)
@@ -120,10 +124,18 @@ func (r *reference) block(l int, h, c [][]float64) [][]float64 {
 	return layerNorm64(add64(x, ff(x)), g2, b2)
 }
 
-func (r *reference) attention(keys [][]float64, n int, wqkv, wr, wo []float64) [][]float64 {
+// bias is an attention bias of a layer.
+func (r *reference) bias(l int, name string) []float64 {
+	if r.c.UntieR {
+		name = fmt.Sprintf("layers.%d.dec_attn.%s", l, name)
+	}
+	return r.tensor(name)
+}
+
+func (r *reference) attention(l int, keys [][]float64, n int, wqkv, wr, wo []float64) [][]float64 {
 	H, d, m := r.c.NHead, r.c.DHead, len(keys)-n
 	qkv := linear(keys, wqkv, nil, 3*H*d)
-	u, v := r.tensor("r_w_bias"), r.tensor("r_r_bias")
+	u, v := r.bias(l, "r_w_bias"), r.bias(l, "r_r_bias")
 	out := make([][]float64, n)
 	for i := range out {
 		out[i] = make([]float64, H*d)

@@ -22,6 +22,7 @@ var shapes = map[string]Config{
 	"odd":         {NLayer: 3, DModel: 10, NHead: 3, DHead: 5, DInner: 7, Vocab: 13, SegLen: 7, MemLen: 3, Activation: GELU},
 	"prenorm":     {NLayer: 2, DModel: 6, NHead: 2, DHead: 5, DInner: 9, Vocab: 9, SegLen: 5, MemLen: 8, PreLNorm: true, Activation: SwiGLU},
 	"clamped":     {NLayer: 2, DModel: 8, NHead: 1, DHead: 7, DInner: 6, Vocab: 7, SegLen: 4, MemLen: 6, ClampLen: 3, SameLength: true, Activation: GeGLU},
+	"untied":      {NLayer: 3, DModel: 8, NHead: 2, DHead: 4, DInner: 9, Vocab: 11, SegLen: 5, MemLen: 7, UntieR: true},
 	"no memory":   {NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 8, Vocab: 8, SegLen: 9},
 	"short limit": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 8, SegLen: 9, MemLen: 4, SameLength: true, PreLNorm: true},
 	"blocks":      {NLayer: 2, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, SegLen: queryBlock + 2, MemLen: 30},

@@ -61,7 +61,7 @@ func written(t require.TestingT, f *File) []byte {
 
 func compressed(t require.TestingT, f *File) []byte {
 	var b bytes.Buffer
-	require.NoError(t, writeZstd(&b, f, 3))
+	require.NoError(t, f.Stored().writeZstd(&b, 3))
 	return b.Bytes()
 }
 

@@ -42,16 +42,19 @@ func (o WriteOptions) Validate() error {
 
 // WriteFile writes f to path, all or nothing: after an error path is what it was before, unless
 // only the last step of internal/atomicfile failed, putting the folder on the disk.
-func WriteFile(path string, f *File, o WriteOptions) error {
+func WriteFile(path string, f *File, o WriteOptions) error { return f.Stored().WriteFile(path, o) }
+
+// WriteFile is the function WriteFile for the same content.
+func (s *Stored) WriteFile(path string, o WriteOptions) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
 	var content error // the error of what was written, which names its tensor or key itself
 	err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error {
 		if o.Zstd == 0 {
-			content = Write(w, f)
+			content = s.Write(w)
 		} else {
-			content = writeZstd(w, f, o.Zstd)
+			content = s.writeZstd(w, o.Zstd)
 		}
 		return content
 	})
@@ -70,14 +73,14 @@ func WriteFile(path string, f *File, o WriteOptions) error {
 // fails with ErrFormat or ErrTooLarge before the first byte.
 func Write(w io.Writer, f *File) error { return f.Stored().Write(w) }
 
-func writeZstd(w io.Writer, f *File, level int) error {
+func (s *Stored) writeZstd(w io.Writer, level int) error {
 	// One goroutine, because the bytes must not depend on the number of cores.
 	encoder, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)))
 	if err != nil {
 		return fmt.Errorf("weights: zstd: %w", err)
 	}
-	err = Write(encoder, f)
+	err = s.Write(encoder)
 	if closing := encoder.Close(); err == nil && closing != nil {
 		err = fmt.Errorf("weights: zstd: %w", closing)
 	}

@@ -141,7 +141,7 @@ func TestFullDeviceIsReported(t *testing.T) {
 	require.NoError(t, err)
 	defer full.Close()
 	require.ErrorIs(t, Write(full, small()), syscall.ENOSPC)
-	require.ErrorIs(t, writeZstd(full, small(), 3), syscall.ENOSPC)
+	require.ErrorIs(t, small().Stored().writeZstd(full, 3), syscall.ENOSPC)
 }
 
 func TestFolderThatCannotBeWritten(t *testing.T) {

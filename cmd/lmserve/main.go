@@ -61,8 +61,8 @@ Every command works with the embedded model; --model takes a file instead.
 	configFlag(root)
 	quietFlag(root)
 	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
-		newWatch(), newComplete(), newTrain(), newEval(), newTune(), newBench(), newVerify(), newConfig(),
-		newCompletion(), newVersion())
+		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(),
+		newConfig(), newCompletion(), newVersion())
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
 	everyCommand(root, func(c *cobra.Command) { c.Args = usageArgs(c.Args) })

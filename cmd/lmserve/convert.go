@@ -1,0 +1,264 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lmserve/lmserve/internal/checkpoint"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Chunks of models that were converted, those of the paper: in bytes, and in words.
+const (
+	convertChunkBytes = 128
+	convertChunkWords = 50
+)
+
+// bytesVocab is the size of the vocabulary of a model of bytes, which needs no file of one.
+const bytesVocab = 256
+
+// Symbols of a vocabulary are a tensor of bytes in the file, each with a line feed behind it.
+const (
+	symbolsTensor  = "tokenizer.symbols"
+	wordsTokenizer = `{"kind":"words"}`
+	bytesTokenizer = `{"kind":"bytes"}`
+)
+
+// convertFlags are the flags of the command.
+type convertFlags struct {
+	out, name, config, vocab    string
+	memLen, segLen, clampLen    int
+	sameLength, preLNorm, turns bool
+	cutoffs                     []int
+}
+
+func newConvert() *cobra.Command {
+	var f convertFlags
+	c := &cobra.Command{
+		Use:   "convert FROM --out FILE",
+		Short: "Make a model of a checkpoint that PyTorch or Hugging Face's library wrote",
+		Long: `Make a file of weights, for --model and 'train --init', of a Transformer-XL checkpoint
+of others. FROM is a file or a folder:
+  model.pt        a pickled model of the reference implementation
+  *.pt, *.bin     a state dict that torch.save wrote, of any version since 0.4
+  *.safetensors   a state dict as safetensors
+  a folder        Hugging Face's layout, config.json with pytorch_model.bin or
+                  model.safetensors and a vocabulary; or one that has a model.pt
+Nothing in these files is run: a pickle may name tensors, the reference's modules and
+plain containers, and is refused if it names anything else.
+
+A state dict does not tell all of a configuration. What its shapes and names tell is read
+from them; what is still missing is asked for: --mem-len, --pre-lnorm and, where clusters
+of the softmax share one table, --cutoffs; or all of it by --config.
+
+A model of words needs its vocabulary (vocab.txt, or the reference's or Hugging Face's
+pickle of one); without it the file has the weights only, and nothing can serve it.`,
+		Example: `  lmserve convert LM-TFM-wt103/model.pt --vocab vocab.txt --out wt103.safetensors
+  lmserve convert transfo-xl-wt103 --out wt103.safetensors.zst --reverse-clusters
+  lmserve convert state_dict.pt --mem-len 512 --pre-lnorm=false --out mine.safetensors`,
+		Args: exactly(1, "a checkpoint"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.out == "" {
+				return usageError{errors.New("--out is missing: a file to write the model to")}
+			}
+			if err := absent(f.out); err != nil {
+				return err
+			}
+			return convert(c, f, args[0])
+		},
+	}
+	f.register(c.Flags())
+	return c
+}
+
+func (f *convertFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.out, "out", "",
+		"file to write, which must not exist yet; compressed if it ends in .zst")
+	flags.StringVar(&f.name, "name", "", "name of the model (default: that of the file or folder)")
+	flags.StringVar(&f.config, "config", "", configUsage())
+	flags.StringVar(&f.vocab, "vocab", "", "file of the vocabulary (default: the one in the folder)")
+	flags.IntVar(&f.memLen, "mem-len", 0, "rows of memory that a layer attends to")
+	flags.IntVar(&f.segLen, "seg-len", 0,
+		"usual rows of a segment (default: the checkpoint's, or those of the memory)")
+	flags.IntVar(&f.clampLen, "clamp-len", 0,
+		"largest distance that positions tell apart (default: the checkpoint's, or any)")
+	flags.BoolVar(&f.sameLength, "same-length", false, "limit every query to --mem-len keys")
+	flags.BoolVar(&f.preLNorm, "pre-lnorm", false,
+		"normalise in front of attention and feed-forward, not behind them")
+	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil,
+		"first tokens of the softmax's clusters behind the head, such as 20000,40000,200000")
+	flags.BoolVar(&f.turns, "reverse-clusters", false,
+		"turn the order of the clusters' columns in the head round, "+
+			"for weights that the reference for TensorFlow or Hugging Face's library trained")
+}
+
+// options are those of the configuration, if one is named, with those that flags say before them.
+func (f *convertFlags) options(flags *pflag.FlagSet) (checkpoint.Options, error) {
+	o := checkpoint.Options{ReverseClusters: f.turns}
+	if f.config != "" {
+		_, config, err := readConfig(f.config)
+		if err != nil {
+			return o, err
+		}
+		o.Config = &config
+	}
+	s := &o.Settings
+	for name, to := range map[string]struct {
+		to    **int
+		value *int
+	}{
+		"mem-len":   {&s.MemLen, &f.memLen},
+		"seg-len":   {&s.SegLen, &f.segLen},
+		"clamp-len": {&s.ClampLen, &f.clampLen},
+	} {
+		if flags.Changed(name) {
+			*to.to = to.value
+		}
+	}
+	if flags.Changed("same-length") {
+		s.SameLength = &f.sameLength
+	}
+	if flags.Changed("pre-lnorm") {
+		s.PreLNorm = &f.preLNorm
+	}
+	if flags.Changed("cutoffs") {
+		s.Cutoffs = f.cutoffs
+	}
+	return o, nil
+}
+
+// convert makes the model and writes it.
+func convert(c *cobra.Command, f convertFlags, from string) error {
+	options, err := f.options(c.Flags())
+	if err != nil {
+		return err
+	}
+	p := newProgress(c, "convert")
+	defer p.end()
+	p.say("reading the checkpoint")
+	opened, err := checkpoint.Open(from)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	m, err := opened.Convert(options)
+	if err != nil {
+		return asked(err)
+	}
+	if f.vocab == "" {
+		f.vocab = opened.Vocabulary
+	}
+	file, err := fileOf(m, f, from)
+	if err != nil {
+		return err
+	}
+	p.begin("writing")
+	if err := written(c, file, f.out, p); err != nil {
+		return err
+	}
+	p.end()
+	return convertReport(c, opened.Form, file, f.out)
+}
+
+// asked says by which flags settings are given that a checkpoint does not tell.
+func asked(err error) error {
+	var missing *checkpoint.Missing
+	if !errors.As(err, &missing) {
+		return err
+	}
+	return usageError{
+		fmt.Errorf("%w, expected --%s, or --config", err, strings.Join(missing.Names, " and --")),
+	}
+}
+
+// fileOf makes the file of a model, with its vocabulary.
+func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stored, error) {
+	tensors := m.Tensors
+	tokenizer, chunk := "", convertChunkWords
+	switch {
+	case f.vocab != "":
+		symbols, err := checkpoint.ReadVocabulary(f.vocab)
+		if err != nil {
+			return nil, err
+		}
+		if len(symbols) != m.Config.Vocab {
+			return nil, fmt.Errorf("%s: found %d symbols, expected %d, as the embeddings of the checkpoint",
+				f.vocab, len(symbols), m.Config.Vocab)
+		}
+		tokenizer = wordsTokenizer
+		all := strings.Join(symbols, "\n") + "\n"
+		tensors = append(tensors, weights.StoredTensor{Name: symbolsTensor, DType: weights.U8,
+			Shape: []int{len(all)}, Bytes: int64(len(all)), Data: strings.NewReader(all)})
+	case m.Config.Vocab == bytesVocab:
+		tokenizer, chunk = bytesTokenizer, convertChunkBytes
+	}
+	config, err := json.Marshal(m.Config)
+	if err != nil {
+		return nil, err
+	}
+	card, err := json.Marshal(map[string]string{"converted_from": filepath.Base(from)})
+	if err != nil {
+		return nil, err
+	}
+	if f.name == "" {
+		base := filepath.Base(filepath.Clean(from))
+		f.name = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	metadata, err := model.StaticMetadata(f.name, config, tokenizer, chunk, card)
+	return &weights.Stored{Metadata: metadata, Tensors: tensors}, err
+}
+
+// written writes the file, and tells how far it is; the end of the command's context ends it.
+func written(c *cobra.Command, file *weights.Stored, out string, p *progress) error {
+	var done, total int64
+	for i := range file.Tensors {
+		total += file.Tensors[i].Bytes
+	}
+	for i := range file.Tensors {
+		data, before := file.Tensors[i].Data, done
+		file.Tensors[i].Data = readerAt(func(b []byte, off int64) (int, error) {
+			if err := c.Context().Err(); err != nil {
+				return 0, err
+			}
+			n, err := data.ReadAt(b, off)
+			p.set(before+off+int64(n), total)
+			return n, err
+		})
+		done += file.Tensors[i].Bytes
+	}
+	return file.WriteFile(out, weights.OptionsFor(out))
+}
+
+// readerAt makes an io.ReaderAt of a function.
+type readerAt func(p []byte, off int64) (int, error)
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
+
+var _ io.ReaderAt = readerAt(nil)
+
+// convertReport says what was made of what.
+func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored, out string) error {
+	count, tokenizer := 0, file.Metadata["lmserve.tokenizer"]
+	for i := range file.Tensors {
+		if file.Tensors[i].Name != symbolsTensor {
+			count += file.Tensors[i].Elements()
+		}
+	}
+	if tokenizer == "" {
+		fmt.Fprintf(c.ErrOrStderr(),
+			"lmserve: %s has no vocabulary and cannot be served yet: give --vocab\n", out)
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of %s, from %s\n  %s\n", out,
+		setting.Count(len(file.Tensors), "tensor"), setting.Count(count, "weight"), file.Tensors[0].DType,
+		form, file.Metadata["lmserve.config"])
+	return err
+}

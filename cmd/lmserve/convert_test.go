@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// huggingFolder writes a small model as Hugging Face's library would, and gives its weights.
+func huggingFolder(t *testing.T, vocab int) (dir string, m *txl.Model) {
+	m, err := txl.NewModel(txl.Config{
+		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: vocab, SegLen: 16, MemLen: 16,
+	})
+	require.NoError(t, err)
+	m.Init(1)
+	f := &weights.File{}
+	for i, tensor := range m.Layout.Tensors {
+		f.Tensors = append(f.Tensors, weights.F32Tensor(tensor.Name, tensor.Shape, m.Tensor(i)))
+	}
+	dir = t.TempDir()
+	require.NoError(t,
+		weights.WriteFile(filepath.Join(dir, "model.safetensors"), f, weights.WriteOptions{}))
+	config, err := json.Marshal(
+		map[string]any{"model_type": "transfo-xl", "mem_len": 16, "pre_lnorm": false},
+	)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600))
+	return dir, m
+}
+
+// A model of bytes that was converted is one that every command takes.
+func TestAConvertedModelServes(t *testing.T) {
+	dir, want := huggingFolder(t, 256)
+	for _, name := range []string{"m.safetensors", "m.safetensors.zst"} {
+		out := filepath.Join(t.TempDir(), name)
+		text := must(t, "", "convert", dir, "--out", out, "--name", "mine")
+		require.Contains(t, text, out+": 26 tensors, ")
+		m, err := model.Load(out)
+		require.NoError(t, err)
+		require.Equal(t, "mine", m.Name)
+		require.Equal(t, want.W, m.LM.W)
+		require.Equal(t, want.Config, m.LM.Config)
+		require.Contains(t, must(t, "the text", "score", "--model", out, "--total", "-"), "8 bytes")
+	}
+}
+
+// A vocabulary goes into the file, and has to be of the size of the embeddings.
+func TestConvertTakesAVocabulary(t *testing.T) {
+	dir, _ := huggingFolder(t, 3)
+	out := filepath.Join(t.TempDir(), "m.safetensors")
+	vocab := filepath.Join(dir, "vocab.txt")
+	require.NoError(t, os.WriteFile(vocab, []byte("<eos>\nthe\n"), 0o600))
+	_, stderr, code := lmserve("", "convert", dir, "--out", out)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "vocab.txt: found 2 symbols, expected 3")
+	require.NoError(t, os.WriteFile(vocab, []byte("<eos>\nthe\n<unk>\n"), 0o600))
+	must(t, "", "convert", dir, "--out", out)
+	f, err := weights.ReadFile(out)
+	require.NoError(t, err)
+	require.Equal(t, wordsTokenizer, f.Metadata["lmserve.tokenizer"])
+	symbols, ok := f.Tensor(symbolsTensor)
+	require.True(t, ok)
+	require.Equal(t, "<eos>\nthe\n<unk>\n", string(symbols.Data))
+}
+
+// What is wrong with a call is said before anything is written.
+func TestConvertSaysWhatIsWrong(t *testing.T) {
+	dir, _ := huggingFolder(t, 256)
+	file, out := filepath.Join(dir, "model.safetensors"), filepath.Join(t.TempDir(), "m.safetensors")
+	evil := filepath.Join(t.TempDir(), "evil.pt")
+	require.NoError(t,
+		os.WriteFile(evil, []byte("\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R."), 0o600))
+	require.NoError(t, os.Remove(filepath.Join(dir, "config.json")))
+	for _, is := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{file}, exitUsage, "--out is missing"},
+		{[]string{file, "--out", file}, exitFailure, "file already exists"},
+		{[]string{file, "--out", out}, exitUsage, "expected --mem-len and --pre-lnorm, or --config"},
+		{[]string{file, "--out", out, "--config", "tiny"}, exitFailure,
+			"24 of another shape: r_w_bias [2,4], expected [2,32], "},
+		{[]string{evil, "--out", out}, exitFailure,
+			evil + `: pickle at byte 2: found "os.system", expected`},
+		{[]string{filepath.Join(dir, "none"), "--out", out}, exitFailure, "no such file"},
+	} {
+		_, stderr, code := lmserve("", append([]string{"convert"}, is.args...)...)
+		require.Equal(t, is.code, code, stderr)
+		require.Contains(t, stderr, is.says)
+		require.NoFileExists(t, out)
+	}
+	must(t, "", "convert", file, "--out", out, "--mem-len", "16", "--pre-lnorm=false")
+}

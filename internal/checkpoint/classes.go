@@ -1,0 +1,224 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/nlpodyssey/gopickle/types"
+)
+
+// allowed tells whether a pickle may name a class or function. Everything it may name stands here:
+// what makes tensors, the modules of which the reference's model is made, its vocabulary, and plain
+// containers. findClass gives what stands for each of them.
+func allowed(module, name string) bool {
+	if module == "collections" && name == "OrderedDict" {
+		return true // which the library makes itself
+	}
+	_, err := findClass(module, name)
+	return err == nil
+}
+
+// referenceModules are the files of the reference implementation
+// (https://github.com/kimiyoung/transformer-xl, folder pytorch) whose classes a checkpoint has.
+var referenceModules = []string{
+	"mem_transformer", "proj_adaptive_softmax", "utils.proj_adaptive_softmax", "utils.vocabulary",
+	"vocabulary", "data_utils",
+}
+
+var (
+	torchModule = regexp.MustCompile(`^torch\.nn\.modules\.[a-z]+$`)
+	className   = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+)
+
+// findClass gives what stands for a class of Python, none of which does more than to keep its
+// arguments.
+func findClass(module, name string) (any, error) {
+	switch full := module + "." + name; full {
+	case "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2":
+		return function(rebuildTensor), nil
+	case "torch._utils._rebuild_parameter":
+		return function(rebuildParameter), nil
+	case "torch.Size", "builtins.set", "__builtin__.set", "collections.Counter":
+		return function(sameObject), nil
+	case "torch.nn.backends.thnn._get_thnn_function_backend": // of modules that PyTorch 1.1 wrote
+		return function(func([]any) (any, error) { return nil, nil }), nil
+	}
+	if module == "torch" {
+		for _, e := range elementTypes {
+			if e.class == name {
+				return e, nil
+			}
+		}
+	}
+	ours := torchModule.MatchString(module) || slices.Contains(referenceModules, module)
+	if ours && className.MatchString(name) {
+		return moduleClass(module + "." + name), nil
+	}
+	return nil, &Error{Where: "pickle", Offset: -1, Found: quote(module + "." + name),
+		Want: "a class of tensors, of the reference's modules, or of plain containers", Kind: ErrClass}
+}
+
+// function stands for a function of Python.
+type function func(args []any) (any, error)
+
+// Call implements types.Callable.
+func (f function) Call(args ...any) (any, error) { return f(args) }
+
+// moduleClass stands for a class of modules, by its full name.
+type moduleClass string
+
+// PyNew implements types.PyNewable.
+func (c moduleClass) PyNew(args ...any) (any, error) { return &module{class: string(c)}, nil }
+
+// module stands for an object of Python, of which only the attributes are kept.
+type module struct {
+	class      string
+	attributes map[string]any
+}
+
+// PySetState implements types.PyStateSettable.
+func (m *module) PySetState(o any) error {
+	attributes, err := stringKeys(o)
+	m.attributes = attributes
+	return err
+}
+
+var errArguments = errors.New("arguments of an unknown form")
+
+// sameObject makes a container of what one argument holds, which is all that is needed of it.
+func sameObject(args []any) (any, error) {
+	switch len(args) {
+	case 0:
+		return types.NewList(), nil
+	case 1:
+		return args[0], nil
+	}
+	return nil, errArguments
+}
+
+// rebuildTensor makes a tensor of (storage, offset, shape, strides, ...).
+func rebuildTensor(args []any) (any, error) {
+	if len(args) < 4 || len(args) > 7 {
+		return nil, errArguments
+	}
+	of, isStorage := args[0].(*storage)
+	offset, isInt := args[1].(int)
+	shape, isShape := intTuple(args[2])
+	stride, isStride := intTuple(args[3])
+	if !isStorage || !isInt || !isShape || !isStride {
+		return nil, errArguments
+	}
+	v := view{of, int64(offset), shape, stride}
+	return v, v.check()
+}
+
+// rebuildParameter makes a parameter of (tensor, requires_grad, hooks): the tensor.
+func rebuildParameter(args []any) (any, error) {
+	if len(args) == 3 {
+		if v, ok := args[0].(view); ok {
+			return v, nil
+		}
+	}
+	return nil, errArguments
+}
+
+func intTuple(o any) ([]int, bool) {
+	t, ok := o.(*types.Tuple)
+	if !ok {
+		return nil, false
+	}
+	return ints([]any(*t))
+}
+
+// ints gives a list of integers.
+func ints(list []any) ([]int, bool) {
+	out := make([]int, len(list))
+	for i, o := range list {
+		n, ok := o.(int)
+		if !ok {
+			return nil, false
+		}
+		out[i] = n
+	}
+	return out, true
+}
+
+// entry is one of a dictionary.
+type entry struct {
+	key   string
+	value any
+}
+
+// entries gives a dictionary whose keys are strings, each once, in its order.
+func entries(o any) ([]entry, error) {
+	var list []entry
+	seen := map[string]bool{}
+	add := func(key, value any) error {
+		k, ok := key.(string)
+		if !ok {
+			return malformed("dictionary", fmt.Sprintf("a key of type %T", key), "strings")
+		}
+		if seen[k] {
+			return malformed("dictionary", "key "+quote(k)+" twice", "every key once")
+		}
+		seen[k] = true
+		list = append(list, entry{k, value})
+		return nil
+	}
+	switch d := o.(type) {
+	case *types.Dict:
+		for _, e := range *d {
+			if err := add(e.Key, e.Value); err != nil {
+				return nil, err
+			}
+		}
+	case *types.OrderedDict:
+		for e := d.List.Front(); e != nil; e = e.Next() {
+			o := e.Value.(*types.OrderedDictEntry) // as the library has it
+			if err := add(o.Key, o.Value); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		return nil, malformed("pickle", describe(o), "a dictionary")
+	}
+	return list, nil
+}
+
+// stringKeys gives a dictionary whose keys are strings as a map.
+func stringKeys(o any) (map[string]any, error) {
+	list, err := entries(o)
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]any, len(list))
+	for _, e := range list {
+		m[e.key] = e.value
+	}
+	return m, nil
+}
+
+// describe names the kind of an object, never its content, which may be large.
+func describe(o any) string {
+	switch o := o.(type) {
+	case nil:
+		return "None"
+	case *module:
+		return "an object of class " + quote(o.class)
+	case view:
+		return "a tensor"
+	case *types.List:
+		return "a list"
+	case *types.Tuple:
+		return "a tuple"
+	case *types.Dict, *types.OrderedDict:
+		return "a dictionary"
+	case string:
+		return "a string"
+	case int:
+		return "an integer"
+	}
+	return fmt.Sprintf("an object of type %T", o)
+}

@@ -1,0 +1,265 @@
+package checkpoint
+
+import (
+	"cmp"
+	"math"
+	"regexp"
+	"strconv"
+
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Config is the configuration of a converted model, as its file has it.
+type Config struct {
+	txl.Config
+	// DEmbed is the width of the embeddings of the first cluster; 0 means DModel.
+	DEmbed int `json:"d_embed,omitempty"`
+	// TieProjs says for each cluster whether the softmax projects by the matrix by which the input is
+	// projected.
+	TieProjs []bool `json:"tie_projs,omitempty"`
+	// ClusterTables says that clusters have tables of their own although all are of one width.
+	ClusterTables bool `json:"cluster_tables,omitempty"`
+}
+
+// tablePerCluster tells whether every cluster has embeddings and projections of its own.
+func (c Config) tablePerCluster() bool { return c.DivVal > 1 || c.ClusterTables }
+
+// Settings are what the shapes of the tensors do not tell of a configuration; nil: not known.
+type Settings struct {
+	MemLen, SegLen, ClampLen *int
+	SameLength, PreLNorm     *bool
+	Cutoffs                  []int
+}
+
+// over returns the settings where they are known, and others elsewhere.
+func (s Settings) over(others Settings) Settings {
+	s.MemLen = cmp.Or(s.MemLen, others.MemLen)
+	s.SegLen = cmp.Or(s.SegLen, others.SegLen)
+	s.ClampLen = cmp.Or(s.ClampLen, others.ClampLen)
+	s.SameLength = cmp.Or(s.SameLength, others.SameLength)
+	s.PreLNorm = cmp.Or(s.PreLNorm, others.PreLNorm)
+	if s.Cutoffs == nil {
+		s.Cutoffs = others.Cutoffs
+	}
+	return s
+}
+
+// settingsOfConfig gives the settings that a configuration has.
+func settingsOfConfig(c txl.Config) Settings {
+	cutoffs := append([]int{}, c.Cutoffs...) // not nil: it is known that there are none
+	return Settings{&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, cutoffs}
+}
+
+// Missing says which settings have to be given, since neither the shapes of a checkpoint nor
+// anything else in it tells them.
+type Missing struct{ Names []string }
+
+func (m *Missing) Error() string {
+	text := "checkpoint: the weights alone do not tell"
+	for i, name := range m.Names {
+		if i > 0 {
+			text += ","
+		}
+		text += " " + name
+	}
+	return text
+}
+
+// defaultSegLen is the usual length of a segment where nothing says it and there is no memory.
+const defaultSegLen = 128
+
+// configOf makes the configuration of the shapes, or of the one that is wanted, and the settings. A
+// tensor that does not fit the others, or what is wanted, is found later, with all that do not.
+func configOf(shapes map[string][]int, s Settings, want *txl.Config) (Config, error) {
+	c := configOfShapes(shapes)
+	var missing Missing
+	if tails := shapes["crit.cluster_bias"]; len(tablesOf(shapes)) == 1 && len(tails) == 1 {
+		if c.Cutoffs = s.Cutoffs; s.Cutoffs == nil {
+			missing.Names = append(missing.Names, "cutoffs")
+		}
+	}
+	if s.MemLen == nil {
+		missing.Names = append(missing.Names, "mem-len")
+	}
+	if s.PreLNorm == nil {
+		missing.Names = append(missing.Names, "pre-lnorm")
+	}
+	if missing.Names != nil {
+		return Config{}, &missing
+	}
+	if want != nil {
+		c.NLayer, c.DModel, c.DInner = want.NLayer, want.DModel, want.DInner
+		c.NHead, c.DHead = want.NHead, want.DHead
+		c.Vocab, c.Cutoffs, c.DivVal, c.Activation = want.Vocab, s.Cutoffs, want.DivVal, want.Activation
+	}
+	c.MemLen, c.PreLNorm = *s.MemLen, *s.PreLNorm
+	c.SegLen = *cmp.Or(s.SegLen, &c.MemLen)
+	c.SegLen = cmp.Or(c.SegLen, defaultSegLen)
+	if s.ClampLen != nil {
+		c.ClampLen = max(0, *s.ClampLen) // below 0: no clamp, as 0
+	}
+	if s.SameLength != nil {
+		c.SameLength = *s.SameLength
+	}
+	return c, c.check()
+}
+
+// configOfShapes reads what the shapes tell of a configuration. A tensor that is missing leaves 0.
+func configOfShapes(shapes map[string][]int) (c Config) {
+	c.NLayer = layersOf(shapes)
+	bias, shared := shapes["r_w_bias"]
+	if own, ok := shapes[layerBias(0, "r_w_bias")]; ok && !shared {
+		bias, c.UntieR = own, true
+	}
+	biases := shapeOr(bias, 2)
+	c.NHead, c.DHead = biases[0], biases[1]
+	c.DModel = shapeOr(shapes["layers.0.dec_attn.o_net.weight"], 2)[0]
+	c.DInner = shapeOr(shapes["layers.0.pos_ff.CoreNet.3.weight"], 2)[1]
+	tables := tablesOf(shapes)
+	for i, table := range tables {
+		if c.Vocab += table[0]; i < len(tables)-1 {
+			c.Cutoffs = append(c.Cutoffs, c.Vocab)
+		}
+	}
+	if len(tables) > 0 {
+		c.DEmbed, c.DivVal = tables[0][1], divisorOf(tables)
+	}
+	if len(tables) > 1 && c.DivVal == 0 && tables[1][1] == c.DEmbed {
+		c.ClusterTables = true
+	}
+	_, projected := shapes["word_emb.emb_projs.0"]
+	if len(tables) == 1 && projected && c.DEmbed == c.DModel && shapes["crit.cluster_bias"] == nil {
+		c.DivVal = 2 // any number above 1: the projection would not be there otherwise
+	}
+	return c
+}
+
+// check holds the configuration to what a model may have, before tensors are counted by it.
+func (c Config) check() error {
+	plain := c.Config
+	plain.Cutoffs, plain.DivVal = nil, 0
+	if err := plain.Validate(); err != nil {
+		return unsupported("configuration", err.Error(), "a model that this program has")
+	}
+	if c.Activation == txl.SwiGLU || c.Activation == txl.GeGLU {
+		return unsupported("activation", c.Activation, "relu or gelu, which the reference has")
+	}
+	least := 1
+	for _, cutoff := range c.Cutoffs {
+		if cutoff < least || cutoff >= c.Vocab {
+			return malformed("cutoffs", shapeText(c.Cutoffs),
+				"ascending numbers from 1 to "+strconv.Itoa(c.Vocab-1))
+		}
+		least = cutoff + 1
+	}
+	return nil
+}
+
+// layersOf counts layers 0, 1, ... of which there is any tensor.
+func layersOf(shapes map[string][]int) (n int) {
+	layer := regexp.MustCompile(`^layers\.(\d{1,4})\.`)
+	seen := map[string]bool{}
+	for name := range shapes {
+		if m := layer.FindStringSubmatch(name); m != nil {
+			seen[m[1]] = true
+		}
+	}
+	for seen[strconv.Itoa(n)] {
+		n++
+	}
+	return n
+}
+
+// tablesOf gives the shapes of the tables of embeddings, one a cluster.
+func tablesOf(shapes map[string][]int) (tables [][]int) {
+	for i := 0; ; i++ {
+		shape := shapes["word_emb.emb_layers."+strconv.Itoa(i)+".weight"]
+		if len(shape) != 2 {
+			return tables
+		}
+		tables = append(tables, shape)
+	}
+}
+
+// divisorOf finds the div_val by which the widths of tables go down; 0 for a single table, and
+// where there is none, which the shapes of the tables then contradict.
+func divisorOf(tables [][]int) int {
+	if len(tables) < 2 {
+		return 0
+	}
+	for div := 2; div <= tables[0][1]; div++ {
+		fits := true
+		for i, table := range tables {
+			fits = fits && table[1] == widthOf(tables[0][1], div, i)
+		}
+		if fits {
+			return div
+		}
+	}
+	return 0
+}
+
+// widthOf is the width of the embeddings of a cluster.
+func widthOf(first, div, cluster int) int {
+	for range cluster {
+		first /= max(div, 1)
+	}
+	return first
+}
+
+// shapeOr gives the shape if it has so many dimensions, else zeros.
+func shapeOr(shape []int, dimensions int) []int {
+	if len(shape) != dimensions {
+		return make([]int, dimensions)
+	}
+	return shape
+}
+
+// settingsOf reads the attributes of a pickled module.
+func settingsOf(a map[string]any) (Settings, error) {
+	var s Settings
+	for name, to := range map[string]**int{
+		"mem_len": &s.MemLen, "tgt_len": &s.SegLen, "clamp_len": &s.ClampLen,
+	} {
+		if n, ok := a[name].(int); ok {
+			*to = &n
+		}
+	}
+	for name, to := range map[string]**bool{"same_length": &s.SameLength, "pre_lnorm": &s.PreLNorm} {
+		switch v := a[name].(type) {
+		case bool:
+			*to = &v
+		case int:
+			on := v != 0
+			*to = &on
+		}
+	}
+	if list, ok := a["cutoffs"].([]any); ok {
+		cutoffs, ok := ints(list)
+		if !ok || len(cutoffs) == 0 {
+			return s, malformed("attribute cutoffs", "a list of other things", "integers")
+		}
+		s.Cutoffs = cutoffs[:len(cutoffs)-1] // the last is the size of the vocabulary
+	}
+	if kind, ok := a["attn_type"].(int); ok && kind != 0 {
+		return s, unsupported("attribute attn_type", strconv.Itoa(kind),
+			"0, relative positions as in the paper")
+	}
+	if n, ok := a["sample_softmax"].(int); ok && n > 0 {
+		return s, unsupported("attribute sample_softmax", strconv.Itoa(n),
+			"none: the softmax is never sampled")
+	}
+	if eps, ok := a["eps"].(float64); ok {
+		return s, checkEps(eps)
+	}
+	return s, nil
+}
+
+// checkEps refuses a layer normalisation with another constant.
+func checkEps(eps float64) error {
+	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
+		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1, 64),
+			"1e-05")
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+package checkpoint
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Options say how a checkpoint becomes a model.
+type Options struct {
+	// Settings go before those that the checkpoint has.
+	Settings Settings
+	// Config, if it is given, is the configuration that the tensors have to fit. Without it they say
+	// themselves what they are.
+	Config *txl.Config
+	// ReverseClusters turns round the rows of the weights and biases of clusters in the head, for
+	// checkpoints of programs that give the columns behind the head's tokens to the clusters in
+	// ascending order. The reference implementation for PyTorch has them in descending order, and so
+	// has this program.
+	ReverseClusters bool
+}
+
+// Converted is a model made of a checkpoint. Its tensors are read while they are written.
+type Converted struct {
+	Config  Config
+	Tensors []weights.StoredTensor
+}
+
+// Convert makes a model of the checkpoint. All tensors that are missing, left over or of another
+// shape than the configuration's are named in one error, a *Mismatch.
+func (c *Checkpoint) Convert(o Options) (*Converted, error) {
+	byName, err := rename(c.tensors)
+	if err != nil {
+		return nil, err
+	}
+	if c.Form == FormSafetensors {
+		untwin(byName)
+	}
+	shapes := make(map[string][]int, len(byName))
+	for name, t := range byName {
+		shapes[name] = t.Shape
+	}
+	if err := unreadable(configOfShapes(shapes), byName); err != nil && o.Config == nil {
+		return nil, err
+	}
+	settings := o.Settings.over(c.settings)
+	if o.Config != nil {
+		settings = o.Settings.over(settingsOfConfig(*o.Config))
+	}
+	config, err := configOf(shapes, settings, o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if c.Form == FormSafetensors {
+		retwin(config, byName)
+	}
+	if err := fit(layoutOf(config), byName, true); err != nil {
+		return nil, err
+	}
+	chosen, err := choose(&config, byName)
+	if err != nil {
+		return nil, err
+	}
+	if config.DEmbed == config.DModel {
+		config.DEmbed = 0 // as files have it
+	}
+	if o.ReverseClusters {
+		for i, t := range chosen {
+			if t.Name == "crit.cluster_weight" || t.Name == "crit.cluster_bias" {
+				chosen[i] = reversed(t)
+			}
+		}
+	}
+	return &Converted{Config: config, Tensors: stored(chosen)}, nil
+}
+
+// untwin puts the copy of a tied weight in the place of the weight where only the copy is there:
+// files of safetensors keep tied weights once, under any of their names. Those of PyTorch keep all
+// names.
+func untwin(byName map[string]Tensor) {
+	for name, t := range maps.Clone(byName) {
+		twin, isTable := strings.CutPrefix(name, "crit.out_layers.")
+		if twin = "word_emb.emb_layers." + twin; isTable && strings.HasSuffix(name, ".weight") {
+			putIfAbsent(byName, twin, t)
+		}
+		if twin, isProjection := strings.CutPrefix(name, "crit.out_projs."); isProjection {
+			_, ofItsOwn := byName["word_emb.emb_layers."+twin+".weight"]
+			_, copied := byName["crit.out_layers."+twin+".weight"]
+			if ofItsOwn || copied {
+				putIfAbsent(byName, "word_emb.emb_projs."+twin, t)
+			}
+		}
+	}
+}
+
+// retwin puts a weight in the place of its copies where only the weight is there.
+func retwin(c Config, byName map[string]Tensor) {
+	for _, p := range layoutOf(c) {
+		if t, ok := byName[p.twin]; ok {
+			putIfAbsent(byName, p.name, t)
+		}
+	}
+}
+
+// Mismatch says which tensors of a checkpoint do not fit its configuration.
+type Mismatch struct{ Missing, Extra, Misshapen []string }
+
+func (m *Mismatch) Error() string {
+	var parts []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{{"missing", m.Missing}, {"left over", m.Extra}, {"of another shape", m.Misshapen}} {
+		if len(p.names) > 0 {
+			parts = append(parts,
+				fmt.Sprintf("%d %s: %s", len(p.names), p.what, strings.Join(p.names, ", ")))
+		}
+	}
+	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
+}
+
+// fit names the tensors that are missing, left over or of another shape than the slots'. The shapes
+// are passed over, and not named, where nothing says what they should be.
+func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
+	var m Mismatch
+	used := map[string]bool{}
+	for _, p := range slots {
+		t, ok := byName[p.name]
+		used[p.name] = true
+		switch {
+		case !ok && shapes:
+			m.Missing = append(m.Missing, p.name+" "+shapeText(p.shape))
+		case !ok:
+			m.Missing = append(m.Missing, p.name)
+		case shapes && !slices.Equal(t.Shape, p.shape):
+			m.Misshapen = append(m.Misshapen,
+				fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape)))
+		}
+	}
+	for name, t := range byName {
+		if !used[name] {
+			m.Extra = append(m.Extra, t.Name+" "+shapeText(t.Shape))
+		}
+	}
+	if m.Missing == nil && m.Extra == nil && m.Misshapen == nil {
+		return nil
+	}
+	slices.Sort(m.Extra)
+	return &m
+}
+
+// unreadable is the error of tensors of whose shapes no configuration can be read, because one that
+// would tell is missing.
+func unreadable(c Config, byName map[string]Tensor) error {
+	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
+		return nil
+	}
+	c.NLayer = max(1, c.NLayer)
+	if err := fit(layoutOf(c), byName, false); err != nil {
+		return err
+	}
+	return malformed("tensors", "dimensions of 0, or too many", "shapes that tell a configuration")
+}
+
+// choose takes the tensors that fit the configuration, under their names, in its order, and notes
+// which projections are tied. The copy of a tied weight is left out.
+func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
+	var chosen []Tensor
+	var untied []string
+	for _, p := range layoutOf(*c) {
+		t, tied := byName[p.name], false
+		if twin, ok := byName[p.twin]; ok {
+			var err error
+			if tied, err = sameData(twin, t); err != nil {
+				return nil, err
+			}
+		}
+		isProjection := strings.HasPrefix(p.name, "crit.out_projs.")
+		if isProjection {
+			c.TieProjs = append(c.TieProjs, tied)
+		}
+		switch {
+		case tied:
+		case p.twin != "" && !isProjection:
+			untied = append(untied, t.Name)
+		default:
+			t.Name = p.name
+			chosen = append(chosen, t)
+		}
+	}
+	if untied != nil {
+		return nil, unsupported("tensors "+strings.Join(untied, ", "),
+			"other values than the embeddings'", "a softmax whose weights are the embeddings")
+	}
+	return chosen, nil
+}
+
+// reversed turns round the rows of a tensor.
+func reversed(t Tensor) Tensor {
+	load := t.Load
+	t.Load = func() ([]byte, error) {
+		data, err := load()
+		if err != nil || len(t.Shape) == 0 || t.Shape[0] == 0 {
+			return data, err
+		}
+		out := make([]byte, 0, len(data))
+		row := len(data) / t.Shape[0]
+		for at := len(data) - row; at >= 0 && row > 0; at -= row {
+			out = append(out, data[at:at+row]...)
+		}
+		return out, nil
+	}
+	return t
+}
+
+// stored gives the tensors a common type of weights: theirs, if all have one of the types that a
+// model's file may have, and F32 otherwise.
+func stored(tensors []Tensor) []weights.StoredTensor {
+	common := weights.F32
+	if d := tensors[0].DType; d == weights.F16 || d == weights.BF16 {
+		common = d
+	}
+	for _, t := range tensors {
+		if t.DType != common {
+			common = weights.F32
+		}
+	}
+	out := make([]weights.StoredTensor, len(tensors))
+	for i, t := range tensors {
+		bytes := int64(elements(t.Shape) * common.Size())
+		out[i] = weights.StoredTensor{Name: t.Name, DType: common, Shape: t.Shape, Bytes: bytes,
+			Data: &lazy{bytes: bytes, load: func() ([]byte, error) { return finite(t, common) }}}
+	}
+	return out
+}
+
+// finite reads a tensor as a type, and refuses what is no finite number.
+func finite(t Tensor, d weights.DType) ([]byte, error) {
+	values, err := t.floats()
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range values {
+		if v-v != 0 {
+			return nil, malformed(fmt.Sprintf("tensor %s, element %d", quote(t.Name), i), fmt.Sprint(v),
+				"a finite number")
+		}
+	}
+	return weights.FloatTensor(t.Name, d, t.Shape, values).Data, nil
+}
+
+// lazy is data that is made when it is read first, and forgotten when its last byte was read.
+type lazy struct {
+	bytes int64
+	load  func() ([]byte, error)
+
+	mu   sync.Mutex
+	data []byte
+}
+
+// ReadAt implements io.ReaderAt.
+func (l *lazy) ReadAt(p []byte, off int64) (n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.data == nil {
+		if l.data, err = l.load(); err != nil {
+			return 0, err
+		}
+	}
+	if off < int64(len(l.data)) {
+		n = copy(p, l.data[off:])
+	}
+	if off+int64(n) >= l.bytes {
+		l.data = nil
+	}
+	if n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}

@@ -1,0 +1,71 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzCheckpoint reads any bytes as a checkpoint. What is accepted converts, or says why it does
+// not, and all of its tensors can be read or are refused.
+func FuzzCheckpoint(f *testing.F) {
+	tensors := plain(4)
+	f.Add(archiveOf(f, stateDict(tensors, false), arraysOf(tensors)))
+	f.Add(legacyOf(stateDict(tensors, true), arraysOf(tensors)))
+	f.Add(newPickler().global("os", "system").op(".").Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := readBytes(data)
+		if err != nil {
+			var ours *Error
+			require.ErrorAs(t, err, &ours)
+			return
+		}
+		m, err := c.Convert(Options{Settings: known()})
+		if err != nil {
+			return
+		}
+		for _, tensor := range m.Tensors {
+			if data, err := io.ReadAll(tensor.Reader()); err == nil {
+				require.Len(t, data, int(tensor.Bytes))
+			}
+		}
+	})
+}
+
+// FuzzPickle reads any bytes as a pickle, behind which nothing is read.
+func FuzzPickle(f *testing.F) {
+	f.Add(stateDict(plain(4), false))
+	f.Add(vocabularyPickle("", "a b c", ""))
+	f.Add(vocabularyPickle("cutils.vocabulary\nVocab\n)\x81", "a b", "b"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		const behind = "behind"
+		in := bufio.NewReader(io.MultiReader(bytes.NewReader(data), bytes.NewReader([]byte(behind))))
+		object, err := unpickle(in, func(id []any) (any, error) { return storageID(id) })
+		if err != nil {
+			require.Less(t, len(err.Error()), 2000)
+			return
+		}
+		_, _ = stateOf(object) // an error or not, but no panic
+		_, _ = symbolsOf(object)
+	})
+}
+
+// FuzzForeignVocabulary reads any bytes as a vocabulary.
+func FuzzForeignVocabulary(f *testing.F) {
+	f.Add([]byte("<eos> 3\n<unk>\nthe 7\n"))
+	f.Add(vocabularyPickle("", "a b c", ""))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		symbols, err := readVocabulary(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, s := range symbols {
+			require.False(t, seen[s])
+			seen[s] = true
+		}
+	})
+}

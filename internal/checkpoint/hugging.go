@@ -1,0 +1,65 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+)
+
+// huggingConfig is what Hugging Face's config.json says of a Transformer-XL beside the shapes of
+// its tensors. The file has many fields more, which are of no use here.
+type huggingConfig struct {
+	ModelType  string  `json:"model_type"`
+	MemLen     *int    `json:"mem_len"`
+	TgtLen     *int    `json:"tgt_len"`
+	ClampLen   *int    `json:"clamp_len"`
+	SameLength *bool   `json:"same_length"`
+	PreLNorm   *bool   `json:"pre_lnorm"`
+	AttnType   int     `json:"attn_type"`
+	Cutoffs    []int   `json:"cutoffs"`
+	Eps        float64 `json:"layer_norm_epsilon"`
+}
+
+// readHuggingConfig reads a config.json.
+func readHuggingConfig(path string) (Settings, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Settings{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	if err != nil {
+		return Settings{}, err
+	}
+	if len(text) > maxConfigBytes {
+		return Settings{}, &Error{File: path, Where: "file", Offset: -1,
+			Found: "more than " + strconv.Itoa(maxConfigBytes) + " bytes", Want: "at most that",
+			Kind: ErrTooLarge}
+	}
+	var c huggingConfig
+	if err := json.Unmarshal(text, &c); err != nil {
+		return Settings{}, inFile(
+			malformed("JSON", err.Error(), "an object as Hugging Face's library writes it"),
+			path,
+		)
+	}
+	s, err := c.settings()
+	return s, inFile(err, path)
+}
+
+func (c huggingConfig) settings() (Settings, error) {
+	if c.ModelType != "" && c.ModelType != "transfo-xl" {
+		return Settings{}, unsupported("model_type", quote(c.ModelType), `"transfo-xl"`)
+	}
+	if c.AttnType != 0 {
+		return Settings{}, unsupported("attn_type", strconv.Itoa(c.AttnType),
+			"0, relative positions as in the paper")
+	}
+	if c.Eps != 0 {
+		if err := checkEps(c.Eps); err != nil {
+			return Settings{}, err
+		}
+	}
+	return Settings{c.MemLen, c.TgtLen, c.ClampLen, c.SameLength, c.PreLNorm, c.Cutoffs}, nil
+}

@@ -1,0 +1,142 @@
+package checkpoint
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strconv"
+
+	"github.com/nlpodyssey/gopickle/types"
+)
+
+// The form of torch.save before version 1.6 is a sequence: pickles of a magic number, a version,
+// facts about the machine, the object, and the keys of all storages, and then the storages in the
+// order of the keys, each as the number of its elements in 8 bytes and the elements.
+const (
+	legacyMagic   = "119547037146038801333356"
+	legacyVersion = 1001
+)
+
+// loadLegacy makes the objects of a checkpoint in the form of PyTorch before 1.6.
+func loadLegacy(file io.ReaderAt, size int64) (any, error) {
+	at := &counting{r: io.NewSectionReader(file, 0, size)}
+	in := bufio.NewReader(at)
+	if err := legacyHead(in); err != nil {
+		return nil, err
+	}
+	storages := map[string]*storage{}
+	object, err := unpickle(in, func(id []any) (any, error) {
+		if len(id) == 4 && id[0] == "module" { // with the name of its source file, and its source
+			return id[1], nil
+		}
+		s, err := storageID(id)
+		if err != nil {
+			return nil, err
+		}
+		if known := storages[s.key]; known != nil {
+			return known, sameStorage(known, s)
+		}
+		storages[s.key] = s
+		return s, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := unpickle(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := keys.(*types.List)
+	if !ok || list.Len() != len(storages) {
+		return nil, malformed("keys of the storages", describe(keys),
+			fmt.Sprintf("a list of %d, as the object has", len(storages)))
+	}
+	return object, findStorages(file, size, at.n-int64(in.Buffered()), *list, storages)
+}
+
+// legacyHead reads what stands before the object.
+func legacyHead(in *bufio.Reader) error {
+	magic, err := unpickle(in, nil)
+	if err != nil {
+		return err
+	}
+	if n, ok := magic.(*big.Int); !ok || n.String() != legacyMagic {
+		return malformed("file", "a pickle of "+describe(magic),
+			"what torch.save writes: a zip archive, or the magic number of the form before PyTorch 1.6")
+	}
+	version, err := unpickle(in, nil)
+	if err != nil {
+		return err
+	}
+	if version != legacyVersion {
+		return malformed("version", describe(version), strconv.Itoa(legacyVersion))
+	}
+	object, err := unpickle(in, nil)
+	if err != nil {
+		return err
+	}
+	machine, err := stringKeys(object)
+	if err == nil && machine["little_endian"] != true {
+		err = unsupported("little_endian", "not true", "elements with their low byte first")
+	}
+	return err
+}
+
+// findStorages notes where the storages stand, from a place in the file on.
+func findStorages(
+	file io.ReaderAt, size, at int64, keys []any, storages map[string]*storage,
+) error {
+	for _, k := range keys {
+		key, _ := k.(string)
+		s := storages[key]
+		if s == nil || s.data != nil {
+			return malformed("keys of the storages", describe(k)+" "+quote(key),
+				"the key of every storage once")
+		}
+		var prefix [8]byte
+		if _, err := file.ReadAt(prefix[:], at); err != nil {
+			return endOfFile(err, key, at)
+		}
+		if n := binary.LittleEndian.Uint64(prefix[:]); n != uint64(s.count) {
+			return &Error{Where: "storage " + quote(key), Offset: at, Kind: ErrFormat,
+				Found: strconv.FormatUint(n, 10) + " elements", Want: strconv.FormatInt(s.count, 10)}
+		}
+		at += int64(len(prefix))
+		bytes := s.count * int64(s.element.size)
+		if bytes > size-at {
+			return endOfFile(io.EOF, key, at)
+		}
+		s.data = io.NewSectionReader(file, at, bytes)
+		at += bytes
+	}
+	if at != size {
+		return &Error{Where: "file", Offset: at, Found: strconv.FormatInt(size-at, 10) + " bytes more",
+			Want: "the end of the file", Kind: ErrFormat}
+	}
+	return nil
+}
+
+// endOfFile is the error of a file that ends before a storage does.
+func endOfFile(err error, key string, at int64) error {
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("checkpoint: reading: %w", err)
+	}
+	return &Error{Where: "storage " + quote(key), Offset: at, Found: "the end of the file",
+		Want: "the elements of the storage", Kind: ErrFormat}
+}
+
+// counting counts the bytes that are read of a reader.
+type counting struct {
+	r io.Reader
+	n int64
+}
+
+// Read implements io.Reader.
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}

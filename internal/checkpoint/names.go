@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Prefixes of names that say nothing of the tensor.
+const (
+	parallelPrefix = "module."      // of a model that was trained on several devices
+	huggingPrefix  = "transformer." // of Hugging Face's names, but for the softmax
+)
+
+// rename gives tensors the names of the reference implementation's state dict.
+func rename(tensors []Tensor) (map[string]Tensor, error) {
+	parallel := !slices.ContainsFunc(tensors, func(t Tensor) bool {
+		return !strings.HasPrefix(t.Name, parallelPrefix)
+	})
+	byName := make(map[string]Tensor, len(tensors))
+	for _, t := range tensors {
+		name := t.Name
+		if parallel {
+			name = strings.TrimPrefix(name, parallelPrefix)
+		}
+		name = strings.TrimPrefix(name, huggingPrefix)
+		if other, again := byName[name]; again {
+			return nil, malformed("tensors", quote(other.Name)+" and "+quote(t.Name), "one of them")
+		}
+		byName[name] = t
+	}
+	if err := shareBiases(byName); err != nil {
+		return nil, err
+	}
+	return byName, dropFrequencies(byName)
+}
+
+// attentionBiases are the biases that layers share, or have each, as layerBias names them.
+var attentionBiases = []string{"r_w_bias", "r_r_bias"}
+
+func layerBias(layer int, name string) string {
+	return fmt.Sprintf("layers.%d.dec_attn.%s", layer, name)
+}
+
+// shareBiases makes one tensor of an attention bias that is the same in every layer: Hugging Face's
+// layout repeats it. Biases that differ stay as they are.
+func shareBiases(byName map[string]Tensor) error {
+	for _, name := range attentionBiases {
+		if same, err := sameInLayers(byName, name); err != nil || !same {
+			return err
+		}
+	}
+	for _, name := range attentionBiases {
+		for i := 0; ; i++ {
+			t, ok := byName[layerBias(i, name)]
+			if !ok {
+				break
+			}
+			putIfAbsent(byName, name, t)
+			delete(byName, layerBias(i, name))
+		}
+	}
+	return nil
+}
+
+// sameInLayers tells whether layers that have a bias all have the same.
+func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
+	shared, found := byName[name]
+	for i := 0; ; i++ {
+		t, ok := byName[layerBias(i, name)]
+		if !ok {
+			return true, nil
+		}
+		if !found {
+			shared, found = t, true
+		}
+		if same, err := sameData(shared, t); err != nil || !same {
+			return false, err
+		}
+	}
+}
+
+func putIfAbsent(byName map[string]Tensor, name string, t Tensor) {
+	if _, there := byName[name]; !there {
+		byName[name] = t
+	}
+}
+
+// dropFrequencies leaves out the frequencies of the position encoding, which are no weights, and
+// refuses others than the paper's.
+func dropFrequencies(byName map[string]Tensor) error {
+	const name = "pos_emb.inv_freq"
+	t, ok := byName[name]
+	if !ok {
+		return nil
+	}
+	delete(byName, name)
+	f, err := t.floats()
+	if err != nil {
+		return err
+	}
+	for i, v := range f {
+		want := math.Pow(10000, -float64(i)/float64(len(f)))
+		if math.Abs(float64(v)-want) > 0.01*want { // bfloat16 has a precision of 1/256
+			return unsupported("tensor "+quote(t.Name)+", element "+strconv.Itoa(i),
+				strconv.FormatFloat(float64(v), 'g', -1, 32), strconv.FormatFloat(want, 'g', 7, 64))
+		}
+	}
+	return nil
+}
+
+// floats reads the tensor as float32.
+func (t Tensor) floats() ([]float32, error) {
+	if t.DType == "" || t.DType == weights.I64 || t.DType == weights.I32 || t.DType == weights.U8 {
+		return nil, malformed("tensor "+quote(t.Name), "elements of another type",
+			"floating-point numbers")
+	}
+	data, err := t.Load()
+	if err != nil {
+		return nil, err
+	}
+	w := weights.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data}
+	return w.Float32s()
+}

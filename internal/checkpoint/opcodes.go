@@ -1,0 +1,114 @@
+package checkpoint
+
+// argument is the form of what follows an opcode in a pickle.
+type argument int
+
+const (
+	none     argument = iota
+	fixed1            // so many bytes
+	fixed2            //
+	fixed4            //
+	fixed8            //
+	counted1          // a length of so many bytes, little endian, and as many bytes
+	counted4          //
+	counted8          //
+	lines2            // two lines, each with its newline
+)
+
+// effect is what an opcode does, as far as the scanner follows it.
+type effect int
+
+const (
+	other       effect = iota // changes the stack in a way that is not followed
+	text                      // pushes a string
+	number                    // pushes an integer of any length
+	put                       // notes the top of the stack under a number
+	memoize                   // notes the top of the stack under the next number
+	get                       // pushes what was noted under a number
+	global                    // pushes the class that two lines name
+	stackGlobal               // pushes the class that the two strings on the stack name
+	aside                     // leaves stack and memo alone
+	stop                      // ends the pickle
+)
+
+// opcode describes one of the instructions that a checkpoint may use.
+type opcode struct {
+	name     string
+	argument argument
+	effect   effect
+	memory   int // estimate from above of the bytes that the instruction makes the reader allocate
+}
+
+// Estimates of memory: an object on the stack, perhaps an entry of a dictionary later; a container
+// of its own; and a mark, which begins a stack of its own.
+const (
+	objectMemory    = 200
+	containerMemory = 400
+	markMemory      = 400
+	noteMemory      = 200
+)
+
+// opcodes are the instructions that are read, those that torch.save and Python's pickle write in
+// protocols 2 to 5 (https://docs.python.org/3/library/pickletools.html). Left out are those of
+// protocols 0 and 1, those that call a class without REDUCE (INST, OBJ, NEWOBJ_EX), the registry of
+// extensions, buffers outside the pickle, and those that take objects back from the stack.
+var opcodes = [256]opcode{
+	0x80: {"PROTO", fixed1, aside, 0},
+	0x95: {"FRAME", fixed8, aside, 0},
+	'.':  {"STOP", none, stop, 0},
+	'(':  {"MARK", none, other, markMemory},
+
+	'N':  {"NONE", none, other, objectMemory},
+	0x88: {"NEWTRUE", none, other, objectMemory},
+	0x89: {"NEWFALSE", none, other, objectMemory},
+	'K':  {"BININT1", fixed1, other, objectMemory},
+	'M':  {"BININT2", fixed2, other, objectMemory},
+	'J':  {"BININT", fixed4, other, objectMemory},
+	0x8a: {"LONG1", counted1, number, objectMemory},
+	'G':  {"BINFLOAT", fixed8, other, objectMemory},
+
+	'U':  {"SHORT_BINSTRING", counted1, text, objectMemory},
+	'T':  {"BINSTRING", counted4, text, objectMemory},
+	0x8c: {"SHORT_BINUNICODE", counted1, text, objectMemory},
+	'X':  {"BINUNICODE", counted4, text, objectMemory},
+	0x8d: {"BINUNICODE8", counted8, text, objectMemory},
+	'C':  {"SHORT_BINBYTES", counted1, other, objectMemory},
+	'B':  {"BINBYTES", counted4, other, objectMemory},
+	0x8e: {"BINBYTES8", counted8, other, objectMemory},
+
+	')':  {"EMPTY_TUPLE", none, other, objectMemory},
+	0x85: {"TUPLE1", none, other, objectMemory},
+	0x86: {"TUPLE2", none, other, objectMemory},
+	0x87: {"TUPLE3", none, other, objectMemory},
+	't':  {"TUPLE", none, other, objectMemory},
+	']':  {"EMPTY_LIST", none, other, containerMemory},
+	'}':  {"EMPTY_DICT", none, other, containerMemory},
+	0x8f: {"EMPTY_SET", none, other, containerMemory},
+	0x91: {"FROZENSET", none, other, containerMemory},
+	'a':  {"APPEND", none, other, 0},
+	'e':  {"APPENDS", none, other, 0},
+	's':  {"SETITEM", none, other, 0},
+	'u':  {"SETITEMS", none, other, 0},
+	0x90: {"ADDITEMS", none, other, 0},
+
+	'q':  {"BINPUT", fixed1, put, noteMemory},
+	'r':  {"LONG_BINPUT", fixed4, put, noteMemory},
+	0x94: {"MEMOIZE", none, memoize, noteMemory},
+	'h':  {"BINGET", fixed1, get, objectMemory},
+	'j':  {"LONG_BINGET", fixed4, get, objectMemory},
+
+	'c':  {"GLOBAL", lines2, global, objectMemory},
+	0x93: {"STACK_GLOBAL", none, stackGlobal, objectMemory},
+	'R':  {"REDUCE", none, other, containerMemory},
+	0x81: {"NEWOBJ", none, other, containerMemory},
+	'b':  {"BUILD", none, other, containerMemory},
+	'Q':  {"BINPERSID", none, other, objectMemory},
+}
+
+// refusedOpcodes names instructions that pickles have and checkpoints do not, for errors.
+var refusedOpcodes = map[byte]string{
+	'0': "POP", '1': "POP_MARK", '2': "DUP", 'F': "FLOAT", 'I': "INT", 'L': "LONG", 'P': "PERSID",
+	'S': "STRING", 'V': "UNICODE", 'd': "DICT", 'g': "GET", 'i': "INST", 'l': "LIST", 'o': "OBJ",
+	'p': "PUT", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x8b: "LONG4", 0x92: "NEWOBJ_EX",
+	0x96: "BYTEARRAY8", 0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER",
+}

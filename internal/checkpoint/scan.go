@@ -1,0 +1,261 @@
+package checkpoint
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// scanner reads a pickle through, once, before anything of it is made, and holds it to what a
+// checkpoint needs: instructions that are known, lengths that are there, classes that are allowed,
+// and objects that fit into memory.
+type scanner struct {
+	in      *bufio.Reader
+	pickle  []byte // what was read so far
+	allowed func(module, name string) bool
+	memo    []span
+	top     [2]span // the two objects on top of the stack, the topmost last
+	memory  int64   // estimate of what the objects take
+}
+
+// span is where a string stands in the pickle. The zero value is an object of another kind: no
+// string begins at byte 0, where its opcode would stand.
+type span struct{ from, to int }
+
+// scanPickle reads one pickle from the reader, which then stands behind it, and gives its bytes.
+func scanPickle(in *bufio.Reader, allowed func(module, name string) bool) ([]byte, error) {
+	s := &scanner{in: in, allowed: allowed}
+	for {
+		done, err := s.instruction()
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			return s.pickle, nil
+		}
+	}
+}
+
+// instruction reads one instruction; done says that it ends the pickle.
+func (s *scanner) instruction() (done bool, err error) {
+	at := len(s.pickle)
+	if err := s.read(1, "an opcode"); err != nil {
+		return false, err
+	}
+	code := s.pickle[at]
+	op := &opcodes[code]
+	if op.name == "" {
+		found := fmt.Sprintf("opcode 0x%02x", code)
+		if name, ok := refusedOpcodes[code]; ok {
+			found = "opcode " + name
+		}
+		return false, s.fail(at, found, "an instruction that checkpoints have", ErrFormat)
+	}
+	from, err := s.argument(op)
+	if err != nil {
+		return false, err
+	}
+	s.memory += int64(op.memory)
+	if err := s.follow(op, at, span{from, len(s.pickle)}); err != nil {
+		return false, err
+	}
+	if s.memory > maxPickleMemory {
+		return false, s.fail(at, "objects that take more than "+strconv.Itoa(maxPickleMemory>>20)+" MiB",
+			"at most that", ErrTooLarge)
+	}
+	return op.effect == stop, nil
+}
+
+// argument reads what follows an opcode, and gives the place where its content begins.
+func (s *scanner) argument(op *opcode) (from int, err error) {
+	begin := len(s.pickle)
+	switch op.argument {
+	case fixed1:
+		return begin, s.read(1, op.name)
+	case fixed2:
+		return begin, s.read(2, op.name)
+	case fixed4:
+		return begin, s.read(4, op.name)
+	case fixed8:
+		return begin, s.read(8, op.name)
+	case counted1:
+		return begin + 1, s.counted(1, op.name)
+	case counted4:
+		return begin + 4, s.counted(4, op.name)
+	case counted8:
+		return begin + 8, s.counted(8, op.name)
+	case lines2:
+		if err := s.line(op.name); err != nil {
+			return 0, err
+		}
+		return begin, s.line(op.name)
+	}
+	return begin, nil
+}
+
+// follow keeps the account of strings on the stack and in the memo: two of them may name a class,
+// and a string that stands in many places may be written out in each.
+func (s *scanner) follow(op *opcode, at int, content span) error {
+	argument := s.pickle[content.from:content.to]
+	switch op.effect {
+	case stop, aside:
+		return s.aside(op, at, argument)
+	case text:
+		s.push(content)
+	case number:
+		if n := len(argument); n == 0 || n > 16 {
+			return s.fail(at, "an integer of "+strconv.Itoa(n)+" bytes", "1 to 16 bytes", ErrFormat)
+		}
+		s.push(span{})
+	case put:
+		return s.note(at, index(argument))
+	case memoize:
+		return s.note(at, len(s.memo))
+	case get:
+		i := index(argument)
+		if i >= len(s.memo) {
+			return s.fail(at, "memo "+strconv.Itoa(i), "the number of something noted before", ErrFormat)
+		}
+		s.push(s.memo[i])
+	case global:
+		s.push(span{})
+		module, name := cutLines(argument)
+		return s.class(at, module, name)
+	case stackGlobal:
+		module, name := s.top[0], s.top[1]
+		if module == (span{}) || name == (span{}) {
+			return s.fail(at, "a class whose name is computed", "a class that two strings name", ErrClass)
+		}
+		s.top = [2]span{}
+		return s.class(at, s.text(module), s.text(name))
+	default:
+		s.top = [2]span{}
+	}
+	return nil
+}
+
+// aside checks instructions that are about the pickle and not about its objects.
+func (s *scanner) aside(op *opcode, at int, argument []byte) error {
+	if op.name == "PROTO" && (argument[0] < 2 || argument[0] > 5) {
+		return s.fail(at, "protocol "+strconv.Itoa(int(argument[0])), "2 to 5", ErrFormat)
+	}
+	if op.name == "FRAME" {
+		if n := binary.LittleEndian.Uint64(argument); n > maxPickleBytes {
+			return s.fail(at, "a frame of "+strconv.FormatUint(n, 10)+" bytes",
+				"at most "+strconv.Itoa(maxPickleBytes), ErrTooLarge)
+		}
+	}
+	return nil
+}
+
+// push follows an object onto the stack.
+func (s *scanner) push(o span) {
+	s.top = [2]span{s.top[1], o}
+	// Eight times: a string may be quoted in an error of the library.
+	s.memory += 8 * int64(o.to-o.from)
+}
+
+// note follows the top of the stack into the memo, whose numbers run on from 0.
+func (s *scanner) note(at, i int) error {
+	if i > len(s.memo) {
+		return s.fail(at, "memo "+strconv.Itoa(i), "at most "+strconv.Itoa(len(s.memo)), ErrFormat)
+	}
+	if i == len(s.memo) {
+		s.memo = append(s.memo, span{})
+	}
+	s.memo[i] = s.top[1]
+	return nil
+}
+
+// class holds the name of a class to the list.
+func (s *scanner) class(at int, module, name string) error {
+	if s.allowed(module, name) {
+		return nil
+	}
+	return s.fail(at, quote(module+"."+name), "a class of tensors, of the reference's modules, or of "+
+		"plain containers", ErrClass)
+}
+
+func (s *scanner) text(o span) string { return string(s.pickle[o.from:o.to]) }
+
+// index is a number of the memo, of one or four bytes.
+func index(argument []byte) int {
+	if len(argument) == 1 {
+		return int(argument[0])
+	}
+	return int(binary.LittleEndian.Uint32(argument))
+}
+
+// cutLines gives the two lines of a GLOBAL, without their newlines.
+func cutLines(b []byte) (first, second string) {
+	for i, c := range b {
+		if c == '\n' {
+			return string(b[:i]), string(b[i+1 : len(b)-1])
+		}
+	}
+	return "", "" // s.line has read two newlines
+}
+
+// read takes n bytes; memory grows as they arrive.
+func (s *scanner) read(n int, what string) error {
+	if n > maxPickleBytes-len(s.pickle) {
+		return s.fail(len(s.pickle), "a pickle of more than "+strconv.Itoa(maxPickleBytes>>20)+" MiB",
+			"at most that", ErrTooLarge)
+	}
+	const step = 64 << 10
+	for n > 0 {
+		k := min(n, step)
+		at := len(s.pickle)
+		s.pickle = append(s.pickle, make([]byte, k)...)
+		if _, err := io.ReadFull(s.in, s.pickle[at:]); err != nil {
+			return s.short(err, what)
+		}
+		n -= k
+	}
+	return nil
+}
+
+// counted takes a length of so many bytes, and as many bytes as the length says.
+func (s *scanner) counted(bytes int, what string) error {
+	at := len(s.pickle)
+	if err := s.read(bytes, what); err != nil {
+		return err
+	}
+	var length [8]byte
+	copy(length[:], s.pickle[at:])
+	n := binary.LittleEndian.Uint64(length[:])
+	if n > maxPickleBytes {
+		return s.fail(at, what+" of "+strconv.FormatUint(n, 10)+" bytes",
+			"at most "+strconv.Itoa(maxPickleBytes), ErrTooLarge)
+	}
+	return s.read(int(n), what)
+}
+
+// line takes a line with its newline.
+func (s *scanner) line(what string) error {
+	for range maxLineBytes {
+		if err := s.read(1, what); err != nil {
+			return err
+		}
+		if s.pickle[len(s.pickle)-1] == '\n' {
+			return nil
+		}
+	}
+	return s.fail(len(s.pickle), what+" of more than "+strconv.Itoa(maxLineBytes)+" bytes",
+		"at most that", ErrTooLarge)
+}
+
+func (s *scanner) fail(at int, found, want string, kind error) error {
+	return &Error{Where: "pickle", Offset: int64(at), Found: found, Want: want, Kind: kind}
+}
+
+// short turns the end of input inside a pickle into an error of the format.
+func (s *scanner) short(err error, what string) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return s.fail(len(s.pickle), "the end of the file", "the rest of "+what, ErrFormat)
+	}
+	return fmt.Errorf("checkpoint: reading: %w", err)
+}

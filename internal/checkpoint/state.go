@@ -1,0 +1,165 @@
+package checkpoint
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/nlpodyssey/gopickle/types"
+)
+
+// state is what a pickle holds of a model: its tensors by name, and, if the pickle is of a whole
+// module, the module's attributes by the names that the reference gives them.
+type state struct {
+	tensors    []Tensor
+	attributes map[string]any // of the root and of some modules below; nil for a state dict
+}
+
+// wrappers are keys under which training programs keep a model beside other things.
+var wrappers = []string{"state_dict", "model_state_dict", "model"}
+
+// stateOf reads the object of a checkpoint: a module, a state dict, or a dictionary that has one of
+// them under a usual name.
+func stateOf(object any) (*state, error) {
+	if _, isModule := object.(*module); !isModule {
+		list, err := entries(object)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list {
+			if _, isTensor := e.value.(view); !isTensor && slices.Contains(wrappers, e.key) {
+				object = e.value
+			}
+		}
+	}
+	if m, ok := object.(*module); ok {
+		w := walker{state: &state{attributes: map[string]any{}}, seen: map[string]bool{}}
+		return w.state, w.walk(m, "", 0)
+	}
+	list, err := entries(object)
+	if err != nil {
+		return nil, err
+	}
+	s := &state{}
+	for _, e := range list {
+		v, ok := e.value.(view)
+		if !ok {
+			return nil, malformed("state dict, key "+quote(e.key), describe(e.value), "a tensor")
+		}
+		s.tensors = append(s.tensors, named(v, e.key))
+	}
+	return s, nil
+}
+
+func named(v view, name string) Tensor {
+	t := v.tensor()
+	t.Name = name
+	return t
+}
+
+// walker collects the tensors of a tree of modules as PyTorch's state_dict does.
+type walker struct {
+	state   *state
+	seen    map[string]bool
+	modules int
+}
+
+// walk adds what a module and those below it hold.
+func (w *walker) walk(m *module, prefix string, depth int) error {
+	if w.modules++; w.modules > maxModules || depth > maxModuleDepth {
+		return &Error{Where: "module " + quote(prefix), Offset: -1,
+			Found: "modules nested too deeply, or too many",
+			Want:  "at most " + strconv.Itoa(maxModules) + ", " + strconv.Itoa(maxModuleDepth) + " deep",
+			Kind:  ErrTooLarge}
+	}
+	w.note(m, prefix)
+	for _, part := range []string{"_parameters", "_buffers"} {
+		list, err := entriesOf(m, part, prefix)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if err := w.tensor(prefix+e.key, e.value); err != nil {
+				return err
+			}
+		}
+	}
+	children, err := entriesOf(m, "_modules", prefix)
+	if err != nil {
+		return err
+	}
+	for _, e := range children {
+		child, ok := e.value.(*module)
+		if !ok && e.value != nil {
+			return malformed("module "+quote(prefix+e.key), describe(e.value), "a module")
+		}
+		if ok {
+			if err := w.walk(child, prefix+e.key+".", depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// entriesOf reads one of the dictionaries of a module; a module without it has none.
+func entriesOf(m *module, part, prefix string) ([]entry, error) {
+	value, ok := m.attributes[part]
+	if !ok {
+		return nil, nil
+	}
+	list, err := entries(value)
+	if err != nil {
+		return nil, inWhere(err, "module "+quote(prefix)+", "+part)
+	}
+	return list, nil
+}
+
+// inWhere gives an error of this package another place.
+func inWhere(err error, where string) error {
+	if e, ok := err.(*Error); ok {
+		e.Where = where
+	}
+	return err
+}
+
+// tensor adds a parameter or buffer; None is one that the module does not have.
+func (w *walker) tensor(name string, value any) error {
+	if value == nil {
+		return nil
+	}
+	v, ok := value.(view)
+	if !ok {
+		return malformed("parameter "+quote(name), describe(value), "a tensor")
+	}
+	if w.seen[name] {
+		return malformed("parameter "+quote(name), "the name again", "every name once")
+	}
+	w.seen[name] = true
+	w.state.tensors = append(w.state.tensors, named(v, name))
+	return nil
+}
+
+// attributesOf names the modules whose attributes say something of the configuration that the
+// root's do not: the first of each is read.
+var attributesOf = map[string][]string{
+	"": {
+		"tgt_len", "mem_len", "clamp_len", "same_length", "attn_type", "sample_softmax",
+	},
+	"word_emb.":                     {"cutoffs"},
+	"layers.0.dec_attn.":            {"pre_lnorm"},
+	"layers.0.dec_attn.layer_norm.": {"eps"},
+}
+
+// note keeps the attributes of a module that say how the model was configured.
+func (w *walker) note(m *module, prefix string) {
+	for _, name := range attributesOf[prefix] {
+		value, ok := m.attributes[name]
+		if !ok {
+			continue
+		}
+		if list, isList := value.(*types.List); isList {
+			value = []any(*list)
+		}
+		w.state.attributes[name] = value
+	}
+}

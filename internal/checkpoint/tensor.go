@@ -1,0 +1,169 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Tensor is one named array of a checkpoint, whose data is read where it is.
+type Tensor struct {
+	Name  string
+	DType weights.DType // "" for a type that weights cannot have, such as bool
+	Shape []int
+	// Load reads the data: row-major, little endian, without gaps.
+	Load func() ([]byte, error)
+	view view // zero for tensors of safetensors
+}
+
+// elements returns the product of the shape.
+func elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// sameData tells whether two tensors hold the same bytes, without reading them where both are the
+// same part of one storage, as tied weights are.
+func sameData(a, b Tensor) (bool, error) {
+	if a.view.storage != nil && a.view.equal(b.view) {
+		return true, nil
+	}
+	if a.DType != b.DType || elements(a.Shape) != elements(b.Shape) {
+		return false, nil
+	}
+	left, err := a.Load()
+	if err != nil {
+		return false, err
+	}
+	right, err := b.Load()
+	return err == nil && bytes.Equal(left, right), err
+}
+
+// element is the type of a storage's elements.
+type element struct {
+	class string // of the storage, such as FloatStorage
+	size  int
+	dtype weights.DType // "" if weights cannot have it
+}
+
+// elementTypes are the storages that torch.save writes.
+var elementTypes = []element{
+	{"FloatStorage", 4, weights.F32}, {"HalfStorage", 2, weights.F16},
+	{"BFloat16Storage", 2, weights.BF16}, {"DoubleStorage", 8, weights.F64},
+	{"LongStorage", 8, weights.I64}, {"IntStorage", 4, weights.I32}, {"ShortStorage", 2, ""},
+	{"ByteStorage", 1, weights.U8}, {"CharStorage", 1, ""}, {"BoolStorage", 1, ""},
+}
+
+// storage is an array of elements in the file. Several tensors may be views of one.
+type storage struct {
+	key     string
+	element element
+	count   int64       // elements
+	data    io.ReaderAt // nil until the storage is found in the file
+}
+
+// view is the part of a storage that a tensor shows: element (i, j, ...) of the tensor is element
+// offset + i*stride[0] + j*stride[1] + ... of the storage.
+type view struct {
+	storage       *storage
+	offset        int64
+	shape, stride []int
+}
+
+func (v view) equal(w view) bool {
+	return v.storage == w.storage && v.offset == w.offset &&
+		fmt.Sprint(v.shape, v.stride) == fmt.Sprint(w.shape, w.stride)
+}
+
+// check makes sure that every element of the view lies in the storage, and that the view has no
+// more elements than the storage: what repeats elements could be of any size.
+func (v view) check() error {
+	where := "tensor over storage " + quote(v.storage.key)
+	wrong := func(want string) error {
+		return malformed(where, fmt.Sprintf("shape %s with strides %s at offset %d",
+			shapeText(v.shape), shapeText(v.stride), v.offset), want)
+	}
+	if len(v.shape) != len(v.stride) || len(v.shape) > weights.MaxRank {
+		return wrong("as many strides as dimensions, at most " + strconv.Itoa(weights.MaxRank))
+	}
+	inside := fmt.Sprintf("a part of the storage's %d elements", v.storage.count)
+	n, last := int64(1), v.offset
+	for i, d := range v.shape {
+		if d < 0 || v.stride[i] < 0 || v.offset < 0 || v.offset > v.storage.count {
+			return wrong(inside)
+		}
+		if d > 1 && int64(v.stride[i]) > v.storage.count/int64(d-1) {
+			return wrong(inside)
+		}
+		if d > 0 && n > v.storage.count/int64(d) {
+			return wrong(
+				"no more than the storage's " + strconv.FormatInt(v.storage.count, 10) + " elements",
+			)
+		}
+		n *= int64(d)
+		last += int64(max(d-1, 0)) * int64(v.stride[i]) // at most (MaxRank+1) * count
+	}
+	if n > 0 && (last < 0 || last >= v.storage.count) {
+		return wrong(inside)
+	}
+	return nil
+}
+
+// tensor gives the view as a tensor without a name.
+func (v view) tensor() Tensor {
+	return Tensor{DType: v.storage.element.dtype, Shape: v.shape, Load: v.load, view: v}
+}
+
+// load reads the elements in the order of the shape.
+func (v view) load() ([]byte, error) {
+	if v.storage.data == nil {
+		return nil, malformed("storage "+quote(v.storage.key), "no data in the file", "its elements")
+	}
+	size, n := v.storage.element.size, elements(v.shape)
+	if n == 0 {
+		return []byte{}, nil
+	}
+	last := int64(0)
+	for i, d := range v.shape {
+		last += int64(d-1) * int64(v.stride[i])
+	}
+	part := make([]byte, (last+1)*int64(size)) // the storage is in the file and has as many bytes
+	if _, err := v.storage.data.ReadAt(part, v.offset*int64(size)); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("checkpoint: storage %s: %w", quote(v.storage.key), err)
+	}
+	if v.contiguous() {
+		return part, nil
+	}
+	return v.gather(make([]byte, 0, n*size), part, 0, 0), nil
+}
+
+// contiguous tells whether the elements lie one after the other.
+func (v view) contiguous() bool {
+	next := 1
+	for i := len(v.shape) - 1; i >= 0; i-- {
+		if v.shape[i] != 1 && v.stride[i] != next {
+			return false
+		}
+		next *= v.shape[i]
+	}
+	return true
+}
+
+// gather appends the elements of a part from dimension axis on; at is where they begin.
+func (v view) gather(dst, part []byte, axis, at int) []byte {
+	size := v.storage.element.size
+	if axis == len(v.shape) {
+		return append(dst, part[at*size:(at+1)*size]...)
+	}
+	for range v.shape[axis] {
+		dst = v.gather(dst, part, axis+1, at)
+		at += v.stride[axis]
+	}
+	return dst
+}

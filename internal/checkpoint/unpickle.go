@@ -1,0 +1,74 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nlpodyssey/gopickle/pickle"
+	"github.com/nlpodyssey/gopickle/types"
+)
+
+// unpickle reads one pickle, and makes its objects. storages gives what a persistent id stands for;
+// nil: the pickle may have none.
+func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object any, err error) {
+	text, err := scanPickle(in, allowed)
+	if err != nil {
+		return nil, err
+	}
+	u := pickle.NewUnpickler(bytes.NewReader(text))
+	u.FindClass = findClass
+	u.PersistentLoad = func(id any) (any, error) {
+		tuple, ok := id.(*types.Tuple)
+		if !ok || storages == nil {
+			return nil, malformed("persistent id", describe(id), "a tuple that names a storage")
+		}
+		return storages(*tuple)
+	}
+	defer func() { // The library indexes without a check in places, and takes any key for a map's.
+		if p := recover(); p != nil {
+			err = malformed("pickle", brief(fmt.Sprint(p)), "a sound pickle")
+		}
+	}()
+	object, err = u.Load()
+	var ours *Error
+	if err != nil && !errors.As(err, &ours) {
+		err = malformed("pickle", brief(err.Error()), "a sound pickle")
+	}
+	return object, err
+}
+
+// brief gives what the library says is wrong, without the objects that it writes out behind a
+// colon.
+func brief(text string) string {
+	text, _, _ = strings.Cut(text, ": ")
+	return "what has no meaning (" + strings.Trim(quote(text), `"`) + ")"
+}
+
+// storageID reads the persistent id of a storage, ("storage", class, key, location, elements,
+// view); the location says on which device it was, and a view is of very old files only.
+func storageID(id []any) (*storage, error) {
+	where := "persistent id"
+	if len(id) < 5 || len(id) > 6 || id[0] != "storage" {
+		return nil, malformed(where, fmt.Sprintf("a tuple of %d", len(id)),
+			`("storage", class, key, location, elements)`)
+	}
+	e, isElement := id[1].(element)
+	key, isKey := id[2].(string)
+	_, isLocation := id[3].(string)
+	count, isCount := id[4].(int)
+	if !isElement || !isKey || !isLocation || !isCount {
+		return nil, malformed(where, fmt.Sprintf("(%s, %s, %s, %s)", describe(id[1]), describe(id[2]),
+			describe(id[3]), describe(id[4])), "a class of storages, two strings and an integer")
+	}
+	if len(id) == 6 && id[5] != nil {
+		return nil, unsupported(where, "a storage that is a part of another", "a storage of its own")
+	}
+	if count < 0 || int64(count) > weightsMax/int64(e.size) {
+		return nil, malformed("storage "+quote(key), fmt.Sprintf("%d elements", count),
+			fmt.Sprintf("0 to %d", weightsMax/int64(e.size)))
+	}
+	return &storage{key: key, element: e, count: int64(count)}, nil
+}

@@ -1,0 +1,167 @@
+package checkpoint
+
+import (
+	"archive/zip"
+	"bufio"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// archive is the zip form of a checkpoint, which torch.save writes since version 1.6: the pickle in
+// NAME/data.pkl, and every storage in a record NAME/data/KEY, not compressed.
+type archive struct {
+	file    io.ReaderAt
+	records map[string]*zip.File
+	prefix  string // NAME/
+}
+
+// openArchive reads the directory of a zip archive.
+func openArchive(file io.ReaderAt, size int64) (*archive, error) {
+	z, err := zip.NewReader(file, size)
+	if err != nil {
+		return nil, malformed("zip archive", err.Error(), "a sound directory")
+	}
+	if len(z.File) > maxRecords {
+		return nil, &Error{Where: "zip archive", Offset: -1,
+			Found: strconv.Itoa(len(z.File)) + " records", Want: "at most " + strconv.Itoa(maxRecords),
+			Kind: ErrTooLarge}
+	}
+	a := &archive{file: file, records: map[string]*zip.File{}}
+	found := 0
+	for _, f := range z.File {
+		if a.records[f.Name] != nil {
+			return nil, malformed("zip archive", "record "+quote(f.Name)+" twice", "every name once")
+		}
+		a.records[f.Name] = f
+		if dir, name := path.Split(f.Name); name == "data.pkl" {
+			a.prefix = dir
+			found++
+		}
+		if path.Base(f.Name) == "constants.pkl" {
+			return nil, unsupported("zip archive", "TorchScript", "what torch.save writes")
+		}
+	}
+	if found != 1 {
+		return nil, malformed("zip archive", strconv.Itoa(found)+" records data.pkl", "one")
+	}
+	return a, a.checkOrder()
+}
+
+// checkOrder refuses storages whose bytes are in the other order.
+func (a *archive) checkOrder() error {
+	if a.records[a.prefix+"byteorder"] == nil {
+		return nil // of a PyTorch before 2.1, which wrote what its machine had
+	}
+	r, err := a.open(a.prefix + "byteorder")
+	if err != nil {
+		return err
+	}
+	order := make([]byte, min(r.Size(), quotedMax))
+	if _, err := r.ReadAt(order, 0); err != nil && err != io.EOF {
+		return fmt.Errorf("checkpoint: reading: %w", err)
+	}
+	if string(order) != "little" {
+		return unsupported("record "+quote(a.prefix+"byteorder"), quote(string(order)), `"little"`)
+	}
+	return nil
+}
+
+// open gives the bytes of a record, where they are in the file.
+func (a *archive) open(name string) (*io.SectionReader, error) {
+	where := "record " + quote(name)
+	f := a.records[name]
+	if f == nil {
+		return nil, malformed(where, "no such record", "one in the archive")
+	}
+	if f.Method != zip.Store || f.CompressedSize64 != f.UncompressedSize64 || f.Flags&1 != 0 {
+		return nil, malformed(where, "a compressed or encrypted record",
+			"one as torch.save writes it, neither compressed nor encrypted")
+	}
+	at, err := f.DataOffset()
+	if err != nil {
+		return nil, malformed(where, err.Error(), "a sound record")
+	}
+	var last [1]byte
+	size := int64(f.UncompressedSize64)
+	if size < 0 || at > 1<<62 || size > 1<<62 {
+		return nil, malformed(where, "a size of "+strconv.FormatUint(f.UncompressedSize64, 10), "a size")
+	}
+	if size > 0 {
+		if _, err := a.file.ReadAt(last[:], at+size-1); err != nil {
+			return nil, malformed(where, "the end of the file within the record",
+				strconv.FormatInt(size, 10)+" bytes")
+		}
+	}
+	return io.NewSectionReader(a.file, at, size), nil
+}
+
+// load makes the objects of the archive's pickle.
+func (a *archive) load() (any, error) {
+	data, err := a.open(a.prefix + "data.pkl")
+	if err != nil {
+		return nil, err
+	}
+	storages := map[string]*storage{}
+	return unpickle(bufio.NewReader(data), func(id []any) (any, error) {
+		s, err := storageID(id)
+		if err != nil {
+			return nil, err
+		}
+		if known := storages[s.key]; known != nil {
+			return known, sameStorage(known, s)
+		}
+		record, err := a.open(a.prefix + "data/" + s.key)
+		if err != nil {
+			return nil, err
+		}
+		if want := s.count * int64(s.element.size); record.Size() != want {
+			return nil, malformed("storage "+quote(s.key), strconv.FormatInt(record.Size(), 10)+" bytes",
+				fmt.Sprintf("%d for %d elements of %s", want, s.count, s.element.class))
+		}
+		s.data = &checked{SectionReader: record, name: s.key,
+			sum: a.records[a.prefix+"data/"+s.key].CRC32}
+		storages[s.key] = s
+		return s, nil
+	})
+}
+
+// sameStorage makes sure that a storage is spoken of in the same way everywhere.
+func sameStorage(known, again *storage) error {
+	if known.element != again.element || known.count != again.count {
+		return malformed("storage "+quote(known.key),
+			fmt.Sprintf("%d elements of %s", again.count, again.element.class),
+			fmt.Sprintf("%d of %s as before", known.count, known.element.class))
+	}
+	return nil
+}
+
+// checked reads a record, and holds it to its checksum before its first byte is given.
+type checked struct {
+	*io.SectionReader
+	name string
+	sum  uint32
+	done bool
+}
+
+// ReadAt implements io.ReaderAt.
+func (c *checked) ReadAt(p []byte, off int64) (int, error) {
+	if !c.done {
+		h := crc32.NewIEEE()
+		if _, err := io.Copy(h, io.NewSectionReader(c.SectionReader, 0, c.Size())); err != nil {
+			return 0, err
+		}
+		if h.Sum32() != c.sum {
+			return 0, malformed("storage "+quote(c.name), fmt.Sprintf("checksum %08x", h.Sum32()),
+				fmt.Sprintf("%08x, as the archive says", c.sum))
+		}
+		c.done = true
+	}
+	return c.SectionReader.ReadAt(p, off)
+}
+
+// isArchive tells whether a file begins as zip archives do.
+func isArchive(head []byte) bool { return strings.HasPrefix(string(head), "PK\x03\x04") }
