@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lmserve/lmserve/weights"
 )
@@ -23,6 +24,9 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 	})
 	byName := make(map[string]Tensor, len(tensors))
 	for _, t := range tensors {
+		if err := checkName(t.Name); err != nil {
+			return nil, err
+		}
 		name := t.Name
 		if parallel {
 			name = strings.TrimPrefix(name, parallelPrefix)
@@ -37,6 +41,16 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 		return nil, err
 	}
 	return byName, dropFrequencies(byName)
+}
+
+// checkName refuses names of tensors that would make errors unreadable, or a tree of modules
+// large.
+func checkName(name string) error {
+	if len(name) > maxNameBytes || strconv.Quote(name) != `"`+name+`"` {
+		return malformed("name of a tensor", quote(name),
+			"at most "+strconv.Itoa(maxNameBytes)+" bytes of printable text")
+	}
+	return nil
 }
 
 // attentionBiases are the biases that layers share, or have each, as layerBias names them.
@@ -77,6 +91,9 @@ func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
 		}
 		if !found {
 			shared, found = t, true
+		}
+		if i == 0 {
+			shared.Load = sync.OnceValues(shared.Load)
 		}
 		if same, err := sameData(shared, t); err != nil || !same {
 			return false, err
