@@ -28,7 +28,7 @@ type Options struct {
 
 // Converted is a model made of a checkpoint. Its tensors are read while they are written.
 type Converted struct {
-	Config  Config
+	Config  txl.Config
 	Tensors []weights.StoredTensor
 }
 
@@ -60,15 +60,12 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if c.Form == FormSafetensors {
 		retwin(config, byName)
 	}
-	if err := fit(layoutOf(config), byName, true); err != nil {
+	if err := fit(slotsOf(config), byName, true); err != nil {
 		return nil, err
 	}
 	chosen, err := choose(&config, byName)
 	if err != nil {
 		return nil, err
-	}
-	if config.DEmbed == config.DModel {
-		config.DEmbed = 0 // as files have it
 	}
 	if o.ReverseClusters {
 		for i, t := range chosen {
@@ -82,26 +79,26 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 
 // untwin puts the copy of a tied weight in the place of the weight where only the copy is there:
 // files of safetensors keep tied weights once, under any of their names. Those of PyTorch keep all
-// names.
+// names. The projection of a table that several clusters share stays missing if it is: each of
+// the clusters' projections might be its copy, or a matrix of its own.
 func untwin(byName map[string]Tensor) {
+	_, clusters := byName["crit.cluster_bias"]
+	_, second := byName[inputTable+"1"+weightSuffix]
+	_, secondCopy := byName[outputTable+"1"+weightSuffix]
+	shared := clusters && !second && !secondCopy
 	for name, t := range maps.Clone(byName) {
-		twin, isTable := strings.CutPrefix(name, "crit.out_layers.")
-		if twin = "word_emb.emb_layers." + twin; isTable && strings.HasSuffix(name, ".weight") {
-			putIfAbsent(byName, twin, t)
+		if number, ok := cutAffixes(name, outputTable, weightSuffix); ok {
+			putIfAbsent(byName, inputTable+number+weightSuffix, t)
 		}
-		if twin, isProjection := strings.CutPrefix(name, "crit.out_projs."); isProjection {
-			_, ofItsOwn := byName["word_emb.emb_layers."+twin+".weight"]
-			_, copied := byName["crit.out_layers."+twin+".weight"]
-			if ofItsOwn || copied {
-				putIfAbsent(byName, "word_emb.emb_projs."+twin, t)
-			}
+		if number, ok := strings.CutPrefix(name, outputProjection); ok && !shared {
+			putIfAbsent(byName, inputProjection+number, t)
 		}
 	}
 }
 
 // retwin puts a weight in the place of its copies where only the weight is there.
-func retwin(c Config, byName map[string]Tensor) {
-	for _, p := range layoutOf(c) {
+func retwin(c txl.Config, byName map[string]Tensor) {
+	for _, p := range slotsOf(c) {
 		if t, ok := byName[p.twin]; ok {
 			putIfAbsent(byName, p.name, t)
 		}
@@ -139,8 +136,10 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 		case !ok:
 			m.Missing = append(m.Missing, p.name)
 		case shapes && !slices.Equal(t.Shape, p.shape):
-			m.Misshapen = append(m.Misshapen,
-				fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape)))
+			wrong := fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape))
+			if !slices.Contains(m.Misshapen, wrong) { // as it is of a tied weight that the file has once
+				m.Misshapen = append(m.Misshapen, wrong)
+			}
 		}
 	}
 	for name, t := range byName {
@@ -157,12 +156,12 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 
 // unreadable is the error of tensors of whose shapes no configuration can be read, because one that
 // would tell is missing.
-func unreadable(c Config, byName map[string]Tensor) error {
+func unreadable(c txl.Config, byName map[string]Tensor) error {
 	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
 		return nil
 	}
 	c.NLayer = max(1, c.NLayer)
-	if err := fit(layoutOf(c), byName, false); err != nil {
+	if err := fit(slotsOf(c), byName, false); err != nil {
 		return err
 	}
 	return malformed("tensors", "dimensions of 0, or too many", "shapes that tell a configuration")
@@ -170,10 +169,11 @@ func unreadable(c Config, byName map[string]Tensor) error {
 
 // choose takes the tensors that fit the configuration, under their names, in its order, and notes
 // which projections are tied. The copy of a tied weight is left out.
-func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
+func choose(c *txl.Config, byName map[string]Tensor) ([]Tensor, error) {
+	c.TieProjs = nil
 	var chosen []Tensor
 	var untied []string
-	for _, p := range layoutOf(*c) {
+	for _, p := range slotsOf(*c) {
 		t, tied := byName[p.name], false
 		if twin, ok := byName[p.twin]; ok {
 			var err error
@@ -181,7 +181,7 @@ func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
 				return nil, err
 			}
 		}
-		isProjection := strings.HasPrefix(p.name, "crit.out_projs.")
+		isProjection := strings.HasPrefix(p.name, outputProjection)
 		if isProjection {
 			c.TieProjs = append(c.TieProjs, tied)
 		}

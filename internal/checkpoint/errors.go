@@ -34,8 +34,6 @@ const (
 	maxModules = 1 << 16
 	// maxConfigBytes bounds Hugging Face's config.json.
 	maxConfigBytes = 1 << 20
-	// maxVocabularyBytes bounds a vocabulary as text.
-	maxVocabularyBytes = 256 << 20
 )
 
 // What can be wrong with a checkpoint. Failures of the disk are none of these: they are passed on
