@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -66,7 +65,7 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	s := New(m, set)
 	s.Step, s.Written, s.Last = h.Step, h.Written, h.Last
-	s.Tally = tokenizer.Tally(h.Tally)
+	s.Tally = h.Tally.tokens()
 	if set.Baseline {
 		s.Baseline = s.Tally
 		s.Baseline.Bits = h.BaselineBits

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -42,6 +43,14 @@ type tally struct {
 	Bits   float64 `json:"bits"`
 }
 
+func tallyOf(t tokenizer.Tally) tally {
+	return tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
+}
+
+func (t tally) tokens() tokenizer.Tally {
+	return tokenizer.Tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
+}
+
 // Snapshot returns the stream as a file, from which Restore makes one that goes on to the same
 // bits. The file shares nothing with the stream. The errors are those of Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
@@ -61,7 +70,7 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 	}
 	text, err := json.Marshal(header{
 		Version: snapshotVersion, Model: s.model.Hash(), Numerics: s.model.Arithmetic.Numerics(), Settings: s.Settings,
-		Step: s.Step, Written: s.Written, Last: s.Last, Tally: tally(s.Tally), BaselineBits: s.Baseline.Bits,
+		Step: s.Step, Written: s.Written, Last: s.Last, Tally: tallyOf(s.Tally), BaselineBits: s.Baseline.Bits,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("stream: snapshot: %w", err)
