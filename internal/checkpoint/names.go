@@ -132,14 +132,20 @@ func dropFrequencies(byName map[string]Tensor) error {
 
 // floats reads the tensor as float32.
 func (t Tensor) floats() ([]float32, error) {
-	if t.DType == "" || t.DType == weights.I64 || t.DType == weights.I32 || t.DType == weights.U8 {
-		return nil, malformed("tensor "+quote(t.Name), "elements of another type",
-			"floating-point numbers")
-	}
-	data, err := t.Load()
+	data, err := t.loadFloats()
 	if err != nil {
 		return nil, err
 	}
 	w := weights.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data}
 	return w.Float32s()
+}
+
+// loadFloats reads the data of a tensor whose elements have to be floating-point numbers.
+func (t Tensor) loadFloats() ([]byte, error) {
+	switch t.DType {
+	case weights.F64, weights.F32, weights.F16, weights.BF16:
+		return t.Load()
+	}
+	return nil, malformed("tensor "+quote(t.Name), "elements of another type",
+		"floating-point numbers")
 }
