@@ -605,6 +605,9 @@ type Completion struct {
 	// Logprobs Natural log-probability of each token of the text. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
+	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the text is a token.
+	Tokens []string `json:"tokens,omitempty"`
+
 	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 	FinishReason FinishReason `json:"finish_reason"`
 
@@ -1168,6 +1171,9 @@ type PieceEvent struct {
 	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
+	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the piece is a token.
+	Tokens []string `json:"tokens,omitempty"`
+
 	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
@@ -1550,6 +1556,9 @@ type TokenList = []TokenID
 type TokenLogprob struct {
 	// Logprob Natural log-probability of the token under the full distribution.
 	Logprob float64 `json:"logprob"`
+
+	// Text How the token would be written here. Only of a model of words.
+	Text *string `json:"text,omitempty"`
 
 	// Token A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 	Token TokenID `json:"token"`

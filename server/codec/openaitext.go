@@ -15,11 +15,7 @@ type openAIText struct {
 	text     []byte // not told yet
 	logProbs logProbsBlock
 	finish   *api.FinishReason
-
-	// Of a model of words:
-	named  int    // bytes that are named in logProbs
-	open   []byte // behind these: the beginning of the next token
-	before int32  // the last token
+	words    wordText // of a model of words
 }
 
 // add adds the text of a piece.
@@ -49,33 +45,14 @@ func (t *openAIText) addBytes(p session.Piece) {
 
 // addWords is addBytes of a model of words.
 func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
-	t.open = append(t.open, p.Text...)
+	t.words.add(p.Text)
 	for i, id := range p.Words.IDs {
-		size := min(int(p.Words.Sizes[i]), len(t.open))
-		own := t.open[:size]
-		score := tokenScore{chars: t.chars, scored: t.named > 0 || size > t.echoed}
+		own, spell := t.words.cut(m, id, p.Words.Sizes[i])
+		score := tokenScore{chars: t.chars, scored: t.words.named > t.echoed || t.words.named > len(own)}
 		score.own.ID = id
 		score.take(p, i)
-		t.logProbs.add(score, t.wordNames(m, id, own))
+		t.logProbs.add(score, func(id int32) []byte { return quoted(spell(id)) })
 		t.chars += utf8.RuneCount(own)
-		t.named, t.before, t.open = t.named+size, id, t.open[size:]
-	}
-}
-
-// wordNames names the words that could have been in the place of one with a text: that one by its
-// text, and others as they are spelt there.
-func (t *openAIText) wordNames(m *session.ModelInfo, id int32, own []byte) func(int32) []byte {
-	before := t.before
-	if t.named == 0 { // nobody says what is before the text: a word behind a space begins no line
-		if before = m.Start; len(own) > 1 && own[0] == ' ' {
-			before = id
-		}
-	}
-	return func(other int32) []byte {
-		if other == id {
-			return quoted(own)
-		}
-		return quoted(m.Spell(nil, before, other))
 	}
 }
 
