@@ -77,6 +77,20 @@ func TestTallyAddsUpAndDivides(t *testing.T) {
 	require.Equal(t, 4.0, total.Perplexity(), "2^(8 bits / 4 tokens)")
 }
 
+// Unknown words are tokens as others are, but no part of what a byte costs.
+func TestUnknownWordsCountForPerplexityAlone(t *testing.T) {
+	total := Tally{Bytes: 10, Chars: 8, Tokens: 2, Bits: 6}
+	total.Add(Tally{
+		Bytes: 5, Chars: 4, Tokens: 1, Bits: 3,
+		Unknown: 1, UnknownBytes: 5, UnknownChars: 4, UnknownBits: 3,
+	})
+	require.Equal(t, 8.0, total.Perplexity(), "2^(9 bits / 3 tokens)")
+	require.Equal(t, 0.6, total.BitsPerByte(), "6 bits of 10 bytes")
+	require.Equal(t, 0.75, total.BitsPerChar(), "6 bits of 8 characters")
+	unknown := Tally{Bytes: 5, Tokens: 1, Bits: 3, Unknown: 1, UnknownBytes: 5, UnknownBits: 3}
+	require.Zero(t, unknown.BitsPerByte(), "not defined")
+}
+
 func TestRatiosCanStandInJSON(t *testing.T) {
 	for name, tally := range map[string]Tally{
 		"empty":           {},

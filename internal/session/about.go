@@ -6,10 +6,8 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
 )
-
-// tokenizerName is the name in ModelInfo of the one tokenizer there is.
-const tokenizerName = "bytes"
 
 // modelInfo is what Manager.Model tells.
 func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
@@ -17,13 +15,17 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
 	}
+	kind := tokenizer.KindBytes
+	if m.OfWords() {
+		kind = tokenizer.KindWords
+	}
 	return ModelInfo{
 		ID:         m.ID(),
 		Hash:       m.Hash(),
 		Name:       m.Name,
 		Parameters: int64(m.LM.Layout.Size),
 		Config:     config,
-		Tokenizer:  tokenizerName,
+		Tokenizer:  kind,
 		Vocab:      m.Tokenizer.Vocab(),
 		Start:      m.Tokenizer.Start(),
 		Banks:      len(defaults.Adapt.Gammas),
