@@ -264,7 +264,7 @@ func (g *generation) end(d *draft, reason string, last Piece) {
 
 // queue never waits.
 func (g *generation) queue(d *draft, p Piece) {
-	if len(p.Text) == 0 && p.FinishReason == "" {
+	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
 		return
 	}
 	p.Index = d.index
