@@ -196,7 +196,7 @@ func (r *runner) newModel(tok tokenizer.Tokenizer) error {
 	}
 	fill(&o.Name, name)
 	if o.ofWords() {
-		o.Model.Vocab = tok.Vocab()
+		o.Model = o.Model.WithVocab(tok.Vocab())
 	}
 	lm, err := txl.NewModel(o.Model)
 	if err != nil && o.ofWords() {
