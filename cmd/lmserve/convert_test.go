@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,30 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	symbols, ok := f.Tensor(model.SymbolsTensor)
 	require.True(t, ok)
 	require.Equal(t, "<eos>\nthe\n<unk>\n", string(symbols.Data))
+}
+
+// A model of words that was converted is a static model to meta-train on: it keeps its weights and
+// its vocabulary, and gets meta-learners.
+func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
+	symbols := []string{"<eos>", "fox", "the", "brown", "prose/a", "<unk>"}
+	dir, want := huggingFolder(t, len(symbols))
+	vocab := strings.Join(symbols, "\n") + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "vocab.txt"), []byte(vocab), 0o600))
+	static := filepath.Join(t.TempDir(), "static.safetensors.zst")
+	must(t, "", "convert", dir, "--out", static, "--name", "mine")
+
+	out := filepath.Join(t.TempDir(), "mine.safetensors.zst")
+	text := must(t, "", "train", "--phase", "meta", "--init", static, "--data", foxes(t),
+		"--out", out, "--meta-steps", "4", "--store", "float32")
+	require.Contains(t, text, "meta: 4 steps, 1600 tokens, training perplexity ")
+	require.Regexp(t, `valid perplexity static \d+\.\d+, adaptive \d+\.\d+, [+-]\d`, text)
+	m, err := model.LoadAny(out)
+	require.NoError(t, err)
+	require.Equal(t, want.W, m.LM.W)
+	require.Equal(t, "mine", m.Name)
+	require.Equal(t, []byte(vocab), m.Tokenizer.Symbols())
+	require.Equal(t, 50, m.Chunk)
+	require.Equal(t, .3, m.Learner.Settings.P)
 }
 
 // What is wrong with a call is said before anything is written.

@@ -309,6 +309,53 @@ func TestHuggingFacesFolder(t *testing.T) {
 	require.Equal(t, "<eos>\n<unk>\nthe\na\n", string(words.Symbols()))
 }
 
+// A file of safetensors that lacks the projection of a shared table does not say which of the
+// softmax's is its copy, unless there is one only.
+func TestProjectionsOfASharedTable(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.safetensors")
+	convert := func(clusters int, left ...string) (*Converted, error) {
+		f, settings := &weights.File{}, known()
+		add := func(name string, shape []int, data []byte) {
+			if !slices.Contains(left, name) {
+				f.Tensors = append(f.Tensors,
+					weights.Tensor{Name: name, DType: weights.F32, Shape: shape, Data: data})
+			}
+		}
+		for _, s := range plain(4) {
+			if s.name != inputTable+"0"+weightSuffix && s.name != outputTable+"0"+weightSuffix {
+				add(s.name, s.shape, s.of.data)
+			}
+		}
+		add(inputTable+"0"+weightSuffix, []int{4, 2}, make([]byte, 32))
+		add(inputProjection+"0", []int{4, 2}, bytes.Repeat([]byte{1}, 32))
+		add(outputProjection+"0", []int{4, 2}, bytes.Repeat([]byte{byte(clusters)}, 32))
+		if clusters == 2 {
+			settings.Cutoffs = []int{2}
+			add(outputProjection+"1", []int{4, 2}, bytes.Repeat([]byte{1}, 32))
+			add("crit.cluster_weight", []int{1, 2}, make([]byte, 8))
+			add("crit.cluster_bias", []int{1}, make([]byte, 4))
+		}
+		require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
+		c, err := Open(path)
+		require.NoError(t, err)
+		defer c.Close()
+		return c.Convert(Options{Settings: settings})
+	}
+	for _, left := range [][]string{nil, {inputProjection + "0"}, {outputProjection + "0"}} {
+		m, err := convert(1, left...)
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, m.Config.TieProjs)
+	}
+	for _, left := range [][]string{nil, {outputProjection + "1"}} {
+		m, err := convert(2, left...)
+		require.NoError(t, err)
+		require.Equal(t, []bool{false, true}, m.Config.TieProjs)
+	}
+	_, err := convert(2, inputProjection+"0")
+	require.ErrorContains(t, err, "1 missing: word_emb.emb_projs.0 [4,2]")
+}
+
 // Attention biases that every layer has are one pair if they are the same, and stay the layers' own
 // otherwise, unless the model has a shared pair besides.
 func TestAttentionBiasesOfLayers(t *testing.T) {

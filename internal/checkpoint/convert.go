@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -240,19 +241,51 @@ func stored(tensors []Tensor) []weights.StoredTensor {
 	return out
 }
 
-// finite reads a tensor as a type, and refuses what is no finite number.
+// finite reads a tensor as a type, and refuses what is no finite number. A tensor of that type is
+// in memory once, any other twice.
 func finite(t Tensor, d weights.DType) ([]byte, error) {
-	values, err := t.floats()
+	data, err := t.loadFloats()
+	if err == nil && t.DType != d {
+		data, err = widened(t, data, d)
+	}
 	if err != nil {
 		return nil, err
 	}
-	for i, v := range values {
-		if v-v != 0 {
-			return nil, malformed(fmt.Sprintf("tensor %s, element %d", quote(t.Name), i), fmt.Sprint(v),
-				"a finite number")
+	size, exponent := d.Size(), exponents[d]
+	for at := 0; at < len(data); at += size {
+		if binary.LittleEndian.Uint16(data[at+size-2:])&exponent == exponent {
+			one := weights.Tensor{DType: d, Data: data[at : at+size]}
+			found, err := one.Float32s()
+			if err != nil {
+				return nil, err
+			}
+			return nil, malformed(fmt.Sprintf("tensor %s, element %d", quote(t.Name), at/size),
+				fmt.Sprint(found[0]), "a finite number")
 		}
 	}
-	return weights.FloatTensor(t.Name, d, t.Shape, values).Data, nil
+	return data, nil
+}
+
+// exponents are the bits of the exponent among the last 16 of an element. All of them are set in
+// infinities, in what is no number, and in nothing else.
+var exponents = map[weights.DType]uint16{
+	weights.F32: 0x7f80, weights.BF16: 0x7f80, weights.F16: 0x7c00,
+}
+
+// widened gives the data of a tensor as another type, made a block at a time.
+func widened(t Tensor, data []byte, d weights.DType) ([]byte, error) {
+	const block = 1 << 16 // bytes, a multiple of every element's size
+	out := make([]byte, 0, elements(t.Shape)*d.Size())
+	for ; len(data) > 0; data = data[min(block, len(data)):] {
+		part := weights.Tensor{Name: t.Name, DType: t.DType, Data: data[:min(block, len(data))]}
+		part.Shape = []int{len(part.Data) / t.DType.Size()}
+		values, err := part.Float32s()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, weights.FloatTensor(t.Name, d, part.Shape, values).Data...)
+	}
+	return out, nil
 }
 
 // lazy is data that is made when it is read first, and forgotten when its last byte was read.

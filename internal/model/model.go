@@ -173,6 +173,19 @@ func Load(file string) (*Model, error) {
 	return m, nil
 }
 
+// LoadAny is Load for models of any tokenizer: those of words are trained and not served yet.
+func LoadAny(file string) (*Model, error) {
+	f, err := weights.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	m, err := fromFile(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}
+
 // Default is the model that is embedded in the binary.
 func Default() (*Model, error) {
 	f, err := weights.Default()

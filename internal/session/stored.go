@@ -190,7 +190,10 @@ func (h *head) info(who Caller, p progress) Info {
 // account is the form in which callers see the tally of a text, and its bits under the static
 // model.
 func (h *head) account(t tokenizer.Tally, baseline float64) Tally {
-	told := Tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
+	told := Tally{
+		Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits,
+		Unknown: t.Unknown, UnknownBytes: t.UnknownBytes, UnknownBits: t.UnknownBits,
+	}
 	if h.Settings.Baseline {
 		told.BaselineBits = &baseline
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // Methods of adaptation: values of the setting "method".
@@ -114,6 +115,11 @@ type Tally struct {
 	Chars  int64 // characters, as the tokenizer counts them
 	Tokens int64
 	Bits   float64 // the sum over the tokens of -log2 p
+	// Unknown are those of Tokens that stand for words that the vocabulary does not have, and
+	// UnknownBytes and UnknownBits what these tokens have of Bytes and Bits. All three are 0 of a
+	// model of bytes.
+	Unknown, UnknownBytes int64
+	UnknownBits           float64
 	// BaselineBits is the same sum under the static model; nil unless the setting "baseline" asks
 	// for it.
 	BaselineBits *float64
@@ -134,9 +140,12 @@ type Info struct {
 	Step     uint64 // updates of the fast weights made so far
 	// Pending is the number of tokens scored since the last update; a whole chunk's only while the
 	// update that a full chunk causes is under way.
-	Pending     int
-	MemoryBytes int64 // memory the session occupies; 0 while it is only on disk
-	DiskBytes   int64 // that the session is charged for; 0 where the store is no folder
+	Pending int
+	// PendingBytes is the number of bytes at the end of the text that belong to a token that has not
+	// ended: they have no bits yet. Offset is the Bytes of the Tally and PendingBytes together.
+	PendingBytes int64
+	MemoryBytes  int64 // memory the session occupies; 0 while it is only on disk
+	DiskBytes    int64 // that the session is charged for; 0 where the store is no folder
 	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
 	// "" if it was not recorded.
 	Numerics string
@@ -206,6 +215,8 @@ type Chunk struct {
 
 	Step   uint64 // index of the chunk in the stream; the first is 0
 	Offset int64  // in the stream, of the first byte reported here
+	// PendingBytes is the number of bytes accepted behind those reported here, see Info.
+	PendingBytes int64
 	// Elapsed is the time from having the text to this report, waiting for other sessions included.
 	Elapsed time.Duration
 
@@ -225,11 +236,13 @@ type Summary struct {
 	Tally       // of the text that this call accepted
 	Total Tally // of the session, after the call
 
-	Offset  int64  // of the session, after the call
-	Chunks  int    // reports emitted
-	Updates uint64 // of the fast weights that the session has made, after the call
-	Rest    *Line  // the line under way; nil if there is none, or lines were not asked for
-	Elapsed time.Duration
+	Offset int64 // of the session, after the call
+	// PendingBytes is the number of bytes at the end of the text that have no bits yet, see Info.
+	PendingBytes int64
+	Chunks       int    // reports emitted
+	Updates      uint64 // of the fast weights that the session has made, after the call
+	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
+	Elapsed      time.Duration
 }
 
 // CompleteRequest asks for text sampled from the adapted model after the session's text and the
@@ -258,6 +271,12 @@ type Piece struct {
 	Text     []byte
 	LogProbs []float64     // natural logarithms, one for each token of Text; nil unless asked for
 	Top      [][]Candidate // the likeliest tokens at each token of Text; nil unless asked for
+
+	// Words are the tokens that LogProbs are of, of a model of words: those whose last byte is in Text.
+	// Their sizes, in bytes, tile all pieces of the text, a prompt that is echoed among them; so a
+	// token may begin in the piece before. Of a model of bytes each byte of Text is a token, and Words
+	// is empty.
+	Words tokenizer.Tokens
 
 	// Of a batch only:
 	Index int // of the text that the piece belongs to
@@ -306,12 +325,15 @@ type ModelInfo struct {
 	Created    time.Time       // of the weights, UTC; zero if unknown
 	Parameters int64           // slow weights, meta-learners not counted
 	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
-	Tokenizer  string          // e.g. "bytes"
+	Tokenizer  string          // its kind: tokenizer.KindBytes or tokenizer.KindWords
 	Vocab      int             // tokens: their ids are 0 to Vocab-1
 	Start      int32           // the token after which the first one of a text is predicted
+	TokenBytes int             // the length of the longest token, in bytes, as Spell writes it
 	Banks      int             // banks of fast weights; the setting "gammas" has a number for each
 	Defaults   Settings        // what a session gets that asks for nothing: none is missing
 	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing
+
+	text tokenizer.Tokenizer // nil: bytes
 }
 
 // Errors a Manager returns, to be told apart with errors.Is.
