@@ -68,6 +68,7 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0, "score the documents in an order drawn at random from this seed (default: in the order of their paths)")
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document (0: all)")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks that say which fast weights an update writes")
+	c.Flags().StringVar(&o.KV, "kv", eval.KVExact, "keys and values of the memory when the fast weights that make them move: exact (computed again, as sessions do) or cached (kept as they are)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "", "draw bits per byte against bytes seen to this .svg or .png file")
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})

@@ -29,6 +29,7 @@ type Options struct {
 	MaxBytes int64    // scored of each document, from its beginning; 0: all
 	Seed     uint64   // of the random masks of sparse-meta
 	Threads  int      // threads that compute; 0: one
+	KV       string   // KVExact (also "") or KVCached
 	// Progress, if set, is told after each chunk how many bytes of all
 	// documents and methods together have been scored.
 	Progress func(done, total int64)
@@ -49,9 +50,7 @@ func (o Options) complete(m *model.Model) (Options, error) {
 			o.Methods = append(o.Methods, stream.SparseMeta)
 		}
 	}
-	if o.Reset == "" {
-		o.Reset = ResetDocument
-	}
+	o.Reset, o.KV = cmp.Or(o.Reset, ResetDocument), cmp.Or(o.KV, KVExact)
 	o.Threads = max(1, o.Threads)
 	for i, method := range o.Methods {
 		if slices.Contains(o.Methods[:i], method) {
@@ -60,6 +59,9 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		if err := settings(m, method, o.Seed).Validate(m); err != nil {
 			return o, fmt.Errorf("eval: methods: %w", err)
 		}
+	}
+	if err := o.checkKV(); err != nil {
+		return o, err
 	}
 	switch {
 	case o.Reset != ResetDocument && o.Reset != ResetNever:
@@ -165,6 +167,7 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) *evaluatio
 		e.tracks = append(e.tracks, t)
 	}
 	e.worker = stream.NewWorker(m, o.Threads)
+	e.worker.StaleKeys = o.KV == KVCached
 	return e
 }
 
@@ -252,7 +255,7 @@ func (e *evaluation) progress(bytes int64) {
 }
 
 func (e *evaluation) result() Result {
-	res := Result{Model: e.model.ID(), Methods: e.Methods, Reset: e.Reset, Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed,
+	res := Result{Model: e.model.ID(), Methods: e.Methods, Reset: e.Reset, Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed, KV: e.KV,
 		Threads: e.Threads, Documents: e.documents,
 		Domains: []Part{}, Total: newPart("total", len(e.tracks)), Curve: e.curve.points(), Divergence: e.diverged}
 	domains := map[string]int{} // where in res.Domains
