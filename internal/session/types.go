@@ -115,14 +115,14 @@ type Tally struct {
 	Chars  int64 // characters, as the tokenizer counts them
 	Tokens int64
 	Bits   float64 // the sum over the tokens of -log2 p
-	// Unknown are those of Tokens that stand for words that the vocabulary does not have, and
-	// UnknownBytes and UnknownBits what these tokens have of Bytes and Bits. All three are 0 of a
-	// model of bytes.
-	Unknown, UnknownBytes int64
-	UnknownBits           float64
+	// Unknown are those of Tokens that stand for words that the vocabulary does not have, and the
+	// next three what these tokens have of the numbers above. All are 0 of a model of bytes.
+	Unknown, UnknownBytes, UnknownChars int64
+	UnknownBits                         float64
 	// BaselineBits is the same sum under the static model; nil unless the setting "baseline" asks
 	// for it.
-	BaselineBits *float64
+	BaselineBits        *float64
+	BaselineUnknownBits float64 // what unknown words have of them
 }
 
 // Info is what is known about a session at one moment, between two chunks.
