@@ -154,7 +154,7 @@ func TestWordsInOpenAIsForm(t *testing.T) {
 func TestPromptsOfWordsAsTokens(t *testing.T) {
 	g := newWordsRig(t)
 	name := wordsName(t)
-	const text = "the cat sat\nA dog"
+	const text = "the cat sat\nThe dog"
 	tokens := decode[api.Tokens](t, g.json("/tokenize", asJSON(t, map[string]any{"prompt": text})), http.StatusOK)
 	require.Len(t, tokens.Tokens, 6, "the last word is complete")
 	require.EqualValues(t, 6, tokens.Count)
@@ -220,7 +220,7 @@ func TestASessionOfWordsIsExportedWithinAWord(t *testing.T) {
 	require.Equal(t, g.state(t, path), g.state(t, "/v1/sessions/back"))
 	_, err := io.Copy(io.Discard, g.do("GET", "/v1/sessions/"+fork.ID, nil).Body)
 	require.NoError(t, err)
-	m, err := modeltest.Words()
+	m, err := modeltest.SmallOfWords()
 	require.NoError(t, err)
 	require.Equal(t, m.ID(), g.get(path).Model)
 }

@@ -124,6 +124,12 @@ func (m *Model) StoreAs(d weights.DType) error {
 	return nil
 }
 
+// OfWords reports whether the model's tokens are words. Those of any other model are bytes.
+func (m *Model) OfWords() bool {
+	_, ok := m.Tokenizer.(*tokenizer.Words)
+	return ok
+}
+
 // Hash is the content hash of the model's file: the slow weights, the
 // meta-learners, the statistics, the configuration, the default settings and
 // the card, whatever the compression.
@@ -188,6 +194,3 @@ func Default() (*Model, error) {
 
 // ErrNotAModel is returned for well-formed files of weights that hold no model.
 var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a checkpoint or a conformance file?)")
-
-// ErrWords is returned for files of models of words, which are trained and not served yet.
-var ErrWords = errors.New("a model of words: models of bytes alone can be loaded so far")

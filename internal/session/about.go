@@ -16,41 +16,25 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
 	}
+	kind := tokenizer.KindBytes
+	if m.OfWords() {
+		kind = tokenizer.KindWords
+	}
 	return ModelInfo{
 		ID:         m.ID(),
 		Hash:       m.Hash(),
 		Name:       m.Name,
 		Parameters: int64(m.LM.Layout.Size),
 		Config:     config,
-		Tokenizer:  kindOf(m.Tokenizer),
+		Tokenizer:  kind,
 		Vocab:      m.Tokenizer.Vocab(),
 		Start:      m.Tokenizer.Start(),
-		TokenBytes: longest(m.Tokenizer),
+		TokenBytes: m.Tokenizer.SpellMax(),
 		Banks:      len(defaults.Adapt.Gammas),
 		Defaults:   reported(defaults),
 		Card:       m.Card,
 		text:       m.Tokenizer,
 	}, nil
-}
-
-// kindOf is the kind of a tokenizer.
-func kindOf(t tokenizer.Tokenizer) string {
-	if _, words := t.(*tokenizer.Words); words {
-		return tokenizer.KindWords
-	}
-	return tokenizer.KindBytes
-}
-
-// longest is the number of bytes of a tokenizer's longest token, the space before a word included.
-func longest(t tokenizer.Tokenizer) (bytes int) {
-	words, ok := t.(*tokenizer.Words)
-	if !ok {
-		return 1
-	}
-	for id := range words.Vocab() {
-		bytes = max(bytes, 1+len(words.Symbol(int32(id))))
-	}
-	return bytes
 }
 
 // OfWords reports whether the model's tokens are words.
@@ -91,11 +75,8 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 }
 
 // CountTokens is the number of Tokens.
-func (m *ModelInfo) CountTokens(text []byte) (n int64) {
-	for range m.Tokens(text) {
-		n++
-	}
-	return n
+func (m *ModelInfo) CountTokens(text []byte) int64 {
+	return int64(tokenizer.Count(m.tokenizer(), text))
 }
 
 // Spell appends the text of a token that stands behind another. It panics at an id outside the

@@ -17,6 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -99,6 +100,9 @@ func (mg *Manager) Model() ModelInfo {
 	about.Defaults = about.Defaults.Clone()
 	return about
 }
+
+// Tokenizer is the model's: what makes tokens of texts, and text of tokens.
+func (mg *Manager) Tokenizer() tokenizer.Tokenizer { return mg.engine.model.Tokenizer }
 
 // Failed is closed when the store has failed for good: all requests get ErrStore. The store has to
 // be opened anew, for another Manager, or the process to end with Err.
@@ -366,7 +370,7 @@ func (mg *Manager) Complete(
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
-	if err := checkBatch(r); err != nil {
+	if err := checkBatch(mg.engine.model.Tokenizer, r); err != nil {
 		return err
 	}
 	s, done, err := mg.grounds(who, id)
