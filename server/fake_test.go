@@ -394,7 +394,7 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	defer s.mu.Unlock()
 	size, n := s.info.Settings["chunk"].(int), len(text)
 	c := session.Chunk{
-		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset, Accepted: int64(n),
+		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset,
 		Tally:   session.Tally{Bytes: int64(n), Chars: int64(n), Tokens: int64(n)},
 		Updates: s.info.Step, Written: int64(s.info.Step) * 3, FastRMS: float64(s.info.Step) / 8, Elapsed: time.Millisecond,
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,7 +57,7 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	out := filepath.Join(t.TempDir(), "m.safetensors")
 	vocab := filepath.Join(dir, "vocab.txt")
-	require.NoError(t, os.WriteFile(vocab, []byte("<eos>\nthe\n"), 0o600))
+	require.NoError(t, os.WriteFile(vocab, []byte("<eos>\n<unk>\n"), 0o600))
 	_, stderr, code := lmserve("", "convert", dir, "--out", out)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "vocab.txt: found 2 symbols, expected 3")
@@ -64,10 +65,34 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	must(t, "", "convert", dir, "--out", out)
 	f, err := weights.ReadFile(out)
 	require.NoError(t, err)
-	require.Equal(t, wordsTokenizer, f.Metadata["lmserve.tokenizer"])
-	symbols, ok := f.Tensor(symbolsTensor)
+	require.Equal(t, `{"kind":"words"}`, f.Metadata["lmserve.tokenizer"])
+	symbols, ok := f.Tensor(model.SymbolsTensor)
 	require.True(t, ok)
 	require.Equal(t, "<eos>\nthe\n<unk>\n", string(symbols.Data))
+}
+
+// A model of words that was converted is a static model to meta-train on: it keeps its weights and
+// its vocabulary, and gets meta-learners.
+func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
+	symbols := []string{"<eos>", "fox", "the", "brown", "prose/a", "<unk>"}
+	dir, want := huggingFolder(t, len(symbols))
+	vocab := strings.Join(symbols, "\n") + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "vocab.txt"), []byte(vocab), 0o600))
+	static := filepath.Join(t.TempDir(), "static.safetensors.zst")
+	must(t, "", "convert", dir, "--out", static, "--name", "mine")
+
+	out := filepath.Join(t.TempDir(), "mine.safetensors.zst")
+	text := must(t, "", "train", "--phase", "meta", "--init", static, "--data", foxes(t),
+		"--out", out, "--meta-steps", "4", "--store", "float32")
+	require.Contains(t, text, "meta: 4 steps, 1600 tokens, training perplexity ")
+	require.Regexp(t, `valid perplexity static \d+\.\d+, adaptive \d+\.\d+, [+-]\d`, text)
+	m, err := model.Load(out)
+	require.NoError(t, err)
+	require.Equal(t, want.W, m.LM.W)
+	require.Equal(t, "mine", m.Name)
+	require.Equal(t, []byte(vocab), m.Tokenizer.Symbols())
+	require.Equal(t, 50, m.Chunk)
+	require.Equal(t, .3, m.Learner.Settings.P)
 }
 
 // What is wrong with a call is said before anything is written.
@@ -87,7 +112,7 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 		{[]string{file, "--out", file}, exitFailure, "file already exists"},
 		{[]string{file, "--out", out}, exitUsage, "expected --mem-len and --pre-lnorm, or --config"},
 		{[]string{file, "--out", out, "--config", "tiny"}, exitFailure,
-			"24 of another shape: r_w_bias [2,4], expected [2,32], "},
+			"25 of another shape: word_emb.emb_layers.0.weight [256,8], expected [256,64], "},
 		{[]string{evil, "--out", out}, exitFailure,
 			evil + `: pickle at byte 2: found "os.system", expected`},
 		{[]string{filepath.Join(dir, "none"), "--out", out}, exitFailure, "no such file"},

@@ -23,8 +23,9 @@ then, by what its fast weights gain on a changing stream, the meta-learners. The
 model that comes out is one file for --model.
 
 Nothing but --data and --out is needed. A part of the text is kept back to measure
-the model on; pretraining reads the text three times (at least 1 MB, at most 20 MB),
-meta-training once (256 KB to 1 MB); each phase keeps the weights that did best.
+the model on; pretraining reads the text three times (1 to 20 million tokens),
+meta-training once (a quarter to one million tokens); each phase keeps the weights
+that did best.
 
 Phases, of which --phase lists those to run, in order:
   pretrain  the slow weights alone
@@ -36,7 +37,7 @@ for others than these; then, and after pretraining, they are made anew.
 
 A token is a byte or, with --tokenizer words, a word or the end of a line. The words
 of the vocabulary are those of the text, the most frequent first, or those of a file.
-Models of words are pretrained so far, and not served yet.
+A model of --init brings its tokenizer and its vocabulary with it.
 
 With --checkpoints a run can be interrupted (Ctrl-C) and go on with --resume, to the
 same bits as if it had not been. --resume starts a run that has no checkpoint yet, so
@@ -54,8 +55,8 @@ that one command line serves every sitting.`,
 			}
 			if config != "" {
 				vocab := 0
-				if o.Tokenizer.Kind == tokenizer.KindWords {
-					vocab = tokenizer.MaxVocab // it is not made yet
+				if o.Tokenizer.Kind == tokenizer.KindWords || o.Init != "" {
+					vocab = tokenizer.MaxVocab // it is not made yet, or in the model
 				}
 				name, model, err := readConfigFor(config, vocab)
 				if err != nil {
@@ -93,8 +94,8 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Name, "name", "", "the model's name (default that of the configuration, or of --init's model)")
 	f.StringSliceVar(&o.Phases, "phase", []string{train.PhasePretrain, train.PhaseMeta}, "phases in order: pretrain, meta, joint")
 	f.StringVar(&config, "config", "", configUsage()+" (default \""+train.DefaultConfig+"\")")
-	f.StringVar(&o.Tokenizer.Kind, "tokenizer", tokenizer.KindBytes,
-		"what a token of a new model is: bytes, or words (--phase pretrain alone)")
+	f.StringVar(&o.Tokenizer.Kind, "tokenizer", "",
+		"what a token of a new model is: bytes or words (default bytes)")
 	f.IntVar(&o.Tokenizer.Size, "vocab-size", 0,
 		"words: most symbols of the vocabulary, <eos> and <unk> among them (default: no limit)")
 	f.Int64Var(&o.Tokenizer.MinCount, "min-count", 0,
@@ -121,10 +122,13 @@ that one command line serves every sitting.`,
 	f.IntVar(&o.Threads, "threads", 0, "threads; the result does not depend on it (default all)")
 	precisionFlag(c, &o.Precision)
 
-	f.IntVar(&o.Pretrain.Steps, "steps", 0, "pretraining: optimiser steps (default: three times through the text, 1 to 20 MB)")
+	f.IntVar(&o.Pretrain.Steps, "steps", 0, "pretraining: optimiser steps "+
+		"(default: three times through the text, 1 to 20 million tokens)")
 	f.IntVar(&o.Pretrain.Batch, "batch", 0, "pretraining: streams read side by side (default 16)")
 	f.IntVar(&o.Pretrain.Segment, "segment", 0, "pretraining: tokens a stream and step (default the configuration's)")
-	f.Float64Var(&o.Pretrain.Balance, "balance", 0, "pretraining: from 0, all bytes are read alike, to 1, all domains are; between, small ones more often than by their size")
+	f.Float64Var(&o.Pretrain.Balance, "balance", 0,
+		"pretraining: from 0, all tokens are read alike, to 1, all domains are; between, small ones "+
+			"more often than by their size")
 	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: muon (the layers' matrices take orthogonal steps) or adam (default muon)")
 	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.003, adam 0.001)")
 	f.IntVar(&o.Pretrain.Warmup, "warmup", 0, "pretraining: warm-up steps (default a twentieth of the steps; -1: none)")
@@ -134,13 +138,21 @@ that one command line serves every sitting.`,
 	f.Float64Var(&o.Pretrain.AttentionDropout, "attention-dropout", 0, "slow weights: dropout on attention")
 
 	f.StringVar(&o.Meta.Scheme, "scheme", train.SchemeOnline, "meta, joint: online, or window (the paper's Algorithm 1)")
-	f.IntVar(&o.Meta.Steps, "meta-steps", 0, "meta: steps (default: once through the text, 256 KB to 1 MB; window: as --steps)")
-	f.IntVar(&o.Meta.Chunk, "chunk", 0, "meta, joint: tokens between two updates of the fast weights (default 64; window: 128)")
+	f.IntVar(&o.Meta.Steps, "meta-steps", 0, "meta: steps (default: once through the text, "+
+		"a quarter to one million tokens; window: as --steps)")
+	f.IntVar(&o.Meta.Chunk, "chunk", 0, "meta, joint: tokens between two updates of the fast "+
+		"weights (default 64; window: 128; words: 50)")
 	f.Float64Var(&o.Meta.Rate, "meta-lr", 0, "meta, joint: largest learning rate of the meta-learners (default 0.003 online, 0.00025 window)")
-	f.StringSliceVar(&o.Meta.Branches, "branches", nil, "meta, joint: weights that get fast weights: paper, wide, upper (feed-forward layers of the upper half), or patterns of names (default upper; window: paper)")
-	f.Float32SliceVar(&o.Meta.Settings.Gammas, "gammas", nil, "meta, joint: decay of the gradient average, `numbers` for all banks (default 0.99,0.99975; window: 0)")
+	f.StringSliceVar(&o.Meta.Branches, "branches", nil,
+		"meta, joint: weights that get fast weights: paper, wide, upper (feed-forward layers of "+
+			"the upper half, and the softmax's biases), or patterns of names (default upper; "+
+			"window: paper)")
+	f.Float32SliceVar(&o.Meta.Settings.Gammas, "gammas", nil,
+		"meta, joint: decay of the gradient average in serving, `numbers` for all banks "+
+			"(default 0.99,0.99975; window: 0.999)")
 	f.Lookup("gammas").DefValue = "" // for help
-	f.Float64Var(&o.Meta.Settings.P, "p", 0, "meta, joint: probability that an update writes one fast weight (default 0.5; window: 0.05)")
+	f.Float64Var(&o.Meta.Settings.P, "p", 0, "meta, joint: probability in serving that an update "+
+		"writes one fast weight (default 0.5; words: 0.3)")
 	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 8)")
 	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
 	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")

@@ -67,7 +67,7 @@ func TestTrainMakesAModelOfWords(t *testing.T) {
 	text := must(t, "", "train", "--data", foxes(t), "--config", config, "--out", out,
 		"--report", page, "--tokenizer", "words", "--vocab-size", "6",
 		"--phase", "pretrain", "--steps", "20", "--batch", "2", "--lr", "0.01")
-	require.Contains(t, text, "pretrain: 20 steps, 1280 tokens, training bits/token ")
+	require.Contains(t, text, "pretrain: 20 steps, 1280 tokens, training perplexity ")
 	require.Contains(t, text, ", valid perplexity static ")
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		"--config " + broken + `: json: unknown field "width" (expected`:    {"--config", broken},
 		"--config " + odd + ": txl: d_model is 31, expected an even number": {"--config", odd},
 		`--tokenizer is "bpe", expected bytes or words`:                     {"--tokenizer", "bpe"},
-		"--phase is pretrain,meta, expected pretrain alone":                 {"--tokenizer", "words"},
+		"--tokenizer is words, expected nothing: the model to go on from":   {"--tokenizer", "words", "--init", "m"},
 		"--vocab-size is 2, expected 3 to 16777216, or 0":                   {"--tokenizer", "words", "--phase", "pretrain", "--vocab-size", "2"},
 		"neither --out nor --checkpoints":                                   {"--out", ""},
 	} {

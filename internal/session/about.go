@@ -16,17 +16,13 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
 	}
-	kind := tokenizer.KindBytes
-	if m.OfWords() {
-		kind = tokenizer.KindWords
-	}
 	return ModelInfo{
 		ID:         m.ID(),
 		Hash:       m.Hash(),
 		Name:       m.Name,
 		Parameters: int64(m.LM.Layout.Size),
 		Config:     config,
-		Tokenizer:  kind,
+		Tokenizer:  kindOf(m.Tokenizer),
 		Vocab:      m.Tokenizer.Vocab(),
 		Start:      m.Tokenizer.Start(),
 		TokenBytes: m.Tokenizer.SpellMax(),
@@ -35,6 +31,14 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 		Card:       m.Card,
 		text:       m.Tokenizer,
 	}, nil
+}
+
+// kindOf is the kind of a tokenizer.
+func kindOf(t tokenizer.Tokenizer) string {
+	if _, words := t.(*tokenizer.Words); words {
+		return tokenizer.KindWords
+	}
+	return tokenizer.KindBytes
 }
 
 // OfWords reports whether the model's tokens are words.

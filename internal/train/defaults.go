@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
-	"github.com/lmserve/lmserve/txl"
 )
 
 // withDefaults replaces zero fields by what they stand for, except those that depend on the model
@@ -21,9 +20,8 @@ func (o Options) withDefaults() Options {
 	o.HoldOut = slices.Compact(slices.Sorted(slices.Values(o.HoldOut)))
 	fill(&o.Threads, runtime.GOMAXPROCS(0))
 	fill(&o.Store, StoreDefault)
-	fill(&o.Tokenizer.Kind, tokenizer.KindBytes)
-	if o.ofWords() && o.Tokenizer.VocabularyOptions == (tokenizer.VocabularyOptions{}) {
-		o.Tokenizer.MinCount = MinCountDefault
+	if o.Init == "" { // otherwise the model has a tokenizer
+		o.Tokenizer.withDefaults()
 	}
 	fill(&o.CheckpointEvery, 500)
 	fill(&o.Validation.Bytes, 16384)
@@ -33,10 +31,6 @@ func (o Options) withDefaults() Options {
 		pretrainRate = 1e-3
 	}
 	o.Pretrain.SlowOptions.withDefaults(OptimizerMuon, pretrainRate)
-	if o.ofWords() {
-		fill(&o.Meta.Window.K, wordWindow)
-		fill(&o.Meta.Window.GradientChunk, wordGradientChunk)
-	}
 	o.Meta.withDefaults()
 	rate := 1e-4
 	if o.Meta.Scheme == SchemeWindow {
@@ -46,8 +40,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ofWords tells whether a model of words is trained.
-func (o Options) ofWords() bool { return o.Tokenizer.Kind == tokenizer.KindWords }
+func (t *TokenizerOptions) withDefaults() {
+	fill(&t.Kind, tokenizer.KindBytes)
+	if t.Kind == tokenizer.KindWords && t.VocabularyOptions == (tokenizer.VocabularyOptions{}) {
+		t.MinCount = MinCountDefault
+	}
+}
 
 func (s *SlowOptions) withDefaults(optimizer string, rate float64) {
 	fill(&s.Optimizer, optimizer)
@@ -66,8 +64,6 @@ func (m *MetaOptions) withDefaults() {
 	fill(&m.Online.Reset, 0.5)
 	fill(&m.Online.PieceMin, 4<<10)
 	fill(&m.Online.PieceMax, 64<<10)
-	fill(&m.Window.K, 5)
-	fill(&m.Window.GradientChunk, 512)
 	fill(&m.Window.Batch, 8)
 	fill(&m.Window.P, 0.05)
 }
@@ -81,20 +77,22 @@ const (
 	wordGradientChunk = 150
 )
 
-// complete replaces the zero fields that depend on the meta-learners found (nil: none that can be
-// used), on the model's configuration and on the tokens of text.
-func (o *Options) complete(found *model.Model, c txl.Config, tokens int) {
+// complete replaces the zero fields that depend on the model to start from, whose meta-learners are
+// nil unless they are trained further, and on the tokens of text.
+func (o *Options) complete(base *model.Model, tokens int) {
 	m := &o.Meta
-	settings, chunk := sparsemeta.TwoBankSettings(), 64
+	settings, chunk, window, gradientChunk := sparsemeta.TwoBankSettings(), 64, 5, 512
 	if m.Scheme == SchemeWindow {
 		settings, chunk = sparsemeta.PaperSettings(), 128
 	}
-	if o.ofWords() { // as in the paper
-		settings.P, chunk = wordP, wordChunk
+	if ofWords(base.Tokenizer) { // as in the paper
+		settings.P, chunk, window, gradientChunk = wordP, wordChunk, wordWindow, wordGradientChunk
 	}
+	fill(&m.Window.K, window)
+	fill(&m.Window.GradientChunk, gradientChunk)
 	switch {
-	case found != nil:
-		settings, chunk = found.Learner.Settings, found.Chunk
+	case base.Learner != nil:
+		settings, chunk = base.Learner.Settings, base.Chunk
 	case len(m.Branches) == 0 && m.Scheme == SchemeWindow:
 		m.Branches = []string{"paper"}
 	case len(m.Branches) == 0:
@@ -108,7 +106,7 @@ func (o *Options) complete(found *model.Model, c txl.Config, tokens int) {
 	}
 	fill(&m.Rate, rate)
 
-	fill(&o.Pretrain.Segment, c.SegLen)
+	fill(&o.Pretrain.Segment, base.LM.Config.SegLen)
 	long := max(min(3*tokens, 20<<20), 1<<20) // what pretraining reads by default
 	steps := func(read, perStep int) int { return (read + perStep - 1) / perStep }
 	fill(&o.Pretrain.Steps, steps(long, o.Pretrain.Batch*o.Pretrain.Segment))

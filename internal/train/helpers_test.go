@@ -24,6 +24,12 @@ var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32
 // Card is what a model's file says of its making.
 type Card = card
 
+// tinyClusters is a model of words as small, with adaptive input and adaptive softmax.
+var tinyClusters = txl.Config{
+	NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, SegLen: 16, MemLen: 16, PreLNorm: true,
+	Cutoffs: []int{6, 12}, DivVal: 2, TieProjs: []bool{false, true, true},
+}
+
 // WriteTree makes a folder with the given files, by path with slashes.
 func WriteTree(t *testing.T, files map[string]string) string {
 	t.Helper()

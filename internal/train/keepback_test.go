@@ -7,7 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/train/corpus"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
 )
 
 // Without validation text a part of the training text is kept back, and the model's card says so.
@@ -44,7 +47,7 @@ func TestDefaultStepsFollowFromTheText(t *testing.T) {
 			o := Options{Meta: MetaOptions{Scheme: scheme}}.withDefaults()
 			c := tinyModel
 			c.SegLen = 128
-			o.complete(nil, c, bytes)
+			o.complete(&model.Model{LM: &txl.Model{Config: c}, Tokenizer: tokenizer.Bytes{}}, bytes)
 			require.Equal(t, []int{want[0], want[k], want[k]}, []int{o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps}, fmt.Sprint(bytes, scheme))
 			require.Equal(t, want[0]/20, o.Pretrain.Warmup)
 		}

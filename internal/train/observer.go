@@ -20,7 +20,7 @@ type Event interface{ event() }
 // Opened says what the run is. Nothing has been written yet.
 type Opened struct {
 	Name   string // name of the model
-	Unit   Unit   // of losses in bits a token, and of measurements
+	Unit   Unit   // of losses and measurements
 	Phases []string
 	// Fields are those of the recipe, all that the run's bits depend on, under their JSON names;
 	// numbers are json.Number.

@@ -23,11 +23,7 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	tok, err := r.loadTokenizer()
-	if err != nil {
-		return nil, nil, err
-	}
-	init, becomes, err := r.loadModel(tok)
+	init, becomes, err := r.loadModel()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,21 +108,29 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	return text, &record, nil
 }
 
-// loadModel makes the model to start from and completes the options that depend on it. A new one is
-// of the tokens of tok. If the model
+// loadModel makes the model to start from and completes the options that depend on it. If the model
 // is one to go on from, init is its hash, and becomes says what is done with its meta-learners.
-func (r *runner) loadModel(tok tokenizer.Tokenizer) (init, becomes string, err error) {
-	o := &r.o
-	if o.Init == "" {
-		if err := r.newModel(tok); err != nil {
-			return "", "", err
-		}
-		o.complete(nil, r.base.LM.Config, r.text.Tokens())
-		return "", "", nil
+func (r *runner) loadModel() (init, becomes string, err error) {
+	if r.o.Init == "" {
+		err = r.newModel()
+	} else {
+		init, becomes, err = r.goOn()
 	}
+	if err == nil {
+		r.o.complete(r.base, r.text.Tokens())
+	}
+	return init, becomes, err
+}
+
+// goOn reads the model to go on from, and makes the tokens of the text that are the model's.
+func (r *runner) goOn() (init, becomes string, err error) {
+	o := &r.o
 	m, err := model.Load(o.Init)
 	if err != nil {
 		return "", "", fmt.Errorf("train: the model to go on from: %w", err)
+	}
+	if ofWords(m.Tokenizer) && o.Tokenizer.Kind == tokenizer.KindBytes {
+		return "", "", otherTokenizer(tokenizer.KindBytes)
 	}
 	init = m.Hash()
 	if err := setLengths(m.LM, o.Model); err != nil {
@@ -137,13 +141,11 @@ func (r *runner) loadModel(tok tokenizer.Tokenizer) (init, becomes string, err e
 	if becomes, err = r.keepLearner(m); err != nil {
 		return "", "", err
 	}
-	found := m
 	if becomes != learnerKept {
-		m.Learner, found = nil, nil
+		m.Learner = nil
 	}
-	o.complete(found, m.LM.Config, r.text.Tokens())
 	r.base = m
-	return init, becomes, nil
+	return init, becomes, r.encode(m.Tokenizer)
 }
 
 // setLengths gives a model the lengths of a configuration, on which no weight depends; the zero
@@ -153,6 +155,7 @@ func setLengths(lm *txl.Model, to txl.Config) error {
 		return nil
 	}
 	c := lm.Config
+	to.Vocab = c.Vocab // a vocabulary says its size
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
 	if have, want := showJSON(to), showJSON(c); have != want {
 		return &OptionError{"Model", have, want + ", which the weights of the model to go on from have (only lengths can be others)"}
@@ -184,22 +187,25 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 }
 
 // newModel makes a model with random weights.
-func (r *runner) newModel(tok tokenizer.Tokenizer) error {
+func (r *runner) newModel() error {
 	o := &r.o
+	tok, err := r.newTokenizer()
+	if err != nil {
+		return err
+	}
 	name := "model"
 	if o.Model.NLayer == 0 {
-		var err error
 		if o.Model, err = txl.Named(DefaultConfig); err != nil {
 			return err
 		}
 		name = DefaultConfig
 	}
 	fill(&o.Name, name)
-	if o.ofWords() {
+	if ofWords(tok) {
 		o.Model.Vocab = tok.Vocab()
 	}
 	lm, err := txl.NewModel(o.Model)
-	if err != nil && o.ofWords() {
+	if err != nil && ofWords(tok) {
 		return fmt.Errorf("train: with the %d symbols of the vocabulary: %w", tok.Vocab(), err)
 	}
 	if err != nil {

@@ -53,7 +53,8 @@ type Options struct {
 	// mem_len, clamp_len, same_length).
 	Model txl.Config
 
-	Tokenizer TokenizerOptions // what the tokens of a new model are
+	// Tokenizer says what the tokens of a new model are. With Init it says nothing.
+	Tokenizer TokenizerOptions
 
 	Data    string   // directory of text files: each file a stream, its first folder its domain
 	HoldOut []string // domains kept out of pretraining: to the other phases their text is new
@@ -83,7 +84,7 @@ type Options struct {
 }
 
 // TokenizerOptions say what the tokens of a new model are. A model of words takes the size of its
-// vocabulary in place of Options.Model.Vocab. It can only be pretrained so far.
+// vocabulary in place of Options.Model.Vocab.
 type TokenizerOptions struct {
 	Kind string // tokenizer.KindBytes (also "") or tokenizer.KindWords
 	// Vocabulary is a vocabulary file of the reference implementation; "": the vocabulary is made
@@ -124,13 +125,13 @@ type SlowOptions struct {
 
 // PretrainOptions are the settings of pretraining.
 type PretrainOptions struct {
-	// Steps of the optimiser. 0: those that read the text three times, but at least 1 MB and at
-	// most 20 MB.
+	// Steps of the optimiser. 0: those that read the text three times, but at least 1 Mi tokens
+	// (1,048,576) and at most 20 Mi.
 	Steps   int `json:"steps"`
 	Batch   int `json:"batch"`   // streams read side by side; 0: 16
 	Segment int `json:"segment"` // tokens a stream and step; 0: the configuration's seg_len
 	// Balance says how much more often than its size asks for a small domain is read: a domain
-	// gets a part of the reading in proportion to bytes^(1-Balance). 0: all bytes are alike;
+	// gets a part of the reading in proportion to tokens^(1-Balance). 0: all tokens are alike;
 	// 1: all domains are.
 	Balance float64 `json:"balance"`
 	SlowOptions
@@ -139,8 +140,8 @@ type PretrainOptions struct {
 // MetaOptions are the settings of the phases that train meta-learners.
 type MetaOptions struct {
 	Scheme string `json:"scheme"` // SchemeOnline (also "") or SchemeWindow
-	// Steps of PhaseMeta. 0: online, those that read the text once, but at least 256 KB and at
-	// most 1 MB; windows as in pretraining.
+	// Steps of PhaseMeta. 0: online, those that read the text once, but at least 256 Ki tokens and
+	// at most 1 Mi; windows as in pretraining.
 	Steps int `json:"steps"`
 	// Chunk is the number of tokens between two writes of the fast weights. 0: as the
 	// meta-learners found have it, or 64 (online), 128 (window), 50 (words).
@@ -168,8 +169,8 @@ type OnlineOptions struct {
 	// Reset is the probability that M and I go back to zero where a piece of text begins; 0: .5;
 	// below 0: they never do.
 	Reset    float64 `json:"reset"`
-	PieceMin int     `json:"piece_min"` // bytes of the shortest pieces of text; 0: 4096
-	PieceMax int     `json:"piece_max"` // bytes of the longest; 0: 65536
+	PieceMin int     `json:"piece_min"` // tokens of the shortest pieces of text; 0: 4096
+	PieceMax int     `json:"piece_max"` // tokens of the longest; 0: 65536
 }
 
 // WindowOptions are the settings of the window scheme.
@@ -187,7 +188,7 @@ type JointOptions struct {
 	SlowOptions     // Rate 0: .0001 (online), .00025 (window)
 }
 
-// ValidationOptions say how a model is measured along the way, always in bits a character.
+// ValidationOptions say how a model is measured along the way, always in bits a token.
 type ValidationOptions struct {
 	// Every is the number of steps between two measurements; 0: there are ten a phase; below 0:
 	// only the end of a phase is measured. Unless it is below 0, weights that have been trained

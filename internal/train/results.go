@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,8 +31,7 @@ func (o Outcome) finite() bool {
 	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
 }
 
-// Measurement is what was measured on the validation text, in bits a character or, for a model of
-// words, in bits a token.
+// Measurement is what was measured on the validation text, in bits a token.
 type Measurement struct {
 	Step     int        `json:"step"` // step of the phase
 	Static   float64    `json:"static"`
@@ -46,15 +46,31 @@ type WordCount struct {
 	Unknown int `json:"unknown"`
 }
 
-func (v Measurement) String() string {
-	if w := v.Words; w != nil {
-		return fmt.Sprintf("valid perplexity static %.2f (%.2f %% of %s tokens unknown)",
-			math.Exp2(v.Static),
-			100*float64(w.Unknown)/float64(w.Tokens), humanize.Comma(int64(w.Tokens)))
+// of says how many tokens there are, and which part of them are unknown words.
+func (w WordCount) of() string {
+	return fmt.Sprintf("%s tokens, %.2f %% of them unknown words",
+		humanize.Comma(int64(w.Tokens)), 100*float64(w.Unknown)/float64(w.Tokens))
+}
+
+// unit is what the measurement is told in.
+func (v Measurement) unit() Unit {
+	if v.Words != nil {
+		return Perplexity
 	}
-	text := fmt.Sprintf("valid bpc static %.4f", v.Static)
+	return PerCharacter
+}
+
+func (v Measurement) String() string {
+	u := v.unit()
+	text := fmt.Sprintf("valid %s static %s", u.Short, u.Text(v.Static))
 	if v.Adaptive != nil {
-		text += fmt.Sprintf(", adaptive %.4f", *v.Adaptive)
+		text += ", adaptive " + u.Text(*v.Adaptive)
+	}
+	if v.Words != nil && v.Adaptive != nil {
+		text += fmt.Sprintf(", %+.2f %%", 100*(math.Exp2(*v.Adaptive-v.Static)-1))
+	}
+	if v.Words != nil {
+		text += " (" + v.Words.of() + ")"
 	}
 	return text
 }
@@ -67,17 +83,32 @@ func (v Measurement) score() float64 {
 	return v.Static
 }
 
-// Unit is what losses and measurements are told in.
+// Unit is what losses and measurements, which are in bits a token, are told in.
 type Unit struct {
-	Short string // "bpc" or "bits/token"
-	Long  string // "bits per character" or "bits per token"
+	Short string // "bpc" or "perplexity"
+	Bits  string // what curves are in: "bits per character" or "bits per token"
+
+	power  bool // whether 2 to the power of the bits is told
+	digits int
 }
 
-// Units of models of bytes, whose characters are bytes, and of words.
+// Units of models of bytes, whose characters are bytes, and of words. The perplexity is that of the
+// literature: 2 to the power of the bits a token.
 var (
-	PerCharacter = Unit{"bpc", "bits per character"}
-	PerToken     = Unit{"bits/token", "bits per token"}
+	PerCharacter = Unit{Short: "bpc", Bits: "bits per character", digits: 4}
+	Perplexity   = Unit{Short: "perplexity", Bits: "bits per token", power: true, digits: 2}
 )
+
+// Of returns bits a token in the unit.
+func (u Unit) Of(bits float64) float64 {
+	if u.power {
+		return math.Exp2(bits)
+	}
+	return bits
+}
+
+// Text is Of with as many digits as matter.
+func (u Unit) Text(bits float64) string { return strconv.FormatFloat(u.Of(bits), 'f', u.digits, 64) }
 
 // PhaseReport is what one phase did.
 type PhaseReport struct {
@@ -108,8 +139,8 @@ type Report struct {
 func (r Report) String() string {
 	var b strings.Builder
 	for _, p := range r.Phases {
-		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training %s %.4f", p.Phase, p.Steps, p.Tokens,
-			r.Unit.Short, p.Bits())
+		fmt.Fprintf(&b, "%s: %d steps, %d tokens, training %s %s", p.Phase, p.Steps, p.Tokens,
+			r.Unit.Short, r.Unit.Text(p.Bits()))
 		if p.Best != nil {
 			fmt.Fprintf(&b, ", %s at step %d", p.Best, p.Best.Step)
 		}

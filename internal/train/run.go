@@ -110,8 +110,8 @@ func (r *runner) report() Report {
 
 // unit is what the run's losses are told in.
 func (r *runner) unit() Unit {
-	if r.o.ofWords() {
-		return PerToken
+	if ofWords(r.base.Tokenizer) {
+		return Perplexity
 	}
 	return PerCharacter
 }

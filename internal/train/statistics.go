@@ -15,7 +15,8 @@ import (
 // m.LM.W, for model.WithStatistics. The gradients are those that dynamic evaluation meets before it
 // has moved: of the mean loss of one chunk of length tokens, the memory filled with the text in
 // front of it. The chunks are drawn from the corpus by the seed, each place as likely as any other;
-// files shorter than a chunk are left out.
+// files shorter than a chunk are left out. The corpus becomes encoded if a token of the model is not
+// a byte.
 //
 // It wraps corpus.ErrData if no file is long enough, ErrDiverged if a gradient is not finite, and
 // ends with the context between two chunks. progress is told of the chunks done and of all; nil:
@@ -27,9 +28,14 @@ func GradientRMS(
 	if chunks < 1 || length < 1 {
 		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least one of each", chunks, length)
 	}
+	if ofWords(m.Tokenizer) {
+		if err := c.Encode(m.Tokenizer, func(int) error { return ctx.Err() }); err != nil {
+			return nil, err
+		}
+	}
 	if c.Places(length) == 0 {
-		return nil, fmt.Errorf("%w: directory %s has no file of %d bytes or more (one chunk of the statistics)",
-			corpus.ErrData, c.Dir, length)
+		return nil, fmt.Errorf("%w: directory %s has no file of %d %s or more (one chunk of the "+
+			"statistics)", corpus.ErrData, c.Dir, length, c.Unit())
 	}
 	g := newGatherer(x, m, length)
 	for i := range chunks {
@@ -57,31 +63,25 @@ func newGatherer(x *kernel.Exec, m *model.Model, length int) *gatherer {
 	return &gatherer{first: m.Tokenizer.Start(), text: newText(step, 1, length), squares: make([]float32, len(m.LM.W))}
 }
 
-// add adds the squared gradient of the chunk of text that begins at a byte.
-func (g *gatherer) add(text []byte, at int) {
+// add adds the squared gradient of the chunk of a document that begins behind so many tokens.
+func (g *gatherer) add(doc *corpus.Document, at int) {
 	length := len(g.text.targets)
 	g.text.Memory.Reset()
 	for from := at - (g.text.Network.Config.MemLen+length-1)/length*length; from < at; from += length {
 		if from >= 0 { // less than a chunk at the beginning of a document is not read
-			g.forward(text, from)
+			g.forward(doc, from)
 			g.text.Remember()
 		}
 	}
-	g.forward(text, at)
+	g.forward(doc, at)
 	g.text.Backward(g.text.targets)
 	for i, v := range g.text.All.Values {
 		g.squares[i] += float32(v * v)
 	}
 }
 
-func (g *gatherer) forward(text []byte, at int) {
-	for i := range g.text.targets {
-		g.text.inputs[i] = g.first
-		if at+i > 0 {
-			g.text.inputs[i] = int32(text[at+i-1])
-		}
-		g.text.targets[i] = int32(text[at+i])
-	}
+func (g *gatherer) forward(doc *corpus.Document, at int) {
+	doc.Read(at, g.first, g.text.inputs, g.text.targets)
 	g.text.forward()
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/train/corpus"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -39,7 +40,7 @@ func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	defer x.Close()
 	const text = "the quick brown fox jumps over!!"
 	g := newGatherer(x, m, 8)
-	g.add([]byte(text), 24)
+	g.add(&textsOf(text).Documents[0], 24)
 	got, err := g.rms(1)
 	require.NoError(t, err)
 
@@ -94,6 +95,33 @@ func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	require.NotEqual(t, got, other)
 	_, err = m.WithStatistics(got)
 	require.NoError(t, err, "what a model takes")
+}
+
+// The chunks of a model of words are of words: a corpus that is one chunk long has one place.
+func TestStatisticsOfWordsAreOfTheirTokens(t *testing.T) {
+	tok, err := tokenizer.NewWords([]string{"<eos>", "a", "b", "<unk>"})
+	require.NoError(t, err)
+	c := txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 4, SegLen: 8,
+		MemLen: 12, Cutoffs: []int{3}}
+	lm, err := txl.NewModel(c)
+	require.NoError(t, err)
+	lm.Init(1)
+	m, err := model.NewOf(tok, "small", lm, nil, 4, nil)
+	require.NoError(t, err)
+	x := kernel.NewExec(1)
+	defer x.Close()
+	got, err := GradientRMS(t.Context(), x, m, textsOf("a b word\n"), 3, 4, 1, nil)
+	require.NoError(t, err)
+
+	seg, want := txl.NewSegment(c, 1, 4), make([]float32, len(lm.W))
+	seg.Begin(x, lm, nil, txl.NewMemory(c, 1))
+	seg.Extend(x, []int32{0, 1, 2, 3})
+	seg.Backward(x, []int32{1, 2, 3, 0}, lm.Layout.Slices(want))
+	for i := range want {
+		require.InEpsilon(t, 1+math.Abs(float64(want[i])), 1+got[i], 1e-6, "weight %d", i)
+	}
+	_, err = GradientRMS(t.Context(), x, m, textsOf("a b\n"), 3, 4, 1, nil)
+	require.ErrorContains(t, err, "has no file of 4 tokens or more")
 }
 
 func TestStatisticsSayWhatIsWrong(t *testing.T) {

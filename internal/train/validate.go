@@ -1,10 +1,10 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -80,16 +80,14 @@ func (o Options) validateTokenizer() error {
 	t := o.Tokenizer
 	given := t.Vocabulary != "" || t.VocabularyOptions != (tokenizer.VocabularyOptions{})
 	switch {
+	case o.Init != "" && (given || t.Kind == tokenizer.KindWords):
+		return otherTokenizer(tokenizer.KindWords)
+	case o.Init != "":
+		return nil
 	case t.Kind != tokenizer.KindBytes && t.Kind != tokenizer.KindWords:
 		return &OptionError{"Tokenizer.Kind", fmt.Sprintf("%q", t.Kind), "bytes or words"}
 	case t.Kind == tokenizer.KindBytes && given:
 		return &OptionError{"Tokenizer.Kind", t.Kind, "words: a vocabulary is asked for"}
-	case t.Kind == tokenizer.KindBytes:
-		return nil
-	case o.Init != "":
-		return &OptionError{"Tokenizer.Kind", t.Kind, "nothing: the model to go on from has a tokenizer"}
-	case len(o.Phases) > 1 || o.Phases[0] != PhasePretrain:
-		return &OptionError{"Phases", strings.Join(o.Phases, ","), "pretrain alone: models of words are not meta-trained yet"}
 	}
 	if t.Size == 1 || t.Size == 2 {
 		return &OptionError{"Tokenizer.Size", fmt.Sprint(t.Size), fmt.Sprintf("3 to %d, or 0", tokenizer.MaxVocab)}
@@ -98,6 +96,12 @@ func (o Options) validateTokenizer() error {
 		within("Tokenizer.Size", t.Size, 0, tokenizer.MaxVocab),
 		within("Tokenizer.MinCount", int(t.MinCount), 0, math.MaxInt32),
 	})
+}
+
+// otherTokenizer is the error of options that ask for a kind of tokens beside a model to go on from.
+func otherTokenizer(kind string) error {
+	return &OptionError{"Tokenizer.Kind", kind,
+		"nothing: the model to go on from has a tokenizer"}
 }
 
 // validate checks the settings for so many steps; 0 stands for a number that is not known yet.
@@ -138,8 +142,8 @@ func (m MetaOptions) validate() error {
 		between("Meta.Online.Reset", m.Online.Reset, math.Inf(-1), 1),
 		within("Meta.Online.PieceMin", m.Online.PieceMin, 1, m.Online.PieceMax),
 		within("Meta.Online.PieceMax", m.Online.PieceMax, m.Online.PieceMin, math.MaxInt32),
-		within("Meta.Window.K", m.Window.K, 2, windowMax),
-		within("Meta.Window.GradientChunk", m.Window.GradientChunk, 1, lengthMax),
+		within("Meta.Window.K", cmp.Or(m.Window.K, 2), 2, windowMax),
+		within("Meta.Window.GradientChunk", m.Window.GradientChunk, 0, lengthMax),
 		within("Meta.Window.Batch", m.Window.Batch, 1, batchMax),
 		between("Meta.Window.P", m.Window.P, 0, 1),
 	})

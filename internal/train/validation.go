@@ -10,9 +10,6 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// validationPieceBytes is the text scored between two looks at the context.
-const validationPieceBytes = 4096
-
 // validator measures models on the validation text as they would serve it.
 type validator struct {
 	text    *corpus.Corpus
@@ -21,81 +18,91 @@ type validator struct {
 	threads int
 }
 
-// measure scores the validation text, statically and (with meta-learners) adaptively. static, if
-// not nil, is the static result, which is known already. When the context ends, measure stops with
-// the context's error.
-func (v *validator) measure(ctx context.Context, m *model.Model, static *float64) (Measurement, error) {
-	if words, ok := m.Tokenizer.(*tokenizer.Words); ok {
-		return v.measureWords(ctx, m, words)
-	}
-	w := stream.NewWorker(m, v.threads)
-	defer w.Close()
-	set := stream.Defaults(m)
-	set.Seed = v.seed
-	set.Baseline = set.Method == stream.SparseMeta && static == nil
-	var main, baseline tokenizer.Tally
-	s := stream.New(m, set)
-	for _, doc := range v.text.Documents {
-		if err := feed(ctx, w, s, doc.Text); err != nil {
-			return Measurement{}, err
-		}
-		if !v.options.OneStream {
-			main.Add(s.Tally)
-			baseline.Add(s.Baseline)
-			s = stream.New(m, set)
-		}
-	}
-	main.Add(s.Tally)
-	baseline.Add(s.Baseline)
-	if set.Method == stream.Static {
-		return Measurement{Static: main.BitsPerChar()}, nil
-	}
-	adaptive := main.BitsPerChar()
-	result := Measurement{Static: baseline.BitsPerChar(), Adaptive: &adaptive}
-	if static != nil {
-		result.Static = *static
-	}
-	return result, nil
-}
-
-func feed(ctx context.Context, w *stream.Worker, s *stream.Stream, text []byte) error {
-	for len(text) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n := min(len(text), validationPieceBytes)
-		w.Feed(s, text[:n], nil)
-		text = text[n:]
-	}
-	return nil
-}
-
-// measureWords scores the validation text with the static model, in segments as long as those of
-// pretraining by default, as the literature evaluates models of words.
-func (v *validator) measureWords(
-	ctx context.Context, m *model.Model, words *tokenizer.Words,
-) (Measurement, error) {
+// measure scores the validation text, statically and (with meta-learners) adaptively, chunk by
+// chunk as sessions would. static, if not nil, is the static result, which is known already. When
+// the context ends, measure stops with the context's error.
+func (v *validator) measure(
+	ctx context.Context, m *model.Model, static *float64,
+) (result Measurement, err error) {
 	x := kernel.NewExecIn(v.threads, m.Arithmetic)
 	defer x.Close()
-	text := newText(newStep(x, m.LM, 1), 1, m.LM.Config.SegLen)
-	bits := 0.
-	for i := range v.text.Documents {
-		doc := &v.text.Documents[i]
-		if !v.options.OneStream {
-			text.Memory.Reset()
+	if words, ok := m.Tokenizer.(*tokenizer.Words); ok {
+		count := countOf(v.text, words)
+		result.Words = &count
+	}
+	if static != nil {
+		result.Static = *static
+	} else if result.Static, err = v.bits(ctx, m, newStep(x, m.LM, 1)); err != nil {
+		return result, err
+	}
+	if m.Learner == nil {
+		return result, nil
+	}
+	adaptive, err := v.bits(ctx, m, newServingStep(x, m, v.seed))
+	result.Adaptive = &adaptive
+	return result, err
+}
+
+// newServingStep returns the step of a session's stream.
+func newServingStep(x *kernel.Exec, m *model.Model, seed uint64) stream.Step {
+	s := newStep(x, m.LM, 1)
+	s.Rule = stream.Rule{
+		Learner: m.Learner, Tables: m.Tables, Settings: m.Learner.Settings,
+		Precision: stream.ServingPrecision,
+	}
+	s.State = s.NewState(seed)
+	s.Fast, s.Grads = stream.NewArena(m), stream.NewArena(m)
+	return s
+}
+
+// bits scores the validation text by a step and returns the bits a token.
+func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (float64, error) {
+	text, documents := newText(s, 1, m.Chunk), v.text.Documents
+	if v.options.OneStream {
+		documents = []corpus.Document{v.text.Joined()}
+	}
+	sum, tokens := 0., 0
+	for i := range documents {
+		bits, err := text.document(ctx, &documents[i], m.Tokenizer.Start())
+		if err != nil {
+			return 0, err
 		}
-		for at := 0; at < doc.Len(); {
-			if err := ctx.Err(); err != nil {
-				return Measurement{}, err
-			}
-			n := doc.Read(at, words.Start(), text.inputs, text.targets)
-			text.Begin()
-			text.Score(text.inputs[:n], text.targets[:n], text.nll[:n])
-			text.Remember()
-			bits = stream.AddBits(bits, text.nll[:n])
-			at += n
+		sum, tokens = sum+bits, tokens+documents[i].Len()
+	}
+	return sum / float64(tokens), nil
+}
+
+// document scores a document as a stream of its own, which adapts if the step has a state, and
+// returns the bits. first is the token before the document's first.
+func (t *textStep) document(
+	ctx context.Context, doc *corpus.Document, first int32,
+) (bits float64, err error) {
+	t.Memory.Reset()
+	if t.State != nil {
+		t.reset()
+		t.State.Step = 0
+	}
+	for at, n := 0, 0; at < doc.Len(); at += n {
+		if err := ctx.Err(); err != nil {
+			return bits, err
+		}
+		n = doc.Read(at, first, t.inputs, t.targets)
+		if at == 0 {
+			t.Begin()
+		} else {
+			t.Continue()
+		}
+		t.Score(t.inputs[:n], t.targets[:n], t.nll[:n])
+		bits = stream.AddBits(bits, t.nll[:n])
+		if t.State != nil && n == len(t.targets) { // a chunk that is not full writes nothing
+			t.Backward(t.targets)
+			t.Update()
 		}
 	}
-	count := WordCount{Tokens: v.text.Tokens(), Unknown: v.text.Occurrences(words.Unknown())}
-	return Measurement{Static: bits / float64(count.Tokens), Words: &count}, nil
+	return bits, nil
+}
+
+// countOf counts the tokens of a text that is made of words.
+func countOf(c *corpus.Corpus, words *tokenizer.Words) WordCount {
+	return WordCount{Tokens: c.Tokens(), Unknown: c.Occurrences(words.Unknown())}
 }

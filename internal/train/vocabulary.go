@@ -14,24 +14,22 @@ import (
 // textInterval is the time between two notes of how far a long text has been read.
 const textInterval = 5 * time.Second
 
-// loadTokenizer makes the tokenizer of a new model, and tokens of the text where a token is not a
-// byte.
-func (r *runner) loadTokenizer() (tokenizer.Tokenizer, error) {
-	if !r.o.ofWords() {
+// ofWords tells whether the tokens are words.
+func ofWords(tok tokenizer.Tokenizer) bool {
+	_, ok := tok.(*tokenizer.Words)
+	return ok
+}
+
+// newTokenizer makes the tokenizer of a new model, and its tokens of the text.
+func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
+	if r.o.Tokenizer.Kind != tokenizer.KindWords {
 		return tokenizer.Bytes{}, nil
 	}
 	words, err := r.vocabulary()
 	if err != nil {
 		return nil, err
 	}
-	if err := r.encode(words); err != nil {
-		return nil, err
-	}
-	tokens, unknown := r.text.Tokens(), r.text.Occurrences(words.Unknown())
-	share := 100 * float64(unknown) / float64(tokens)
-	err = r.note("vocabulary: %s symbols; the text is %s tokens, %.2f %% of them unknown words",
-		humanize.Comma(int64(words.Vocab())), humanize.Comma(int64(tokens)), share)
-	return words, err
+	return words, r.encode(words)
 }
 
 // vocabulary reads the vocabulary, or makes it of the text that is pretrained on: what is held out
@@ -58,16 +56,27 @@ func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	return words, nil
 }
 
-// encode makes tokens of all text.
+// encode makes tokens of all text, unless a token is a byte, and tells how much text that is.
 func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
+	words, ok := tok.(*tokenizer.Words)
+	if !ok {
+		return nil
+	}
 	r.seen = nil // so that the bytes go as the tokens come
-	if err := r.text.Encode(tok, r.reading("text is made tokens", r.text)); err != nil {
+	if err := r.text.Encode(words, r.reading("text is made tokens", r.text)); err != nil {
 		return err
 	}
-	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil || r.valid == nil {
+	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil {
 		return err
 	}
-	return r.valid.text.Encode(tok, r.reading("validation text is made tokens", r.valid.text))
+	if r.valid != nil {
+		told := r.reading("validation text is made tokens", r.valid.text)
+		if err := r.valid.text.Encode(words, told); err != nil {
+			return err
+		}
+	}
+	return r.note("vocabulary: %s symbols; the text is %s",
+		humanize.Comma(int64(words.Vocab())), countOf(r.text, words).of())
 }
 
 // reading returns a function that notes now and then how far a text has been read.

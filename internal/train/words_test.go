@@ -11,6 +11,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -34,12 +35,12 @@ func TestPretrainingOnWordsLearns(t *testing.T) {
 	done, err := Run(context.Background(), o)
 	require.NoError(t, err)
 	require.Contains(t, told.notes(), "vocabulary: 17 symbols; the text is ")
-	require.Contains(t, told.notes(), ", 0.03 % of them unknown words")
+	require.Contains(t, told.notes(), " tokens, 0.03 % of them unknown words")
 	require.Equal(t, &WordCount{Tokens: 8, Unknown: 1}, done.Stored.Words, "three of them <eos>")
 	require.Less(t, done.Phases[0].Bits(), 3.5, "less than the 4 bits of knowing nothing")
-	require.Contains(t, done.String(), "training bits/token ")
+	require.Contains(t, done.String(), "training perplexity ")
 	require.Contains(t, done.String(), "valid perplexity static ")
-	require.Contains(t, done.String(), "(12.50 % of 8 tokens unknown)")
+	require.Contains(t, done.String(), "(8 tokens, 12.50 % of them unknown words)")
 
 	f, err := weights.ReadFile(o.Out)
 	require.NoError(t, err)
@@ -89,7 +90,6 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 		`Tokenizer.Kind is "bpe", expected bytes or words`:      func(o *Options) { o.Tokenizer.Kind = "bpe" },
 		"Tokenizer.Kind is bytes, expected words: a vocabulary": func(o *Options) { o.Tokenizer.Kind, o.Tokenizer.Size = "", 9 },
 		"Tokenizer.Kind is words, expected nothing: the model":  func(o *Options) { o.Init = "m" },
-		"Phases is pretrain,meta, expected pretrain alone":      func(o *Options) { o.Phases = nil },
 		"Tokenizer.Size is 2, expected 3 to 16777216, or 0":     func(o *Options) { o.Tokenizer.Size = 2 },
 		"Tokenizer.MinCount is -1, expected 0 to":               func(o *Options) { o.Tokenizer.MinCount = -1 },
 	} {
@@ -118,7 +118,8 @@ func TestHeldOutWordsAreNotInTheVocabulary(t *testing.T) {
 func TestWordsHaveTheDefaultsOfThePaper(t *testing.T) {
 	o := Options{Tokenizer: TokenizerOptions{Kind: tokenizer.KindWords}}.withDefaults()
 	require.EqualValues(t, MinCountDefault, o.Tokenizer.MinCount)
-	o.complete(nil, tinyModel, 1000)
+	words := &model.Model{LM: &txl.Model{Config: tinyModel}, Tokenizer: &tokenizer.Words{}}
+	o.complete(words, 1000)
 	require.Equal(t, 50, o.Meta.Chunk)
 	require.Equal(t, .3, o.Meta.Settings.P)
 	require.Equal(t, []int{4, 150}, []int{o.Meta.Window.K, o.Meta.Window.GradientChunk})

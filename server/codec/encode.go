@@ -22,7 +22,7 @@ func (e Encoder) Session(i session.Info) api.Session {
 		Offset:        i.Offset,
 		Step:          i.Step,
 		PendingTokens: i.Pending,
-		PendingBytes:  e.ofWords(i.Offset - i.Tally.Bytes),
+		PendingBytes:  e.ofWords(i.PendingBytes),
 		Totals:        e.measures(i.Tally),
 		MemoryBytes:   i.MemoryBytes,
 		DiskBytes:     i.DiskBytes,
@@ -69,7 +69,7 @@ func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 	return api.ChunkEvent{
 		Type:               api.EventChunk,
 		Step:               c.Step,
-		Offset:             c.Total.Bytes - c.Bytes,
+		Offset:             c.Offset,
 		Bytes:              m.Bytes,
 		Chars:              m.Chars,
 		Tokens:             m.Tokens,
@@ -83,7 +83,7 @@ func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 		BaselineBits:       m.BaselineBits,
 		BaselineBPC:        m.BaselineBPC,
 		BaselinePerplexity: m.BaselinePerplexity,
-		PendingBytes:       e.ofWords(c.Offset + c.Accepted - c.Total.Bytes),
+		PendingBytes:       e.ofWords(c.PendingBytes),
 		Totals:             e.measures(c.Total),
 		Adapted:            api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
 		Complete:           c.Complete,
@@ -125,13 +125,9 @@ func (e Encoder) Line(l session.Line, learn string) api.LineEvent {
 	return event
 }
 
-// Summary is the answer to a score request, and the last event of a streamed one. If nothing was
-// learnt, what is pending behind the session's text is not what is behind the text that was scored.
-func (e Encoder) Summary(s session.Summary, learnt bool) api.SummaryEvent {
-	m, pending := e.measures(s.Tally), s.Offset-s.Total.Bytes
-	if !learnt {
-		pending += s.Accepted - s.Bytes
-	}
+// Summary is the answer to a score request, and the last event of a streamed one.
+func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
+	m := e.measures(s.Tally)
 	return api.SummaryEvent{
 		Type:               api.EventSummary,
 		Offset:             s.Offset,
@@ -149,7 +145,7 @@ func (e Encoder) Summary(s session.Summary, learnt bool) api.SummaryEvent {
 		BaselineBPC:        m.BaselineBPC,
 		BaselinePerplexity: m.BaselinePerplexity,
 		Chunks:             int64(s.Chunks),
-		PendingBytes:       e.ofWords(pending),
+		PendingBytes:       e.ofWords(s.PendingBytes),
 		Updates:            s.Updates,
 		Totals:             e.measures(s.Total),
 		ElapsedMs:          milliseconds(s.Elapsed),

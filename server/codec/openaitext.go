@@ -16,7 +16,6 @@ type openAIText struct {
 	logProbs logProbsBlock
 	finish   *api.FinishReason
 	words    wordText // of a model of words
-	named    int      // bytes that logProbs has names of, of a model of words
 }
 
 // add adds the text of a piece.
@@ -46,14 +45,14 @@ func (t *openAIText) addBytes(p session.Piece) {
 
 // addWords is addBytes of a model of words.
 func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
-	for i, w := range p.Words {
-		t.named += len(w.Text)
-		score := tokenScore{chars: t.chars, scored: t.words.begun || t.named > t.echoed}
-		score.own.ID = w.ID
+	t.words.add(p.Text)
+	for i, id := range p.Words.IDs {
+		own, spell := t.words.cut(m, id, p.Words.Sizes[i])
+		score := tokenScore{chars: t.chars, scored: t.words.named > t.echoed || t.words.named > len(own)}
+		score.own.ID = id
 		score.take(p, i)
-		spell := t.words.next(m, w)
 		t.logProbs.add(score, func(id int32) []byte { return quoted(spell(id)) })
-		t.chars += utf8.RuneCount(w.Text)
+		t.chars += utf8.RuneCount(own)
 	}
 }
 

@@ -26,9 +26,10 @@ func (e *PieceEncoder) Piece(p session.Piece) api.PieceEvent {
 		event.TopLogprobs = encodeTop(p.Top, nil)
 		return event
 	}
-	for i, w := range p.Words {
-		spell := e.words.next(&e.model, w)
-		name, _ := encodeText(w.Text)
+	e.words.add(p.Text)
+	for i, id := range p.Words.IDs {
+		own, spell := e.words.cut(&e.model, id, p.Words.Sizes[i])
+		name, _ := encodeText(own)
 		event.Tokens = append(event.Tokens, name)
 		if p.Top != nil {
 			event.TopLogprobs = append(event.TopLogprobs, encodeTop(p.Top[i:i+1], spell)...)

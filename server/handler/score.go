@@ -47,7 +47,7 @@ func (h *Handlers) Score(
 	if err != nil {
 		return nil, err
 	}
-	return api.Score200JSONResponse(call.encode.Summary(summary, call.learns())), nil
+	return api.Score200JSONResponse(call.encode.Summary(summary)), nil
 }
 
 // checkAsked refuses what would make no difference in an answer of this form: who asks for it would
@@ -124,7 +124,7 @@ func (c scoreCall) run(
 }
 
 // offsetAfter is the session's offset after a chunk was scored.
-func offsetAfter(c session.Chunk) int64 { return c.Offset + c.Accepted }
+func offsetAfter(c session.Chunk) int64 { return c.Total.Bytes + c.PendingBytes }
 
 // stream makes the call and answers with an event for each chunk, or each line, while the text
 // comes in.
@@ -155,7 +155,7 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 			return err
 		}
 	}
-	return events.Send(string(api.EventSummary), summary.Offset, c.encode.Summary(summary, c.learns()))
+	return events.Send(string(api.EventSummary), summary.Offset, c.encode.Summary(summary))
 }
 
 // scoreStream writes a streamed answer.

@@ -29,7 +29,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 	if summary.Rest != nil {
 		all.add(*summary.Rest)
 	}
-	body := c.encode.Summary(summary, c.learns())
+	body := c.encode.Summary(summary)
 	body.Lines = all.lines
 	if all.leftOut > 0 {
 		body.LinesLeftOut = &all.leftOut

@@ -85,6 +85,16 @@ func (c *Corpus) Unit() string {
 	return "bytes"
 }
 
+// Joined is the text of all documents as one document. All are encoded, or none.
+func (c *Corpus) Joined() Document {
+	var all Document
+	for _, d := range c.Documents {
+		all.Text, all.ids = append(all.Text, d.Text...), append(all.ids, d.ids...)
+		all.size += d.size
+	}
+	return all
+}
+
 // Domains lists the corpus's domains in alphabetical order.
 func (c *Corpus) Domains() []string {
 	var domains []string

@@ -36,13 +36,16 @@ const bytesOfToken = 5
 
 // Encode makes tokens of the documents, each a text of its own. A document's tokens, in 4 bytes
 // each, take the place of its text, one document after the other, so that text and tokens of all
-// never stand in memory together. Encode tells how many bytes it has read, as Count does; after an
-// error a part of the documents is encoded.
+// never stand in memory together. Documents that are encoded stay as they are. Encode tells how many
+// bytes it has read, as Count does; after an error a part of the documents is encoded.
 func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) error {
 	var tokens tokenizer.Tokens
 	read := 0
 	for i := range c.Documents {
 		d := &c.Documents[i]
+		if d.ids != nil {
+			continue
+		}
 		var pending tokenizer.Pending
 		ids := make([]int32, 0, len(d.Text)/bytesOfToken)
 		for text := d.Text; len(text) > 0; {

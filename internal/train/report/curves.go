@@ -56,7 +56,7 @@ func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 		title, y string
 		lines    []chart.Line
 	}{
-		{unit.Long, "bits", []chart.Line{
+		{unit.Bits, "bits", []chart.Line{
 			{Name: "valid, static", Points: c.static}, {Name: "valid, adaptive", Points: c.adaptive}, {Name: "training", Points: late}}},
 		{"learning rate", "rate", rates},
 		{"speed", "tokens/s", []chart.Line{{Name: "training", Points: c.speed}}},

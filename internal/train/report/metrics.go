@@ -36,6 +36,8 @@ type Metric struct {
 	// Loss is in nats a token, the mean over the steps since the last line.
 	Loss float64 `json:"loss,omitempty"`
 	BPC  float64 `json:"bpc,omitempty"` // Loss in bits a token: of a model of bytes, a character
+	// Perplexity is that of Loss, of a model of words.
+	Perplexity float64 `json:"perplexity,omitempty"`
 	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
 	// meta-learners.
 	Rate float64 `json:"lr,omitempty"`
@@ -48,7 +50,10 @@ type Metric struct {
 	// Static is the validation without fast weights, in the unit of BPC.
 	Static   float64 `json:"valid_static,omitempty"`
 	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
-	Best     bool    `json:"best,omitempty"`           // the validation is the best so far
+	// Perplexities of Static and Adaptive, of a model of words.
+	StaticPerplexity   float64 `json:"valid_perplexity_static,omitempty"`
+	AdaptivePerplexity float64 `json:"valid_perplexity_adaptive,omitempty"`
+	Best               bool    `json:"best,omitempty"` // the validation is the best so far
 }
 
 // metricsName is the metrics file in the folder of the checkpoints.
@@ -61,12 +66,14 @@ type metrics struct {
 	file  *os.File
 	lines []Metric
 	pace  pace
+	unit  train.Unit
 }
 
 // Observe writes the line of an event that has one.
 func (m *metrics) Observe(e train.Event) error {
 	switch e := e.(type) {
 	case train.Opened:
+		m.unit = e.Unit
 		if m.path == "" && e.Dir != "" {
 			m.path = filepath.Join(e.Dir, metricsName)
 		}
@@ -83,12 +90,7 @@ func (m *metrics) Observe(e train.Event) error {
 		return m.stepped(e)
 	case train.Validated:
 		m.pace.pause(e.Took)
-		line := lineOf(eventValid, e.Standing)
-		line.Static, line.Best = e.Measurement.Static, e.Best
-		if e.Measurement.Adaptive != nil {
-			line.Adaptive = *e.Measurement.Adaptive
-		}
-		return m.write(line)
+		return m.validated(e)
 	case train.Ended:
 		if e.Err == nil {
 			return m.write(lineOf(eventEnd, e.Standing))
@@ -112,10 +114,31 @@ func (m *metrics) stepped(e train.Stepped) error {
 	now, line := time.Now(), lineOf(eventStep, e.Standing)
 	line.Loss = m.pace.meanLoss()
 	line.BPC = line.Loss * train.BitsPerNat
+	line.Perplexity = m.perplexity(line.BPC)
 	line.Rate, line.SlowRate, line.GradNorm = e.Outcome.Rate, e.Outcome.SlowRate, e.Outcome.Norm
 	line.TokensPerSec = m.pace.tokensPerSec(now)
 	m.pace.start(now)
 	return m.write(line)
+}
+
+// validated writes the line of a validation.
+func (m *metrics) validated(e train.Validated) error {
+	line := lineOf(eventValid, e.Standing)
+	line.Static, line.Best = e.Measurement.Static, e.Best
+	line.StaticPerplexity = m.perplexity(line.Static)
+	if e.Measurement.Adaptive != nil {
+		line.Adaptive = *e.Measurement.Adaptive
+		line.AdaptivePerplexity = m.perplexity(line.Adaptive)
+	}
+	return m.write(line)
+}
+
+// perplexity is that of bits a token, 0 for a model of bytes.
+func (m *metrics) perplexity(bits float64) float64 {
+	if m.unit != train.Perplexity {
+		return 0
+	}
+	return m.unit.Of(bits)
 }
 
 // open reads what the file has, which need not exist, and makes the file ready for more. A line

@@ -19,7 +19,6 @@ import (
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"bits":     func(v float64) string { return fmt.Sprintf("%.4f", v) },
 	"adaptive": adaptiveText,
 	"count":    countText,
 	"time":     roundly,
@@ -36,11 +35,11 @@ func countText(v any) string {
 	return fmt.Sprint(v)
 }
 
-func adaptiveText(v *train.Measurement) string {
+func adaptiveText(u train.Unit, v *train.Measurement) string {
 	if v == nil || v.Adaptive == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%.4f", *v.Adaptive)
+	return u.Text(*v.Adaptive)
 }
 
 // page writes the page of a run when the run has ended or was interrupted.

@@ -143,8 +143,8 @@ func (p *progress) stepped(e train.Stepped, now time.Time) {
 func (p *progress) show(at train.Standing, now time.Time) {
 	p.shown, p.wait = now, lineInterval
 	left := time.Duration(float64(now.Sub(p.started)) / float64(at.Step-p.from) * float64(at.Steps-at.Step))
-	text := fmt.Sprintf("loss %.4f  %s %.4f  %.0f tokens/s  %s left",
-		at.Loss, p.unit.Short, at.Loss*train.BitsPerNat, p.pace.tokensPerSec(now),
+	text := fmt.Sprintf("loss %.4f  %s %s  %.0f tokens/s  %s left",
+		at.Loss, p.unit.Short, p.unit.Text(at.Loss*train.BitsPerNat), p.pace.tokensPerSec(now),
 		left.Round(time.Second))
 	if p.bar == nil {
 		fmt.Fprintf(p.w, "%s step %d/%d  %s\n", at.Phase, at.Step, at.Steps, text)
