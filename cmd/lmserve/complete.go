@@ -91,7 +91,7 @@ func (k *completing) run(c *cobra.Command) error {
 		}
 		p := completionPrinter{
 			out: c.OutOrStdout(), prompt: k.prompt, seed: *r.Seed, asJSON: k.asJSON,
-			logprobs: r.Logprobs != nil, words: ofWords(s),
+			logprobs: r.Logprobs != nil, words: s.Totals.Unknown != nil,
 		}
 		err := p.print(cl.CompleteStream(c.Context(), s.ID, r))
 		if len(p.text) > 0 && !c.Flags().Changed("seed") && !k.asJSON {
@@ -156,7 +156,8 @@ func (k *completing) adapt(c *cobra.Command, cl *client.Client, on client.Sessio
 	defer closeIn()
 	p := newProgress(c, "reading "+strings.Join(k.after, ", "))
 	defer p.end()
-	sum := chunkPrinter{totalOnly: true, words: ofWords(on), before: on.Totals, after: on.Totals}
+	sum := newChunkPrinter(on)
+	sum.totalOnly = true
 	all := sizeOfAll(files)
 	_, err = cl.Feed(c.Context(), on.ID, in, client.FeedOptions{Event: func(e client.Event) error {
 		err := sum.event(e)

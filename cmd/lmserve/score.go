@@ -175,16 +175,14 @@ func (k *scoring) printer(
 	s client.Session, out, to io.Writer, threshold float64,
 ) eventPrinter {
 	if !k.lines {
-		p := &chunkPrinter{
-			out: out, compare: k.compare, totalOnly: k.totalOnly, asJSON: k.asJSON, words: ofWords(s),
-			before: s.Totals, after: s.Totals,
-		}
+		p := newChunkPrinter(s)
+		p.out, p.compare, p.totalOnly, p.asJSON = out, k.compare, k.totalOnly, k.asJSON
 		p.header()
 		return p
 	}
 	report := newLineReport(out, to, false)
 	report.asJSON, report.measures, report.threshold = k.asJSON, true, threshold
-	report.total.words = ofWords(s)
+	report.total.words = s.Totals.Unknown != nil
 	if report.top = k.choice.list(); k.totalOnly {
 		report.top = &watch.Top{} // of no lines
 	}

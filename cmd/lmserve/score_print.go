@@ -14,13 +14,17 @@ type chunkPrinter struct {
 	words                      bool // the model is one of words
 
 	before, after client.Measures // the session's totals
-	pending       int64           // bytes behind the last chunk that have no bits yet
+	from, to      int64           // its offsets
 }
 
-// ofWords reports whether the model of a session is one of words.
-func ofWords(s client.Session) bool { return s.Totals.Unknown != nil }
+// newChunkPrinter makes a printer of what a session says from now on.
+func newChunkPrinter(s client.Session) *chunkPrinter {
+	return &chunkPrinter{
+		words: s.Totals.Unknown != nil, before: s.Totals, after: s.Totals, from: s.Offset, to: s.Offset,
+	}
+}
 
-func (p *chunkPrinter) bytes() int64 { return p.after.Bytes + p.pending - p.before.Bytes }
+func (p *chunkPrinter) bytes() int64 { return p.to - p.from }
 
 func (p *chunkPrinter) header() {
 	switch {
@@ -41,7 +45,7 @@ func (p *chunkPrinter) event(e client.Event) error {
 	if c == nil {
 		return nil
 	}
-	p.after, p.pending = c.Totals, orZero(c.PendingBytes)
+	p.after, p.to = c.Totals, c.Totals.Bytes+orZero(c.PendingBytes)
 	o := p.object(client.Measures{
 		Bytes: c.Bytes, Chars: c.Chars, Tokens: c.Tokens, Bits: c.Bits, BaselineBits: c.BaselineBits,
 		Unknown: c.Unknown, UnknownBytes: c.UnknownBytes, UnknownBits: c.UnknownBits,
@@ -75,7 +79,7 @@ func (p *chunkPrinter) printTotal(partial bool) error {
 	o := p.object(growth(p.before, p.after))
 	o.Total, o.Partial = true, partial
 	if p.words {
-		o.PendingBytes = &p.pending
+		o.PendingBytes = new(p.to - p.after.Bytes)
 	}
 	return p.print(o)
 }
