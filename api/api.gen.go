@@ -545,17 +545,29 @@ type ChunkEvent struct {
 	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
 	Bits float64 `json:"bits"`
 
-	// BPC bits/chars. Absent when there are no characters.
+	// BitsPerByte Bits per byte of the words that the vocabulary has. Only of a model of words; absent when there are none.
+	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
+
+	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
 	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
+	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
+	Unknown *int64 `json:"unknown,omitempty"`
+
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
+
+	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
+
+	// PendingBytes Bytes accepted behind those that this event reports, of a word that has not ended: they have no bits yet. The session's offset is that of the event, its `bytes` and these together. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
 	// Totals An amount of text, and its information.
 	Totals Measures `json:"totals"`
@@ -592,6 +604,9 @@ type Completion struct {
 
 	// Logprobs Natural log-probability of each token of the text. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
+
+	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the text is a token.
+	Tokens []string `json:"tokens,omitempty"`
 
 	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 	FinishReason FinishReason `json:"finish_reason"`
@@ -797,7 +812,7 @@ type LineEvent struct {
 	// Bits What the line cost: the sum over its tokens of -log2 of their probability.
 	Bits float64 `json:"bits"`
 
-	// BPC bits/chars. Absent when there are no characters.
+	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
@@ -865,17 +880,26 @@ type Measures struct {
 	// Bits Sum over the tokens of -log2 of their probability.
 	Bits float64 `json:"bits"`
 
-	// BPC bits/chars. Absent when there are no characters.
+	// BitsPerByte Bits per byte of the words that the vocabulary has. Only of a model of words; absent when there are none.
+	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
+
+	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
 	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
+	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
+	Unknown *int64 `json:"unknown,omitempty"`
+
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
+
+	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 }
 
 // Method How a session adapts.
@@ -914,8 +938,11 @@ type Model struct {
 	// Parameters Number of slow weights; meta-learners are not counted.
 	Parameters int64 `json:"parameters"`
 
-	// Tokenizer How texts become tokens: `bytes` is a token for every byte.
+	// Tokenizer How texts become tokens: `bytes` is a token for every byte, `words` one for every word and every end of a line.
 	Tokenizer string `json:"tokenizer"`
+
+	// VocabSize How many tokens there are. Their ids are 0 to one less.
+	VocabSize int32 `json:"vocab_size"`
 
 	// Banks Number of banks of fast weights, and so of a session's `gammas`.
 	Banks int `json:"banks"`
@@ -1144,6 +1171,9 @@ type PieceEvent struct {
 	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
+	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the piece is a token.
+	Tokens []string `json:"tokens,omitempty"`
+
 	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
@@ -1265,6 +1295,9 @@ type Session struct {
 
 	// Step Updates of the fast weights made so far; 0 for a method that makes none.
 	Step uint64 `json:"step"`
+
+	// PendingBytes Bytes at the end of the session's text that belong to a word that has not ended: they have no bits yet. `offset` is the `bytes` of `totals` and these together. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
 	// PendingTokens Tokens already scored of the chunk that is not full yet.
 	PendingTokens int `json:"pending_tokens"`
@@ -1455,7 +1488,7 @@ type SummaryEvent struct {
 	// Offset The session's offset after the request: the place of the next byte.
 	Offset int64 `json:"offset"`
 
-	// Bytes Bytes of text that the request has fed or scored.
+	// Bytes Bytes of text that the request has fed or scored; of a model of words, those of the tokens that were scored.
 	Bytes int64 `json:"bytes"`
 
 	// Chars The same in characters.
@@ -1467,20 +1500,32 @@ type SummaryEvent struct {
 	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
 	Bits float64 `json:"bits"`
 
-	// BPC bits/chars. Absent when there are no characters.
+	// BitsPerByte Bits per byte of the words that the vocabulary has. Only of a model of words; absent when there are none.
+	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
+
+	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
 	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
+	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
+	Unknown *int64 `json:"unknown,omitempty"`
+
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline.
+	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
+
+	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
 	// Chunks Number of `chunk` events of this request, sent or not.
 	Chunks int64 `json:"chunks"`
+
+	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they are accepted, and have no bits yet. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
 	// Updates Updates of the fast weights made by the session so far.
 	Updates uint64 `json:"updates"`
@@ -1501,7 +1546,7 @@ type SummaryEvent struct {
 // SummaryEventType Tells this event from others.
 type SummaryEventType string
 
-// TokenID A token of the model: the value of a byte.
+// TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = int32
 
 // TokenList A text as tokens.
@@ -1512,13 +1557,16 @@ type TokenLogprob struct {
 	// Logprob Natural log-probability of the token under the full distribution.
 	Logprob float64 `json:"logprob"`
 
-	// Token A token of the model: the value of a byte.
+	// Text How the token would be written here. Only of a model of words.
+	Text *string `json:"text,omitempty"`
+
+	// Token A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 	Token TokenID `json:"token"`
 }
 
 // TokenizeRequest A text to be made tokens of.
 type TokenizeRequest struct {
-	// AddSpecialTokens Makes no difference: the tokenizer has no special tokens.
+	// AddSpecialTokens Makes no difference: no token is added to those of the text.
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
 
 	// Model Id of the model that is served, or its name.
@@ -1536,7 +1584,7 @@ type TokenizerInfo struct {
 	// VocabSize How many tokens there are.
 	VocabSize int32 `json:"vocab_size"`
 
-	// BosToken The token after which the first token of a text is predicted.
+	// BosToken The token after which the first token of a text is predicted: the end of a line.
 	BosToken string `json:"bos_token"`
 
 	// EosToken A byte that ends no text: the model knows no end of a text, and goes on until `max_tokens`.

@@ -54,3 +54,28 @@ func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 	}
 	x.MulNT(p.dhidden, p.dlow, s.weight(k.outProj), false)
 }
+
+// Cluster describes a range of the vocabulary for those who count work or memory. The first one is
+// the head, the others are the tails.
+type Cluster struct {
+	Tokens, Width int // rows and columns of its embeddings
+	// Embedding names the tensor of the embeddings, Input and Output the projections between them
+	// and hidden states: the same tensor if they are tied, "" without projections.
+	Embedding, Input, Output string
+}
+
+// Clusters describes the ranges of the vocabulary, in the order of their tokens.
+func (l *Layout) Clusters() []Cluster {
+	all := make([]Cluster, len(l.clusters))
+	for i, k := range l.clusters {
+		all[i] = Cluster{Tokens: k.size(), Width: k.width, Embedding: l.Tensors[k.emb].Name}
+		if k.proj != none {
+			all[i].Input, all[i].Output = l.Tensors[k.proj].Name, l.Tensors[k.outProj].Name
+		}
+	}
+	return all
+}
+
+// TailWeights names the tensor of the head's columns that stand for tails. A layout without tails
+// lacks it.
+const TailWeights = "crit.cluster_weight"

@@ -103,7 +103,7 @@ func (l *Layout) addEmbeddings(c Config) {
 func (l *Layout) addSoftmax(c Config) {
 	l.clusterWeight, l.clusterBias = none, none
 	if n := l.tails(); n > 0 {
-		l.clusterWeight = l.add("crit.cluster_weight", n, l.clusters[0].width)
+		l.clusterWeight = l.add(TailWeights, n, l.clusters[0].width)
 		l.clusterBias = l.add("crit.cluster_bias", n)
 	}
 	for i := range l.clusters {

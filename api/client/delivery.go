@@ -94,6 +94,9 @@ func (d *delivery) take(b *batch, e Event) error {
 		b.told = e.Line.Offset + e.Line.Bytes
 	case e.Chunk != nil:
 		b.told = e.Chunk.Offset + e.Chunk.Bytes
+		if pending := e.Chunk.PendingBytes; pending != nil {
+			b.told += *pending
+		}
 	}
 	b.taken = max(b.taken, b.told)
 	return d.event(e)

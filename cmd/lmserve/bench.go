@@ -37,12 +37,13 @@ change their clocks. What is in the caches may be faster than memory.`,
 			if err := o.Validate(); err != nil {
 				return usageError{err}
 			}
+			p := newProgressOf(c, "bench", "measurement")
+			defer p.end()
+			p.say("the model")
 			m, err := benchModel(flags, config)
 			if err != nil {
 				return err
 			}
-			p := newProgressOf(c, "bench", "measurement")
-			defer p.end()
 			o.Progress = func(what string, done, total int) {
 				p.say(what)
 				p.set(int64(done), int64(total))
@@ -90,6 +91,9 @@ func benchModel(flags modelFlags, config string) (*model.Model, error) {
 func printBench(w io.Writer, r bench.Report) error {
 	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
 	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
+	fmt.Fprintf(w, "memory: %s of weights; a session %s, without adaptation %s; "+
+		"%s for each session that computes\n", megabytes(r.Bytes.Weights), megabytes(r.Bytes.Session),
+		megabytes(r.Bytes.Static), megabytes(r.Bytes.Worker))
 	what, shape := 0, 0 // widths of the two columns that are aligned to the left
 	for _, row := range r.Rows {
 		what, shape = max(what, utf8.RuneCountInString(row.What)), max(shape, utf8.RuneCountInString(row.Shape))
@@ -111,6 +115,9 @@ func printBench(w io.Writer, r bench.Report) error {
 	}
 	return t.Flush()
 }
+
+// megabytes is an amount of memory.
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
 // short is a time with three digits.
 func short(seconds float64) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/checkpoint"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -21,16 +23,6 @@ import (
 const (
 	convertChunkBytes = 128
 	convertChunkWords = 50
-)
-
-// bytesVocab is the size of the vocabulary of a model of bytes, which needs no file of one.
-const bytesVocab = 256
-
-// Symbols of a vocabulary are a tensor of bytes in the file, each with a line feed behind it.
-const (
-	symbolsTensor  = "tokenizer.symbols"
-	wordsTokenizer = `{"kind":"words"}`
-	bytesTokenizer = `{"kind":"bytes"}`
 )
 
 // convertFlags are the flags of the command.
@@ -182,28 +174,16 @@ func asked(err error) error {
 
 // fileOf makes the file of a model, with its vocabulary.
 func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stored, error) {
-	tensors := m.Tensors
-	tokenizer, chunk := "", convertChunkWords
-	switch {
-	case f.vocab != "":
-		symbols, err := checkpoint.ReadVocabulary(f.vocab)
-		if err != nil {
-			return nil, err
-		}
-		if len(symbols) != m.Config.Vocab {
-			return nil, fmt.Errorf("%s: found %d symbols, expected %d, as the embeddings of the checkpoint",
-				f.vocab, len(symbols), m.Config.Vocab)
-		}
-		tokenizer = wordsTokenizer
-		all := strings.Join(symbols, "\n") + "\n"
-		tensors = append(tensors, weights.StoredTensor{Name: symbolsTensor, DType: weights.U8,
-			Shape: []int{len(all)}, Bytes: int64(len(all)), Data: strings.NewReader(all)})
-	case m.Config.Vocab == bytesVocab:
-		tokenizer, chunk = bytesTokenizer, convertChunkBytes
-	}
-	config, err := json.Marshal(m.Config)
+	tok, chunk, err := tokenizerOf(m, f.vocab)
 	if err != nil {
 		return nil, err
+	}
+	tensors := m.Tensors
+	if tok != nil {
+		if symbols := tok.Symbols(); symbols != nil {
+			tensors = append(tensors, weights.StoredTensor{Name: model.SymbolsTensor, DType: weights.U8,
+				Shape: []int{len(symbols)}, Bytes: int64(len(symbols)), Data: bytes.NewReader(symbols)})
+		}
 	}
 	card, err := json.Marshal(map[string]string{"converted_from": filepath.Base(from)})
 	if err != nil {
@@ -213,8 +193,28 @@ func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stor
 		base := filepath.Base(filepath.Clean(from))
 		f.name = strings.TrimSuffix(base, filepath.Ext(base))
 	}
-	metadata, err := model.StaticMetadata(f.name, config, tokenizer, chunk, card)
+	metadata, err := model.StaticMetadata(f.name, m.Config, tok, chunk, card)
 	return &weights.Stored{Metadata: metadata, Tensors: tensors}, err
+}
+
+// tokenizerOf gives the tokenizer of a model, and the chunk that the paper has for it: that of
+// words if there is a vocabulary, that of bytes if there are as many tokens as bytes, else nil.
+func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, int, error) {
+	if vocab != "" {
+		words, err := checkpoint.ReadVocabulary(vocab)
+		if err != nil {
+			return nil, 0, err
+		}
+		if words.Vocab() != m.Config.Vocab {
+			return nil, 0, fmt.Errorf("%s: found %d symbols, expected %d, as the checkpoint has embeddings",
+				vocab, words.Vocab(), m.Config.Vocab)
+		}
+		return words, convertChunkWords, nil
+	}
+	if bytes := (tokenizer.Bytes{}); m.Config.Vocab == bytes.Vocab() {
+		return bytes, convertChunkBytes, nil
+	}
+	return nil, convertChunkWords, nil
 }
 
 // written writes the file, and tells how far it is; the end of the command's context ends it.
@@ -247,13 +247,13 @@ var _ io.ReaderAt = readerAt(nil)
 
 // convertReport says what was made of what.
 func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored, out string) error {
-	count, tokenizer := 0, file.Metadata["lmserve.tokenizer"]
+	count := 0
 	for i := range file.Tensors {
-		if file.Tensors[i].Name != symbolsTensor {
+		if file.Tensors[i].Name != model.SymbolsTensor {
 			count += file.Tensors[i].Elements()
 		}
 	}
-	if tokenizer == "" {
+	if file.Metadata["lmserve.tokenizer"] == "" {
 		fmt.Fprintf(c.ErrOrStderr(),
 			"lmserve: %s has no vocabulary and cannot be served yet: give --vocab\n", out)
 	}

@@ -57,7 +57,7 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	out := filepath.Join(t.TempDir(), "m.safetensors")
 	vocab := filepath.Join(dir, "vocab.txt")
-	require.NoError(t, os.WriteFile(vocab, []byte("<eos>\nthe\n"), 0o600))
+	require.NoError(t, os.WriteFile(vocab, []byte("<eos>\n<unk>\n"), 0o600))
 	_, stderr, code := lmserve("", "convert", dir, "--out", out)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "vocab.txt: found 2 symbols, expected 3")
@@ -65,8 +65,8 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	must(t, "", "convert", dir, "--out", out)
 	f, err := weights.ReadFile(out)
 	require.NoError(t, err)
-	require.Equal(t, wordsTokenizer, f.Metadata["lmserve.tokenizer"])
-	symbols, ok := f.Tensor(symbolsTensor)
+	require.Equal(t, `{"kind":"words"}`, f.Metadata["lmserve.tokenizer"])
+	symbols, ok := f.Tensor(model.SymbolsTensor)
 	require.True(t, ok)
 	require.Equal(t, "<eos>\nthe\n<unk>\n", string(symbols.Data))
 }
@@ -112,7 +112,7 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 		{[]string{file, "--out", file}, exitFailure, "file already exists"},
 		{[]string{file, "--out", out}, exitUsage, "expected --mem-len and --pre-lnorm, or --config"},
 		{[]string{file, "--out", out, "--config", "tiny"}, exitFailure,
-			"24 of another shape: r_w_bias [2,4], expected [2,32], "},
+			"25 of another shape: word_emb.emb_layers.0.weight [256,8], expected [256,64], "},
 		{[]string{evil, "--out", out}, exitFailure,
 			evil + `: pickle at byte 2: found "os.system", expected`},
 		{[]string{filepath.Join(dir, "none"), "--out", out}, exitFailure, "no such file"},

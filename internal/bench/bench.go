@@ -19,6 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/txl"
 )
 
 // Sections of a report, in order.
@@ -89,11 +90,33 @@ type Report struct {
 	Model     string `json:"model"`
 	Weights   int    `json:"weights"`
 	// FastWeights are the elements of all branches; 0: the model only serves statically.
-	FastWeights int   `json:"fast_weights"`
-	Banks       int   `json:"banks"`
-	Chunk       int   `json:"chunk"`  // tokens of a chunk
-	Memory      int   `json:"memory"` // rows of memory, full in all that is measured
-	Rows        []Row `json:"rows"`
+	FastWeights int `json:"fast_weights"`
+	Banks       int `json:"banks"`
+	Chunk       int `json:"chunk"`  // tokens of a chunk
+	Memory      int `json:"memory"` // rows of memory, full in all that is measured
+	// Bytes is the memory that the model and its sessions take.
+	Bytes Bytes `json:"bytes"`
+	Rows  []Row `json:"rows"`
+}
+
+// Bytes are amounts of memory.
+type Bytes struct {
+	Weights int64 `json:"weights"` // of the model, in float32
+	Session int64 `json:"session"` // of a session by the model's own method
+	Static  int64 `json:"static"`  // of a session that does not adapt
+	Worker  int64 `json:"worker"`  // of what computes chunks, of one session at a time
+}
+
+// bytesOf says what a model takes, in chunks of so many tokens.
+func bytesOf(m *model.Model, chunk int) Bytes {
+	set, static := stream.Defaults(m), stream.DefaultsFor(m, stream.Static)
+	set.Chunk, static.Chunk = chunk, chunk
+	return Bytes{
+		Weights: 4 * int64(m.LM.Layout.Size),
+		Session: stream.StateBytes(m, set),
+		Static:  stream.StateBytes(m, static),
+		Worker:  txl.SegmentBytes(m.LM.Config, 1, chunk) + 2*4*int64(m.ArenaSize()),
+	}
 }
 
 // Row is one thing measured. Achieved and Limit are speeds in Unit.
@@ -127,6 +150,7 @@ type bench struct {
 	model  *model.Model
 	x      *kernel.Exec
 	report Report
+	language
 
 	memory memory          // the arrays that memory speed is measured on
 	pieces int             // pieces of memory passed over so far
@@ -140,6 +164,7 @@ func (b *bench) about(m *model.Model, o Options) Report {
 	r := Report{
 		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Numerics: m.Arithmetic.Numerics(), Peak: b.x.PeakName(),
 		Model: m.Name, Weights: m.LM.Layout.Size, FastWeights: m.ArenaSize(), Chunk: o.Chunk, Memory: m.LM.Config.MemLen,
+		Bytes: bytesOf(m, o.Chunk),
 	}
 	if m.Learner != nil {
 		r.Banks = len(m.Learner.Settings.Gammas)
@@ -159,7 +184,13 @@ func (b *bench) threadCounts() []int {
 }
 
 // segment is a chunk of one stream with a full memory.
-func (b *bench) segment() segment {
+func (b *bench) segment() segment { return b.segmentOf(1, b.Chunk) }
+
+// segmentOf is a segment of the text with a full memory.
+func (b *bench) segmentOf(batch, rows int) segment {
 	c := b.model.LM.Config
-	return segment{Config: c, batch: 1, rows: b.Chunk, memory: c.MemLen}
+	return segment{
+		Config: c, batch: batch, rows: rows, memory: c.MemLen,
+		shares: b.shares(b.model.LM.Layout.Clusters()),
+	}
 }

@@ -28,7 +28,7 @@ func benchmarkChunk(b *testing.B, m *model.Model) {
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	s := stream.New(m, stream.Defaults(m))
-	text := letters(m.Chunk)
+	text := newLanguage(m.Tokenizer).text(m.Chunk)
 	for s.Memory.Len < m.LM.Config.MemLen {
 		w.Feed(s, text, nil)
 	}

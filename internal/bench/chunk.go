@@ -15,7 +15,8 @@ func (b *bench) chunks() {
 	still := func(string) bool { return false }
 	for _, threads := range b.threadCounts() {
 		t.Begin()
-		static := b.measure(threads, t.task(Chunks, "static chunk", work{flops: t.size.forwardAfter(still)}), func() {
+		static := b.measure(threads, t.task(Chunks, "static chunk",
+			work{flops: t.size.forwardAfter(still), reads: t.size.tailReads()}), func() {
 			t.score()
 			t.Remember()
 			t.Continue()
@@ -96,10 +97,15 @@ func (b *bench) adaptiveChunk(threads int, t *text, static float64) {
 	adapted := func(name string) bool { return branches[name] }
 	forward, backward := t.size.forwardAfter(adapted), t.size.backward(adapted)
 	total := median(a.whole)
-	whole := t.task(Chunks, "adaptive chunk", work{flops: forward + backward, streams: updateBytes(l)})
+	tails := t.size.tailReads()
+	whole := t.task(Chunks, "adaptive chunk",
+		work{flops: forward + backward, streams: updateBytes(l), reads: 2 * tails})
 	whole.note = fmt.Sprintf("%.2f x static", total/static)
 	b.add(whole, threads, total, r)
-	for p, phase := range []task{task{}.ofFlops(forward), task{}.ofFlops(backward), updateTask(l)} {
+	phases := []task{
+		task{}.ofFlops(forward).reading(tails), task{}.ofFlops(backward).reading(tails), updateTask(l),
+	}
+	for p, phase := range phases {
 		phase.section, phase.what = Chunks, "  "+phaseNames[p]
 		seconds := median(a.laps[p])
 		phase.note = fmt.Sprintf("%.0f %% of the chunk", 100*seconds/total)

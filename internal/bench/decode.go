@@ -74,8 +74,8 @@ func (b *bench) startedStream(w *stream.Worker, seed uint64) *stream.Stream {
 	set := stream.Defaults(b.model)
 	set.Chunk, set.Seed = b.Chunk, seed
 	s := stream.New(b.model, set)
-	chunk := letters(b.Chunk)
-	for fed := 0; fed <= b.model.LM.Config.MemLen && b.ctx.Err() == nil; fed += b.Chunk {
+	chunk := b.text(b.Chunk)
+	for s.Memory.Len < b.model.LM.Config.MemLen && b.ctx.Err() == nil {
 		w.Feed(s, chunk, nil)
 	}
 	return s

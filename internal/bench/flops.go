@@ -12,6 +12,9 @@ import (
 type segment struct {
 	txl.Config
 	batch, rows, memory int
+	// shares are the part of the text's tokens that is in each cluster of the vocabulary, which
+	// says how often tails and projections are needed; nil: there is one cluster.
+	shares []float64
 }
 
 // heads is the width of all heads together.
@@ -56,8 +59,9 @@ func (s segment) pairs(first int) (n int) {
 //	o                        2 nB D hd
 //	feed-forward             2 nB F1 D + 2 nB D F
 //
-// and the softmax layer 2 nB V D. What is not a product (softmax, normalisation,
-// activation, bias) is not counted, nor is work that an implementation repeats.
+// and the softmax layer 2 nB V D; of an adaptive softmax see vocabularyForward. What is not a
+// product (softmax, normalisation, activation, bias) is not counted, nor is work that an
+// implementation repeats.
 func (s segment) forward() float64 { return s.forwardAfter(func(string) bool { return true }) }
 
 // forwardAfter is forward for a segment that goes on from the one before it: keys and
@@ -67,7 +71,7 @@ func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
 	layer := product(rows, 3*hd, D) + 3*product(s.pairs(0)*s.batch, hd, 1) +
 		product(rows, D, hd) + product(rows, s.inner(), D) + product(rows, D, s.DInner)
-	flops := float64(s.NLayer)*layer + product(rows, s.Vocab, D)
+	flops := float64(s.NLayer)*layer + s.vocabularyForward()
 	for i := range s.NLayer {
 		if moved(fmt.Sprintf("layers.%d.dec_attn.qkv_net.weight", i)) {
 			flops += product(s.memory*s.batch, 2*hd, D)
@@ -82,8 +86,6 @@ func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 // wanted says of which weights, by name, the gradient is wanted.
 type wanted func(tensor string) bool
 
-const embedding = "word_emb.emb_layers.0.weight"
-
 // backward counts the operations of the products that give the wanted gradients. In
 // principle these are twice those of forward: for every product one as large for the
 // gradient of its input, and one for that of its weight. Nobody needs
@@ -95,7 +97,7 @@ const embedding = "word_emb.emb_layers.0.weight"
 //   - the gradient of the position encoding, and with it, if that of r_net is not
 //     wanted, the gradient of r.
 func (s segment) backward(want wanted) (flops float64) {
-	below := want(embedding) // whether the layer's input needs a gradient
+	below := s.inputWanted(want) // whether the layer's input needs a gradient
 	for i := range s.NLayer {
 		in := func(name string) bool { return want(fmt.Sprintf("layers.%d.%s", i, name)) }
 		if below || slices.ContainsFunc(layerTensors, in) {
@@ -103,13 +105,7 @@ func (s segment) backward(want wanted) (flops float64) {
 			below = true
 		}
 	}
-	if below {
-		flops += product(s.rows*s.batch, s.DModel, s.Vocab)
-	}
-	if want(embedding) {
-		flops += product(s.Vocab, s.DModel, s.rows*s.batch)
-	}
-	return flops
+	return flops + s.vocabularyBackward(want, below)
 }
 
 // layerTensors are the names of a layer's weights.

@@ -16,22 +16,29 @@ type weight struct {
 	name          string
 	rows, out, in int
 	inner         bool // whether backward needs the gradient of x
+	few           bool // few rows: reading the matrix takes longer than multiplying
 }
 
 func (b *bench) weights() []weight {
 	s := b.segment()
 	D, hd, n, m := s.DModel, s.heads(), s.rows, s.memory
 	all := []weight{
-		{"qkv_net", n, 3 * hd, D, true},
-		{"qkv_net, memory", m, 2 * hd, D, false},
-		{"r_net", m + n, hd, D, false},
-		{"o_net", n, D, hd, true},
-		{"CoreNet.0", n, s.inner(), D, true},
-		{"CoreNet.3", n, D, s.DInner, true},
-		{"softmax", n, s.Vocab, D, true},
+		{"qkv_net", n, 3 * hd, D, true, false},
+		{"qkv_net, memory", m, 2 * hd, D, false, false},
+		{"r_net", m + n, hd, D, false, false},
+		{"o_net", n, D, hd, true, false},
+		{"CoreNet.0", n, s.inner(), D, true, false},
+		{"CoreNet.3", n, D, s.DInner, true, false},
 	}
 	if m == 0 {
-		return append(all[:1], all[2:]...)
+		all = append(all[:1], all[2:]...)
+	}
+	for i, p := range s.parts() {
+		name := "softmax"
+		if i > 0 {
+			name = fmt.Sprintf("softmax, tail %d", i)
+		}
+		all = append(all, weight{name, int(math.Ceil(p.targets)), p.columns, p.Width, true, i > 0})
 	}
 	return all
 }
@@ -54,17 +61,30 @@ func (b *bench) kernels() {
 
 // multiply measures one product of (m,k) and (k,n), whatever is transposed.
 func (b *bench) multiply(threads int, what string, m, n, k int, do func()) {
+	b.measure(threads, productTask(what, m, n, k), do)
+}
+
+func productTask(what string, m, n, k int) task {
 	t := task{section: Kernels, what: what, shape: fmt.Sprintf("%dx%dx%d", m, n, k)}
-	b.measure(threads, t.ofFlops(product(m, n, k)), do)
+	return t.ofFlops(product(m, n, k))
+}
+
+// weigh measures a product with a weight, (rows, in) and (out, in) in some order.
+func (b *bench) weigh(threads int, w weight, how string, m, n, k int, do func()) {
+	t := productTask(w.name+"  "+how, m, n, k)
+	if w.few {
+		t = t.reading(4 * float64(w.out*w.in))
+	}
+	b.measure(threads, t, do)
 }
 
 // forwardProducts measures y = x Wᵀ, and x (W+M)ᵀ as the adapted model has it.
 func (b *bench) forwardProducts(threads int, w weight) {
 	x, mat := random(w.rows, w.in), random(w.out, w.in)
 	y := zeros(w.rows, w.out)
-	b.multiply(threads, w.name+"  x Wᵀ", w.rows, w.out, w.in, func() { b.x.MulNT(y, x, mat, false) })
+	b.weigh(threads, w, "x Wᵀ", w.rows, w.out, w.in, func() { b.x.MulNT(y, x, mat, false) })
 	mat.Add = random(w.out, w.in).Data
-	b.multiply(threads, w.name+"  x (W+M)ᵀ", w.rows, w.out, w.in, func() { b.x.MulNT(y, x, mat, false) })
+	b.weigh(threads, w, "x (W+M)ᵀ", w.rows, w.out, w.in, func() { b.x.MulNT(y, x, mat, false) })
 }
 
 // backwardProducts measures dx = dy (W+M) and dW = dyᵀ x.
@@ -73,10 +93,10 @@ func (b *bench) backwardProducts(threads int, w weight) {
 	if w.inner {
 		dx, mat := zeros(w.rows, w.in), random(w.out, w.in)
 		mat.Add = random(w.out, w.in).Data
-		b.multiply(threads, w.name+"  dy (W+M)", w.rows, w.in, w.out, func() { b.x.MulNN(dx, dy, mat, false) })
+		b.weigh(threads, w, "dy (W+M)", w.rows, w.in, w.out, func() { b.x.MulNN(dx, dy, mat, false) })
 	}
 	x, dw := random(w.rows, w.in), zeros(w.out, w.in)
-	b.multiply(threads, w.name+"  dyᵀ x", w.out, w.in, w.rows, func() { b.x.MulTN(dw, dy, x, false) })
+	b.weigh(threads, w, "dyᵀ x", w.out, w.in, w.rows, func() { b.x.MulTN(dw, dy, x, false) })
 }
 
 // headProducts is how many measurements attention makes.

@@ -37,6 +37,12 @@ func (t task) ofFlops(n float64) task {
 	return t
 }
 
+// reading is the task with bytes that are read besides.
+func (t task) reading(bytes float64) task {
+	t.work.reads += bytes
+	return t
+}
+
 // ofStream is the task with bytes, read and written in place, for work.
 func (t task) ofStream(bytes float64) task {
 	t.work, t.amount, t.unit = work{streams: bytes}, bytes/1e9, gbytes

@@ -14,7 +14,8 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 		return Report{}, err
 	}
 	o.complete(m)
-	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic), memory: newMemory(), seen: map[int][]rates{}}
+	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic), memory: newMemory(), seen: map[int][]rates{},
+		language: newLanguage(m.Tokenizer)}
 	defer b.x.Close()
 	b.report = b.about(m, o)
 	sections := b.sections()
@@ -53,12 +54,14 @@ func (b *bench) sections() []stage {
 	if b.model.Learner != nil {
 		adaptive = 1
 	}
-	return []stage{
+	streams := []stage{{Decode, b.decode, threads}, {Sessions, b.sessions, 1}}
+	if b.upTo != nil {
+		streams = nil // streams read bytes alone so far
+	}
+	return append([]stage{
 		{Limits, b.limits, threads},
 		{Kernels, b.kernels, threads*(products+adaptive) + headProducts},
 		{Chunks, b.chunks, threads * (1 + adaptive)},
 		{Train, b.train, threads},
-		{Decode, b.decode, threads},
-		{Sessions, b.sessions, 1},
-	}
+	}, streams...)
 }

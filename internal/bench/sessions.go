@@ -19,7 +19,7 @@ func (b *bench) newSession(threads int, seed uint64) session {
 	return session{w, b.startedStream(w, seed)}
 }
 
-// feed scores chunks until the time is over and returns the characters a second.
+// feed scores chunks until the time is over and returns the tokens a second.
 func (s session) feed(b *bench, text []byte, enough time.Duration) float64 {
 	start := time.Now()
 	chunks := 0
@@ -27,7 +27,7 @@ func (s session) feed(b *bench, text []byte, enough time.Duration) float64 {
 		s.worker.Feed(s.stream, text, nil)
 		chunks++
 	}
-	return float64(chunks*len(text)) / time.Since(start).Seconds()
+	return float64(chunks*b.Chunk) / time.Since(start).Seconds()
 }
 
 // sessionCounts are 1, 2, 4 ... and as many as there are threads.
@@ -74,13 +74,13 @@ func (b *bench) sessions() {
 
 func (b *bench) addSessions(shape string, threads int, speed, limit, one float64) {
 	b.report.Rows = append(b.report.Rows, Row{Section: Sessions, What: "sessions", Shape: shape, Threads: threads,
-		Seconds: float64(b.Chunk) / speed, Achieved: speed, Limit: limit, Unit: chars, OfLimit: speed / limit,
+		Seconds: float64(b.Chunk) / speed, Achieved: speed, Limit: limit, Unit: b.unit(), OfLimit: speed / limit,
 		Note: fmt.Sprintf("%.2f x one on one thread", speed/one)})
 }
 
 // together feeds all sessions at once and returns the sum of their speeds.
 func (b *bench) together(sessions []session) (sum float64) {
-	text := letters(b.Chunk)
+	text := b.text(b.Chunk)
 	enough := time.Duration(b.Seconds / samplesMin * float64(time.Second))
 	speeds := make([]float64, len(sessions))
 	var group sync.WaitGroup

@@ -18,9 +18,8 @@ const (
 
 // train measures a step of pretraining: forward, the gradients of all weights, Adam.
 func (b *bench) train() {
-	c := b.model.LM.Config
 	all := func(string) bool { return true }
-	size := segment{Config: c, batch: trainBatch, rows: c.SegLen, memory: c.MemLen}
+	size := b.segmentOf(trainBatch, b.model.LM.Config.SegLen)
 	for size.batch > 1 && size.forward()+size.backward(all) > trainMost {
 		size.batch /= 2
 	}
@@ -28,7 +27,11 @@ func (b *bench) train() {
 	t.All = stream.NewArenaOfAll(t.Network.Layout)
 	weights := slices.Clone(t.Network.W) // Adam moves a copy of the model's weights
 	adam := optim.NewAdam(len(weights), optim.Beta1, optim.Beta2, optim.Epsilon, 0.25)
-	w := work{flops: size.forward() + size.backward(all), streams: adamBytes * float64(len(weights))}
+	w := work{
+		flops:   size.forward() + size.backward(all),
+		streams: adamBytes * float64(len(weights)),
+		reads:   2 * size.tailReads(),
+	}
 	for _, threads := range b.threadCounts() {
 		b.measure(threads, t.task(Train, "step of training", w), func() {
 			t.Begin()

@@ -32,7 +32,7 @@ func TestAStateDictBecomesTheModelsTensors(t *testing.T) {
 		require.Len(t, m.Tensors, len(tensors)-1)
 		want := txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 256, SegLen: 8,
 			MemLen: 8}
-		require.Equal(t, want, m.Config.Config)
+		require.Equal(t, want, m.Config)
 		layout := txl.NewLayout(want)
 		for i, tensor := range m.Tensors {
 			require.Equal(t, layout.Tensors[i].Name, tensor.Name)
@@ -67,7 +67,7 @@ func TestAPickledModelSaysItsConfiguration(t *testing.T) {
 		m, err := c.Convert(Options{})
 		require.NoError(t, err)
 		require.Equal(t, txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 12,
-			SegLen: 3, MemLen: 5, SameLength: true, PreLNorm: true}, m.Config.Config)
+			SegLen: 3, MemLen: 5, SameLength: true, PreLNorm: true}, m.Config)
 		for _, s := range tensors[:len(tensors)-1] {
 			require.Equal(t, s.of.data, dataOf(t, m, s.name), s.name)
 		}
@@ -231,7 +231,8 @@ func TestClustersOfOneTable(t *testing.T) {
 	for _, cutoffs := range [][]int{{3, 12}, {0, 3}, {5, 5}} {
 		settings.Cutoffs = cutoffs
 		_, err = c.Convert(Options{Settings: settings})
-		require.ErrorIs(t, err, ErrFormat)
+		require.ErrorIs(t, err, ErrUnsupported)
+		require.ErrorContains(t, err, "cutoffs[")
 	}
 	settings.Cutoffs = []int{3}
 	_, err = c.Convert(Options{Settings: settings})
@@ -301,11 +302,58 @@ func TestHuggingFacesFolder(t *testing.T) {
 	require.NoError(t, err)
 	want := txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 4, SegLen: 1600,
 		MemLen: 1600, ClampLen: 1000, SameLength: true}
-	require.Equal(t, want, m.Config.Config)
+	require.Equal(t, want, m.Config)
 	require.Equal(t, tensors[2].of.data, dataOf(t, m, "word_emb.emb_layers.0.weight"))
-	symbols, err := ReadVocabulary(c.Vocabulary)
+	words, err := ReadVocabulary(c.Vocabulary)
 	require.NoError(t, err)
-	require.Equal(t, []string{"<eos>", "<unk>", "the", "a"}, symbols)
+	require.Equal(t, "<eos>\n<unk>\nthe\na\n", string(words.Symbols()))
+}
+
+// A file of safetensors that lacks the projection of a shared table does not say which of the
+// softmax's is its copy, unless there is one only.
+func TestProjectionsOfASharedTable(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.safetensors")
+	convert := func(clusters int, left ...string) (*Converted, error) {
+		f, settings := &weights.File{}, known()
+		add := func(name string, shape []int, data []byte) {
+			if !slices.Contains(left, name) {
+				f.Tensors = append(f.Tensors,
+					weights.Tensor{Name: name, DType: weights.F32, Shape: shape, Data: data})
+			}
+		}
+		for _, s := range plain(4) {
+			if s.name != inputTable+"0"+weightSuffix && s.name != outputTable+"0"+weightSuffix {
+				add(s.name, s.shape, s.of.data)
+			}
+		}
+		add(inputTable+"0"+weightSuffix, []int{4, 2}, make([]byte, 32))
+		add(inputProjection+"0", []int{4, 2}, bytes.Repeat([]byte{1}, 32))
+		add(outputProjection+"0", []int{4, 2}, bytes.Repeat([]byte{byte(clusters)}, 32))
+		if clusters == 2 {
+			settings.Cutoffs = []int{2}
+			add(outputProjection+"1", []int{4, 2}, bytes.Repeat([]byte{1}, 32))
+			add("crit.cluster_weight", []int{1, 2}, make([]byte, 8))
+			add("crit.cluster_bias", []int{1}, make([]byte, 4))
+		}
+		require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
+		c, err := Open(path)
+		require.NoError(t, err)
+		defer c.Close()
+		return c.Convert(Options{Settings: settings})
+	}
+	for _, left := range [][]string{nil, {inputProjection + "0"}, {outputProjection + "0"}} {
+		m, err := convert(1, left...)
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, m.Config.TieProjs)
+	}
+	for _, left := range [][]string{nil, {outputProjection + "1"}} {
+		m, err := convert(2, left...)
+		require.NoError(t, err)
+		require.Equal(t, []bool{false, true}, m.Config.TieProjs)
+	}
+	_, err := convert(2, inputProjection+"0")
+	require.ErrorContains(t, err, "1 missing: word_emb.emb_projs.0 [4,2]")
 }
 
 // Attention biases that every layer has are one pair if they are the same, and stay the layers' own
@@ -343,7 +391,7 @@ func TestAttentionBiasesOfLayers(t *testing.T) {
 	require.True(t, m.Config.UntieR)
 	require.Equal(t, tensors[1].of.data, dataOf(t, m, own("r_r_bias")))
 	require.Equal(t, tensors[0].of.data, dataOf(t, m, "layers.1.dec_attn.r_r_bias"))
-	layout := txl.NewLayout(m.Config.Config)
+	layout := txl.NewLayout(m.Config)
 	for i, tensor := range m.Tensors {
 		require.Equal(t, layout.Tensors[i].Name, tensor.Name)
 	}
@@ -374,7 +422,6 @@ func vocabularyPickle(head, symbols string, tail string) []byte {
 }
 
 func TestVocabulariesOfAllForms(t *testing.T) {
-	want := []string{"<eos>", "the", "<unk>"}
 	object := vocabularyPickle("cutils.vocabulary\nVocab\n)\x81", "<eos> the <unk>", "b")
 	dictionary := vocabularyPickle("", "<eos> the <unk>", "")
 	for name, data := range map[string][]byte{
@@ -387,15 +434,15 @@ func TestVocabulariesOfAllForms(t *testing.T) {
 	} {
 		got, err := readVocabulary(bytes.NewReader(data), int64(len(data)))
 		require.NoError(t, err, name)
-		require.Equal(t, want, got, name)
+		require.Equal(t, "<eos>\nthe\n<unk>\n", string(got.Symbols()), name)
 	}
-	for name, data := range map[string][]byte{
-		"expected a symbol, and maybe its count": []byte("a 1 2\n"),
-		"expected the count of the symbol":       []byte("a b\n"),
-		`"the" again`:                            vocabularyPickle("", "the the", ""),
-		"a list":                                 newPickler().op("].").Bytes(),
+	for want, data := range map[string][]byte{
+		`line 2: found "1 2" behind the symbol`: []byte("<eos>\na 1 2\n"),
+		"symbol 1: found \"the\"":               vocabularyPickle("", "the the", ""),
+		"found no symbol <eos>":                 vocabularyPickle("", "32 101 116", ""),
+		"a list":                                newPickler().op("].").Bytes(),
 	} {
 		_, err := readVocabulary(bytes.NewReader(data), int64(len(data)))
-		require.Error(t, err, name)
+		require.ErrorContains(t, err, want)
 	}
 }

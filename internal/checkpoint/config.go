@@ -9,21 +9,6 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Config is the configuration of a converted model, as its file has it.
-type Config struct {
-	txl.Config
-	// DEmbed is the width of the embeddings of the first cluster; 0 means DModel.
-	DEmbed int `json:"d_embed,omitempty"`
-	// TieProjs says for each cluster whether the softmax projects by the matrix by which the input is
-	// projected.
-	TieProjs []bool `json:"tie_projs,omitempty"`
-	// ClusterTables says that clusters have tables of their own although all are of one width.
-	ClusterTables bool `json:"cluster_tables,omitempty"`
-}
-
-// tablePerCluster tells whether every cluster has embeddings and projections of its own.
-func (c Config) tablePerCluster() bool { return c.DivVal > 1 || c.ClusterTables }
-
 // Settings are what the shapes of the tensors do not tell of a configuration; nil: not known.
 type Settings struct {
 	MemLen, SegLen, ClampLen *int
@@ -68,9 +53,10 @@ func (m *Missing) Error() string {
 // defaultSegLen is the usual length of a segment where nothing says it and there is no memory.
 const defaultSegLen = 128
 
-// configOf makes the configuration of the shapes, or of the one that is wanted, and the settings. A
-// tensor that does not fit the others, or what is wanted, is found later, with all that do not.
-func configOf(shapes map[string][]int, s Settings, want *txl.Config) (Config, error) {
+// configOf makes the configuration of the shapes, or takes the one that is wanted, and puts the
+// settings into it. A tensor that does not fit the others, or what is wanted, is found later, with
+// all that do not.
+func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config, error) {
 	c := configOfShapes(shapes)
 	var missing Missing
 	if tails := shapes["crit.cluster_bias"]; len(tablesOf(shapes)) == 1 && len(tails) == 1 {
@@ -85,12 +71,11 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (Config, er
 		missing.Names = append(missing.Names, "pre-lnorm")
 	}
 	if missing.Names != nil {
-		return Config{}, &missing
+		return txl.Config{}, &missing
 	}
 	if want != nil {
-		c.NLayer, c.DModel, c.DInner = want.NLayer, want.DModel, want.DInner
-		c.NHead, c.DHead = want.NHead, want.DHead
-		c.Vocab, c.Cutoffs, c.DivVal, c.Activation = want.Vocab, s.Cutoffs, want.DivVal, want.Activation
+		c = *want
+		c.Cutoffs = s.Cutoffs
 	}
 	c.MemLen, c.PreLNorm = *s.MemLen, *s.PreLNorm
 	c.SegLen = *cmp.Or(s.SegLen, &c.MemLen)
@@ -101,11 +86,11 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (Config, er
 	if s.SameLength != nil {
 		c.SameLength = *s.SameLength
 	}
-	return c, c.check()
+	return c, check(c)
 }
 
 // configOfShapes reads what the shapes tell of a configuration. A tensor that is missing leaves 0.
-func configOfShapes(shapes map[string][]int) (c Config) {
+func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	c.NLayer = layersOf(shapes)
 	bias, shared := shapes["r_w_bias"]
 	if own, ok := shapes[layerBias(0, "r_w_bias")]; ok && !shared {
@@ -121,36 +106,30 @@ func configOfShapes(shapes map[string][]int) (c Config) {
 			c.Cutoffs = append(c.Cutoffs, c.Vocab)
 		}
 	}
-	if len(tables) > 0 {
-		c.DEmbed, c.DivVal = tables[0][1], divisorOf(tables)
+	if len(tables) == 0 {
+		return c
 	}
-	if len(tables) > 1 && c.DivVal == 0 && tables[1][1] == c.DEmbed {
+	width := tables[0][1]
+	if c.DivVal = divisorOf(tables); width != c.DModel {
+		c.DEmbed = width
+	}
+	if len(tables) > 1 && c.DivVal == 0 && tables[1][1] == width {
 		c.ClusterTables = true
 	}
-	_, projected := shapes["word_emb.emb_projs.0"]
-	if len(tables) == 1 && projected && c.DEmbed == c.DModel && shapes["crit.cluster_bias"] == nil {
+	_, projected := shapes[inputProjection+"0"]
+	if len(tables) == 1 && projected && c.DEmbed == 0 && shapes["crit.cluster_bias"] == nil {
 		c.DivVal = 2 // any number above 1: the projection would not be there otherwise
 	}
 	return c
 }
 
 // check holds the configuration to what a model may have, before tensors are counted by it.
-func (c Config) check() error {
-	plain := c.Config
-	plain.Cutoffs, plain.DivVal = nil, 0
-	if err := plain.Validate(); err != nil {
+func check(c txl.Config) error {
+	if err := c.Validate(); err != nil {
 		return unsupported("configuration", err.Error(), "a model that this program has")
 	}
 	if c.Activation == txl.SwiGLU || c.Activation == txl.GeGLU {
 		return unsupported("activation", c.Activation, "relu or gelu, which the reference has")
-	}
-	least := 1
-	for _, cutoff := range c.Cutoffs {
-		if cutoff < least || cutoff >= c.Vocab {
-			return malformed("cutoffs", shapeText(c.Cutoffs),
-				"ascending numbers from 1 to "+strconv.Itoa(c.Vocab-1))
-		}
-		least = cutoff + 1
 	}
 	return nil
 }
@@ -173,7 +152,7 @@ func layersOf(shapes map[string][]int) (n int) {
 // tablesOf gives the shapes of the tables of embeddings, one a cluster.
 func tablesOf(shapes map[string][]int) (tables [][]int) {
 	for i := 0; ; i++ {
-		shape := shapes["word_emb.emb_layers."+strconv.Itoa(i)+".weight"]
+		shape := shapes[inputTable+strconv.Itoa(i)+weightSuffix]
 		if len(shape) != 2 {
 			return tables
 		}
@@ -189,22 +168,16 @@ func divisorOf(tables [][]int) int {
 	}
 	for div := 2; div <= tables[0][1]; div++ {
 		fits := true
-		for i, table := range tables {
-			fits = fits && table[1] == widthOf(tables[0][1], div, i)
+		width := tables[0][1]
+		for _, table := range tables {
+			fits = fits && table[1] == width
+			width /= div
 		}
 		if fits {
 			return div
 		}
 	}
 	return 0
-}
-
-// widthOf is the width of the embeddings of a cluster.
-func widthOf(first, div, cluster int) int {
-	for range cluster {
-		first /= max(div, 1)
-	}
-	return first
 }
 
 // shapeOr gives the shape if it has so many dimensions, else zeros.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -28,7 +29,7 @@ type Options struct {
 
 // Converted is a model made of a checkpoint. Its tensors are read while they are written.
 type Converted struct {
-	Config  Config
+	Config  txl.Config
 	Tensors []weights.StoredTensor
 }
 
@@ -60,15 +61,12 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if c.Form == FormSafetensors {
 		retwin(config, byName)
 	}
-	if err := fit(layoutOf(config), byName, true); err != nil {
+	if err := fit(slotsOf(config), byName, true); err != nil {
 		return nil, err
 	}
 	chosen, err := choose(&config, byName)
 	if err != nil {
 		return nil, err
-	}
-	if config.DEmbed == config.DModel {
-		config.DEmbed = 0 // as files have it
 	}
 	if o.ReverseClusters {
 		for i, t := range chosen {
@@ -82,26 +80,26 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 
 // untwin puts the copy of a tied weight in the place of the weight where only the copy is there:
 // files of safetensors keep tied weights once, under any of their names. Those of PyTorch keep all
-// names.
+// names. The projection of a table that several clusters share stays missing if it is: each of
+// the clusters' projections might be its copy, or a matrix of its own.
 func untwin(byName map[string]Tensor) {
+	_, clusters := byName["crit.cluster_bias"]
+	_, second := byName[inputTable+"1"+weightSuffix]
+	_, secondCopy := byName[outputTable+"1"+weightSuffix]
+	shared := clusters && !second && !secondCopy
 	for name, t := range maps.Clone(byName) {
-		twin, isTable := strings.CutPrefix(name, "crit.out_layers.")
-		if twin = "word_emb.emb_layers." + twin; isTable && strings.HasSuffix(name, ".weight") {
-			putIfAbsent(byName, twin, t)
+		if number, ok := cutAffixes(name, outputTable, weightSuffix); ok {
+			putIfAbsent(byName, inputTable+number+weightSuffix, t)
 		}
-		if twin, isProjection := strings.CutPrefix(name, "crit.out_projs."); isProjection {
-			_, ofItsOwn := byName["word_emb.emb_layers."+twin+".weight"]
-			_, copied := byName["crit.out_layers."+twin+".weight"]
-			if ofItsOwn || copied {
-				putIfAbsent(byName, "word_emb.emb_projs."+twin, t)
-			}
+		if number, ok := strings.CutPrefix(name, outputProjection); ok && !shared {
+			putIfAbsent(byName, inputProjection+number, t)
 		}
 	}
 }
 
 // retwin puts a weight in the place of its copies where only the weight is there.
-func retwin(c Config, byName map[string]Tensor) {
-	for _, p := range layoutOf(c) {
+func retwin(c txl.Config, byName map[string]Tensor) {
+	for _, p := range slotsOf(c) {
 		if t, ok := byName[p.twin]; ok {
 			putIfAbsent(byName, p.name, t)
 		}
@@ -139,8 +137,10 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 		case !ok:
 			m.Missing = append(m.Missing, p.name)
 		case shapes && !slices.Equal(t.Shape, p.shape):
-			m.Misshapen = append(m.Misshapen,
-				fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape)))
+			wrong := fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape))
+			if !slices.Contains(m.Misshapen, wrong) { // as it is of a tied weight that the file has once
+				m.Misshapen = append(m.Misshapen, wrong)
+			}
 		}
 	}
 	for name, t := range byName {
@@ -157,12 +157,12 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 
 // unreadable is the error of tensors of whose shapes no configuration can be read, because one that
 // would tell is missing.
-func unreadable(c Config, byName map[string]Tensor) error {
+func unreadable(c txl.Config, byName map[string]Tensor) error {
 	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
 		return nil
 	}
 	c.NLayer = max(1, c.NLayer)
-	if err := fit(layoutOf(c), byName, false); err != nil {
+	if err := fit(slotsOf(c), byName, false); err != nil {
 		return err
 	}
 	return malformed("tensors", "dimensions of 0, or too many", "shapes that tell a configuration")
@@ -170,10 +170,11 @@ func unreadable(c Config, byName map[string]Tensor) error {
 
 // choose takes the tensors that fit the configuration, under their names, in its order, and notes
 // which projections are tied. The copy of a tied weight is left out.
-func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
+func choose(c *txl.Config, byName map[string]Tensor) ([]Tensor, error) {
+	c.TieProjs = nil
 	var chosen []Tensor
 	var untied []string
-	for _, p := range layoutOf(*c) {
+	for _, p := range slotsOf(*c) {
 		t, tied := byName[p.name], false
 		if twin, ok := byName[p.twin]; ok {
 			var err error
@@ -181,7 +182,7 @@ func choose(c *Config, byName map[string]Tensor) ([]Tensor, error) {
 				return nil, err
 			}
 		}
-		isProjection := strings.HasPrefix(p.name, "crit.out_projs.")
+		isProjection := strings.HasPrefix(p.name, outputProjection)
 		if isProjection {
 			c.TieProjs = append(c.TieProjs, tied)
 		}
@@ -240,19 +241,51 @@ func stored(tensors []Tensor) []weights.StoredTensor {
 	return out
 }
 
-// finite reads a tensor as a type, and refuses what is no finite number.
+// finite reads a tensor as a type, and refuses what is no finite number. A tensor of that type is
+// in memory once, any other twice.
 func finite(t Tensor, d weights.DType) ([]byte, error) {
-	values, err := t.floats()
+	data, err := t.loadFloats()
+	if err == nil && t.DType != d {
+		data, err = widened(t, data, d)
+	}
 	if err != nil {
 		return nil, err
 	}
-	for i, v := range values {
-		if v-v != 0 {
-			return nil, malformed(fmt.Sprintf("tensor %s, element %d", quote(t.Name), i), fmt.Sprint(v),
-				"a finite number")
+	size, exponent := d.Size(), exponents[d]
+	for at := 0; at < len(data); at += size {
+		if binary.LittleEndian.Uint16(data[at+size-2:])&exponent == exponent {
+			one := weights.Tensor{DType: d, Data: data[at : at+size]}
+			found, err := one.Float32s()
+			if err != nil {
+				return nil, err
+			}
+			return nil, malformed(fmt.Sprintf("tensor %s, element %d", quote(t.Name), at/size),
+				fmt.Sprint(found[0]), "a finite number")
 		}
 	}
-	return weights.FloatTensor(t.Name, d, t.Shape, values).Data, nil
+	return data, nil
+}
+
+// exponents are the bits of the exponent among the last 16 of an element. All of them are set in
+// infinities, in what is no number, and in nothing else.
+var exponents = map[weights.DType]uint16{
+	weights.F32: 0x7f80, weights.BF16: 0x7f80, weights.F16: 0x7c00,
+}
+
+// widened gives the data of a tensor as another type, made a block at a time.
+func widened(t Tensor, data []byte, d weights.DType) ([]byte, error) {
+	const block = 1 << 16 // bytes, a multiple of every element's size
+	out := make([]byte, 0, elements(t.Shape)*d.Size())
+	for ; len(data) > 0; data = data[min(block, len(data)):] {
+		part := weights.Tensor{Name: t.Name, DType: t.DType, Data: data[:min(block, len(data))]}
+		part.Shape = []int{len(part.Data) / t.DType.Size()}
+		values, err := part.Float32s()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, weights.FloatTensor(t.Name, d, part.Shape, values).Data...)
+	}
+	return out, nil
 }
 
 // lazy is data that is made when it is read first, and forgotten when its last byte was read.

@@ -27,15 +27,20 @@ const (
 	maxLineBytes = 256
 	// maxRecords bounds the records of a zip archive: one a storage, and a few more.
 	maxRecords = weights.MaxTensors + 1<<10
+	// maxDirectoryBytes bounds the directory of a zip archive; that of maxRecords has less.
+	maxDirectoryBytes = 16 << 20
 	// maxModuleDepth bounds how deeply modules may be nested; the reference nests five deep.
 	maxModuleDepth = 16
-	// maxModules bounds the modules of a pickled model, each counted once for every place where it
-	// stands.
-	maxModules = 1 << 16
+	// maxModuleEntries bounds what a pickled model consists of: modules, parameters and buffers, each
+	// counted once for every place where it stands.
+	maxModuleEntries = 1 << 17
+	// maxNameBytes bounds the name of a tensor.
+	maxNameBytes = 256
+	// maxReads bounds how many times the tensors together may read the storages. Tied weights are
+	// read twice, and once more for every name that a checkpoint has of them.
+	maxReads = 8
 	// maxConfigBytes bounds Hugging Face's config.json.
 	maxConfigBytes = 1 << 20
-	// maxVocabularyBytes bounds a vocabulary as text.
-	maxVocabularyBytes = 256 << 20
 )
 
 // What can be wrong with a checkpoint. Failures of the disk are none of these: they are passed on

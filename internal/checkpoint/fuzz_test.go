@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // FuzzCheckpoint reads any bytes as a checkpoint. What is accepted converts, or says why it does
@@ -58,14 +60,12 @@ func FuzzForeignVocabulary(f *testing.F) {
 	f.Add([]byte("<eos> 3\n<unk>\nthe 7\n"))
 	f.Add(vocabularyPickle("", "a b c", ""))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		symbols, err := readVocabulary(bytes.NewReader(data), int64(len(data)))
+		words, err := readVocabulary(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
 			return
 		}
-		seen := map[string]bool{}
-		for _, s := range symbols {
-			require.False(t, seen[s])
-			seen[s] = true
-		}
+		again, err := tokenizer.ReadSymbols(words.Symbols())
+		require.NoError(t, err)
+		require.Equal(t, words, again)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -129,6 +130,51 @@ func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	}
 	err := refuse(t, p.op(".").Bytes())
 	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+// A module with many entries may stand in few places only: the entries are counted in each.
+func TestEntriesOfModulesThatMultiplyAreRefused(t *testing.T) {
+	const many = 1000
+	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81}(")
+	p.text("_buffers").op("}(")
+	for i := range many {
+		p.text(strconv.Itoa(i)).op("N")
+	}
+	p.op("uubq\x01h\x00)\x81}(").text("_modules").op("}(")
+	for i := range many {
+		p.text(strconv.Itoa(i)).op("h\x01")
+	}
+	err := refuse(t, p.op("uub.").Bytes())
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorContains(t, err, "too many modules and parameters")
+}
+
+// Names of tensors are printed in errors, so that they may not be long, nor steer a terminal.
+func TestNamesThatCannotBePrintedAreRefused(t *testing.T) {
+	for _, name := range []string{"a\x1b[2J", "a\nb", "\xff", strings.Repeat("a", maxNameBytes+1)} {
+		tensors := plain(4)
+		tensors[1].name = name
+		c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
+		require.NoError(t, err)
+		_, err = c.Convert(Options{Settings: known()})
+		require.ErrorContains(t, err, "bytes of printable text")
+		root := newPickler().module(treeOf(tensors), false).op(".").Bytes()
+		_, err = readBytes(archiveOf(t, root, arraysOf(tensors)))
+		require.ErrorContains(t, err, "bytes of printable text")
+	}
+}
+
+// Many tensors of few elements each, which lie far from each other in one storage, would make the
+// reader read the storage as many times.
+func TestTensorsThatReadAStorageOverAndOverAreRefused(t *testing.T) {
+	wide := &array{key: "wide", class: "FloatStorage", size: 4, data: make([]byte, 4096)}
+	tensors := plain(4)
+	for i := range 20 {
+		tensors = append(tensors, shown{"r" + strconv.Itoa(i), wide, 0, []int{2}, []int{1023}})
+	}
+	_, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorContains(t, err, "at most 8 times as many")
 }
 
 // Persistent ids of other forms are refused.
@@ -271,6 +317,20 @@ func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 		var e *Error
 		require.ErrorAs(t, err, &e)
 	}
+}
+
+// A directory takes memory before its records can be counted.
+func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
+	const entries = maxDirectoryBytes / 46
+	entry := append([]byte("PK\x01\x02"), make([]byte, 42)...)
+	end := append([]byte("PK\x05\x06"), make([]byte, 18)...)
+	binary.LittleEndian.PutUint16(end[10:], math.MaxUint16)
+	binary.LittleEndian.PutUint32(end[12:], (entries+1)*46)
+	binary.LittleEndian.PutUint32(end[16:], 4)
+	file := append([]byte("PK\x03\x04"), bytes.Repeat(entry, entries+1)...)
+	_, err := readBytes(append(file, end...))
+	require.ErrorIs(t, err, ErrFormat)
+	require.ErrorContains(t, err, "a directory of more than 16 MiB")
 }
 
 // Files of the form before PyTorch 1.6 whose storages are not those of the object.

@@ -1,8 +1,20 @@
 package checkpoint
 
 import (
-	"fmt"
-	"slices"
+	"strings"
+
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Names of the tensors that a state dict has twice where weights are tied: the softmax's, and those
+// of the input of which they are copies. A number follows, and behind the number of a table
+// weightSuffix.
+const (
+	inputTable       = "word_emb.emb_layers."
+	inputProjection  = "word_emb.emb_projs."
+	outputTable      = "crit.out_layers."
+	outputProjection = "crit.out_projs."
+	weightSuffix     = ".weight"
 )
 
 // slot is a tensor of the reference implementation's state dict.
@@ -13,95 +25,33 @@ type slot struct {
 	twin string
 }
 
-// layoutOf lists the tensors of a configuration in the order in which a converted file has them;
-// those with a twin stand beside it.
-func layoutOf(c Config) []slot {
-	parts := embeddingSlots(c)
-	heads := []int{c.NHead, c.DHead}
-	for _, name := range attentionBiases {
-		if !c.UntieR {
-			parts = append(parts, slot{name: name, shape: heads})
-		}
-	}
-	for i := range c.NLayer {
-		for _, name := range attentionBiases {
-			if c.UntieR {
-				parts = append(parts, slot{name: layerBias(i, name), shape: heads})
+// slotsOf lists the tensors that the reference implementation's state dict has for a configuration,
+// in the order of txl.Layout. It has more than a Layout: the softmax's tables, which are the
+// input's, and all of its projections, those that are tied too.
+func slotsOf(c txl.Config) (slots []slot) {
+	c.TieProjs = nil
+	layout := txl.NewLayout(c)
+	for _, t := range layout.Tensors {
+		s := slot{name: t.Name, shape: t.Shape}
+		if number, ok := strings.CutPrefix(t.Name, outputProjection); ok {
+			if s.twin = inputProjection + number; layout.Index(s.twin) < 0 {
+				s.twin = inputProjection + "0" // of the table that all clusters share
 			}
 		}
-		parts = append(parts, layerSlots(c, i)...)
+		if number, ok := cutAffixes(t.Name, outputTable, ".bias"); ok {
+			twin := inputTable + number + weightSuffix
+			slots = append(slots, slot{name: outputTable + number + weightSuffix,
+				shape: layout.Tensors[layout.Index(twin)].Shape, twin: twin})
+		}
+		slots = append(slots, s)
 	}
-	return append(parts, softmaxSlots(c)...)
+	return slots
 }
 
-// clustersOf gives the borders of the clusters: 0, the cutoffs, and the size of the vocabulary.
-func clustersOf(c Config) []int { return slices.Concat([]int{0}, c.Cutoffs, []int{c.Vocab}) }
-
-func embeddingSlots(c Config) (parts []slot) {
-	if !c.tablePerCluster() {
-		parts = append(parts, slot{name: "word_emb.emb_layers.0.weight", shape: []int{c.Vocab, c.DEmbed}})
-		if c.DEmbed != c.DModel {
-			parts = append(parts, slot{name: "word_emb.emb_projs.0", shape: []int{c.DModel, c.DEmbed}})
-		}
-		return parts
+// cutAffixes gives what stands between two parts of a name.
+func cutAffixes(name, prefix, suffix string) (between string, ok bool) {
+	if name, ok = strings.CutPrefix(name, prefix); !ok {
+		return "", false
 	}
-	borders := clustersOf(c)
-	for i := range len(borders) - 1 {
-		width := widthOf(c.DEmbed, c.DivVal, i)
-		parts = append(
-			parts,
-			slot{name: fmt.Sprintf("word_emb.emb_layers.%d.weight", i),
-				shape: []int{borders[i+1] - borders[i], width}},
-			slot{name: fmt.Sprintf("word_emb.emb_projs.%d", i), shape: []int{c.DModel, width}},
-		)
-	}
-	return parts
+	return strings.CutSuffix(name, suffix)
 }
-
-func layerSlots(c Config, i int) []slot {
-	attention, forward := fmt.Sprintf("layers.%d.dec_attn.", i), fmt.Sprintf("layers.%d.pos_ff.", i)
-	d, hd := c.DModel, c.NHead*c.DHead
-	return []slot{
-		{name: attention + "qkv_net.weight", shape: []int{3 * hd, d}},
-		{name: attention + "r_net.weight", shape: []int{hd, d}},
-		{name: attention + "o_net.weight", shape: []int{d, hd}},
-		{name: attention + "layer_norm.weight", shape: []int{d}},
-		{name: attention + "layer_norm.bias", shape: []int{d}},
-		{name: forward + "CoreNet.0.weight", shape: []int{c.DInner, d}},
-		{name: forward + "CoreNet.0.bias", shape: []int{c.DInner}},
-		{name: forward + "CoreNet.3.weight", shape: []int{d, c.DInner}},
-		{name: forward + "CoreNet.3.bias", shape: []int{d}},
-		{name: forward + "layer_norm.weight", shape: []int{d}},
-		{name: forward + "layer_norm.bias", shape: []int{d}},
-	}
-}
-
-func softmaxSlots(c Config) (parts []slot) {
-	if tails := len(c.Cutoffs); tails > 0 {
-		parts = append(parts, slot{name: "crit.cluster_weight", shape: []int{tails, c.DEmbed}},
-			slot{name: "crit.cluster_bias", shape: []int{tails}})
-	}
-	borders := clustersOf(c)
-	for i := range len(borders) - 1 {
-		table, width, size := i, widthOf(c.DEmbed, c.DivVal, i), borders[i+1]-borders[i]
-		if !c.tablePerCluster() {
-			table, size = 0, c.Vocab
-		}
-		if table == i {
-			parts = append(
-				parts,
-				slot{fmt.Sprintf("crit.out_layers.%d.weight", i), []int{size, width},
-					fmt.Sprintf("word_emb.emb_layers.%d.weight", i)},
-				slot{name: fmt.Sprintf("crit.out_layers.%d.bias", i), shape: []int{size}},
-			)
-		}
-		if c.tablePerCluster() || c.DEmbed != c.DModel {
-			parts = append(parts,
-				slot{outProjection(i), []int{c.DModel, width}, fmt.Sprintf("word_emb.emb_projs.%d", table)})
-		}
-	}
-	return parts
-}
-
-// outProjection names the projection of a cluster in front of the softmax.
-func outProjection(cluster int) string { return fmt.Sprintf("crit.out_projs.%d", cluster) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lmserve/lmserve/weights"
 )
@@ -23,6 +24,9 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 	})
 	byName := make(map[string]Tensor, len(tensors))
 	for _, t := range tensors {
+		if err := checkName(t.Name); err != nil {
+			return nil, err
+		}
 		name := t.Name
 		if parallel {
 			name = strings.TrimPrefix(name, parallelPrefix)
@@ -37,6 +41,16 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 		return nil, err
 	}
 	return byName, dropFrequencies(byName)
+}
+
+// checkName refuses names of tensors that would make errors unreadable, or a tree of modules
+// large.
+func checkName(name string) error {
+	if len(name) > maxNameBytes || strconv.Quote(name) != `"`+name+`"` {
+		return malformed("name of a tensor", quote(name),
+			"at most "+strconv.Itoa(maxNameBytes)+" bytes of printable text")
+	}
+	return nil
 }
 
 // attentionBiases are the biases that layers share, or have each, as layerBias names them.
@@ -78,6 +92,9 @@ func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
 		if !found {
 			shared, found = t, true
 		}
+		if i == 0 {
+			shared.Load = sync.OnceValues(shared.Load)
+		}
 		if same, err := sameData(shared, t); err != nil || !same {
 			return false, err
 		}
@@ -115,14 +132,20 @@ func dropFrequencies(byName map[string]Tensor) error {
 
 // floats reads the tensor as float32.
 func (t Tensor) floats() ([]float32, error) {
-	if t.DType == "" || t.DType == weights.I64 || t.DType == weights.I32 || t.DType == weights.U8 {
-		return nil, malformed("tensor "+quote(t.Name), "elements of another type",
-			"floating-point numbers")
-	}
-	data, err := t.Load()
+	data, err := t.loadFloats()
 	if err != nil {
 		return nil, err
 	}
 	w := weights.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data}
 	return w.Float32s()
+}
+
+// loadFloats reads the data of a tensor whose elements have to be floating-point numbers.
+func (t Tensor) loadFloats() ([]byte, error) {
+	switch t.DType {
+	case weights.F64, weights.F32, weights.F16, weights.BF16:
+		return t.Load()
+	}
+	return nil, malformed("tensor "+quote(t.Name), "elements of another type",
+		"floating-point numbers")
 }

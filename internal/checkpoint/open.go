@@ -134,6 +134,9 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 		return nil, &Error{Where: "state", Offset: -1, Found: fmt.Sprintf("%d tensors", len(s.tensors)),
 			Want: fmt.Sprintf("at most %d", weights.MaxTensors), Kind: ErrTooLarge}
 	}
+	if err := checkReads(s.tensors); err != nil {
+		return nil, err
+	}
 	settings, err := settingsOf(s.attributes)
 	return &Checkpoint{Form: form, tensors: s.tensors, settings: settings}, err
 }

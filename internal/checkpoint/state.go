@@ -60,20 +60,18 @@ func named(v view, name string) Tensor {
 type walker struct {
 	state   *state
 	seen    map[string]bool
-	modules int
+	entries int
 }
 
 // walk adds what a module and those below it hold.
 func (w *walker) walk(m *module, prefix string, depth int) error {
-	if w.modules++; w.modules > maxModules || depth > maxModuleDepth {
-		return &Error{Where: "module " + quote(prefix), Offset: -1,
-			Found: "modules nested too deeply, or too many",
-			Want:  "at most " + strconv.Itoa(maxModules) + ", " + strconv.Itoa(maxModuleDepth) + " deep",
-			Kind:  ErrTooLarge}
+	if depth > maxModuleDepth {
+		return &Error{Where: "module " + quote(prefix), Offset: -1, Found: "modules nested too deeply",
+			Want: "at most " + strconv.Itoa(maxModuleDepth) + " in each other", Kind: ErrTooLarge}
 	}
 	w.note(m, prefix)
 	for _, part := range []string{"_parameters", "_buffers"} {
-		list, err := entriesOf(m, part, prefix)
+		list, err := w.entriesOf(m, part, prefix)
 		if err != nil {
 			return err
 		}
@@ -83,7 +81,7 @@ func (w *walker) walk(m *module, prefix string, depth int) error {
 			}
 		}
 	}
-	children, err := entriesOf(m, "_modules", prefix)
+	children, err := w.entriesOf(m, "_modules", prefix)
 	if err != nil {
 		return err
 	}
@@ -101,15 +99,27 @@ func (w *walker) walk(m *module, prefix string, depth int) error {
 	return nil
 }
 
-// entriesOf reads one of the dictionaries of a module; a module without it has none.
-func entriesOf(m *module, part, prefix string) ([]entry, error) {
+// entriesOf reads one of the dictionaries of a module, and counts what it has; a module without it
+// has none.
+func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	value, ok := m.attributes[part]
 	if !ok {
 		return nil, nil
 	}
+	where := "module " + quote(prefix) + ", " + part
 	list, err := entries(value)
 	if err != nil {
-		return nil, inWhere(err, "module "+quote(prefix)+", "+part)
+		return nil, inWhere(err, where)
+	}
+	if w.entries += len(list); w.entries > maxModuleEntries {
+		return nil, &Error{Where: where, Offset: -1, Found: "too many modules and parameters",
+			Want: "at most " + strconv.Itoa(maxModuleEntries) + ", each wherever it stands",
+			Kind: ErrTooLarge}
+	}
+	for _, e := range list {
+		if err := checkName(prefix + e.key); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"path"
 	"strconv"
 	"strings"
@@ -21,10 +22,12 @@ type archive struct {
 
 // openArchive reads the directory of a zip archive.
 func openArchive(file io.ReaderAt, size int64) (*archive, error) {
-	z, err := zip.NewReader(file, size)
+	directory := &bounded{r: file, left: maxDirectoryBytes}
+	z, err := zip.NewReader(directory, size)
 	if err != nil {
 		return nil, malformed("zip archive", err.Error(), "a sound directory")
 	}
+	directory.left = math.MaxInt64 // records are read where they are
 	if len(z.File) > maxRecords {
 		return nil, &Error{Where: "zip archive", Offset: -1,
 			Found: strconv.Itoa(len(z.File)) + " records", Want: "at most " + strconv.Itoa(maxRecords),
@@ -49,6 +52,21 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 		return nil, malformed("zip archive", strconv.Itoa(found)+" records data.pkl", "one")
 	}
 	return a, a.checkOrder()
+}
+
+// bounded gives bytes of a file until so many were read. A directory is in memory before its
+// records can be counted, so that its length is bounded while it is read.
+type bounded struct {
+	r    io.ReaderAt
+	left int64
+}
+
+// ReadAt implements io.ReaderAt.
+func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, fmt.Errorf("a directory of more than %d MiB", maxDirectoryBytes>>20)
+	}
+	return b.r.ReadAt(p, off)
 }
 
 // checkOrder refuses storages whose bytes are in the other order.

@@ -68,7 +68,7 @@ func characterBranches(l *txl.Layout) []string {
 // softmaxBranches are the softmax's biases and, if there are clusters, the head's columns for them.
 func softmaxBranches(l *txl.Layout) []string {
 	patterns := []string{"crit.out_layers.*.bias"}
-	if l.Index("crit.cluster_weight") >= 0 {
+	if l.Index(txl.TailWeights) >= 0 {
 		patterns = append(patterns, "crit.cluster_*")
 	}
 	return patterns

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -15,21 +16,75 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
 	}
-	kind := tokenizer.KindBytes
-	if m.OfWords() {
-		kind = tokenizer.KindWords
-	}
 	return ModelInfo{
 		ID:         m.ID(),
 		Hash:       m.Hash(),
 		Name:       m.Name,
 		Parameters: int64(m.LM.Layout.Size),
 		Config:     config,
-		Tokenizer:  kind,
+		Tokenizer:  kindOf(m.Tokenizer),
 		Vocab:      m.Tokenizer.Vocab(),
 		Start:      m.Tokenizer.Start(),
+		TokenBytes: m.Tokenizer.SpellMax(),
 		Banks:      len(defaults.Adapt.Gammas),
 		Defaults:   reported(defaults),
 		Card:       m.Card,
+		text:       m.Tokenizer,
 	}, nil
+}
+
+// kindOf is the kind of a tokenizer.
+func kindOf(t tokenizer.Tokenizer) string {
+	if _, words := t.(*tokenizer.Words); words {
+		return tokenizer.KindWords
+	}
+	return tokenizer.KindBytes
+}
+
+// OfWords reports whether the model's tokens are words.
+func (m *ModelInfo) OfWords() bool { return m.Tokenizer == tokenizer.KindWords }
+
+// tokenizer is the model's; of the zero value, that of bytes.
+func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
+	if m.text == nil {
+		return tokenizer.Bytes{}
+	}
+	return m.text
+}
+
+// tokensAtOnce is how many tokens ModelInfo.Tokens has in memory.
+const tokensAtOnce = 512
+
+// Tokens gives the tokens of a text by itself. A word at its end counts as complete; white space
+// behind the last token is no token.
+func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		var some tokenizer.Tokens
+		var pending tokenizer.Pending
+		t, rest := m.tokenizer(), text
+		for more := true; more; {
+			some.Reset()
+			rest = t.Next(&some, &pending, rest, tokensAtOnce)
+			if more = len(some.IDs) == tokensAtOnce; !more && pending.Size() > 0 {
+				t.End(&some, &pending)
+				some.IDs = some.IDs[:len(some.IDs)-1] // the end of a line, which the text has not
+			}
+			for _, id := range some.IDs {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// CountTokens is the number of Tokens.
+func (m *ModelInfo) CountTokens(text []byte) int64 {
+	return int64(tokenizer.Count(m.tokenizer(), text))
+}
+
+// Spell appends the text of a token that stands behind another. It panics at an id outside the
+// vocabulary.
+func (m *ModelInfo) Spell(dst []byte, after, id int32) []byte {
+	return m.tokenizer().Spell(dst, after, id)
 }

@@ -43,12 +43,10 @@ func bytesTally(n int64) tokenizer.Tally { return tokenizer.Tally{Bytes: n, Char
 func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	told := Tally{
 		Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits,
-		Unknown: t.Unknown, UnknownBytes: t.UnknownBytes, UnknownChars: t.UnknownChars,
-		UnknownBits: t.UnknownBits,
+		Unknown: t.Unknown, UnknownBytes: t.UnknownBytes, UnknownBits: t.UnknownBits,
 	}
 	if h.Settings.Baseline {
 		told.BaselineBits = &baseline.Bits
-		told.BaselineUnknownBits = baseline.UnknownBits
 	}
 	return told
 }

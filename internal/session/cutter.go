@@ -1,8 +1,6 @@
 package session
 
 import (
-	"bytes"
-	"slices"
 	"strings"
 
 	"github.com/lmserve/lmserve/tokenizer"
@@ -19,28 +17,30 @@ type cutter struct {
 	held    string         // may be the beginning of a stop string
 	half    tokenizer.UTF8 // holds what may be the beginning of a character
 	waiting tokenScores    // of all that is held back
-	told    int            // bytes of the first word that is waiting that were told
-	tail    []byte         // what was echoed behind the last word: the next one begins with it
+	told    int64          // bytes of the first word that is waiting that were told
+	tail    int            // bytes that were echoed behind the last word: the next begins with them
 }
 
 // tokenScores are the scores of some tokens, as far as they are asked for.
 type tokenScores struct {
 	logProbs []float64
 	top      [][]Candidate
-	words    []Word // where tokens are words
+	words    tokenizer.Tokens // where tokens are words: their ids and sizes
+}
+
+// addWord adds a word of so many bytes.
+func (s *tokenScores) addWord(id int32, size int) {
+	s.words.IDs, s.words.Sizes = append(s.words.IDs, id), append(s.words.Sizes, int64(size))
 }
 
 // echo appends tokens that were not sampled, which no stop string ends.
 func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	c.waiting.logProbs = append(c.waiting.logProbs, scores.logProbs...)
 	c.waiting.top = append(c.waiting.top, scores.top...)
-	c.waiting.words = append(c.waiting.words, scores.words...)
-	if c.words {
-		c.tail = append(c.tail, text...)
-		for _, word := range scores.words {
-			c.tail = c.tail[len(word.Text):]
-		}
+	for i, id := range scores.words.IDs {
+		c.waiting.addWord(id, int(scores.words.Sizes[i]))
 	}
+	c.tail += len(text) - int(scores.words.Size())
 	return c.piece(c.half.Append(nil, text))
 }
 
@@ -57,8 +57,8 @@ func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped 
 	if c.logProbs {
 		c.waiting.logProbs = append(c.waiting.logProbs, logProb)
 		if c.words {
-			word := Word{ID: id, Text: slices.Concat(c.tail, text)}
-			c.waiting.words, c.tail = append(c.waiting.words, word), nil
+			c.waiting.addWord(id, c.tail+len(text))
+			c.tail = 0
 		}
 	}
 	for i := range text {
@@ -104,13 +104,12 @@ func (c *cutter) end() Piece {
 
 // cutWord cuts the word in which the text ends that has so many bytes more.
 func (c *cutter) cutWord(more int) {
-	left := c.told + more
-	for i := range c.waiting.words {
-		word := &c.waiting.words[i]
-		if left > 0 && left < len(word.Text) {
-			word.Text = bytes.Clone(word.Text[:left])
+	left, sizes := c.told+int64(more), c.waiting.words.Sizes
+	for i := range sizes {
+		if left > 0 {
+			sizes[i] = min(sizes[i], left)
 		}
-		left -= len(word.Text)
+		left -= sizes[i]
 	}
 }
 
@@ -118,8 +117,10 @@ func (c *cutter) cutWord(more int) {
 func (c *cutter) piece(text []byte) Piece {
 	p, n := Piece{Text: text}, len(text)
 	if c.words {
-		n = c.complete(len(text))
-		p.Words, c.waiting.words = c.waiting.words[:n:n], c.waiting.words[n:]
+		n = c.complete(int64(len(text)))
+		words := &c.waiting.words
+		p.Words.IDs, words.IDs = words.IDs[:n:n], words.IDs[n:]
+		p.Words.Sizes, words.Sizes = words.Sizes[:n:n], words.Sizes[n:]
 	}
 	if c.logProbs {
 		p.LogProbs, c.waiting.logProbs = c.waiting.logProbs[:n:n], c.waiting.logProbs[n:]
@@ -131,11 +132,10 @@ func (c *cutter) piece(text []byte) Piece {
 }
 
 // complete is how many of the words that are waiting end in the next bytes of the text.
-func (c *cutter) complete(bytes int) (n int) {
+func (c *cutter) complete(bytes int64) (n int) {
 	c.told += bytes
-	for n < len(c.waiting.words) && len(c.waiting.words[n].Text) <= c.told {
-		c.told -= len(c.waiting.words[n].Text)
-		n++
+	for sizes := c.waiting.words.Sizes; n < len(sizes) && sizes[n] <= c.told; n++ {
+		c.told -= sizes[n]
 	}
 	return n
 }

@@ -92,13 +92,14 @@ func (r *dryRun) pieceLocked(
 	if err != nil {
 		return 0, err
 	}
+	before := st.Offset()
 	c, err := r.scoreLocked(l.Worker(), st, text)
 	l.Release()
 	if err != nil {
 		return 0, err
 	}
 	c.Elapsed = time.Since(begun)
-	return int(c.Accepted), r.emit(c)
+	return int(st.Offset() - before), r.emit(c)
 }
 
 // workerLocked waits for a worker, unless the session was deleted, or is another's by now.

@@ -241,7 +241,7 @@ func (f *feeder) lesson(w *stream.Worker, scores stream.Scores) (how stream.Less
 // restOfLines reports the line under way at the end of a text that was fed. If the session is cold
 // by then, the request waits for its state as a chunk does.
 func (f *feeder) restOfLines(ctx context.Context) error {
-	if !f.options.Lines || f.sum.Accepted == 0 {
+	if !f.options.Lines || f.accepted == 0 {
 		return nil
 	}
 	if err := f.engine.life.Enter(); err != nil {

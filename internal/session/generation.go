@@ -220,8 +220,7 @@ func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	scores.logProbs = append(scores.logProbs, logProb)
 	scores.top = append(scores.top, candidates(t.LogProbs, g.top))
 	if g.engine.model.OfWords() {
-		text := r.prompt[max(0, begin):r.words]
-		scores.words = append(scores.words, Word{ID: t.ID, Text: text})
+		scores.addWord(t.ID, r.words-max(0, begin))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // Limits of a Manager whose Options do not say otherwise.
@@ -50,6 +51,7 @@ const (
 	BatchPromptTokens  = 1 << 16 // of all prompts of a batch
 	BatchSampledTokens = 1 << 16 // of all texts of a batch
 	CandidatesMax      = 20      // likeliest tokens reported beside a token
+	TokenIDMax         = tokenizer.MaxVocab - 1
 )
 
 const (

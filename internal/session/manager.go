@@ -17,7 +17,6 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -100,9 +99,6 @@ func (mg *Manager) Model() ModelInfo {
 	about.Defaults = about.Defaults.Clone()
 	return about
 }
-
-// Tokenizer is the model's: what makes tokens of texts, and text of tokens.
-func (mg *Manager) Tokenizer() tokenizer.Tokenizer { return mg.engine.model.Tokenizer }
 
 // Failed is closed when the store has failed for good: all requests get ErrStore. The store has to
 // be opened anew, for another Manager, or the process to end with Err.

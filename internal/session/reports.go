@@ -19,6 +19,7 @@ type reports struct {
 	sum     Summary
 
 	tally, baseline tokenizer.Tally // of sum
+	accepted        int64           // bytes of text
 }
 
 // report describes a text that was scored after a stream's and is not committed yet, and adds it to
@@ -35,13 +36,13 @@ func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
 		}
 	}
 	c := Chunk{
-		Tally:    s.account(tally, baseline),
-		Step:     st.Step,
-		Offset:   st.Offset(),
-		Accepted: int64(len(scores.Text)),
-		Updates:  s.stream.Updates(),
-		Written:  int64(st.Written),
-		FastRMS:  s.rms,
+		Tally:        s.account(tally, baseline),
+		Step:         st.Step,
+		Offset:       st.Tally.Bytes,
+		PendingBytes: st.Text.Size() + int64(len(scores.Text)) - tally.Bytes,
+		Updates:      s.stream.Updates(),
+		Written:      int64(st.Written),
+		FastRMS:      s.rms,
 	}
 	if r.options.LogProbs {
 		c.LogProbs = make([]float64, len(scores.NLL))
@@ -53,7 +54,7 @@ func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
 		}
 	}
 	r.sum.Chunks++
-	r.sum.Accepted += c.Accepted
+	r.accepted += int64(len(scores.Text))
 	return c
 }
 
@@ -61,6 +62,7 @@ func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
 func (r *reports) finish(begun time.Time) {
 	p := r.s.seen()
 	r.sum.Offset, r.sum.Updates = p.offset, p.updates
+	r.sum.PendingBytes = p.offset - p.tally.Bytes
 	r.sum.Tally = r.s.account(r.tally, r.baseline)
 	r.sum.Total = r.s.account(p.tally, p.baseline)
 	r.sum.Elapsed = time.Since(begun)
@@ -99,7 +101,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 
 // lineUnderWay reports the line under way at the end of a text.
 func (r *reports) lineUnderWay(st *stream.Stream) {
-	if r.options.Lines && r.sum.Accepted > 0 {
+	if r.options.Lines && r.accepted > 0 {
 		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.lineReport(l, false)) })
 	}
 }

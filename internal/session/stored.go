@@ -162,20 +162,22 @@ func checkTime(unixMS int64) error {
 // info describes a session with this head to a caller, but for what its life in memory adds.
 func (h *head) info(who Caller, p progress) Info {
 	i := Info{
-		ID:       h.ID,
-		Name:     h.Name,
-		Model:    h.Model.id(),
-		Created:  h.Created,
-		Offset:   p.offset,
-		Step:     p.updates,
-		Pending:  p.pending,
-		Tally:    h.account(p.tally, p.baseline),
-		Settings: reported(h.Settings),
-		Seed:     h.Settings.Seed,
-		Labels:   maps.Clone(h.Labels),
-		TTL:      h.TTL,
-		History:  h.History,
-		Parent:   h.Parent,
+		ID:      h.ID,
+		Name:    h.Name,
+		Model:   h.Model.id(),
+		Created: h.Created,
+		Offset:  p.offset,
+		Step:    p.updates,
+		Pending: p.pending,
+		Tally:   h.account(p.tally, p.baseline),
+
+		PendingBytes: p.offset - p.tally.Bytes,
+		Settings:     reported(h.Settings),
+		Seed:         h.Settings.Seed,
+		Labels:       maps.Clone(h.Labels),
+		TTL:          h.TTL,
+		History:      h.History,
+		Parent:       h.Parent,
 	}
 	if len(h.Numerics) > 0 { // else the head is damaged
 		i.Numerics = h.numerics().Name

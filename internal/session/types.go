@@ -19,6 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // Methods of adaptation: values of the setting "method".
@@ -116,13 +117,14 @@ type Tally struct {
 	Chars  int64 // characters, as the tokenizer counts them
 	Tokens int64
 	Bits   float64 // the sum over the tokens of -log2 p
+	// Unknown are those of Tokens that stand for words that the vocabulary does not have, and
+	// UnknownBytes and UnknownBits what these tokens have of Bytes and Bits. All three are 0 of a
+	// model of bytes.
+	Unknown, UnknownBytes int64
+	UnknownBits           float64
 	// BaselineBits is the same sum under the static model; nil unless the setting "baseline" asks
 	// for it.
 	BaselineBits *float64
-
-	// Parts of these numbers: of the words that the model does not know. All are 0 for bytes.
-	Unknown, UnknownBytes, UnknownChars int64
-	UnknownBits, BaselineUnknownBits    float64
 }
 
 // Info is what is known about a session at one moment, between two chunks.
@@ -136,15 +138,16 @@ type Info struct {
 	// LastUsed is the end of the last request that fed or sampled the session, at first Created;
 	// after a restart, when text came last. UTC.
 	LastUsed time.Time
-	// Offset is that of the byte that comes next: as many bytes are accepted. Those beyond
-	// Tally.Bytes are of a word that is not complete, and wait for the text behind it.
-	Offset int64
-	Step   uint64 // updates of the fast weights made so far
+	Offset   int64  // in the stream, of the byte that comes next: as many bytes are accepted
+	Step     uint64 // updates of the fast weights made so far
 	// Pending is the number of tokens scored since the last update; a whole chunk's only while the
 	// update that a full chunk causes is under way.
-	Pending     int
-	MemoryBytes int64 // memory the session occupies; 0 while it is only on disk
-	DiskBytes   int64 // that the session is charged for; 0 where the store is no folder
+	Pending int
+	// PendingBytes is the number of bytes at the end of the text that belong to a token that has not
+	// ended: they have no bits yet. Offset is the Bytes of the Tally and PendingBytes together.
+	PendingBytes int64
+	MemoryBytes  int64 // memory the session occupies; 0 while it is only on disk
+	DiskBytes    int64 // that the session is charged for; 0 where the store is no folder
 	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
 	// "" if it was not recorded.
 	Numerics string
@@ -213,10 +216,9 @@ type Chunk struct {
 	Total Tally // of the session, up to and with this report
 
 	Step   uint64 // index of the chunk in the stream; the first is 0
-	Offset int64  // in the stream, of the first byte accepted here
-	// Accepted is how many bytes of text were accepted. Where they are more than what Total grows
-	// by, the rest is of a word that is not complete.
-	Accepted int64
+	Offset int64  // in the stream, of the first byte of the tokens reported here
+	// PendingBytes is the number of bytes accepted behind these tokens, see Info.
+	PendingBytes int64
 	// Elapsed is the time from having the text to this report, waiting for other sessions included.
 	Elapsed time.Duration
 
@@ -227,8 +229,7 @@ type Chunk struct {
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
 	// for.
 	LogProbs []float64
-	// Sizes are the bytes of each of these tokens; nil where a token is a byte. They belong to the
-	// text up to the end of the tokens, some of which may have come in earlier requests.
+	// Sizes are the bytes of each of these tokens; nil where a token is a byte.
 	Sizes []int64
 	// Lines are those that end in the text reported here; nil unless asked for.
 	Lines []Line
@@ -239,12 +240,13 @@ type Summary struct {
 	Tally       // of the tokens that this call completed
 	Total Tally // of the session, after the call
 
-	Accepted int64  // bytes of text that this call accepted
-	Offset   int64  // of the session, after the call
-	Chunks   int    // reports emitted
-	Updates  uint64 // of the fast weights that the session has made, after the call
-	Rest     *Line  // the line under way; nil if there is none, or lines were not asked for
-	Elapsed  time.Duration
+	Offset int64 // of the session, after the call
+	// PendingBytes is the number of bytes at the end of the text that have no bits yet, see Info.
+	PendingBytes int64
+	Chunks       int    // reports emitted
+	Updates      uint64 // of the fast weights that the session has made, after the call
+	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
+	Elapsed      time.Duration
 }
 
 // CompleteRequest asks for text sampled from the adapted model after the session's text and the
@@ -273,9 +275,12 @@ type Piece struct {
 	Text     []byte
 	LogProbs []float64     // natural logarithms, one for each token of Text; nil unless asked for
 	Top      [][]Candidate // the likeliest tokens at each token of Text; nil unless asked for
-	// Words are the tokens that LogProbs are of, where they are words: each with its text, which is a
-	// part of the text so far. A piece may end within a word, which the next piece then tells of.
-	Words []Word
+
+	// Words are the tokens that LogProbs are of, of a model of words: those whose last byte is in Text.
+	// Their sizes, in bytes, tile all pieces of the text, a prompt that is echoed among them; so a
+	// token may begin in the piece before. Of a model of bytes each byte of Text is a token, and Words
+	// is empty.
+	Words tokenizer.Tokens
 
 	// Of a batch only:
 	Index int // of the text that the piece belongs to
@@ -283,12 +288,6 @@ type Piece struct {
 	// were sampled, those of a stop string included. Before it they are "" and 0.
 	FinishReason string
 	Tokens       int
-}
-
-// Word is a token of a text of words, with its bytes of the text: the white space before it too.
-type Word struct {
-	ID   int32
-	Text []byte
 }
 
 // Candidate is a token that a text could have gone on with.
@@ -330,12 +329,15 @@ type ModelInfo struct {
 	Created    time.Time       // of the weights, UTC; zero if unknown
 	Parameters int64           // slow weights, meta-learners not counted
 	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
-	Tokenizer  string          // tokenizer.KindBytes or tokenizer.KindWords
+	Tokenizer  string          // its kind: tokenizer.KindBytes or tokenizer.KindWords
 	Vocab      int             // tokens: their ids are 0 to Vocab-1
 	Start      int32           // the token after which the first one of a text is predicted
+	TokenBytes int             // the length of the longest token, in bytes, as Spell writes it
 	Banks      int             // banks of fast weights; the setting "gammas" has a number for each
 	Defaults   Settings        // what a session gets that asks for nothing: none is missing
 	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing
+
+	text tokenizer.Tokenizer // nil: bytes
 }
 
 // Errors a Manager returns, to be told apart with errors.Is.

@@ -17,26 +17,26 @@ type logProbsBlock struct {
 	tokens, logProbs, top, offsets []byte
 }
 
-// add adds the tokens of a piece, before which the text has so many characters. The first token of
-// a prompt has no scores.
-func (b *logProbsBlock) add(p session.Piece, chars int, first bool) {
-	for at := 0; at < len(p.Text); {
-		_, size := utf8.DecodeRune(p.Text[at:])
-		for ; size > 0; size-- {
-			id := int32(p.Text[at])
-			b.tokens = append(separated(b.tokens), tokenNames[id]...)
-			b.offsets = strconv.AppendInt(separated(b.offsets), int64(chars), 10)
-			b.logProbs, b.top = separated(b.logProbs), separated(b.top)
-			if first && at == 0 {
-				b.logProbs, b.top = append(b.logProbs, "null"...), append(b.top, "null"...)
-			} else {
-				b.logProbs = appendNumber(b.logProbs, p.LogProbs[at])
-				b.top = appendCandidates(b.top, p, at)
-			}
-			at++
-		}
-		chars++
+// tokenScore is what a text of the model has of one of its tokens. Without scores it is the first
+// token of a prompt.
+type tokenScore struct {
+	own    session.Candidate
+	top    []session.Candidate
+	scored bool
+	chars  int // characters of the text before it
+}
+
+// add adds a token. name gives the names of tokens, as JSON strings.
+func (b *logProbsBlock) add(t tokenScore, name func(id int32) []byte) {
+	b.tokens = append(separated(b.tokens), name(t.own.ID)...)
+	b.offsets = strconv.AppendInt(separated(b.offsets), int64(t.chars), 10)
+	b.logProbs, b.top = separated(b.logProbs), separated(b.top)
+	if !t.scored {
+		b.logProbs, b.top = append(b.logProbs, "null"...), append(b.top, "null"...)
+		return
 	}
+	b.logProbs = appendNumber(b.logProbs, t.own.LogProb)
+	b.top = t.appendCandidates(b.top, name)
 }
 
 // json gives the block.
@@ -50,24 +50,19 @@ func (b *logProbsBlock) json() json.RawMessage {
 	return append(append(out, b.offsets...), `]}`...)
 }
 
-// appendCandidates appends the likeliest tokens at a token of a piece, and the token itself if it
-// is none of these: whoever asks whether the token was the likeliest compares its value in this
-// list.
-func appendCandidates(list []byte, p session.Piece, at int) []byte {
-	own := session.Candidate{ID: int32(p.Text[at]), LogProb: p.LogProbs[at]}
-	var all []session.Candidate
-	if p.Top != nil {
-		all = p.Top[at]
-	}
-	if !slices.ContainsFunc(all, func(c session.Candidate) bool { return c.ID == own.ID }) {
-		all = append(slices.Clip(all), own)
+// appendCandidates appends the likeliest tokens, and the token itself if it is none of these:
+// whoever asks whether the token was the likeliest compares its value in this list.
+func (t *tokenScore) appendCandidates(list []byte, name func(id int32) []byte) []byte {
+	all := t.top
+	if !slices.ContainsFunc(all, func(c session.Candidate) bool { return c.ID == t.own.ID }) {
+		all = append(slices.Clip(all), t.own)
 	}
 	list = append(list, '{')
 	for i, c := range all {
 		if i > 0 {
 			list = append(list, ',')
 		}
-		list = append(append(list, tokenNames[c.ID]...), ':')
+		list = append(append(list, name(c.ID)...), ':')
 		list = appendNumber(list, c.LogProb)
 	}
 	return append(list, '}')
@@ -86,15 +81,28 @@ func appendNumber(list []byte, x float64) []byte {
 	return strconv.AppendFloat(list, x, 'g', -1, 64)
 }
 
-// tokenNames are the names of all tokens, as JSON strings: the character itself, or for a byte that
-// is none by itself OpenAI's form of such a byte, as `bytes:\xc3`.
-var tokenNames = func() (names [256][]byte) {
+// byteNames are the names of the tokens of a model of bytes, as JSON strings: the character itself,
+// or for a byte that is none by itself OpenAI's form of such a byte, as `bytes:\xc3`.
+var byteNames = func() (names [256][]byte) {
 	for id := range names {
-		name := string(rune(id))
-		if id >= utf8.RuneSelf {
-			name = fmt.Sprintf(`bytes:\x%02x`, id)
-		}
-		names[id], _ = json.Marshal(name) // a string always has a form in JSON
+		names[id] = quoted([]byte{byte(id)})
 	}
 	return names
 }()
+
+// byteName is the name of a token of a model of bytes.
+func byteName(id int32) []byte { return byteNames[id] }
+
+// quoted is the name of a token with a text, as a JSON string: the text, or OpenAI's form of bytes
+// if it is not UTF-8.
+func quoted(text []byte) []byte {
+	name := string(text)
+	if !utf8.Valid(text) {
+		name = "bytes:"
+		for _, b := range text {
+			name += fmt.Sprintf(`\x%02x`, b)
+		}
+	}
+	out, _ := json.Marshal(name) // a string always has a form in JSON
+	return out
+}

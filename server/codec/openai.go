@@ -13,8 +13,10 @@ import (
 )
 
 // DecodeBatch reads the body of a request for a completion in OpenAI's form.
-func DecodeBatch(r api.OpenAICompletionRequest) (session.BatchRequest, error) {
-	prompts, err := decodePrompts(r.Prompt)
+func DecodeBatch(
+	m session.ModelInfo, r api.OpenAICompletionRequest,
+) (session.BatchRequest, error) {
+	prompts, err := decodePrompts(m, r.Prompt)
 	request := session.BatchRequest{
 		Prompts:     prompts,
 		N:           1,
@@ -53,7 +55,9 @@ func IncludesUsage(r api.OpenAICompletionRequest) bool {
 
 // decodePrompts reads the four forms that prompts may have. Validation has seen that it is one of
 // them; an integer written as 1e2, which validation lets through, is none to encoding/json.
-func decodePrompts(p api.OpenAICompletionRequest_Prompt) (all [][]byte, err error) {
+func decodePrompts(
+	m session.ModelInfo, p api.OpenAICompletionRequest_Prompt,
+) (all [][]byte, err error) {
 	if text, err := p.AsOpenAICompletionRequestPrompt0(); err == nil {
 		return [][]byte{[]byte(text)}, nil
 	}
@@ -64,39 +68,52 @@ func decodePrompts(p api.OpenAICompletionRequest_Prompt) (all [][]byte, err erro
 		return all, nil
 	}
 	if ids, err := p.AsTokenList(); err == nil {
-		return [][]byte{Detokenized(ids)}, nil
+		text, err := Detokenized(m, "prompt", ids)
+		return [][]byte{text}, err
 	}
 	lists, err := p.AsOpenAICompletionRequestPrompt3()
 	if err != nil {
 		return nil, problem.Field(api.ProblemInvalidField, "prompt", "a token with an exponent",
 			"tokens in digits alone")
 	}
-	for _, ids := range lists {
-		all = append(all, Detokenized(ids))
+	for i, ids := range lists {
+		text, err := Detokenized(m, fmt.Sprintf("prompt[%d]", i), ids)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text)
 	}
 	return all, nil
 }
 
-// Detokenized is the text of tokens that validation has let through: a token is a byte.
-func Detokenized(ids []api.TokenID) []byte {
-	text := make([]byte, len(ids))
+// Detokenized is the text of the tokens of a field, which are in the model's vocabulary, or the
+// error is a problem.
+func Detokenized(m session.ModelInfo, field string, ids []api.TokenID) ([]byte, error) {
+	text, before := make([]byte, 0, len(ids)), m.Start
 	for i, id := range ids {
-		text[i] = byte(id)
+		if int(id) >= m.Vocab {
+			return nil, problem.Field(api.ProblemInvalidField, fmt.Sprintf("%s[%d]", field, i),
+				strconv.Itoa(int(id)), fmt.Sprintf("an integer from 0 to %d", m.Vocab-1))
+		}
+		text = m.Spell(text, before, id)
+		before = id
 	}
-	return text
+	return text, nil
 }
 
 // WriteTokens writes an api.Tokens: what a client is told of the tokens of a text. In memory they
 // would take many times what the text does.
-func WriteTokens(w io.Writer, text string) error {
+func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`,
-		len(text), limits.OpenAIPromptTokensMax)
-	for i := range len(text) {
-		if i > 0 {
+		m.CountTokens([]byte(text)), limits.OpenAIPromptTokensMax)
+	first := true
+	for id := range m.Tokens([]byte(text)) {
+		if !first {
 			_ = b.WriteByte(',') // Flush tells of errors
 		}
-		_, _ = b.Write(strconv.AppendUint(b.AvailableBuffer(), uint64(text[i]), 10))
+		first = false
+		_, _ = b.Write(strconv.AppendInt(b.AvailableBuffer(), int64(id), 10))
 	}
 	_, _ = b.WriteString("]}\n")
 	return b.Flush()
@@ -114,7 +131,7 @@ func EncodeTokenizer(m session.ModelInfo) api.TokenizerInfo {
 	return api.TokenizerInfo{
 		TokenizerClass: m.Tokenizer,
 		VocabSize:      int32(m.Vocab),
-		BosToken:       string([]byte{byte(m.Start)}),
+		BosToken:       string(m.Spell(nil, m.Start, m.Start)),
 		EosToken:       endOfText,
 		ModelMaxLength: limits.OpenAIPromptTokensMax,
 	}

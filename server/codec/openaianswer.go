@@ -3,7 +3,6 @@ package codec
 import (
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
@@ -15,91 +14,66 @@ import (
 // event for each, or one answer in the end.
 type OpenAIAnswer struct {
 	head    api.OpenAICompletion // what all events of a stream have in common
+	model   session.ModelInfo
 	request session.BatchRequest
 	texts   []openAIText
 	sampled int64 // tokens
 }
 
-// openAIText is one of the texts.
-type openAIText struct {
-	tokens   int // of what is there
-	chars    int
-	text     []byte // not told yet
-	logProbs logProbsBlock
-	finish   *api.FinishReason
-}
-
 // NewOpenAIAnswer makes an answer that has no text yet, under an id, from a model.
 func NewOpenAIAnswer(
-	id, model string, created time.Time, request session.BatchRequest,
+	id string, model session.ModelInfo, created time.Time, request session.BatchRequest,
 ) *OpenAIAnswer {
-	return &OpenAIAnswer{
+	a := &OpenAIAnswer{
 		head: api.OpenAICompletion{
-			ID: id, Object: api.ObjectTextCompletion, Created: created.Unix(), Model: model,
+			ID: id, Object: api.ObjectTextCompletion, Created: created.Unix(), Model: model.ID,
 			Choices: []api.OpenAIChoice{},
 		},
+		model:   model,
 		request: request,
 		texts:   make([]openAIText, len(request.Prompts)*request.N),
 	}
+	if request.Echo {
+		for i := range a.texts {
+			a.texts[i].echoed = len(request.Prompts[i/request.N])
+		}
+	}
+	return a
 }
 
 // Add adds a piece.
 func (a *OpenAIAnswer) Add(p session.Piece) {
 	t := &a.texts[p.Index]
-	t.text = append(t.text, p.Text...)
-	if a.request.LogProbs {
-		first := t.tokens == 0 && len(a.echoed(p.Index)) > 0
-		t.logProbs.add(p, t.chars, first)
+	switch {
+	case !a.request.LogProbs:
+	case a.model.OfWords():
+		t.addWords(&a.model, p)
+	default:
+		t.addBytes(p)
 	}
-	t.tokens += len(p.Text)
-	t.chars += utf8.RuneCount(p.Text)
+	t.add(p)
 	if p.FinishReason != "" {
-		reason := api.FinishReason(p.FinishReason)
-		t.finish = &reason
 		a.sampled += int64(p.Tokens)
 	}
 }
 
 // Sampled is how many bytes of a piece that is to be added next were sampled: those that are not of
 // a prompt.
-func (a *OpenAIAnswer) Sampled(p session.Piece) int {
-	left := max(0, len(a.echoed(p.Index))-a.texts[p.Index].tokens)
-	return max(0, len(p.Text)-left)
-}
-
-// echoed is the prompt that a text begins with; none if prompts are not echoed.
-func (a *OpenAIAnswer) echoed(index int) []byte {
-	if !a.request.Echo {
-		return nil
-	}
-	return a.request.Prompts[index/a.request.N]
-}
+func (a *OpenAIAnswer) Sampled(p session.Piece) int { return a.texts[p.Index].sampled(p) }
 
 // Event adds a piece, and gives it as an event.
 func (a *OpenAIAnswer) Event(p session.Piece) api.OpenAICompletion {
 	a.Add(p)
 	event := a.head
-	event.Choices = []api.OpenAIChoice{a.take(p.Index)}
+	event.Choices = []api.OpenAIChoice{a.texts[p.Index].take(p.Index, a.request.LogProbs)}
 	return event
-}
-
-// take takes what there is of a text: it is not told again.
-func (a *OpenAIAnswer) take(index int) api.OpenAIChoice {
-	t := &a.texts[index]
-	choice := api.OpenAIChoice{Text: EncodeText(t.text), Index: index, FinishReason: t.finish}
-	if a.request.LogProbs {
-		block := t.logProbs.json()
-		choice.Logprobs = &block
-	}
-	t.text, t.logProbs = t.text[:0], logProbsBlock{}
-	return choice
 }
 
 // Whole is the answer of all texts. It takes them, like Event.
 func (a *OpenAIAnswer) Whole() api.OpenAICompletion {
 	whole := a.UsageEvent()
 	for i := range a.texts {
-		whole.Choices = append(whole.Choices, a.take(i))
+		whole.Choices = append(whole.Choices, a.texts[i].take(i, a.request.LogProbs))
 	}
 	return whole
 }
@@ -108,7 +82,7 @@ func (a *OpenAIAnswer) Whole() api.OpenAICompletion {
 func (a *OpenAIAnswer) UsageEvent() api.OpenAICompletion {
 	prompts := int64(0)
 	for _, prompt := range a.request.Prompts {
-		prompts += int64(len(prompt)) // a token is a byte
+		prompts += a.model.CountTokens(prompt)
 	}
 	event := a.head
 	event.Usage = &api.OpenAIUsage{
@@ -125,8 +99,8 @@ type WithoutUsage struct {
 }
 
 // CheckAnswer refuses a request whose answer would be too large to be made as a whole.
-func CheckAnswer(r session.BatchRequest) error {
-	bytes := AnswerBytes(r)
+func CheckAnswer(m session.ModelInfo, r session.BatchRequest) error {
+	bytes := AnswerBytes(m, r)
 	if bytes <= limits.OpenAIAnswerBytesMax {
 		return nil
 	}
@@ -154,19 +128,24 @@ func StreamBytes(r session.BatchRequest) int64 {
 // AnswerBytes is the memory that a whole answer takes at most until it is sent: the texts and, if
 // asked for, their tokens' scores, as they are kept, written, and written again as a part of the
 // answer.
-func AnswerBytes(r session.BatchRequest) int64 {
+func AnswerBytes(m session.ModelInfo, r session.BatchRequest) int64 {
 	const perByte = 16      // of text, which JSON may write as \u0000
 	const perToken = 3 * 50 // its name, offset and score, in numbers of up to 22 digits
 	const perCandidate = 3 * 40
-	tokens := int64(len(r.Prompts)) * int64(r.N) * int64(r.MaxTokens)
+	texts, word := int64(r.N), int64(1)
+	name := int64(0) // what a name takes beyond one of a byte
+	if m.OfWords() {
+		word, name = int64(m.TokenBytes), 3*int64(m.TokenBytes)
+	}
+	sampled, echoed := int64(len(r.Prompts))*texts*int64(r.MaxTokens), int64(0)
 	if r.Echo {
 		for _, prompt := range r.Prompts {
-			tokens += int64(len(prompt)) * int64(r.N)
+			echoed += int64(len(prompt)) * texts // a token has a byte at least
 		}
 	}
-	bytes := tokens * perByte
+	bytes := (sampled*word + echoed) * perByte
 	if r.LogProbs {
-		bytes += tokens * (perToken + perCandidate*int64(r.Top+1))
+		bytes += (sampled + echoed) * (perToken + name + (perCandidate+name)*int64(r.Top+1))
 	}
 	return bytes
 }

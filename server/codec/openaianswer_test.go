@@ -15,6 +15,7 @@ import (
 // However long the names and numbers of an answer are, its memory is not more than what is borrowed
 // for it: the blocks as they are kept, as they are put together, and the answer as it is written.
 func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
+	model := session.ModelInfo{ID: "m"}
 	long := -float64(
 		math.SmallestNonzeroFloat32,
 	) * math.Pi // in JSON it has as many digits as any
@@ -28,7 +29,7 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 				LogProbs:  true,
 				Top:       top,
 			}
-			a := NewOpenAIAnswer("cmpl-1", "m", time.Now(), r)
+			a := NewOpenAIAnswer("cmpl-1", model, time.Now(), r)
 			kept := 0
 			for i := range r.N {
 				p := session.Piece{
@@ -61,7 +62,7 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 			require.LessOrEqual(
 				t,
 				int64(kept+block+len(raw)),
-				AnswerBytes(r),
+				AnswerBytes(model, r),
 				"top %d, %.4q",
 				top,
 				text,
@@ -69,7 +70,7 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 			require.Greater(
 				t,
 				6*int64(kept+block+len(raw)),
-				AnswerBytes(r),
+				AnswerBytes(model, r),
 				"nor is it far more",
 			)
 		}

@@ -24,7 +24,9 @@ func (h *Handlers) Complete(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	call := completeCall{h.Sessions(), r.ID, request}
+	call := completeCall{
+		h.Sessions(), r.ID, request, codec.NewPieceEncoder(h.Sessions().Model()),
+	}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return completeStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)
@@ -38,10 +40,12 @@ func (h *Handlers) Complete(
 		}
 		defer taken.Keep(0)
 	}
-	var scores session.Piece
+	var scores api.PieceEvent
 	done, err := call.run(ctx, func(p session.Piece) error {
-		scores.LogProbs = append(scores.LogProbs, p.LogProbs...)
-		scores.Top = append(scores.Top, p.Top...)
+		piece := call.encode.Piece(p)
+		scores.Logprobs = append(scores.Logprobs, piece.Logprobs...)
+		scores.Tokens = append(scores.Tokens, piece.Tokens...)
+		scores.TopLogprobs = append(scores.TopLogprobs, piece.TopLogprobs...)
 		return nil
 	})
 	if err != nil {
@@ -55,6 +59,7 @@ type completeCall struct {
 	sessions Sessions
 	id       string
 	request  session.CompleteRequest
+	encode   *codec.PieceEncoder
 }
 
 // run makes the call, and charges the caller for the text that was sampled.
@@ -73,7 +78,7 @@ func (c completeCall) stream(
 	ctx context.Context, events *answer.EventStream, start time.Time,
 ) error {
 	done, err := c.run(ctx, func(p session.Piece) error {
-		return events.Send(string(api.EventPiece), answer.NoID, codec.EncodePiece(p))
+		return events.Send(string(api.EventPiece), answer.NoID, c.encode.Piece(p))
 	})
 	if err != nil {
 		return events.Fail(ctx, err)

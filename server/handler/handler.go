@@ -17,6 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
@@ -66,6 +67,9 @@ type Handlers struct {
 }
 
 var _ api.StrictServerInterface = (*Handlers)(nil)
+
+// encoder writes what clients are told of texts of the model that is served.
+func (h *Handlers) encoder() codec.Encoder { return codec.NewEncoder(h.Sessions().Model()) }
 
 // sessionPath is the path of a session.
 func sessionPath(id string) string { return "/v1/sessions/" + id }

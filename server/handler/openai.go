@@ -22,11 +22,11 @@ const headerSession = "X-Session-ID"
 func (h *Handlers) CreateCompletion(
 	ctx context.Context, r api.CreateCompletionRequestObject,
 ) (api.CreateCompletionResponseObject, error) {
-	start := time.Now()
-	if err := h.checkModel(&r.Body.Model); err != nil {
+	start, model := time.Now(), h.Sessions().Model()
+	if err := checkModel(model, &r.Body.Model); err != nil {
 		return nil, err
 	}
-	request, err := codec.DecodeBatch(*r.Body)
+	request, err := codec.DecodeBatch(model, *r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -36,13 +36,13 @@ func (h *Handlers) CreateCompletion(
 		return nil, err
 	}
 	call := batchCall{h.Sessions(), named, request, codec.NewOpenAIAnswer(
-		"cmpl-"+answer.RequestID(ctx), h.Sessions().Model().ID, start, request)}
+		"cmpl-"+answer.RequestID(ctx), model, start, request)}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return batchAnswer(func(w http.ResponseWriter) error {
 			return h.streamBatch(ctx, w, call, codec.IncludesUsage(*r.Body))
 		}), nil
 	}
-	if err := codec.CheckAnswer(request); err != nil {
+	if err := codec.CheckAnswer(model, request); err != nil {
 		return nil, err
 	}
 	return batchAnswer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
@@ -115,7 +115,7 @@ func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) erro
 
 // wholeBatch answers with all texts, which take memory until they are sent.
 func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batchCall) error {
-	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(c.request))
+	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(h.Sessions().Model(), c.request))
 	if err != nil {
 		return err
 	}
@@ -170,23 +170,25 @@ func (a batchAnswer) VisitCreateCompletionResponse(w http.ResponseWriter) error 
 func (h *Handlers) GetModel(
 	_ context.Context, r api.GetModelRequestObject,
 ) (api.GetModelResponseObject, error) {
-	if err := h.checkModel(&r.Model); err != nil {
+	model := h.Sessions().Model()
+	if err := checkModel(model, &r.Model); err != nil {
 		return nil, err
 	}
-	return api.GetModel200JSONResponse(codec.EncodeModel(h.Sessions().Model())), nil
+	return api.GetModel200JSONResponse(codec.EncodeModel(model)), nil
 }
 
 // Tokenize implements POST /tokenize.
 func (h *Handlers) Tokenize(
 	_ context.Context, r api.TokenizeRequestObject,
 ) (api.TokenizeResponseObject, error) {
-	if err := h.checkModel(r.Body.Model); err != nil {
+	model := h.Sessions().Model()
+	if err := checkModel(model, r.Body.Model); err != nil {
 		return nil, err
 	}
 	return tokenizeAnswer(func(w http.ResponseWriter) error {
 		w.Header().Set("Content-Type", contract.MediaJSON)
 		w.WriteHeader(http.StatusOK)
-		return codec.WriteTokens(w, r.Body.Prompt)
+		return codec.WriteTokens(w, model, r.Body.Prompt)
 	}), nil
 }
 
@@ -200,11 +202,15 @@ func (a tokenizeAnswer) VisitTokenizeResponse(w http.ResponseWriter) error { ret
 func (h *Handlers) Detokenize(
 	_ context.Context, r api.DetokenizeRequestObject,
 ) (api.DetokenizeResponseObject, error) {
-	if err := h.checkModel(r.Body.Model); err != nil {
+	model := h.Sessions().Model()
+	if err := checkModel(model, r.Body.Model); err != nil {
 		return nil, err
 	}
-	text := codec.EncodeText(codec.Detokenized(r.Body.Tokens))
-	return api.Detokenize200JSONResponse{Prompt: text}, nil
+	text, err := codec.Detokenized(model, "tokens", r.Body.Tokens)
+	if err != nil {
+		return nil, err
+	}
+	return api.Detokenize200JSONResponse{Prompt: codec.EncodeText(text)}, nil
 }
 
 // TokenizerInfo implements GET /tokenizer_info.
@@ -215,8 +221,7 @@ func (h *Handlers) TokenizerInfo(
 }
 
 // checkModel refuses a model that is not the one that is served. No name is any model's.
-func (h *Handlers) checkModel(name *string) error {
-	m := h.Sessions().Model()
+func checkModel(m session.ModelInfo, name *string) error {
 	if name == nil || *name == m.ID || *name == m.Name {
 		return nil
 	}

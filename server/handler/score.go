@@ -34,7 +34,7 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	call := scoreCall{h.Sessions(), r.ID, text, options}
+	call := scoreCall{h.Sessions(), h.encoder(), r.ID, text, options}
 	if media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
@@ -47,7 +47,7 @@ func (h *Handlers) Score(
 	if err != nil {
 		return nil, err
 	}
-	return api.Score200JSONResponse(codec.EncodeSummary(summary)), nil
+	return api.Score200JSONResponse(call.encode.Summary(summary)), nil
 }
 
 // checkAsked refuses what would make no difference in an answer of this form: who asks for it would
@@ -93,6 +93,7 @@ func scoreText(r api.ScoreRequestObject) (io.Reader, error) {
 // scoreCall is one call of Sessions.Score.
 type scoreCall struct {
 	sessions Sessions
+	encode   codec.Encoder
 	id       string
 	text     io.Reader
 	options  session.ScoreOptions
@@ -108,7 +109,7 @@ func (c scoreCall) run(
 ) (session.Summary, error) {
 	offset := int64(-1)
 	report := func(chunk session.Chunk) error {
-		offset = chunk.Total.Bytes
+		offset = offsetAfter(chunk)
 		return emit(chunk)
 	}
 	summary, err := c.sessions.Score(ctx, middleware.CallerOf(ctx), c.id, c.text, c.options, report)
@@ -122,14 +123,17 @@ func (c scoreCall) run(
 	return summary, p
 }
 
+// offsetAfter is the session's offset after a chunk was scored.
+func offsetAfter(c session.Chunk) int64 { return c.Total.Bytes + c.PendingBytes }
+
 // stream makes the call and answers with an event for each chunk, or each line, while the text
 // comes in.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
 	emitLine := func(l session.Line, id int64) error {
-		return events.Send(string(api.EventLine), id, codec.EncodeLine(l, c.options.Learn))
+		return events.Send(string(api.EventLine), id, c.encode.Line(l, c.options.Learn))
 	}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
-		id := chunk.Total.Bytes
+		id := offsetAfter(chunk)
 		if !c.learns() { // a client that has lost the answer does not go on there
 			id = answer.NoID
 		}
@@ -141,7 +145,7 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 			}
 			return nil
 		}
-		return events.Send(string(api.EventChunk), id, codec.EncodeChunk(chunk))
+		return events.Send(string(api.EventChunk), id, c.encode.Chunk(chunk))
 	})
 	if err != nil {
 		return events.Fail(ctx, err)
@@ -151,7 +155,7 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 			return err
 		}
 	}
-	return events.Send(string(api.EventSummary), summary.Offset, codec.EncodeSummary(summary))
+	return events.Send(string(api.EventSummary), summary.Offset, c.encode.Summary(summary))
 }
 
 // scoreStream writes a streamed answer.

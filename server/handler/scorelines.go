@@ -16,7 +16,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 		return nil, err
 	}
 	defer taken.Keep(0)
-	all := lineList{learn: c.options.Learn}
+	all := lineList{encode: c.encode, learn: c.options.Learn}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
 		for _, l := range chunk.Lines {
 			all.add(l)
@@ -29,7 +29,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 	if summary.Rest != nil {
 		all.add(*summary.Rest)
 	}
-	body := codec.EncodeSummary(summary)
+	body := c.encode.Summary(summary)
 	body.Lines = all.lines
 	if all.leftOut > 0 {
 		body.LinesLeftOut = &all.leftOut
@@ -39,6 +39,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 
 // lineList has the first lines of an answer, as many as the memory has room for.
 type lineList struct {
+	encode  codec.Encoder
 	learn   string // how the text is learnt
 	lines   []api.LineEvent
 	bytes   int
@@ -51,5 +52,5 @@ func (a *lineList) add(l session.Line) {
 		a.leftOut++
 		return
 	}
-	a.lines = append(a.lines, codec.EncodeLine(l, a.learn))
+	a.lines = append(a.lines, a.encode.Line(l, a.learn))
 }

@@ -69,7 +69,7 @@ func (h *Handlers) ImportSession(
 		return nil, err
 	}
 	return api.ImportSession201JSONResponse{
-		Body:    codec.EncodeSession(info),
+		Body:    h.encoder().Session(info),
 		Headers: api.ImportSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }

@@ -74,7 +74,7 @@ const (
 	OpenAIModelCharsMax    = 256                // of a model's id
 	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an answer that is not streamed
 	TokenizeCharsMax       = 1 << 20
-	TokenIDMax             = 255
+	TokenIDMax             = session.TokenIDMax
 )
 
 // What the contract states in words, or leaves to the server.

@@ -1,0 +1,85 @@
+package codec
+
+import (
+	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// openAIText is one of the texts of an answer in OpenAI's form, as it grows.
+type openAIText struct {
+	bytes    int    // of what is there
+	echoed   int    // of these, at most, are the prompt's
+	chars    int    // in the bytes that are named in logProbs
+	text     []byte // not told yet
+	logProbs logProbsBlock
+	finish   *api.FinishReason
+	words    wordText // of a model of words
+}
+
+// add adds the text of a piece.
+func (t *openAIText) add(p session.Piece) {
+	t.text = append(t.text, p.Text...)
+	t.bytes += len(p.Text)
+	if p.FinishReason != "" {
+		reason := api.FinishReason(p.FinishReason)
+		t.finish = &reason
+	}
+}
+
+// addBytes adds the log-probabilities of a piece whose text was not added yet, of a model of bytes.
+func (t *openAIText) addBytes(p session.Piece) {
+	for at := 0; at < len(p.Text); {
+		_, size := utf8.DecodeRune(p.Text[at:])
+		for ; size > 0; size-- {
+			score := tokenScore{chars: t.chars, scored: t.bytes+at > 0 || t.echoed == 0}
+			score.own.ID = int32(p.Text[at])
+			score.take(p, at)
+			t.logProbs.add(score, byteName)
+			at++
+		}
+		t.chars++
+	}
+}
+
+// addWords is addBytes of a model of words.
+func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
+	t.words.add(p.Text)
+	for i, id := range p.Words.IDs {
+		own, spell := t.words.cut(m, id, p.Words.Sizes[i])
+		score := tokenScore{chars: t.chars, scored: t.words.named > t.echoed || t.words.named > len(own)}
+		score.own.ID = id
+		score.take(p, i)
+		t.logProbs.add(score, func(id int32) []byte { return quoted(spell(id)) })
+		t.chars += utf8.RuneCount(own)
+	}
+}
+
+// take takes the scores of a token of a piece, if it has any.
+func (s *tokenScore) take(p session.Piece, at int) {
+	if !s.scored {
+		return
+	}
+	s.own.LogProb = p.LogProbs[at]
+	if p.Top != nil {
+		s.top = p.Top[at]
+	}
+}
+
+// take takes what there is of the text: it is not told again.
+func (t *openAIText) take(index int, logProbs bool) api.OpenAIChoice {
+	choice := api.OpenAIChoice{Text: EncodeText(t.text), Index: index, FinishReason: t.finish}
+	if logProbs {
+		block := t.logProbs.json()
+		choice.Logprobs = &block
+	}
+	t.text, t.logProbs = t.text[:0], logProbsBlock{}
+	return choice
+}
+
+// sampled is how many bytes of a piece that is to be added next were sampled.
+func (t *openAIText) sampled(p session.Piece) int {
+	left := max(0, t.echoed-t.bytes)
+	return max(0, len(p.Text)-left)
+}

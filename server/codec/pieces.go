@@ -1,0 +1,92 @@
+package codec
+
+import (
+	"time"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// PieceEncoder writes the pieces of one completion, in their order.
+type PieceEncoder struct {
+	model session.ModelInfo
+	words wordText
+}
+
+// NewPieceEncoder makes the encoder of a completion by a model.
+func NewPieceEncoder(m session.ModelInfo) *PieceEncoder { return &PieceEncoder{model: m} }
+
+// Piece is the event of the next piece of sampled text.
+func (e *PieceEncoder) Piece(p session.Piece) api.PieceEvent {
+	text, exact := encodeText(p.Text)
+	event := api.PieceEvent{
+		Type: api.EventPiece, Text: text, TextBase64: exact, Logprobs: p.LogProbs,
+	}
+	if !e.model.OfWords() {
+		event.TopLogprobs = encodeTop(p.Top, nil)
+		return event
+	}
+	e.words.add(p.Text)
+	for i, id := range p.Words.IDs {
+		own, spell := e.words.cut(&e.model, id, p.Words.Sizes[i])
+		name, _ := encodeText(own)
+		event.Tokens = append(event.Tokens, name)
+		if p.Top != nil {
+			event.TopLogprobs = append(event.TopLogprobs, encodeTop(p.Top[i:i+1], spell)...)
+		}
+	}
+	return event
+}
+
+// encodeTop is the likeliest tokens at each token of a text, and how they are spelt there, if that
+// is to be told; nil if nobody asked for them.
+func encodeTop(top [][]session.Candidate, spell spelling) [][]api.TokenLogprob {
+	if top == nil {
+		return nil
+	}
+	out := make([][]api.TokenLogprob, len(top))
+	for i, candidates := range top {
+		out[i] = make([]api.TokenLogprob, len(candidates))
+		for j, c := range candidates {
+			out[i][j] = api.TokenLogprob{Token: c.ID, Logprob: c.LogProb}
+			if spell != nil {
+				name, _ := encodeText(spell(c.ID))
+				out[i][j].Text = &name
+			}
+		}
+	}
+	return out
+}
+
+// EncodeCompletion is the answer to a completion that took this time. The scores are those of all
+// its pieces.
+func EncodeCompletion(
+	c session.Completion, scores api.PieceEvent, elapsed time.Duration,
+) api.Completion {
+	text, exact := encodeText(c.Text)
+	return api.Completion{
+		Type:         api.EventCompletion,
+		Text:         text,
+		TextBase64:   exact,
+		Logprobs:     scores.Logprobs,
+		Tokens:       scores.Tokens,
+		TopLogprobs:  scores.TopLogprobs,
+		FinishReason: api.FinishReason(c.FinishReason),
+		Usage:        encodeUsage(c),
+		Seed:         c.Seed,
+		Offset:       c.Offset,
+		ElapsedMs:    milliseconds(elapsed),
+	}
+}
+
+// EncodeDone is the last event of a completion that took this time.
+func EncodeDone(c session.Completion, elapsed time.Duration) api.DoneEvent {
+	return api.DoneEvent{
+		Type:         api.EventDone,
+		FinishReason: api.FinishReason(c.FinishReason),
+		Usage:        encodeUsage(c),
+		Seed:         c.Seed,
+		Offset:       c.Offset,
+		ElapsedMs:    milliseconds(elapsed),
+	}
+}
