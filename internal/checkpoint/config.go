@@ -86,7 +86,7 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config
 	if s.SameLength != nil {
 		c.SameLength = *s.SameLength
 	}
-	return c, check(c)
+	return c, checkConfig(c)
 }
 
 // configOfShapes reads what the shapes tell of a configuration. A tensor that is missing leaves 0.
@@ -123,8 +123,8 @@ func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	return c
 }
 
-// check holds the configuration to what a model may have, before tensors are counted by it.
-func check(c txl.Config) error {
+// checkConfig holds the configuration to what a model may have, before tensors are counted by it.
+func checkConfig(c txl.Config) error {
 	if err := c.Validate(); err != nil {
 		return unsupported("configuration", err.Error(), "a model that this program has")
 	}

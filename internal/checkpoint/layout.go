@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/lmserve/lmserve/txl"
@@ -16,6 +17,13 @@ const (
 	outputProjection = "crit.out_projs."
 	weightSuffix     = ".weight"
 )
+
+// attentionBiases are the biases that layers share, or have each, as layerBias names them.
+var attentionBiases = []string{"r_w_bias", "r_r_bias"}
+
+func layerBias(layer int, name string) string {
+	return fmt.Sprintf("layers.%d.dec_attn.%s", layer, name)
+}
 
 // slot is a tensor of the reference implementation's state dict.
 type slot struct {

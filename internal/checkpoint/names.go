@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -51,13 +50,6 @@ func checkName(name string) error {
 			"at most "+strconv.Itoa(maxNameBytes)+" bytes of printable text")
 	}
 	return nil
-}
-
-// attentionBiases are the biases that layers share, or have each, as layerBias names them.
-var attentionBiases = []string{"r_w_bias", "r_r_bias"}
-
-func layerBias(layer int, name string) string {
-	return fmt.Sprintf("layers.%d.dec_attn.%s", layer, name)
 }
 
 // shareBiases makes one tensor of an attention bias that is the same in every layer: Hugging Face's

@@ -115,8 +115,8 @@ func (v view) check() error {
 	return nil
 }
 
-// span is the number of elements from the view's first to its last.
-func (v view) span() int64 {
+// extent is the number of elements of the storage from the view's first to its last.
+func (v view) extent() int64 {
 	if elements(v.shape) == 0 {
 		return 0
 	}
@@ -130,19 +130,19 @@ func (v view) span() int64 {
 // checkReads makes sure that the tensors together do not read the storages too often, as many
 // sparse views of a large storage would.
 func checkReads(tensors []Tensor) error {
-	var read, stored int64
+	var read, total int64
 	seen := map[*storage]bool{}
 	for _, t := range tensors {
 		s := t.view.storage
 		if !seen[s] {
-			stored += s.count * int64(s.element.size)
+			total += s.count * int64(s.element.size)
 			seen[s] = true
 		}
-		read += t.view.span() * int64(s.element.size) // at most weights.MaxTensors * weightsMax
+		read += t.view.extent() * int64(s.element.size) // at most weights.MaxTensors * weightsMax
 	}
-	if read > maxReads*stored {
+	if read > maxReads*total {
 		return &Error{Where: "tensors", Offset: -1,
-			Found: fmt.Sprintf("parts of %d bytes in storages of %d bytes", read, stored),
+			Found: fmt.Sprintf("parts of %d bytes in storages of %d bytes", read, total),
 			Want:  fmt.Sprintf("at most %d times as many", maxReads), Kind: ErrTooLarge}
 	}
 	return nil
@@ -162,7 +162,7 @@ func (v view) load() ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
 	}
-	part := make([]byte, v.span()*int64(size)) // the storage is in the file and has as many bytes
+	part := make([]byte, v.extent()*int64(size)) // the storage is in the file and has as many bytes
 	if _, err := v.storage.data.ReadAt(part, v.offset*int64(size)); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("checkpoint: storage %s: %w", quote(v.storage.key), err)
 	}
