@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/chart"
 	"github.com/lmserve/lmserve/internal/eval"
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -18,15 +20,22 @@ func newEval() *cobra.Command {
 	var data, picture string
 	var asJSON bool
 	var shuffle uint64
-	o := eval.Options{}
+	o := eval.Options{Settings: setting.Values{}}
 	c := &cobra.Command{
 		Use:   "eval --data DIR",
 		Short: "Score documents with several methods side by side",
 		Long: `Score every file below a directory with several methods on the same weights: bits
 per byte of each document, of each domain (its first folder) and in total, what
 each method gains over the first one and costs beside it, and the curve over the
-first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
+first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.
+
+Of a model of words it is perplexities: 2 to the power of the bits a token, where the
+end of a line is a token, and an unknown word is one, too. Bits per byte, beside them,
+are of the words that are known.
+
+The settings are the model's. Flags for settings hold for every method that has them.`,
 		Example: `  lmserve eval --data docs --methods static,sparse-meta
+  lmserve eval --data docs --model words.safetensors.zst --p 0.3 --chunk 50 --gammas 0.999
   lmserve eval --data docs --reset never --shuffle-seed 1 --json --chart stream.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -47,7 +56,7 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 			}
 			o.Threads = flags.threads
 			if err := o.Validate(m); err != nil {
-				return usageError{err}
+				return settingError(err)
 			}
 			p := newProgress(c, "eval")
 			defer p.end()
@@ -68,8 +77,13 @@ first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.`,
 	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0, "score the documents in an order drawn at random from this seed (default: in the order of their paths)")
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document (0: all)")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks that say which fast weights an update writes")
+	rows := slices.DeleteFunc(slices.Clone(stream.Table), func(r setting.Row[stream.Settings]) bool {
+		return r.Name == "method" // --methods has it
+	})
+	settingFlags(c, rows, o.Settings)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
-	c.Flags().StringVar(&picture, "chart", "", "draw bits per byte against bytes seen to this .svg or .png file")
+	c.Flags().StringVar(&picture, "chart", "",
+		"draw bits per byte against bytes seen, or the perplexity of words, to this .svg or .png file")
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
 	return c
 }

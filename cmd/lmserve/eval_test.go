@@ -64,6 +64,52 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	require.EqualValues(t, 314, res.Total.Bytes)
 }
 
+// wordModel is the file of a small model of words that adapts, and a directory of text of these
+// words.
+func wordModel(t *testing.T) (file, data string) {
+	config := filepath.Join(t.TempDir(), "words.json")
+	require.NoError(t, os.WriteFile(config,
+		[]byte(`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32,
+			"cutoffs":[3,6],"div_val":2}`), 0o600))
+	data, file = foxes(t), filepath.Join(t.TempDir(), "words.safetensors")
+	must(t, "", "train", "--data", data, "--config", config, "--out", file, "--tokenizer", "words",
+		"--min-count", "1", "--steps", "20", "--batch", "2", "--lr", "0.01", "--meta-steps", "2",
+		"--valid", "none")
+	return file, data
+}
+
+// The table of a model of words is of perplexities, and settings are flags.
+func TestEvalAndTuneOfWords(t *testing.T) {
+	file, data := wordModel(t)
+	words := documentsOf(t, map[string]string{
+		"a/x.txt": strings.Repeat("the quick brown fox\n", 120), "b/y.txt": "the slow fox",
+	})
+	out := must(t, "", "eval", "--model", file, "--data", words, "--chunk", "25", "--p", "0.5",
+		"--methods", "static,sparse-meta,dynamic-sgd,cache")
+	for _, want := range []string{
+		"each a stream of its own; chunk 25; p 0.5\nperplexity (unknown words are tokens, too), and " +
+			"how many percent less than static\n",
+		"tokens  ", "microseconds a token", "times the time of static", "    604  ", "      4  ",
+		"unknown words, 0.17 %", "bytes of known words: bits per byte",
+		"the first 512 tokens of 1 document",
+	} {
+		require.Contains(t, out, want)
+	}
+	var res eval.Result
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", file, "--data", words,
+		"--chunk", "25", "--p", "0.5", "--json")), &res))
+	require.Contains(t, out, fmt.Sprintf("%.2f %+.2f", res.Total.Scores[1].Perplexity,
+		*res.Total.Scores[1].GainPercent), "table and JSON agree")
+
+	tuned := filepath.Join(t.TempDir(), "tuned.safetensors")
+	out = must(t, "", "tune", "--model", file, "--data", words, "--out", tuned, "--statistics", data,
+		"--max-bytes", "300")
+	for _, method := range []string{"dynamic-sgd", "dynamic-rms", "cache"} {
+		require.Regexp(t, method+`: .* \d+\.\d{3} perplexity, the best of \d+ trials`, out)
+	}
+	must(t, "", "eval", "--model", tuned, "--data", words, "--methods", "static,dynamic-rms")
+}
+
 func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 	number := 12.3456
 	res := eval.Result{Model: "model-0123456789ab", Data: "dir", Methods: stream.Methods(), Reset: eval.ResetDocument}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -17,7 +20,7 @@ const nameWidth = 36
 // what is in part only, and what diverged.
 func printEval(w io.Writer, res eval.Result) error {
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "model %s\n%s\nbits per byte%s\n\n", res.Model, describe(res), reference(res.Methods))
+	fmt.Fprintf(&text, "model %s\n%s\n%s\n\n", res.Model, describe(res), measure(res))
 	if len(res.Documents) > 0 {
 		printDocuments(&text, res)
 	}
@@ -43,14 +46,19 @@ func printPartial(text *bytes.Buffer, res eval.Result) {
 	p := res.Partial
 	fmt.Fprintf(text, "in part, and in no total: %s, of %d bytes\n", p.Name, p.Bytes)
 	for _, s := range p.Scores {
-		fmt.Fprintf(text, "%s: %.3f over the first %d bytes\n", s.Method, s.BitsPerByte, s.Bytes)
+		if res.Words {
+			fmt.Fprintf(text, "%s: %.2f over the first %d tokens\n", s.Method, s.Perplexity, s.Tokens)
+		} else {
+			fmt.Fprintf(text, "%s: %.3f over the first %d bytes\n", s.Method, s.BitsPerByte, s.Bytes)
+		}
 	}
 }
 
 // printDocuments prints the table of what is done.
 func printDocuments(text *bytes.Buffer, res eval.Result) {
-	t := evalTable{tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight), len(res.Methods)}
-	t.row("bytes", "document", res.Methods)
+	columns := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := evalTable{columns, len(res.Methods), res.Words}
+	t.row(t.unit()+"s", "document", res.Methods)
 	for _, d := range res.Documents {
 		t.part(d.Name, d)
 	}
@@ -63,6 +71,10 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 	}
 	t.part("total, "+documents(res.Total.Documents), res.Total)
 	t.cost(res.Methods[0], res.Total)
+	if res.Words {
+		t.blank()
+		t.unknown(res.Total)
+	}
 	if len(res.Curve) > 0 {
 		t.blank()
 		for _, p := range res.Curve {
@@ -85,16 +97,26 @@ func describe(res eval.Result) string {
 		s += fmt.Sprintf(", in the order of shuffle %d", *res.Shuffle)
 	}
 	if res.Reset == eval.ResetNever {
-		return s + ", all one stream"
+		s += ", all one stream"
+	} else {
+		s += ", each a stream of its own"
 	}
-	return s + ", each a stream of its own"
+	for _, name := range slices.Sorted(maps.Keys(res.Settings)) {
+		s += fmt.Sprintf("; %s %v", name, res.Settings[name])
+	}
+	return s
 }
 
-func reference(methods []string) string {
-	if len(methods) == 1 {
-		return ""
+// measure says what the numbers of the table are.
+func measure(res eval.Result) string {
+	what, less := "bits per byte", "how many fewer than"
+	if res.Words {
+		what, less = "perplexity (unknown words are tokens, too)", "how many percent less than"
 	}
-	return fmt.Sprintf(", and how many fewer than %s", methods[0])
+	if len(res.Methods) == 1 {
+		return what
+	}
+	return fmt.Sprintf("%s, and %s %s", what, less, res.Methods[0])
 }
 
 func documents(n int) string {
@@ -104,10 +126,19 @@ func documents(n int) string {
 	return fmt.Sprintf("%d documents", n)
 }
 
-// evalTable has a column of bytes, one a method and one of names.
+// evalTable has a column of sizes, one a method and one of names.
 type evalTable struct {
 	*tabwriter.Writer
 	methods int
+	words   bool
+}
+
+// unit is what a token is called.
+func (t evalTable) unit() string {
+	if t.words {
+		return "token"
+	}
+	return "byte"
 }
 
 // row keeps the end of a long name, which tells documents apart.
@@ -128,51 +159,93 @@ func (t evalTable) part(name string, p eval.Part) {
 			cells = append(cells, "diverged")
 			continue
 		}
-		cells = append(cells, cell(k, s.BitsPerByte, s.Gain))
+		cells = append(cells, t.score(k, s))
 	}
-	t.row(fmt.Sprint(p.Bytes), name, cells)
+	size := p.Bytes
+	if t.words {
+		size = p.Tokens
+	}
+	t.row(fmt.Sprint(size), name, cells)
 }
 
-// cell is bits per byte and, of all methods but the first, the gain.
-func cell(k int, bitsPerByte float64, gain *float64) string {
+func (t evalTable) score(k int, s *eval.Score) string {
+	if t.words {
+		return cell(k, 2, s.Perplexity, s.GainPercent)
+	}
+	return cell(k, 3, s.BitsPerByte, s.Gain)
+}
+
+// cell is a score with so many digits and, of all methods but the first, the gain.
+func cell(k, digits int, score float64, gain *float64) string {
 	if k == 0 || gain == nil {
-		return fmt.Sprintf("%.3f", bitsPerByte)
+		return fmt.Sprintf("%.*f", digits, score)
 	}
-	return fmt.Sprintf("%.3f %+.3f", bitsPerByte, *gain)
+	return fmt.Sprintf("%.*f %+.*f", digits, score, digits, *gain)
 }
 
-// cost is two rows: time a byte, and as a multiple of the first method's.
+// cost is two rows: time a token, and as a multiple of the first method's.
 func (t evalTable) cost(first string, total eval.Part) {
 	micros, times := make([]string, t.methods), make([]string, t.methods)
 	for k, s := range total.Scores {
 		if s == nil {
 			continue
 		}
-		micros[k] = fmt.Sprintf("%.1f", s.MicrosPerByte)
+		micros[k] = fmt.Sprintf("%.1f", s.MicrosPerToken)
 		if s.Cost != nil {
 			times[k] = fmt.Sprintf("%.2f", *s.Cost)
 		}
 	}
-	t.row("", "microseconds a byte", micros)
+	t.row("", "microseconds a "+t.unit(), micros)
 	if t.methods > 1 {
 		t.row("", "times the time of "+first, times)
 	}
 }
 
-// curve is one point: the first KB (1024 bytes) of the documents that have them.
+// unknown is two rows: the share of the words that are unknown, and bits per byte of the others.
+func (t evalTable) unknown(total eval.Part) {
+	cells, share := make([]string, t.methods), 100*float64(total.Unknown)/float64(total.Tokens)
+	for k, s := range total.Scores {
+		if s != nil {
+			cells[k] = cell(k, 3, s.BitsPerByte, s.Gain)
+		}
+	}
+	t.row(fmt.Sprint(total.Unknown), fmt.Sprintf("unknown words, %.2f %%", share),
+		make([]string, t.methods))
+	t.row(fmt.Sprint(total.Bytes-total.UnknownBytes), "bytes of known words: bits per byte", cells)
+}
+
+// curve is one point: the first tokens of the documents that have them. 1 KB is 1024 bytes.
 func (t evalTable) curve(p eval.Point) {
 	var cells []string
-	for k, b := range p.BitsPerByte {
+	for k, b := range p.Bits() {
 		if b == nil {
 			cells = append(cells, "diverged")
 			continue
 		}
-		var gain *float64
-		if first := p.BitsPerByte[0]; first != nil {
-			d := *first - *b
-			gain = &d
-		}
-		cells = append(cells, cell(k, *b, gain))
+		cells = append(cells, t.mean(k, *b, p.Bits()[0]))
 	}
-	t.row(fmt.Sprint(int64(p.Texts)*p.To), fmt.Sprintf("the first %d KB of %s", p.To/1024, documents(p.Texts)), cells)
+	size := fmt.Sprintf("%d KB", p.To/1024)
+	if t.words {
+		size = fmt.Sprintf("%d tokens", p.To)
+	}
+	name := fmt.Sprintf("the first %s of %s", size, documents(p.Texts))
+	t.row(fmt.Sprint(int64(p.Texts)*p.To), name, cells)
+}
+
+// mean is a cell of bits a token, beside those of the first method, which may have diverged.
+func (t evalTable) mean(k int, bits float64, first *float64) string {
+	score, digits := bits, 3
+	var gain *float64
+	if first != nil {
+		less := *first - bits
+		gain = &less
+	}
+	if t.words {
+		score, digits = math.Exp2(bits), 2
+		if gain != nil {
+			percent := 100 * (1 - math.Exp2(-*gain))
+			gain = &percent
+		}
+	}
+	return cell(k, digits, score, gain)
 }

@@ -21,16 +21,22 @@ func (f *streamFlags) register(c *cobra.Command) {
 	f.asked = setting.Values{}
 	flags := c.Flags()
 	flags.BoolVar(&f.static, "static", false, "do not adapt: --method static")
-	for _, row := range stream.Table {
+	settingFlags(c, stream.Table, f.asked)
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
+}
+
+// settingFlags gives a command a flag for every row that has one, which puts what is given into
+// the values.
+func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into setting.Values) {
+	for _, row := range rows {
 		if row.NoFlag {
 			continue
 		}
-		flag := flags.VarPF(row.Flag(f.asked), row.FlagName(), "", row.FlagUsage())
+		flag := c.Flags().VarPF(row.Flag(into), row.FlagName(), "", row.FlagUsage())
 		if row.IsBool() {
 			flag.NoOptDefVal = "true"
 		}
 	}
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
 }
 
 // chosen are the settings that the flags ask for.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,8 @@ func newTune() *cobra.Command {
 		Short: "Tune dynamic evaluation and the cache for a model",
 		Long: `Find the settings under which dynamic evaluation and the continuous cache score
 the documents of a directory best, each a stream of its own, and write the model
-with them as its defaults. They are searched for on a logarithmic grid, from the
+with them as its defaults. Best is the fewest bits per byte, or the lowest perplexity
+of words. They are searched for on a logarithmic grid, from the
 model's own settings on and as far as it gets better.
 
 dynamic-rms needs statistics of the gradients over training text: --statistics
@@ -145,22 +147,38 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts 
 		}
 		return s.String()
 	}
-	trials := 0
+	trials, unit := 0, tuneUnitOf(m)
 	t.progress.beginOf(method, "trial")
 	m, best, err := tune.Method(ctx, m, method, texts, t.threads, func(trial tune.Trial) {
 		trials++
 		if trial.Best {
-			fmt.Fprintf(t.w, "%-12s %3d  %s %.4f\n", method, trials, describe(trial), trial.Score)
+			fmt.Fprintf(t.w, "%-12s %3d  %s %s\n", method, trials, describe(trial), unit.text(trial.Score))
 		}
-		t.progress.say(fmt.Sprintf("%s, %s %.4f; if none is better", method,
-			strings.TrimSpace(describe(trial)), trial.Score))
+		t.progress.say(fmt.Sprintf("%s, %s %s; if none is better", method,
+			strings.TrimSpace(describe(trial)), unit.text(trial.Score)))
 		t.progress.set(int64(trials), int64(trials+trial.Left))
 	})
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(t.w, "%s: %s%.4f bits per byte, the best of %d trials\n", method, describe(best), best.Score, trials)
+	_, err = fmt.Fprintf(t.w, "%s: %s%s %s, the best of %d trials\n", method, describe(best),
+		unit.text(best.Score), unit.name, trials)
 	return m, err
+}
+
+// tuneUnit is what the scores of trials, in bits a token, are told in.
+type tuneUnit struct {
+	name string
+	text func(bits float64) string
+}
+
+func tuneUnitOf(m *model.Model) tuneUnit {
+	if m.OfWords() {
+		return tuneUnit{"perplexity", func(bits float64) string {
+			return fmt.Sprintf("%.3f", math.Exp2(bits))
+		}}
+	}
+	return tuneUnit{"bits per byte", func(bits float64) string { return fmt.Sprintf("%.4f", bits) }}
 }
 
 func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, error) {

@@ -4,28 +4,33 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/lmserve/lmserve/internal/chart"
 )
 
-// Chart draws bits per byte against bytes seen, one line for each method. A point of a line is the
-// mean over an octave of a document's bytes around the point's place, averaged over the documents
-// that are long enough. For a stream that is never reset it is the mean over a window that moves
-// along the stream.
+// Chart draws bits per byte, or the perplexity of words, against bytes or tokens seen, one line for
+// each method. A point of a line is the mean over an octave of a document's tokens around the
+// point's place, averaged over the documents that are long enough. For a stream that is never reset
+// it is the mean over a window that moves along the stream.
 func (r Result) Chart() chart.Chart {
 	points := r.drawn()
 	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()), Y: chart.Axis{Label: "bits per byte"}}
+	if r.Words {
+		c.Y.Label = "perplexity"
+	}
 	for k, method := range r.Methods {
 		line := chart.Line{Name: method}
 		for _, p := range points {
-			if y := p.BitsPerByte[k]; y != nil {
-				line.Points = append(line.Points, chart.Point{X: r.place(p), Y: *y})
+			if y := p.Bits()[k]; y != nil {
+				line.Points = append(line.Points, chart.Point{X: r.place(p), Y: r.height(*y)})
 			}
 		}
 		c.Lines = append(c.Lines, line)
 	}
 	c.X = chart.Axis{Label: r.windowLabel(points), Log: r.Reset == ResetDocument}
 	if len(points) > 0 {
-		c.X.Ticks = byteTicks(r.place(points[0]), r.place(points[len(points)-1]), c.X.Log)
+		c.X.Ticks = r.ticks(r.place(points[0]), r.place(points[len(points)-1]), c.X.Log)
 	}
 	return c
 }
@@ -37,6 +42,14 @@ func (r Result) place(p Point) float64 {
 		return math.Sqrt(float64(p.From) * float64(p.To))
 	}
 	return float64(p.To)
+}
+
+// height is a number of bits a token as it is drawn.
+func (r Result) height(bits float64) float64 {
+	if r.Words {
+		return math.Exp2(bits)
+	}
+	return bits
 }
 
 // drawn returns the windows that at least a quarter of the documents reach. A mean over fewer
@@ -51,17 +64,24 @@ func (r Result) drawn() (points []Point) {
 }
 
 func (r Result) windowLabel(points []Point) string {
+	unit := "bytes"
+	if r.Words {
+		unit = "tokens"
+	}
 	if len(points) == 0 {
-		return "bytes seen"
+		return unit + " seen"
 	}
 	last := points[len(points)-1]
 	if r.Reset == ResetNever {
-		return fmt.Sprintf("bytes of the stream seen; mean over the last %s, at the beginning over all", byteLabel(last.To-last.From))
+		return fmt.Sprintf("%s of the stream seen; mean over the last %s, at the beginning over all",
+			unit, r.label(last.To-last.From))
 	}
 	if first := points[0].Texts; first != last.Texts {
-		return fmt.Sprintf("bytes into a document; mean over an octave and over %d (left) to %d (right) documents", first, last.Texts)
+		return fmt.Sprintf("%s into a document; mean over an octave and over %d (left) to %d (right) "+
+			"documents", unit, first, last.Texts)
 	}
-	return fmt.Sprintf("bytes into a document; mean over an octave and over %s", count(last.Texts, "document"))
+	return fmt.Sprintf("%s into a document; mean over an octave and over %s", unit,
+		count(last.Texts, "document"))
 }
 
 // extent says how much text the result is about.
@@ -80,6 +100,14 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// label is a number of tokens in few characters.
+func (r Result) label(n int64) string {
+	if r.Words {
+		return humanize.Comma(n)
+	}
+	return byteLabel(n)
+}
+
 // byteLabel is a number of bytes in few characters; 1 KB = 1024 bytes.
 func byteLabel(n int64) string {
 	switch {
@@ -91,12 +119,12 @@ func byteLabel(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// byteTicks marks an axis of bytes at powers of two (a logarithmic axis) or at multiples of a power
-// of two (a linear one).
-func byteTicks(from, to float64, log bool) (ticks []chart.Tick) {
+// ticks marks an axis of tokens at powers of two (a logarithmic axis) or at multiples of a power of
+// two (a linear one).
+func (r Result) ticks(from, to float64, log bool) (ticks []chart.Tick) {
 	add := func(v float64) {
 		if v >= from && v <= to {
-			ticks = append(ticks, chart.Tick{Value: v, Label: byteLabel(int64(v))})
+			ticks = append(ticks, chart.Tick{Value: v, Label: r.label(int64(v))})
 		}
 	}
 	if log {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/documents"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -29,16 +30,24 @@ type Options struct {
 	MaxBytes int64    // scored of each document, from its beginning; 0: all
 	Seed     uint64   // of the random masks of sparse-meta
 	Threads  int      // threads that compute; 0: one
+	// Settings take the place of the model's own, for every method that has them. The method itself
+	// is not one of them.
+	Settings setting.Values
 	// Progress, if set, is told after each chunk how many bytes of all
 	// documents and methods together have been scored.
 	Progress func(done, total int64)
 }
 
 // settings returns the settings of a stream that runs the method.
-func settings(m *model.Model, method string, seed uint64) stream.Settings {
-	set := stream.DefaultsFor(m, method)
-	set.Seed = seed
-	return set
+func (o Options) settings(m *model.Model, method string) (stream.Settings, error) {
+	if err := stream.Supports(m, method); err != nil {
+		return stream.Settings{}, fmt.Errorf("eval: methods: %w", err)
+	}
+	asked := o.Settings.Clone()
+	asked["method"] = method
+	set, err := stream.With(m, asked)
+	set.Seed = o.Seed
+	return set, err
 }
 
 // complete puts defaults in place of zero values and reports the first option that is wrong.
@@ -57,8 +66,8 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		if slices.Contains(o.Methods[:i], method) {
 			return o, fmt.Errorf("eval: methods: %s stands twice, expected each method once", method)
 		}
-		if err := settings(m, method, o.Seed).Validate(m); err != nil {
-			return o, fmt.Errorf("eval: methods: %w", err)
+		if _, err := o.settings(m, method); err != nil {
+			return o, err
 		}
 	}
 	switch {
@@ -90,7 +99,10 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	if o.Shuffle != nil {
 		deal(files, *o.Shuffle)
 	}
-	e := newEvaluation(m, files, o)
+	e, err := newEvaluation(m, files, o)
+	if err != nil {
+		return Result{}, err
+	}
 	defer e.worker.Close()
 	for i, f := range files {
 		text, err := read(f)
@@ -127,7 +139,7 @@ type evaluation struct {
 	tracks      []*track
 	done, total int64 // bytes scored and to be scored, over all methods
 
-	marks     []int64 // places in a document at which its bits so far are noted
+	marks     []int64 // counts of tokens of a document at which its bits so far are noted
 	documents []Part
 	partial   *Partial // of the document that was interrupted; nil: there is none
 	curve     *average
@@ -143,36 +155,54 @@ type track struct {
 	broken bool   // the stream has diverged
 }
 
-func newEvaluation(m *model.Model, files []documents.File, o Options) *evaluation {
+// bytesOfWord is about the length of a word of prose, with the space before it. It says how long
+// the windows of a stream of words are.
+const bytesOfWord = 6
+
+func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluation, error) {
 	n := len(o.Methods)
 	total := totalSize(files)
+	tokens, firsts := total, firstBytes
+	if m.OfWords() {
+		tokens, firsts = total/bytesOfWord, firstWords
+	}
 	e := &evaluation{Options: o, model: m, total: total * int64(n), documents: []Part{},
 		diverged: []Divergence{}}
 	longest := slices.MaxFunc(files, func(a, b documents.File) int { return cmp.Compare(a.Size, b.Size) })
 	e.marks = octaves(longest.Size)
-	e.curve = newAverage(firstSpans(), n)
-	streamMarks, window := running(total)
+	e.curve = newAverage(firstSpans(firsts), n)
+	streamMarks, window := running(tokens, total)
 	if o.Reset == ResetNever {
 		e.windows = newAverage(runningSpans(streamMarks, window), n)
 	} else {
 		e.windows = newAverage(octaveSpans(e.marks), n)
 	}
 	for _, method := range o.Methods {
-		t := &track{set: settings(m, method, o.Seed)}
+		set, err := o.settings(m, method)
+		if err != nil {
+			return nil, err
+		}
+		t := &track{set: set}
 		if o.Reset == ResetNever {
-			t.whole = &meter{marks: streamMarks}
+			t.whole = newMeter(m, streamMarks)
 		}
 		e.tracks = append(e.tracks, t)
 	}
 	e.worker = stream.NewWorker(m, o.Threads)
-	return e
+	return e, nil
 }
 
 // warm runs each method once over two chunks that are not counted. Otherwise the method that is
 // timed first would also pay for what all of them need once, such as pages of memory.
 func (e *evaluation) warm(text []byte) {
 	for _, t := range e.tracks {
-		e.worker.Feed(stream.New(e.model, t.set), text[:min(len(text), 2*t.set.Chunk)], nil)
+		s := stream.New(e.model, t.set)
+		for rest := text; len(rest) > 0 && s.Step < 2; {
+			scores := e.worker.Score(s, rest)
+			rest = rest[len(scores.Text):]
+			e.worker.Commit(s, scores)
+			e.worker.Settle(s)
+		}
 	}
 }
 
@@ -185,7 +215,7 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 		if t.stream == nil || e.Reset == ResetDocument {
 			t.stream, t.broken = stream.New(e.model, t.set), false
 		}
-		m := &meter{marks: e.marks}
+		m := newMeter(e.model, e.marks)
 		meters = append(meters, m)
 		before := e.done
 		took, err := e.score(ctx, t, m, name, text)
@@ -195,28 +225,40 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 		}
 		// The bytes that a diverged method has left out count as done.
 		e.progress(before + doc.Bytes - e.done)
-		doc.Scores[k].Bits, doc.Scores[k].Seconds = m.bits, took.Seconds()
 		if t.broken {
 			doc.Scores[k] = nil
+			continue
 		}
+		doc.count(m.tally)
+		doc.Scores[k].Bits, doc.Scores[k].UnknownBits = m.tally.Bits, m.tally.UnknownBits
+		doc.Scores[k].Seconds = took.Seconds()
 	}
 	doc.derive()
 	e.documents = append(e.documents, doc)
-	e.curve.add(doc.Bytes, meters)
+	e.curve.add(longest(meters), meters)
 	if e.Reset == ResetDocument {
-		e.windows.add(doc.Bytes, meters)
+		e.windows.add(longest(meters), meters)
 	}
 	return nil
+}
+
+// longest is the number of tokens of a text that was metered under every method: those of a method
+// that has not diverged, if there is one.
+func longest(meters []*meter) (n int64) {
+	for _, m := range meters {
+		n = max(n, m.tally.Tokens)
+	}
+	return n
 }
 
 // leave notes how far the methods came in a document that is not scored to its end.
 func (e *evaluation) leave(doc Part, meters []*meter) {
 	p := &Partial{Name: doc.Name, Bytes: doc.Bytes}
 	for k, m := range meters {
-		if m.bytes > 0 && !e.tracks[k].broken {
+		if m.tally.Tokens > 0 && !e.tracks[k].broken {
 			p.Scores = append(p.Scores, PartialScore{
-				Method: e.Methods[k], Bytes: m.bytes, Bits: m.bits,
-				BitsPerByte: m.bits / float64(m.bytes),
+				Method: e.Methods[k], Bytes: m.tally.Bytes, Tokens: m.tally.Tokens, Bits: m.tally.Bits,
+				BitsPerByte: m.tally.BitsPerByte(), Perplexity: m.tally.Perplexity(),
 			})
 		}
 	}
@@ -231,17 +273,18 @@ func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string,
 	if t.broken {
 		return 0, nil
 	}
-	took, why, err := feed(ctx, e.worker, t.stream, text, m, func(nll []float32) {
+	f := feeder{model: e.model, worker: e.worker, meter: m, visit: func(scores stream.Scores) {
 		if t.whole != nil {
-			t.whole.add(nll)
+			t.whole.add(scores.Tokens, scores.NLL)
 		}
-		e.progress(int64(len(nll)))
-	})
+		e.progress(int64(len(scores.Text)))
+	}}
+	why, err := f.feed(ctx, t.stream, text)
 	if why != "" {
 		t.broken = true
-		e.diverged = append(e.diverged, Divergence{t.set.Method, name, m.bytes, why})
+		e.diverged = append(e.diverged, Divergence{t.set.Method, name, m.tally.Bytes, why})
 	}
-	return took, err
+	return f.took, err
 }
 
 func (e *evaluation) progress(bytes int64) {
@@ -252,9 +295,13 @@ func (e *evaluation) progress(bytes int64) {
 }
 
 func (e *evaluation) result() Result {
-	res := Result{Model: e.model.ID(), Methods: e.Methods, Reset: e.Reset, Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed,
-		Threads: e.Threads, Documents: e.documents,
-		Domains: []Part{}, Total: newPart("total", len(e.tracks)), Curve: e.curve.points(), Divergence: e.diverged}
+	words := e.model.OfWords()
+	res := Result{
+		Model: e.model.ID(), Words: words, Settings: e.Settings, Methods: e.Methods, Reset: e.Reset,
+		Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed, Threads: e.Threads,
+		Documents: e.documents, Domains: []Part{}, Total: newPart("total", len(e.tracks)),
+		Curve: e.curve.points(words), Divergence: e.diverged,
+	}
 	domains := map[string]int{} // where in res.Domains
 	for _, doc := range e.documents {
 		at, ok := domains[doc.Domain]
@@ -276,8 +323,8 @@ func (e *evaluation) result() Result {
 		for _, t := range e.tracks {
 			whole = append(whole, t.whole)
 		}
-		e.windows.add(res.Total.Bytes, whole)
+		e.windows.add(longest(whole), whole)
 	}
-	res.Windows = e.windows.points()
+	res.Windows = e.windows.points(words)
 	return res
 }

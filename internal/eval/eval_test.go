@@ -56,7 +56,7 @@ func untimed(r Result) Result {
 	clear := func(p Part) {
 		for _, s := range p.Scores {
 			if s != nil {
-				s.Seconds, s.MicrosPerByte, s.Cost = 0, 0, nil
+				s.Seconds, s.MicrosPerByte, s.MicrosPerToken, s.Cost = 0, 0, 0, nil
 			}
 		}
 	}
@@ -397,7 +397,8 @@ func TestAnEvaluationInterruptedInItsFirstDocument(t *testing.T) {
 		require.Equal(t, whole.Bytes, res.Partial.Bytes)
 		first, second := res.Partial.Scores[0], res.Partial.Scores[1]
 		require.Equal(t, PartialScore{
-			"static", whole.Bytes, whole.Scores[0].Bits, whole.Scores[0].BitsPerByte,
+			"static", whole.Bytes, whole.Tokens, whole.Scores[0].Bits, whole.Scores[0].BitsPerByte,
+			whole.Scores[0].Perplexity,
 		}, first)
 		require.Equal(t, "cache", second.Method)
 		require.Greater(t, second.Bytes, whole.Bytes/4)

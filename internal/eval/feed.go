@@ -9,44 +9,82 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// feed gives a text to a stream, chunk by chunk, and the scores to the meter and to visit. If the
-// method diverges, feed stops and returns the reason in diverged. took is the time of scoring and
-// adapting alone.
-func feed(ctx context.Context, w *stream.Worker, s *stream.Stream, text []byte, m *meter, visit func(nll []float32)) (
-	took time.Duration, diverged string, err error) {
-	guard := guard{meter: m}
-	nll := make([]float32, 0, s.Settings.Chunk)
-	for len(text) > 0 && diverged == "" {
-		if err := ctx.Err(); err != nil {
-			return took, "", err
-		}
-		n := min(len(text), s.Room())
-		start := time.Now()
-		w.Feed(s, text[:n], func(_ []byte, scores stream.Scores) { nll = append(nll[:0], scores.NLL...) })
-		took += time.Since(start)
-		m.add(nll)
-		visit(nll)
-		text = text[n:]
-		diverged = guard.check()
+// tokenName is what a token of the model is called.
+func tokenName(m *model.Model) string {
+	if m.OfWords() {
+		return "token"
 	}
-	return took, diverged, nil
+	return "byte"
 }
 
-// BitsPerByte scores each text as a stream of its own under the settings, which must be valid, and
-// returns the bits of all texts over the bytes of all texts. The result is infinite if the method
-// diverges in one of them.
-func BitsPerByte(ctx context.Context, w *stream.Worker, m *model.Model, set stream.Settings, texts [][]byte) (float64, error) {
-	var bits, bytes float64
+// newMeter returns a meter of the model's tokens.
+func newMeter(m *model.Model, marks []int64) *meter {
+	return &meter{unknown: m.Tokenizer.Unknown(), marks: marks}
+}
+
+// feeder gives texts to streams of a model and takes the time of scoring and adapting alone.
+type feeder struct {
+	model  *model.Model
+	worker *stream.Worker
+	meter  *meter              // of the text
+	visit  func(stream.Scores) // is told of every piece that was scored; may be nil
+	took   time.Duration
+}
+
+// feed gives a text to a stream, chunk by chunk, to its end. If the method diverges, feed stops and
+// returns the reason in diverged.
+func (f *feeder) feed(
+	ctx context.Context, s *stream.Stream, text []byte,
+) (diverged string, err error) {
+	guard := guard{meter: f.meter, unit: tokenName(f.model)}
+	for len(text) > 0 && diverged == "" {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		start := time.Now()
+		scores := f.worker.Score(s, text)
+		f.took += time.Since(start)
+		text = text[len(scores.Text):]
+		f.add(scores)
+		start = time.Now()
+		f.worker.Commit(s, scores)
+		f.worker.Settle(s)
+		f.took += time.Since(start)
+		diverged = guard.check()
+	}
+	if diverged == "" {
+		start := time.Now()
+		f.worker.End(s, func(_ []byte, scores stream.Scores) { f.add(scores) })
+		f.took += time.Since(start)
+		diverged = guard.check()
+	}
+	return diverged, nil
+}
+
+func (f *feeder) add(scores stream.Scores) {
+	f.meter.add(scores.Tokens, scores.NLL)
+	if f.visit != nil {
+		f.visit(scores)
+	}
+}
+
+// BitsPerToken scores each text as a stream of its own under the settings, which must be valid, and
+// returns the bits of all texts over their tokens: of a model of bytes, the bits per byte. The
+// result is infinite if the method diverges in one of them.
+func BitsPerToken(
+	ctx context.Context, w *stream.Worker, m *model.Model, set stream.Settings, texts [][]byte,
+) (float64, error) {
+	var bits, tokens float64
 	for _, text := range texts {
-		sum := &meter{}
-		_, diverged, err := feed(ctx, w, stream.New(m, set), text, sum, func([]float32) {})
+		f := feeder{model: m, worker: w, meter: newMeter(m, nil)}
+		diverged, err := f.feed(ctx, stream.New(m, set), text)
 		if err != nil {
 			return 0, err
 		}
 		if diverged != "" {
 			return math.Inf(1), nil
 		}
-		bits, bytes = bits+sum.bits, bytes+float64(sum.bytes)
+		bits, tokens = bits+f.meter.tally.Bits, tokens+float64(f.meter.tally.Tokens)
 	}
-	return bits / bytes, nil
+	return bits / tokens, nil
 }

@@ -4,28 +4,32 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// meter adds up the bits of a text, byte by byte, and notes the sum at its marks.
+// meter adds up the bits of a text, token by token, and notes the sum at its marks.
 type meter struct {
-	marks []int64   // counts of bytes, ascending
-	at    []float64 // bits of the first marks[i] bytes, as far as the text has come
-	bytes int64
-	bits  float64
+	unknown int32           // the token of unknown words, -1 if there is none
+	marks   []int64         // counts of tokens, ascending
+	at      []float64       // bits of the first marks[i] tokens, as far as the text has come
+	tally   tokenizer.Tally // of all tokens so far
 }
 
-// add takes the scores of the next bytes, in nats.
-func (m *meter) add(nll []float32) {
+// add takes the next tokens with their scores, in nats.
+func (m *meter) add(tokens *tokenizer.Tokens, nll []float32) {
+	bits, n := m.tally.Bits, m.tally.Tokens
 	for _, v := range nll {
-		m.bits += float64(v) / math.Ln2
-		m.bytes++
-		if next := len(m.at); next < len(m.marks) && m.bytes == m.marks[next] {
-			m.at = append(m.at, m.bits)
+		bits += float64(v) / math.Ln2
+		n++
+		if next := len(m.at); next < len(m.marks) && n == m.marks[next] {
+			m.at = append(m.at, bits)
 		}
 	}
+	m.tally.Count(tokens, m.unknown, nll)
 }
 
-// upTo is the bits of the first n bytes, n 0 or a mark; NaN beyond what was scored.
+// upTo is the bits of the first n tokens, n 0 or a mark; NaN beyond what was scored.
 func (m *meter) upTo(n int64) float64 {
 	if n == 0 {
 		return 0
@@ -36,47 +40,53 @@ func (m *meter) upTo(n int64) float64 {
 	return math.NaN()
 }
 
-// A method has diverged when a score is not a number, or when a stretch of guardBytes costs more
-// than maxBits a byte. A uniform guess costs 8 bits a byte, and a static model of text that reads a
-// binary file about 16.
+// A method has diverged when a score is not a number, or when a stretch of guardTokens costs more
+// than maxBits a token. A uniform guess costs 8 bits a byte, or 18 a word of the largest vocabulary
+// that has been published. A static model of text that reads a binary file needs about 16 a byte.
 const (
-	guardBytes = 1024
-	maxBits    = 64
+	guardTokens = 1024
+	maxBits     = 64
 )
 
 // guard watches a meter for divergence.
 type guard struct {
-	meter *meter
-	bytes int64 // bytes and bits at the beginning of the stretch that is watched
-	bits  float64
+	meter  *meter
+	unit   string // what a token is called
+	tokens int64  // tokens and bits at the beginning of the stretch that is watched
+	bits   float64
 }
 
 // check returns the reason why the method has diverged, "" if it has not.
 func (g *guard) check() string {
-	if sum := g.meter.bits; math.IsNaN(sum) || math.IsInf(sum, 0) {
+	t := &g.meter.tally
+	if math.IsNaN(t.Bits) || math.IsInf(t.Bits, 0) {
 		return "a score is not a finite number"
 	}
-	if g.meter.bytes-g.bytes < guardBytes {
+	n := t.Tokens - g.tokens
+	if n < guardTokens {
 		return ""
 	}
-	mean := (g.meter.bits - g.bits) / float64(g.meter.bytes-g.bytes)
-	if mean > maxBits {
-		return fmt.Sprintf("%.0f bits a byte over %d bytes, expected at most %d", mean, g.meter.bytes-g.bytes, maxBits)
+	if mean := (t.Bits - g.bits) / float64(n); mean > maxBits {
+		return fmt.Sprintf("%.0f bits a %s over %d %ss, expected at most %d", mean, g.unit, n, g.unit,
+			maxBits)
 	}
-	g.bytes, g.bits = g.meter.bytes, g.meter.bits
+	g.tokens, g.bits = t.Tokens, t.Bits
 	return ""
 }
 
 const kb = 1024
 
-// firsts are the lengths of the curve: the first 2, 8, 32, 128 KB of a document.
-var firsts = []int64{2 * kb, 8 * kb, 32 * kb, 128 * kb}
+// The lengths of the curve: the first 2, 8, 32, 128 KB of a document, or about as much in words.
+var (
+	firstBytes = []int64{2 * kb, 8 * kb, 32 * kb, 128 * kb}
+	firstWords = []int64{512, 2048, 8192, 32768}
+)
 
 // perOctave is the number of marks between a length and its double.
 const perOctave = 4
 
-// octaves returns marks from 64 bytes to n, evenly spaced on a logarithmic scale. The powers of two
-// are among them.
+// octaves returns marks from 64 tokens to n, evenly spaced on a logarithmic scale. The powers of
+// two are among them.
 func octaves(n int64) (marks []int64) {
 	for k := 0; ; k++ {
 		mark := int64(math.Round(64 * math.Exp2(float64(k)/perOctave)))
@@ -87,23 +97,23 @@ func octaves(n int64) (marks []int64) {
 	}
 }
 
-// running returns the marks of a stream of n bytes, and the size of the window that ends at each.
-// The window is a power of two between a 32nd and a 16th of the stream, but at least 1 KB; the
-// marks are an eighth of it apart.
-func running(n int64) (marks []int64, window int64) {
+// running returns the marks of a stream of n tokens, and the size of the window that ends at each.
+// The window is a power of two between a 32nd and a 16th of the stream, but at least 1024; the
+// marks are an eighth of it apart. They go on to a stream of most tokens.
+func running(n, most int64) (marks []int64, window int64) {
 	for window = kb; window*32 <= n; window *= 2 {
 	}
-	for mark := window / 8; mark <= n; mark += window / 8 {
+	for mark := window / 8; mark <= most; mark += window / 8 {
 		marks = append(marks, mark)
 	}
 	return marks, window
 }
 
-// span is a stretch of bytes, by counts from the beginning.
+// span is a stretch of tokens, by counts from the beginning.
 type span struct{ from, to int64 }
 
-// firstSpans are the spans of the curve.
-func firstSpans() (spans []span) {
+// firstSpans are the spans of the curve of those lengths.
+func firstSpans(firsts []int64) (spans []span) {
 	for _, n := range firsts {
 		spans = append(spans, span{0, n})
 	}
@@ -118,8 +128,8 @@ func octaveSpans(marks []int64) (spans []span) {
 	return spans
 }
 
-// runningSpans returns the last window bytes before each mark, or what there is at the beginning of
-// the stream.
+// runningSpans returns the last window tokens before each mark, or what there is at the beginning
+// of the stream.
 func runningSpans(marks []int64, window int64) (spans []span) {
 	for _, to := range marks {
 		spans = append(spans, span{max(0, to-window), to})
@@ -127,7 +137,7 @@ func runningSpans(marks []int64, window int64) (spans []span) {
 	return spans
 }
 
-// average is the mean over texts of the bits per byte in some spans.
+// average is the mean over texts of the bits per token in some spans.
 type average struct {
 	spans []span
 	texts []int       // [span] number of texts that are long enough
@@ -142,7 +152,7 @@ func newAverage(spans []span, methods int) *average {
 	return a
 }
 
-// add takes a text of n bytes, metered under every method.
+// add takes a text of n tokens, metered under every method.
 func (a *average) add(n int64, meters []*meter) {
 	for i, s := range a.spans {
 		if s.to > n {
@@ -155,19 +165,24 @@ func (a *average) add(n int64, meters []*meter) {
 	}
 }
 
-// points are the spans that any text reached.
-func (a *average) points() []Point {
+// points are the spans that any text reached, of bytes or of words.
+func (a *average) points(words bool) []Point {
 	points := []Point{} // never null in JSON
 	for i, s := range a.spans {
 		if a.texts[i] == 0 {
 			continue
 		}
-		p := Point{From: s.from, To: s.to, Texts: a.texts[i], BitsPerByte: make([]*float64, len(a.bits[i]))}
+		p, means := Point{From: s.from, To: s.to, Texts: a.texts[i]}, make([]*float64, len(a.bits[i]))
 		for k, bits := range a.bits[i] {
 			if !math.IsNaN(bits) {
 				mean := bits / float64(int64(a.texts[i])*(s.to-s.from))
-				p.BitsPerByte[k] = &mean
+				means[k] = &mean
 			}
+		}
+		if words {
+			p.BitsPerToken = means
+		} else {
+			p.BitsPerByte = means
 		}
 		points = append(points, p)
 	}

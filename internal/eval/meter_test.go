@@ -2,20 +2,30 @@ package eval
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/tokenizer"
 )
+
+// bytesOf are n tokens of bytes.
+func bytesOf(n int) *tokenizer.Tokens {
+	var tokens tokenizer.Tokens
+	tokenizer.Bytes{}.Next(&tokens, nil, make([]byte, n), n)
+	return &tokens
+}
 
 // However the scores come in pieces, a meter knows the bits up to each of its marks.
 func TestAMeterKnowsTheBitsUpToItsMarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nll := rapid.SliceOfN(rapid.Float32Range(0, 20), 0, 500).Draw(t, "nll")
-		m := &meter{marks: octaves(400)}
+		m := &meter{unknown: -1, marks: octaves(400)}
 		for rest := nll; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
-			m.add(rest[:n])
+			m.add(bytesOf(n), rest[:n])
 			rest = rest[n:]
 		}
 		var sum float64
@@ -27,17 +37,18 @@ func TestAMeterKnowsTheBitsUpToItsMarks(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, sum, m.bits)
-		require.EqualValues(t, len(nll), m.bytes)
+		require.Equal(t, sum, m.tally.Bits)
+		require.EqualValues(t, len(nll), m.tally.Tokens)
 		for _, mark := range m.marks {
-			require.Equal(t, mark > int64(len(nll)), math.IsNaN(m.upTo(mark)), "no bits of bytes that were not scored")
+			require.Equal(t, mark > int64(len(nll)), math.IsNaN(m.upTo(mark)),
+				"no bits of tokens that were not scored")
 		}
 	})
 }
 
 func TestMarksHoldTheLengthsOfTheCurve(t *testing.T) {
 	marks := octaves(200 * kb)
-	for _, n := range firsts {
+	for _, n := range slices.Concat(firstBytes, firstWords) {
 		require.Contains(t, marks, n)
 	}
 	require.IsIncreasing(t, marks)
@@ -47,7 +58,7 @@ func TestMarksHoldTheLengthsOfTheCurve(t *testing.T) {
 func TestTheRunningWindowSuitsTheStream(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, 1<<32).Draw(t, "bytes")
-		marks, window := running(n)
+		marks, window := running(n, n)
 		require.GreaterOrEqual(t, window, int64(kb))
 		if n >= 32*kb {
 			require.LessOrEqual(t, 16*window, n)
@@ -64,9 +75,9 @@ func TestTheRunningWindowSuitsTheStream(t *testing.T) {
 func TestTheGuardTellsDivergenceFromHardText(t *testing.T) {
 	feed := func(nats float32, n int) string {
 		m := &meter{}
-		g := guard{meter: m}
+		g := guard{meter: m, unit: "byte"}
 		for range n {
-			m.add([]float32{nats})
+			m.add(bytesOf(1), []float32{nats})
 			if why := g.check(); why != "" {
 				return why
 			}

@@ -85,7 +85,7 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	if m.Scheme == SchemeWindow {
 		settings, chunk = sparsemeta.PaperSettings(), 128
 	}
-	if ofWords(base.Tokenizer) { // as in the paper
+	if base.OfWords() { // as in the paper
 		settings.P, chunk, window, gradientChunk = wordP, wordChunk, wordWindow, wordGradientChunk
 	}
 	fill(&m.Window.K, window)

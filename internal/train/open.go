@@ -125,11 +125,11 @@ func (r *runner) loadModel() (init, becomes string, err error) {
 // goOn reads the model to go on from, and makes the tokens of the text that are the model's.
 func (r *runner) goOn() (init, becomes string, err error) {
 	o := &r.o
-	m, err := model.LoadAny(o.Init)
+	m, err := model.Load(o.Init)
 	if err != nil {
 		return "", "", fmt.Errorf("train: the model to go on from: %w", err)
 	}
-	if ofWords(m.Tokenizer) && o.Tokenizer.Kind == tokenizer.KindBytes {
+	if m.OfWords() && o.Tokenizer.Kind == tokenizer.KindBytes {
 		return "", "", otherTokenizer(tokenizer.KindBytes)
 	}
 	init = m.Hash()
@@ -201,11 +201,12 @@ func (r *runner) newModel() error {
 		name = DefaultConfig
 	}
 	fill(&o.Name, name)
-	if ofWords(tok) {
+	words := o.Tokenizer.Kind == tokenizer.KindWords
+	if words {
 		o.Model.Vocab = tok.Vocab()
 	}
 	lm, err := txl.NewModel(o.Model)
-	if err != nil && ofWords(tok) {
+	if err != nil && words {
 		return fmt.Errorf("train: with the %d symbols of the vocabulary: %w", tok.Vocab(), err)
 	}
 	if err != nil {

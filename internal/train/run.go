@@ -110,7 +110,7 @@ func (r *runner) report() Report {
 
 // unit is what the run's losses are told in.
 func (r *runner) unit() Unit {
-	if ofWords(r.base.Tokenizer) {
+	if r.base.OfWords() {
 		return Perplexity
 	}
 	return PerCharacter

@@ -28,7 +28,7 @@ func GradientRMS(
 	if chunks < 1 || length < 1 {
 		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least one of each", chunks, length)
 	}
-	if ofWords(m.Tokenizer) {
+	if m.OfWords() {
 		if err := c.Encode(m.Tokenizer, func(int) error { return ctx.Err() }); err != nil {
 			return nil, err
 		}

@@ -14,12 +14,6 @@ import (
 // textInterval is the time between two notes of how far a long text has been read.
 const textInterval = 5 * time.Second
 
-// ofWords tells whether the tokens are words.
-func ofWords(tok tokenizer.Tokenizer) bool {
-	_, ok := tok.(*tokenizer.Words)
-	return ok
-}
-
 // newTokenizer makes the tokenizer of a new model, and its tokens of the text.
 func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	if r.o.Tokenizer.Kind != tokenizer.KindWords {

@@ -16,11 +16,12 @@ import (
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
 // On the coarse grid, step is the ratio of two neighbours; on the fine grid the ratio is the square
-// root of step. An improvement of less than tolerance bits per byte is noise: it depends on which
-// texts were chosen.
+// root of step. An improvement of less than the tolerance, in bits a byte or bits a word, is noise:
+// it depends on which texts were chosen.
 const (
-	step      = 2
-	tolerance = 2e-4
+	step          = 2
+	tolerance     = 2e-4
+	wordTolerance = 1e-3
 )
 
 // Parameters returns the settings of a method that are searched for: the rows of stream.Table that
@@ -83,7 +84,7 @@ func withValues(m *model.Model, method string, values []float64) (*model.Model, 
 }
 
 // Method finds the settings of a method under which the texts, each a stream of its own, need the
-// fewest bits per byte, and returns the model with them as its default.
+// fewest bits per token, and returns the model with them as its default.
 func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, threads int, visit func(Trial)) (*model.Model, Trial, error) {
 	params, err := Parameters(m, method)
 	if err != nil {
@@ -94,12 +95,16 @@ func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, 
 	}
 	w := stream.NewWorker(m, threads)
 	defer w.Close()
-	best, err := Search{Refine: 1, Tolerance: tolerance, Visit: visit}.Minimise(params, func(values []float64) (float64, error) {
+	search := Search{Refine: 1, Tolerance: tolerance, Visit: visit}
+	if m.OfWords() {
+		search.Tolerance = wordTolerance
+	}
+	best, err := search.Minimise(params, func(values []float64) (float64, error) {
 		candidate, err := withValues(m, method, values)
 		if err != nil {
 			return 0, err
 		}
-		return eval.BitsPerByte(ctx, w, m, stream.DefaultsFor(candidate, method), texts)
+		return eval.BitsPerToken(ctx, w, m, stream.DefaultsFor(candidate, method), texts)
 	})
 	if err != nil {
 		return nil, best, err

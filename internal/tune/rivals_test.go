@@ -36,7 +36,7 @@ func TestTuningMakesTheModelsDefaultsBetter(t *testing.T) {
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	score := func(m *model.Model, method string) float64 {
-		bits, err := eval.BitsPerByte(t.Context(), w, m, stream.DefaultsFor(m, method), texts)
+		bits, err := eval.BitsPerToken(t.Context(), w, m, stream.DefaultsFor(m, method), texts)
 		require.NoError(t, err)
 		return bits
 	}
