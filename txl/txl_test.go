@@ -308,7 +308,7 @@ func TestContinueIsRememberAndBegin(t *testing.T) {
 				}
 				on, anew, mem := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
 				on.Begin(x, m, fast, mem)
-				for k := range rapid.IntRange(2, 5).Draw(rt, "segments") {
+				for k := range rapid.IntRange(2, 9).Draw(rt, "segments") {
 					if k > 0 {
 						for _, f := range fast {
 							for j := range f {
