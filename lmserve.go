@@ -43,7 +43,6 @@ package lmserve
 import (
 	"fmt"
 	"io"
-	"math"
 	"sync"
 
 	"github.com/lmserve/lmserve/internal/model"
@@ -192,25 +191,19 @@ type Stream struct {
 }
 
 // Feed scores text that follows the stream's text so far, and learns from it. It returns the
-// text's information in bits: the less, the better the model knew it.
+// text's information in bits: the less, the better the model knew it. A word is scored when white
+// space has come behind it, wherever the text was cut.
 func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil) }
 
 // FeedEach does what Feed does, and calls each for every byte with the byte's information in bits
 // and, if Settings.Baseline asks for it, with the same under the model as it is when it learns
-// nothing, otherwise 0.
+// nothing, otherwise 0. The information of a word is that of the white space by which it ends.
 func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) (bits float64) {
 	before := s.state.Tally.Bits
 	s.model.compute(func(w *stream.Worker) {
-		w.Feed(s.state, text, func(piece []byte, scores stream.Scores) {
-			for i, b := range piece {
-				if each == nil {
-					break
-				}
-				static := 0.
-				if scores.Baseline != nil {
-					static = float64(scores.Baseline[i]) / math.Ln2
-				}
-				each(b, float64(scores.NLL[i])/math.Ln2, static)
+		w.Feed(s.state, text, func(_ []byte, scores stream.Scores) {
+			if each != nil {
+				scores.EachByte(each)
 			}
 		})
 	})
@@ -223,7 +216,7 @@ func (s *Stream) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Tally counts all text so far, and its bits.
+// Tally counts all tokens so far, and their bits. A word is one when white space has come behind it.
 func (s *Stream) Tally() tokenizer.Tally { return s.state.Tally }
 
 // Baseline counts the same text by its bits under the model as it is when it learns nothing. It
@@ -233,8 +226,8 @@ func (s *Stream) Baseline() tokenizer.Tally { return s.state.Baseline }
 // Settings are those that the stream was opened with.
 func (s *Stream) Settings() Settings { return s.state.Settings }
 
-// Complete samples tokens (bytes, for a byte-level model) that follow the stream's text and the
-// prompt, and returns them without the prompt. The stream stays as it is.
+// Complete samples tokens that follow the stream's text and the prompt, and returns their text
+// without the prompt. A word at the end of the prompt counts as complete. The stream stays as it is.
 func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -243,16 +236,16 @@ func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, er
 		return nil, fmt.Errorf("lmserve: tokens is %d, expected 1 or more", tokens)
 	}
 	m := s.model.model
-	ids := make([]int32, 0, min(tokens, stream.MaxChunk))
+	text, drawn := []byte{}, 0
 	s.model.compute(func(w *stream.Worker) {
 		reader := s.state.Frozen()
 		w.Feed(reader, prompt, nil)
-		w.Generate(reader, txl.NewSampler(p, m.Tokenizer.Vocab()), func(id int32, _ float32) bool {
-			ids = append(ids, id)
-			return len(ids) < tokens
+		w.Sample(reader, txl.NewSampler(p, m.Tokenizer.Vocab()), func(t stream.Token) bool {
+			text, drawn = append(text, t.Text...), drawn+1
+			return drawn < tokens
 		})
 	})
-	return tokenizer.Bytes{}.Decode(nil, ids), nil
+	return text, nil
 }
 
 // Snapshot writes the stream's whole state, for Model.Restore. An error is w's, or says which

@@ -43,7 +43,7 @@ func (Bytes) Chars(text []byte) int { return len(text) }
 func (Bytes) Next(t *Tokens, _ *Pending, text []byte, room int) (rest []byte) {
 	n := min(room, len(text))
 	for _, b := range text[:n] {
-		t.add(int32(b), 1)
+		t.add(int32(b), 1, 1)
 	}
 	return text[n:]
 }
@@ -53,6 +53,15 @@ func (Bytes) End(*Tokens, *Pending) {}
 
 // Spell appends the byte of an id. It panics at an id outside the vocabulary.
 func (t Bytes) Spell(dst []byte, _, id int32) []byte { return t.Decode(dst, []int32{id}) }
+
+// Unknown returns -1: all bytes are known.
+func (Bytes) Unknown() int32 { return -1 }
+
+// SpellMax returns 1.
+func (Bytes) SpellMax() int { return 1 }
+
+// PendingMax returns 0: nothing is ever pending.
+func (Bytes) PendingMax() int { return 0 }
 
 // Symbols returns nil: the vocabulary of bytes is the same for all models.
 func (Bytes) Symbols() []byte { return nil }

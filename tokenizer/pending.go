@@ -26,6 +26,7 @@ type Pending struct {
 	Word  []byte // the word so far, or the last bytes of a word too long to be known
 	More  int64  // bytes of a word too long to be known that Word no longer has
 	Line  bool   // a line has ended, and its token is still to come: there was no room for it
+	Chars int64  // characters that begin in what is pending
 }
 
 // Size is the number of bytes of text that are pending.
@@ -54,6 +55,8 @@ func (p *Pending) Check() error {
 	case p.More > 0 && (len(p.Word) != heldTail || p.More <= heldMost-heldTail):
 		return fmt.Errorf("tokenizer: pending: found %d bytes and %d left out, expected %d of a word of more than %d",
 			len(p.Word), p.More, heldTail, heldMost)
+	case p.Chars < 0 || p.Chars > p.Size() || p.Line && p.Chars != 1:
+		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes", p.Chars, p.Size())
 	case len(p.Word) > heldMost:
 		return fmt.Errorf("tokenizer: pending: found a word of %d bytes, expected at most %d",
 			len(p.Word), heldMost)

@@ -1,5 +1,7 @@
 package tokenizer
 
+import "unicode/utf8"
+
 // Kinds of pieces.
 const (
 	noPiece   = iota // the text is used up
@@ -12,13 +14,28 @@ type piece struct {
 	kind int
 	word []byte // of wordPiece; nil if it is too long to be known. Valid until the next call
 	size int64  // bytes of text
+	// chars are the characters that begin in these bytes.
+	chars int64
 }
 
-// next takes the first piece from what is pending and the text behind it. It takes up to the byte
+// next takes the first piece from what is pending and the text behind it, and counts characters.
+func (p *Pending) next(text []byte) (found piece, rest []byte) {
+	found, rest = p.split(text)
+	p.Chars += int64(chars(text[:len(text)-len(rest)]))
+	if found.kind != noPiece {
+		found.chars, p.Chars = p.Chars, 0
+		if p.Size() > 0 { // one character of white space, which has ended a word
+			found.chars, p.Chars = found.chars-1, 1
+		}
+	}
+	return found, rest
+}
+
+// split takes the first piece from what is pending and the text behind it. It takes up to the byte
 // that ends the piece: of a word this is the white space behind the word, which is then pending. If
 // the text ends before the piece does, all of it is pending. The pieces and what is pending do not
 // depend on where the text was cut.
-func (p *Pending) next(text []byte) (found piece, rest []byte) {
+func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	if p.Line {
 		p.Line = false
 		return piece{kind: linePiece, size: 1}, text
@@ -99,12 +116,24 @@ func (p *Pending) last() (word, line piece) {
 	line.kind = linePiece
 	switch {
 	case p.Line:
-		line.size = 1
+		line.size, line.chars = 1, p.Chars
 	case len(p.Word) > 0:
 		word = p.end(nil, 0)
+		word.chars = p.Chars
 	default:
-		line.size = p.Space
+		line.size, line.chars = p.Space, p.Chars
 	}
-	p.Space, p.Line = 0, false
+	p.Space, p.Line, p.Chars = 0, false, 0
 	return word, line
+}
+
+// chars is the number of characters that begin in a text. Bytes that go on a character of UTF-8 are
+// not counted, so that the number does not depend on where a text was cut.
+func chars(text []byte) (n int) {
+	for _, b := range text {
+		if utf8.RuneStart(b) {
+			n++
+		}
+	}
+	return n
 }

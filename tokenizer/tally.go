@@ -29,6 +29,25 @@ func (t *Tally) Add(o Tally) {
 	t.UnknownBits += o.UnknownBits
 }
 
+// Count adds tokens with their negative log-likelihoods in nats, one after the other, so that the
+// sums do not depend on the pieces in which the tokens came. unknown is the id of unknown words, -1
+// if there are none.
+func (t *Tally) Count(tokens *Tokens, unknown int32, nll []float32) {
+	for i, id := range tokens.IDs {
+		bits := float64(nll[i]) / math.Ln2
+		t.Bytes += tokens.Sizes[i]
+		t.Chars += tokens.Chars[i]
+		t.Tokens++
+		t.Bits += bits
+		if id == unknown {
+			t.Unknown++
+			t.UnknownBytes += tokens.Sizes[i]
+			t.UnknownChars += tokens.Chars[i]
+			t.UnknownBits += bits
+		}
+	}
+}
+
 // BitsPerChar returns bits per character of the tokens that are known. Like the other ratios it is
 // 0 without any and not NaN, which JSON cannot hold; the counts tell that there are none.
 func (t Tally) BitsPerChar() float64 {

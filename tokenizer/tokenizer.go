@@ -23,8 +23,15 @@ type Tokenizer interface {
 	Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
 	// End adds the tokens that the end of a text completes. Nothing is pending after it.
 	End(t *Tokens, p *Pending)
+	// Unknown returns the id that stands for all words that the vocabulary does not have, -1 if
+	// there are none.
+	Unknown() int32
 	// Spell appends the text of a token that stands behind another.
 	Spell(dst []byte, after, id int32) []byte
+	// SpellMax returns the length of the longest text that Spell appends, in bytes.
+	SpellMax() int
+	// PendingMax returns the most bytes that Pending.Word has.
+	PendingMax() int
 	// Chars returns the number of characters of a piece of text.
 	Chars(text []byte) int
 	// Describe returns the JSON description that Parse reads.

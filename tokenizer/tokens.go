@@ -1,14 +1,20 @@
 package tokenizer
 
-// Tokens are tokens of a text in order: their ids, and how many bytes of the text each of them
-// stands for. Both slices have the same length. The zero value is empty.
+// Tokens are tokens of a text in order: their ids, and how many bytes and characters of the text
+// each of them stands for. All slices have the same length. The zero value is empty.
 type Tokens struct {
 	IDs   []int32
-	Sizes []int64 // 0 only for the end of a line that the end of a text makes
+	Sizes []int64 // in bytes; 0 only for the end of a line that the end of a text makes
+	Chars []int64 // those that begin in the token's bytes
+}
+
+// NewTokens has room for n tokens.
+func NewTokens(n int) Tokens {
+	return Tokens{make([]int32, 0, n), make([]int64, 0, n), make([]int64, 0, n)}
 }
 
 // Reset makes t empty and keeps its room.
-func (t *Tokens) Reset() { t.IDs, t.Sizes = t.IDs[:0], t.Sizes[:0] }
+func (t *Tokens) Reset() { t.IDs, t.Sizes, t.Chars = t.IDs[:0], t.Sizes[:0], t.Chars[:0] }
 
 // Size is the number of bytes that all tokens stand for.
 func (t *Tokens) Size() (sum int64) {
@@ -18,7 +24,8 @@ func (t *Tokens) Size() (sum int64) {
 	return sum
 }
 
-func (t *Tokens) add(id int32, size int64) {
+func (t *Tokens) add(id int32, size, chars int64) {
 	t.IDs = append(t.IDs, id)
 	t.Sizes = append(t.Sizes, size)
+	t.Chars = append(t.Chars, chars)
 }

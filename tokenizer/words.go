@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // Symbols of a vocabulary that are no words: the end of a line, and a word that the vocabulary does
@@ -44,6 +43,7 @@ type Words struct {
 	ids     map[string]int32 // of words, and of Unknown, which a prepared text may contain
 	lineEnd int32
 	unknown int32
+	longest int // symbol, in bytes
 }
 
 // NewWords returns the tokenizer of these symbols, whose ids are their places. One of them is
@@ -64,6 +64,7 @@ func NewWords(symbols []string) (*Words, error) {
 				symbol, first)
 		}
 		w.ids[symbol] = int32(i)
+		w.longest = max(w.longest, len(symbol))
 	}
 	var ok bool
 	if w.lineEnd, ok = w.ids[LineEnd]; !ok {
@@ -114,14 +115,7 @@ func (w *Words) Symbol(id int32) string { return w.symbols[id] }
 
 // Chars returns the number of characters that begin in the text: bytes that go on a character of
 // UTF-8 are not counted, so that the number does not depend on where a text was cut.
-func (w *Words) Chars(text []byte) (n int) {
-	for _, b := range text {
-		if utf8.RuneStart(b) {
-			n++
-		}
-	}
-	return n
-}
+func (w *Words) Chars(text []byte) int { return chars(text) }
 
 // Next takes text behind what is pending and adds the tokens that end in it, at most room of them,
 // to t. It returns the text behind the byte that completed the last token there was room for; else
@@ -149,13 +143,13 @@ func (w *Words) End(t *Tokens, p *Pending) {
 func (w *Words) add(t *Tokens, found piece) {
 	switch found.kind {
 	case linePiece:
-		t.add(w.lineEnd, found.size)
+		t.add(w.lineEnd, found.size, found.chars)
 	case wordPiece:
 		id := w.unknown
 		if found.word != nil {
 			id = w.ID(found.word)
 		}
-		t.add(id, found.size)
+		t.add(id, found.size, found.chars)
 	}
 }
 
@@ -171,6 +165,12 @@ func (w *Words) Spell(dst []byte, after, id int32) []byte {
 	}
 	return append(dst, w.symbols[id]...)
 }
+
+// SpellMax returns the length of the longest symbol, and one for the space before it.
+func (w *Words) SpellMax() int { return w.longest + 1 }
+
+// PendingMax returns the most bytes that are kept of a word.
+func (w *Words) PendingMax() int { return heldMost }
 
 // Symbols returns the symbols in the order of their ids, each with a line feed behind it: the form
 // that ReadSymbols reads.

@@ -79,6 +79,7 @@ func TestAnyPiecesGiveTheSameTokens(t *testing.T) {
 			cut, q := feed(t, tok, text)
 			require.Equal(t, all.IDs, cut.IDs)
 			require.Equal(t, all.Sizes, cut.Sizes)
+			require.Equal(t, all.Chars, cut.Chars)
 			require.Equal(t, int64(len(text)), all.Size()+p.Size(), "every byte is in a token or pending")
 			require.Equal(t, string(p.Word), string(q.Word))
 			p.Word, q.Word = nil, nil
@@ -115,6 +116,7 @@ func TestTokensAreTheReferences(t *testing.T) {
 			default:
 				require.Equal(t, w.Symbol(id), trimmed)
 			}
+			require.EqualValues(t, w.Chars([]byte(part)), all.Chars[i])
 		}
 	})
 }
@@ -172,6 +174,8 @@ func TestPendingIsTheWholeState(t *testing.T) {
 func TestPendingThatNoTextLeavesIsRefused(t *testing.T) {
 	for want, p := range map[string]Pending{
 		"none below 0":             {Space: -1},
+		"3 characters in 2 bytes":  {Space: 2, Chars: 3},
+		"0 characters in 1 bytes":  {Line: true},
 		"the end of the line":      {Line: true, Space: 1},
 		"expected 2 of a word":     {Word: []byte("x"), More: 5000},
 		"of more than 1026":        {Word: []byte("xy"), More: 1024},
@@ -202,6 +206,17 @@ func spell(w Tokenizer, ids ...int32) (text []byte) {
 		after = id
 	}
 	return text
+}
+
+func TestTokensAreCounted(t *testing.T) {
+	w := few(t)
+	for text, n := range map[string]int{
+		"": 0, " ": 0, "the": 1, "the ": 1, "the\n": 2, "the a": 2, "\n\n": 2,
+		strings.Repeat("the a\n", countPiece): 3 * countPiece,
+	} {
+		require.Equal(t, n, Count(w, []byte(text)), "%.20q", text)
+		require.Equal(t, len(text), Count(Bytes{}, []byte(text)))
+	}
 }
 
 func TestCharactersDoNotDependOnCuts(t *testing.T) {

@@ -86,7 +86,7 @@ func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 		"--out", out, "--meta-steps", "4", "--store", "float32")
 	require.Contains(t, text, "meta: 4 steps, 1600 tokens, training perplexity ")
 	require.Regexp(t, `valid perplexity static \d+\.\d+, adaptive \d+\.\d+, [+-]\d`, text)
-	m, err := model.LoadAny(out)
+	m, err := model.Load(out)
 	require.NoError(t, err)
 	require.Equal(t, want.W, m.LM.W)
 	require.Equal(t, "mine", m.Name)

@@ -103,20 +103,8 @@ func mustJSON(v any) string {
 
 // FromFile builds the model that a file of weights holds. Every tensor must be one the configuration
 // asks for, of its shape, and none may be missing. Its metadata is read strictly: a field that this
-// version does not know may change what the weights mean. Models of words give ErrWords.
+// version does not know may change what the weights mean.
 func FromFile(f *weights.File) (*Model, error) {
-	m, err := fromFile(f)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := m.Tokenizer.(tokenizer.Bytes); !ok {
-		return nil, ErrWords
-	}
-	return m, nil
-}
-
-// fromFile is FromFile for models of any tokenizer.
-func fromFile(f *weights.File) (*Model, error) {
 	if _, ok := f.Metadata[keyConfig]; !ok {
 		return nil, ErrNotAModel
 	}

@@ -124,6 +124,12 @@ func (m *Model) StoreAs(d weights.DType) error {
 	return nil
 }
 
+// OfWords reports whether the model's tokens are words. Those of any other model are bytes.
+func (m *Model) OfWords() bool {
+	_, ok := m.Tokenizer.(*tokenizer.Words)
+	return ok
+}
+
 // Hash is the content hash of the model's file: the slow weights, the
 // meta-learners, the statistics, the configuration, the default settings and
 // the card, whatever the compression.
@@ -173,19 +179,6 @@ func Load(file string) (*Model, error) {
 	return m, nil
 }
 
-// LoadAny is Load for models of any tokenizer: those of words are trained and not served yet.
-func LoadAny(file string) (*Model, error) {
-	f, err := weights.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	m, err := fromFile(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return m, nil
-}
-
 // Default is the model that is embedded in the binary.
 func Default() (*Model, error) {
 	f, err := weights.Default()
@@ -201,6 +194,3 @@ func Default() (*Model, error) {
 
 // ErrNotAModel is returned for well-formed files of weights that hold no model.
 var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a checkpoint or a conformance file?)")
-
-// ErrWords is returned for files of models of words, which are trained and not served yet.
-var ErrWords = errors.New("a model of words: models of bytes alone can be loaded so far")

@@ -25,7 +25,7 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 		Tokenizer:  kindOf(m.Tokenizer),
 		Vocab:      m.Tokenizer.Vocab(),
 		Start:      m.Tokenizer.Start(),
-		TokenBytes: longest(m.Tokenizer),
+		TokenBytes: m.Tokenizer.SpellMax(),
 		Banks:      len(defaults.Adapt.Gammas),
 		Defaults:   reported(defaults),
 		Card:       m.Card,
@@ -39,18 +39,6 @@ func kindOf(t tokenizer.Tokenizer) string {
 		return tokenizer.KindWords
 	}
 	return tokenizer.KindBytes
-}
-
-// longest is the number of bytes of a tokenizer's longest token, the space before a word included.
-func longest(t tokenizer.Tokenizer) (bytes int) {
-	words, ok := t.(*tokenizer.Words)
-	if !ok {
-		return 1
-	}
-	for id := range words.Vocab() {
-		bytes = max(bytes, 1+len(words.Symbol(int32(id))))
-	}
-	return bytes
 }
 
 // OfWords reports whether the model's tokens are words.
@@ -91,11 +79,8 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 }
 
 // CountTokens is the number of Tokens.
-func (m *ModelInfo) CountTokens(text []byte) (n int64) {
-	for range m.Tokens(text) {
-		n++
-	}
-	return n
+func (m *ModelInfo) CountTokens(text []byte) int64 {
+	return int64(tokenizer.Count(m.tokenizer(), text))
 }
 
 // Spell appends the text of a token that stands behind another. It panics at an id outside the

@@ -3,13 +3,16 @@ package session
 import (
 	"context"
 	"fmt"
+
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // checkBatch compares a request with its limits. Fields have the names of OpenAI's interface.
-func checkBatch(r BatchRequest) error {
-	tokens := 0
+func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
+	bytes, tokens := 0, 0
 	for _, prompt := range r.Prompts {
-		tokens += len(prompt) // a token is a byte
+		bytes += len(prompt)
+		tokens += tokenizer.Count(tok, prompt)
 	}
 	texts := len(r.Prompts) * r.N
 	for _, c := range []struct {
@@ -18,6 +21,7 @@ func checkBatch(r BatchRequest) error {
 	}{
 		{"prompt", "%d prompts", len(r.Prompts), 1, BatchPromptsMax},
 		{"prompt", "prompts of %d tokens", tokens, 0, BatchPromptTokens},
+		{"prompt", "prompts of %d bytes", bytes, 0, PromptBytesMax},
 		{"n", "%d texts for each prompt", r.N, 1, BatchTextsMax},
 		{"n", "%d texts", texts, 1, BatchTextsMax},
 		{"max_tokens", "%d tokens for each text", r.MaxTokens, 0, BatchSampledTokens},

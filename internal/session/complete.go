@@ -1,6 +1,10 @@
 package session
 
-import "context"
+import (
+	"context"
+
+	"github.com/lmserve/lmserve/tokenizer"
+)
 
 // commits reports whether the completion feeds its session.
 func (r *CompleteRequest) commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
@@ -42,7 +46,7 @@ func (e *engine) complete(
 		prompts: [][]byte{prompt}, n: 1, most: r.MaxTokens, sampling: r.sampling().Sampling,
 		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
 	}}
-	done := Completion{Seed: seed, PromptTokens: len(r.Prompt)} // a token is a byte
+	done := Completion{Seed: seed, PromptTokens: tokenizer.Count(e.model.Tokenizer, r.Prompt)}
 	err := g.run(ctx, func(p Piece) error {
 		done.FinishReason, done.CompletionTokens = p.FinishReason, p.Tokens
 		if len(p.Text) == 0 {
@@ -59,17 +63,18 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor says whether the session, the disk and the memory have room for what a completion will commit at
-// most.
+// roomFor says whether the session, the disk and the memory have room for what a completion will
+// commit at most.
 func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
-	bytes := int64(len(r.Prompt))
+	bytes, tokens := int64(len(r.Prompt)), len(r.Prompt)
 	if r.Commit == CommitAll {
-		bytes += int64(r.MaxTokens)
+		bytes += int64(r.MaxTokens) * int64(e.model.Tokenizer.SpellMax())
+		tokens += r.MaxTokens
 	}
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
-	records := int(bytes)/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	records := tokens/s.Settings.Chunk + 4 // the first and last of prompt and text are short
 	if err := e.diskFor(s, int(bytes), records); err != nil {
 		return err
 	}

@@ -7,27 +7,40 @@ import (
 )
 
 // cutter turns sampled tokens into pieces of text: whole characters, and nothing that may turn out
-// to belong to a stop string. A token is a byte.
+// to belong to a stop string. The scores of a token come with the piece that has its last byte.
 type cutter struct {
 	stops    []string
 	logProbs bool // pieces have log-probabilities
 	top      bool // pieces have the likeliest tokens
+	words    bool // tokens are words; else each is a byte
 
 	held    string         // may be the beginning of a stop string
 	half    tokenizer.UTF8 // holds what may be the beginning of a character
 	waiting tokenScores    // of all that is held back
+	told    int64          // bytes of the first word that is waiting that were told
+	tail    int            // bytes that were echoed behind the last word: the next begins with them
 }
 
 // tokenScores are the scores of some tokens, as far as they are asked for.
 type tokenScores struct {
 	logProbs []float64
 	top      [][]Candidate
+	words    tokenizer.Tokens // where tokens are words: their ids and sizes
+}
+
+// addWord adds a word of so many bytes.
+func (s *tokenScores) addWord(id int32, size int) {
+	s.words.IDs, s.words.Sizes = append(s.words.IDs, id), append(s.words.Sizes, int64(size))
 }
 
 // echo appends tokens that were not sampled, which no stop string ends.
 func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	c.waiting.logProbs = append(c.waiting.logProbs, scores.logProbs...)
 	c.waiting.top = append(c.waiting.top, scores.top...)
+	for i, id := range scores.words.IDs {
+		c.waiting.addWord(id, int(scores.words.Sizes[i]))
+	}
+	c.tail += len(text) - int(scores.words.Size())
 	return c.piece(c.half.Append(nil, text))
 }
 
@@ -40,20 +53,26 @@ func (c *cutter) note(top []Candidate) {
 
 // push appends a token, and gives what may be seen of the text now. If the token completes a stop
 // string, the text has ended before that string.
-func (c *cutter) push(token byte, logProb float64) (p Piece, stopped bool) {
-	c.held += string([]byte{token})
+func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped bool) {
 	if c.logProbs {
 		c.waiting.logProbs = append(c.waiting.logProbs, logProb)
-	}
-	longest := 0
-	for _, stop := range c.stops {
-		if strings.HasSuffix(c.held, stop) {
-			longest = max(longest, len(stop))
+		if c.words {
+			c.waiting.addWord(id, c.tail+len(text))
+			c.tail = 0
 		}
 	}
-	if longest > 0 {
-		c.held = c.held[:len(c.held)-longest]
-		return c.end(), true
+	for i := range text {
+		c.held += string(text[i : i+1])
+		longest := 0
+		for _, stop := range c.stops {
+			if strings.HasSuffix(c.held, stop) {
+				longest = max(longest, len(stop))
+			}
+		}
+		if longest > 0 {
+			c.held = c.held[:len(c.held)-longest]
+			return c.end(), true
+		}
 	}
 	ready := len(c.held) - c.stopBegun()
 	p = c.piece(c.half.Append(nil, []byte(c.held[:ready])))
@@ -73,15 +92,36 @@ func (c *cutter) stopBegun() int {
 	return 0
 }
 
-// end gives all that is held back.
+// end gives all that is held back. The last word may be cut.
 func (c *cutter) end() Piece {
 	text := c.half.Flush(c.half.Append(nil, []byte(c.held)))
 	c.held = ""
+	if c.words {
+		c.cutWord(len(text))
+	}
 	return c.piece(text)
 }
 
+// cutWord cuts the word in which the text ends that has so many bytes more.
+func (c *cutter) cutWord(more int) {
+	left, sizes := c.told+int64(more), c.waiting.words.Sizes
+	for i := range sizes {
+		if left > 0 {
+			sizes[i] = min(sizes[i], left)
+		}
+		left -= sizes[i]
+	}
+}
+
+// piece is a piece of text with the scores of the tokens that end in it.
 func (c *cutter) piece(text []byte) Piece {
 	p, n := Piece{Text: text}, len(text)
+	if c.words {
+		n = c.complete(int64(len(text)))
+		words := &c.waiting.words
+		p.Words.IDs, words.IDs = words.IDs[:n:n], words.IDs[n:]
+		p.Words.Sizes, words.Sizes = words.Sizes[:n:n], words.Sizes[n:]
+	}
 	if c.logProbs {
 		p.LogProbs, c.waiting.logProbs = c.waiting.logProbs[:n:n], c.waiting.logProbs[n:]
 	}
@@ -89,4 +129,13 @@ func (c *cutter) piece(text []byte) Piece {
 		p.Top, c.waiting.top = c.waiting.top[:n:n], c.waiting.top[n:]
 	}
 	return p
+}
+
+// complete is how many of the words that are waiting end in the next bytes of the text.
+func (c *cutter) complete(bytes int64) (n int) {
+	c.told += bytes
+	for sizes := c.waiting.words.Sizes; n < len(sizes) && sizes[n] <= c.told; n++ {
+		c.told -= sizes[n]
+	}
+	return n
 }

@@ -14,7 +14,7 @@ func cutAll(text string, stops []string) (pieces []Piece, tokens int, stopped bo
 	c := cutter{stops: stops, logProbs: true}
 	for i := range len(text) {
 		var p Piece
-		p, stopped = c.push(text[i], float64(i))
+		p, stopped = c.push(int32(text[i]), []byte(text[i:i+1]), float64(i))
 		pieces = append(pieces, p)
 		if stopped {
 			return pieces, i + 1, true

@@ -22,26 +22,28 @@ type plan struct {
 
 // draft is one text as it grows.
 type draft struct {
-	index   int // of the text in the plan
-	sampler *txl.Sampler
-	cut     cutter
-	tokens  int    // sampled
-	reason  string // why the text ended, "" before
+	index    int // of the text in the plan
+	sampling txl.Sampling
+	cut      cutter
+	tokens   int    // sampled
+	reason   string // why the text ended, "" before
 }
 
-// drafts makes the texts after one of the prompts, for a vocabulary of a size. The seed of the i-th
-// of them is that of the first plus i: what a text is depends neither on the prompts beside its own
-// nor on their order.
-func (p *plan) drafts(prompt, vocab int) []*draft {
+// drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th of them
+// is that of the first plus i: what a text is depends neither on the prompts beside its own nor on
+// their order.
+func (p *plan) drafts(prompt int, words bool) []*draft {
 	drafts := make([]*draft, p.n)
 	first := seedOr(p.seed)
 	for i := range drafts {
 		sampling := p.sampling
 		sampling.Seed = (first + uint64(i)) & SeedMax
 		drafts[i] = &draft{
-			index:   prompt*p.n + i,
-			sampler: txl.NewSampler(sampling, vocab),
-			cut:     cutter{stops: p.stops, logProbs: p.logProbs, top: p.top > 0},
+			index:    prompt*p.n + i,
+			sampling: sampling,
+			cut: cutter{
+				stops: p.stops, logProbs: p.logProbs, top: p.top > 0, words: words && p.logProbs,
+			},
 		}
 	}
 	return drafts

@@ -55,40 +55,51 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	}
 	st := r.s.stream.Reader()
 	if r.options.Lines {
-		st.WatchLines(st.Tally.Bytes)
+		st.WatchLines(st.Offset())
 	}
-	piece := make([]byte, st.Settings.Chunk)
+	piece, have := make([]byte, r.engine.pieceMost(r.s)), 0
 	for {
-		n, err := io.ReadFull(text, piece[:st.Room()])
-		if n > 0 {
-			if err := r.pieceLocked(ctx, st, piece[:n]); err != nil {
+		most := len(piece)
+		if !r.engine.model.OfWords() {
+			most = st.Room() // so that pieces of bytes are whole chunks
+		}
+		n, err := io.ReadFull(text, piece[have:most])
+		if have += n; have > 0 {
+			read, err := r.pieceLocked(ctx, st, piece[:have])
+			if err != nil {
 				return err
 			}
+			have = copy(piece, piece[read:have])
 		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
+		ended := err == io.EOF || err == io.ErrUnexpectedEOF
+		switch {
+		case ended && have == 0:
 			r.lineUnderWay(st)
 			return nil
-		} else if err != nil {
+		case err != nil && !ended:
 			return err
 		}
 	}
 }
 
 // pieceLocked scores what a chunk has room for, and reports it when the worker is free for others.
-// A drain waits for the request, as for a completion.
-func (r *dryRun) pieceLocked(ctx context.Context, st *stream.Stream, text []byte) error {
+// It returns how many bytes it has read. A drain waits for the request, as for a completion.
+func (r *dryRun) pieceLocked(
+	ctx context.Context, st *stream.Stream, text []byte,
+) (read int, err error) {
 	begun := time.Now()
 	l, err := r.workerLocked(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	before := st.Offset()
 	c, err := r.scoreLocked(l.Worker(), st, text)
 	l.Release()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	c.Elapsed = time.Since(begun)
-	return r.emit(c)
+	return int(st.Offset() - before), r.emit(c)
 }
 
 // workerLocked waits for a worker, unless the session was deleted, or is another's by now.
@@ -107,10 +118,10 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 func (r *dryRun) scoreLocked(
 	w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
-	at, scores := st.Tally.Bytes, w.Score(st, text)
-	c := r.report(st, text, scores)
-	w.CommitAs(st, text, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
-	c.Total = r.s.account(st.Tally, st.Baseline.Bits)
+	at, scores := st.Offset(), w.Score(st, text)
+	c := r.report(st, scores)
+	w.CommitAs(st, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
+	c.Total = r.s.account(st.Tally, st.Baseline)
 	w.Settle(st)
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
 		return c, r.s.condemnLocked(fmt.Errorf("a text read from offset %d on has bits that are "+

@@ -100,6 +100,15 @@ func (e *engine) fit(s *liveSession, text []byte) ([]byte, error) {
 	return text[:min(int64(len(text)), left)], nil
 }
 
+// pieceMost is the most bytes of text that are scored as one: those of a chunk of bytes, or of words
+// as many as are read at once.
+func (e *engine) pieceMost(s *liveSession) int {
+	if e.model.OfWords() {
+		return readBufferBytes
+	}
+	return s.Settings.Chunk
+}
+
 // chargeRecords takes memory for records of so many bytes, see recordSize.
 func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store(), bytes, records)))

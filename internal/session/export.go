@@ -135,8 +135,8 @@ func readColumns(
 		return nil, err
 	}
 	err = log.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
-		if r.UnixMS == uncounted && at+int64(len(r.Text)) == st.Tally.Bytes {
-			r.Bits, r.Baseline = st.Tally.Bits, st.Baseline.Bits
+		if r.UnixMS == uncounted && at+int64(len(r.Text)) == st.Offset() {
+			setTotals(&r, r.Words != nil, st.Tally, st.Baseline)
 		}
 		return l.append(at, r)
 	})

@@ -125,7 +125,7 @@ func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream,
 		return nil, err
 	}
 	now, here := h.numerics(), m.model.Arithmetic.Numerics()
-	rec := &recovery{stream: st, exact: now.Name == here && st.Tally.Bytes >= now.From}
+	rec := &recovery{stream: st, exact: now.Name == here && st.Offset() >= now.From}
 	re := &replayer{
 		stream: st, job: scheduler.Job{Key: h.Owner, Session: h.ID, Chunk: h.Settings.Chunk},
 		scheduler: m.scheduler, goesOn: m.goesOn,

@@ -90,7 +90,8 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // were fed, 0 without an error where the session has to be opened once more.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
-	if err := e.diskFor(s, f.recordSizeMax(text[:min(len(text), s.Settings.Chunk)]), 1); err != nil {
+	text = text[:min(len(text), e.pieceMost(s))]
+	if err := e.diskFor(s, f.recordSizeMax(text), 1); err != nil {
 		return 0, err
 	}
 	l, err := e.openWithWorker(ctx, s, &f.admitted, f.patience)
@@ -104,28 +105,27 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	f.patience = 0
-	text, err = e.fit(s, text[:min(len(text), s.stream.Room())])
-	if err != nil {
+	if text, err = e.fit(s, text); err != nil {
 		return 0, err
 	}
 	scores, how, err := f.acceptLocked(ctx, l, text)
 	if err != nil {
 		return 0, err
 	}
-	c := f.report(s.stream, text, scores)
-	l.Worker().CommitAs(s.stream, text, scores, how, f.takeLines(&c, how))
+	c := f.report(s.stream, scores)
+	l.Worker().CommitAs(s.stream, scores, how, f.takeLines(&c, how))
 	if f.given != nil {
-		*f.given = f.given.From(text, len(text))
+		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}
 	s.publishLocked()
-	c.Total = s.account(s.stream.Tally, s.stream.Baseline.Bits)
+	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete = s.stream.Room() == 0
 	defer func() { // whatever becomes of the report
 		s.settleLocked(l.Worker())
 		s.publishLocked()
 	}()
 	c.Elapsed = time.Since(begun)
-	return len(text), l.Yield(func() error { return f.emit(c) }, patience)
+	return len(scores.Text), l.Yield(func() error { return f.emit(c) }, patience)
 }
 
 // watchLinesLocked makes lines of the session's text from where it is, if the request asks for
@@ -137,7 +137,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 // opens it again waits for all of its memory, and has none that others wait for.
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	e, s := f.engine, f.s
-	next := s.watching(f.options, s.stream.Tally.Bytes)
+	next := s.watching(f.options, s.stream.Offset())
 	all := next.stateBytes(e.model)
 	more := all - s.stateBytes(e.model)
 	if more == 0 {
@@ -174,10 +174,14 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	if f.options.Learn == LearnUnflagged {
 		r.Skipped = make([]uint16, bytes.Count(text, []byte{'\n'}))
 	}
+	if f.engine.model.OfWords() {
+		r.Words = new(sessionlog.Words)
+	}
 	return recordSize(&r)
 }
 
-// acceptLocked scores a text, takes memory for its record and makes it durable. While the disk is
+// acceptLocked scores what the chunk has room for of a text, takes memory for its record and makes it
+// durable. While the disk is
 // at work, the worker is not held. A text whose scores are not finite is not accepted, and ends the
 // use of the session.
 func (f *feeder) acceptLocked(
@@ -185,23 +189,25 @@ func (f *feeder) acceptLocked(
 ) (scores stream.Scores, how stream.Lesson, err error) {
 	s, begun := f.s, time.Now()
 	scores = l.Worker().Score(s.stream, text)
-	how = f.lesson(l.Worker(), text, scores)
+	text = scores.Text
+	how = f.lesson(l.Worker(), scores)
 	s.replay += time.Since(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
 	}
-	r.Bits, r.Baseline = s.stream.Totals(scores)
+	tally, baseline := s.stream.After(scores)
+	setTotals(&r, f.engine.model.OfWords(), tally, baseline)
 	if !finite(r.Bits, r.Baseline, s.rms) {
 		return scores, how, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
-			"finite numbers", s.stream.Tally.Bytes, r.Bits, r.Baseline, s.rms))
+			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, s.rms))
 	}
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, how, err
 	}
 	err = l.Yield(func() error {
-		return f.engine.journal.appendLocked(ctx, s, s.stream.Tally.Bytes, r)
+		return f.engine.journal.appendLocked(ctx, s, s.stream.Offset(), r)
 	}, patience)
 	switch {
 	case err != nil:
@@ -214,18 +220,16 @@ func (f *feeder) acceptLocked(
 
 // lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which
 // those are skipped that are stranger than the request's threshold, and those that are too long.
-func (f *feeder) lesson(
-	w *stream.Worker, text []byte, scores stream.Scores,
-) (how stream.Lesson) {
+func (f *feeder) lesson(w *stream.Worker, scores stream.Scores) (how stream.Lesson) {
 	if f.given != nil {
-		return f.given.Until(text, len(text))
+		return f.given.Until(scores.Text, len(scores.Text))
 	}
 	if f.options.Learn != LearnUnflagged {
 		return how
 	}
 	how.ByLine = true
 	var ends uint16
-	w.PreviewLines(f.s.stream, text, scores, func(l *lines.Line) {
+	w.PreviewLines(f.s.stream, scores, func(l *lines.Line) {
 		if l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax {
 			how.Skipped = append(how.Skipped, ends)
 		}
@@ -237,7 +241,7 @@ func (f *feeder) lesson(
 // restOfLines reports the line under way at the end of a text that was fed. If the session is cold
 // by then, the request waits for its state as a chunk does.
 func (f *feeder) restOfLines(ctx context.Context) error {
-	if !f.options.Lines || f.sum.Bytes == 0 {
+	if !f.options.Lines || f.accepted == 0 {
 		return nil
 	}
 	if err := f.engine.life.Enter(); err != nil {

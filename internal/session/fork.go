@@ -66,6 +66,9 @@ func (f *fork) takes() (bytes int64) {
 	bytes = sessionlog.ForkCharge(f.to.ID, len(f.kept))
 	if len(f.rest) > 0 {
 		r := sessionlog.Record{Text: f.rest, Skipped: f.lesson.Skipped}
+		if f.engine.model.OfWords() {
+			r.Words = new(sessionlog.Words)
+		}
 		bytes += sessionlog.RecordCharge(f.to.ID, recordSize(&r))
 	}
 	return bytes
@@ -277,10 +280,10 @@ func (f *fork) appendUncounted(ctx context.Context) error {
 	defer to.unlock()
 	seen := to.seen()
 	r := sessionlog.Record{
-		UnixMS: uncounted, Bits: seen.tally.Bits, Baseline: seen.baseline.Bits,
-		HasBaseline: to.Settings.Baseline, Text: f.rest,
+		UnixMS: uncounted, HasBaseline: to.Settings.Baseline, Text: f.rest,
 		ByLine: f.lesson.ByLine, Skipped: f.lesson.Skipped,
 	}
+	setTotals(&r, e.model.OfWords(), seen.tally, seen.baseline)
 	if err := e.journal.appendLocked(ctx, to, seen.offset, r); err != nil {
 		return err
 	}

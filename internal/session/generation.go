@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/txl"
 )
 
 // generation is a plan being carried out. It works in turns of at most one chunk and about a chunk's
@@ -86,7 +87,7 @@ func (g *generation) turns(ctx context.Context) error {
 
 // continueLocked writes the texts after one prompt, which is read once for all of them.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
-	read, drafts := g.s.stream.Frozen(), g.drafts(prompt, g.engine.model.LM.Config.Vocab)
+	read, drafts := g.s.stream.Frozen(), g.drafts(prompt, g.engine.model.OfWords())
 	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
 		return err
 	}
@@ -102,21 +103,27 @@ func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	return nil
 }
 
-// readLocked feeds a prompt to a frozen stream, a chunk a turn. The prompt is the beginning of each
-// of the drafts if the plan says so.
+// reading is how far a prompt was read.
+type reading struct {
+	prompt []byte
+	read   int // bytes
+	words  int // bytes up to the end of the last token; below 0 where that is before the prompt
+}
+
+// readLocked feeds a prompt to a frozen stream, a chunk a turn. A word at its end counts as complete.
+// The prompt is the beginning of each of the drafts if the plan says so.
 func (g *generation) readLocked(
 	ctx context.Context, frozen *stream.Stream, prompt []byte, drafts []*draft,
 ) error {
-	for len(prompt) > 0 {
-		text := prompt[:min(len(prompt), frozen.Room())]
-		err := g.turnLocked(ctx, func(w *stream.Worker) { g.read(w, frozen, text, drafts) })
+	r := reading{prompt: prompt, words: -int(frozen.Text.Size())}
+	for r.read < len(prompt) || frozen.MidWord() {
+		err := g.turnLocked(ctx, func(w *stream.Worker) { g.read(w, frozen, &r, drafts) })
 		if err == nil {
 			err = g.endTurnLocked(ctx, drafts[0])
 		}
 		if err != nil {
 			return err
 		}
-		prompt = prompt[len(text):]
 	}
 	return nil
 }
@@ -126,8 +133,12 @@ func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *
 	if g.most == 0 {
 		g.end(d, FinishLength, d.cut.end())
 	}
+	var sampler *txl.Sampler
+	if d.reason == "" {
+		sampler = txl.NewSampler(d.sampling, g.engine.model.LM.Config.Vocab)
+	}
 	for d.reason == "" {
-		err := g.turnLocked(ctx, func(w *stream.Worker) { g.sample(ctx, w, frozen, d) })
+		err := g.turnLocked(ctx, func(w *stream.Worker) { g.sample(ctx, w, frozen, d, sampler) })
 		if err == nil {
 			err = g.endTurnLocked(ctx, d)
 		}
@@ -171,36 +182,56 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	return g.s.condemnLocked(why)
 }
 
-// read feeds a part of the prompt that the chunk has room for.
+// read feeds the part of the prompt that the chunk has room for, or ends its last word.
 func (g *generation) read(
-	w *stream.Worker, frozen *stream.Stream, text []byte, drafts []*draft,
+	w *stream.Worker, frozen *stream.Stream, r *reading, drafts []*draft,
 ) {
 	var scores tokenScores
-	if g.echo && g.logProbs {
-		w.Read(frozen, text, func(id int32, logProbs []float32) {
-			logProb := float64(logProbs[id])
-			g.broken = g.broken || !finite(logProb)
-			scores.logProbs = append(scores.logProbs, logProb)
-			scores.top = append(scores.top, candidates(logProbs, g.top))
-		})
-	} else {
-		w.Feed(frozen, text, nil)
+	rest, n := r.prompt[r.read:], 0
+	scored := func(t stream.Token) { g.scored(&scores, r, t) }
+	switch scores := g.echo && g.logProbs; {
+	case len(rest) == 0 && scores:
+		w.EndWord(frozen, scored)
+	case len(rest) == 0:
+		w.EndWord(frozen, nil)
+	case scores:
+		n = w.Read(frozen, rest, scored)
+	default:
+		n = w.FeedAs(frozen, rest, stream.Lesson{})
 	}
+	r.read += n
 	for _, d := range drafts {
 		if g.echo {
-			g.queue(d, d.cut.echo(text, scores))
+			g.queue(d, d.cut.echo(rest[:n], scores))
 		}
+	}
+}
+
+// scored notes a token of the prompt. The prompt may begin by ending a word of the session's text,
+// which is none of its own.
+func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
+	logProb := float64(t.LogProbs[t.ID])
+	g.broken = g.broken || !finite(logProb)
+	begin := r.words
+	r.words += int(t.Size)
+	if r.words <= 0 {
+		return
+	}
+	scores.logProbs = append(scores.logProbs, logProb)
+	scores.top = append(scores.top, candidates(t.LogProbs, g.top))
+	if g.engine.model.OfWords() {
+		scores.addWord(t.ID, r.words-max(0, begin))
 	}
 }
 
 // sample samples up to the end of the chunk, or as long as a turn may take.
 func (g *generation) sample(
-	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft,
+	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft, sampler *txl.Sampler,
 ) {
 	room, begun := frozen.Room(), time.Now()
-	w.Sample(frozen, d.sampler, func(id int32, logProbs []float32) bool {
-		if g.broken = !finite(float64(logProbs[id])); !g.broken {
-			g.accept(d, id, logProbs)
+	w.Sample(frozen, sampler, func(t stream.Token) bool {
+		if g.broken = !finite(float64(t.LogProbs[t.ID])); !g.broken {
+			g.accept(d, t)
 		}
 		room--
 		goesOn := d.reason == "" && !g.broken && ctx.Err() == nil
@@ -209,10 +240,10 @@ func (g *generation) sample(
 }
 
 // accept accepts a sampled token.
-func (g *generation) accept(d *draft, id int32, logProbs []float32) {
+func (g *generation) accept(d *draft, t stream.Token) {
 	d.tokens++
-	d.cut.note(candidates(logProbs, g.top))
-	p, stopped := d.cut.push(byte(id), float64(logProbs[id]))
+	d.cut.note(candidates(t.LogProbs, g.top))
+	p, stopped := d.cut.push(t.ID, t.Text, float64(t.LogProbs[t.ID]))
 	switch {
 	case stopped:
 		g.end(d, FinishStop, p)

@@ -106,9 +106,9 @@ func (h *head) checkLines(st *stream.Stream) error {
 	case lines && from != *h.LinesFrom:
 		return fmt.Errorf("the state has lines from offset %d on, expected %d, the head's "+
 			"lines_from", from, *h.LinesFrom)
-	case h.LinesFrom != nil && !lines && st.Tally.Bytes > *h.LinesFrom:
+	case h.LinesFrom != nil && !lines && st.Offset() > *h.LinesFrom:
 		return fmt.Errorf("the state of offset %d has no lines, expected those from offset %d on, "+
-			"the head's lines_from", st.Tally.Bytes, *h.LinesFrom)
+			"the head's lines_from", st.Offset(), *h.LinesFrom)
 	case st.LearnsByLine() && !h.ByLine:
 		return errors.New("the state is learnt by lines, expected that the head's by_line is true")
 	}

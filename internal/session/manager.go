@@ -366,7 +366,7 @@ func (mg *Manager) Complete(
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
-	if err := checkBatch(r); err != nil {
+	if err := checkBatch(mg.engine.model.Tokenizer, r); err != nil {
 		return err
 	}
 	s, done, err := mg.grounds(who, id)

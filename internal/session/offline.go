@@ -113,7 +113,7 @@ func Replay(
 	if err != nil {
 		return r, err
 	}
-	r.From, r.To = st.Tally.Bytes, found.End
+	r.From, r.To = st.Offset(), found.End
 	r.Numerics = otherNumerics(m, &s.head, r.From)
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
@@ -129,7 +129,7 @@ func Replay(
 					r.First = wrong
 				}
 			}
-			progress(st.Tally.Bytes-r.From, r.To-r.From)
+			progress(st.Offset()-r.From, r.To-r.From)
 		},
 	}
 	err = re.run(ctx, store)

@@ -260,9 +260,9 @@ func (p *parsed) compare(st *stream.Stream) error {
 		return fmt.Errorf("metadata %s: head: %w", keyHead, err)
 	}
 	switch {
-	case st.Tally.Bytes != end:
+	case st.Offset() != end:
 		return fmt.Errorf("the state is that of offset %d, expected %d, the end of the log",
-			st.Tally.Bytes, end)
+			st.Offset(), end)
 	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):
 		return fmt.Errorf("the state has %v bits, expected %v, as the last record",
 			st.Tally.Bits, last.Bits)

@@ -11,6 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // recoverer makes the streams of cold sessions from what the store has of them.
@@ -69,8 +70,8 @@ func (r *recoverer) beginLocked(ctx context.Context, s *liveSession) (*recovery,
 	}
 	s.replay, s.due = 0, 0
 	before := s.numerics()
-	same := before.Name == r.model.Arithmetic.Numerics() && st.Tally.Bytes >= before.From
-	return &recovery{stream: st, from: st.Tally.Bytes, exact: same}, nil
+	same := before.Name == r.model.Arithmetic.Numerics() && st.Offset() >= before.From
+	return &recovery{stream: st, from: st.Offset(), exact: same}, nil
 }
 
 // endLocked gives the session the stream of a recovery that has come to the log's end.
@@ -78,12 +79,12 @@ func (r *recoverer) endLocked(
 	ctx context.Context, s *liveSession, cost time.Duration, t *totalsCheck,
 ) error {
 	st, seen := t.stream, s.seen()
-	if st.Tally.Bytes != seen.offset {
+	if st.Offset() != seen.offset {
 		return &UnusableError{ID: s.ID, Err: fmt.Errorf("recovered up to offset %d, expected %d",
-			st.Tally.Bytes, seen.offset)}
+			st.Offset(), seen.offset)}
 	}
 	if !seen.blind {
-		t.adopt(seen.tally.Bits, seen.baseline.Bits)
+		t.adopt(seen.tally, seen.baseline)
 	}
 	s.replay, s.due = cost, 0
 	if !t.exact {
@@ -119,7 +120,7 @@ func (r *recoverer) goesOnLocked(s *liveSession, rec *recovery, until time.Time)
 	if err := s.alive(); err != nil {
 		return err
 	}
-	now := Recovery{Done: rec.stream.Tally.Bytes - rec.from, Of: s.seen().offset - rec.from}
+	now := Recovery{Done: rec.stream.Offset() - rec.from, Of: s.seen().offset - rec.from}
 	s.noteRecovery(now)
 	switch {
 	case rec.exact && r.journal.store.Durable() && s.dueLocked(r.replayMax):
@@ -209,7 +210,7 @@ func (r *recoverer) empty(
 func (r *recoverer) changeNumericsLocked(
 	ctx context.Context, s *liveSession, st *stream.Stream, before string,
 ) error {
-	now := numerics{From: st.Tally.Bytes, Name: r.model.Arithmetic.Numerics()}
+	now := numerics{From: st.Offset(), Name: r.model.Arithmetic.Numerics()}
 	r.report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: "+
 		"scores may differ by rounding from those it would have had", s.ID, before, now.From, now.Name))
 	if err := r.snapshots.writeLocked(ctx, s, st); err != nil {
@@ -234,18 +235,19 @@ type totalsCheck struct {
 // compare adopts the totals of a record, unless they were not computed when it was written.
 func (t *totalsCheck) compare(r sessionlog.Record) {
 	if r.UnixMS != uncounted {
-		t.adopt(r.Bits, r.Baseline)
+		t.adopt(totalsOf(&r, t.stream.Offset()))
 	}
 }
 
 // adopt compares, reports the first difference, and keeps the totals that clients were told.
-func (t *totalsCheck) adopt(bits, baseline float64) {
-	if wrong := mismatch(t.id, t.stream, bits, baseline); wrong != nil && t.exact && !t.reported {
+func (t *totalsCheck) adopt(tally, baseline tokenizer.Tally) {
+	if wrong := mismatch(t.id, t.stream, tally.Bits, baseline.Bits); wrong != nil && t.exact && !t.reported {
 		t.reported = true
 		t.report(wrong)
 	}
-	t.stream.Tally.Bits = bits
-	if t.stream.Settings.Baseline {
-		t.stream.Baseline.Bits = baseline
+	st := t.stream
+	st.Tally.Bits, st.Tally.UnknownBits = tally.Bits, tally.UnknownBits
+	if st.Settings.Baseline {
+		st.Baseline.Bits, st.Baseline.UnknownBits = baseline.Bits, baseline.UnknownBits
 	}
 }

@@ -57,9 +57,9 @@ func (e interrupted) Unwrap() error { return e.error }
 // run computes the log from the stream's offset to its end. Its error is an interrupted one if the
 // computing was given up; else it is the store's.
 func (r *replayer) run(ctx context.Context, log logReader) error {
-	from := r.stream.Tally.Bytes
+	from := r.stream.Offset()
 	return log.Read(ctx, r.job.Session, from, func(at int64, rec sessionlog.Record) error {
-		from := int(r.stream.Tally.Bytes - at)
+		from := int(r.stream.Offset() - at)
 		if err := r.feed(ctx, rec.Text[from:], lessonOf(rec).From(rec.Text, from)); err != nil {
 			return interrupted{err}
 		}
@@ -84,8 +84,7 @@ func (r *replayer) feed(ctx context.Context, text []byte, how stream.Lesson) err
 		}
 		begun, w := time.Now(), l.Worker()
 		w.Settle(r.stream)
-		n := min(len(text), r.stream.Room())
-		w.FeedAs(r.stream, text[:n], how.Until(text, n))
+		n := w.FeedAs(r.stream, text, how)
 		r.cost += time.Since(begun)
 		l.Release()
 		text, how = text[n:], how.From(text, n)
@@ -96,7 +95,7 @@ func (r *replayer) feed(ctx context.Context, text []byte, how stream.Lesson) err
 // mismatch compares the totals that a stream has come to with those that were told, to the bit. It
 // returns nil if they are the same.
 func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchError {
-	e := &MismatchError{ID: id, Offset: st.Tally.Bytes, Have: st.Tally.Bits, Want: bits}
+	e := &MismatchError{ID: id, Offset: st.Offset(), Have: st.Tally.Bits, Want: bits}
 	if math.Float64bits(e.Have) != math.Float64bits(e.Want) {
 		return e
 	}

@@ -17,57 +17,54 @@ type reports struct {
 	options ScoreOptions
 	emit    func(Chunk) error
 	sum     Summary
+
+	tally, baseline tokenizer.Tally // of sum
+	accepted        int64           // bytes of text
 }
 
 // report describes a text that was scored after a stream's and is not committed yet, and adds it to
 // the summary. The stream is the session's, or a copy that learns nothing.
-func (r *reports) report(st *stream.Stream, text []byte, scores stream.Scores) Chunk {
-	s := r.s
-	t := tokenizer.Tally{
-		Bytes: int64(len(text)), Chars: int64(r.engine.model.Tokenizer.Chars(text)),
-		Tokens: int64(len(scores.NLL)), Bits: scores.Bits(),
+func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
+	s, unknown := r.s, r.engine.model.Tokenizer.Unknown()
+	var tally, baseline tokenizer.Tally
+	for _, t := range []*tokenizer.Tally{&tally, &r.tally} {
+		t.Count(scores.Tokens, unknown, scores.NLL)
+	}
+	if s.Settings.Baseline {
+		for _, t := range []*tokenizer.Tally{&baseline, &r.baseline} {
+			t.Count(scores.Tokens, unknown, scores.Baseline)
+		}
 	}
 	c := Chunk{
-		Tally:   s.account(t, scores.BaselineBits()),
-		Step:    st.Step,
-		Offset:  st.Tally.Bytes,
-		Updates: s.stream.Updates(),
-		Written: int64(st.Written),
-		FastRMS: s.rms,
+		Tally:        s.account(tally, baseline),
+		Step:         st.Step,
+		Offset:       st.Tally.Bytes,
+		PendingBytes: st.Text.Size() + int64(len(scores.Text)) - tally.Bytes,
+		Updates:      s.stream.Updates(),
+		Written:      int64(st.Written),
+		FastRMS:      s.rms,
 	}
 	if r.options.LogProbs {
 		c.LogProbs = make([]float64, len(scores.NLL))
 		for i, nll := range scores.NLL {
 			c.LogProbs[i] = -float64(nll)
 		}
+		if r.engine.model.OfWords() {
+			c.Sizes = slices.Clone(scores.Tokens.Sizes)
+		}
 	}
 	r.sum.Chunks++
-	r.sum.Bytes += c.Bytes
-	r.sum.Chars += c.Chars
-	r.sum.Tokens += c.Tokens
-	r.sum.Bits = stream.AddBits(r.sum.Bits, scores.NLL)
-	if s.Settings.Baseline {
-		bits := stream.AddBits(valueOr(r.sum.BaselineBits, 0), scores.Baseline)
-		r.sum.BaselineBits = &bits
-	}
+	r.accepted += int64(len(scores.Text))
 	return c
-}
-
-func valueOr(p *float64, otherwise float64) float64 {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }
 
 // finish completes the summary.
 func (r *reports) finish(begun time.Time) {
 	p := r.s.seen()
 	r.sum.Offset, r.sum.Updates = p.offset, p.updates
-	r.sum.Total = r.s.account(p.tally, p.baseline.Bits)
-	if r.s.Settings.Baseline && r.sum.BaselineBits == nil {
-		r.sum.BaselineBits = new(float64)
-	}
+	r.sum.PendingBytes = p.offset - p.tally.Bytes
+	r.sum.Tally = r.s.account(r.tally, r.baseline)
+	r.sum.Total = r.s.account(p.tally, p.baseline)
 	r.sum.Elapsed = time.Since(begun)
 }
 
@@ -104,7 +101,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 
 // lineUnderWay reports the line under way at the end of a text.
 func (r *reports) lineUnderWay(st *stream.Stream) {
-	if r.options.Lines && r.sum.Bytes > 0 {
+	if r.options.Lines && r.accepted > 0 {
 		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.lineReport(l, false)) })
 	}
 }

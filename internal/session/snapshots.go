@@ -46,13 +46,13 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 	if err != nil {
 		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
 	}
-	err = sn.journal.writeSnapshotLocked(ctx, s, st.Tally.Bytes, f.Write)
+	err = sn.journal.writeSnapshotLocked(ctx, s, st.Offset(), f.Write)
 	if err != nil && !errors.Is(err, sessionlog.ErrExists) {
 		return err
 	}
 	took := s.replay
 	s.replay, s.due = 0, 0
-	kept, err := sn.thinLocked(ctx, s, st.Tally.Bytes, took)
+	kept, err := sn.thinLocked(ctx, s, st.Offset(), took)
 	if err != nil || s.History != HistoryTail || len(kept) < recoverySnapshots {
 		return err
 	}
@@ -117,8 +117,8 @@ func readSnapshot(
 	err = store.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
 		return weights.Scan(r, weights.Limits{}, func(f *weights.Stored) error {
 			st, err = h.restoreStream(m, f)
-			if err == nil && st.Tally.Bytes != at {
-				return fmt.Errorf("it is of offset %d, expected %d", st.Tally.Bytes, at)
+			if err == nil && st.Offset() != at {
+				return fmt.Errorf("it is of offset %d, expected %d", st.Offset(), at)
 			}
 			return err
 		})
@@ -175,10 +175,14 @@ func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) err
 	return nil
 }
 
-// recordSize is what a record takes beside what every record does: its text, and the numbers of the
-// lines that are not learnt.
+// recordSize is what a record takes beside what every record does: its text, the numbers of the
+// lines that are not learnt, and the account of words.
 func recordSize(r *sessionlog.Record) int {
-	return len(r.Text) + sessionlog.SkippedBytes*len(r.Skipped)
+	size := len(r.Text) + sessionlog.SkippedBytes*len(r.Skipped)
+	if r.Words != nil {
+		size += sessionlog.WordsBytes
+	}
+	return size
 }
 
 // textBytes is what records take of the memory, whose sizes are added up: nothing where the store is

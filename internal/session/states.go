@@ -212,7 +212,7 @@ func (st *states) keepIfDueLocked(s *liveSession) {
 // when as much has been computed once more.
 func (st *states) keepLocked(s *liveSession) {
 	state := s.stateLocked()
-	at := state.Tally.Bytes
+	at := state.Offset()
 	if !st.store().Durable() {
 		st.trimTailLocked(s, at)
 		return

@@ -27,30 +27,29 @@ type progress struct {
 
 func progressOf(st *stream.Stream) progress {
 	return progress{
-		offset: st.Tally.Bytes, updates: st.Updates(), pending: len(st.Pending),
+		offset: st.Offset(), updates: st.Updates(), pending: len(st.Pending),
 		tally: st.Tally, baseline: st.Baseline,
 	}
 }
 
 // progressAt is the progress of a session of which only the head and the last record are known.
 func (h *head) progressAt(found sessionlog.Session) progress {
-	n, chunk := found.End, int64(h.Settings.Chunk)
-	t := tokenizer.Tally{Bytes: n, Chars: n, Tokens: n} // a token is a byte
-	p := progress{offset: n, pending: int(n % chunk), tally: t, blind: n > 0 && found.Last == nil}
-	if m := h.Settings.Method; m != stream.Static && m != stream.Cache {
-		p.updates = uint64(n / chunk)
-	}
-	if h.Settings.Baseline {
-		p.baseline = t
-	}
-	if r := found.Last; r != nil && r.UnixMS == uncounted {
+	n, last := found.End, found.Last
+	p := progress{offset: n, tally: bytesTally(n), blind: n > 0 && last == nil}
+	if last != nil && last.UnixMS == uncounted {
 		p.blind = true
 	}
-	if r := found.Last; r != nil && finite(r.Bits, r.Baseline) {
-		p.tally.Bits = r.Bits
-		if h.Settings.Baseline {
-			p.baseline.Bits = r.Baseline
-		}
+	baseline := p.tally
+	if last != nil && finite(last.Bits, last.Baseline) {
+		p.tally, baseline = totalsOf(last, n)
+	}
+	if h.Settings.Baseline {
+		p.baseline = baseline
+	}
+	tokens, chunk := p.tally.Tokens, int64(h.Settings.Chunk)
+	p.pending = int(tokens % chunk)
+	if m := h.Settings.Method; m != stream.Static && m != stream.Cache {
+		p.updates = uint64(tokens / chunk)
 	}
 	return p
 }
@@ -163,20 +162,22 @@ func checkTime(unixMS int64) error {
 // info describes a session with this head to a caller, but for what its life in memory adds.
 func (h *head) info(who Caller, p progress) Info {
 	i := Info{
-		ID:       h.ID,
-		Name:     h.Name,
-		Model:    h.Model.id(),
-		Created:  h.Created,
-		Offset:   p.offset,
-		Step:     p.updates,
-		Pending:  p.pending,
-		Tally:    h.account(p.tally, p.baseline.Bits),
-		Settings: reported(h.Settings),
-		Seed:     h.Settings.Seed,
-		Labels:   maps.Clone(h.Labels),
-		TTL:      h.TTL,
-		History:  h.History,
-		Parent:   h.Parent,
+		ID:      h.ID,
+		Name:    h.Name,
+		Model:   h.Model.id(),
+		Created: h.Created,
+		Offset:  p.offset,
+		Step:    p.updates,
+		Pending: p.pending,
+		Tally:   h.account(p.tally, p.baseline),
+
+		PendingBytes: p.offset - p.tally.Bytes,
+		Settings:     reported(h.Settings),
+		Seed:         h.Settings.Seed,
+		Labels:       maps.Clone(h.Labels),
+		TTL:          h.TTL,
+		History:      h.History,
+		Parent:       h.Parent,
 	}
 	if len(h.Numerics) > 0 { // else the head is damaged
 		i.Numerics = h.numerics().Name
@@ -185,17 +186,4 @@ func (h *head) info(who Caller, p progress) Info {
 		i.Owner = h.Owner
 	}
 	return i
-}
-
-// account is the form in which callers see the tally of a text, and its bits under the static
-// model.
-func (h *head) account(t tokenizer.Tally, baseline float64) Tally {
-	told := Tally{
-		Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits,
-		Unknown: t.Unknown, UnknownBytes: t.UnknownBytes, UnknownBits: t.UnknownBits,
-	}
-	if h.Settings.Baseline {
-		told.BaselineBits = &baseline
-	}
-	return told
 }

@@ -109,7 +109,9 @@ type Parent struct {
 	Offset int64  `json:"offset"`
 }
 
-// Tally is the account of a text that was scored: how much text it was, and the information in it.
+// Tally is the account of the tokens that were scored: how much text they are, and the information
+// in them. A word is scored when white space has come behind it; until then its bytes are accepted
+// and in no Tally.
 type Tally struct {
 	Bytes  int64
 	Chars  int64 // characters, as the tokenizer counts them
@@ -127,7 +129,7 @@ type Tally struct {
 
 // Info is what is known about a session at one moment, between two chunks.
 type Info struct {
-	Tally // of everything the session has accepted so far
+	Tally // of the session's text so far
 
 	ID      string
 	Name    string    // by which its owner finds the session, too; "": none
@@ -210,12 +212,12 @@ type Line struct {
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
 // chunk border. Its scores were fixed before the update that they cause.
 type Chunk struct {
-	Tally       // of the text reported here
+	Tally       // of the tokens reported here, the first of which may have begun before
 	Total Tally // of the session, up to and with this report
 
 	Step   uint64 // index of the chunk in the stream; the first is 0
-	Offset int64  // in the stream, of the first byte reported here
-	// PendingBytes is the number of bytes accepted behind those reported here, see Info.
+	Offset int64  // in the stream, of the first byte of the tokens reported here
+	// PendingBytes is the number of bytes accepted behind these tokens, see Info.
 	PendingBytes int64
 	// Elapsed is the time from having the text to this report, waiting for other sessions included.
 	Elapsed time.Duration
@@ -227,13 +229,15 @@ type Chunk struct {
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
 	// for.
 	LogProbs []float64
+	// Sizes are the bytes of each of these tokens; nil where a token is a byte.
+	Sizes []int64
 	// Lines are those that end in the text reported here; nil unless asked for.
 	Lines []Line
 }
 
 // Summary is what one Score call did, in the whole.
 type Summary struct {
-	Tally       // of the text that this call accepted
+	Tally       // of the tokens that this call completed
 	Total Tally // of the session, after the call
 
 	Offset int64 // of the session, after the call

@@ -313,7 +313,8 @@ func TestARecordOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	require.Equal(t, whole, got)
 	const lesson = recordBytesMin // where the count begins
 	for says, change := range map[string]func(b []byte) []byte{
-		"version 3, expected 1 to 2":      func(b []byte) []byte { b[0] = 3; return b },
+		"version 4, expected 1 to 3":      func(b []byte) []byte { b[0] = 4; return b },
+		"version 3 with flags 02":         func(b []byte) []byte { b[0] = 3; return b },
 		"version 1 with flags 02":         func(b []byte) []byte { b[0] = 1; return b },
 		"version 2 with flags 00":         func(b []byte) []byte { b[1] = 0; return b },
 		"version 2 with flags 06":         func(b []byte) []byte { b[1] |= 4; return b },

@@ -41,6 +41,8 @@ const (
 	// record has beside the lines that are not learnt.
 	byLineVersion   = 2
 	lessonBytesMin  = 4
+	wordsFlag       = 4
+	wordsVersion    = 3         // of a record with Words
 	entryBytesMin   = 1 + 8 + 8 // of a session with an empty head
 	snapshotSize    = 1 + 8 + 32
 	epochValueBytes = 1 + 8
@@ -78,7 +80,7 @@ func versionMax(bucket string) byte {
 	case sessionBucket, snapshotBucket:
 		return sharingVersion
 	case logBucket:
-		return byLineVersion
+		return wordsVersion
 	}
 	return formatVersion
 }
@@ -124,14 +126,43 @@ func encodeRecord(key []byte, r *Record) []byte {
 		b[1] |= baselineFlag
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.Baseline))
 	}
+	if r.Words != nil {
+		b[1] |= wordsFlag
+		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // never fails for numbers
+	}
 	if r.ByLine {
-		b[0], b[1] = byLineVersion, b[1]|byLineFlag
+		b[1] |= byLineFlag
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Skipped)))
 		for _, n := range r.Skipped {
 			b = binary.LittleEndian.AppendUint16(b, n)
 		}
 	}
+	b[0] = recordVersion(b[1])
 	return seal(logBucket, key, append(b, r.Text...))
+}
+
+// recordVersion is the version of a record with these flags: the oldest that knows them.
+func recordVersion(flags byte) byte {
+	switch {
+	case flags&wordsFlag != 0:
+		return wordsVersion
+	case flags&byLineFlag != 0:
+		return byLineVersion
+	}
+	return formatVersion
+}
+
+// decodeWords takes the account of words off what decodeRecord took for the text.
+func (r *Record) decodeWords() error {
+	if len(r.Text) < WordsBytes {
+		return errors.New("record that ends before its account of words")
+	}
+	var w Words
+	if _, err := binary.Decode(r.Text, binary.LittleEndian, &w); err != nil {
+		return err
+	}
+	r.Words, r.Text = &w, r.Text[WordsBytes:]
+	return nil
 }
 
 // decodeSkipped takes the lines that are not learnt off what decodeRecord took for the text.
@@ -186,9 +217,9 @@ func decodeRecord(key, value []byte) (Record, error) {
 		Text:   b[recordBytesMin:],
 	}
 	flags := b[1]
-	hasBaseline, byLine := flags&baselineFlag != 0, flags&byLineFlag != 0
-	if flags > baselineFlag|byLineFlag || hasBaseline && len(r.Text) < 8 ||
-		byLine != (b[0] == byLineVersion) {
+	hasBaseline := flags&baselineFlag != 0
+	if flags > baselineFlag|byLineFlag|wordsFlag || hasBaseline && len(r.Text) < 8 ||
+		b[0] != recordVersion(flags) {
 		return Record{}, fmt.Errorf("record of version %d with flags %02x and %d bytes, which do not "+
 			"go together", b[0], flags, len(b))
 	}
@@ -196,7 +227,12 @@ func decodeRecord(key, value []byte) (Record, error) {
 		r.HasBaseline, r.Baseline = true, math.Float64frombits(binary.LittleEndian.Uint64(r.Text))
 		r.Text = r.Text[8:]
 	}
-	if byLine {
+	if flags&wordsFlag != 0 {
+		if err := r.decodeWords(); err != nil {
+			return Record{}, err
+		}
+	}
+	if flags&byLineFlag != 0 {
 		if err := r.decodeSkipped(); err != nil {
 			return Record{}, err
 		}
@@ -395,7 +431,7 @@ func parseSnapshotName(name string) (id string, at int64, ok bool) {
 }
 
 // valueBytesMax is more than any value has.
-const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + lessonBytesMin +
+const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + WordsBytes + lessonBytesMin +
 	SkippedBytes*SkippedMax + crcBytes
 
 // bucketOf finds the bucket that a value's checksum says it is of; "": none.

@@ -134,7 +134,17 @@ type Record struct {
 	// learn, by the newlines of the text, counted from 0, in ascending order; none without ByLine.
 	ByLine  bool
 	Skipped []uint16
-	Text    []byte
+	// Words counts the tokens of a session of words; nil in one of bytes, where offsets do.
+	Words *Words
+	Text  []byte
+}
+
+// Words is the account of a session of words: of the tokens that were complete up to the end of a
+// record's text, and of those among them that stand for words which the model does not know.
+type Words struct {
+	Bytes, Chars, Tokens                int64
+	Unknown, UnknownBytes, UnknownChars int64
+	UnknownBits, UnknownBaseline        float64 // parts of Record.Bits and Record.Baseline
 }
 
 // Snapshot is a session's state at an offset of its log, as the store keeps it.
@@ -157,4 +167,5 @@ const (
 	SnapshotsMax = 1 << 11 // of one session
 	SkippedMax   = 1 << 16 // lines of a record that are not learnt
 	SkippedBytes = 2       // that each of these takes
+	WordsBytes   = 8 * 8   // that Record.Words takes
 )

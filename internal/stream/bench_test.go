@@ -55,14 +55,14 @@ func feedLines(w *Worker, s *Stream, text []byte, skipped func(*lines.Line) bool
 		scores, how := w.Score(s, part), Lesson{ByLine: skipped != nil}
 		if how.ByLine {
 			ends := uint16(0)
-			w.PreviewLines(s, part, scores, func(l *lines.Line) {
+			w.PreviewLines(s, scores, func(l *lines.Line) {
 				if skipped(l) {
 					how.Skipped = append(how.Skipped, ends)
 				}
 				ends++
 			})
 		}
-		w.CommitAs(s, part, scores, how, nil)
+		w.CommitAs(s, scores, how, nil)
 		w.Settle(s)
 		text = text[len(part):]
 	}
@@ -80,6 +80,6 @@ func BenchmarkPreview(b *testing.B) {
 	scores := w.Score(s, text)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.PreviewLines(s, text, scores, func(*lines.Line) {})
+		w.PreviewLines(s, scores, func(*lines.Line) {})
 	}
 }

@@ -18,6 +18,9 @@ func (s *Stream) Hash() string {
 	for _, t := range []tokenizer.Tally{s.Tally, s.Baseline} {
 		hashInts(h, uint64(t.Bytes), uint64(t.Chars), uint64(t.Tokens), math.Float64bits(t.Bits))
 	}
+	if s.model.OfWords() {
+		s.hashWords(h)
+	}
 	hashInts(h, s.Step, uint64(s.Written), uint64(s.Last), uint64(len(s.Pending)))
 	for _, id := range s.Pending {
 		hashInts(h, uint64(id))
@@ -48,6 +51,20 @@ func (s *Stream) Hash() string {
 		h.Write(s.lines.AppendState(nil))
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// hashWords takes in what only streams of words have.
+func (s *Stream) hashWords(h hash.Hash) {
+	for _, t := range []tokenizer.Tally{s.Tally, s.Baseline} {
+		hashInts(h, uint64(t.Unknown), uint64(t.UnknownBytes), uint64(t.UnknownChars),
+			math.Float64bits(t.UnknownBits))
+	}
+	p, line := &s.Text, uint64(0)
+	if p.Line {
+		line = 1
+	}
+	hashInts(h, uint64(p.Space), uint64(p.More), uint64(p.Chars), line, uint64(len(p.Word)))
+	h.Write(p.Word)
 }
 
 // hashMemory takes in the rows in use.

@@ -105,8 +105,9 @@ const (
 	lineCarries        // what becomes of the carried gradient
 )
 
-// check reports numbers that do not go together. carries says whether there is a gradient.
-func (h *held) check(carries bool) error {
+// check reports numbers that do not go together. carries says whether there is a gradient, and words
+// that the tokens are words, of which a line has fewer than bytes.
+func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
 		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q and 1 to %d "+
@@ -121,6 +122,9 @@ func (h *held) check(carries bool) error {
 	if under > HeldMax {
 		open = 0 // it is not learnt
 	}
+	if words && c != carriesOpen {
+		open = min(open, trailing(h.marks, tokenOpen))
+	}
 	for i, mark := range h.marks {
 		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
 			return fmt.Errorf("tensor %q, element %d is %d, expected %d for the last %d and only for "+
@@ -128,6 +132,14 @@ func (h *held) check(carries bool) error {
 		}
 	}
 	return nil
+}
+
+// trailing is how many marks at the end are of a kind.
+func trailing(marks []int32, mark int32) (n int) {
+	for n < len(marks) && marks[len(marks)-1-n] == mark {
+		n++
+	}
+	return n
 }
 
 // holdLines makes room for learning by lines. What is pending is learnt.
@@ -140,19 +152,22 @@ func (s *Stream) holdLines() {
 	}
 }
 
-// mark decides on the tokens of a text, which follow the pending ones.
-func (h *held) mark(text []byte, how Lesson) {
+// mark decides on the tokens of a text that was scored, which follow the pending ones. A token is
+// of the line that its cost falls on.
+func (h *held) mark(scores Scores, how Lesson) {
 	if !how.ByLine {
 		h.decide(tokenLearnt)
 		h.line[lineBytes] = 0
-		for range text {
+		for range scores.NLL {
 			h.marks = append(h.marks, tokenLearnt)
 		}
 		return
 	}
-	ends, skipped := uint16(0), how.Skipped
-	for _, b := range text {
-		h.marks = append(h.marks, tokenOpen)
+	ends, skipped, k := uint16(0), how.Skipped, 0
+	for i, b := range scores.Text {
+		for ; k < len(scores.falls) && scores.falls[k] <= i; k++ {
+			h.marks = append(h.marks, tokenOpen)
+		}
 		if h.line[lineBytes] = min(h.line[lineBytes]+1, HeldMax+1); h.line[lineBytes] > HeldMax {
 			h.decide(tokenSkipped)
 		}

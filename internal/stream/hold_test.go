@@ -244,8 +244,8 @@ func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 		first, second := how.Until(text, chunk), how.From(text, chunk)
 		feed := func(text []byte, how Lesson) {
 			scores := w.Score(s, text)
-			w.PreviewLines(s, text, scores, each)
-			w.CommitAs(s, text, scores, how, each)
+			w.PreviewLines(s, scores, each)
+			w.CommitAs(s, scores, how, each)
 			w.Settle(s)
 		}
 		warm := func() { feed(text[:chunk], first); feed(text[chunk:], second) }

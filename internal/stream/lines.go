@@ -1,11 +1,8 @@
 package stream
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/weights"
@@ -24,7 +21,7 @@ func (s *Stream) WatchLines(from int64) {
 
 // beginLines begins the lines where the stream has come to their offset.
 func (s *Stream) beginLines() {
-	if s.lines == nil && s.linesFrom != nil && s.Tally.Bytes >= *s.linesFrom {
+	if s.lines == nil && s.linesFrom != nil && s.Offset() >= *s.linesFrom {
 		s.lines = lines.NewMeter()
 	}
 }
@@ -35,32 +32,26 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	if s.lines == nil {
 		return 0, false
 	}
-	return s.Tally.Bytes - s.lines.Bytes(), true
+	return s.Offset() - s.lines.Bytes(), true
 }
 
-// addLines lets a meter take in the text at an offset of a stream, with its scores. Every line that
+// addLines lets a meter take in the text that was scored at an offset of a stream. Every line that
 // ends in the text goes to each, which may be nil, with its offset in the stream.
-func addLines(
-	m *lines.Meter, offset int64, text []byte, scores Scores, each func(*lines.Line),
-) {
+func addLines(m *lines.Meter, offset int64, scores Scores, each func(*lines.Line)) {
 	visit := each
 	if each != nil {
 		visit = atOffset(offset-m.Bytes(), each)
 	}
-	for i, b := range text { // a token is a byte
-		baseline := 0.
-		if scores.Baseline != nil {
-			baseline = cost(scores.Baseline[i])
-		}
-		m.Add(b, cost(scores.NLL[i]), baseline, visit)
-	}
+	scores.EachByte(func(b byte, bits, baseline float64) {
+		m.Add(b, max(0, bits), max(0, baseline), visit) // a rounding may leave less than nothing
+	})
 }
 
 // RestOfLines gives the line under way, if there is one, as if it ended here; the stream stays as
 // it is. The line is valid until each returns.
 func (s *Stream) RestOfLines(each func(*lines.Line)) {
 	if s.lines != nil && s.lines.Pending() > 0 {
-		s.lines.Clone().End(atOffset(s.Tally.Bytes-s.lines.Bytes(), each))
+		s.lines.Clone().End(atOffset(s.Offset()-s.lines.Bytes(), each))
 	}
 }
 
@@ -72,37 +63,18 @@ func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// cost is a token's cost in bits. A rounding may leave less than nothing.
-func cost(nll float32) float64 { return max(0, float64(nll)/math.Ln2) }
-
-// tensorLines is the tensor of a snapshot that has the state of the lines, as bytes.
-const tensorLines = "lines"
-
-// linesTensor is the state of the stream's lines.
-func (s *Stream) linesTensor() weights.StoredTensor {
-	state := s.lines.AppendState(nil)
-	return weights.StoredTensor{
-		Name: tensorLines, DType: weights.U8, Shape: []int{len(state)}, Bytes: int64(len(state)),
-		Data: bytes.NewReader(state),
-	}
-}
-
 // readLines reads the state of the lines, if the snapshot has one.
 func (s *Stream) readLines(f *weights.Stored) error {
 	t, ok := f.Tensor(tensorLines)
 	if !ok {
 		return nil
 	}
-	if t.DType != weights.U8 || len(t.Shape) != 1 || t.Bytes > lines.StateBytesMax {
-		return fmt.Errorf("tensor %q is %s%v, expected %s with one dimension of at most %d",
-			tensorLines, t.DType, t.Shape, weights.U8, lines.StateBytesMax)
-	}
-	state := make([]byte, t.Bytes)
-	if _, err := io.ReadFull(t.Reader(), state); err != nil {
+	state, err := readBytes(t, lines.StateBytesMax)
+	if err != nil {
 		return err
 	}
 	meter, err := lines.ReadState(state)
-	if err == nil && meter.Bytes() > s.Tally.Bytes {
+	if err == nil && meter.Bytes() > s.Offset() {
 		err = errors.New("its lines have more text than the stream")
 	}
 	if err != nil {

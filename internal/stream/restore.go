@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -65,10 +66,10 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	s := New(m, set)
 	s.Step, s.Written, s.Last = h.Step, h.Written, h.Last
-	s.Tally = h.Tally.tokens()
+	s.Tally = tokenizer.Tally(h.Tally)
 	if set.Baseline {
 		s.Baseline = s.Tally
-		s.Baseline.Bits = h.BaselineBits
+		s.Baseline.Bits, s.Baseline.UnknownBits = h.BaselineBits, h.BaselineUnknownBits
 	}
 	s.reserve()
 	s.reserveHeld(f)
@@ -80,15 +81,21 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	if s.held != nil {
 		_, carries := f.Tensor(tensorCarried)
-		if err := s.held.check(carries); err != nil {
+		if err := s.held.check(carries, m.OfWords()); err != nil {
 			return nil, "", err
 		}
+	}
+	if err := s.readText(f, h.Text); err != nil {
+		return nil, "", err
 	}
 	if err := s.readLines(f); err != nil {
 		return nil, "", err
 	}
 	want := len(parts)
 	if s.lines != nil {
+		want++
+	}
+	if m.OfWords() {
 		want++
 	}
 	if len(f.Tensors) != want {
@@ -147,10 +154,11 @@ func (h *header) check(m *model.Model, set Settings) error {
 	if found, want := asJSON(h.Settings), asJSON(set); found != want {
 		return fmt.Errorf("settings are %s, expected those of the session: %s", found, want)
 	}
+	if err := h.checkText(m.OfWords()); err != nil {
+		return err
+	}
 	chunk, tokens := int64(set.Chunk), h.Tally.Tokens
 	switch {
-	case tokens < 0 || h.Tally.Bytes != tokens || h.Tally.Chars != tokens:
-		return fmt.Errorf("tally counts %d bytes, %d chars and %d tokens, expected the same number of each, 0 or more", h.Tally.Bytes, h.Tally.Chars, tokens)
 	case h.Step > uint64(tokens/chunk) || tokens-int64(h.Step)*chunk > chunk:
 		return fmt.Errorf("tally.tokens is %d, expected %d chunks of %d and at most one more that is pending", tokens, h.Step, chunk)
 	case !(h.Tally.Bits >= 0):
@@ -243,7 +251,7 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }
-		if t.Name != tensorLines && !slices.ContainsFunc(parts, known) {
+		if t.Name != tensorLines && t.Name != tensorWord && !slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

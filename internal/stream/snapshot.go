@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"strconv"
 
 	"github.com/lmserve/lmserve/internal/kernel"
-	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -33,6 +33,10 @@ type header struct {
 	Last         int32    `json:"last"`
 	Tally        tally    `json:"tally"`
 	BaselineBits float64  `json:"baseline_bits"`
+
+	// Of words only.
+	BaselineUnknownBits float64  `json:"baseline_unknown_bits,omitempty"`
+	Text                *pending `json:"text,omitempty"`
 }
 
 // tally is a tokenizer.Tally with the names that it has in a file.
@@ -41,14 +45,20 @@ type tally struct {
 	Chars  int64   `json:"chars"`
 	Tokens int64   `json:"tokens"`
 	Bits   float64 `json:"bits"`
+
+	// Of words only.
+	Unknown      int64   `json:"unknown,omitempty"`
+	UnknownBytes int64   `json:"unknown_bytes,omitempty"`
+	UnknownChars int64   `json:"unknown_chars,omitempty"`
+	UnknownBits  float64 `json:"unknown_bits,omitempty"`
 }
 
-func tallyOf(t tokenizer.Tally) tally {
-	return tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
-}
-
-func (t tally) tokens() tokenizer.Tally {
-	return tokenizer.Tally{Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits}
+// pending is a tokenizer.Pending without its word, which is a tensor.
+type pending struct {
+	Space int64 `json:"space"`
+	More  int64 `json:"more"`
+	Line  bool  `json:"line"`
+	Chars int64 `json:"chars"`
 }
 
 // Snapshot returns the stream as a file, from which Restore makes one that goes on to the same
@@ -68,10 +78,7 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.frozen {
 		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if it were restored")
 	}
-	text, err := json.Marshal(header{
-		Version: snapshotVersion, Model: s.model.Hash(), Numerics: s.model.Arithmetic.Numerics(), Settings: s.Settings,
-		Step: s.Step, Written: s.Written, Last: s.Last, Tally: tallyOf(s.Tally), BaselineBits: s.Baseline.Bits,
-	})
+	text, err := json.Marshal(s.header())
 	if err != nil {
 		return nil, fmt.Errorf("stream: snapshot: %w", err)
 	}
@@ -83,9 +90,38 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 		f.Tensors = append(f.Tensors, p.tensor())
 	}
 	if s.lines != nil {
-		f.Tensors = append(f.Tensors, s.linesTensor())
+		f.Tensors = append(f.Tensors, bytesTensor(tensorLines, s.lines.AppendState(nil)))
+	}
+	if s.model.OfWords() {
+		f.Tensors = append(f.Tensors, bytesTensor(tensorWord, s.Text.Word))
 	}
 	return f, nil
+}
+
+func (s *Stream) header() header {
+	h := header{
+		Version: snapshotVersion, Model: s.model.Hash(), Numerics: s.model.Arithmetic.Numerics(),
+		Settings: s.Settings, Step: s.Step, Written: s.Written, Last: s.Last,
+		Tally: tally(s.Tally), BaselineBits: s.Baseline.Bits,
+		BaselineUnknownBits: s.Baseline.UnknownBits,
+	}
+	if s.model.OfWords() {
+		h.Text = &pending{s.Text.Space, s.Text.More, s.Text.Line, s.Text.Chars}
+	}
+	return h
+}
+
+// Tensors of bytes. Only streams that make lines of their text, and streams of words, have them.
+const (
+	tensorLines = "lines"     // the state of the lines
+	tensorWord  = "text.word" // tokenizer.Pending.Word
+)
+
+func bytesTensor(name string, data []byte) weights.StoredTensor {
+	return weights.StoredTensor{
+		Name: name, DType: weights.U8, Shape: []int{len(data)}, Bytes: int64(len(data)),
+		Data: bytes.NewReader(data),
+	}
 }
 
 // part is an array of the state and the tensor it is stored as: tokens, or numbers.

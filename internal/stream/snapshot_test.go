@@ -77,7 +77,7 @@ func TestASnapshotBeforeAChunkIsSettled(t *testing.T) {
 		s := New(m, settings(m, methodIs(method)))
 		w.Feed(s, []byte(text[:testChunk]), nil)
 		next := []byte(text[testChunk : 2*testChunk])
-		w.Commit(s, next, w.Score(s, next))
+		w.Commit(s, w.Score(s, next))
 		again := restored(t, m, s.Settings, snapshotBytes(t, s))
 		require.Zero(t, again.Room())
 		w.Settle(s)

@@ -20,17 +20,20 @@ import (
 // Stream is the state a text has left behind: a function of the model, the
 // settings and the bytes fed, and of nothing else. It is plain data.
 //
-// Chunk t holds the bytes [t*Chunk, (t+1)*Chunk) as targets; the token before
-// each is its input, and the first byte of all is predicted after the
-// tokenizer's start token. Every byte is scored.
+// Chunk t holds the tokens [t*Chunk, (t+1)*Chunk) of the text as targets; the token before each is
+// its input, and the first of all is predicted after the tokenizer's start token. Every token is
+// scored when it is complete: a byte at once, a word when white space has come behind it. The text
+// behind the last token is accepted as all text is, and is not in the Tally yet: it waits in Text
+// until its token is complete. So Offset is Tally.Bytes and the size of Text.
 type Stream struct {
 	Settings Settings
-	Tally    tokenizer.Tally // bytes, tokens and bits of all text accepted
-	Baseline tokenizer.Tally // the same under the static model, if Settings.Baseline
-	Step     uint64          // full chunks so far
-	Written  int             // fast weights that the last update wrote
-	Pending  []int32         // targets of the chunk that is not full yet
-	Last     int32           // the token before the pending ones
+	Tally    tokenizer.Tally   // bytes, tokens and bits of all tokens so far
+	Baseline tokenizer.Tally   // the same under the static model, if Settings.Baseline
+	Step     uint64            // full chunks so far
+	Written  int               // fast weights that the last update wrote
+	Pending  []int32           // targets of the chunk that is not full yet
+	Last     int32             // the token before the pending ones
+	Text     tokenizer.Pending // the text behind the last token; empty for bytes
 
 	Memory         *txl.Memory
 	BaselineMemory *txl.Memory // nil without a baseline
@@ -60,6 +63,7 @@ func New(m *model.Model, set Settings) *Stream {
 	s.learnt = s.id
 	s.Memory = txl.NewMemory(m.LM.Config, 1)
 	s.Pending = make([]int32, 0, set.Chunk)
+	s.Text.Word = make([]byte, 0, m.Tokenizer.PendingMax())
 	if set.Baseline {
 		s.BaselineMemory = txl.NewMemory(m.LM.Config, 1)
 	}
@@ -94,6 +98,7 @@ func (s *Stream) Frozen() *Stream {
 	f.Settings.Baseline, f.BaselineMemory = false, nil
 	f.lines, f.linesFrom, f.held = nil, nil, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
+	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
 	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
@@ -122,7 +127,7 @@ func (s *Stream) Reader() *Stream {
 func StateBytes(m *model.Model, set Settings) int64 {
 	c, layout := m.LM.Config, m.LM.Layout
 	memory := 4 * int64(c.NLayer) * int64(c.MemLen) * int64(c.DModel)
-	bytes := 4*int64(set.Chunk) + memory
+	bytes := 4*int64(set.Chunk) + memory + int64(m.Tokenizer.PendingMax())
 	if set.Baseline {
 		bytes += memory
 	}
@@ -142,7 +147,10 @@ func StateBytes(m *model.Model, set Settings) int64 {
 // LearnsByLine reports whether some of the stream's text was learnt by lines.
 func (s *Stream) LearnsByLine() bool { return s.held != nil }
 
-// Room is how many more bytes the current chunk takes: at least 1.
+// Offset is how many bytes of text the stream has accepted.
+func (s *Stream) Offset() int64 { return s.Tally.Bytes + s.Text.Size() }
+
+// Room is how many more tokens the current chunk takes: at least 1 when it was settled.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
 // Updates is the number of updates of the fast weights so far: 0 for a method without.
@@ -175,7 +183,7 @@ func (s *Stream) MemoryBytes() int64 {
 			}
 		}
 	}
-	bytes := 4 * int64(n)
+	bytes := 4*int64(n) + int64(cap(s.Text.Word))
 	if s.lines != nil {
 		bytes += LinesBytes
 	}

@@ -429,8 +429,8 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 			s := New(m, settings(m, func(s *Settings) { s.Method, s.Baseline = method, true }))
 			chunk := []byte(text[:testChunk])
 			warm := func() {
-				w.Commit(s, chunk[:5], w.Score(s, chunk[:5]))
-				w.Commit(s, chunk[5:], w.Score(s, chunk[5:]))
+				w.Commit(s, w.Score(s, chunk[:5]))
+				w.Commit(s, w.Score(s, chunk[5:]))
 				w.Settle(s)
 			}
 			for range 5 { // until the memory is full
@@ -585,16 +585,19 @@ func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 		var nll []float32
 		w.Feed(fed, []byte(text), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
 		var ids []int32
-		w.Read(read, []byte(text), func(id int32, logProbs []float32) {
+		visit := func(to Token) {
 			// See TestGenerateDrawsFromTheDistributionThatScoreUses.
-			require.InDelta(t, -nll[len(ids)], logProbs[id], 1e-5, "token %d", len(ids))
+			require.InDelta(t, -nll[len(ids)], to.LogProbs[to.ID], 1e-5, "token %d", len(ids))
 			var sum float64
-			for _, l := range logProbs {
+			for _, l := range to.LogProbs {
 				sum += math.Exp(float64(l))
 			}
 			require.InDelta(t, 1, sum, 1e-5, "token %d", len(ids)) // 256 terms of float32 accuracy
-			ids = append(ids, id)
-		})
+			ids = append(ids, to.ID)
+		}
+		for at := 0; at < len(text); {
+			at += w.Read(read, []byte(text[at:]), visit)
+		}
 		require.Equal(t, text, string(tokenizer.Bytes{}.Decode(nil, ids)))
 		require.Equal(t, fed.Hash(), read.Hash())
 	})

@@ -114,9 +114,9 @@ func TestMetaTrainingOnWordsPays(t *testing.T) {
 	require.Contains(t, report.String(), fmt.Sprintf("valid perplexity static %.2f, adaptive %.2f, %+.2f %% (",
 		math.Exp2(best.Static), math.Exp2(*best.Adaptive), percent))
 
-	before, err := model.LoadAny(o.Init)
+	before, err := model.Load(o.Init)
 	require.NoError(t, err)
-	after, err := model.LoadAny(o.Out)
+	after, err := model.Load(o.Out)
 	require.NoError(t, err)
 	require.Equal(t, before.LM.W, after.LM.W)
 	require.Equal(t, before.Tokenizer, after.Tokenizer)

@@ -125,7 +125,7 @@ func (r *runner) loadModel() (init, becomes string, err error) {
 // goOn reads the model to go on from, and makes the tokens of the text that are the model's.
 func (r *runner) goOn() (init, becomes string, err error) {
 	o := &r.o
-	m, err := model.LoadAny(o.Init)
+	m, err := model.Load(o.Init)
 	if err != nil {
 		return "", "", fmt.Errorf("train: the model to go on from: %w", err)
 	}

@@ -2,10 +2,12 @@
 package modeltest
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -15,11 +17,54 @@ const Chunk = 16
 // Small is New(7), made once.
 var Small = sync.OnceValues(func() (*model.Model, error) { return New(7) })
 
+// SmallOfWords is NewOfWords(7), made once.
+var SmallOfWords = sync.OnceValues(func() (*model.Model, error) { return NewOfWords(7) })
+
+// Vocabulary is that of NewOfWords: WordText has other words, too.
+var Vocabulary = []string{
+	tokenizer.LineEnd, "the", "of", tokenizer.Unknown, "a", "cat", "dog", "sat", "on", "mat", ",", ".",
+	"house", "every", "night", "The", "é", "and", "with", "extraordinarily",
+}
+
+// WordText is a text of so many lines for a model of words: white space of many kinds, words that
+// are not known, and empty lines.
+func WordText(lines int) string {
+	kinds := []string{
+		"The cat sat on the mat .", "", "the  dog\tand a cat,", "every night ,\u00a0the extraordinarily é",
+		" of a house with a dog and a zebra and", "xylophone", "a",
+		"the house of the cat . The dog sat on a mat with the cat and the house\r",
+	}
+	var text strings.Builder
+	for i := range lines {
+		text.WriteString(kinds[i*i%31%len(kinds)])
+		text.WriteByte('\n')
+	}
+	return text.String()
+}
+
+// NewOfWords is New for words: a model of an adaptive softmax, with a vocabulary of a few.
+func NewOfWords(seed uint64) (*model.Model, error) {
+	tok, err := tokenizer.NewWords(Vocabulary)
+	if err != nil {
+		return nil, err
+	}
+	return newOf(tok, seed, txl.Config{
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: tok.Vocab(), SegLen: Chunk,
+		MemLen: 20, Cutoffs: []int{8}, DivVal: 2, TieProjs: []bool{false},
+	})
+}
+
 // New returns a model of a few random weights, which depend on the seed. It has everything that a
 // method of adaptation asks for: two banks, statistics of gradients, and fast weights large enough
 // to be seen in every score after the first chunk.
 func New(seed uint64) (*model.Model, error) {
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: Chunk, MemLen: 20})
+	return newOf(tokenizer.Bytes{}, seed, txl.Config{
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: Chunk, MemLen: 20,
+	})
+}
+
+func newOf(tok tokenizer.Tokenizer, seed uint64, config txl.Config) (*model.Model, error) {
+	lm, err := txl.NewModel(config)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +81,8 @@ func New(seed uint64) (*model.Model, error) {
 	learner := &sparsemeta.Learner{Branches: branches, Settings: sparsemeta.TwoBankSettings()}
 	learner.Settings.Out = 1
 	learner.Init(sparsemeta.InitHe(), seed+4)
-	m, err := model.New("small", lm, learner, Chunk, []byte(`{"data":"none","bpc":7.5,"held_out":{"a":1}}`))
+	card := []byte(`{"data":"none","bpc":7.5,"held_out":{"a":1}}`)
+	m, err := model.NewOf(tok, "small", lm, learner, Chunk, card)
 	if err != nil {
 		return nil, err
 	}

@@ -223,6 +223,12 @@ func (m *machine) append(t *rapid.T) {
 			copy(r.Text, "\n\n\n")
 			r.Skipped = []uint16{0, 2}
 		}
+		if rapid.Bool().Draw(t, "words") {
+			r.Words = &sessionlog.Words{
+				Bytes: int64(size), Chars: 2, Tokens: 3, Unknown: 4, UnknownBytes: 5,
+				UnknownChars: 6, UnknownBits: r.Bits / 3, UnknownBaseline: r.Bits / 4,
+			}
+		}
 		records = append(records, r)
 		added = append(added, logged{next, r})
 		next += int64(size)

@@ -1,0 +1,80 @@
+package stream
+
+import "github.com/lmserve/lmserve/tokenizer"
+
+// FeedAs scores, accepts and settles the next piece of a text, as much as the chunk has room for,
+// learnt in some way. It returns how many bytes it has read.
+func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
+	scores := w.Score(s, text)
+	w.CommitAs(s, scores, how, nil)
+	w.Settle(s)
+	return len(scores.Text)
+}
+
+// Feed scores, accepts and settles text of any length: the whole loop for
+// callers that keep no log. visit, if not nil, sees every piece's scores
+// before the update they cause.
+func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Scores)) {
+	for len(text) > 0 {
+		scores := w.Score(s, text)
+		text = text[len(scores.Text):]
+		if visit != nil {
+			visit(scores.Text, scores)
+		}
+		w.Commit(s, scores)
+		w.Settle(s)
+	}
+}
+
+// End feeds the tokens that the end of the text completes, as Feed does: the word that is pending,
+// and the end of the last line. There are none if the text ends with a line, nor in a text of bytes.
+// Text that comes after it is another's.
+func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
+	last, rest := tokenizer.NewTokens(2), tokenizer.Pending{}
+	rest.CopyFrom(&s.Text)
+	w.model.Tokenizer.End(&last, &rest)
+	for i := range last.IDs {
+		scores := w.scoreToken(s, last.IDs[i], last.Sizes[i], last.Chars[i])
+		if visit != nil {
+			visit(nil, scores)
+		}
+		w.Commit(s, scores)
+		w.Settle(s)
+	}
+}
+
+// scoreToken scores a token that no text has made. Nothing is pending behind it.
+func (w *Worker) scoreToken(s *Stream, id int32, size, chars int64) Scores {
+	w.resume(s)
+	w.setToken(id, size, chars)
+	return w.predict(s, nil)
+}
+
+// setToken makes w.tokens one token.
+func (w *Worker) setToken(id int32, size, chars int64) {
+	w.tokens.Reset()
+	w.tokens.IDs = append(w.tokens.IDs, id)
+	w.tokens.Sizes, w.tokens.Chars = append(w.tokens.Sizes, size), append(w.tokens.Chars, chars)
+	w.falls = append(w.falls[:0], 0)
+	w.text = tokenizer.Pending{Word: w.text.Word[:0]}
+}
+
+// Read feeds the next piece of a text, as much as the chunk has room for, and tells visit of each of
+// its tokens, in order, with the distribution that the token was scored under. It returns how many
+// bytes it has read.
+func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
+	scores := w.Score(s, text)
+	w.tell(s, visit)
+	w.Commit(s, scores)
+	w.Settle(s)
+	return len(scores.Text)
+}
+
+// tell tells of the tokens that were scored, and are not committed yet.
+func (w *Worker) tell(s *Stream, visit func(Token)) {
+	logProbs := w.room()
+	for i, id := range w.tokens.IDs {
+		w.distribution(s, len(s.Pending)+i, logProbs)
+		visit(Token{ID: id, Size: w.tokens.Sizes[i], LogProbs: logProbs})
+	}
+}

@@ -1,0 +1,109 @@
+package stream
+
+import (
+	"math"
+
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// undrawn stands for a target that is still to be drawn.
+var undrawn = []int32{-1}
+
+// Generate samples what comes after the stream's text and feeds it to the
+// stream, token by token: it tells yield of each token and its log-probability
+// (nats, of the model's own distribution before temperature and truncation)
+// until yield returns false. On a Frozen copy it is a completion.
+func (w *Worker) Generate(s *Stream, sampler *txl.Sampler, yield func(id int32, logProb float32) bool) {
+	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
+}
+
+// Token is a token that was read or sampled. Its slices are valid until the function that is told
+// of it returns.
+type Token struct {
+	ID       int32
+	Size     int64     // bytes of the text that it stands for, some of which may have come before
+	Text     []byte    // of a sampled token: what it adds to the text, with the space before a word
+	LogProbs []float32 // of all tokens of the vocabulary [V], in nats, before sampling cuts them
+}
+
+// Sample is Generate for who wants to know the text of a token, and the whole distribution that it
+// was drawn from. A word that is pending counts as complete, see EndWord. A token for unknown words
+// is never drawn: it has no text.
+func (w *Worker) Sample(s *Stream, sampler *txl.Sampler, yield func(Token) bool) {
+	w.EndWord(s, nil)
+	tok, logProbs := w.model.Tokenizer, w.room()
+	for more := true; more; {
+		w.resume(s)
+		last := len(s.Pending)
+		w.extend(s, undrawn)
+		w.targets = append(w.targets[:0], s.Pending...)
+		w.distribution(s, last, logProbs)
+		t := Token{ID: draw(sampler, logProbs, tok.Unknown()), LogProbs: logProbs}
+		w.spelt = tok.Spell(w.spelt[:0], w.before(s), t.ID)
+		if t.Text = w.spelt; s.Text.Space > 0 && t.Text[0] == ' ' {
+			t.Text = t.Text[1:] // the text has white space there
+		}
+		t.Size = s.Text.Size() + int64(len(t.Text))
+		w.setToken(t.ID, t.Size, s.Text.Chars+int64(tok.Chars(t.Text)))
+		w.Commit(s, w.scores(s, t.Text))
+		w.Settle(s)
+		more = yield(t)
+	}
+}
+
+// draw draws a token, and never the one for unknown words, which is -1 if there is none.
+func draw(sampler *txl.Sampler, logProbs []float32, unknown int32) int32 {
+	if unknown < 0 {
+		return sampler.Next(logProbs)
+	}
+	kept := logProbs[unknown]
+	logProbs[unknown] = float32(math.Inf(-1))
+	id := sampler.Next(logProbs)
+	logProbs[unknown] = kept
+	return id
+}
+
+// EndWord takes the word that is pending for complete, as if a space came that is not a part of the
+// text, and feeds it. It does the same to the end of a line for which there was no room yet. visit,
+// if not nil, is told of the token as by Read.
+func (w *Worker) EndWord(s *Stream, visit func(Token)) {
+	if !s.MidWord() {
+		return
+	}
+	end := space
+	if s.Text.Line {
+		end = nil
+	}
+	scores := w.Score(s, end)
+	if visit != nil {
+		w.tell(s, visit)
+	}
+	w.text = tokenizer.Pending{Word: w.text.Word[:0]}
+	w.Commit(s, scores)
+	w.Settle(s)
+}
+
+// MidWord reports whether the stream's text ends in a word, or with the end of a line for which there
+// was no room yet.
+func (s *Stream) MidWord() bool { return s.Text.Line || len(s.Text.Word) > 0 }
+
+var space = []byte{' '}
+
+// distribution writes the log-probabilities [V] of the token after a row of the chunk. w.targets
+// are those of the rows before it, where the stream has a cache.
+func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
+	w.seg.LogProbs(row, 0, logProbs)
+	if s.Cache != nil {
+		hidden := w.seg.Hidden()[:(row+1)*w.model.LM.Config.DModel]
+		s.Cache.MixAll(w.Exec, hidden, w.targets[:row], logProbs)
+	}
+}
+
+// room is a place for the distribution of a token [V].
+func (w *Worker) room() []float32 {
+	if w.logProbs == nil {
+		w.logProbs = make([]float32, w.model.LM.Config.Vocab)
+	}
+	return w.logProbs
+}

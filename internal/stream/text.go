@@ -1,0 +1,92 @@
+package stream
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// This file checks and restores what a snapshot says of the text: how much there is of it, and what
+// is pending of its last word.
+
+// checkText compares the counts of a text with each other.
+func (h *header) checkText(words bool) error {
+	t := &h.Tally
+	if words {
+		return h.checkWords()
+	}
+	switch {
+	case t.Tokens < 0 || t.Bytes != t.Tokens || t.Chars != t.Tokens:
+		return fmt.Errorf("tally counts %d bytes, %d chars and %d tokens, expected the same number "+
+			"of each, 0 or more", t.Bytes, t.Chars, t.Tokens)
+	case h.Text != nil || t.Unknown != 0 || t.UnknownBytes != 0 || t.UnknownChars != 0 ||
+		t.UnknownBits != 0 || h.BaselineUnknownBits != 0:
+		return fmt.Errorf("tally counts unknown words, expected none of a model of bytes")
+	}
+	return nil
+}
+
+// checkWords is checkText for words, each of which has one byte at least.
+func (h *header) checkWords() error {
+	t := &h.Tally
+	for _, c := range []struct {
+		name        string
+		n, from, to int64
+	}{
+		{"tokens", t.Tokens, 0, t.Bytes},
+		{"chars", t.Chars, 0, t.Bytes},
+		{"unknown", t.Unknown, 0, t.Tokens},
+		{"unknown_bytes", t.UnknownBytes, t.Unknown, t.Bytes},
+		{"unknown_chars", t.UnknownChars, 0, min(t.UnknownBytes, t.Chars)},
+	} {
+		if c.n < c.from || c.n > c.to {
+			return fmt.Errorf("tally.%s is %d, expected %d to %d", c.name, c.n, c.from, c.to)
+		}
+	}
+	switch {
+	case h.Text == nil:
+		return fmt.Errorf("text is missing: the model is one of words")
+	case h.Text.Line && (t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
+		return fmt.Errorf("text.line is true, expected it only where a chunk is full")
+	case !(t.UnknownBits >= 0) || !(h.BaselineUnknownBits >= 0):
+		return fmt.Errorf("unknown_bits are %v and %v, expected 0 or more", t.UnknownBits,
+			h.BaselineUnknownBits)
+	}
+	return nil
+}
+
+// readText restores what is pending of a word; p is nil for bytes.
+func (s *Stream) readText(f *weights.Stored, p *pending) error {
+	if p == nil {
+		return nil
+	}
+	t, ok := f.Tensor(tensorWord)
+	if !ok {
+		return fmt.Errorf("tensor %q is missing", tensorWord)
+	}
+	word, err := readBytes(t, s.model.Tokenizer.PendingMax())
+	if err != nil {
+		return err
+	}
+	text := tokenizer.Pending{
+		Space: p.Space, Word: word, More: p.More, Line: p.Line, Chars: p.Chars,
+	}
+	if err := text.Check(); err != nil {
+		return fmt.Errorf("text: %w", err)
+	}
+	s.Text.CopyFrom(&text)
+	return nil
+}
+
+// readBytes reads a tensor of bytes, of which there may be so many.
+func readBytes(t *weights.StoredTensor, most int) ([]byte, error) {
+	if t.DType != weights.U8 || len(t.Shape) != 1 || t.Bytes > int64(most) {
+		return nil, fmt.Errorf("tensor %q is %s%v, expected %s with one dimension of at most %d",
+			t.Name, t.DType, t.Shape, weights.U8, most)
+	}
+	data := make([]byte, t.Bytes)
+	_, err := io.ReadFull(t.Reader(), data)
+	return data, err
+}
