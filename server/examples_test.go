@@ -15,19 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// newStoryRig is a rig with the embedded model and an empty data folder.
-func newStoryRig(t *testing.T) *rig {
+// newStoryRig is a rig with a model and an empty data folder.
+func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	t.Helper()
 	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	m, err := model.Default()
+	m, err := open()
 	require.NoError(t, err)
 	sessions, err := session.NewManager(m, session.Options{Store: store, Threads: 2})
 	require.NoError(t, err)
@@ -42,13 +43,29 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	g := newStoryRig(t)
+	newStoryRig(t, model.Default).tell(exchanges)
+	newStoryRig(t, modeltest.SmallOfWords).tell(exchangesOfWords)
+	names := slices.Collect(maps.Keys(document(t).Components.Examples))
+	for _, name := range names {
+		known := strings.HasPrefix(name, "problem.")
+		for _, x := range slices.Concat(exchanges, exchangesOfWords) {
+			known = known ||
+				strings.TrimSuffix(strings.TrimSuffix(name, ".request"), ".answer") == x.name
+		}
+		require.True(t, known, "no exchange makes the example %s", name)
+	}
+}
+
+// tell makes the requests of a story, and holds the answers against the contract's examples.
+func (g *rig) tell(story []exchange) {
+	t := g.t
+	t.Helper()
 	g.client.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}
 	var export []byte
 	etag := ""
-	for _, x := range exchanges {
+	for _, x := range story {
 		method, path := x.split()
 		var body io.Reader
 		if x.body != "" {
@@ -69,15 +86,6 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 			etag = tag
 		}
 		x.check(t, resp.StatusCode, media, raw)
-	}
-	names := slices.Collect(maps.Keys(document(t).Components.Examples))
-	for _, name := range names {
-		known := strings.HasPrefix(name, "problem.")
-		for _, x := range exchanges {
-			known = known ||
-				strings.TrimSuffix(strings.TrimSuffix(name, ".request"), ".answer") == x.name
-		}
-		require.True(t, known, "no exchange makes the example %s", name)
 	}
 }
 

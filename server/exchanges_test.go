@@ -151,6 +151,44 @@ var exchangesOfTheServer = []exchange{
 	{"contract.document", "The beginning of the document", "GET /openapi.yaml", "", nil},
 }
 
+// exchangesOfWords are a story of a server with a small model of words, whose weights are random.
+var exchangesOfWords = []exchange{
+	{"getModel.words", "A model of words", "GET /v1/models/small", "", nil},
+	{
+		"putSession.words", "A session of a model of words", "PUT /v1/sessions/story",
+		`{"seed":7,"settings":{"baseline":true}}`, nil,
+	},
+	{
+		"score.words", "Words, one of which is unknown; the last has not ended",
+		"POST /v1/sessions/story/score", "The cat sat on the zebra .\nthe do",
+		[]string{"Content-Type", textBody},
+	},
+	{
+		"score.wordEvents", "The rest of that word, and more, as they are scored",
+		"POST /v1/sessions/story/score?logprobs=true", "g sat\n",
+		[]string{"Accept", contract.MediaNDJSON},
+	},
+	{"getSession.words", "A session of words", "GET /v1/sessions/story", "", nil},
+	{
+		"complete.words", "Words, and the likeliest beside each", "POST /v1/sessions/story/complete",
+		`{"prompt":"the cat","max_tokens":4,"seed":1,"logprobs":true,"top_logprobs":2}`, nil,
+	},
+	{
+		"createCompletion.words", "The log-probabilities of words", "POST /v1/completions",
+		`{"model":"small","prompt":"the cat zebra","max_tokens":2,"echo":true,"logprobs":1,"seed":1}`,
+		[]string{"X-Session-ID", "story"},
+	},
+	{
+		"tokenize.words", "Words and the end of a line", "POST /tokenize",
+		`{"prompt":"the cat\nthe zebra"}`, nil,
+	},
+	{
+		"detokenize.words", "The text of words, in which <unk> stands for the unknown one",
+		"POST /detokenize", `{"tokens":[1,5,0,1,3]}`, nil,
+	},
+	{"tokenizerInfo.words", "A word is a token", "GET /tokenizer_info", "", nil},
+}
+
 // exchangesThatFail are answered by problems as OpenAI's clients read them.
 var exchangesThatFail = []exchange{
 	{

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -41,6 +42,12 @@ func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
 	t.Helper()
 	m, err := modeltest.Small()
 	require.NoError(t, err)
+	return newRealRigOf(t, m, sessions, o)
+}
+
+// newRealRigOf is newRealRig with another model.
+func newRealRigOf(t *testing.T, m *model.Model, sessions session.Options, o Options) *realRig {
+	t.Helper()
 	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
 	require.NoError(t, err)
 	sessions.Store = store

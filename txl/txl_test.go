@@ -612,3 +612,21 @@ func BenchmarkSegment(b *testing.B) {
 		}
 	}
 }
+
+// A configuration by name fits a smaller vocabulary: what is cut off has no cluster.
+func TestClustersBehindTheVocabularyAreLeftOut(t *testing.T) {
+	c, err := Named("wt103-16l")
+	require.NoError(t, err)
+	c.TieProjs = []bool{false, true, true, true}
+	for vocab, cutoffs := range map[int][]int{
+		1 << 20: {20000, 40000, 200000}, 200_001: {20000, 40000, 200000}, 200_000: {20000, 40000},
+		40_000: {20000}, 20_000: {}, 10: {},
+	} {
+		got := c.WithVocab(vocab)
+		require.NoError(t, got.Validate())
+		require.Equal(t, vocab, got.Vocab)
+		require.ElementsMatch(t, cutoffs, got.Cutoffs)
+		require.Len(t, got.TieProjs, len(cutoffs)+1)
+	}
+	require.Len(t, c.Cutoffs, 3, "the configuration itself stays")
+}

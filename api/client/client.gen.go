@@ -461,7 +461,7 @@ type ChunkEvent struct {
 	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte Bits per byte of the words that the vocabulary has. Only of a model of words; absent when there are none.
+	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
@@ -472,6 +472,12 @@ type ChunkEvent struct {
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
+
+	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	UnknownBits *float64 `json:"unknown_bits,omitempty"`
+
+	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
+	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
@@ -764,7 +770,7 @@ type Measures struct {
 	// Bits Sum over the tokens of -log2 of their probability.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte Bits per byte of the words that the vocabulary has. Only of a model of words; absent when there are none.
+	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
@@ -775,6 +781,12 @@ type Measures struct {
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
+
+	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	UnknownBits *float64 `json:"unknown_bits,omitempty"`
+
+	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
+	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
@@ -1120,7 +1132,7 @@ type SummaryEvent struct {
 	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte Bits per byte of the words that the vocabulary has. Only of a model of words; absent when there are none.
+	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
@@ -1131,6 +1143,12 @@ type SummaryEvent struct {
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
+
+	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	UnknownBits *float64 `json:"unknown_bits,omitempty"`
+
+	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
+	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`

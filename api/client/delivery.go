@@ -93,7 +93,7 @@ func (d *delivery) take(b *batch, e Event) error {
 		d.rest = nil
 		b.told = e.Line.Offset + e.Line.Bytes
 	case e.Chunk != nil:
-		b.told = e.Chunk.Offset + e.Chunk.Bytes
+		b.told = e.Chunk.Totals.Bytes
 		if pending := e.Chunk.PendingBytes; pending != nil {
 			b.told += *pending
 		}

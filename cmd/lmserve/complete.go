@@ -35,7 +35,8 @@ func newComplete() *cobra.Command {
 		Short: "Continue a prompt, after adapting to some text",
 		Long: `Sample text that continues a prompt: after the text of files (--after), after that of a
 session (--session), or after both, files being fed to the session first. The text is printed as it is
-sampled; the same seed samples the same text again.
+sampled; the same seed samples the same text again. A model of words takes a word at the end of
+the prompt for complete, and goes on with the next.
 
 With --json it is the object that the server answers, with the text, why it ended, the seed and, if
 --logprobs asks for them, log-probabilities. If Ctrl-C ends it, finish_reason is "interrupted".`,
@@ -85,12 +86,12 @@ func (k *completing) run(c *cobra.Command) error {
 		opening.Seed = &k.stream.seed
 	}
 	return k.withSession(c, opening, func(cl *client.Client, s client.Session) error {
-		if err := k.adapt(c, cl, s.ID); err != nil {
+		if err := k.adapt(c, cl, s); err != nil {
 			return err
 		}
 		p := completionPrinter{
 			out: c.OutOrStdout(), prompt: k.prompt, seed: *r.Seed, asJSON: k.asJSON,
-			logprobs: r.Logprobs != nil,
+			logprobs: r.Logprobs != nil, words: s.Totals.Unknown != nil,
 		}
 		err := p.print(cl.CompleteStream(c.Context(), s.ID, r))
 		if len(p.text) > 0 && !c.Flags().Changed("seed") && !k.asJSON {
@@ -139,8 +140,8 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	return r, nil
 }
 
-// adapt feeds the files to the session.
-func (k *completing) adapt(c *cobra.Command, cl *client.Client, id string) error {
+// adapt feeds the files to a session.
+func (k *completing) adapt(c *cobra.Command, cl *client.Client, on client.Session) error {
 	if len(k.after) == 0 {
 		return nil
 	}
@@ -155,22 +156,17 @@ func (k *completing) adapt(c *cobra.Command, cl *client.Client, id string) error
 	defer closeIn()
 	p := newProgress(c, "reading "+strings.Join(k.after, ", "))
 	defer p.end()
-	var sum struct {
-		bytes, chars int64
-		bits         float64
-	}
+	sum := newChunkPrinter(on)
+	sum.totalOnly = true
 	all := sizeOfAll(files)
-	_, err = cl.Feed(c.Context(), id, in, client.FeedOptions{Event: func(e client.Event) error {
-		if e.Chunk != nil {
-			sum.bytes, sum.chars = sum.bytes+e.Chunk.Bytes, sum.chars+e.Chunk.Chars
-			sum.bits += e.Chunk.Bits
-			p.set(sum.bytes, all)
-		}
-		return nil
+	_, err = cl.Feed(c.Context(), on.ID, in, client.FeedOptions{Event: func(e client.Event) error {
+		err := sum.event(e)
+		p.set(sum.bytes(), all)
+		return err
 	}})
-	if err != nil && c.Context().Err() != nil && sum.chars > 0 {
-		return fmt.Errorf("%w: of the files %d bytes were read, at %.3f bits a character",
-			context.Cause(c.Context()), sum.bytes, sum.bits/float64(sum.chars))
+	if err != nil && c.Context().Err() != nil && sum.bytes() > 0 {
+		return fmt.Errorf("%w: of the files %d bytes were read, at %s",
+			context.Cause(c.Context()), sum.bytes(), sum.rate())
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"iter"
@@ -22,6 +23,7 @@ type completionPrinter struct {
 	prompt           string
 	seed             uint64 // in force
 	asJSON, logprobs bool
+	words            bool // the model is one of words
 
 	text  []byte
 	shown strings.Builder   // the text, with U+FFFD for what is no UTF-8
@@ -41,7 +43,7 @@ func (p *completionPrinter) print(all iter.Seq2[client.CompletionEvent, error]) 
 			p.done = client.Completion{
 				Type: client.EventCompletion, FinishReason: e.Done.FinishReason,
 				Usage: e.Done.Usage, Seed: e.Done.Seed, Offset: e.Done.Offset,
-				ElapsedMs: e.Done.ElapsedMs, Logprobs: p.done.Logprobs,
+				ElapsedMs: e.Done.ElapsedMs, Logprobs: p.done.Logprobs, Tokens: p.done.Tokens,
 				TopLogprobs: p.done.TopLogprobs,
 			}
 		}
@@ -59,7 +61,7 @@ func (p *completionPrinter) begin() (err error) {
 	switch {
 	case p.asJSON:
 	case p.logprobs:
-		_, err = fmt.Fprintf(p.out, "%-8s %8s  %s\n", "token", "logprob", "likeliest")
+		_, err = fmt.Fprintf(p.out, "%-*s %8s  %s\n", p.width(), "token", "logprob", "likeliest")
 	default:
 		_, err = io.WriteString(p.out, p.prompt)
 	}
@@ -71,13 +73,14 @@ func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
 	p.text = append(p.text, text...)
 	p.shown.WriteString(e.Text)
 	p.done.Logprobs = append(p.done.Logprobs, e.Logprobs...)
+	p.done.Tokens = append(p.done.Tokens, e.Tokens...)
 	p.done.TopLogprobs = append(p.done.TopLogprobs, e.TopLogprobs...)
 	switch {
 	case p.asJSON:
 	case p.logprobs:
-		for i := range min(len(text), len(e.Logprobs)) {
+		for i := range e.Logprobs {
 			if err == nil {
-				err = p.token(text[i], e, i)
+				err = p.token(e, i)
 			}
 		}
 	default:
@@ -87,26 +90,49 @@ func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
 }
 
 // token prints a token, its log-probability, and the likeliest tokens there.
-func (p *completionPrinter) token(token byte, e *client.PieceEvent, i int) error {
+func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
+	token := ""
+	switch text := e.TextBytes(); {
+	case i < len(e.Tokens):
+		token = e.Tokens[i]
+	case i < len(text): // a token is a byte
+		token = string(text[i : i+1])
+	default:
+		return nil
+	}
 	var likeliest strings.Builder
 	if i < len(e.TopLogprobs) {
 		for _, t := range e.TopLogprobs[i] {
-			fmt.Fprintf(&likeliest, "  %s %.3f", quotedByte(byte(t.Token)), t.Logprob)
+			fmt.Fprintf(&likeliest, "  %s %.3f", quotedToken(t), t.Logprob)
 		}
 	}
-	_, err := fmt.Fprintf(p.out, "%-8s %8.3f%s\n", quotedByte(token), e.Logprobs[i], &likeliest)
+	_, err := fmt.Fprintf(p.out, "%-*s %8.3f%s\n", p.width(), strconv.Quote(token), e.Logprobs[i],
+		&likeliest)
 	return err
 }
 
-// quotedByte writes a token, which is a byte, in quotation marks.
-func quotedByte(b byte) string { return strconv.Quote(string([]byte{b})) }
+// width is that of the column of tokens.
+func (p *completionPrinter) width() int {
+	if p.words {
+		return 16
+	}
+	return 8
+}
+
+// quotedToken writes a token in quotation marks: a byte, unless it has a text.
+func quotedToken(t client.TokenLogprob) string {
+	if t.Text != nil {
+		return strconv.Quote(*t.Text)
+	}
+	return strconv.Quote(string([]byte{byte(t.Token)}))
+}
 
 func (p *completionPrinter) end() (err error) {
 	switch {
 	case p.asJSON:
 		if p.done.FinishReason == "" {
 			p.done.Type, p.done.FinishReason = client.EventCompletion, finishInterrupted
-			p.done.Seed, p.done.Usage.CompletionTokens = p.seed, int64(len(p.text))
+			p.done.Seed, p.done.Usage.CompletionTokens = p.seed, p.tokens()
 		}
 		p.done.Text = p.shown.String()
 		if !utf8.Valid(p.text) {
@@ -117,6 +143,15 @@ func (p *completionPrinter) end() (err error) {
 		_, err = io.WriteString(p.out, "\n")
 	}
 	return err
+}
+
+// tokens counts the tokens of the text. The words of a text that was sampled stand between single
+// spaces, and each end of a line is a token.
+func (p *completionPrinter) tokens() int64 {
+	if !p.words {
+		return int64(len(p.text))
+	}
+	return int64(len(bytes.Fields(p.text)) + bytes.Count(p.text, []byte{'\n'}))
 }
 
 // sizeOfAll is the number of bytes of all files, 0 if that of one of them is not known.

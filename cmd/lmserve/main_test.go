@@ -273,7 +273,7 @@ func TestPrecision(t *testing.T) {
 	}
 	total := func(args ...string) float64 {
 		lines := jsonLines(t, must(t, text, append([]string{"score", "--json", "--total"}, args...)...))
-		return lines[0].BPC
+		return *lines[0].BPC
 	}
 	float32s, bf16 := total(), total("--precision", "bf16")
 	require.NotEqual(t, float32s, bf16)

@@ -40,6 +40,10 @@ With --lines it is every line that is printed, with its number, its bits, its bi
 character and its rank: 1/2300 is the strangest of about 2,300 lines (see docs/watch.md).
 --rate, --threshold or --top choose the strange ones.
 
+Of a model of words it is the perplexity of every chunk, how many of its words the vocabulary
+does not have, and the bits per byte of the others. A word is scored when the white space behind
+it has come, so a text without a newline at its end leaves its last word without a score.
+
 If Ctrl-C ends it, the total of what was scored is printed.`,
 		Example: `  lmserve score --compare access.log
   journalctl | lmserve score
@@ -171,15 +175,14 @@ func (k *scoring) printer(
 	s client.Session, out, to io.Writer, threshold float64,
 ) eventPrinter {
 	if !k.lines {
-		p := &chunkPrinter{
-			out: out, compare: k.compare, totalOnly: k.totalOnly, asJSON: k.asJSON,
-			before: s.Totals, after: s.Totals,
-		}
+		p := newChunkPrinter(s)
+		p.out, p.compare, p.totalOnly, p.asJSON = out, k.compare, k.totalOnly, k.asJSON
 		p.header()
 		return p
 	}
 	report := newLineReport(out, to, false)
 	report.asJSON, report.measures, report.threshold = k.asJSON, true, threshold
+	report.total.words = s.Totals.Unknown != nil
 	if report.top = k.choice.list(); k.totalOnly {
 		report.top = &watch.Top{} // of no lines
 	}

@@ -11,35 +11,28 @@ import (
 type chunkPrinter struct {
 	out                        io.Writer
 	compare, totalOnly, asJSON bool
+	words                      bool // the model is one of words
 
 	before, after client.Measures // the session's totals
+	from, to      int64           // its offsets
 }
 
-// chunkObject is one chunk, or the total, as JSON, by the names of the contract.
-type chunkObject struct {
-	Offset      *int64   `json:"offset,omitempty"` // place of the first byte; the total has none
-	Bytes       int64    `json:"bytes"`
-	Bits        float64  `json:"bits"`
-	BPC         float64  `json:"bpc"`
-	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
-	StaticBPC   *float64 `json:"static_bpc,omitempty"` // the same, by its name of before
-	Lines       *int64   `json:"lines,omitempty"`      // of the total of lines
-	Shown       *int64   `json:"shown,omitempty"`      // of these, printed
-	Total       bool     `json:"total,omitempty"`
-	Partial     bool     `json:"partial,omitempty"` // the text was not scored to its end
+// newChunkPrinter makes a printer of what a session says from now on.
+func newChunkPrinter(s client.Session) *chunkPrinter {
+	return &chunkPrinter{
+		words: s.Totals.Unknown != nil, before: s.Totals, after: s.Totals, from: s.Offset, to: s.Offset,
+	}
 }
 
-// compared adds what the static model needs.
-func (o *chunkObject) compared(bits float64, chars int64) {
-	o.BaselineBPC = new(perChar(bits, chars))
-	o.StaticBPC = o.BaselineBPC
-}
-
-func (p *chunkPrinter) bytes() int64 { return p.after.Bytes - p.before.Bytes }
+func (p *chunkPrinter) bytes() int64 { return p.to - p.from }
 
 func (p *chunkPrinter) header() {
 	switch {
 	case p.asJSON || p.totalOnly:
+	case p.words && p.compare:
+		fmt.Fprint(p.out, "    offset     static   adaptive  perplexity\n")
+	case p.words:
+		fmt.Fprint(p.out, "    offset  perplexity  unknown words  bits/byte\n")
 	case p.compare:
 		fmt.Fprint(p.out, "    offset  static  adaptive  bits per character\n")
 	default:
@@ -52,53 +45,105 @@ func (p *chunkPrinter) event(e client.Event) error {
 	if c == nil {
 		return nil
 	}
-	p.after = c.Totals
-	o := chunkObject{Offset: &c.Offset, Bytes: c.Bytes, Bits: c.Bits, BPC: perChar(c.Bits, c.Chars)}
-	if p.compare && c.BaselineBits != nil {
-		o.compared(*c.BaselineBits, c.Chars)
-	}
+	p.after, p.to = c.Totals, c.Totals.Bytes+orZero(c.PendingBytes)
+	o := p.object(client.Measures{
+		Bytes: c.Bytes, Chars: c.Chars, Tokens: c.Tokens, Bits: c.Bits, BaselineBits: c.BaselineBits,
+		Unknown: c.Unknown, UnknownBytes: c.UnknownBytes, UnknownBits: c.UnknownBits,
+	})
+	o.Offset = &c.Offset
 	if p.totalOnly {
 		return nil
 	}
 	return p.print(o)
 }
 
+// object is what is printed of an amount of text.
+func (p *chunkPrinter) object(m client.Measures) chunkObject {
+	o := chunkObject{Bytes: m.Bytes, Bits: m.Bits}
+	if !p.compare {
+		m.BaselineBits = nil
+	}
+	if p.words {
+		o.ofWords(m)
+		return o
+	}
+	o.BPC = new(perUnit(m.Bits, m.Chars))
+	if m.BaselineBits != nil {
+		o.compared(*m.BaselineBits, m.Chars)
+	}
+	return o
+}
+
 // printTotal prints what all chunks come to: by how much the session's totals have grown.
 func (p *chunkPrinter) printTotal(partial bool) error {
-	chars, bits := p.after.Chars-p.before.Chars, p.after.Bits-p.before.Bits
-	o := chunkObject{
-		Total: true, Partial: partial, Bytes: p.bytes(), Bits: bits, BPC: perChar(bits, chars),
-	}
-	if p.compare {
-		o.compared(orZero(p.after.BaselineBits)-orZero(p.before.BaselineBits), chars)
+	o := p.object(growth(p.before, p.after))
+	o.Total, o.Partial = true, partial
+	if p.words {
+		o.PendingBytes = new(p.to - p.after.Bytes)
 	}
 	return p.print(o)
 }
 
-func orZero(v *float64) float64 {
+// growth is by how much totals have grown.
+func growth(from, to client.Measures) client.Measures {
+	m := client.Measures{
+		Bytes: to.Bytes - from.Bytes, Chars: to.Chars - from.Chars, Tokens: to.Tokens - from.Tokens,
+		Bits:         to.Bits - from.Bits,
+		BaselineBits: new(orZero(to.BaselineBits) - orZero(from.BaselineBits)),
+	}
+	if to.Unknown != nil {
+		m.Unknown = new(*to.Unknown - orZero(from.Unknown))
+		m.UnknownBytes = new(orZero(to.UnknownBytes) - orZero(from.UnknownBytes))
+		m.UnknownBits = new(orZero(to.UnknownBits) - orZero(from.UnknownBits))
+	}
+	return m
+}
+
+// orZero is the number that a field has; 0 if it is absent.
+func orZero[T int64 | float64](v *T) T {
 	if v == nil {
 		return 0
 	}
 	return *v
 }
 
+// print prints a chunk or the total.
 func (p *chunkPrinter) print(o chunkObject) error {
 	if p.asJSON {
 		return printObject(p.out, o)
 	}
-	label, tail := "     total", fmt.Sprintf("  %d bytes, %.0f bits", o.Bytes, o.Bits)
+	label, tail := "     total", o.amount()
 	if !o.Total {
 		label, tail = fmt.Sprintf("%10d", *o.Offset), ""
 	}
 	if o.Partial {
 		tail += ", not to the end"
 	}
-	if p.compare {
-		_, err := fmt.Fprintf(p.out, "%s  %6.3f    %6.3f%s\n", label, *o.BaselineBPC, o.BPC, tail)
-		return err
-	}
-	_, err := fmt.Fprintf(p.out, "%s  %6.3f%s\n", label, o.BPC, tail)
+	_, err := fmt.Fprintf(p.out, "%s  %s%s\n", label, p.columns(o), tail)
 	return err
+}
+
+// columns are the numbers of a row.
+func (p *chunkPrinter) columns(o chunkObject) string {
+	switch {
+	case p.words && p.compare:
+		return fmt.Sprintf("%9.2f  %9.2f", orZero(o.BaselinePerplexity), orZero(o.Perplexity))
+	case p.words:
+		return fmt.Sprintf("%10.2f  %13d  %9.3f", orZero(o.Perplexity), orZero(o.Unknown),
+			orZero(o.BitsPerByte))
+	case p.compare:
+		return fmt.Sprintf("%6.3f    %6.3f", orZero(o.BaselineBPC), orZero(o.BPC))
+	}
+	return fmt.Sprintf("%6.3f", orZero(o.BPC))
+}
+
+// rate says how surprising all chunks were, by the unit of the model.
+func (p *chunkPrinter) rate() string {
+	o := p.object(growth(p.before, p.after))
+	if p.words {
+		return fmt.Sprintf("a perplexity of %.2f", orZero(o.Perplexity))
+	}
+	return fmt.Sprintf("%.3f bits a character", orZero(o.BPC))
 }
 
 // linePrinter prints lines.
@@ -128,12 +173,5 @@ func (p *linePrinter) printTotal(partial bool) error {
 		_, err := fmt.Fprintf(p.out, "%10s  %v%s\n", "total", t, end)
 		return err
 	}
-	o := chunkObject{
-		Total: true, Partial: partial, Bytes: t.bytes, Bits: t.bits, BPC: perChar(t.bits, t.chars),
-		Lines: &t.lines, Shown: &t.shown,
-	}
-	if t.baseline {
-		o.compared(t.baselineBits, t.chars)
-	}
-	return printObject(p.out, o)
+	return printObject(p.out, t.object(partial))
 }

@@ -19,9 +19,9 @@ func newServe() *cobra.Command {
 		Short: "Serve sessions over HTTP",
 		Long: strings.TrimSpace(`
 Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
-output says where it listens, the second where sessions are kept; the access log goes
-to standard error. SIGTERM and SIGINT drain: no new work, chunks under way are finished,
-then it ends.
+output says where it listens, the second where sessions are kept, and a third that the
+model reads words, if it does; the access log goes to standard error. SIGTERM and SIGINT
+drain: no new work, chunks under way are finished, then it ends.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
 with --data-dir=none they are in memory only. If the server finds the folder damaged, it
@@ -109,6 +109,10 @@ func serve(c *cobra.Command, f serveFlags) error {
 		scheme = "https"
 	}
 	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), o.where)
+	if m.OfWords() {
+		fmt.Fprintf(c.OutOrStdout(), "lmserve: the model reads words; its vocabulary has %d tokens\n",
+			m.Tokenizer.Vocab())
+	}
 	return h.serve(c.Context(), l, f.drain)
 }
 

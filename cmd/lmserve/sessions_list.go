@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -45,12 +44,8 @@ func printSessions(w io.Writer, all []storedSession) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "id\tname\towner\tcreated\tlast used\tbytes\tbits/byte\tdisk\tmodel\tmethod\thistory\t")
 	for _, s := range all {
-		rate := "-"
-		if s.Offset > 0 {
-			rate = strconv.FormatFloat(s.Bits/float64(s.Offset), 'f', 4, 64)
-		}
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID,
-			orWord(s.Name, s.Name == "", "-"), orWord(s.Owner, s.Owner == "", "-"), date(s.Created), date(s.LastUsed), s.Offset, rate, s.DiskBytes,
+			orWord(s.Name, s.Name == "", "-"), orWord(s.Owner, s.Owner == "", "-"), date(s.Created), date(s.LastUsed), s.Offset, s.bitsPerByte(), s.DiskBytes,
 			orWord(s.Model, s.Model == "", "-"), orWord(s.Method, s.Method == "", "-"), orWord(s.History, s.History == "", "-"), s.Problem)
 	}
 	return tab.Flush()

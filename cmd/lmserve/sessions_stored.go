@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/session"
@@ -19,6 +20,7 @@ type storedSession struct {
 	Offset       int64             `json:"offset"`
 	Bits         float64           `json:"bits"`
 	BaselineBits *float64          `json:"baseline_bits,omitempty"`
+	Words        *storedWords      `json:"words,omitempty"` // of a session of words that has text
 	Method       string            `json:"method,omitempty"`
 	Chunk        int               `json:"chunk,omitempty"`
 	Seed         uint64            `json:"seed"`
@@ -30,6 +32,17 @@ type storedSession struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	DiskBytes    int64             `json:"disk_bytes"`          // that the session is charged for
 	Snapshots    []storedSnapshot  `json:"snapshots,omitempty"` // printed by 'show' alone
+}
+
+// storedWords is what only a session of words has, by the names of the contract.
+type storedWords struct {
+	Tokens       int64    `json:"tokens"`
+	Perplexity   float64  `json:"perplexity"`
+	Unknown      int64    `json:"unknown"`
+	UnknownBytes int64    `json:"unknown_bytes"`
+	UnknownBits  float64  `json:"unknown_bits"`
+	BitsPerByte  *float64 `json:"bits_per_byte,omitempty"`
+	PendingBytes int64    `json:"pending_bytes"`
 }
 
 type storedSnapshot struct {
@@ -53,8 +66,43 @@ func describeStored(found sessionlog.Session) storedSession {
 		Parent: i.Parent, Numerics: i.Numerics, TTLSeconds: i.TTL.Seconds(), Labels: i.Labels}
 	s.Method, _ = i.Settings["method"].(string) // it is "" if the head could not be read
 	s.Chunk, _ = i.Settings["chunk"].(int)
+	if found.Last != nil && found.Last.Words != nil {
+		s.Words = describeWords(i)
+	}
 	if i.Err != nil {
 		s.Problem = i.Err.Error()
 	}
 	return s
+}
+
+func describeWords(i session.Info) *storedWords {
+	w := &storedWords{
+		Tokens: i.Tokens, Unknown: i.Unknown, UnknownBytes: i.UnknownBytes, UnknownBits: i.UnknownBits,
+		PendingBytes: i.PendingBytes, Perplexity: 1,
+	}
+	if i.Tokens > 0 {
+		w.Perplexity = *perplexity(i.Bits, i.Tokens)
+	}
+	if known := i.Bytes - i.UnknownBytes; known > 0 {
+		w.BitsPerByte = new((i.Bits - i.UnknownBits) / float64(known))
+	}
+	return w
+}
+
+// bitsPerByte writes the bits per byte of a session: of words, those of the words that the model
+// knows.
+func (s *storedSession) bitsPerByte() string {
+	rate := new(0.)
+	switch {
+	case s.Words != nil:
+		rate = s.Words.BitsPerByte
+	case s.Offset > 0:
+		*rate = s.Bits / float64(s.Offset)
+	default:
+		rate = nil
+	}
+	if rate == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*rate, 'f', 4, 64)
 }

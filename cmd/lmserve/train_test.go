@@ -44,7 +44,7 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 		require.Contains(t, text, phase)
 	}
 	lines := jsonLines(t, must(t, "the quick brown fox a\n", "score", "--model", out, "--json"))
-	require.Less(t, lines[len(lines)-1].BPC, 7.0, "better than knowing nothing, which costs 8")
+	require.Less(t, *lines[len(lines)-1].BPC, 7.0, "better than knowing nothing, which costs 8")
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(html), "<h1>fox</h1>")

@@ -38,6 +38,7 @@ type lineTotal struct {
 	bytes, chars       int64
 	bits, baselineBits float64
 	baseline           bool
+	words              bool // the model is one of words, whose characters do not count
 }
 
 // newLineReport makes a report that writes to out, in the style of where that goes to.
@@ -91,6 +92,7 @@ func (r *lineReport) warmLocked(f watch.Found) {
 
 func (t *lineTotal) add(l *client.LineEvent) {
 	t.lines++
+	t.words = t.words || l.BPC == nil && l.Chars > 0
 	t.bytes += l.Bytes
 	t.chars += l.Chars
 	t.bits += l.Bits
@@ -132,8 +134,11 @@ func (r *lineReport) printLocked(f watch.Found) error {
 		prefix = f.Source + "  "
 	}
 	if r.measures {
-		bpc := perChar(f.Line.Bits, f.Line.Chars)
-		prefix += fmt.Sprintf("%7d %8.1f %6.3f  ", f.Line.Number, f.Line.Bits, bpc)
+		prefix += fmt.Sprintf("%7d %8.1f ", f.Line.Number, f.Line.Bits)
+		if f.Line.BPC != nil {
+			prefix += fmt.Sprintf("%6.3f ", *f.Line.BPC)
+		}
+		prefix += " "
 	}
 	rank := "-"
 	if f.Line.Warm {
@@ -167,12 +172,19 @@ func (r *lineReport) printJSON(f watch.Found) error {
 	return printObject(r.out, o)
 }
 
-// perChar is bits a character; 0 of no characters.
-func perChar(bits float64, chars int64) float64 {
-	if chars == 0 {
-		return 0
+// object is the total as JSON.
+func (t *lineTotal) object(partial bool) chunkObject {
+	o := chunkObject{
+		Total: true, Partial: partial, Bytes: t.bytes, Bits: t.bits, Lines: &t.lines, Shown: &t.shown,
 	}
-	return bits / float64(chars)
+	if t.words {
+		return o
+	}
+	o.BPC = new(perUnit(t.bits, t.chars))
+	if t.baseline {
+		o.compared(t.baselineBits, t.chars)
+	}
+	return o
 }
 
 // summary says in words what there was.
@@ -186,7 +198,11 @@ func (t *lineTotal) String() string {
 	parts := []string{
 		setting.Count(int(t.lines), "line"), fmt.Sprintf("%d printed", t.shown),
 		setting.Count(int(t.bytes), "byte"),
-		fmt.Sprintf("%.3f bits per character", perChar(t.bits, t.chars)),
+	}
+	if t.words {
+		parts = append(parts, fmt.Sprintf("%.1f bits", t.bits))
+	} else {
+		parts = append(parts, fmt.Sprintf("%.3f bits per character", perUnit(t.bits, t.chars)))
 	}
 	return strings.Join(parts, ", ")
 }

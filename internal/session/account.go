@@ -1,7 +1,11 @@
 package session
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -49,4 +53,40 @@ func (h *head) account(t, baseline tokenizer.Tally) Tally {
 		told.BaselineBits = &baseline.Bits
 	}
 	return told
+}
+
+// checkWords says what is wrong with a record's account of words, up to an offset, after another; nil
+// stands for none.
+func checkWords(before, w *sessionlog.Words, end int64) error {
+	if w == nil {
+		if before != nil {
+			return errors.New("has no account of words, and the one before has")
+		}
+		return nil
+	}
+	if before == nil {
+		before = new(sessionlog.Words)
+	}
+	counts := w.Bytes >= before.Bytes && w.Bytes <= end &&
+		w.Chars >= before.Chars && w.Chars <= w.Bytes &&
+		w.Tokens >= before.Tokens && w.Tokens <= w.Bytes &&
+		w.Unknown >= before.Unknown && w.Unknown <= w.Tokens &&
+		w.UnknownBytes >= before.UnknownBytes && w.UnknownBytes <= w.Bytes &&
+		w.UnknownChars >= before.UnknownChars && w.UnknownChars <= w.UnknownBytes
+	if !counts || !(w.UnknownBits >= before.UnknownBits) ||
+		!(w.UnknownBaseline >= before.UnknownBaseline) || !finite(w.UnknownBits, w.UnknownBaseline) {
+		return fmt.Errorf("has the account of words %+v after %+v, expected one of at most %d bytes, "+
+			"of numbers that do not fall and are parts of others", *w, *before, end)
+	}
+	return nil
+}
+
+// sameWords reports whether a stream has counted what an account of words says; nil says nothing.
+func sameWords(st *stream.Stream, w *sessionlog.Words) bool {
+	if w == nil {
+		return true
+	}
+	var r sessionlog.Record
+	setTotals(&r, true, st.Tally, st.Baseline)
+	return *r.Words == *w
 }

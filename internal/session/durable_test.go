@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -27,6 +28,7 @@ type server struct {
 	t       fatal
 	dir     string
 	options Options
+	model   *model.Model                            // nil: modeltest.Small
 	wrap    func(sessionlog.Store) sessionlog.Store // nil: as it is
 	mg      *Manager
 	store   *sessionlog.Folder
@@ -55,8 +57,11 @@ func (sv *server) start() {
 		defer sv.mu.Unlock()
 		sv.reports = append(sv.reports, err)
 	}
-	m, err := modeltest.Small()
-	require.NoError(sv.t, err)
+	m := sv.model
+	if m == nil {
+		m, err = modeltest.Small()
+		require.NoError(sv.t, err)
+	}
 	sv.mg, err = NewManager(m, o)
 	require.NoError(sv.t, err)
 }

@@ -32,6 +32,8 @@ const (
 	columnBaseline = "log.baseline"
 	columnLearning = "log.learning"
 	columnSkipped  = "log.skipped"
+	columnWords    = "log.words"   // the counts of sessionlog.Words
+	columnUnknown  = "log.unknown" // its bits
 
 	learnsAll = -1 // in columnLearning, of a record that is not learnt by lines
 )
@@ -70,10 +72,14 @@ type columns struct {
 	content                       *spool.Spool
 	text, ends, times, bits, base column
 	learning, skipped             column // where the head says that text may be learnt by lines
+	words, unknown                column // of a session of words
 }
 
 // logExtent is how much a log has.
-type logExtent struct{ records, bytes, skipped int64 }
+type logExtent struct {
+	records, bytes, skipped int64
+	words                   bool // its records have an account of words
+}
 
 // newColumns has room for a log of a session with a head, at the end of what the spool holds.
 func newColumns(h *head, log logExtent, content *spool.Spool) (*columns, error) {
@@ -95,6 +101,10 @@ func newColumns(h *head, log logExtent, content *spool.Spool) (*columns, error) 
 			name: columnSkipped, dtype: weights.I64, bytes: log.skipped * numberBytes,
 		}
 	}
+	if log.words {
+		l.words = column{name: columnWords, dtype: weights.I64, bytes: wordCounts * size}
+		l.unknown = column{name: columnUnknown, dtype: weights.F64, bytes: wordBits * size}
+	}
 	at, err := content.Bytes()
 	if err != nil {
 		return nil, fmt.Errorf("session: export: %w", err)
@@ -109,7 +119,7 @@ func newColumns(h *head, log logExtent, content *spool.Spool) (*columns, error) 
 // all are the columns that there are.
 func (l *columns) all() []*column {
 	all := []*column{&l.text, &l.ends, &l.times, &l.bits}
-	for _, c := range []*column{&l.base, &l.learning, &l.skipped} {
+	for _, c := range []*column{&l.base, &l.learning, &l.skipped, &l.words, &l.unknown} {
 		if c.name != "" {
 			all = append(all, c)
 		}
@@ -128,7 +138,31 @@ func (l *columns) append(at int64, r sessionlog.Record) error {
 	if l.learning.out != nil {
 		err = errors.Join(err, l.appendLesson(r))
 	}
+	if l.words.out != nil {
+		err = errors.Join(err, l.appendWords(r))
+	}
 	return err
+}
+
+// Numbers of a record in columnWords and in columnUnknown.
+const (
+	wordCounts = 6
+	wordBits   = 2
+)
+
+// appendWords appends a record's account of words.
+func (l *columns) appendWords(r sessionlog.Record) (err error) {
+	w := r.Words
+	if w == nil {
+		return errors.New("session: export: a record has no account of words, and others have one")
+	}
+	for _, n := range []int64{
+		w.Bytes, w.Chars, w.Tokens, w.Unknown, w.UnknownBytes, w.UnknownChars,
+	} {
+		err = errors.Join(err, l.words.append(uint64(n)))
+	}
+	return errors.Join(err, l.unknown.append(math.Float64bits(w.UnknownBits)),
+		l.unknown.append(math.Float64bits(w.UnknownBaseline)))
 }
 
 // appendLesson appends what says how the text of a record is learnt.

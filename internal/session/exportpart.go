@@ -83,7 +83,7 @@ func (m *partMaker) reach(
 	p = Part{Start: found.Start, End: found.Start, Known: found.End, Err: found.Err}
 	last, stopped := sessionlog.Record{}, errors.New("the record does not follow")
 	err = m.store.Read(ctx, h.ID, found.Start, func(at int64, r sessionlog.Record) error {
-		if wrong := h.checkRecord(last, r); wrong != nil {
+		if wrong := h.checkRecord(last, at, r); wrong != nil {
 			p.Err = fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong)
 			return stopped
 		}

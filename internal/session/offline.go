@@ -73,7 +73,7 @@ func verifyLog(
 ) error {
 	var last sessionlog.Record
 	err := store.Read(ctx, h.ID, start, func(at int64, r sessionlog.Record) error {
-		if wrong := h.checkRecord(last, r); wrong != nil {
+		if wrong := h.checkRecord(last, at, r); wrong != nil {
 			visit(fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong))
 		}
 		last = r

@@ -26,6 +26,7 @@ type parsed struct {
 type logColumns struct {
 	text, ends, times, bits, base *weights.StoredTensor // base: nil without a baseline
 	learning, skipped             *weights.StoredTensor // nil where no text is learnt by lines
+	words, unknown                *weights.StoredTensor // nil for a session of bytes
 
 	records    int64
 	start, end int64 // offsets of the log
@@ -52,13 +53,13 @@ func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
 	p := &parsed{head: h, snapshot: &weights.Stored{Metadata: f.Metadata}}
 	delete(f.Metadata, keyHead)
 	all := []string{columnText, columnEnds, columnTimes, columnBits, columnBaseline,
-		columnLearning, columnSkipped}
+		columnLearning, columnSkipped, columnWords, columnUnknown}
 	for _, t := range f.Tensors {
 		if !slices.Contains(all, t.Name) {
 			p.snapshot.Tensors = append(p.snapshot.Tensors, t)
 		}
 	}
-	p.log, err = findLog(f, &h)
+	p.log, err = findLog(f, &h, m.OfWords())
 	return p, err
 }
 
@@ -69,25 +70,29 @@ func (p *parsed) takes(id string) int64 {
 	if p.log.skipped != nil {
 		bytes += p.log.skipped.Bytes / numberBytes * sessionlog.SkippedBytes
 	}
+	if p.log.words != nil {
+		bytes += p.log.records * sessionlog.WordsBytes
+	}
 	for _, t := range p.snapshot.Tensors {
 		bytes += t.Bytes
 	}
 	return bytes
 }
 
-// findLog finds the columns of the log of a session with a head.
-func findLog(f *weights.Stored, h *head) (l logColumns, err error) {
+// findLog finds the columns of the log of a session with a head, of words or of bytes.
+func findLog(f *weights.Stored, h *head, words bool) (l logColumns, err error) {
 	baseline := h.Settings.Baseline
 	find := func(name string, d weights.DType) (t *weights.StoredTensor) {
 		found, ok := f.Tensor(name)
+		each, fixed := numbersIn(name)
 		switch {
 		case err != nil:
 		case !ok || found.DType != d || len(found.Shape) != 1:
 			err = fmt.Errorf("tensor %q is missing or of another type or rank, expected %s with one dimension",
 				name, d)
-		case l.ends != nil && found.Bytes != l.ends.Bytes && name != columnSkipped:
-			err = fmt.Errorf("tensor %q has %d elements, expected %d, as %q",
-				name, found.Bytes/numberBytes, l.ends.Bytes/numberBytes, columnEnds)
+		case l.ends != nil && fixed && found.Bytes != each*l.ends.Bytes:
+			err = fmt.Errorf("tensor %q has %d elements, expected %d, %d for each of %q",
+				name, found.Bytes/numberBytes, each*l.ends.Bytes/numberBytes, each, columnEnds)
 		}
 		return found
 	}
@@ -106,10 +111,28 @@ func findLog(f *weights.Stored, h *head) (l logColumns, err error) {
 		err = fmt.Errorf("tensor %q is there, expected none where no text is learnt by lines",
 			columnLearning)
 	}
+	if words {
+		l.words, l.unknown = find(columnWords, weights.I64), find(columnUnknown, weights.F64)
+	} else if _, ok := f.Tensor(columnWords); ok && err == nil {
+		err = fmt.Errorf("tensor %q is there, expected none of a model of bytes", columnWords)
+	}
 	if err != nil {
 		return l, err
 	}
 	return l, l.span()
+}
+
+// numbersIn is how many numbers a column has of each record, if that is fixed.
+func numbersIn(column string) (n int64, fixed bool) {
+	switch column {
+	case columnSkipped:
+		return 0, false
+	case columnWords:
+		return wordCounts, true
+	case columnUnknown:
+		return wordBits, true
+	}
+	return 1, true
 }
 
 // span finds out where the log begins and ends.
@@ -138,6 +161,7 @@ func (l *logColumns) span() error {
 func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) error) error {
 	ends, times, bits, base := numbersOf(l.ends), numbersOf(l.times), numbersOf(l.bits), numbersOf(l.base)
 	learning, skipped := numbersOf(l.learning), numbersOf(l.skipped)
+	words, unknown := numbersOf(l.words), numbersOf(l.unknown)
 	in := bufio.NewReaderSize(l.text.Reader(), spool.BufferBytes)
 	var text []byte
 	at := l.start
@@ -159,7 +183,12 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 		if l.learning != nil && err == nil {
 			r.ByLine, r.Skipped, err = decodeLesson(learning, skipped)
 		}
-		for _, column := range []*numbers{ends, times, bits, base, learning, skipped} {
+		if l.words != nil {
+			r.Words = decodeWords(words, unknown)
+		}
+		for _, column := range []*numbers{
+			ends, times, bits, base, learning, skipped, words, unknown,
+		} {
 			if err == nil {
 				err = column.err
 			}
@@ -197,6 +226,17 @@ func decodeLesson(learning, skipped *numbers) (byLine bool, lines []uint16, err 
 		lines = append(lines, uint16(n))
 	}
 	return true, lines, nil
+}
+
+// decodeWords reads the account of words of a record.
+func decodeWords(words, unknown *numbers) *sessionlog.Words {
+	count := func() int64 { return int64(words.next()) }
+	bits := func() float64 { return math.Float64frombits(unknown.next()) }
+	return &sessionlog.Words{
+		Bytes: count(), Chars: count(), Tokens: count(),
+		Unknown: count(), UnknownBytes: count(), UnknownChars: count(),
+		UnknownBits: bits(), UnknownBaseline: bits(),
+	}
 }
 
 // numbers reads a column of numbers. After an error its numbers mean nothing.
@@ -241,13 +281,16 @@ func (p *parsed) compare(st *stream.Stream) error {
 			p.log.start)
 	}
 	last := sessionlog.Record{}
-	err := p.log.each(func(n, _ int64, r sessionlog.Record) error {
+	err := p.log.each(func(n, at int64, r sessionlog.Record) error {
 		if err := checkTime(r.UnixMS); err != nil {
 			return fmt.Errorf("tensor %q, element %d is a %w", columnTimes, n, err)
 		}
 		if r.Bits < last.Bits || r.Baseline < last.Baseline || !finite(r.Bits, r.Baseline) {
 			return fmt.Errorf("record %d has totals of %v and %v bits after %v and %v, expected finite "+
 				"ones that do not fall", n, r.Bits, r.Baseline, last.Bits, last.Baseline)
+		}
+		if err := checkWords(last.Words, r.Words, at+int64(len(r.Text))); err != nil {
+			return fmt.Errorf("record %d %w", n, err)
 		}
 		last = r
 		return nil
@@ -266,6 +309,9 @@ func (p *parsed) compare(st *stream.Stream) error {
 	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):
 		return fmt.Errorf("the state has %v bits, expected %v, as the last record",
 			st.Tally.Bits, last.Bits)
+	case !sameWords(st, last.Words):
+		return fmt.Errorf("the state counts %+v, expected %+v, as the last record", st.Tally,
+			*last.Words)
 	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
 		return fmt.Errorf("the state has %v bits of the baseline, expected %v, as the last record",
 			st.Baseline.Bits, last.Baseline)

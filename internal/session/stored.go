@@ -97,6 +97,10 @@ func (h *head) suits(m *model.Model, found sessionlog.Session) error {
 	case m == nil:
 		return h.checkEnd(found)
 	}
+	if last := found.Last; last != nil && (last.Words != nil) != m.OfWords() {
+		return fmt.Errorf("its last record has an account of words: %t, expected %t, as the model "+
+			"says", last.Words != nil, m.OfWords())
+	}
 	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m))
 }
 
@@ -118,8 +122,8 @@ func (h *head) checkEnd(found sessionlog.Session) error {
 	return nil
 }
 
-// checkRecord says what is wrong with a record after another.
-func (h *head) checkRecord(before, r sessionlog.Record) error {
+// checkRecord says what is wrong with a record at an offset, after another.
+func (h *head) checkRecord(before sessionlog.Record, at int64, r sessionlog.Record) error {
 	switch {
 	case r.HasBaseline != h.Settings.Baseline:
 		return fmt.Errorf("has baseline bits: %t, expected %t", r.HasBaseline, h.Settings.Baseline)
@@ -129,7 +133,7 @@ func (h *head) checkRecord(before, r sessionlog.Record) error {
 		return fmt.Errorf("totals of %v and %v bits after %v and %v, expected finite ones that "+
 			"do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
 	}
-	return nil
+	return checkWords(before.Words, r.Words, at+int64(len(r.Text)))
 }
 
 // finite reports whether all numbers are: neither NaN nor infinite, which JSON cannot say.

@@ -107,13 +107,23 @@ func lacks(m *model.Model, method string) string {
 	return ""
 }
 
+// chunkMin is the smallest chunk of a model. A chunk of words may begin with the end of a line for
+// which the chunk before had no room; with one token more it always reads some of the text that
+// comes, and so every piece of text that is accepted has bytes.
+func chunkMin(m *model.Model) int {
+	if m.OfWords() {
+		return 2
+	}
+	return 1
+}
+
 // Validate reports the first setting of the method that does not fit the model.
 func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {
 		return err
 	}
-	if s.Chunk < 1 || s.Chunk > MaxChunk {
-		return fmt.Errorf("chunk is %d, expected 1 to %d", s.Chunk, MaxChunk)
+	if least := chunkMin(m); s.Chunk < least || s.Chunk > MaxChunk {
+		return fmt.Errorf("chunk is %d, expected %d to %d", s.Chunk, least, MaxChunk)
 	}
 	switch s.Method {
 	case SparseMeta:

@@ -89,11 +89,11 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 		}
 		f.Tensors = append(f.Tensors, p.tensor())
 	}
-	if s.lines != nil {
-		f.Tensors = append(f.Tensors, bytesTensor(tensorLines, s.lines.AppendState(nil)))
-	}
 	if s.model.OfWords() {
 		f.Tensors = append(f.Tensors, bytesTensor(tensorWord, s.Text.Word))
+	}
+	if s.lines != nil {
+		f.Tensors = append(f.Tensors, bytesTensor(tensorLines, s.lines.AppendState(nil)))
 	}
 	return f, nil
 }

@@ -144,6 +144,9 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	return bytes
 }
 
+// OfWords reports whether the stream's tokens are words; else they are bytes.
+func (s *Stream) OfWords() bool { return s.model.OfWords() }
+
 // LearnsByLine reports whether some of the stream's text was learnt by lines.
 func (s *Stream) LearnsByLine() bool { return s.held != nil }
 

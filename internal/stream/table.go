@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"fmt"
+
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -117,6 +119,10 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 	if what := lacks(m, set.Method); what != "" {
 		want := "another: the model has no " + what
 		return set, &setting.Error{Name: "method", Found: set.Method, Want: want}
+	}
+	if least := chunkMin(m); set.Chunk < least {
+		want := fmt.Sprintf("%d to %d: the model is one of words", least, MaxChunk)
+		return set, &setting.Error{Name: "chunk", Found: fmt.Sprint(set.Chunk), Want: want}
 	}
 	if n := len(set.Adapt.Gammas); n != banks {
 		want := setting.Count(banks, "value") + ", one for each bank of the model"

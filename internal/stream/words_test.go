@@ -1,8 +1,11 @@
 package stream
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,8 +15,10 @@ import (
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
 )
 
 func wordModel(t require.TestingT) *model.Model {
@@ -143,6 +148,98 @@ func TestASnapshotInTheMiddleOfAWord(t *testing.T) {
 			require.Equal(t, s.Hash(), again.Hash())
 		})
 	})
+}
+
+// wordSnapshot is the snapshot of a stream that makes lines of its text, in the middle of a word.
+func wordSnapshot(t require.TestingT, method string) (*weights.File, Settings) {
+	m := wordModel(t)
+	w := NewWorker(m, 1)
+	defer w.Close()
+	s := New(m, settings(m, func(s *Settings) { s.Method, s.Baseline = method, true }))
+	s.WatchLines(0)
+	w.Feed(s, []byte(modeltest.WordText(9)+"the zebra  extraordi"), nil)
+	f, err := s.Snapshot()
+	require.NoError(t, err)
+	return f, s.Settings
+}
+
+func TestASnapshotOfWordsThatDoesNotFitIsRefused(t *testing.T) {
+	m := wordModel(t)
+	f, set := wordSnapshot(t, Static)
+	_, _, err := Restore(m, set, f.Stored())
+	require.NoError(t, err)
+	header := f.Metadata[keySnapshot]
+	change := func(name string) func(*weights.File) {
+		value := regexp.MustCompile(`"` + name + `":[0-9.]+`).FindString(header)
+		return replace(value, `"`+name+`":-1`)
+	}
+	for says, spoil := range map[string]func(*weights.File){
+		"tally.tokens is -1":                      change("tokens"),
+		"tally.chars is -1":                       change("chars"),
+		"tally.unknown is -1":                     change("unknown"),
+		"tally.unknown_bytes is -1":               change("unknown_bytes"),
+		"tally.unknown_chars is -1":               change("unknown_chars"),
+		"unknown_bits are -1":                     change("unknown_bits"),
+		"and -1, expected 0 or more":              change("baseline_unknown_bits"),
+		"expected it only where a chunk is full":  replace(`"line":false`, `"line":true`),
+		"text: tokenizer: pending: found -1":      replace(`"space":2`, `"space":-1`),
+		"text: tokenizer: pending: found 9 bytes": replace(`"more":0`, `"more":7`),
+		"text is missing": func(f *weights.File) {
+			f.Metadata[keySnapshot] = header[:strings.Index(header, `,"text"`)] + "}"
+		},
+		`tensor "text.word" is missing`: tensor(tensorWord, func(t *weights.Tensor) { t.Name = "x" }),
+		`tensor "text.word" is U8[9 1]`: tensor(tensorWord, func(t *weights.Tensor) {
+			t.Shape = []int{9, 1}
+		}),
+		"white space at byte 1": tensor(tensorWord, func(t *weights.Tensor) {
+			t.Data = []byte("e tra-ord")
+		}),
+	} {
+		f, set := wordSnapshot(t, Static)
+		f.Tensors = slices.Clone(f.Tensors)
+		spoil(f)
+		_, _, err := Restore(m, set, f.Stored())
+		require.ErrorContains(t, err, says)
+	}
+	_, _, err = Restore(testModel(t), set, f.Stored())
+	require.ErrorContains(t, err, "model is")
+}
+
+// FuzzRestoreWords is FuzzRestore for streams of words.
+func FuzzRestoreWords(f *testing.F) {
+	m := wordModel(f)
+	file, set := wordSnapshot(f, Static)
+	var b bytes.Buffer
+	require.NoError(f, weights.Write(&b, file))
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		limits := weights.Limits{HeaderBytes: 1 << 16, DataBytes: 1 << 20, Tensors: 1 << 10}
+		file, err := weights.Read(bytes.NewReader(b), limits)
+		if err == nil {
+			checkRestore(t, m, set, file)
+		}
+	})
+}
+
+// FuzzRestoreWordsHeader is FuzzRestoreHeader for streams of words.
+func FuzzRestoreWordsHeader(f *testing.F) {
+	m := wordModel(f)
+	file, set := wordSnapshot(f, Static)
+	f.Add(file.Metadata[keySnapshot])
+	f.Fuzz(func(t *testing.T, text string) {
+		metadata := map[string]string{keySnapshot: text}
+		checkRestore(t, m, set, &weights.File{Metadata: metadata, Tensors: file.Tensors})
+	})
+}
+
+func TestAChunkOfOneWordIsRefused(t *testing.T) {
+	m := wordModel(t)
+	_, err := With(m, setting.Values{"chunk": 1})
+	require.EqualError(t, err,
+		"setting chunk: found 1, expected 2 to 1024: the model is one of words")
+	set := Defaults(m)
+	set.Chunk = 1
+	require.ErrorContains(t, set.Validate(m), "chunk is 1, expected 2 to 1024")
 }
 
 func TestAWarmChunkOfWordsAllocatesNothing(t *testing.T) {

@@ -5,11 +5,18 @@ import "github.com/lmserve/lmserve/api/client"
 // Marks are the parts of a line's text that make it strange: the words of its strangest span whose
 // bytes cost at least as much as those of all its words on average. A word is whatever stands
 // between spaces, and belongs to the span if it touches it; words beside each other are marked as
-// one. Where it is not known what bytes have cost, the whole span is marked.
+// one. Where it is not known what bytes have cost, the whole span is marked. A model of words gives
+// no bits per character: then it is the words themselves whose costs are compared, however long.
 func Marks(l *client.LineEvent) []client.LineSpan {
 	text := l.TextBytes()
 	from := min(max(int(l.Span.From), 0), len(text))
 	to := min(max(int(l.Span.To), 0), len(text))
+	if ofWords(l) && l.Span.From < l.Span.To { // what white space costs is what the word before it does
+		for from > 0 && (from == len(text) || isSpace(text[from])) {
+			from--
+		}
+		to = min(max(to, from+1), len(text))
+	}
 	for from < to && isSpace(text[from]) {
 		from++
 	}
@@ -28,17 +35,62 @@ func Marks(l *client.LineEvent) []client.LineSpan {
 	if len(l.TokenBits) < to {
 		return []client.LineSpan{{From: int64(from), To: int64(to)}}
 	}
-	return dearWords(text, l.TokenBits, from, to)
+	return dearWords(words(text, from, to), costsOf(l))
 }
 
-// dearWords are the words of a span whose bytes cost at least as much as those of all its words.
-func dearWords(text []byte, bits []float32, from, to int) (marks []client.LineSpan) {
-	all := words(text, from, to)
-	average := mean(bits, all...)
+// costs gives what some words have cost, in bits, and how many units of text they are.
+type costs func(words ...client.LineSpan) (bits, units float64)
+
+// ofWords reports whether a line was scored by a model of words.
+func ofWords(l *client.LineEvent) bool { return l.BPC == nil }
+
+// costsOf gives the costs in a line: by the byte or, of a model of words, by the word.
+func costsOf(l *client.LineEvent) costs {
+	if ofWords(l) {
+		return func(words ...client.LineSpan) (bits, units float64) {
+			for _, word := range words {
+				bits += wordBits(l, word)
+			}
+			return bits, float64(len(words))
+		}
+	}
+	return func(words ...client.LineSpan) (bits, units float64) {
+		for _, word := range words {
+			for _, b := range l.TokenBits[word.From:word.To] {
+				bits += float64(b)
+			}
+			units += float64(word.To - word.From)
+		}
+		return bits, units
+	}
+}
+
+// wordBits is what a word has cost under a model of words. It stands at the white space behind the
+// word. That of the last word is the newline, whose costs are what is left of the line's.
+func wordBits(l *client.LineEvent, word client.LineSpan) float64 {
+	if word.To < int64(len(l.TokenBits)) {
+		return float64(l.TokenBits[word.To])
+	}
+	rest := l.Bits
+	for _, b := range l.TokenBits {
+		rest -= float64(b)
+	}
+	return rest
+}
+
+// mean is what a unit of some words costs on average.
+func (c costs) mean(words ...client.LineSpan) float64 {
+	bits, units := c(words...)
+	return bits / units
+}
+
+// dearWords are those of some words that cost at least as much as all of them on average.
+func dearWords(all []client.LineSpan, cost costs) (marks []client.LineSpan) {
+	average := cost.mean(all...)
 	beside := false // the word before is marked
 	for _, word := range all {
 		switch {
-		case mean(bits, word) < average:
+		case cost.mean(word) < average:
 			beside = false
 			continue
 		case beside:
@@ -62,18 +114,6 @@ func words(text []byte, from, to int) (all []client.LineSpan) {
 		}
 	}
 	return all
-}
-
-// mean is what a byte of some words costs on average.
-func mean(bits []float32, words ...client.LineSpan) float64 {
-	sum, n := 0., int64(0)
-	for _, word := range words {
-		for _, b := range bits[word.From:word.To] {
-			sum += float64(b)
-		}
-		n += word.To - word.From
-	}
-	return sum / float64(n)
 }
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }

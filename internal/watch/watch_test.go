@@ -16,7 +16,8 @@ import (
 
 func lineOf(text string, bits []float32, from, to int64) *client.LineEvent {
 	return &client.LineEvent{
-		Text: &text, TokenBits: bits, Span: client.LineSpan{From: from, To: to}, Warm: true,
+		Text: &text, TokenBits: bits, BPC: new(1.), Span: client.LineSpan{From: from, To: to},
+		Warm: true,
 	}
 }
 
@@ -50,6 +51,28 @@ func TestTheDearWordsOfTheSpanAreMarked(t *testing.T) {
 	}
 	require.Equal(t, "the user [root logs] in  from afar", marked(lineOf(text, nil, 10, 16)),
 		"the whole span, if it is not known what bytes cost")
+}
+
+// What a word costs under a model of words stands at the white space behind it, and at the newline
+// for the last.
+func TestTheDearWordsUnderAModelOfWordsAreMarked(t *testing.T) {
+	text := "the user root logs in  from afar"
+	bits := make([]float32, len(text))
+	for at, cost := range map[int]float32{3: 1, 8: 2, 13: 12, 18: 9, 21: 1, 27: 3} {
+		bits[at] = cost
+	}
+	for span, want := range map[[2]int64]string{
+		{3, 28}:  "the user [root logs] in  from afar", // a short word is a word
+		{13, 14}: "the user [root] logs in  from afar", // the white space alone
+		{8, 14}:  "the user [root] logs in  from afar",
+		{32, 33}: "the user root logs in  from [afar]", // the newline
+		{27, 33}: "the user root logs in  from [afar]",
+		{4, 4}:   "the user root logs in  from afar",
+	} {
+		l := lineOf(text, bits, span[0], span[1])
+		l.BPC, l.Bits = nil, 48
+		require.Equal(t, want, marked(l), span)
+	}
 }
 
 func TestALineIsShownWithItsMarks(t *testing.T) {

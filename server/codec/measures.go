@@ -28,6 +28,7 @@ func (e Encoder) measures(t session.Tally) api.Measures {
 		BaselineBPC:  e.bpc(t.BaselineBits, t.Chars),
 	}
 	if e.words {
+		m.UnknownBytes, m.UnknownBits = &t.UnknownBytes, &t.UnknownBits
 		m.BitsPerByte = per(t.Bits-t.UnknownBits, t.Bytes-t.UnknownBytes)
 		if t.BaselineBits != nil {
 			m.BaselinePerplexity = perplexity(*t.BaselineBits, t.Tokens)

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+// chunkObject is one chunk, or the total, as JSON, by the names of the contract.
+type chunkObject struct {
+	Offset      *int64   `json:"offset,omitempty"` // place of the first byte; the total has none
+	Bytes       int64    `json:"bytes"`
+	Bits        float64  `json:"bits"`
+	BPC         *float64 `json:"bpc,omitempty"` // of a model of bytes, as are the next two
+	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
+	StaticBPC   *float64 `json:"static_bpc,omitempty"` // the same, by its name of before
+	chunkOfWords
+	Lines   *int64 `json:"lines,omitempty"` // of the total of lines
+	Shown   *int64 `json:"shown,omitempty"` // of these, printed
+	Total   bool   `json:"total,omitempty"`
+	Partial bool   `json:"partial,omitempty"` // the text was not scored to its end
+}
+
+// chunkOfWords is what only models of words have.
+type chunkOfWords struct {
+	Tokens             *int64   `json:"tokens,omitempty"`
+	Perplexity         *float64 `json:"perplexity,omitempty"`
+	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
+	Unknown            *int64   `json:"unknown,omitempty"`
+	UnknownBytes       *int64   `json:"unknown_bytes,omitempty"`
+	UnknownBits        *float64 `json:"unknown_bits,omitempty"`
+	BitsPerByte        *float64 `json:"bits_per_byte,omitempty"`
+	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // of the total
+}
+
+// compared adds what the static model needs.
+func (o *chunkObject) compared(bits float64, chars int64) {
+	o.BaselineBPC = new(perUnit(bits, chars))
+	o.StaticBPC = o.BaselineBPC
+}
+
+// ofWords adds what a text has under a model of words.
+func (o *chunkObject) ofWords(m client.Measures) {
+	o.Tokens, o.Unknown, o.UnknownBytes, o.UnknownBits = &m.Tokens, m.Unknown, m.UnknownBytes, m.UnknownBits
+	if m.Tokens > 0 {
+		o.Perplexity = perplexity(m.Bits, m.Tokens)
+		if m.BaselineBits != nil {
+			o.BaselinePerplexity = perplexity(*m.BaselineBits, m.Tokens)
+		}
+	}
+	if known := m.Bytes - orZero(m.UnknownBytes); known > 0 {
+		o.BitsPerByte = new((m.Bits - orZero(m.UnknownBits)) / float64(known))
+	}
+}
+
+// perplexity is 2^(bits/tokens), and the largest number where it is beyond all.
+func perplexity(bits float64, tokens int64) *float64 {
+	return new(min(math.Exp2(bits/float64(tokens)), math.MaxFloat64))
+}
+
+// amount says in words how much text a total is of.
+func (o *chunkObject) amount() string {
+	text := fmt.Sprintf("  %d bytes, %.0f bits", o.Bytes, o.Bits)
+	if o.Tokens == nil {
+		return text
+	}
+	text = fmt.Sprintf("  %d bytes, %d tokens, %d unknown words, %.0f bits", o.Bytes, *o.Tokens,
+		orZero(o.Unknown), o.Bits)
+	if pending := orZero(o.PendingBytes); pending > 0 {
+		text += fmt.Sprintf("; the last %d bytes wait for the end of their word", pending)
+	}
+	return text
+}
+
+// perUnit is bits a unit; 0 of none.
+func perUnit(bits float64, units int64) float64 {
+	if units == 0 {
+		return 0
+	}
+	return bits / float64(units)
+}
