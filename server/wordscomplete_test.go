@@ -162,6 +162,9 @@ func TestPromptsOfWordsAsTokens(t *testing.T) {
 	require.Equal(t, text, back.Prompt)
 	body := map[string]any{"model": name, "prompt": text, "max_tokens": 5, "seed": 1, "echo": true, "logprobs": 1}
 	asText := g.completed(asJSON(t, body))
+	named := logProbsOf(t, asText.Choices[0]).Tokens
+	require.Equal(t, []string{"the", " cat", " sat", "\n", "The", " dog"}, named[:6])
+	require.Equal(t, asText.Choices[0].Text, strings.Join(named, ""))
 	body["prompt"] = [][]api.TokenID{tokens.Tokens}
 	asTokens := g.completed(asJSON(t, body))
 	require.Equal(t, asText.Choices, asTokens.Choices)
