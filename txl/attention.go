@@ -99,7 +99,7 @@ func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
 	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // the new rows among the keys
 	if s.cfg.PreLNorm {
-		s.layerNorm(x, &l.norm1, l.cn, l.in, ix.gain1, ix.bias1, m0, m1)
+		s.layerNorm(x, l.norm1, l.cn, l.in, ix.gain1, ix.bias1, m0, m1)
 	}
 	input := kernel.Mat(s.keyInput(l)[m0*D:m1*D], m1-m0, D)
 	wqkv := s.weight(ix.qkv)
@@ -138,7 +138,7 @@ func (s *Segment) keys(buf []float32, part, b, h, klen int) kernel.Matrix {
 // n0..n1 can meet, the farthest first. Query i meets key j at row j + n1-1-i.
 func (s *Segment) distances(buf []float32, h, n1 int) kernel.Matrix {
 	d := s.cfg.DHead
-	return s.byDistance(buf).RowRange(s.T-n1, s.T+s.mlen).ColRange(h*d, (h+1)*d)
+	return s.byDistance(buf, s.cfg.NHead*d).RowRange(s.T-n1, s.T+s.mlen).ColRange(h*d, (h+1)*d)
 }
 
 // dropAttention sets dst to the dropped probabilities of a block.
@@ -215,24 +215,26 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	}
 	x.MulNN(rowsOf(s.dav, 0, rows, hd), do, s.weight(ix.o), false)
 
+	normWanted := s.cfg.PreLNorm && (grads[ix.gain1] != nil || grads[ix.bias1] != nil)
 	task := attention{do: attendHeadBackward, l: l, index: i, n1: s.n, distances: grads[ix.r] != nil}
-	if grads[ix.qkv] == nil && !s.cfg.PreLNorm {
+	if s.reuse.StaleKeys || grads[ix.qkv] == nil && !normWanted {
 		task.firstKey = s.mlen // no gradient flows into the memory
 	}
-	clear(s.dr[:(s.T-s.n)*hd]) // distances no query has met
+	first := task.firstKey * s.B
+	clear(s.byDistance(s.dr, hd).Data[:(s.T-s.n)*hd]) // distances no query has met
 	s.runAttention(x, s.cfg.NHead, task)
 	s.addBiasGrads(x, ix, grads)
 	if g := grads[ix.r]; g != nil {
-		x.MulTN(kernel.Mat(g, hd, D), s.byDistance(s.dr), s.positions(), false)
+		x.MulTN(kernel.Mat(g, hd, D), s.byDistance(s.dr, hd), s.positions(), false)
 	}
 	dq, dkv := rowsOf(s.dq, 0, rows, hd), rowsOf(s.dkv, 0, keys, 2*hd)
 	input := s.keyInput(l)
 	if g := grads[ix.qkv]; g != nil {
 		gm := kernel.Mat(g, 3*hd, D)
 		x.MulTN(gm.RowRange(0, hd), dq, rowsOf(input, s.mlen*s.B, keys, D), false)
-		x.MulTN(gm.RowRange(hd, 3*hd), dkv, rowsOf(input, 0, keys, D), false)
+		x.MulTN(gm.RowRange(hd, 3*hd), dkv.RowRange(first, keys), rowsOf(input, first, keys, D), false)
 	}
-	if !below && !(s.cfg.PreLNorm && (grads[ix.gain1] != nil || grads[ix.bias1] != nil)) {
+	if !below && !normWanted {
 		return
 	}
 	wq, wkv := s.weight(ix.qkv).RowRange(0, hd), s.weight(ix.qkv).RowRange(hd, 3*hd)
@@ -242,11 +244,12 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 		x.MulNN(dx, dkv.RowRange(s.mlen*s.B, keys), wkv, true)
 		return
 	}
-	// The memory's rows are normalised here too: they count for gain and bias.
-	dn := rowsOf(s.dnorm, 0, keys, D)
-	x.MulNN(dn, dkv, wkv, false)
-	x.MulNN(dn.RowRange(s.mlen*s.B, keys), dq, wq, true)
-	s.layerNormBackward(x, &l.norm1, s.dnorm, s.dnorm, l.in, ix.gain1, ix.bias1, grads, keys)
+	// The memory's rows are normalised here, too: they count for gain and bias.
+	dn := s.dnorm[first*D:]
+	x.MulNN(rowsOf(s.dnorm, first, keys, D), dkv.RowRange(first, keys), wkv, false)
+	x.MulNN(rowsOf(s.dnorm, s.mlen*s.B, keys, D), dq, wq, true)
+	s.layerNormBackward(x, l.norm1.from(first), dn, dn, l.in[first*D:], ix.gain1, ix.bias1, grads,
+		keys-first)
 	s.add(x, s.dx, s.dx, s.dnorm[s.mlen*s.B*D:], D, 0, rows)
 }
 

@@ -58,6 +58,41 @@ type Config struct {
 	ClusterTables bool `json:"cluster_tables,omitempty"`
 }
 
+// Lengths say how far back layers look, which a model can do otherwise than it was trained to: no
+// weight depends on it. They are the fields of Config of these names; nil leaves a field as it is.
+type Lengths struct {
+	MemLen, ClampLen *int
+	SameLength       *bool
+}
+
+// WithLengths returns the configuration with other lengths.
+func (c Config) WithLengths(l Lengths) Config {
+	if l.MemLen != nil {
+		c.MemLen = *l.MemLen
+	}
+	if l.ClampLen != nil {
+		c.ClampLen = *l.ClampLen
+	}
+	if l.SameLength != nil {
+		c.SameLength = *l.SameLength
+	}
+	return c
+}
+
+// WithVocab returns the configuration for a vocabulary of another size. Clusters that would begin
+// behind its end are left out.
+func (c Config) WithVocab(vocab int) Config {
+	c.Vocab = vocab
+	for i, cutoff := range c.Cutoffs {
+		if cutoff >= vocab {
+			c.Cutoffs = slices.Clone(c.Cutoffs[:i])
+			c.TieProjs = slices.Clone(c.TieProjs[:min(i+1, len(c.TieProjs))])
+			break
+		}
+	}
+	return c
+}
+
 // Activations of the feed-forward layer.
 const (
 	ReLU   = "relu"
@@ -116,6 +151,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("txl: d_model is %d, expected an even number (the position encoding is half sines, half cosines)", c.DModel)
 	case c.MemLen < 0 || c.MemLen > 1<<16:
 		return fmt.Errorf("txl: mem_len is %d, expected 0 to %d", c.MemLen, 1<<16)
+	case c.ClampLen < 0:
+		return fmt.Errorf("txl: clamp_len is %d, expected 0 or more", c.ClampLen)
 	case c.SameLength && c.MemLen == 0:
 		return errors.New("txl: same_length needs mem_len > 0: it is the number of keys a query sees")
 	case !slices.Contains([]string{"", ReLU, GELU, SwiGLU, GeGLU}, c.Activation):

@@ -39,14 +39,14 @@ func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bo
 }
 
 // layerNorm sets rows from..to of y to the normalised rows of in, by the tensors gain and bias.
-func (s *Segment) layerNorm(x *Exec, n *norm, y, in []float32, gain, bias, from, to int) {
+func (s *Segment) layerNorm(x *Exec, n norm, y, in []float32, gain, bias, from, to int) {
 	s.pass.norm = normPass{n, y, in, s.vec[gain], s.vec[bias]}
 	s.eachRow(x, &s.pass.norm, from, to)
 }
 
 // layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy itself) and,
 // where wanted, the gradients of gain and bias, from dy and the forward's x.
-func (s *Segment) layerNormBackward(x *Exec, n *norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
+func (s *Segment) layerNormBackward(x *Exec, n norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
 	if grads[gain] != nil || grads[bias] != nil {
 		s.pass.normGrads = normGradsPass{
 			norm: n, dgain: grads[gain], x: in, width: s.cfg.DModel,

@@ -37,7 +37,7 @@ func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, F, F1, rows := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden(), s.n*s.B
 	if !s.cfg.PreLNorm {
-		s.layerNormBackward(x, &l.norm2, s.dx, s.dx, l.y2, ix.gain2, ix.bias2, grads, rows)
+		s.layerNormBackward(x, l.norm2, s.dx, s.dx, l.y2, ix.gain2, ix.bias2, grads, rows)
 	}
 	copy(s.dy[:rows*D], s.dx)
 	dff := rowsOf(s.dy, 0, rows, D)
@@ -57,11 +57,11 @@ func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 	}
 	if s.cfg.PreLNorm {
 		x.MulNN(rowsOf(s.dsub, 0, rows, D), dhid, s.weight(ix.w1), false)
-		s.layerNormBackward(x, &l.norm2, s.dsub, s.dsub, l.y1, ix.gain2, ix.bias2, grads, rows)
+		s.layerNormBackward(x, l.norm2, s.dsub, s.dsub, l.y1, ix.gain2, ix.bias2, grads, rows)
 		s.add(x, s.dx, s.dx, s.dsub, D, 0, rows)
 	} else {
 		x.MulNN(rowsOf(s.dx, 0, rows, D), dhid, s.weight(ix.w1), true)
-		s.layerNormBackward(x, &l.norm1, s.dx, s.dx, l.y1, ix.gain1, ix.bias1, grads, rows)
+		s.layerNormBackward(x, l.norm1, s.dx, s.dx, l.y1, ix.gain1, ix.bias1, grads, rows)
 	}
 	copy(s.dy[:rows*D], s.dx)
 }

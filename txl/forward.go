@@ -1,69 +1,40 @@
 package txl
 
-import (
-	"fmt"
-
-	"github.com/lmserve/lmserve/internal/kernel"
-)
+import "fmt"
 
 // Begin starts a segment at the given weights and memory, both only read and
 // kept by reference until the next Begin. fast may be empty (static model).
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
+	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
 	s.addVectors()
-	D := s.cfg.DModel
+	s.show(0)
 	for i := range s.layers {
-		copy(s.layers[i].in, mem.Layers[i][:s.mlen*s.B*D])
+		l := &s.layers[i]
+		copy(l.in, mem.Layers[i][:s.mlen*s.B*s.cfg.DModel])
 		s.projectMemory(x, i)
+		if forget {
+			l.distances = 0
+		}
 		s.projectPositions(x, i)
 	}
 }
 
 // Continue starts the next segment behind the rows so far, at the weights of Begin. The result
-// is that of Remember and of Begin with that memory, bit for bit. The fast weights may have
-// changed their values. A layer whose keys, values and positions have no fast weights keeps
-// what it has computed.
+// is that of Remember and of Begin with that memory, bit for bit, unless Reuse asks for stale keys.
+// The fast weights may have changed their values. A layer whose keys, values and positions have no
+// fast weights keeps what it has computed.
 func (s *Segment) Continue(x *Exec) {
 	s.addVectors()
-	total, before := s.mlen+s.n, s.mlen
+	total := s.mlen + s.n
 	s.mlen, s.n = min(s.cfg.MemLen, total), 0
-	drop := total - s.mlen
-	keep := func(buf []float32, width int) { copy(buf, buf[drop*s.B*width:total*s.B*width]) }
+	s.advance(total - s.mlen)
 	for i := range s.layers {
-		l, ix := &s.layers[i], s.model.Layout.layers[i]
-		keep(l.in, s.cfg.DModel)
-		if s.fastOf(ix.qkv) != nil || s.cfg.PreLNorm && (s.fastOf(ix.gain1) != nil || s.fastOf(ix.bias1) != nil) {
+		if s.keysMoved(i) {
 			s.projectMemory(x, i)
-		} else {
-			keep(l.kv, 2*s.cfg.NHead*s.cfg.DHead)
-			if s.cfg.PreLNorm {
-				keep(l.cn, s.cfg.DModel)
-				keep(l.norm1.mean, 1)
-				keep(l.norm1.rstd, 1)
-			}
 		}
-		if s.mlen != before || s.fastOf(ix.r) != nil {
-			s.projectPositions(x, i)
-		}
+		s.projectPositions(x, i)
 	}
-}
-
-// projectMemory sets layer i's keys and values for the rows of memory.
-func (s *Segment) projectMemory(x *Exec, i int) {
-	l, ix := &s.layers[i], s.model.Layout.layers[i]
-	if s.mlen == 0 {
-		return
-	}
-	D, hd, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.mlen*s.B
-	if s.cfg.PreLNorm {
-		s.layerNorm(x, &l.norm1, l.cn, l.in, ix.gain1, ix.bias1, 0, keys)
-	}
-	x.MulNT(kernel.Mat(l.kv[:keys*2*hd], keys, 2*hd), kernel.Mat(s.keyInput(l), keys, D), s.weight(ix.qkv).RowRange(hd, 3*hd), false)
-}
-
-// projectPositions sets layer i's r = r_net(R) for every distance the segment can meet.
-func (s *Segment) projectPositions(x *Exec, i int) {
-	x.MulNT(s.byDistance(s.layers[i].r), s.positions(), s.weight(s.model.Layout.layers[i].r), false)
 }
 
 // addVectors forms the effective vectors W+M once a segment; the sum W+M of a matrix is formed

@@ -4,9 +4,12 @@ package txl
 // and reciprocal standard deviation.
 type norm struct{ mean, rstd []float32 }
 
+// from is the norm of the rows from one on.
+func (n norm) from(row int) norm { return norm{n.mean[row:], n.rstd[row:]} }
+
 // normPass is y = (x - mean)/sqrt(var + eps) * gain + bias, with the biased variance.
 type normPass struct {
-	norm       *norm
+	norm       norm
 	y, x       []float32 // [*,D]
 	gain, bias []float32 // [D]
 }
@@ -20,7 +23,7 @@ func (p *normPass) doRows(w *Exec, lo, hi int) {
 
 // normBackwardPass sets dx from dy and the forward's x; dx may be dy.
 type normBackwardPass struct {
-	norm      *norm
+	norm      norm
 	dx, dy, x []float32 // [*,D]
 	gain      []float32 // [D]
 }
@@ -34,7 +37,7 @@ func (p *normBackwardPass) doRows(w *Exec, lo, hi int) {
 
 // normGradsPass sets the gradients of gain and bias; either may be nil.
 type normGradsPass struct {
-	norm  *norm
+	norm  norm
 	dgain []float32 // [D]
 	dbias sumPass
 	x     []float32 // [*,D]

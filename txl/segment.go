@@ -31,7 +31,9 @@ type Segment struct {
 	vecs  []float32
 	toks  []int32 // input tokens [T,B]
 	drop  Dropout
+	reuse Reuse
 	exec  *Exec // of the last Extend
+	at    int   // row of what is keyed at which the window begins
 
 	layers  []activations
 	hidden  []float32 // output of the last layer [T*B,D]
@@ -73,11 +75,12 @@ type Grads = [][]float32
 
 // activations are those of one layer.
 type activations struct {
+	all   keyed
 	in    []float32     // c = [memory; input] [(MemLen+T)*B,D]
 	norm1 norm          // post-norm: over y1, rows of the segment; pre-norm: over c
 	q     []float32     // [T*B,H*d]
 	kv    []float32     // keys, then values [(MemLen+T)*B,2*H*d]
-	r     []float32     // r_net(R), distances from far to near [MemLen+T,H*d]
+	r     []float32     // r_net(R), distances MemLen+T-1 ... 0 [MemLen+T,H*d]
 	prob  []float32     // if kept: scores, then their softmax [B,H] of [T,MemLen+T], see scores
 	norms []softmaxNorm // [B,H,T]
 	av    []float32     // attention vectors, heads side by side [T*B,H*d]
@@ -88,6 +91,8 @@ type activations struct {
 	act   []float32     // activation, after dropout [T*B,F]
 	y2    []float32     // post-norm only: x + ff [T*B,D]
 	cn    []float32     // pre-norm only: LN(c) [(MemLen+T)*B,D]
+
+	distances int // how many rows of r, from the end, are those of slow weights
 }
 
 // passes are the tasks of a segment, each with its arguments.
@@ -138,6 +143,7 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 	for i := range s.layers {
 		s.layers[i].norms = make([]softmaxNorm, batch*c.NHead*maxLen)
 	}
+	s.show(0)
 	s.fillPositions()
 	return s
 }
@@ -171,17 +177,12 @@ func (s *Segment) carve(a *arena) {
 	s.layers = make([]activations, c.NLayer)
 	for i := range s.layers {
 		l := &s.layers[i]
-		normed := rows
-		if c.PreLNorm {
-			normed = keys * s.B
-			l.cn = a.take(normed * D)
-		} else {
+		l.all = s.carveKeyed(a)
+		if !c.PreLNorm {
 			l.y2 = a.take(rows * D)
+			l.norm1 = norm{mean: a.take(rows), rstd: a.take(rows)}
 		}
-		l.in = a.take(keys * s.B * D)
-		l.norm1 = norm{mean: a.take(normed), rstd: a.take(normed)}
 		l.q = a.take(rows * hd)
-		l.kv = a.take(keys * s.B * 2 * hd)
 		l.r = a.take(keys * hd)
 		l.prob = a.take(s.keptSize())
 		l.av = a.take(rows * hd)
@@ -279,19 +280,6 @@ func (s *Segment) weight(i int) kernel.Matrix {
 	w := kernel.Mat(s.model.Tensor(i), t.Shape[0], t.Shape[1])
 	w.Add = s.fastOf(i)
 	return w
-}
-
-// positions is R for this segment's distances, m+T-1 ... 0.
-func (s *Segment) positions() kernel.Matrix {
-	D := s.cfg.DModel
-	return kernel.Mat(s.pos[(s.cfg.MemLen-s.mlen)*D:], s.mlen+s.T, D)
-}
-
-// byDistance views a buffer of H*d columns as one row a distance, from m+T-1
-// down to 0: query i meets key j at row j + T-1-i.
-func (s *Segment) byDistance(buf []float32) kernel.Matrix {
-	hd, keys := s.cfg.NHead*s.cfg.DHead, s.mlen+s.T
-	return kernel.Mat(buf[:keys*hd], keys, hd)
 }
 
 // output is where layer i writes its result: the next layer's input.

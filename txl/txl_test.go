@@ -308,7 +308,7 @@ func TestContinueIsRememberAndBegin(t *testing.T) {
 				}
 				on, anew, mem := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
 				on.Begin(x, m, fast, mem)
-				for k := range rapid.IntRange(2, 5).Draw(rt, "segments") {
+				for k := range rapid.IntRange(2, 9).Draw(rt, "segments") {
 					if k > 0 {
 						for _, f := range fast {
 							for j := range f {
@@ -611,4 +611,22 @@ func BenchmarkSegment(b *testing.B) {
 			})
 		}
 	}
+}
+
+// A configuration by name fits a smaller vocabulary: what is cut off has no cluster.
+func TestClustersBehindTheVocabularyAreLeftOut(t *testing.T) {
+	c, err := Named("wt103-16l")
+	require.NoError(t, err)
+	c.TieProjs = []bool{false, true, true, true}
+	for vocab, cutoffs := range map[int][]int{
+		1 << 20: {20000, 40000, 200000}, 200_001: {20000, 40000, 200000}, 200_000: {20000, 40000},
+		40_000: {20000}, 20_000: {}, 10: {},
+	} {
+		got := c.WithVocab(vocab)
+		require.NoError(t, got.Validate())
+		require.Equal(t, vocab, got.Vocab)
+		require.ElementsMatch(t, cutoffs, got.Cutoffs)
+		require.Len(t, got.TieProjs, len(cutoffs)+1)
+	}
+	require.Len(t, c.Cutoffs, 3, "the configuration itself stays")
 }

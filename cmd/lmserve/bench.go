@@ -84,7 +84,7 @@ func benchModel(flags modelFlags, config string) (*model.Model, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--config %s: %w", config, err)}
 	}
-	return m, nil
+	return flags.use(m)
 }
 
 // printBench prints a table for each section.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -123,4 +126,69 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 		require.NoFileExists(t, out)
 	}
 	must(t, "", "convert", file, "--out", out, "--mem-len", "16", "--pre-lnorm=false")
+}
+
+// A state dict of words that was converted gives the losses that the reference implementation
+// computed of it, as a stream of text.
+func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
+	reference, err := weights.ReadFile(
+		"../../internal/conformance/testdata/adasoftmax_small.safetensors",
+	)
+	require.NoError(t, err)
+	text, symbols, bits := referenceText(t, reference)
+	dict := &weights.File{}
+	for _, tensor := range reference.Tensors {
+		if !strings.HasPrefix(tensor.Name, "seg") && !strings.HasPrefix(tensor.Name, "grad.") {
+			dict.Tensors = append(dict.Tensors, tensor)
+		}
+	}
+	dir := t.TempDir()
+	from, out := filepath.Join(dir, "dict.safetensors"), filepath.Join(dir, "m.safetensors")
+	require.NoError(t, weights.WriteFile(from, dict, weights.WriteOptions{}))
+	vocab := filepath.Join(dir, "vocab.txt")
+	require.NoError(t, os.WriteFile(vocab, []byte(strings.Join(symbols, "\n")+"\n"), 0o600))
+	must(t, "", "convert", from, "--vocab", vocab, "--mem-len", "12", "--pre-lnorm=false",
+		"--out", out)
+	var total struct{ Bits float64 }
+	printed := must(t, text, "score", "--model", out, "--chunk", "8", "--total-only", "--json", "-")
+	require.NoError(t, json.Unmarshal([]byte(printed), &total))
+	require.InDelta(t, bits, total.Bits, 1e-3)
+}
+
+// referenceText is the first stream of a file of reference numbers as a text, of which the first
+// input is the end of a line, with a vocabulary for it, and its bits.
+func referenceText(t *testing.T, f *weights.File) (text string, symbols []string, bits float64) {
+	symbols = make([]string, 60)
+	for id := range symbols {
+		symbols[id] = fmt.Sprintf("w%d", id)
+	}
+	numbers := func(name string) []float32 { // of the first stream
+		tensor, ok := f.Tensor(name)
+		require.True(t, ok, name)
+		all := make([]float32, tensor.Elements())
+		if ids, err := tensor.Int32s(); err == nil {
+			for i, id := range ids {
+				all[i] = float32(id)
+			}
+		} else {
+			all, err = tensor.Float32s()
+			require.NoError(t, err)
+		}
+		var first []float32
+		for at := 0; at < len(all); at += tensor.Shape[1] {
+			first = append(first, all[at])
+		}
+		return first
+	}
+	start := int(numbers("seg0.input")[0])
+	symbols[start], symbols[start+1] = tokenizer.LineEnd, tokenizer.Unknown
+	for _, segment := range []string{"seg0", "seg1", "seg2"} {
+		for _, id := range numbers(segment + ".target") {
+			text += symbols[int(id)] + " "
+		}
+		for _, nll := range numbers(segment + ".nll") {
+			bits += float64(nll) / math.Ln2
+		}
+	}
+	return strings.ReplaceAll(text, tokenizer.LineEnd, "\n"), symbols, bits
 }

@@ -96,6 +96,9 @@ func describe(res eval.Result) string {
 	if res.Shuffle != nil {
 		s += fmt.Sprintf(", in the order of shuffle %d", *res.Shuffle)
 	}
+	if res.KV == eval.KVCached {
+		s += ", keys and values cached"
+	}
 	if res.Reset == eval.ResetNever {
 		s += ", all one stream"
 	} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/txl"
 )
 
 // modelFlags are what every command that runs a model has.
@@ -16,12 +17,60 @@ type modelFlags struct {
 	path      string
 	threads   int
 	precision kernel.Precision
+	lengths   lengthFlags
+}
+
+// lengthFlags say how far back a model looks. Those that are not given are the model's.
+type lengthFlags struct {
+	given            func(name string) bool
+	memLen, clampLen int
+	sameLength       bool
+}
+
+// Names of the length flags.
+const (
+	memLenName     = "mem-len"
+	clampLenName   = "clamp-len"
+	sameLengthName = "same-length"
+)
+
+func (f *lengthFlags) register(c *cobra.Command) {
+	f.given = c.Flags().Changed
+	c.Flags().IntVar(&f.memLen, memLenName, 0,
+		"rows of memory that a layer attends to; another number makes another model (default: the model's)")
+	c.Flags().IntVar(&f.clampLen, clampLenName, 0,
+		"the largest distance that positions tell apart, 0: no limit (default: the model's)")
+	c.Flags().BoolVar(&f.sameLength, sameLengthName, false,
+		"let every position attend to as many others as there are rows of memory (default: the model's)")
+}
+
+// apply returns the model with the lengths that are given.
+func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
+	var l txl.Lengths
+	if f.given(memLenName) {
+		l.MemLen = &f.memLen
+	}
+	if f.given(clampLenName) {
+		l.ClampLen = &f.clampLen
+	}
+	if f.given(sameLengthName) {
+		l.SameLength = &f.sameLength
+	}
+	if l == (txl.Lengths{}) {
+		return m, nil
+	}
+	m, err := m.WithLengths(l)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return m, nil
 }
 
 func (f *modelFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.path, "model", "", "file of the model (default: the embedded model)")
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads to compute with; results do not depend on their number")
 	precisionFlag(c, &f.precision)
+	f.lengths.register(c)
 }
 
 func (f *modelFlags) load() (*model.Model, error) {
@@ -36,8 +85,13 @@ func (f *modelFlags) load() (*model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f.use(m)
+}
+
+// use returns the model as the flags want it to compute.
+func (f *modelFlags) use(m *model.Model) (*model.Model, error) {
 	m.Arithmetic = kernel.Arithmetic{Precision: f.precision}
-	return m, nil
+	return f.lengths.apply(m)
 }
 
 func (f *modelFlags) check() error {

@@ -2,29 +2,99 @@ package bench
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
 )
 
-// chunks measures a chunk of a static stream and one of an adaptive stream, each going
-// on from the one before it.
+// chunks measures a chunk of a static stream and one of an adaptive stream, each going on from the
+// one before it; a static chunk that begins anew from its memory, as it does where streams take
+// turns; and an adaptive one that keeps stale keys, if it has keys that fast weights make.
 func (b *bench) chunks() {
 	t := b.newText(b.segment())
-	still := func(string) bool { return false }
 	for _, threads := range b.threadCounts() {
+		t.Segment.SetReuse(txl.Reuse{FixedWeights: true})
 		t.Begin()
-		static := b.measure(threads, t.task(Chunks, "static chunk",
-			work{flops: t.size.forwardAfter(still), reads: t.size.tailReads()}), func() {
+		static := b.staticChunk(threads, t, "static chunk", none, func() {
 			t.score()
 			t.Remember()
 			t.Continue()
 		})
-		if b.model.Learner != nil && b.ctx.Err() == nil {
-			b.adaptiveChunk(threads, t, static)
+		b.staticChunk(threads, t, "static chunk, anew", keys, func() {
+			t.Begin()
+			t.score()
+			t.Remember()
+		})
+		if b.model.Learner == nil {
+			continue
+		}
+		b.adaptiveChunk(threads, t, static)
+		if b.adaptsKeys() {
+			b.staleChunk(threads, t, static)
 		}
 	}
+}
+
+// Tensors that what a segment has computed before is of no use for.
+var (
+	none = func(string) bool { return false }
+	keys = func(tensor string) bool { return strings.HasSuffix(tensor, keysSuffix) }
+)
+
+// keysSuffix ends the names of the tensors that make keys and values.
+const keysSuffix = "dec_attn.qkv_net.weight"
+
+// adaptsKeys tells whether fast weights make keys and values.
+func (b *bench) adaptsKeys() bool {
+	return b.model.Learner != nil && slices.ContainsFunc(b.model.Learner.Branches,
+		func(branch sparsemeta.Branch) bool { return keys(branch.Name) })
+}
+
+func (b *bench) staticChunk(
+	threads int, t *text, what string, moved func(tensor string) bool, do func(),
+) (seconds float64) {
+	w := work{flops: t.size.forwardAfter(moved), reads: t.size.tailReads()}
+	return b.measure(threads, t.task(Chunks, what, w), do)
+}
+
+// staleChunk measures an adaptive chunk that keeps the keys and values of its memory.
+func (b *bench) staleChunk(threads int, t *text, static float64) {
+	if b.ctx.Err() != nil {
+		return
+	}
+	stale := *t
+	stale.size.staleKeys = true
+	stale.Segment.SetReuse(txl.Reuse{FixedWeights: true, StaleKeys: true})
+	a := newAdaptive(&stale, b.model)
+	what := "adaptive chunk, stale keys"
+	r := b.beside(threads, what, a.measured(b))
+	if b.ctx.Err() != nil {
+		return
+	}
+	adapted := b.adapted()
+	row := stale.task(Chunks, what, work{
+		flops: stale.size.forwardAfter(func(tensor string) bool {
+			return adapted(tensor) && !keys(tensor)
+		}) + stale.size.backward(adapted),
+		streams: updateBytes(b.model.Learner), reads: 2 * stale.size.tailReads(),
+	})
+	total := median(a.whole)
+	row.note = fmt.Sprintf("%.2f x static", total/static)
+	b.add(row, threads, total, r)
+}
+
+// adapted tells which tensors are branches.
+func (b *bench) adapted() wanted {
+	branches := map[string]bool{}
+	for _, branch := range b.model.Learner.Branches {
+		branches[branch.Name] = true
+	}
+	return func(tensor string) bool { return branches[tensor] }
 }
 
 // adaptive is a text that the model adapts to, and the times that its phases take.
@@ -73,28 +143,26 @@ func (a *adaptive) step() {
 	a.whole = append(a.whole, last.Sub(start).Seconds())
 }
 
-// forget drops the times so far.
-func (a *adaptive) forget() {
-	a.laps, a.whole = [len(phaseNames)][]float64{}, nil
+// measured takes chunks for the time of a row, once the caches are warm.
+func (a *adaptive) measured(b *bench) func() {
+	return func() {
+		a.step()
+		a.laps, a.whole = [len(phaseNames)][]float64{}, nil
+		b.sample(a.step)
+	}
 }
 
 // adaptiveChunk measures a chunk and its phases; static is the time of a static one.
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) {
-	a := newAdaptive(t, b.model)
-	r := b.beside(threads, "adaptive chunk", func() {
-		a.step() // warms the caches up
-		a.forget()
-		b.sample(a.step)
-	})
 	if b.ctx.Err() != nil {
 		return
 	}
-	l := b.model.Learner
-	branches := map[string]bool{}
-	for _, branch := range l.Branches {
-		branches[branch.Name] = true
+	a := newAdaptive(t, b.model)
+	r := b.beside(threads, "adaptive chunk", a.measured(b))
+	if b.ctx.Err() != nil {
+		return
 	}
-	adapted := func(name string) bool { return branches[name] }
+	l, adapted := b.model.Learner, b.adapted()
 	forward, backward := t.size.forwardAfter(adapted), t.size.backward(adapted)
 	total := median(a.whole)
 	tails := t.size.tailReads()

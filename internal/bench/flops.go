@@ -15,6 +15,8 @@ type segment struct {
 	// shares are the part of the text's tokens that is in each cluster of the vocabulary, which
 	// says how often tails and projections are needed; nil: there is one cluster.
 	shares []float64
+	// staleKeys: the memory's keys and values are constants, see txl.Reuse.
+	staleKeys bool
 }
 
 // heads is the width of all heads together.
@@ -126,11 +128,13 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 	if below {
 		flops += product(rows, 3*hd, D)
 	}
-	if want("dec_attn.qkv_net.weight") {
-		// The keys and values of all rows need these.
-		flops += product(rows, hd, D) + product(distances*s.batch, 2*hd, D) + 2*pair
-	} else {
-		flops += 2 * product(s.pairs(s.memory)*s.batch, hd, 1) // only for keys of the text itself
+	qkv, keys, pairs := want("dec_attn.qkv_net.weight"), rows, s.pairs(s.memory)
+	if qkv && !s.staleKeys { // of keys and values of all rows, not only of the text's own
+		keys, pairs = distances*s.batch, s.pairs(0)
+	}
+	flops += 2 * product(pairs*s.batch, hd, 1)
+	if qkv {
+		flops += product(rows, hd, D) + product(keys, 2*hd, D)
 	}
 	if want("dec_attn.r_net.weight") {
 		flops += product(distances, hd, D) + pair

@@ -58,7 +58,7 @@ func naive(s segment, want wanted) (forward, backward float64) {
 		before := c.backward
 		qkv, r := has("qkv_net.weight"), has("r_net.weight")
 		c.matrix(s.batch*s.rows, 3*width, s.DModel, below, qkv)
-		c.matrix(s.batch*s.memory, 2*width, s.DModel, false, qkv)
+		c.matrix(s.batch*s.memory, 2*width, s.DModel, false, qkv && !s.staleKeys)
 		c.matrix(s.memory+s.rows, width, s.DModel, false, r)
 		for range s.batch * s.NHead * s.DHead {
 			for i := range s.rows {
@@ -66,7 +66,7 @@ func naive(s segment, want wanted) (forward, backward float64) {
 					if j > i+s.memory || s.SameLength && i+s.memory-j >= s.MemLen {
 						continue // masked
 					}
-					key := qkv || j >= s.memory
+					key := qkv && !s.staleKeys || j >= s.memory
 					c.mac(true, key) // query, key
 					c.mac(true, r)   // query, distance
 					c.mac(true, key) // probability, value
@@ -144,6 +144,7 @@ func drawSegment(t *rapid.T) segment {
 	c.SameLength = c.MemLen > 0 && rapid.Bool().Draw(t, "same_length")
 	s := segment{Config: c, batch: rapid.IntRange(1, 3).Draw(t, "batch"), rows: small.Draw(t, "rows"),
 		memory: rapid.IntRange(0, c.MemLen).Draw(t, "memory")}
+	s.staleKeys = rapid.Bool().Draw(t, "stale keys")
 	if c.Vocab > 2 && rapid.Bool().Draw(t, "words") {
 		drawClusters(t, &s)
 	}

@@ -78,6 +78,8 @@ func TestAReportHasEverything(t *testing.T) {
 		}
 		r.find(t, Kernels, "update", threads)
 		static, adaptive := r.find(t, Chunks, "static chunk", threads), r.find(t, Chunks, "adaptive chunk", threads)
+		r.find(t, Chunks, "static chunk, anew", threads)
+		r.find(t, Chunks, "adaptive chunk, stale keys", threads)
 		require.InEpsilon(t, 16/static.Seconds, static.Achieved, 1e-9, "characters a second")
 		sum := 0.0
 		for _, phase := range phaseNames {
@@ -113,7 +115,7 @@ func TestAStaticModelHasNoAdaptiveRows(t *testing.T) {
 	r := reported(t, static, o)
 	requireSound(t, r)
 	require.Zero(t, r.FastWeights)
-	require.Equal(t, []string{"16 after 64"}, shapes(r, Chunks))
+	require.Equal(t, []string{"16 after 64", "16 after 64"}, shapes(r, Chunks))
 	require.Equal(t, []string{"1 x 1 thread"}, shapes(r, Sessions))
 }
 

@@ -54,14 +54,16 @@ func (b *bench) sections() []stage {
 	if b.model.Learner != nil {
 		adaptive = 1
 	}
-	streams := []stage{{Decode, b.decode, threads}, {Sessions, b.sessions, 1}}
-	if b.upTo != nil {
-		streams = nil // streams read bytes alone so far
+	stale := 0
+	if b.adaptsKeys() {
+		stale = 1
 	}
-	return append([]stage{
+	return []stage{
 		{Limits, b.limits, threads},
 		{Kernels, b.kernels, threads*(products+adaptive) + headProducts},
-		{Chunks, b.chunks, threads * (1 + adaptive)},
+		{Chunks, b.chunks, threads * (2 + adaptive + stale)},
 		{Train, b.train, threads},
-	}, streams...)
+		{Decode, b.decode, threads},
+		{Sessions, b.sessions, 1},
+	}
 }

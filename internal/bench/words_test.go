@@ -27,7 +27,7 @@ func TestAModelOfWordsIsMeasuredInWords(t *testing.T) {
 	require.Equal(t, 50, m.Chunk)
 	require.InDelta(t, 0.3, m.Learner.Settings.P, 1e-9)
 	o := quick()
-	o.Threads, o.Only = 1, []string{Kernels, Chunks, Train}
+	o.Threads, o.Only = 1, []string{Kernels, Chunks, Train, Decode, Sessions}
 	r := reported(t, m, o)
 	requireSound(t, r)
 	for _, what := range []string{"softmax", "softmax, tail 1", "softmax, tail 2"} {
@@ -35,6 +35,8 @@ func TestAModelOfWordsIsMeasuredInWords(t *testing.T) {
 	}
 	require.Equal(t, "token/s", r.find(t, Chunks, "static chunk", 1).Unit)
 	require.Positive(t, r.find(t, Train, "step of training", 1).Seconds)
+	require.Positive(t, r.find(t, Decode, "decoded token", 1).Seconds)
+	require.Equal(t, "token/s", r.find(t, Sessions, "sessions", 1).Unit)
 	require.Greater(t, r.Bytes.Session, r.Bytes.Static)
 	require.EqualValues(t, 4*r.Weights, r.Bytes.Weights)
 }

@@ -89,7 +89,12 @@ func TestMalformedFilesAreRefusedWithTheirField(t *testing.T) {
 		"layer_norm_eps":            func(f *weights.File) { f.Metadata["layer_norm_eps"] = "0.1" },
 		`"seg0.nll" is missing`:     func(f *weights.File) { rename(f, "seg0.nll") },
 		"has 16 elements":           func(f *weights.File) { f.Metadata["segment_len"] = "9" },
-		"is token 77":               func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
+		"expected at most 65536":    func(f *weights.File) { f.Metadata["batch"] = "65536" },
+		"layers.2.dec_attn.qkv_net.weight\" is missing": func(f *weights.File) {
+			f.Metadata["n_layer"] = "1024"
+		},
+		"needs [65536 ": func(f *weights.File) { f.Metadata["d_inner"] = "65536" },
+		"is token 77":   func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
 	} {
 		f := open(t, "testdata/txl_small.safetensors")
 		spoil(f)

@@ -20,6 +20,12 @@ const (
 	relativeTolerance = 1e-3
 )
 
+// Limits of the chunks of a file: rows, those of the memory with them, and bytes of activations.
+const (
+	maxRows         = 1 << 16
+	maxSegmentBytes = 1 << 30
+)
+
 // replay holds what all kinds share. The first error stops everything.
 type replay struct {
 	file   *weights.File
@@ -151,6 +157,13 @@ func (r *replay) loadModel() {
 	if r.err != nil {
 		return
 	}
+	if err := c.Validate(); err != nil {
+		r.fail("metadata: %w", err)
+		return
+	}
+	if r.holds(txl.NewLayout(c)); r.err != nil {
+		return
+	}
 	m, err := txl.NewModel(c)
 	if err != nil {
 		r.fail("metadata: %w", err)
@@ -158,11 +171,35 @@ func (r *replay) loadModel() {
 	}
 	r.model = m
 	for i, t := range m.Layout.Tensors {
+		copy(m.Tensor(i), r.floats(t.Name, t.Size))
+	}
+}
+
+// holds makes sure that the file has the tensors of a model before memory is taken for them.
+func (r *replay) holds(l *txl.Layout) {
+	for _, t := range l.Tensors {
 		stored, ok := r.file.Tensor(t.Name)
-		if ok && !slices.Equal(stored.Shape, t.Shape) {
+		if !ok {
+			r.fail("tensor %q is missing", t.Name)
+		} else if !slices.Equal(stored.Shape, t.Shape) {
 			r.fail("tensor %q has shape %v, the metadata needs %v", t.Name, stored.Shape, t.Shape)
 		}
-		copy(m.Tensor(i), r.floats(t.Name, t.Size))
+	}
+}
+
+// roomFor makes sure that chunks of so many rows do not take more memory than numbers that a person
+// would compute by another program.
+func (r *replay) roomFor(batch, length int) {
+	if r.err != nil {
+		return
+	}
+	c := r.model.Config
+	if rows := batch * (length + c.MemLen); rows > maxRows {
+		r.fail("metadata: %d streams of %d rows after %d of memory are %d rows, expected at most %d",
+			batch, length, c.MemLen, rows, maxRows)
+	} else if n := txl.SegmentBytes(c, batch, length); n > maxSegmentBytes {
+		r.fail("metadata: %d streams of %d rows take %d MiB, expected at most %d", batch, length, n>>20,
+			maxSegmentBytes>>20)
 	}
 }
 

@@ -75,6 +75,7 @@ func (r *replay) online() {
 	if r.err == nil && batch != 1 {
 		r.fail("metadata batch is %d, expected 1", batch)
 	}
+	r.roomFor(batch, length)
 	a := r.adaptation()
 	if r.err != nil {
 		return
@@ -89,7 +90,11 @@ func (r *replay) online() {
 	step, top := r.newAdaptiveStep(a, 1, length), r.newTop(1)
 	for i := range steps {
 		prefix := fmt.Sprintf("step%d", i)
-		step.Backward(r.score(prefix, &step))
+		target := r.score(prefix, &step)
+		if r.err != nil {
+			return
+		}
+		step.Backward(target)
 		r.branchGradients(prefix, a, &step)
 		if meta {
 			r.metaGradients(prefix+".grad.meta.", a, &step)
@@ -109,6 +114,7 @@ func (r *replay) online() {
 // window replays kind metatrain: k-1 chunks that write, then one gradient of everything.
 func (r *replay) window() {
 	k, length, last, batch := r.int("k"), r.int("chunk_len"), r.int("gradient_chunk_len"), r.int("batch")
+	r.roomFor(batch, max(length, last))
 	a := r.adaptation()
 	if r.err != nil {
 		return
@@ -117,7 +123,11 @@ func (r *replay) window() {
 	writing := r.newAdaptiveStep(a, batch, length)
 	for i := range k - 1 {
 		prefix := fmt.Sprintf("step%d", i)
-		writing.Backward(r.score(prefix, &writing))
+		target := r.score(prefix, &writing)
+		if r.err != nil {
+			return
+		}
+		writing.Backward(target)
 		r.branchGradients(prefix, a, &writing)
 		r.write(prefix, a, &writing, false)
 		writing.Remember()
@@ -127,7 +137,11 @@ func (r *replay) window() {
 	}
 	learning := writing
 	learning.Segment = r.newStep(batch, last).Segment
-	r.slowGradients(&learning, r.score(fmt.Sprintf("step%d", k-1), &learning))
+	target := r.score(fmt.Sprintf("step%d", k-1), &learning)
+	if r.err != nil {
+		return
+	}
+	r.slowGradients(&learning, target)
 	r.metaGradients("grad.meta.", a, &learning)
 }
 

@@ -43,13 +43,17 @@ func (r *replay) newStep(batch, length int) stream.Step {
 	return stream.Step{Exec: r.exec, Network: r.model, Segment: txl.NewSegment(c, batch, length), Memory: txl.NewMemory(c, batch)}
 }
 
-// score runs the step up to the losses of a chunk, which it compares, and returns the targets.
+// score runs the step up to the losses of a chunk, which it compares, and returns the targets. It
+// runs nothing of a chunk whose tokens are not in the file.
 func (r *replay) score(prefix string, step *stream.Step) (target []int32) {
 	n := step.Segment.T * step.Segment.B
 	target = r.tokens(prefix+".target", n)
-	nll := make([]float32, n)
+	input, nll := r.tokens(prefix+".input", n), make([]float32, n)
+	if r.err != nil {
+		return target
+	}
 	step.Begin()
-	step.Score(r.tokens(prefix+".input", n), target, nll)
+	step.Score(input, target, nll)
 	r.near(prefix+".nll", nll)
 	return target
 }
@@ -66,6 +70,7 @@ func (r *replay) slowGradients(step *stream.Step, target []int32) {
 // txl replays segments, then the gradient of the last one.
 func (r *replay) txl() {
 	segments, length, batch := r.int("segments"), r.int("segment_len"), r.int("batch")
+	r.roomFor(batch, length)
 	if r.err != nil {
 		return
 	}
@@ -73,6 +78,9 @@ func (r *replay) txl() {
 	for i := range segments {
 		prefix := fmt.Sprintf("seg%d", i)
 		target := r.score(prefix, &step)
+		if r.err != nil {
+			return
+		}
 		if i == segments-1 {
 			r.slowGradients(&step, target)
 		}

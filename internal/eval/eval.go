@@ -33,6 +33,7 @@ type Options struct {
 	// Settings take the place of the model's own, for every method that has them. The method itself
 	// is not one of them.
 	Settings setting.Values
+	KV       string // KVExact (also "") or KVCached
 	// Progress, if set, is told after each chunk how many bytes of all
 	// documents and methods together have been scored.
 	Progress func(done, total int64)
@@ -58,9 +59,7 @@ func (o Options) complete(m *model.Model) (Options, error) {
 			o.Methods = append(o.Methods, stream.SparseMeta)
 		}
 	}
-	if o.Reset == "" {
-		o.Reset = ResetDocument
-	}
+	o.Reset, o.KV = cmp.Or(o.Reset, ResetDocument), cmp.Or(o.KV, KVExact)
 	o.Threads = max(1, o.Threads)
 	for i, method := range o.Methods {
 		if slices.Contains(o.Methods[:i], method) {
@@ -69,6 +68,9 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		if _, err := o.settings(m, method); err != nil {
 			return o, err
 		}
+	}
+	if err := o.checkKV(); err != nil {
+		return o, err
 	}
 	switch {
 	case o.Reset != ResetDocument && o.Reset != ResetNever:
@@ -189,6 +191,7 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 		e.tracks = append(e.tracks, t)
 	}
 	e.worker = stream.NewWorker(m, o.Threads)
+	e.worker.StaleKeys = o.KV == KVCached
 	return e, nil
 }
 
@@ -298,7 +301,7 @@ func (e *evaluation) result() Result {
 	words := e.model.OfWords()
 	res := Result{
 		Model: e.model.ID(), Words: words, Settings: e.Settings, Methods: e.Methods, Reset: e.Reset,
-		Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed, Threads: e.Threads,
+		Shuffle: e.Shuffle, MaxBytes: e.MaxBytes, Seed: e.Seed, KV: e.KV, Threads: e.Threads,
 		Documents: e.documents, Domains: []Part{}, Total: newPart("total", len(e.tracks)),
 		Curve: e.curve.points(words), Divergence: e.diverged,
 	}

@@ -27,6 +27,7 @@ type Result struct {
 	MaxBytes  int64    `json:"max_bytes"` // of each document; 0: all
 	Seed      uint64   `json:"seed"`
 	Threads   int      `json:"threads"`
+	KV        string   `json:"kv"`        // KVExact or KVCached
 	Documents []Part   `json:"documents"` // in the order in which they were scored
 	Domains   []Part   `json:"domains"`   // by name
 	Total     Part     `json:"total"`

@@ -10,6 +10,7 @@ const (
 	blockRows = 192
 
 	fewCols   = 16         // columns computed at once in a product of few rows
+	fewK      = 4          // k's that fewTile takes at once
 	sumK      = 2 * blockK // k's of B summed at once in such a product
 	sumStride = sumK + 8   // not a power of two
 

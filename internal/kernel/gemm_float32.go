@@ -1,5 +1,7 @@
 package kernel
 
+import "math"
+
 // multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C over the blocks of k, in
 // order.
 func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
@@ -23,15 +25,16 @@ func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	if p.b.Add == nil {
 		most = min(most, 2)
 	}
-	if !p.transB || p.m > most || p.k%4 != 0 {
+	if !p.transB || p.m > most {
 		return j0
 	}
+	e.padLeft(p)
 	for ; j0+fewCols <= j1; j0 += fewCols {
 		for k0 := 0; k0 < p.k; k0 += sumK {
 			at, k1 := j0*p.b.Stride+k0, min(k0+sumK, p.k)
 			b, stride := p.b.Data[at:], p.b.Stride
 			if p.b.Add != nil {
-				e.vectors.sumRows(e.rows[:], b, p.b.Add[at:], stride, sumStride, k1-k0)
+				e.sumRows(b, p.b.Add[at:], stride, k1-k0)
 				b, stride = e.rows[:], sumStride
 			}
 			e.fewRows(p, b, stride, j0, k0, k1)
@@ -43,9 +46,65 @@ func (e *engine) fewColumns(p *product, j0, j1 int) int {
 // fewRows adds k0 to k1-1, in blocks, to columns j to j+fewCols-1; b is op(B) there.
 func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	for k := k0; k < k1; k += blockK {
+		n, right := min(blockK, k1-k), b[k-k0:]
+		left, row := p.a.Data[k:], p.a.Stride
+		if n%fewK != 0 {
+			right = e.padRight(p, right, stride, n)
+			left, row, stride, n = e.packed, blockK, sumStride, padded(n)
+		}
 		for i := 0; i < p.m; {
-			a, c := p.a.Data[i*p.a.Stride+k:], p.c.Data[i*p.c.Stride+j:]
-			i += e.vectors.fewTile(p.m-i, min(blockK, k1-k), a, p.a.Stride, b[k-k0:], stride, c, p.c.Stride, p.acc || k > 0)
+			c := p.c.Data[i*p.c.Stride+j:]
+			i += e.vectors.fewTile(p.m-i, n, left[i*row:], row, right, stride, c, p.c.Stride, p.acc || k > 0)
+		}
+	}
+}
+
+// The last block of k's has zeros behind it if a product of few rows cannot take it as it is. The
+// zeros of A are negative: to add their product, -0, changes no sum, not even -0.
+
+// padded is the length of a block of k's with the zeros behind it.
+func padded(k int) int { return (k + fewK - 1) &^ (fewK - 1) }
+
+// padLeft lays out the last block of A's k's with zeros behind it, if they are needed.
+func (e *engine) padLeft(p *product) {
+	if p.k%fewK == 0 {
+		return
+	}
+	e.alloc()
+	from := (p.k - 1) / blockK * blockK
+	for i := range p.m {
+		row := e.packed[i*blockK:][:blockK]
+		n := copy(row, p.a.Data[i*p.a.Stride:][from:p.k])
+		for i := n; i < padded(n); i++ {
+			row[i] = float32(math.Copysign(0, -1))
+		}
+	}
+}
+
+// padRight gives k's of the rows of op(B) with zeros behind them, at a stride of sumStride. Rows
+// that are sums lie so already.
+func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
+	if p.b.Add == nil {
+		for j := range fewCols {
+			copy(e.rows[j*sumStride:][:k], b[j*stride:])
+		}
+		b = e.rows[:]
+	}
+	for j := range fewCols {
+		clear(b[j*sumStride+k : j*sumStride+padded(k)])
+	}
+	return b
+}
+
+// sumRows sets e.rows to rows of op(B) and Add.
+func (e *engine) sumRows(b, add []float32, stride, k int) {
+	whole := k &^ (fewK - 1)
+	if whole > 0 {
+		e.vectors.sumRows(e.rows[:], b, add, stride, sumStride, whole)
+	}
+	for j := 0; j < fewCols && whole < k; j++ {
+		for i := whole; i < k; i++ {
+			e.rows[j*sumStride+i] = b[j*stride+i] + add[j*stride+i]
 		}
 	}
 }

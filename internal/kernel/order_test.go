@@ -41,12 +41,14 @@ func drawRange(t *rapid.T, n int) (lo, hi int) {
 
 func TestRowsOneAtATimeHaveTheBitsOfRowsTogether(t *testing.T) {
 	eachArithmetic(t, 1, func(t *testing.T, x *Exec) {
-		for form := range forms {
-			a, b := Mat(normal(13*300), 13, 300), Mat(normal(300*21), 300, 21)
-			together := multiply(x, form, a, b)
-			for i := range a.Rows {
-				alone := multiply(x, form, a.RowRange(i, i+1), b)
-				requireSameBits(t, together.RowRange(i, i+1).dense(), alone.Data)
+		for _, k := range []int{300, 41, 410, 515} {
+			for form := range forms {
+				a, b := Mat(normal(13*k), 13, k), Mat(normal(k*21), k, 21)
+				together := multiply(x, form, a, b)
+				for i := range a.Rows {
+					alone := multiply(x, form, a.RowRange(i, i+1), b)
+					requireSameBits(t, together.RowRange(i, i+1).dense(), alone.Data)
+				}
 			}
 		}
 	})

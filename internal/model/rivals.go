@@ -63,6 +63,20 @@ func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	return m.with(func(c *Model) { c.Statistics = s }), nil
 }
 
+// WithLengths returns the model with layers that look back otherwise: another model, of another
+// hash, with the same weights.
+func (m *Model) WithLengths(l txl.Lengths) (*Model, error) {
+	config := m.LM.Config.WithLengths(l)
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return m.with(func(c *Model) {
+		lm := *m.LM
+		lm.Config = config
+		c.LM = &lm
+	}), nil
+}
+
 // with returns a changed copy of the model. The copy shares what is not changed.
 func (m *Model) with(change func(*Model)) *Model {
 	c := *m

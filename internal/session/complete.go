@@ -49,7 +49,7 @@ func (e *engine) complete(
 	done := Completion{Seed: seed, PromptTokens: tokenizer.Count(e.model.Tokenizer, r.Prompt)}
 	err := g.run(ctx, func(p Piece) error {
 		done.FinishReason, done.CompletionTokens = p.FinishReason, p.Tokens
-		if len(p.Text) == 0 {
+		if len(p.Text) == 0 && len(p.LogProbs) == 0 {
 			return nil
 		}
 		done.Text = append(done.Text, p.Text...)

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 )
 
-var update = flag.Bool("update", false, "write testdata/lines.*.jsonl instead of comparing with it")
+var update = flag.Bool("update", false, "write testdata/*.jsonl instead of comparing with it")
 
 // goldenLine is what a client is told of a line, as far as it is computed.
 type goldenLine struct {
@@ -37,15 +37,21 @@ func goldenText() string {
 
 // The lines of a session that learns by lines, their costs, how strange they are, which are learnt,
 // and the state that the session comes to, are the same to the bit as ever. Each arithmetic has its
-// own: `go test -run GoldenLines -update`, also with `-tags noasm`, writes the file anew where they
+// own: `go test -run Golden -update`, also with `-tags noasm`, writes the file anew where they
 // are meant to change. Then sessions made before do not go on to the same bits.
 func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {
-	path := filepath.Join("testdata", "lines."+kernel.Arithmetic{}.Numerics()+".jsonl")
-	for _, threads := range []int{1, 2, 5} {
-		found := goldenRun(t, threads)
-		if *update {
+	requireGolden(t, "lines", func(threads int) []byte {
+		return goldenRun(t, newManager(t, Options{Threads: threads}), goldenText())
+	})
+}
+
+// requireGolden holds what a run gives, on any number of threads, against testdata.
+func requireGolden(t *testing.T, name string, run func(threads int) []byte) {
+	path := filepath.Join("testdata", name+"."+kernel.Arithmetic{}.Numerics()+".jsonl")
+	for i, threads := range []int{1, 2, 5} {
+		found := run(threads)
+		if *update && i == 0 {
 			require.NoError(t, os.WriteFile(path, found, 0o644))
-			*update = false
 		}
 		want, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -53,12 +59,11 @@ func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {
 	}
 }
 
-// goldenRun is what becomes of the text under every method that learns by lines: for each its name,
+// goldenRun is what becomes of a text under every method that learns by lines: for each its name,
 // its lines, and the state at the end.
-func goldenRun(t *testing.T, threads int) []byte {
+func goldenRun(t *testing.T, mg *Manager, text string) []byte {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
-	mg := newManager(t, Options{Threads: threads})
 	for _, method := range []string{
 		MethodSparseMeta, MethodDynamicSGD, MethodDynamicRMS, MethodStatic,
 	} {
@@ -66,7 +71,7 @@ func goldenRun(t *testing.T, threads int) []byte {
 		id := create(t, mg, CreateRequest{Settings: settings})
 		require.NoError(t, out.Encode(method))
 		skipped := 0
-		ended, _ := watch(t, mg, id, unflagged, goldenText())
+		ended, _ := watch(t, mg, id, unflagged, text)
 		for _, l := range ended {
 			if l.Unlearnt {
 				skipped++

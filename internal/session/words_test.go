@@ -2,14 +2,19 @@ package session
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
 )
 
 func wordModel(t fatal) *model.Model {
@@ -126,4 +131,147 @@ func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
 		requireTwin(rt, sv.mg, id, r, way, text[:fed])
 		require.Empty(rt, sv.told())
 	})
+}
+
+// The sums of a session of words, its lines and its state are the same to the bit as ever, in each
+// arithmetic: see TestGoldenLinesUnderOneAndManyThreads.
+func TestGoldenWordsUnderOneAndManyThreads(t *testing.T) {
+	requireGolden(t, "words", func(threads int) []byte {
+		mg := newManagerOf(t, wordModel(t), Options{Threads: threads})
+		return goldenRun(t, mg, wordText(1500))
+	})
+}
+
+// sampled is a completion as a test compares it.
+func sampled(t fatal, mg *Manager, id string, r CompleteRequest) (done Completion, words []int32) {
+	t.Helper()
+	done, pieces := complete(t, mg, id, r)
+	requireTiled(t, pieces)
+	for _, p := range pieces {
+		words = append(words, p.Words.IDs...)
+		require.Len(t, p.LogProbs, len(p.Words.IDs))
+	}
+	return done, words
+}
+
+// requireTiled makes sure that the words of a text cover it, as far as they are told.
+func requireTiled(t fatal, pieces []Piece) {
+	t.Helper()
+	text, words := 0, int64(0)
+	for _, p := range pieces {
+		text += len(p.Text)
+		words += p.Words.Size()
+		require.LessOrEqual(t, words, int64(text), "a word is told with its last byte")
+	}
+	require.EqualValues(t, text, words)
+}
+
+// A completion is a function of the session's text and the prompt. Committed, the text is that of
+// the words that were sampled, with one space between two of them.
+func TestACompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
+	m := wordModel(t)
+	mg := newManagerOf(t, m, Options{Threads: 2})
+	w := stream.NewWorker(m, 1)
+	defer w.Close()
+	rapid.Check(t, func(t *rapid.T) {
+		text := wordText(rapid.IntRange(0, 300).Draw(t, "bytes"))
+		prompt := wordText(400)[300 : 300+rapid.IntRange(0, 100).Draw(t, "prompt")]
+		seed, n := uint64(7), rapid.IntRange(1, 40).Draw(t, "tokens")
+		r := CreateRequest{Seed: ptr(uint64(3))}
+		id := create(t, mg, r)
+		score(t, mg, id, text)
+		request := CompleteRequest{
+			Prompt: []byte(prompt), MaxTokens: n, Seed: &seed, LogProbs: true, Top: 2,
+		}
+		done, words := sampled(t, mg, id, request)
+		require.Len(t, words, n)
+		require.NotContains(t, words, m.Tokenizer.Unknown())
+		require.NotContains(t, string(done.Text), "  ")
+
+		s, _ := alone(t, m, r, text)
+		s = s.Frozen()
+		w.Feed(s, []byte(prompt), nil)
+		var want []byte
+		var ids []int32
+		sampler := txl.NewSampler(txl.Sampling{Temperature: 1, Seed: seed}, m.Tokenizer.Vocab())
+		w.Sample(s, sampler, func(to stream.Token) bool {
+			want, ids = append(want, to.Text...), append(ids, to.ID)
+			return len(ids) < n
+		})
+		require.Equal(t, string(want), string(done.Text))
+		require.Equal(t, ids, words)
+
+		request.Commit = CommitAll
+		done, _ = sampled(t, mg, id, request)
+		all, _ := alone(t, m, r, text+prompt+string(done.Text))
+		require.Equal(t, all.Hash(), hash(t, mg, id))
+		require.NoError(t, mg.Delete(Caller{}, id))
+	})
+}
+
+// A prompt that is echoed comes with the scores of its words, also of the last, which counts as
+// complete; the words of all pieces make the text.
+func TestABatchOfWordsEchoesItsPrompts(t *testing.T) {
+	m := wordModel(t)
+	mg := newManagerOf(t, m, Options{})
+	w := stream.NewWorker(m, 1)
+	defer w.Close()
+	rapid.Check(t, func(t *rapid.T) {
+		prompt := wordText(300)[:rapid.IntRange(0, 200).Draw(t, "prompt")]
+		r := BatchRequest{
+			Prompts: [][]byte{[]byte(prompt), []byte("the cat")}, N: 2, Echo: true, LogProbs: true,
+			MaxTokens: rapid.IntRange(0, 20).Draw(t, "tokens"), Seed: ptr(uint64(1)),
+		}
+		texts := batch(t, mg, "", r)
+		s := stream.New(m, stream.DefaultsFor(m, stream.Static))
+		want := []float64{}
+		w.Feed(s, []byte(prompt), func(_ []byte, scores stream.Scores) {
+			for _, nll := range scores.NLL {
+				want = append(want, -float64(nll))
+			}
+		})
+		n := len(want)
+		if s.MidWord() {
+			n++
+		}
+		for i, pieces := range texts {
+			text, logProbs := joined(pieces)
+			require.True(t, strings.HasPrefix(text, string(r.Prompts[i/2])))
+			if r.MaxTokens > 0 {
+				requireTiled(t, pieces)
+			}
+			if i < 2 {
+				require.Equal(t, want, append([]float64{}, logProbs[:len(want)]...))
+				require.Len(t, logProbs, n+r.MaxTokens)
+			}
+		}
+	})
+}
+
+// A text ends before a stop string, which may begin or end within a word.
+func TestWordsEndBeforeAStopString(t *testing.T) {
+	mg := newManagerOf(t, wordModel(t), Options{})
+	id := create(t, mg, CreateRequest{})
+	request := CompleteRequest{MaxTokens: 60, Seed: ptr(uint64(2)), LogProbs: true}
+	whole, _ := sampled(t, mg, id, request)
+	for at := 3; at+4 < len(whole.Text); at++ {
+		request.Stop = []string{string(whole.Text[at : at+4])}
+		if !utf8.ValidString(request.Stop[0]) {
+			continue
+		}
+		done, _ := sampled(t, mg, id, request)
+		first := strings.Index(string(whole.Text), request.Stop[0])
+		require.Equal(t, string(whole.Text[:first]), string(done.Text))
+		require.Equal(t, FinishStop, done.FinishReason)
+	}
+}
+
+func TestTokensOfPromptsOfWordsAreCounted(t *testing.T) {
+	mg := newManagerOf(t, wordModel(t), Options{})
+	id := create(t, mg, CreateRequest{})
+	for prompt, want := range map[string]int{"": 0, "the": 1, "the cat ": 2, "the cat\n": 3} {
+		done, _ := complete(t, mg, id, CompleteRequest{Prompt: []byte(prompt), MaxTokens: 1})
+		require.Equal(t, want, done.PromptTokens, prompt)
+	}
+	require.Equal(t, tokenizer.KindWords, mg.Model().Tokenizer)
 }

@@ -14,6 +14,10 @@ import (
 // allocates nothing.
 type Worker struct {
 	Exec *kernel.Exec
+	// StaleKeys makes the worker keep the memory's keys and values while the fast weights that made
+	// them move on: see txl.Reuse. Its streams' bits then depend on who had the worker when, so that
+	// no session may be served by it. It is set before the worker's first use.
+	StaleKeys bool
 
 	model *model.Model
 	seg   *txl.Segment
@@ -73,17 +77,24 @@ func (w *Worker) fit(s *Stream) {
 	chunk := s.Settings.Chunk
 	if w.chunk != chunk {
 		w.chunk, w.at = chunk, place{}
-		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
+		w.seg, w.base = w.segment(), nil
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
 		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
 	}
 	if s.Settings.Baseline && w.base == nil {
-		w.base, w.baseAt = txl.NewSegment(w.model.LM.Config, 1, chunk), place{}
+		w.base, w.baseAt = w.segment(), place{}
 	}
 	if s.Dynamic != nil && !s.frozen && w.all.Values == nil {
 		w.all = NewArenaOfAll(w.model.LM.Layout)
 	}
+}
+
+// segment makes a segment for chunks. The slow weights of a model that is served never change.
+func (w *Worker) segment() *txl.Segment {
+	s := txl.NewSegment(w.model.LM.Config, 1, w.chunk)
+	s.SetReuse(txl.Reuse{FixedWeights: true, StaleKeys: w.StaleKeys})
+	return s
 }
 
 // step returns the step of the stream's current chunk, in the worker's arrays.

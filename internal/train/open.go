@@ -203,7 +203,7 @@ func (r *runner) newModel() error {
 	fill(&o.Name, name)
 	words := o.Tokenizer.Kind == tokenizer.KindWords
 	if words {
-		o.Model.Vocab = tok.Vocab()
+		o.Model = o.Model.WithVocab(tok.Vocab())
 	}
 	lm, err := txl.NewModel(o.Model)
 	if err != nil && words {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A model can look back farther, or less far, than it was trained to. It is another model then: a
+// session of the one is none of the other.
+func TestLengthsOfTheMemoryAreChosen(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("around the rugged rock ", 30)), 0o600))
+	static := func(flags ...string) string {
+		out := must(t, "", append([]string{"score", file, "--static", "--total"}, flags...)...)
+		return strings.TrimSpace(out)
+	}
+	plain := static()
+	require.Equal(t, plain, static("--mem-len", "512"))
+	require.NotEqual(t, plain, static("--mem-len", "64"))
+	require.NotEqual(t, static("--mem-len", "64"), static("--mem-len", "64", "--same-length"))
+	require.NotEqual(t, static("--mem-len", "700"), static("--mem-len", "700", "--clamp-len", "100"))
+
+	data := filepath.Join(dir, "data")
+	must(t, "", "score", file, "--total", "--data-dir", data, "--session", "rock", "--mem-len", "64")
+	_, stderr, code := lmserve("", "score", file, "--data-dir", data, "--session", "rock")
+	require.NotZero(t, code)
+	require.Contains(t, stderr, "model")
+	must(t, "", "score", file, "--total", "--data-dir", data, "--session", "rock", "--mem-len", "64")
+}
+
+func TestLengthsOutOfRangeAreRefused(t *testing.T) {
+	for want, flags := range map[string][]string{
+		"mem_len is -1, expected 0 to 65536":         {"--mem-len", "-1"},
+		"clamp_len is -5, expected 0 or more":        {"--clamp-len", "-5"},
+		"same_length needs mem_len > 0":              {"--mem-len", "0", "--same-length"},
+		"--mem-len cannot go with --server":          {"--mem-len", "9", "--server", "http://127.0.0.1:1"},
+		"--same-length cannot go with --server, whi": {"--same-length", "--server", "http://127.0.0.1:1"},
+	} {
+		_, stderr, code := lmserve("some text", append([]string{"score", "-"}, flags...)...)
+		require.Equal(t, exitUsage, code, stderr)
+		require.Contains(t, stderr, want)
+	}
+}
+
+func TestBenchTakesLengths(t *testing.T) {
+	table := must(t, "", "bench", "--config", "tiny", "--mem-len", "100", "--chunk", "8", "--threads", "1",
+		"--seconds", "0.0001", "--only", "chunks")
+	require.Contains(t, table, "8 after 100")
+	require.Contains(t, table, "static chunk, anew")
+	require.Contains(t, table, "MB of weights; a session ")
+}

@@ -1,0 +1,23 @@
+package eval
+
+import "fmt"
+
+// Values of Options.KV: what becomes of the keys and values of the memory when the fast weights
+// that make them move.
+const (
+	KVExact  = "exact"  // they are computed again, as sessions do
+	KVCached = "cached" // they stay as they are, see txl.Reuse
+)
+
+// checkKV reports a value of KV that is wrong, or goes with no other option.
+func (o Options) checkKV() error {
+	switch {
+	case o.KV != KVExact && o.KV != KVCached:
+		return fmt.Errorf("eval: kv is %q, expected %s or %s", o.KV, KVExact, KVCached)
+	case o.KV == KVCached && o.Reset == ResetNever:
+		// The methods would lose their keys to each other at the end of every document.
+		return fmt.Errorf("eval: kv is %s and reset is %s, expected reset %s", o.KV, o.Reset,
+			ResetDocument)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package txl
+
+import "github.com/lmserve/lmserve/internal/kernel"
+
+// Reuse says what a segment may keep of what it has computed, beyond what gives the same bits
+// wherever the segment is used.
+type Reuse struct {
+	// FixedWeights promises that the slow weights of a model never change. Then Begin keeps what
+	// was made of them alone, to the same bits.
+	FixedWeights bool
+	// StaleKeys makes Continue keep the memory's keys and values although the fast weights that
+	// made them have changed since. They are constants to Backward. The numbers are others than
+	// those of keys and values that are computed again; only the next Begin computes these.
+	StaleKeys bool
+}
+
+// SetReuse holds from the next Begin on. The zero value, which every segment begins with, asks for
+// nothing.
+func (s *Segment) SetReuse(r Reuse) { s.reuse = r }
+
+// keyed are the activations of one layer that have a row for each key, [rows,*] with the rows of
+// all streams side by side. A segment sees them through a window, which Continue moves on.
+type keyed struct {
+	in         []float32 // c = [memory; input] [rows*B,D]
+	kv         []float32 // keys, then values [rows*B,2*H*d]
+	cn         []float32 // pre-norm only: LN(c) [rows*B,D]
+	mean, rstd []float32 // pre-norm only: of that normalisation [rows*B]
+}
+
+// slackRows is how many rows more than a segment needs one stream has, so that most segments leave
+// the rows of memory where they are.
+const slackRows = 256
+
+// keyedRows is the number of rows of what is keyed.
+func (s *Segment) keyedRows() int {
+	if s.B > 1 {
+		return s.cfg.maxKeys(s.T) // training begins its segments anew
+	}
+	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
+}
+
+func (s *Segment) carveKeyed(a *arena) (k keyed) {
+	rows := s.keyedRows() * s.B
+	k.in = a.take(rows * s.cfg.DModel)
+	k.kv = a.take(rows * 2 * s.cfg.NHead * s.cfg.DHead)
+	if s.cfg.PreLNorm {
+		k.cn = a.take(rows * s.cfg.DModel)
+		k.mean, k.rstd = a.take(rows), a.take(rows)
+	}
+	return k
+}
+
+// advance moves the window on by so many rows, behind which s.mlen rows of memory stand.
+func (s *Segment) advance(by int) {
+	at := s.at + by
+	if at+s.cfg.maxKeys(s.T) > s.keyedRows() {
+		for i := range s.layers {
+			s.moveDown(i, at)
+		}
+		at = 0
+	}
+	s.show(at)
+}
+
+// moveDown moves the memory's rows of layer i from a row to the beginning. Keys and values that are
+// going to be computed again stay behind.
+func (s *Segment) moveDown(i, from int) {
+	k := &s.layers[i].all
+	move := func(buf []float32, width int) {
+		copy(buf, buf[from*s.B*width:][:s.mlen*s.B*width])
+	}
+	move(k.in, s.cfg.DModel)
+	if s.keysMoved(i) {
+		return
+	}
+	move(k.kv, 2*s.cfg.NHead*s.cfg.DHead)
+	if s.cfg.PreLNorm {
+		move(k.cn, s.cfg.DModel)
+		move(k.mean, 1)
+		move(k.rstd, 1)
+	}
+}
+
+// show sets the window to begin at a row.
+func (s *Segment) show(at int) {
+	s.at = at
+	for i := range s.layers {
+		l := &s.layers[i]
+		l.in = l.all.in[at*s.B*s.cfg.DModel:]
+		l.kv = l.all.kv[at*s.B*2*s.cfg.NHead*s.cfg.DHead:]
+		if s.cfg.PreLNorm {
+			l.cn = l.all.cn[at*s.B*s.cfg.DModel:]
+			l.norm1 = norm{mean: l.all.mean[at*s.B:], rstd: l.all.rstd[at*s.B:]}
+		}
+	}
+}
+
+// keysMoved tells whether layer i's keys and values of the memory have to be computed again for the
+// next segment: fast weights that make them may have changed.
+func (s *Segment) keysMoved(i int) bool {
+	ix := s.model.Layout.layers[i]
+	return !s.reuse.StaleKeys && (s.fastOf(ix.qkv) != nil ||
+		s.cfg.PreLNorm && (s.fastOf(ix.gain1) != nil || s.fastOf(ix.bias1) != nil))
+}
+
+// projectMemory sets layer i's keys and values for the rows of memory.
+func (s *Segment) projectMemory(x *Exec, i int) {
+	l, ix := &s.layers[i], s.model.Layout.layers[i]
+	if s.mlen == 0 {
+		return
+	}
+	D, hd, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.mlen*s.B
+	if s.cfg.PreLNorm {
+		s.layerNorm(x, l.norm1, l.cn, l.in, ix.gain1, ix.bias1, 0, keys)
+	}
+	x.MulNT(rowsOf(l.kv, 0, keys, 2*hd), rowsOf(s.keyInput(l), 0, keys, D),
+		s.weight(ix.qkv).RowRange(hd, 3*hd), false)
+}
+
+// projectPositions makes layer i's r = r_net(R) for every distance that the segment can meet.
+// Without fast weights, distances that are there already stay.
+func (s *Segment) projectPositions(x *Exec, i int) {
+	l, r := &s.layers[i], s.model.Layout.layers[i].r
+	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
+	if s.fastOf(r) != nil {
+		l.distances = 0
+	}
+	all, want := s.cfg.maxKeys(s.T), s.mlen+s.T
+	if l.distances >= want {
+		return
+	}
+	lo, hi := all-want, all-l.distances
+	x.MulNT(rowsOf(l.r, lo, hi, hd), rowsOf(s.pos, lo, hi, D), s.weight(r), false)
+	l.distances = want
+	if s.fastOf(r) != nil {
+		l.distances = 0
+	}
+}
+
+// positions is R for this segment's distances, m+T-1 ... 0.
+func (s *Segment) positions() kernel.Matrix { return s.byDistance(s.pos, s.cfg.DModel) }
+
+// byDistance views a buffer with a row for each distance from MemLen+T-1 down to 0: those of this
+// segment, m+T-1 ... 0. Query i meets key j at row j + T-1-i.
+func (s *Segment) byDistance(buf []float32, width int) kernel.Matrix {
+	return rowsOf(buf, s.cfg.MemLen-s.mlen, s.cfg.maxKeys(s.T), width)
+}
