@@ -216,7 +216,8 @@ func (s *Stream) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Tally counts all tokens so far, and their bits. A word is one when white space has come behind it.
+// Tally counts all tokens so far, and their bits. A word is one when white space has come behind
+// it.
 func (s *Stream) Tally() tokenizer.Tally { return s.state.Tally }
 
 // Baseline counts the same text by its bits under the model as it is when it learns nothing. It
@@ -227,7 +228,8 @@ func (s *Stream) Baseline() tokenizer.Tally { return s.state.Baseline }
 func (s *Stream) Settings() Settings { return s.state.Settings }
 
 // Complete samples tokens that follow the stream's text and the prompt, and returns their text
-// without the prompt. A word at the end of the prompt counts as complete. The stream stays as it is.
+// without the prompt. A word at the end of the prompt counts as complete. The stream stays as it
+// is.
 func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err

@@ -38,8 +38,8 @@ type Sampler struct {
 	w      []float64
 }
 
-// sortedLeast is how many of the likeliest tokens are sorted at once. Of a vocabulary of words it is
-// a small part, and nearly always enough.
+// sortedLeast is how many of the likeliest tokens are sorted at once. Of a vocabulary of words it
+// is a small part, and nearly always enough.
 const sortedLeast = 1024
 
 // NewSampler returns a sampler for a vocabulary; the sampling must be valid.

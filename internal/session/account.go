@@ -56,8 +56,8 @@ func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	return told
 }
 
-// checkWords says what is wrong with a record's account of words, up to an offset, after another; nil
-// stands for none.
+// checkWords says what is wrong with a record's account of words, up to an offset, after another;
+// nil stands for none.
 func checkWords(before, w *sessionlog.Words, end int64) error {
 	if w == nil {
 		if before != nil {

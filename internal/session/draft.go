@@ -29,9 +29,9 @@ type draft struct {
 	reason   string // why the text ended, "" before
 }
 
-// drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th of them
-// is that of the first plus i: what a text is depends neither on the prompts beside its own nor on
-// their order.
+// drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th of
+// them is that of the first plus i: what a text is depends neither on the prompts beside its own
+// nor on their order.
 func (p *plan) drafts(prompt int, words bool) []*draft {
 	drafts := make([]*draft, p.n)
 	first := seedOr(p.seed)

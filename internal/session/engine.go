@@ -100,8 +100,8 @@ func (e *engine) fit(s *liveSession, text []byte) ([]byte, error) {
 	return text[:min(int64(len(text)), left)], nil
 }
 
-// pieceMost is the most bytes of text that are scored as one: those of a chunk of bytes, or of words
-// as many as are read at once.
+// pieceMost is the most bytes of text that are scored as one: those of a chunk of bytes, or of
+// words as many as are read at once.
 func (e *engine) pieceMost(s *liveSession) int {
 	if e.model.OfWords() {
 		return readBufferBytes

@@ -180,10 +180,9 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	return recordSize(&r)
 }
 
-// acceptLocked scores what the chunk has room for of a text, takes memory for its record and makes it
-// durable. While the disk is
-// at work, the worker is not held. A text whose scores are not finite is not accepted, and ends the
-// use of the session.
+// acceptLocked scores what the chunk has room for of a text, takes memory for its record and makes
+// it durable. While the disk is at work, the worker is not held. A text whose scores are not finite
+// is not accepted, and ends the use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, how stream.Lesson, err error) {

@@ -110,8 +110,8 @@ type reading struct {
 	words  int // bytes up to the end of the last token; below 0 where that is before the prompt
 }
 
-// readLocked feeds a prompt to a frozen stream, a chunk a turn. A word at its end counts as complete.
-// The prompt is the beginning of each of the drafts if the plan says so.
+// readLocked feeds a prompt to a frozen stream, a chunk a turn. A word at its end counts as
+// complete. The prompt is the beginning of each of the drafts if the plan says so.
 func (g *generation) readLocked(
 	ctx context.Context, frozen *stream.Stream, prompt []byte, drafts []*draft,
 ) error {

@@ -241,7 +241,8 @@ func (t *totalsCheck) compare(r sessionlog.Record) {
 
 // adopt compares, reports the first difference, and keeps the totals that clients were told.
 func (t *totalsCheck) adopt(tally, baseline tokenizer.Tally) {
-	if wrong := mismatch(t.id, t.stream, tally.Bits, baseline.Bits); wrong != nil && t.exact && !t.reported {
+	wrong := mismatch(t.id, t.stream, tally.Bits, baseline.Bits)
+	if wrong != nil && t.exact && !t.reported {
 		t.reported = true
 		t.report(wrong)
 	}

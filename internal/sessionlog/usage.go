@@ -31,8 +31,8 @@ const (
 	fileBlockBytes = 4096
 )
 
-// RecordCharge is what a record is charged, at most. Text is the bytes of its text, SkippedBytes for
-// each line that is not learnt, and WordsBytes where there is an account of words.
+// RecordCharge is what a record is charged, at most. Text is the bytes of its text, SkippedBytes
+// for each line that is not learnt, and WordsBytes where there is an account of words.
 func RecordCharge(id string, text int) int64 {
 	const value = recordBytesMin + 8 + lessonBytesMin + crcBytes
 	return int64(len(offsetKey(id, 0))+value+text) + KeyCharge

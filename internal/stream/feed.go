@@ -27,8 +27,8 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 }
 
 // End feeds the tokens that the end of the text completes, as Feed does: the word that is pending,
-// and the end of the last line. There are none if the text ends with a line, nor in a text of bytes.
-// Text that comes after it is another's.
+// and the end of the last line. There are none if the text ends with a line, nor in a text of
+// bytes. Text that comes after it is another's.
 func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	last, rest := tokenizer.NewTokens(2), tokenizer.Pending{}
 	rest.CopyFrom(&s.Text)
@@ -59,9 +59,9 @@ func (w *Worker) setToken(id int32, size, chars int64) {
 	w.text = tokenizer.Pending{Word: w.text.Word[:0]}
 }
 
-// Read feeds the next piece of a text, as much as the chunk has room for, and tells visit of each of
-// its tokens, in order, with the distribution that the token was scored under. It returns how many
-// bytes it has read.
+// Read feeds the next piece of a text, as much as the chunk has room for, and tells visit of each
+// of its tokens, in order, with the distribution that the token was scored under. It returns how
+// many bytes it has read.
 func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 	scores := w.Score(s, text)
 	w.tell(s, visit)

@@ -105,8 +105,8 @@ const (
 	lineCarries        // what becomes of the carried gradient
 )
 
-// check reports numbers that do not go together. carries says whether there is a gradient, and words
-// that the tokens are words, of which a line has fewer than bytes.
+// check reports numbers that do not go together. carries says whether there is a gradient, and
+// words that the tokens are words, of which a line has fewer than bytes.
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {

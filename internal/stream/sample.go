@@ -84,8 +84,8 @@ func (w *Worker) EndWord(s *Stream, visit func(Token)) {
 	w.Settle(s)
 }
 
-// MidWord reports whether the stream's text ends in a word, or with the end of a line for which there
-// was no room yet.
+// MidWord reports whether the stream's text ends in a word, or with the end of a line for which
+// there was no room yet.
 func (s *Stream) MidWord() bool { return s.Text.Line || len(s.Text.Word) > 0 }
 
 var space = []byte{' '}

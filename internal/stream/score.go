@@ -4,8 +4,8 @@ import "github.com/lmserve/lmserve/internal/lines"
 
 // Score scores the tokens that are complete in the next bytes of the stream, as many as the chunk
 // has room for, and does not change the stream: Commit accepts them. It reads the text up to the
-// byte by which the last token is complete that there is room for, else all of it: Scores.Text. What
-// is scored, and what is pending then, do not depend on the pieces in which the text comes.
+// byte by which the last token is complete that there is room for, else all of it: Scores.Text.
+// What is scored, and what is pending then, do not depend on the pieces in which the text comes.
 func (w *Worker) Score(s *Stream, text []byte) Scores {
 	w.resume(s)
 	read := w.read(s, text)

@@ -259,8 +259,8 @@ func TestAWarmChunkOfWordsAllocatesNothing(t *testing.T) {
 	})
 }
 
-// What is sampled after a text is a function of the text. Printed behind it, it is read as the tokens
-// that were sampled, none of which is unknown.
+// What is sampled after a text is a function of the text. Printed behind it, it is read as the
+// tokens that were sampled, none of which is unknown.
 func TestSampledWordsArePrintedAsTheyAreRead(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
