@@ -265,7 +265,7 @@ func (g *generation) end(d *draft, reason string, last Piece) {
 // queue never waits.
 func (g *generation) queue(d *draft, p Piece) {
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
-		return
+		return // a word may have ended behind the last text of a prompt
 	}
 	p.Index = d.index
 	if len(g.late) == 0 {

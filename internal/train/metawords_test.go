@@ -138,12 +138,12 @@ func TestMetaTrainingOnWordsPays(t *testing.T) {
 	require.NotEmpty(t, c.Recipe.Words.Fingerprint)
 }
 
-// A run on words is resumed with the vocabulary of the model that it started from.
-func TestMetaTrainingOnWordsFromAModelResumes(t *testing.T) {
+// Every phase may go on from a model of words, and is resumed with its vocabulary.
+func TestRunsFromAModelOfWordsResume(t *testing.T) {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
-	o.Phases, o.Init = []string{PhaseMeta, PhaseJoint}, pretrainedWords(t)
-	requireSameResult(t, o, 2, 5)
+	o.Init = pretrainedWords(t)
+	requireSameResult(t, o, 2, 5, 9)
 }
 
 // The model to go on from says what a token is.

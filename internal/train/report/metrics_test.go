@@ -77,3 +77,37 @@ func TestMetricsGoOnAfterACutOffLine(t *testing.T) {
 		require.Equal(t, 3, m.lines[1].Step)
 	}
 }
+
+// Lines of a model of words have perplexities beside the bits: 2 to the power of the bits a token.
+func TestMetricsOfWordsHavePerplexities(t *testing.T) {
+	adaptive := 6.
+	for unit, want := range map[train.Unit]float64{train.Perplexity: 1, train.PerCharacter: 0} {
+		m := &metrics{pace: pace{every: 1}}
+		for _, e := range []train.Event{
+			train.Opened{Unit: unit}, train.Begun{},
+			train.Stepped{
+				Standing: train.Standing{Step: 1},
+				Outcome:  train.Outcome{Loss: 5 / train.BitsPerNat, Tokens: 50},
+			},
+			train.Validated{Measurement: train.Measurement{Static: 7, Adaptive: &adaptive}},
+		} {
+			require.NoError(t, m.Observe(e))
+		}
+		step, valid := m.lines[1], m.lines[2]
+		require.InDelta(t, 5, step.BPC, 1e-9)
+		require.InDelta(t, 32*want, step.Perplexity, 1e-6)
+		require.Equal(t, []float64{7, 6}, []float64{valid.Static, valid.Adaptive})
+		require.Equal(t, []float64{128 * want, 64 * want},
+			[]float64{valid.StaticPerplexity, valid.AdaptivePerplexity})
+	}
+}
+
+func TestProgressOfWordsIsPerplexity(t *testing.T) {
+	var out strings.Builder
+	p := &progress{w: &out, pace: pace{every: 1000}, unit: train.Perplexity}
+	start := time.Now()
+	p.begin(train.Standing{Phase: "meta", Steps: 10}, start)
+	at := train.Standing{Phase: "meta", Step: 1, Steps: 10, Loss: 3 / train.BitsPerNat}
+	p.stepped(train.Stepped{Standing: at, Outcome: train.Outcome{Tokens: 100}}, start.Add(lineFirst))
+	require.Contains(t, out.String(), "loss 2.0794  perplexity 8.00  ")
+}
