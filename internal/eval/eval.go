@@ -102,10 +102,10 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 		deal(files, *o.Shuffle)
 	}
 	e, err := newEvaluation(m, files, o)
+	defer e.close()
 	if err != nil {
 		return Result{}, err
 	}
-	defer e.worker.Close()
 	for i, f := range files {
 		text, err := read(f)
 		if err != nil {
@@ -137,7 +137,7 @@ func (e *evaluation) interrupted(dir string, err error) (Result, error) {
 type evaluation struct {
 	Options
 	model       *model.Model
-	worker      *stream.Worker
+	workers     []*stream.Worker
 	tracks      []*track
 	done, total int64 // bytes scored and to be scored, over all methods
 
@@ -152,6 +152,7 @@ type evaluation struct {
 // track is one method's way through the documents.
 type track struct {
 	set    stream.Settings
+	worker *stream.Worker
 	stream *stream.Stream
 	whole  *meter // the meter of the stream that is never reset, nil otherwise
 	broken bool   // the stream has diverged
@@ -182,17 +183,32 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 	for _, method := range o.Methods {
 		set, err := o.settings(m, method)
 		if err != nil {
-			return nil, err
+			return e, err
 		}
-		t := &track{set: set}
+		t := &track{set: set, worker: e.workerFor(len(e.tracks))}
 		if o.Reset == ResetNever {
 			t.whole = newMeter(m, streamMarks)
 		}
 		e.tracks = append(e.tracks, t)
 	}
-	e.worker = stream.NewWorker(m, o.Threads)
-	e.worker.StaleKeys = o.KV == KVCached
 	return e, nil
+}
+
+// workerFor gives the worker of a track: all of them share one, unless keys are cached, which a
+// track would lose to the next one.
+func (e *evaluation) workerFor(track int) *stream.Worker {
+	if track == 0 || e.KV == KVCached {
+		w := stream.NewWorker(e.model, e.Threads)
+		w.StaleKeys = e.KV == KVCached
+		e.workers = append(e.workers, w)
+	}
+	return e.workers[len(e.workers)-1]
+}
+
+func (e *evaluation) close() {
+	for _, w := range e.workers {
+		w.Close()
+	}
 }
 
 // warm runs each method once over two chunks that are not counted. Otherwise the method that is
@@ -201,10 +217,10 @@ func (e *evaluation) warm(text []byte) {
 	for _, t := range e.tracks {
 		s := stream.New(e.model, t.set)
 		for rest := text; len(rest) > 0 && s.Step < 2; {
-			scores := e.worker.Score(s, rest)
+			scores := t.worker.Score(s, rest)
 			rest = rest[len(scores.Text):]
-			e.worker.Commit(s, scores)
-			e.worker.Settle(s)
+			t.worker.Commit(s, scores)
+			t.worker.Settle(s)
 		}
 	}
 }
@@ -276,7 +292,7 @@ func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string,
 	if t.broken {
 		return 0, nil
 	}
-	f := feeder{model: e.model, worker: e.worker, meter: m, visit: func(scores stream.Scores) {
+	f := feeder{model: e.model, worker: t.worker, meter: m, visit: func(scores stream.Scores) {
 		if t.whole != nil {
 			t.whole.add(scores.Tokens, scores.NLL)
 		}

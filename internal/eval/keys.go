@@ -9,15 +9,10 @@ const (
 	KVCached = "cached" // they stay as they are, see txl.Reuse
 )
 
-// checkKV reports a value of KV that is wrong, or goes with no other option.
+// checkKV reports a value of KV that is wrong.
 func (o Options) checkKV() error {
-	switch {
-	case o.KV != KVExact && o.KV != KVCached:
+	if o.KV != KVExact && o.KV != KVCached {
 		return fmt.Errorf("eval: kv is %q, expected %s or %s", o.KV, KVExact, KVCached)
-	case o.KV == KVCached && o.Reset == ResetNever:
-		// The methods would lose their keys to each other at the end of every document.
-		return fmt.Errorf("eval: kv is %s and reset is %s, expected reset %s", o.KV, o.Reset,
-			ResetDocument)
 	}
 	return nil
 }
