@@ -736,7 +736,8 @@ type LineEvent struct {
 	// TextBase64 The same as it is. Only if it is not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
-	// TokenBits What each byte of the line without its newline has cost, in bits. Only if asked for.
+	// TokenBits What each byte of the line without its newline has cost, in bits. Only if asked for. Of a model of words the cost of a word stands at the white
+	// space behind it, and that of the line's last word at the newline.
 	TokenBits []float32 `json:"token_bits,omitempty"`
 
 	// Cut Whether `text` and `token_bits` are those of the line's first bytes only, since it is so long.

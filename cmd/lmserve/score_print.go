@@ -126,6 +126,12 @@ func (p *chunkPrinter) print(o chunkObject) error {
 // columns are the numbers of a row.
 func (p *chunkPrinter) columns(o chunkObject) string {
 	switch {
+	case p.words && p.totalOnly: // no header says what the numbers are
+		text := fmt.Sprintf("perplexity %.2f", orZero(o.Perplexity))
+		if p.compare {
+			text += fmt.Sprintf(" (static %.2f)", orZero(o.BaselinePerplexity))
+		}
+		return text + fmt.Sprintf(", %.3f bits/byte,", orZero(o.BitsPerByte))
 	case p.words && p.compare:
 		return fmt.Sprintf("%9.2f  %9.2f", orZero(o.BaselinePerplexity), orZero(o.Perplexity))
 	case p.words:

@@ -108,11 +108,13 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if secure != nil {
 		scheme = "https"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n", m.ID(), scheme, l.Addr(), o.where)
+	words := ""
 	if m.OfWords() {
-		fmt.Fprintf(c.OutOrStdout(), "lmserve: the model reads words; its vocabulary has %d tokens\n",
+		words = fmt.Sprintf("lmserve: the model reads words; its vocabulary has %d tokens\n",
 			m.Tokenizer.Vocab())
 	}
+	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s", m.ID(),
+		scheme, l.Addr(), o.where, words)
 	return h.serve(c.Context(), l, f.drain)
 }
 

@@ -150,6 +150,7 @@ func (r *replay) loadModel() {
 		DInner: r.int("d_inner"), Vocab: r.int("vocab"), SegLen: 1, Activation: r.file.Metadata["activation"]}
 	r.meta("mem_len", &c.MemLen)
 	r.meta("clamp_len", &c.ClampLen)
+	c.ClampLen = max(0, c.ClampLen) // the reference implementation writes -1 for none
 	r.meta("pre_lnorm", &c.PreLNorm)
 	r.meta("same_length", &c.SameLength)
 	r.constant("layer_norm_eps", txl.LayerNormEps)

@@ -34,7 +34,8 @@ func NewMeter() *Meter {
 
 // Add takes in the next byte of the text, with its cost under the model that learns and under the
 // static one, in bits: finite numbers, 0 or more. If the byte ends a line, the line goes to each,
-// which must not keep it. The cost of a token of several bytes belongs to its first byte.
+// which must not keep it. The cost of a token of several bytes belongs to one of them; the others
+// have cost 0.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	expected := m.expectation.next(b)
 	m.expected += expected

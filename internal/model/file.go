@@ -125,12 +125,9 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err := cmp.Or(r.err, err); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyTokenizer, err)
 	}
-	lm, err := txl.NewModel(config)
+	lm, err := readNetwork(&r, config)
 	if err != nil {
-		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
-	}
-	for i, t := range lm.Layout.Tensors {
-		r.read(t.Name, t.Shape, lm.Tensor(i))
+		return nil, err
 	}
 	var learner *sparsemeta.Learner
 	if len(a.Branches) > 0 {
@@ -166,6 +163,28 @@ func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 		}
 	}
 	return common
+}
+
+// readNetwork reads the slow weights. All of them are looked for before memory is taken for them: a
+// configuration is a few bytes of a file, and may ask for anything.
+func readNetwork(r *reader, config txl.Config) (*txl.Model, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
+	}
+	for _, t := range txl.NewLayout(config).Tensors {
+		r.tensor(t.Name, t.Shape)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	lm, err := txl.NewModel(config)
+	if err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
+	}
+	for i, t := range lm.Layout.Tensors {
+		r.read(t.Name, t.Shape, lm.Tensor(i))
+	}
+	return lm, nil
 }
 
 func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, error) {

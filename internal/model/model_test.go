@@ -99,6 +99,16 @@ func TestClustersInAModelsFile(t *testing.T) {
 	}
 }
 
+// A configuration that would need more memory than there is, is refused for the tensors that the
+// file does not have.
+func TestAFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
+	f := small(t).File()
+	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
+		`"d_inner":262144,"vocab":256,"seg_len":16,"mem_len":16}`
+	_, err := FromFile(f)
+	require.ErrorContains(t, err, "the configuration needs [256 65536]")
+}
+
 // A model that is stored in 16 bits is, to the bit and by its hash, the one that is read back.
 // Storing it again changes nothing.
 func TestStoredModelIsTheOneThatRuns(t *testing.T) {

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -89,4 +90,14 @@ func sameWords(st *stream.Stream, w *sessionlog.Words) bool {
 	var r sessionlog.Record
 	setTotals(&r, true, st.Tally, st.Baseline)
 	return *r.Words == *w
+}
+
+// finite reports whether all numbers are: neither NaN nor infinite, which JSON cannot say.
+func finite(values ...float64) bool {
+	for _, v := range values {
+		if math.IsNaN(v - v) { // v - v is 0 for a finite v
+			return false
+		}
+	}
+	return true
 }

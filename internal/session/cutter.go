@@ -117,7 +117,7 @@ func (c *cutter) cutWord(more int) {
 func (c *cutter) piece(text []byte) Piece {
 	p, n := Piece{Text: text}, len(text)
 	if c.words {
-		n = c.complete(int64(len(text)))
+		n = c.wordsIn(int64(len(text)))
 		words := &c.waiting.words
 		p.Words.IDs, words.IDs = words.IDs[:n:n], words.IDs[n:]
 		p.Words.Sizes, words.Sizes = words.Sizes[:n:n], words.Sizes[n:]
@@ -131,8 +131,8 @@ func (c *cutter) piece(text []byte) Piece {
 	return p
 }
 
-// complete is how many of the words that are waiting end in the next bytes of the text.
-func (c *cutter) complete(bytes int64) (n int) {
+// wordsIn is how many of the words that are waiting end in the next bytes of the text.
+func (c *cutter) wordsIn(bytes int64) (n int) {
 	c.told += bytes
 	for sizes := c.waiting.words.Sizes; n < len(sizes) && sizes[n] <= c.told; n++ {
 		c.told -= sizes[n]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
@@ -134,16 +133,6 @@ func (h *head) checkRecord(before sessionlog.Record, at int64, r sessionlog.Reco
 			"do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
 	}
 	return checkWords(before.Words, r.Words, at+int64(len(r.Text)))
-}
-
-// finite reports whether all numbers are: neither NaN nor infinite, which JSON cannot say.
-func finite(values ...float64) bool {
-	for _, v := range values {
-		if math.IsNaN(v - v) { // v - v is 0 for a finite v
-			return false
-		}
-	}
-	return true
 }
 
 // uncounted is the time of a record whose text was not computed when it was written: what a fork

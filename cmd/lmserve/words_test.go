@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// modelOfWords is a file of the small model of words.
+func modelOfWords(t *testing.T) string {
+	t.Helper()
+	m, err := modeltest.SmallOfWords()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "words.safetensors")
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	return file
+}
+
+// What score prints of words is what literature counts, and the last word waits for its end.
+func TestScoreOfWords(t *testing.T) {
+	file := modelOfWords(t)
+	text := modeltest.WordText(20) + "the do"
+	plain := must(t, text, "score", "--model", file)
+	require.Contains(t, plain, "    offset  perplexity  unknown words  bits/byte\n")
+	require.Contains(t, plain, "; the last 3 bytes wait for the end of their word\n")
+	lines := jsonLines(t, must(t, text, "score", "--model", file, "--json", "--compare"))
+	total := lines[len(lines)-1]
+	require.Nil(t, total.BPC)
+	require.EqualValues(t, 3, *total.PendingBytes, "the space belongs to the word that waits")
+	require.EqualValues(t, len(text)-3, total.Bytes)
+	require.InEpsilon(t, math.Exp2(total.Bits/float64(*total.Tokens)), *total.Perplexity, 1e-12)
+	require.NotEqual(t, *total.Perplexity, *total.BaselinePerplexity)
+	unknown, tokens := int64(0), int64(0)
+	for _, l := range lines[:len(lines)-1] {
+		unknown, tokens = unknown+*l.Unknown, tokens+*l.Tokens
+	}
+	require.Equal(t, []int64{*total.Unknown, *total.Tokens}, []int64{unknown, tokens})
+	require.Contains(t, must(t, text, "score", "--model", file, "--total-only"), "total  perplexity ")
+	byLine := must(t, text, "score", "--model", file, "--lines")
+	require.NotContains(t, byLine, "per character")
+	require.Contains(t, byLine, "xylophone")
+}
+
+// The commands for a data folder say of a session of words what the folder has of it.
+func TestSessionsOfWords(t *testing.T) {
+	file, dir := modelOfWords(t), t.TempDir()
+	must(t, "the cat zebra .\nthe do", "score", "--model", file, "--data-dir", dir, "--session", "story")
+	must(t, "g sat\n", "score", "--model", file, "--data-dir", dir, "--session", "story")
+	var shown storedSession
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "sessions", "show", "story", "--data-dir", dir)), &shown))
+	require.EqualValues(t, 28, shown.Offset)
+	require.EqualValues(t, []int64{9, 1, 0},
+		[]int64{shown.Words.Tokens, shown.Words.Unknown, shown.Words.PendingBytes})
+	require.Contains(t, must(t, "", "sessions", "replay", "story", "--model", file, "--data-dir", dir), "all to the bit")
+}
+
+// A completion of words goes on with the next word, alone and over a server.
+func TestCompleteOfWords(t *testing.T) {
+	file := modelOfWords(t)
+	log := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(log, []byte(modeltest.WordText(20)), 0o600))
+	same := []string{"--after", log, "--prompt", "the cat", "--seed", "3", "--max-tokens", "25", "--logprobs", "2"}
+	near := completed(t, append(same, "--model", file)...)
+	require.True(t, strings.HasPrefix(near.Text, " ") || strings.HasPrefix(near.Text, "\n"))
+	require.Equal(t, near.Text, strings.Join(near.Tokens, ""))
+	url, stop := serving(t, "--model", file)
+	defer stop()
+	far := completed(t, append(same, "--server", url)...)
+	require.Equal(t, near.Text, far.Text)
+	require.Equal(t, near.Tokens, far.Tokens)
+	table := must(t, "", append([]string{"complete", "--model", file}, same...)...)
+	require.Len(t, strings.Split(strings.TrimSpace(table), "\n"), 26)
+	require.Contains(t, table, `" `)
+}
