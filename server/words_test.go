@@ -117,7 +117,8 @@ func TestAWordIsScoredWhenItHasEnded(t *testing.T) {
 		_ = w.Close()
 	}()
 	pieces <- "the"
-	resp := g.do("POST", path+"/score", r, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON)
+	resp := g.do("POST", path+"/score", r,
+		"Content-Type", "text/plain", "Accept", contract.MediaNDJSON)
 	events := readEvents(resp)
 	offset := int64(0)
 	for _, step := range []struct {
@@ -160,7 +161,8 @@ func TestTheMeasuresOfWords(t *testing.T) {
 		require.NotContains(t, sum, absent)
 		require.NotContains(t, sum["totals"], absent)
 	}
-	unknown := decode[api.SummaryEvent](t, g.text(path+"/score?learn=false", "xyzzy plugh "), http.StatusOK)
+	unknown := decode[api.SummaryEvent](t,
+		g.text(path+"/score?learn=false", "xyzzy plugh "), http.StatusOK)
 	require.Nil(t, unknown.BitsPerByte, "no word is known")
 	require.EqualValues(t, 2, *unknown.Unknown)
 	require.NotNil(t, unknown.Perplexity)
@@ -173,7 +175,8 @@ func TestTheMeasuresOfWords(t *testing.T) {
 func TestBytesHaveNothingOfWords(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
 	path := g.create(`{"seed":3,"settings":{"baseline":true}}`)
-	summary, err := io.ReadAll(g.text(path+"/score", "the cat sat\n", "Accept", contract.MediaNDJSON).Body)
+	answer := g.text(path+"/score", "the cat sat\n", "Accept", contract.MediaNDJSON)
+	summary, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	about, err := io.ReadAll(g.do("GET", path, nil).Body)
 	require.NoError(t, err)
@@ -237,9 +240,11 @@ func TestLinesOfWords(t *testing.T) {
 // A flagged line is not learnt from, and the session is what its text and those lines make it.
 func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 	g := newWordsRig(t)
-	text := strings.Repeat("the cat sat on the mat .\n", 300) + "mat mat xyzzy plugh the the\nthe cat sat on the mat .\n"
+	const usual = "the cat sat on the mat .\n"
+	text := strings.Repeat(usual, 300) + "mat mat xyzzy plugh the the\n" + usual
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
-	lines, _ := g.linesOf(path+"/score?unit=line&learn=unflagged&threshold=0.01", text, contract.MediaNDJSON)
+	path += "/score?unit=line&learn=unflagged&threshold=0.01"
+	lines, _ := g.linesOf(path, text, contract.MediaNDJSON)
 	learnt := 0
 	for _, l := range lines {
 		if *l.Learnt {

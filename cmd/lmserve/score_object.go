@@ -42,7 +42,8 @@ func (o *chunkObject) compared(bits float64, chars int64) {
 
 // ofWords adds what a text has under a model of words.
 func (o *chunkObject) ofWords(m client.Measures) {
-	o.Tokens, o.Unknown, o.UnknownBytes, o.UnknownBits = &m.Tokens, m.Unknown, m.UnknownBytes, m.UnknownBits
+	o.Tokens, o.Unknown = &m.Tokens, m.Unknown
+	o.UnknownBytes, o.UnknownBits = m.UnknownBytes, m.UnknownBits
 	if m.Tokens > 0 {
 		o.Perplexity = perplexity(m.Bits, m.Tokens)
 		if m.BaselineBits != nil {

@@ -15,8 +15,8 @@ type spelling func(id int32) []byte
 // add adds the text of a piece.
 func (t *wordText) add(text []byte) { t.open = append(t.open, text...) }
 
-// cut takes the next token, of so many bytes: its text, as it is, and how it and others are spelt in
-// its place, which is valid until the next call.
+// cut takes the next token, of so many bytes: its text, as it is, and how it and others are spelt
+// in its place, which is valid until the next call.
 func (t *wordText) cut(m *session.ModelInfo, id int32, size int64) (own []byte, spell spelling) {
 	n := min(int(size), len(t.open))
 	own, t.open = t.open[:n], t.open[n:]
