@@ -52,14 +52,17 @@ func TestScoreOfWords(t *testing.T) {
 // The commands for a data folder say of a session of words what the folder has of it.
 func TestSessionsOfWords(t *testing.T) {
 	file, dir := modelOfWords(t), t.TempDir()
-	must(t, "the cat zebra .\nthe do", "score", "--model", file, "--data-dir", dir, "--session", "story")
-	must(t, "g sat\n", "score", "--model", file, "--data-dir", dir, "--session", "story")
+	score := []string{"score", "--model", file, "--data-dir", dir, "--session", "story"}
+	must(t, "the cat zebra .\nthe do", score...)
+	must(t, "g sat\n", score...)
 	var shown storedSession
-	require.NoError(t, json.Unmarshal([]byte(must(t, "", "sessions", "show", "story", "--data-dir", dir)), &shown))
+	show := must(t, "", "sessions", "show", "story", "--data-dir", dir)
+	require.NoError(t, json.Unmarshal([]byte(show), &shown))
 	require.EqualValues(t, 28, shown.Offset)
 	require.EqualValues(t, []int64{9, 1, 0},
 		[]int64{shown.Words.Tokens, shown.Words.Unknown, shown.Words.PendingBytes})
-	require.Contains(t, must(t, "", "sessions", "replay", "story", "--model", file, "--data-dir", dir), "all to the bit")
+	again := must(t, "", "sessions", "replay", "story", "--model", file, "--data-dir", dir)
+	require.Contains(t, again, "all to the bit")
 }
 
 // A completion of words goes on with the next word, alone and over a server.
@@ -67,7 +70,9 @@ func TestCompleteOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	log := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(log, []byte(modeltest.WordText(20)), 0o600))
-	same := []string{"--after", log, "--prompt", "the cat", "--seed", "3", "--max-tokens", "25", "--logprobs", "2"}
+	same := []string{
+		"--after", log, "--prompt", "the cat", "--seed", "3", "--max-tokens", "25", "--logprobs", "2",
+	}
 	near := completed(t, append(same, "--model", file)...)
 	require.True(t, strings.HasPrefix(near.Text, " ") || strings.HasPrefix(near.Text, "\n"))
 	require.Equal(t, near.Text, strings.Join(near.Tokens, ""))
