@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lmserve/lmserve"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -21,9 +22,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var text = bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 12)
 
 // small loads a small random model from a file.
-func small(t *testing.T, threads int) *lmserve.Model {
+func small(t *testing.T, threads int) *lmserve.Model { return load(t, modeltest.Small, threads) }
+
+func load(t *testing.T, build func() (*model.Model, error), threads int) *lmserve.Model {
 	path := filepath.Join(t.TempDir(), "small.safetensors")
-	random, err := modeltest.Small()
+	random, err := build()
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(path, random.File(), weights.OptionsFor(path)))
 	m, err := lmserve.Load(path, lmserve.Options{Threads: threads})
@@ -139,4 +142,29 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	_, err = m.Open(set)
 	require.ErrorContains(t, err, `method is "magic"`)
 	require.NotEmpty(t, m.ID())
+}
+
+// A stream of words is cut anywhere, stored in the middle of a word, and completed with words.
+func TestAStreamOfWords(t *testing.T) {
+	m := load(t, modeltest.SmallOfWords, 1)
+	text := []byte(modeltest.WordText(20))
+	text = text[:len(text)-3]
+	whole, parts := open(t, m), open(t, m)
+	bits := whole.Feed(text)
+	var seen []byte
+	sum := parts.FeedEach(text[:100], func(b byte, _, _ float64) { seen = append(seen, b) })
+	var stored bytes.Buffer
+	require.NoError(t, parts.Snapshot(&stored))
+	again, err := m.Restore(&stored)
+	require.NoError(t, err)
+	sum += again.FeedEach(text[100:], func(b byte, _, _ float64) { seen = append(seen, b) })
+	require.Equal(t, text, seen)
+	require.InDelta(t, bits, sum, 1e-9*bits)
+	require.Equal(t, whole.Tally(), again.Tally())
+	require.Positive(t, whole.Tally().Unknown)
+	require.Less(t, whole.Tally().Bytes, int64(len(text)), "the last word may go on")
+	more, err := whole.Complete([]byte("the dog"), 9, txl.Sampling{Temperature: 1, Seed: 4})
+	require.NoError(t, err)
+	require.Len(t, bytes.FieldsFunc(more, func(r rune) bool { return r == ' ' || r == '\n' }),
+		9-bytes.Count(more, []byte("\n")))
 }

@@ -32,10 +32,15 @@ func (p Sampling) Validate() error {
 // distributions give the same tokens.
 type Sampler struct {
 	Sampling
-	rng   *rand.Rand
-	ranks []uint64 // a number for each token, the smaller the likelier; the token is its lower half
-	w     []float64
+	rng    *rand.Rand
+	ranks  []uint64 // a number for each token, the smaller the likelier; the token is its lower half
+	sorted int      // so many of the smallest ranks are in their places
+	w      []float64
 }
+
+// sortedLeast is how many of the likeliest tokens are sorted at once. Of a vocabulary of words it is
+// a small part, and nearly always enough.
+const sortedLeast = 1024
 
 // NewSampler returns a sampler for a vocabulary; the sampling must be valid.
 func NewSampler(p Sampling, vocab int) *Sampler {
@@ -47,33 +52,102 @@ func NewSampler(p Sampling, vocab int) *Sampler {
 
 // Next draws a token from log-probabilities [V]: temperature first, then
 // top-k, then top-p, over what is left renormalised. Ties go to the lower id.
+// A token of probability 0 is not drawn if there is another.
 func (s *Sampler) Next(logProbs []float32) int32 {
 	for i, v := range logProbs[:len(s.ranks)] {
 		s.ranks[i] = uint64(rank(v))<<32 | uint64(i)
 	}
+	s.sorted = 0
+	least := int32(slices.Min(s.ranks))
 	if s.Temperature == 0 {
-		return int32(slices.Min(s.ranks))
+		return least
 	}
-	slices.Sort(s.ranks) // several times as fast as by a function that compares
-	kept := len(s.ranks)
+	kept, best, total := len(s.ranks), float64(logProbs[least]), 0.0
 	if s.TopK > 0 {
 		kept = min(kept, s.TopK)
 	}
-	best, total := float64(logProbs[int32(s.ranks[0])]), 0.0
-	for i, r := range s.ranks[:kept] {
-		s.w[i] = math.Exp((float64(logProbs[int32(r)]) - best) / s.Temperature)
-		total += s.w[i]
-	}
-	if s.TopP > 0 && s.TopP < 1 {
-		kept, total = nucleus(s.w[:kept], s.TopP*total)
-	}
-	at := s.rng.Float64() * total
-	for i, r := range s.ranks[:kept] {
-		if at -= s.w[i]; at < 0 {
-			return int32(r)
+	if kept > sortedLeast && s.TopK == 0 {
+		for _, v := range logProbs[:kept] {
+			total += s.weight(v, best)
+		}
+	} else {
+		s.sort(kept, logProbs, best)
+		for _, w := range s.w[:kept] {
+			total += w
 		}
 	}
-	return int32(s.ranks[kept-1])
+	if s.TopP > 0 && s.TopP < 1 {
+		enough := s.TopP * total
+		n := 0
+		for total = 0; n < kept && (n == 0 || total < enough); n++ {
+			s.sort(n+1, logProbs, best)
+			total += s.w[n]
+		}
+		kept = n
+	}
+	at := s.rng.Float64() * total
+	id := least
+	for i := 0; i < kept; i++ {
+		s.sort(i+1, logProbs, best)
+		if s.w[i] == 0 {
+			break
+		}
+		id = int32(s.ranks[i])
+		if at -= s.w[i]; at < 0 {
+			break
+		}
+	}
+	return id
+}
+
+// weight is the share of a token beside the likeliest one, whose share is 1.
+func (s *Sampler) weight(logProb float32, best float64) float64 {
+	return math.Exp((float64(logProb) - best) / s.Temperature)
+}
+
+// sort puts the n likeliest tokens in their places, with their weights, if they are not there yet.
+// It sorts twice as many with every call, so that little is sorted where little is asked for.
+func (s *Sampler) sort(n int, logProbs []float32, best float64) {
+	if n <= s.sorted {
+		return
+	}
+	n = min(len(s.ranks), max(n, 2*s.sorted, sortedLeast))
+	next := s.ranks[s.sorted:]
+	leastFirst(next, n-s.sorted)
+	slices.Sort(next[:n-s.sorted]) // several times as fast as by a function that compares
+	for i := s.sorted; i < n; i++ {
+		s.w[i] = s.weight(logProbs[int32(s.ranks[i])], best)
+	}
+	s.sorted = n
+}
+
+// leastFirst moves the n smallest of different numbers to the front, in any order (quickselect).
+func leastFirst(a []uint64, n int) {
+	for n > 0 && n < len(a) {
+		x, y, z := a[0], a[len(a)/2], a[len(a)-1]
+		pivot := max(min(x, y), min(max(x, y), z))
+		i, j := 0, len(a)-1
+		for i <= j {
+			for a[i] < pivot {
+				i++
+			}
+			for a[j] > pivot {
+				j--
+			}
+			if i <= j {
+				a[i], a[j] = a[j], a[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch { // a[:j+1] are below a[i:], and what is between is in its place
+		case n <= j+1:
+			a = a[:j+1]
+		case n >= i:
+			a, n = a[i:], n-i
+		default:
+			return
+		}
+	}
 }
 
 // rank is a number that falls where v rises, the largest one for NaN. Both zeros have the same.
@@ -88,14 +162,4 @@ func rank(v float32) uint32 {
 	default:
 		return ^b &^ (1 << 31)
 	}
-}
-
-// nucleus returns how many of the descending weights are needed to reach
-// enough, and their sum.
-func nucleus(w []float64, enough float64) (n int, sum float64) {
-	for n < len(w) && (n == 0 || sum < enough) {
-		sum += w[n]
-		n++
-	}
-	return n, sum
 }

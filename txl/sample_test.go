@@ -3,6 +3,7 @@ package txl
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -95,6 +96,72 @@ func TestTheSameSeedDrawsTheSameTokens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A large vocabulary, of which only the likeliest tokens are sorted, is drawn from as one that is
+// sorted whole: the token is the first in the order of probability where so much has come together.
+func TestALargeVocabularyIsDrawnFromAsIfSorted(t *testing.T) {
+	const vocab = 5 * sortedLeast
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		flat := rapid.Float64Range(0, 8).Draw(t, "flat")
+		rng := rand.New(rand.NewPCG(seed, 1))
+		logProbs := make([]float32, vocab)
+		order := make([]int, vocab)
+		for i := range logProbs {
+			logProbs[i], order[i] = float32(flat*rng.NormFloat64()), i
+		}
+		logProbs[rng.IntN(vocab)] = float32(math.Inf(-1))
+		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(logProbs[j], logProbs[i]) })
+		p := Sampling{
+			Temperature: rapid.Float64Range(0.2, 2).Draw(t, "temperature"),
+			TopK:        rapid.SampledFrom([]int{0, 0, 3, 2000}).Draw(t, "top_k"),
+			TopP:        rapid.SampledFrom([]float64{0, 1, .5, .999}).Draw(t, "top_p"), Seed: seed,
+		}
+		s, draws := NewSampler(p, vocab), NewSampler(p, vocab)
+		for range 5 {
+			require.EqualValues(t, drawSorted(p, draws.rng, logProbs, order), s.Next(logProbs))
+		}
+	})
+}
+
+// drawSorted draws a token as Next does, of tokens in the order of their probability.
+func drawSorted(p Sampling, rng *rand.Rand, logProbs []float32, order []int) int {
+	if p.TopK > 0 {
+		order = order[:p.TopK]
+	}
+	weights, total := make([]float64, len(order)), 0.
+	for i, id := range order {
+		weights[i] = math.Exp(float64(logProbs[id]-logProbs[order[0]]) / p.Temperature)
+		total += weights[i]
+	}
+	if p.TopP > 0 && p.TopP < 1 {
+		n, sum := 0, 0.
+		for ; n == 0 || sum < p.TopP*total; n++ {
+			sum += weights[n]
+		}
+		order, total = order[:n], sum
+	}
+	at := rng.Float64() * total
+	for i, id := range order {
+		if at -= weights[i]; at < 0 {
+			return id
+		}
+	}
+	return order[len(order)-1]
+}
+
+func BenchmarkSampleWords(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	logProbs := make([]float32, 267_735)
+	for i := range logProbs {
+		logProbs[i] = float32(-12 + 2*rng.NormFloat64())
+	}
+	logProbs[17] = -1
+	s := NewSampler(Sampling{Temperature: 1, TopP: .9}, len(logProbs))
+	for b.Loop() {
+		s.Next(logProbs)
+	}
 }
 
 func TestSamplingErrorsNameTheField(t *testing.T) {

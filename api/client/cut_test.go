@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -55,7 +56,19 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 
 // A proxy that answers by itself says nothing of what the server has done: the same holds.
 func TestProxiesThatAnswerByThemselvesChangeNothing(t *testing.T) {
-	r := newRig(t, session.Options{})
+	feedThroughProxies(t, newRig(t, session.Options{}), requests(40))
+}
+
+// The same holds for words, which batches and forks cut anywhere.
+func TestProxiesChangeNothingOfWords(t *testing.T) {
+	r := newRigOf(t, modeltest.SmallOfWords, session.Options{})
+	feedThroughProxies(t, r, modeltest.WordText(60))
+}
+
+// feedThroughProxies feeds a text in batches through proxies that answer by themselves now and then,
+// and compares what was told, and the session, with those of a text that was fed in one piece.
+func feedThroughProxies(t *testing.T, r *rig, text string) {
+	t.Helper()
 	run := rand.New(rand.NewPCG(1, 1))
 	var before, after int
 	c := r.between(t, func(q *http.Request, pass http.RoundTripper) (*http.Response, error) {
@@ -71,7 +84,6 @@ func TestProxiesThatAnswerByThemselvesChangeNothing(t *testing.T) {
 		return pass.RoundTrip(q)
 	})
 	for _, kind := range []string{"lines", "unflagged", "chunks"} {
-		text := requests(40)
 		whole, pieces := newListener(r.Client, kind), newListener(c, kind)
 		whole.feed(t, strings.NewReader(text), 1<<20)
 		pieces.feed(t, strings.NewReader(text), 150)

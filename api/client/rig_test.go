@@ -66,7 +66,16 @@ type rig struct {
 
 func newRig(t testing.TB, sessions session.Options, options ...client.Option) *rig {
 	t.Helper()
-	m, err := modeltest.Small()
+	return newRigOf(t, modeltest.Small, sessions, options...)
+}
+
+// newRigOf is newRig with another model.
+func newRigOf(
+	t testing.TB, open func() (*model.Model, error), sessions session.Options,
+	options ...client.Option,
+) *rig {
+	t.Helper()
+	m, err := open()
 	require.NoError(t, err)
 	mg, err := session.NewManager(m, sessions)
 	require.NoError(t, err)

@@ -144,9 +144,9 @@ that one command line serves every sitting.`,
 		"weights (default 64; window: 128; words: 50)")
 	f.Float64Var(&o.Meta.Rate, "meta-lr", 0, "meta, joint: largest learning rate of the meta-learners (default 0.003 online, 0.00025 window)")
 	f.StringSliceVar(&o.Meta.Branches, "branches", nil,
-		"meta, joint: weights that get fast weights: paper, wide, upper (feed-forward layers of "+
-			"the upper half, and the softmax's biases), or patterns of names (default upper; "+
-			"window: paper)")
+		"meta, joint: weights that get fast weights: paper, wide, softmax (what the softmax has to "+
+			"itself), upper (that, and the feed-forward layers of the upper half), or patterns of "+
+			"names (default upper; window: paper)")
 	f.Float32SliceVar(&o.Meta.Settings.Gammas, "gammas", nil,
 		"meta, joint: decay of the gradient average in serving, `numbers` for all banks "+
 			"(default 0.99,0.99975; window: 0.999)")

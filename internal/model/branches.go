@@ -32,19 +32,24 @@ func paperBranches(l *txl.Layout) []string {
 // wideBranches have the second feed-forward layer and the biases besides.
 func wideBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*"}
-	return append(append(patterns, characterBranches(l)...), softmaxBranches(l)...)
+	return append(append(patterns, characterBranches(l)...), biasBranches(l)...)
 }
 
+// softmaxBranches is all that the softmax has to itself: its biases and, if there are clusters, the
+// head's columns for them and the projections that the input does not share. Of a model of words
+// they are few weights, and the backward pass need not enter the layers.
+const softmaxBranches = "crit.*"
+
 // upperBranches are the feed-forward layers of the upper half of the layers (the larger half of an
-// odd number) and the softmax's biases. With these branches the backward pass ends in the middle of
-// the network, and all layers keep the keys and values that they have made of the memory. The set
-// keeps most of the gain of "wide" and saves two thirds of its time.
+// odd number) and what the softmax has to itself. With these branches the backward pass ends in the
+// middle of the network, and all layers keep the keys and values that they have made of the memory.
+// The set keeps most of the gain of "wide" and saves two thirds of its time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
 		n++
 	}
-	patterns := softmaxBranches(l)
+	patterns := []string{softmaxBranches}
 	for i := n / 2; i < n; i++ {
 		patterns = append(patterns, fmt.Sprintf("layers.%d.*.CoreNet.*", i))
 	}
@@ -65,8 +70,8 @@ func characterBranches(l *txl.Layout) []string {
 	return []string{"word_emb.emb_layers.*.weight"}
 }
 
-// softmaxBranches are the softmax's biases and, if there are clusters, the head's columns for them.
-func softmaxBranches(l *txl.Layout) []string {
+// biasBranches are the softmax's biases and, if there are clusters, the head's columns for them.
+func biasBranches(l *txl.Layout) []string {
 	patterns := []string{"crit.out_layers.*.bias"}
 	if l.Index(txl.TailWeights) >= 0 {
 		patterns = append(patterns, "crit.cluster_*")
@@ -77,10 +82,11 @@ func softmaxBranches(l *txl.Layout) []string {
 // branchSets are names for sets of patterns of weights, which depend on the model.
 var branchSets = map[string]func(*txl.Layout) []string{
 	"paper": paperBranches, "wide": wideBranches, "upper": upperBranches,
+	"softmax": func(*txl.Layout) []string { return []string{softmaxBranches} },
 }
 
 // Branches selects the weights to augment, in the order of the layout. Each pattern
-// is "paper", "wide", "upper", or a pattern over weight names (path.Match);
+// is "paper", "wide", "upper", "softmax", or a pattern over weight names (path.Match);
 // none at all stands for "wide".
 func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	if len(patterns) == 0 {
@@ -113,7 +119,7 @@ func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	for k, p := range patterns {
 		if !used[k] {
 			return nil, fmt.Errorf("model: branches: %q matches no weight, "+
-				"expected paper, wide, upper, or patterns of weight names", p)
+				"expected paper, wide, upper, softmax, or patterns of weight names", p)
 		}
 	}
 	return branches, nil

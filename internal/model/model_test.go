@@ -230,12 +230,17 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	clustered.Cutoffs, clustered.DivVal = []int{100, 900}, 2
 	for _, c := range []struct {
 		config  txl.Config
-		softmax []string // beside the layers' own in "wide"
+		biases  []string // beside the layers' own in "wide"
+		softmax []string // beside them in "upper"
 	}{
-		{config, []string{"crit.out_layers.0.bias"}},
+		{config, []string{"crit.out_layers.0.bias"}, []string{"crit.out_layers.0.bias"}},
 		{clustered, []string{
 			"crit.cluster_weight", "crit.cluster_bias",
 			"crit.out_layers.0.bias", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
+		}, []string{
+			"crit.cluster_weight", "crit.cluster_bias",
+			"crit.out_layers.0.bias", "crit.out_projs.0", "crit.out_layers.1.bias",
+			"crit.out_projs.1", "crit.out_layers.2.bias", "crit.out_projs.2",
 		}},
 	} {
 		layout := txl.NewLayout(c.config)
@@ -248,8 +253,9 @@ func TestBranchesOfAWordModel(t *testing.T) {
 			return out
 		}
 		require.Len(t, names("paper"), 2*4)
-		require.Equal(t, c.softmax, names("wide")[2*7:])
+		require.Equal(t, c.biases, names("wide")[2*7:])
 		require.Equal(t, c.softmax, names("upper")[4:])
+		require.Equal(t, c.softmax, names("softmax"))
 		const table = "word_emb.emb_layers.0.weight"
 		require.Equal(t, table, names("paper", table)[0])
 	}

@@ -339,6 +339,32 @@ func TestARecordOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
+// A record of words is refused if its parts do not go together, though its checksum is right.
+func TestARecordOfWordsThatDoesNotFitIsRefused(t *testing.T) {
+	key := offsetKey("a", 7)
+	whole := Record{
+		HasBaseline: true, Bits: 3, Baseline: 4, ByLine: true, Skipped: []uint16{0},
+		Text:  []byte("a\nb"),
+		Words: &Words{1, 2, 3, 4, 5, 6, 7.5, 8.5},
+	}
+	value := encodeRecord(key, &whole)
+	got, err := decodeRecord(key, value)
+	require.NoError(t, err)
+	require.Equal(t, whole, got)
+	for says, change := range map[string]func(b []byte) []byte{
+		"version 2 with flags 07":   func(b []byte) []byte { b[0] = 2; return b },
+		"version 3 with flags 03":   func(b []byte) []byte { b[1] = 3; return b },
+		"version 3 with flags 0f":   func(b []byte) []byte { b[1] |= 8; return b },
+		"before its account of":     func(b []byte) []byte { return b[:recordBytesMin+8+WordsBytes-1] },
+		"ends before its count":     func(b []byte) []byte { return b[:recordBytesMin+8+WordsBytes+3] },
+		"that are not learnt in 0 ": func(b []byte) []byte { return b[:len(b)-5] },
+	} {
+		body := bytes.Clone(value[:len(value)-crcBytes])
+		_, err := decodeRecord(key, seal(logBucket, key, change(body)))
+		require.ErrorContains(t, err, says)
+	}
+}
+
 // FuzzDatabase opens a damaged lmserve.db: the data overwrites it at a position, and the checksums
 // of the meta pages are made to fit.
 func FuzzDatabase(f *testing.F) {

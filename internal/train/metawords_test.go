@@ -130,7 +130,7 @@ func TestMetaTrainingOnWordsPays(t *testing.T) {
 		"layers.0.pos_ff.CoreNet.0.weight", "layers.0.pos_ff.CoreNet.0.bias",
 		"layers.0.pos_ff.CoreNet.3.weight", "layers.0.pos_ff.CoreNet.3.bias",
 		"crit.cluster_weight", "crit.cluster_bias",
-		"crit.out_layers.0.bias", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
+		"crit.out_layers.0.bias", "crit.out_projs.0", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
 	}, names, "the branches by default")
 	var c card
 	require.NoError(t, json.Unmarshal(after.Card, &c))

@@ -3,12 +3,14 @@ package codec
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 )
 
@@ -74,5 +76,42 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 				"nor is it far more",
 			)
 		}
+	}
+}
+
+// The same holds for words, whose names are as long as the vocabulary has them.
+func TestAWholeAnswerOfWordsTakesNoMoreThanItBorrows(t *testing.T) {
+	small, err := modeltest.SmallOfWords()
+	require.NoError(t, err)
+	sessions, err := session.NewManager(small, session.Options{Threads: 1})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, sessions.Drain(t.Context())) }()
+	model := sessions.Model()
+	const words = 1000
+	long := -float64(math.SmallestNonzeroFloat32) * math.Pi
+	word := int32(model.Vocab - 1) // the longest
+	for _, top := range []int{0, 1, 20} {
+		r := session.BatchRequest{
+			Prompts: [][]byte{nil}, N: 1, MaxTokens: words, LogProbs: true, Top: top,
+		}
+		a := NewOpenAIAnswer("cmpl-1", model, time.Now(), r)
+		p := session.Piece{FinishReason: session.FinishLength}
+		for range words {
+			text := model.Spell(nil, word, word)
+			require.Len(t, text, model.TokenBytes)
+			p.Text = append(p.Text, text...)
+			p.Words.IDs, p.Words.Sizes = append(p.Words.IDs, word), append(p.Words.Sizes, int64(len(text)))
+			p.LogProbs = append(p.LogProbs, long)
+			p.Top = append(p.Top, slices.Repeat([]session.Candidate{{ID: word, LogProb: long}}, top))
+		}
+		a.Add(p)
+		b := &a.texts[0].logProbs
+		kept := cap(b.tokens) + cap(b.logProbs) + cap(b.top) + cap(b.offsets)
+		whole := a.Whole()
+		raw, err := json.Marshal(whole)
+		require.NoError(t, err)
+		used := int64(kept + len(*whole.Choices[0].Logprobs) + len(raw))
+		require.LessOrEqual(t, used, AnswerBytes(model, r), "top %d", top)
+		require.Greater(t, 6*used, AnswerBytes(model, r), "nor is it far more")
 	}
 }
