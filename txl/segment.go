@@ -202,6 +202,43 @@ func (s *Segment) carve(a *arena) {
 	s.carveBackward(a, lay)
 }
 
+// slackRows is how many rows more than a segment needs one stream has, so that most segments leave
+// the rows of memory where they are.
+const slackRows = 256
+
+// keyedRows is the number of rows of what is keyed.
+func (s *Segment) keyedRows() int {
+	if s.B > 1 {
+		return s.cfg.maxKeys(s.T) // training begins its segments anew
+	}
+	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
+}
+
+func (s *Segment) carveKeyed(a *arena) (k keyed) {
+	rows := s.keyedRows() * s.B
+	k.in = a.take(rows * s.cfg.DModel)
+	k.kv = a.take(rows * 2 * s.cfg.NHead * s.cfg.DHead)
+	if s.cfg.PreLNorm {
+		k.cn = a.take(rows * s.cfg.DModel)
+		k.mean, k.rstd = a.take(rows), a.take(rows)
+	}
+	return k
+}
+
+// show sets the window to begin at a row.
+func (s *Segment) show(at int) {
+	s.at = at
+	for i := range s.layers {
+		l := &s.layers[i]
+		l.in = l.all.in[at*s.B*s.cfg.DModel:]
+		l.kv = l.all.kv[at*s.B*2*s.cfg.NHead*s.cfg.DHead:]
+		if s.cfg.PreLNorm {
+			l.cn = l.all.cn[at*s.B*s.cfg.DModel:]
+			l.norm1 = norm{mean: l.all.mean[at*s.B:], rstd: l.all.rstd[at*s.B:]}
+		}
+	}
+}
+
 // carveClusters takes what projections and tails need.
 func (s *Segment) carveClusters(a *arena, lay *Layout) {
 	rows, width, tail := s.T*s.B, 0, 0
@@ -263,6 +300,10 @@ func (s *Segment) fillPositions() {
 		}
 	}
 }
+
+// SetReuse holds from the next Begin on. The zero value, which every segment begins with, asks for
+// nothing.
+func (s *Segment) SetReuse(r Reuse) { s.reuse = r }
 
 // SetDropout holds from the next Begin on; the zero value turns dropout off.
 func (s *Segment) SetDropout(d Dropout) { s.drop = d }

@@ -2,54 +2,6 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/kernel"
 
-// Reuse says what a segment may keep of what it has computed, beyond what gives the same bits
-// wherever the segment is used.
-type Reuse struct {
-	// FixedWeights promises that the slow weights of a model never change. Then Begin keeps what
-	// was made of them alone, to the same bits.
-	FixedWeights bool
-	// StaleKeys makes Continue keep the memory's keys and values although the fast weights that
-	// made them have changed since. They are constants to Backward. The numbers are others than
-	// those of keys and values that are computed again; only the next Begin computes these.
-	StaleKeys bool
-}
-
-// SetReuse holds from the next Begin on. The zero value, which every segment begins with, asks for
-// nothing.
-func (s *Segment) SetReuse(r Reuse) { s.reuse = r }
-
-// keyed are the activations of one layer that have a row for each key, [rows,*] with the rows of
-// all streams side by side. A segment sees them through a window, which Continue moves on.
-type keyed struct {
-	in         []float32 // c = [memory; input] [rows*B,D]
-	kv         []float32 // keys, then values [rows*B,2*H*d]
-	cn         []float32 // pre-norm only: LN(c) [rows*B,D]
-	mean, rstd []float32 // pre-norm only: of that normalisation [rows*B]
-}
-
-// slackRows is how many rows more than a segment needs one stream has, so that most segments leave
-// the rows of memory where they are.
-const slackRows = 256
-
-// keyedRows is the number of rows of what is keyed.
-func (s *Segment) keyedRows() int {
-	if s.B > 1 {
-		return s.cfg.maxKeys(s.T) // training begins its segments anew
-	}
-	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
-}
-
-func (s *Segment) carveKeyed(a *arena) (k keyed) {
-	rows := s.keyedRows() * s.B
-	k.in = a.take(rows * s.cfg.DModel)
-	k.kv = a.take(rows * 2 * s.cfg.NHead * s.cfg.DHead)
-	if s.cfg.PreLNorm {
-		k.cn = a.take(rows * s.cfg.DModel)
-		k.mean, k.rstd = a.take(rows), a.take(rows)
-	}
-	return k
-}
-
 // advance moves the window on by so many rows, behind which s.mlen rows of memory stand.
 func (s *Segment) advance(by int) {
 	at := s.at + by
@@ -78,20 +30,6 @@ func (s *Segment) moveDown(i, from int) {
 		move(k.cn, s.cfg.DModel)
 		move(k.mean, 1)
 		move(k.rstd, 1)
-	}
-}
-
-// show sets the window to begin at a row.
-func (s *Segment) show(at int) {
-	s.at = at
-	for i := range s.layers {
-		l := &s.layers[i]
-		l.in = l.all.in[at*s.B*s.cfg.DModel:]
-		l.kv = l.all.kv[at*s.B*2*s.cfg.NHead*s.cfg.DHead:]
-		if s.cfg.PreLNorm {
-			l.cn = l.all.cn[at*s.B*s.cfg.DModel:]
-			l.norm1 = norm{mean: l.all.mean[at*s.B:], rstd: l.all.rstd[at*s.B:]}
-		}
 	}
 }
 

@@ -135,14 +135,6 @@ type Row struct {
 	Note     string  `json:"note,omitempty"`
 }
 
-// Units of speed.
-const (
-	gflops = "GFLOP/s"
-	gbytes = "GB/s"
-	chars  = "char/s"
-	tokens = "token/s"
-)
-
 // bench is a run under way.
 type bench struct {
 	Options
