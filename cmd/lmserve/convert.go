@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -190,11 +191,22 @@ func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stor
 		return nil, err
 	}
 	if f.name == "" {
-		base := filepath.Base(filepath.Clean(from))
-		f.name = strings.TrimSuffix(base, filepath.Ext(base))
+		f.name = nameOf(from)
 	}
 	metadata, err := model.StaticMetadata(f.name, m.Config, tok, chunk, card)
 	return &weights.Stored{Metadata: metadata, Tensors: tensors}, err
+}
+
+// nameOf gives the name of a checkpoint's folder, or of its file without the extension.
+func nameOf(from string) string {
+	if whole, err := filepath.Abs(from); err == nil {
+		from = whole // "." has a name, too
+	}
+	base := filepath.Base(from)
+	if info, err := os.Stat(from); err == nil && info.IsDir() {
+		return base
+	}
+	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
 // tokenizerOf gives the tokenizer of a model, and the chunk that the paper has for it: that of

@@ -55,6 +55,23 @@ func TestAConvertedModelServes(t *testing.T) {
 	}
 }
 
+// The name of a model is that of its folder, dots and all, or of its file without the extension.
+func TestAConvertedModelIsNamedAfterItsSource(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "transfo-xl-v1.5")
+	from, _ := huggingFolder(t, 256)
+	require.NoError(t, os.Rename(from, dir))
+	t.Chdir(dir)
+	for from, name := range map[string]string{
+		dir: "transfo-xl-v1.5", ".": "transfo-xl-v1.5", "model.safetensors": "model",
+	} {
+		out := filepath.Join(t.TempDir(), "m.safetensors")
+		must(t, "", "convert", from, "--out", out)
+		m, err := model.Load(out)
+		require.NoError(t, err)
+		require.Equal(t, name, m.Name)
+	}
+}
+
 // A vocabulary goes into the file, and has to be of the size of the embeddings.
 func TestConvertTakesAVocabulary(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)

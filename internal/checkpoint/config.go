@@ -160,13 +160,17 @@ func tablesOf(shapes map[string][]int) (tables [][]int) {
 	}
 }
 
+// maxDivisor is the largest div_val, and the widest table, that txl.Config.Validate lets pass. A
+// table without rows may claim any width, so that the search for a divisor needs a bound.
+const maxDivisor = 1 << 16
+
 // divisorOf finds the div_val by which the widths of tables go down; 0 for a single table, and
 // where there is none, which the shapes of the tables then contradict.
 func divisorOf(tables [][]int) int {
 	if len(tables) < 2 {
 		return 0
 	}
-	for div := 2; div <= tables[0][1]; div++ {
+	for div := 2; div <= min(tables[0][1], maxDivisor); div++ {
 		fits := true
 		width := tables[0][1]
 		for _, table := range tables {

@@ -177,6 +177,21 @@ func TestTensorsThatReadAStorageOverAndOverAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "at most 8 times as many")
 }
 
+// Tables without rows may claim any width; the search for the number that divides the widths ends.
+func TestTablesOfAnyWidthAreReadInTime(t *testing.T) {
+	none := &array{key: "none", class: "FloatStorage", size: 4}
+	var tensors []shown
+	for i := range 2 {
+		name := inputTable + strconv.Itoa(i) + weightSuffix
+		tensors = append(tensors, shown{name, none, 0, []int{0, math.MaxInt32}, []int{0, 0}})
+	}
+	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
+	require.NoError(t, err)
+	_, err = c.Convert(Options{Settings: known()})
+	require.ErrorContains(t, err, "missing")
+	require.Zero(t, divisorOf([][]int{{0, 1 << 50}, {0, 1}}))
+}
+
 // Persistent ids of other forms are refused.
 func TestPersistentIDsOfOtherForms(t *testing.T) {
 	good := func() *pickler {
