@@ -24,7 +24,7 @@ POWER_CUTS ?= 40
 BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build demo default-model bench quick test test-noasm test-arm64 race test-attack test-long \
+.PHONY: help build demo default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
 	test-openai fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
@@ -39,6 +39,10 @@ demo: build ## show a server at work: a log streamed through a session, completi
 default-model: build ## make the embedded model again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (many hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
 	sh weights/recipe/make.sh bin/lmserve "$(TEXT)" "$(VALID)" "$(WORK)"
+
+words-model: build ## make the model of words again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (hours)
+	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make words-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
+	sh weights/recipe/words/make.sh bin/lmserve "$(TEXT)" "$(VALID)" "$(WORK)"
 
 bench: build ## measure speed against this machine's limits, and products against OpenBLAS if it is installed
 	bin/lmserve bench

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Makes the model of words: make.sh LMSERVE TEXT VALID WORK. LMSERVE is the program; TEXT is a
+# folder with the folders books-en, speeches and wiki-markup (pages of a dump of Wikipedia), VALID
+# one with books-en, speeches and wikitext. Each step is a run of lmserve, and leaves its model,
+# checkpoints, metrics and report in WORK. After an interruption the same command goes on where it
+# was.
+set -eu
+lmserve=$1 text=$2 valid=$3 work=$4
+recipe=$(dirname "$0")
+mkdir -p "$work/text/books-en" "$work/text/speeches" "$work/text/wiki" "$work/valid"
+
+# The text: books and speeches as they are, Wikipedia without its markup and in WikiText's manner.
+cp "$text"/books-en/*.txt "$work/text/books-en"
+cp "$text"/speeches/*.txt "$work/text/speeches"
+for part in "$text"/wiki-markup/*.txt; do
+	python3 "$recipe/../../../tools/wikitext.py" "$part" > "$work/text/wiki/$(basename "$part")"
+done
+for domain in books-en speeches wikitext; do
+	mkdir -p "$work/valid/$domain"
+	cp "$valid/$domain"/*.txt "$work/valid/$domain"
+done
+
+# run STEP FLAGS... runs lmserve train, unless the model of the step is there already.
+run() {
+	step=$1
+	shift
+	[ -e "$work/$step.safetensors" ] || "$lmserve" train --name lmserve-words --data "$work/text" --valid "$work/valid" \
+		--checkpoints "$work/$step" --checkpoint-every 250 --resume --report "$work/$step.html" --out "$work/$step.safetensors" "$@"
+}
+
+# The slow weights: the learning rate stays high, and comes down in the last fifth.
+run static --phase pretrain --config "$recipe/words.json" --tokenizer words --vocab-size 32768 --batch 16 --schedule wsd \
+	--steps 6000 --warmup 300 --balance 0.4 --valid-every 500 --valid-bytes 65536
+
+# The meta-learners of the softmax's own weights, in three banks. More branches gained less here.
+run meta --phase meta --init "$work/static.safetensors" --branches softmax --gammas 0.8,0.98,0.9995 --meta-steps 900 \
+	--valid-every 150 --valid-bytes 32768
+
+# The settings of the other methods of adaptation, and the statistics of gradients that the method
+# dynamic-rms needs.
+"$lmserve" tune --model "$work/meta.safetensors" --data "$work/valid" --max-bytes 16384 --statistics "$work/text" \
+	--out "$work/words.safetensors.zst"
