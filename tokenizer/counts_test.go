@@ -29,14 +29,18 @@ func symbols(t require.TestingT, c *Counts, o VocabularyOptions) string {
 func TestVocabularyIsByFallingCount(t *testing.T) {
 	c := count(t, "b b b a a c\n", "d a c <eos>")
 	require.EqualValues(t, []any{int64(10), int64(2), 5}, []any{c.Words(), c.Lines(), c.Distinct()})
-	require.Equal(t, "<eos> a b c <unk> d", symbols(t, c, VocabularyOptions{}), "as frequent: by the bytes")
-	require.Equal(t, "<eos> a b <unk> c", symbols(t, c, VocabularyOptions{Size: 5}), "left out: d, and the word <eos>")
+	require.Equal(t, "<eos> a b c <unk> d", symbols(t, c, VocabularyOptions{}),
+		"as frequent: by the bytes")
+	require.Equal(t, "<eos> a b <unk> c", symbols(t, c, VocabularyOptions{Size: 5}),
+		"left out: d, and the word <eos>")
 	require.Equal(t, "<eos> <unk> a b", symbols(t, c, VocabularyOptions{Size: 4}))
 	require.Equal(t, "<eos> <unk> a b", symbols(t, c, VocabularyOptions{MinCount: 3}))
 	_, unknown, err := c.Vocabulary(VocabularyOptions{MinCount: 3})
 	require.NoError(t, err)
 	require.EqualValues(t, 4, unknown)
-	for _, o := range []VocabularyOptions{{Size: 2}, {Size: -1}, {Size: MaxVocab + 1}, {MinCount: -1}} {
+	for _, o := range []VocabularyOptions{
+		{Size: 2}, {Size: -1}, {Size: MaxVocab + 1}, {MinCount: -1},
+	} {
 		_, _, err := c.Vocabulary(o)
 		require.ErrorContains(t, err, "expected")
 	}
@@ -47,7 +51,9 @@ func TestVocabularyIsByFallingCount(t *testing.T) {
 func TestVocabularyFitsItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := drawWords(t), drawWords(t)
-		o := VocabularyOptions{Size: rapid.IntRange(3, 12).Draw(t, "size"), MinCount: rapid.Int64Range(0, 3).Draw(t, "least")}
+		o := VocabularyOptions{
+			Size: rapid.IntRange(3, 12).Draw(t, "size"), MinCount: rapid.Int64Range(0, 3).Draw(t, "least"),
+		}
 		w, unknown, err := count(t, string(one), string(two)).Vocabulary(o)
 		require.NoError(t, err)
 		require.LessOrEqual(t, w.Vocab(), o.Size)
@@ -82,7 +88,7 @@ func TestVocabularyFilesOfTheReferenceAreRead(t *testing.T) {
 		"<eos>\n\n<unk>\n":                     "line 2: found nothing",
 		"<eos>\nthe cat\n":                     `line 2: found "cat" behind the symbol`,
 		"<eos>\nthe -1\n":                      `line 2: found "-1"`,
-		"<eos>\n" + strings.Repeat("x", 1025):  "line 2: found nothing",
+		"<eos>\n" + strings.Repeat("x", 1025):  "line 2: found a symbol of 1025 bytes",
 		"<eos>\n" + strings.Repeat("x", 1<<20): "line 2: found more than 1088 bytes",
 		"<eos>\nthe\n":                         "neither <unk> nor <UNK>",
 		"":                                     "no symbol <eos>",

@@ -49,12 +49,14 @@ func (p *Pending) CopyFrom(o *Pending) {
 func (p *Pending) Check() error {
 	switch {
 	case p.Space < 0 || p.More < 0:
-		return fmt.Errorf("tokenizer: pending: found %d bytes of white space and %d left out, expected none below 0", p.Space, p.More)
+		return fmt.Errorf("tokenizer: pending: found %d bytes of white space and %d left out, "+
+			"expected none below 0", p.Space, p.More)
 	case p.Line && (p.Space|p.More != 0 || len(p.Word) > 0):
-		return errors.New("tokenizer: pending: found text beside the end of a line, expected the end of the line alone")
+		return errors.New("tokenizer: pending: found text beside the end of a line, " +
+			"expected the end of the line alone")
 	case p.More > 0 && (len(p.Word) != heldTail || p.More <= heldMost-heldTail):
-		return fmt.Errorf("tokenizer: pending: found %d bytes and %d left out, expected %d of a word of more than %d",
-			len(p.Word), p.More, heldTail, heldMost)
+		return fmt.Errorf("tokenizer: pending: found %d bytes and %d left out, "+
+			"expected %d of a word of more than %d", len(p.Word), p.More, heldTail, heldMost)
 	case p.Chars < 0 || p.Chars > p.Size() || p.Line && p.Chars != 1:
 		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes", p.Chars, p.Size())
 	case len(p.Word) > heldMost:

@@ -31,7 +31,7 @@ func ReadVocabulary(r io.Reader) (*Words, error) {
 		if seen[symbol] {
 			continue
 		}
-		if size += len(symbol); size > MaxSymbolBytes || len(symbols) == MaxVocab {
+		if size += len(symbol) + 1; size > MaxSymbolBytes || len(symbols) == MaxVocab {
 			return nil, fmt.Errorf("%w: line %d: found more than %d symbols or %d bytes",
 				ErrVocabulary, line, MaxVocab, MaxSymbolBytes)
 		}
@@ -53,6 +53,9 @@ func vocabSymbol(line []byte) (string, error) {
 	symbol, rest := p.next(append(line[:len(line):len(line)], ' '))
 	if symbol.kind != wordPiece {
 		return "", errors.New("found nothing, expected a symbol")
+	}
+	if symbol.word == nil {
+		return "", fmt.Errorf("found a symbol of %d bytes, expected at most %d", symbol.size, MaxWordBytes)
 	}
 	if err := checkSymbol(string(symbol.word)); err != nil {
 		return "", err

@@ -19,7 +19,7 @@ const (
 // Limits of a vocabulary.
 const (
 	MaxVocab       = 1 << 24   // symbols; as many as a network may have
-	MaxSymbolBytes = 256 << 20 // of all symbols together
+	MaxSymbolBytes = 256 << 20 // of all symbols together, each with a line feed
 )
 
 // ErrVocabulary is wrapped by errors about a vocabulary: of text that is none, or too large.
@@ -48,13 +48,15 @@ type Words struct {
 
 // NewWords returns the tokenizer of these symbols, whose ids are their places. One of them is
 // LineEnd, one Unknown (or UnknownUpper); the others are words of at most MaxWordBytes bytes and
-// without white space, each given once. An adaptive softmax expects frequent words first.
+// without white space, each given once, and of MaxSymbolBytes together. An adaptive softmax expects
+// frequent words first.
 func NewWords(symbols []string) (*Words, error) {
 	if len(symbols) > MaxVocab {
 		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary, len(symbols),
 			MaxVocab)
 	}
-	w := &Words{symbols: slices.Clone(symbols), ids: make(map[string]int32, len(symbols)), lineEnd: -1, unknown: -1}
+	w := &Words{symbols: slices.Clone(symbols), ids: make(map[string]int32, len(symbols))}
+	size := 0
 	for i, symbol := range symbols {
 		if err := checkSymbol(symbol); err != nil {
 			return nil, fmt.Errorf("%w: symbol %d: %w", ErrVocabulary, i, err)
@@ -62,6 +64,10 @@ func NewWords(symbols []string) (*Words, error) {
 		if first, again := w.ids[symbol]; again {
 			return nil, fmt.Errorf("%w: symbol %d: found %q, which is symbol %d, too", ErrVocabulary, i,
 				symbol, first)
+		}
+		if size += len(symbol) + 1; size > MaxSymbolBytes {
+			return nil, fmt.Errorf("%w: symbol %d: found more than %d bytes, a line feed behind each "+
+				"symbol among them", ErrVocabulary, i, MaxSymbolBytes)
 		}
 		w.ids[symbol] = int32(i)
 		w.longest = max(w.longest, len(symbol))

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -243,6 +244,23 @@ func TestVocabulariesThatAreNoneAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, ErrVocabulary)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// What NewWords takes has a form that ReadSymbols takes: a model that was trained can be opened.
+func TestAVocabularyIsNotLargerThanItsFormMayBe(t *testing.T) {
+	const count = MaxSymbolBytes/(MaxWordBytes+1) + 1
+	text := make([]byte, count+MaxWordBytes) // every 1,024 bytes of it are another word
+	rand.NewChaCha8([32]byte{}).Read(text)
+	for i, b := range text {
+		text[i] = 'a' + b%26
+	}
+	all, symbols := string(text), []string{LineEnd, Unknown}
+	for at := range count {
+		symbols = append(symbols, all[at:at+MaxWordBytes])
+	}
+	_, err := NewWords(symbols)
+	require.ErrorIs(t, err, ErrVocabulary)
+	require.ErrorContains(t, err, "found more than 268435456 bytes")
 }
 
 func TestAWordVocabularySurvivesItsForm(t *testing.T) {

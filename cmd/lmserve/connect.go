@@ -62,8 +62,9 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	if f.server == "" {
 		return f.startLocal(c)
 	}
-	ofModel := []string{"model", "threads", "precision", memLenName, clampLenName, sameLengthName}
-	for _, name := range ofModel {
+	for _, name := range []string{
+		"model", "threads", "precision", memLenName, clampLenName, sameLengthName,
+	} {
 		if c.Flags().Changed(name) {
 			err := fmt.Errorf("--%s cannot go with --server, which has a model of its own", name)
 			return nil, usageError{err}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -75,6 +76,9 @@ func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
 	records := tokens/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	if e.model.OfWords() {
+		bytes += int64(records) * sessionlog.WordsBytes
+	}
 	if err := e.diskFor(s, int(bytes), records); err != nil {
 		return err
 	}

@@ -189,12 +189,12 @@ func (g *generation) read(
 	var scores tokenScores
 	rest, n := r.prompt[r.read:], 0
 	scored := func(t stream.Token) { g.scored(&scores, r, t) }
-	switch scores := g.echo && g.logProbs; {
-	case len(rest) == 0 && scores:
+	switch asked := g.echo && g.logProbs; {
+	case len(rest) == 0 && asked:
 		w.EndWord(frozen, scored)
 	case len(rest) == 0:
 		w.EndWord(frozen, nil)
-	case scores:
+	case asked:
 		n = w.Read(frozen, rest, scored)
 	default:
 		n = w.FeedAs(frozen, rest, stream.Lesson{})
@@ -265,7 +265,7 @@ func (g *generation) end(d *draft, reason string, last Piece) {
 // queue never waits.
 func (g *generation) queue(d *draft, p Piece) {
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
-		return // a word may have ended behind the last text of a prompt
+		return // a piece of log-probabilities alone is told: that of a word at the end of a prompt
 	}
 	p.Index = d.index
 	if len(g.late) == 0 {

@@ -54,6 +54,11 @@ func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 		{`tensor "log.learning" is missing`, drop(columnLearning)},
 		{`tensor "log.skipped" is missing`, drop(columnSkipped)},
 		{`tensor "log.learning" is there, expected none`, inHead(func(h *head) { h.ByLine = false })},
+		{`tensor "log.unknown" is there, expected none of a model of bytes`, func(f *weights.File) {
+			f.Tensors = append(f.Tensors, weights.Tensor{
+				Name: columnUnknown, DType: weights.F64, Shape: []int{0},
+			})
+		}},
 		{"by_line is true, expected false without lines_from",
 			inHead(func(h *head) { h.LinesFrom = nil })},
 		{"lines from offset 3 on, expected 2", inHead(func(h *head) { h.LinesFrom = ptr(int64(2)) })},

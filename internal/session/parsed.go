@@ -113,8 +113,12 @@ func findLog(f *weights.Stored, h *head, words bool) (l logColumns, err error) {
 	}
 	if words {
 		l.words, l.unknown = find(columnWords, weights.I64), find(columnUnknown, weights.F64)
-	} else if _, ok := f.Tensor(columnWords); ok && err == nil {
-		err = fmt.Errorf("tensor %q is there, expected none of a model of bytes", columnWords)
+	} else {
+		for _, name := range []string{columnWords, columnUnknown} {
+			if _, ok := f.Tensor(name); ok && err == nil {
+				err = fmt.Errorf("tensor %q is there, expected none of a model of bytes", name)
+			}
+		}
 	}
 	if err != nil {
 		return l, err

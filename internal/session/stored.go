@@ -118,6 +118,9 @@ func (h *head) checkEnd(found sessionlog.Session) error {
 		return fmt.Errorf("its last record has totals of %v and %v bits, expected finite ones",
 			last.Bits, last.Baseline)
 	}
+	if err := checkWords(nil, last.Words, found.End); err != nil {
+		return fmt.Errorf("its last record %w", err)
+	}
 	return nil
 }
 

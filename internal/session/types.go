@@ -276,11 +276,11 @@ type Piece struct {
 	LogProbs []float64     // natural logarithms, one for each token of Text; nil unless asked for
 	Top      [][]Candidate // the likeliest tokens at each token of Text; nil unless asked for
 
-	// Words are the tokens that LogProbs are of, of a model of words: those whose last byte is in Text.
-	// Their sizes, in bytes, tile all pieces of the text, a prompt that is echoed among them; so a
-	// token may begin in the piece before, and a piece may have words and no text: where the text ends
-	// within a word, or with the last word of a prompt. Of a model of bytes each byte of Text is a
-	// token, and Words is empty.
+	// Words are the tokens that LogProbs are of, of a model of words: those whose last byte is in
+	// Text. Their sizes, in bytes, tile all pieces of the text, a prompt that is echoed among them; so
+	// a token may begin in the piece before, and a piece may have words and no text: where the text
+	// ends within a word, or with the last word of a prompt. Of a model of bytes each byte of Text is
+	// a token, and Words is empty.
 	Words tokenizer.Tokens
 
 	// Of a batch only:

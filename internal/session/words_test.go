@@ -2,6 +2,8 @@ package session
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
@@ -274,4 +277,44 @@ func TestTokensOfPromptsOfWordsAreCounted(t *testing.T) {
 		require.Equal(t, want, done.PromptTokens, prompt)
 	}
 	require.Equal(t, tokenizer.KindWords, mg.Model().Tokenizer)
+}
+
+// A completion that is to be committed is refused before it begins if the disk has no room for all
+// of its records, whatever the limit is.
+func TestACompletionOfWordsIsCommittedInTheWholeOrNotAtAll(t *testing.T) {
+	sv := newWordServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	request := CompleteRequest{
+		Prompt: []byte(strings.Repeat("\n", 400)), MaxTokens: 1, Commit: CommitPrompt, // all tokens
+	}
+	refused := 0
+	for limit := int64(10_000); ; limit += 4000 {
+		who := Caller{Key: fmt.Sprint(limit), MaxDisk: limit}
+		made, err := sv.mg.Create(background, who, CreateRequest{
+			Settings: Settings{"method": MethodStatic, "chunk": 2},
+		})
+		require.NoError(t, err)
+		_, err = sv.mg.Complete(background, who, made.ID, request, noPieces)
+		info, missing := sv.mg.Get(who, made.ID)
+		require.NoError(t, missing)
+		if err == nil {
+			require.EqualValues(t, len(request.Prompt), info.Offset)
+			break
+		}
+		require.ErrorAs(t, err, new(*DiskLimitError))
+		require.Zero(t, info.Offset)
+		refused++
+	}
+	require.Greater(t, refused, 3)
+}
+
+// An account of words that no text has is found before a client is told of it: JSON has no NaN.
+func TestASessionWithABrokenAccountOfWordsIsRefused(t *testing.T) {
+	for _, w := range []sessionlog.Words{
+		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11}, {Bytes: 9, Tokens: 10},
+	} {
+		h := &head{Settings: stream.DefaultsFor(wordModel(t), stream.Static)}
+		err := h.checkEnd(sessionlog.Session{End: 10, Last: &sessionlog.Record{Words: &w}})
+		require.ErrorContains(t, err, "its last record has the account of words")
+	}
 }

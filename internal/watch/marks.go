@@ -11,7 +11,7 @@ func Marks(l *client.LineEvent) []client.LineSpan {
 	text := l.TextBytes()
 	from := min(max(int(l.Span.From), 0), len(text))
 	to := min(max(int(l.Span.To), 0), len(text))
-	if ofWords(l) && l.Span.From < l.Span.To { // what white space costs is what the word before it does
+	if ofWords(l) && l.Span.From < l.Span.To { // white space has the cost of the word before it
 		for from > 0 && (from == len(text) || isSpace(text[from])) {
 			from--
 		}
@@ -65,11 +65,15 @@ func costsOf(l *client.LineEvent) costs {
 	}
 }
 
-// wordBits is what a word has cost under a model of words. It stands at the white space behind the
-// word. That of the last word is the newline, whose costs are what is left of the line's.
+// wordBits is what a word has cost under a model of words. The cost stands at the white space behind
+// the word: at the newline for the last word, which costs what the others have left of the line's
+// bits. Nothing is known of the word in which the text of a line that is too long was cut.
 func wordBits(l *client.LineEvent, word client.LineSpan) float64 {
 	if word.To < int64(len(l.TokenBits)) {
 		return float64(l.TokenBits[word.To])
+	}
+	if l.Cut != nil && *l.Cut {
+		return 0
 	}
 	rest := l.Bits
 	for _, b := range l.TokenBits {

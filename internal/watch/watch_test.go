@@ -73,6 +73,10 @@ func TestTheDearWordsUnderAModelOfWordsAreMarked(t *testing.T) {
 		l.BPC, l.Bits = nil, 48
 		require.Equal(t, want, marked(l), span)
 	}
+	cut := lineOf(text, bits, 8, 33)
+	cut.BPC, cut.Bits, cut.Cut = nil, 5000, new(true)
+	require.Equal(t, "the user [root logs] in  from afar", marked(cut),
+		"what follows the text that is kept is no cost of its last word")
 }
 
 func TestALineIsShownWithItsMarks(t *testing.T) {

@@ -63,7 +63,8 @@ func per(bits float64, units int64) *float64 {
 	return &ratio
 }
 
-// perplexity is 2^(bits/tokens); nil where there are no tokens, or where it is beyond every float64.
+// perplexity is 2^(bits/tokens); nil where there are no tokens, or where it is beyond every
+// float64.
 func perplexity(bits float64, tokens int64) *float64 {
 	if tokens == 0 {
 		return nil
