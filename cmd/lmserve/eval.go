@@ -81,7 +81,9 @@ The settings are the model's. Flags for settings hold for every method that has 
 		return r.Name == "method" // --methods has it
 	})
 	settingFlags(c, rows, o.Settings)
-	c.Flags().StringVar(&o.KV, "kv", eval.KVExact, "keys and values of the memory when the fast weights that make them move: exact (computed again, as sessions do) or cached (kept as they are)")
+	c.Flags().StringVar(&o.KV, "kv", eval.KVExact,
+		"keys and values of the memory when the fast weights that make them move: "+
+			"exact (computed again, as sessions do) or cached (kept as they are)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "",
 		"draw bits per byte against bytes seen, or the perplexity of words, to this .svg or .png file")

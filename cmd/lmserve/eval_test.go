@@ -132,6 +132,19 @@ func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 	require.Contains(t, out.String(), "dynamic-sgd diverged in x near byte 7: because")
 }
 
+// Where all methods diverged nothing says how many words there are, and the table has no share of
+// them.
+func TestATableOfWordsWithoutAnyScore(t *testing.T) {
+	part := eval.Part{Name: "a.txt", Domain: ".", Documents: 1, Bytes: 10, Scores: []*eval.Score{nil}}
+	var out bytes.Buffer
+	require.NoError(t, printEval(&out, eval.Result{
+		Words: true, Methods: []string{stream.DynamicSGD}, Documents: []eval.Part{part}, Total: part,
+	}))
+	require.Contains(t, out.String(), "diverged  total, 1 document\n")
+	require.NotContains(t, out.String(), "NaN")
+	require.NotContains(t, out.String(), "unknown words, ")
+}
+
 // Of the first document, an evaluation that is interrupted prints what there is.
 func TestEvalInterrupted(t *testing.T) {
 	telling(t, time.Millisecond, time.Millisecond)

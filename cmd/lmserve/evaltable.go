@@ -71,7 +71,7 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 	}
 	t.part("total, "+documents(res.Total.Documents), res.Total)
 	t.cost(res.Methods[0], res.Total)
-	if res.Words {
+	if res.Words && res.Total.Tokens > 0 { // tokens are not counted if all methods diverged
 		t.blank()
 		t.unknown(res.Total)
 	}

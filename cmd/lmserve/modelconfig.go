@@ -19,8 +19,8 @@ func configUsage() string {
 // the one in a file whose name ends in .json.
 func readConfig(name string) (string, txl.Config, error) { return readConfigFor(name, 0) }
 
-// readConfigFor is readConfig for a vocabulary of that size, in the place of the configuration's own;
-// 0: the configuration's.
+// readConfigFor is readConfig for a vocabulary of the given size, which takes the place of the
+// configuration's own; 0: the configuration's own.
 func readConfigFor(name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {

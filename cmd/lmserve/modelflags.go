@@ -37,11 +37,13 @@ const (
 func (f *lengthFlags) register(c *cobra.Command) {
 	f.given = c.Flags().Changed
 	c.Flags().IntVar(&f.memLen, memLenName, 0,
-		"rows of memory that a layer attends to; another number makes another model (default: the model's)")
+		"rows of memory that a layer attends to; another number makes another model "+
+			"(default: the model's)")
 	c.Flags().IntVar(&f.clampLen, clampLenName, 0,
 		"the largest distance that positions tell apart, 0: no limit (default: the model's)")
 	c.Flags().BoolVar(&f.sameLength, sameLengthName, false,
-		"let every position attend to as many others as there are rows of memory (default: the model's)")
+		"let every position attend to as many others as there are rows of memory "+
+			"(default: the model's)")
 }
 
 // apply returns the model with the lengths that are given.

@@ -99,9 +99,11 @@ that one command line serves every sitting.`,
 	f.IntVar(&o.Tokenizer.Size, "vocab-size", 0,
 		"words: most symbols of the vocabulary, <eos> and <unk> among them (default: no limit)")
 	f.Int64Var(&o.Tokenizer.MinCount, "min-count", 0,
-		"words: how often a word of the vocabulary occurs in the text at least (default 3, or 1 beside --vocab-size)")
+		"words: how often a word of the vocabulary occurs in the text at least "+
+			"(default 3, or 1 beside --vocab-size)")
 	f.StringVar(&o.Tokenizer.Vocabulary, "vocab", "",
-		"words: vocabulary file of Transformer-XL's reference implementation (default: the vocabulary is made from --data)")
+		"words: vocabulary file of Transformer-XL's reference implementation "+
+			"(default: the vocabulary is made from --data)")
 	f.StringVar(&o.Init, "init", "", "model file to go on from; a --config beside it may have other lengths (seg_len, mem_len, clamp_len, same_length)")
 	f.StringSliceVar(&o.HoldOut, "hold-out", nil, "domains kept out of pretraining, for the other phases alone")
 	f.StringVar(&o.Valid, "valid", "", "directory of text files for validation, or none (default: a part of --data is kept back)")

@@ -42,7 +42,8 @@ func (o Options) withDefaults() Options {
 
 func (t *TokenizerOptions) withDefaults() {
 	fill(&t.Kind, tokenizer.KindBytes)
-	if t.Kind == tokenizer.KindWords && t.VocabularyOptions == (tokenizer.VocabularyOptions{}) {
+	none := t.Vocabulary == "" && t.VocabularyOptions == (tokenizer.VocabularyOptions{})
+	if t.Kind == tokenizer.KindWords && none {
 		t.MinCount = MinCountDefault
 	}
 }

@@ -90,7 +90,8 @@ type TokenizerOptions struct {
 	// Vocabulary is a vocabulary file of the reference implementation; "": the vocabulary is made
 	// of the words of Data that are pretrained on.
 	Vocabulary string
-	// VocabularyOptions choose these words. If both fields are 0, MinCount is MinCountDefault.
+	// VocabularyOptions choose these words. If both fields are 0, MinCount is MinCountDefault. They
+	// are 0 beside a vocabulary file.
 	tokenizer.VocabularyOptions
 }
 

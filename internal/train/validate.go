@@ -88,6 +88,10 @@ func (o Options) validateTokenizer() error {
 		return &OptionError{"Tokenizer.Kind", fmt.Sprintf("%q", t.Kind), "bytes or words"}
 	case t.Kind == tokenizer.KindBytes && given:
 		return &OptionError{"Tokenizer.Kind", t.Kind, "words: a vocabulary is asked for"}
+	case t.Vocabulary != "" && t.Size != 0:
+		return beside("Tokenizer.Size", int64(t.Size))
+	case t.Vocabulary != "" && t.MinCount != 0:
+		return beside("Tokenizer.MinCount", t.MinCount)
 	}
 	if t.Size == 1 || t.Size == 2 {
 		return &OptionError{"Tokenizer.Size", fmt.Sprint(t.Size), fmt.Sprintf("3 to %d, or 0", tokenizer.MaxVocab)}
@@ -96,6 +100,11 @@ func (o Options) validateTokenizer() error {
 		within("Tokenizer.Size", t.Size, 0, tokenizer.MaxVocab),
 		within("Tokenizer.MinCount", int(t.MinCount), 0, math.MaxInt32),
 	})
+}
+
+// beside is the error of an option that chooses words beside a vocabulary that has them.
+func beside(option string, value int64) error {
+	return &OptionError{option, fmt.Sprint(value), "nothing: the vocabulary file has all words"}
 }
 
 // otherTokenizer is the error of options that ask for a kind of tokens beside a model to go on from.
