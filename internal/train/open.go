@@ -7,6 +7,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/internal/train/corpus"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
@@ -30,6 +31,9 @@ func open(o Options) (*runner, *checkpoint, error) {
 	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
 	if err := r.o.validate(); err != nil { // what depends on text and model, too
 		return nil, nil, err
+	}
+	if r.base.OfWords() && r.o.Meta.Chunk == 1 { // sessions of such a model would refuse it
+		return nil, nil, &OptionError{"Meta.Chunk", "1", fmt.Sprintf("2 to %d for a model of words", stream.MaxChunk)}
 	}
 	if becomes != "" {
 		if err := r.note("meta-learners of %s %s", o.Init, becomes); err != nil {
