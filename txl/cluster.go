@@ -2,10 +2,10 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/kernel"
 
-// table is the effective embeddings of a cluster, (tokens, E_i), as a right operand. The softmax
-// has the same matrix, so that M acts on both uses.
+// table is the effective weights of a cluster in the softmax, (tokens, E_i), as a right operand.
+// Where they are tied they are the embeddings, so that M acts on both uses.
 func (s *Segment) table(k *cluster) kernel.Matrix {
-	return s.weight(k.emb).RowRange(k.first, k.first+k.size())
+	return s.weight(k.out).RowRange(k.first, k.first+k.size())
 }
 
 // lower takes hidden states to the width of a cluster's embeddings, h P, in the rows of buf from
@@ -31,13 +31,13 @@ type projected struct {
 	dhidden, dlow kernel.Matrix
 }
 
-// tableBackward sets p.dlow, and sets (or adds to, if acc) the gradients of a cluster's embeddings
+// tableBackward sets p.dlow, and sets (or adds to, if acc) the gradients of a cluster's table
 // and bias: dE = dlogitsᵀ low, db = the sum of dlogits' rows, dlow = dlogits E.
 func (s *Segment) tableBackward(
 	x *Exec, k *cluster, dlogits kernel.Matrix, p projected, grads Grads, acc bool,
 ) {
 	s.sumColumns(x, k.part(grads[k.bias], 1), dlogits.Data, dlogits.Stride, dlogits.Rows, acc)
-	if g := k.part(grads[k.emb], k.width); g != nil {
+	if g := k.part(grads[k.out], k.width); g != nil {
 		x.MulTN(kernel.Mat(g, k.size(), k.width), dlogits, p.low, acc)
 	}
 	x.MulNN(p.dlow, dlogits, s.table(k), false)

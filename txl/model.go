@@ -108,6 +108,16 @@ func (l *Layout) addSoftmax(c Config) {
 	}
 	for i := range l.clusters {
 		k := &l.clusters[i]
+		k.out = k.emb
+		switch {
+		case !c.UntieSoftmax:
+		case c.tablePerCluster():
+			k.out = l.add(fmt.Sprintf("crit.out_layers.%d.weight", i), k.size(), k.width)
+		case i == 0:
+			k.out = l.add("crit.out_layers.0.weight", c.Vocab, k.width)
+		default:
+			k.out = l.clusters[0].out
+		}
 		switch {
 		case c.tablePerCluster():
 			k.bias = l.add(fmt.Sprintf("crit.out_layers.%d.bias", i), k.size())
