@@ -107,10 +107,10 @@ func lacks(m *model.Model, method string) string {
 	return ""
 }
 
-// chunkMin is the smallest chunk of a model. A chunk of words may begin with the end of a line for
+// ChunkMin is the smallest chunk of a model. A chunk of words may begin with the end of a line for
 // which the chunk before had no room; with one token more it always reads some of the text that
 // comes, and so every piece of text that is accepted has bytes.
-func chunkMin(m *model.Model) int {
+func ChunkMin(m *model.Model) int {
 	if m.OfWords() {
 		return 2
 	}
@@ -122,7 +122,7 @@ func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {
 		return err
 	}
-	if least := chunkMin(m); s.Chunk < least || s.Chunk > MaxChunk {
+	if least := ChunkMin(m); s.Chunk < least || s.Chunk > MaxChunk {
 		return fmt.Errorf("chunk is %d, expected %d to %d", s.Chunk, least, MaxChunk)
 	}
 	switch s.Method {

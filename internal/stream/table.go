@@ -120,7 +120,7 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 		want := "another: the model has no " + what
 		return set, &setting.Error{Name: "method", Found: set.Method, Want: want}
 	}
-	if least := chunkMin(m); set.Chunk < least {
+	if least := ChunkMin(m); set.Chunk < least {
 		want := fmt.Sprintf("%d to %d: the model is one of words", least, MaxChunk)
 		return set, &setting.Error{Name: "chunk", Found: fmt.Sprint(set.Chunk), Want: want}
 	}

@@ -48,11 +48,18 @@ var goldenRuns = map[string]string{
 }
 
 func TestARunHasTheBitsThatItAlwaysHad(t *testing.T) {
+	requireGoldenRuns(t, goldenRuns, TinyMeta)
+}
+
+// requireGoldenRuns runs what options makes for each scheme.
+func requireGoldenRuns(
+	t *testing.T, golden map[string]string, options func(*testing.T, string) Options,
+) {
 	if (kernel.Arithmetic{}).Numerics() != "float32-fma" || runtime.GOARCH != "amd64" {
 		t.Skip("the golden bits are those of another arithmetic")
 	}
-	for scheme, want := range goldenRuns {
-		o := TinyMeta(t, scheme)
+	for scheme, want := range golden {
+		o := options(t, scheme)
 		o.Dir = filepath.Join(t.TempDir(), "run")
 		_, err := Run(context.Background(), o)
 		require.NoError(t, err)

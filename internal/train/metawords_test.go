@@ -3,18 +3,15 @@ package train
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -57,18 +54,7 @@ var goldenWordRuns = map[string]string{
 }
 
 func TestARunOnWordsHasTheBitsThatItAlwaysHad(t *testing.T) {
-	if (kernel.Arithmetic{}).Numerics() != "float32-fma" || runtime.GOARCH != "amd64" {
-		t.Skip("the golden bits are those of another arithmetic")
-	}
-	for scheme, want := range goldenWordRuns {
-		o := tinyWordsMeta(t, scheme)
-		o.Dir = filepath.Join(t.TempDir(), "run")
-		_, err := Run(context.Background(), o)
-		require.NoError(t, err)
-		checkpoint, err := os.ReadFile(filepath.Join(o.Dir, lastName))
-		require.NoError(t, err)
-		require.Equal(t, want, fmt.Sprintf("%x", sha256.Sum256(checkpoint)), scheme)
-	}
+	requireGoldenRuns(t, goldenWordRuns, tinyWordsMeta)
 }
 
 func TestThreadsDoNotMatterToMetaTrainingOnWords(t *testing.T) {

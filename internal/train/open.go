@@ -32,8 +32,10 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err := r.o.validate(); err != nil { // what depends on text and model, too
 		return nil, nil, err
 	}
-	if r.base.OfWords() && r.o.Meta.Chunk == 1 { // sessions of such a model would refuse it
-		return nil, nil, &OptionError{"Meta.Chunk", "1", fmt.Sprintf("2 to %d for a model of words", stream.MaxChunk)}
+	// Sessions of the model would refuse a smaller chunk.
+	if c, least := r.o.Meta.Chunk, stream.ChunkMin(r.base); c != 0 && c < least {
+		return nil, nil, &OptionError{"Meta.Chunk", fmt.Sprint(c),
+			fmt.Sprintf("%d to %d for a model of words", least, stream.MaxChunk)}
 	}
 	if becomes != "" {
 		if err := r.note("meta-learners of %s %s", o.Init, becomes); err != nil {
