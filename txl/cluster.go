@@ -59,16 +59,20 @@ func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 // the head, the others are the tails.
 type Cluster struct {
 	Tokens, Width int // rows and columns of its embeddings
-	// Embedding names the tensor of the embeddings, Input and Output the projections between them
-	// and hidden states: the same tensor if they are tied, "" without projections.
-	Embedding, Input, Output string
+	// Embedding names the tensor of the embeddings, Table that of the softmax's weights, Input and
+	// Output the projections between them and hidden states. What is tied is the same tensor; without
+	// projections their names are "".
+	Embedding, Table, Input, Output string
 }
 
 // Clusters describes the ranges of the vocabulary, in the order of their tokens.
 func (l *Layout) Clusters() []Cluster {
 	all := make([]Cluster, len(l.clusters))
 	for i, k := range l.clusters {
-		all[i] = Cluster{Tokens: k.size(), Width: k.width, Embedding: l.Tensors[k.emb].Name}
+		all[i] = Cluster{
+			Tokens: k.size(), Width: k.width,
+			Embedding: l.Tensors[k.emb].Name, Table: l.Tensors[k.out].Name,
+		}
 		if k.proj != none {
 			all[i].Input, all[i].Output = l.Tensors[k.proj].Name, l.Tensors[k.outProj].Name
 		}

@@ -182,6 +182,26 @@ func NewModel(c Config) (*Model, error) {
 	return &Model{Config: c, Layout: l, W: make([]float32, l.Size)}, nil
 }
 
+// UntieSoftmax returns the model with tables of the softmax's own, which are copies of those of the
+// embeddings: with the same weights, it computes the same. A model that has such tables already is
+// returned as it is.
+func (m *Model) UntieSoftmax() *Model {
+	if m.Config.UntieSoftmax {
+		return m
+	}
+	c := m.Config
+	c.UntieSoftmax = true
+	l := NewLayout(c)
+	untied := &Model{Config: c, Layout: l, W: make([]float32, l.Size)}
+	for i, t := range m.Layout.Tensors {
+		copy(untied.Tensor(l.Index(t.Name)), m.Tensor(i))
+	}
+	for _, k := range l.clusters {
+		copy(untied.Tensor(k.out), untied.Tensor(k.emb))
+	}
+	return untied
+}
+
 // Tensor returns the slow weights of tensor i.
 func (m *Model) Tensor(i int) []float32 {
 	t := m.Layout.Tensors[i]

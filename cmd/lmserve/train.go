@@ -104,7 +104,9 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Tokenizer.Vocabulary, "vocab", "",
 		"words: vocabulary file of Transformer-XL's reference implementation "+
 			"(default: the vocabulary is made from --data)")
-	f.StringVar(&o.Init, "init", "", "model file to go on from; a --config beside it may have other lengths (seg_len, mem_len, clamp_len, same_length)")
+	f.StringVar(&o.Init, "init", "",
+		"model file to go on from; a --config beside it may have other lengths (seg_len, mem_len, "+
+			"clamp_len, same_length), or untie_softmax, which copies tables that the softmax shares")
 	f.StringSliceVar(&o.HoldOut, "hold-out", nil, "domains kept out of pretraining, for the other phases alone")
 	f.StringVar(&o.Valid, "valid", "", "directory of text files for validation, or none (default: a part of --data is kept back)")
 	f.IntVar(&o.Validation.Every, "valid-every", 0, "steps between two validations (default: ten a phase; -1: at its end)")

@@ -139,7 +139,7 @@ func (r *runner) goOn() (init, becomes string, err error) {
 		return "", "", otherTokenizer(tokenizer.KindBytes)
 	}
 	init = m.Hash()
-	if err := setLengths(m.LM, o.Model); err != nil {
+	if m.LM, err = reshape(m.LM, o.Model); err != nil {
 		return "", "", err
 	}
 	fill(&o.Name, m.Name)
@@ -154,20 +154,26 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	return init, becomes, r.encode(m.Tokenizer)
 }
 
-// setLengths gives a model the lengths of a configuration, on which no weight depends; the zero
-// configuration asks for nothing.
-func setLengths(lm *txl.Model, to txl.Config) error {
+// reshape gives a model the form of a configuration, if it takes no new weights: other lengths, on
+// which no weight depends, and tables of the softmax's own, which begin as copies of those of the
+// embeddings. The zero configuration asks for nothing.
+func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	if to.NLayer == 0 {
-		return nil
+		return lm, nil
 	}
 	c := lm.Config
 	to.Vocab = c.Vocab // a vocabulary says its size
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
+	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {
-		return &OptionError{"Model", have, want + ", which the weights of the model to go on from have (only lengths can be others)"}
+		return nil, &OptionError{"Model", have, want + ", which the weights of the model to go on from " +
+			"have (only lengths can be others, and untie_softmax be set)"}
+	}
+	if c.UntieSoftmax {
+		lm = lm.UntieSoftmax()
 	}
 	lm.Config = c
-	return nil
+	return lm, nil
 }
 
 // What becomes of the meta-learners of Options.Init; "" if the model has none.

@@ -50,7 +50,8 @@ type Options struct {
 	Init string // path of a model file to go on from; "": random weights of a configuration
 	// Model is the configuration. Without Init, if NLayer is 0: DefaultConfig. With Init: the
 	// model's own, which also NLayer 0 stands for, or the same with other lengths (seg_len,
-	// mem_len, clamp_len, same_length).
+	// mem_len, clamp_len, same_length) or with untie_softmax, which gives the softmax copies of the
+	// tables that it had in common with the embeddings.
 	Model txl.Config
 
 	// Tokenizer says what the tokens of a new model are. With Init it says nothing.
