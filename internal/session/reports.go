@@ -25,7 +25,7 @@ type reports struct {
 // report describes a text that was scored after a stream's and is not committed yet, and adds it to
 // the summary. The stream is the session's, or a copy that learns nothing.
 func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
-	s, unknown := r.s, r.engine.model.Tokenizer.Unknown()
+	s, unknown := r.s, r.s.model.Tokenizer.Unknown()
 	var tally, baseline tokenizer.Tally
 	for _, t := range []*tokenizer.Tally{&tally, &r.tally} {
 		t.Count(scores.Tokens, unknown, scores.NLL)
@@ -49,7 +49,7 @@ func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
 		for i, nll := range scores.NLL {
 			c.LogProbs[i] = -float64(nll)
 		}
-		if r.engine.model.OfWords() {
+		if r.s.model.OfWords() {
 			c.Sizes = slices.Clone(scores.Tokens.Sizes)
 		}
 	}
