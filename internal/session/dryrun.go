@@ -60,7 +60,7 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	piece, have := make([]byte, r.engine.pieceMost(r.s)), 0
 	for {
 		most := len(piece)
-		if !r.engine.model.OfWords() {
+		if !r.s.model.OfWords() {
 			most = st.Room() // so that pieces of bytes are whole chunks
 		}
 		n, err := io.ReadFull(text, piece[have:most])

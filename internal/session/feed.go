@@ -167,8 +167,8 @@ func (f *feeder) settleLocked(w *stream.Worker) {
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	e, s := f.engine, f.s
 	next := s.watching(f.options, s.stream.Offset())
-	all := next.stateBytes(e.model)
-	more := all - s.stateBytes(e.model)
+	all := next.stateBytes(s.model)
+	more := all - s.stateBytes(s.model)
 	if more == 0 {
 		return true, nil
 	}
@@ -203,7 +203,7 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	if f.options.Learn == LearnUnflagged {
 		r.Skipped = make([]uint16, bytes.Count(text, []byte{'\n'}))
 	}
-	if f.engine.model.OfWords() {
+	if f.s.model.OfWords() {
 		r.Words = new(sessionlog.Words)
 	}
 	return recordSize(&r)
@@ -225,7 +225,7 @@ func (f *feeder) acceptLocked(
 		ByLine: how.ByLine, Skipped: how.Skipped,
 	}
 	tally, baseline := s.stream.After(scores)
-	setTotals(&r, f.engine.model.OfWords(), tally, baseline)
+	setTotals(&r, f.s.model.OfWords(), tally, baseline)
 	if !finite(r.Bits, r.Baseline, s.rms) {
 		return scores, how, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+

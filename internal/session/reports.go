@@ -26,7 +26,7 @@ type reports struct {
 // report describes a text that a worker has just scored after a stream's, and that is not committed
 // yet, and adds it to the summary. The stream is the session's, or a copy that learns nothing.
 func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scores) Chunk {
-	s, unknown := r.s, r.engine.model.Tokenizer.Unknown()
+	s, unknown := r.s, r.s.model.Tokenizer.Unknown()
 	var tally, baseline tokenizer.Tally
 	for _, t := range []*tokenizer.Tally{&tally, &r.tally} {
 		t.Count(scores.Tokens, unknown, scores.NLL)
@@ -61,7 +61,7 @@ func (r *reports) tellTokens(
 	c *Chunk, w *stream.Worker, st *stream.Stream, scores stream.Scores,
 ) {
 	c.LogProbs, c.BaselineLogProbs = logProbsOf(scores.NLL), logProbsOf(scores.Baseline)
-	if r.engine.model.OfWords() {
+	if r.s.model.OfWords() {
 		c.Words = &ChunkWords{
 			Sizes: slices.Clone(scores.Tokens.Sizes), IDs: slices.Clone(scores.Tokens.IDs),
 			After: st.Before(),
