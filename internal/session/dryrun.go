@@ -60,7 +60,7 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	piece, have := make([]byte, r.engine.pieceMost(r.s)), 0
 	for {
 		most := len(piece)
-		if !r.engine.model.OfWords() {
+		if !r.s.model.OfWords() {
 			most = st.Room() // so that pieces of bytes are whole chunks
 		}
 		n, err := io.ReadFull(text, piece[have:most])
@@ -119,7 +119,7 @@ func (r *dryRun) scoreLocked(
 	w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
 	at, scores := st.Offset(), w.Score(st, text)
-	c := r.report(st, scores)
+	c := r.report(w, st, scores)
 	w.CommitAs(st, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	w.Settle(st)

@@ -139,8 +139,12 @@ func (r *runner) goOn() (init, becomes string, err error) {
 		return "", "", otherTokenizer(tokenizer.KindBytes)
 	}
 	init = m.Hash()
+	size := m.LM.Layout.Size
 	if m.LM, err = reshape(m.LM, o.Model); err != nil {
 		return "", "", err
+	}
+	if m.LM.Layout.Size != size || o.Phases[0] == PhasePretrain {
+		m.Statistics = nil // they are of other weights
 	}
 	fill(&o.Name, m.Name)
 	m.Name = o.Name
@@ -149,6 +153,9 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	}
 	if becomes != learnerKept {
 		m.Learner = nil
+	}
+	if o.Meta.Normal != nil && m.Statistics == nil {
+		return "", "", noStatistics()
 	}
 	r.base = m
 	return init, becomes, r.encode(m.Tokenizer)
@@ -180,8 +187,13 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 const (
 	learnerKept    = "are trained further"
 	learnerDropped = "are dropped: pretraining makes a static model"
-	learnerRenewed = "are made anew: other branches or banks are asked for"
+	learnerRenewed = "are made anew: other branches, banks or inputs are asked for"
 )
+
+func noStatistics() error {
+	return &OptionError{"Meta.Normal", "true", "false, or a model to go on from that has statistics of " +
+		"its gradients (lmserve tune --statistics gathers them), and is not pretrained further"}
+}
 
 // keepLearner decides what becomes of the model's meta-learners.
 func (r *runner) keepLearner(m *model.Model) (string, error) {
@@ -192,6 +204,9 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 		return learnerDropped, nil
 	}
 	ok, err := reusable(m, r.o.Meta)
+	if m.Learner.Normal != nil && m.Statistics == nil {
+		ok = false
+	}
 	if !ok {
 		return learnerRenewed, err
 	}
@@ -201,6 +216,9 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 // newModel makes a model with random weights.
 func (r *runner) newModel() error {
 	o := &r.o
+	if o.Meta.Normal != nil {
+		return noStatistics()
+	}
 	tok, err := r.newTokenizer()
 	if err != nil {
 		return err

@@ -159,8 +159,11 @@ type MetaOptions struct {
 	// Settings of serving, and of the online scheme's training. Fields that are zero (both betas)
 	// are as with the meta-learners found, or two banks (online), the paper's (window).
 	Settings sparsemeta.Settings `json:"settings"`
-	Online   OnlineOptions       `json:"online"`
-	Window   WindowOptions       `json:"window"`
+	// Normal, for meta-learners that are made anew, brings their inputs to one size by the
+	// statistics of gradients of the model to go on from, which the trained model keeps.
+	Normal *sparsemeta.Normal `json:"normal,omitempty"`
+	Online OnlineOptions      `json:"online"`
+	Window WindowOptions      `json:"window"`
 }
 
 // OnlineOptions are the settings of the online scheme.
