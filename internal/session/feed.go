@@ -32,7 +32,10 @@ func noChunks(Chunk) error { return nil }
 func (e *engine) beginFeeding(
 	ctx context.Context, s *liveSession, wait time.Duration,
 ) (end func(), err error) {
-	if err := s.takeTurn(ctx, wait); err != nil {
+	begun := time.Now()
+	err = s.takeTurn(ctx, wait)
+	phaseSince(ctx, e.observer, PhaseTurn, begun)
+	if err != nil {
 		return nil, err
 	}
 	end = func() { <-s.feeding }
@@ -120,12 +123,17 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete = s.stream.Room() == 0
+	if f.given == nil { // else the parent of a fork has told of the text
+		f.tell(&c)
+	}
 	defer func() { // whatever becomes of the report
-		s.settleLocked(l.Worker())
+		s.settleLocked(ctx, l.Worker(), e.observer)
 		s.publishLocked()
 	}()
 	c.Elapsed = time.Since(begun)
-	return len(scores.Text), l.Yield(func() error { return f.emit(c) }, patience)
+	err = l.Yield(func() error { return f.emit(c) }, patience)
+	phaseSince(ctx, e.observer, PhaseReport, begun.Add(c.Elapsed))
+	return len(scores.Text), err
 }
 
 // watchLinesLocked makes lines of the session's text from where it is, if the request asks for
@@ -190,7 +198,8 @@ func (f *feeder) acceptLocked(
 	scores = l.Worker().Score(s.stream, text)
 	text = scores.Text
 	how = f.lesson(l.Worker(), scores)
-	s.replay += time.Since(begun)
+	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
+	s.replay += scored.Sub(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
@@ -208,6 +217,7 @@ func (f *feeder) acceptLocked(
 	err = l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Offset(), r)
 	}, patience)
+	phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
 	switch {
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))

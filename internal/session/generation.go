@@ -165,7 +165,9 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 		return err
 	}
 	defer l.Release()
+	begun := time.Now()
 	do(l.Worker())
+	phaseSince(ctx, g.engine.observer, PhaseSample, begun)
 	return nil
 }
 
@@ -259,6 +261,7 @@ func (g *generation) accept(d *draft, t stream.Token) {
 func (g *generation) end(d *draft, reason string, last Piece) {
 	d.reason = reason
 	last.FinishReason, last.Tokens = reason, d.tokens
+	g.engine.observer.Completed(reason, d.tokens)
 	g.queue(d, last)
 }
 

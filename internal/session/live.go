@@ -129,14 +129,15 @@ func (s *liveSession) job() scheduler.Job {
 	return scheduler.Job{Key: s.Owner, Session: s.ID, Chunk: s.Settings.Chunk}
 }
 
-// settleLocked ends the chunk if it is full.
-func (s *liveSession) settleLocked(w *stream.Worker) {
-	if s.stream.Room() == 0 {
-		begun := time.Now()
-		w.Settle(s.stream)
-		s.rms = s.stream.FastRMS()
-		s.replay += time.Since(begun)
+// settleLocked ends the chunk if it is full, and tells of the phases that it went through then.
+func (s *liveSession) settleLocked(ctx context.Context, w *stream.Worker, told Observer) {
+	if s.stream.Room() > 0 {
+		return
 	}
+	begun := time.Now()
+	tellSettled(ctx, told, w.Settle(s.stream))
+	s.rms = s.stream.FastRMS()
+	s.replay += time.Since(begun)
 }
 
 // publishLocked shows callers where the stream is.

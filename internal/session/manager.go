@@ -69,7 +69,7 @@ func assemble(m *model.Model, o Options) *Manager {
 	room := newGuard(o)
 	saved := newSnapshots(m, j, room, o)
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
-		replayMax: o.apart(), report: o.Report}
+		replayMax: o.apart(), report: o.Report, told: o.Observer}
 	mg := &Manager{
 		life:    life,
 		backups: &backups{store: o.Store, report: o.Report},
@@ -81,10 +81,11 @@ func assemble(m *model.Model, o Options) *Manager {
 			model: m, journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
 			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
+			observer:      o.Observer,
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
-				room: room, replayMax: o.apart(), report: o.Report,
+				room: room, replayMax: o.apart(), report: o.Report, told: o.Observer,
 			},
 		},
 	}

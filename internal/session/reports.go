@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -58,6 +59,11 @@ func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
 	return c
 }
 
+// tell tells the observer of a text that was scored.
+func (r *reports) tell(c *Chunk) {
+	r.engine.observer.Scored(cmp.Or(r.options.Learn, LearnTrue), c.Tally)
+}
+
 // finish completes the summary.
 func (r *reports) finish(begun time.Time) {
 	p := r.s.seen()
@@ -77,6 +83,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		n := uint16(len(c.Lines))
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, n)
+		r.engine.observer.Line(&line)
 		c.Lines = append(c.Lines, line)
 	}
 }
