@@ -60,7 +60,7 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	piece, have := make([]byte, r.engine.pieceMost(r.s)), 0
 	for {
 		most := len(piece)
-		if !r.engine.model.OfWords() {
+		if !r.s.model.OfWords() {
 			most = st.Room() // so that pieces of bytes are whole chunks
 		}
 		n, err := io.ReadFull(text, piece[have:most])
@@ -122,7 +122,7 @@ func (r *dryRun) scoreLocked(
 	begun, at := time.Now(), st.Offset()
 	scores := w.Score(st, text)
 	phaseSince(ctx, r.engine.observer, PhaseForward, begun)
-	c := r.report(st, scores)
+	c := r.report(w, st, scores)
 	w.CommitAs(st, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	tellSettled(ctx, r.engine.observer, w.Settle(st))

@@ -17,7 +17,8 @@ type clock struct{ now func() time.Time }
 // engine is what every request at work on a session is handed: the states, the workers that compute
 // with them, the journal that makes text durable, and the line in front of all of these.
 type engine struct {
-	model     *model.Model
+	models    models
+	model     *model.Model // the default
 	journal   *journal
 	states    *states
 	snapshots *snapshots
@@ -112,7 +113,7 @@ func (e *engine) fit(s *liveSession, text []byte) ([]byte, error) {
 // pieceMost is the most bytes of text that are scored as one: those of a chunk of bytes, or of
 // words as many as are read at once.
 func (e *engine) pieceMost(s *liveSession) int {
-	if e.model.OfWords() {
+	if s.model.OfWords() {
 		return readBufferBytes
 	}
 	return s.Settings.Chunk

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
@@ -17,10 +18,13 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head    // Numerics, LinesFrom, ByLine, Labels and TTL change under state and mu, the rest never
+	model   *model.Model // nil: it is not served, or not known
+	head                 // Numerics, LinesFrom, ByLine, Labels and TTL change under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
+
+	watchers watchers // those who are told of what is fed
 
 	// feeding holds one token while a request feeds the session: only that request moves the offset.
 	// It is held for the length of the request. Those that wait get the token in the order they came.
@@ -59,7 +63,7 @@ type recovery struct {
 // newSession makes a cold session that is in no registry yet.
 func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
 	s := &liveSession{
-		head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
+		model: k.model, head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
 	}
 	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
@@ -126,18 +130,24 @@ func (s *liveSession) unlock() {
 
 // job is what the session wants a worker for.
 func (s *liveSession) job() scheduler.Job {
-	return scheduler.Job{Key: s.Owner, Session: s.ID, Chunk: s.Settings.Chunk}
+	return scheduler.Job{Key: s.Owner, Session: s.ID, Model: s.model, Chunk: s.Settings.Chunk}
 }
 
-// settleLocked ends the chunk if it is full, and tells of the phases that it went through then.
-func (s *liveSession) settleLocked(ctx context.Context, w *stream.Worker, told Observer) {
-	if s.stream.Room() > 0 {
-		return
-	}
+// settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
+// are what it has made of the fast weights; nil where there are none.
+func (s *liveSession) settleLocked(
+	w *stream.Worker, measured bool,
+) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
 	begun := time.Now()
-	tellSettled(ctx, told, w.Settle(s.stream))
+	if measured {
+		settled, norms = w.SettleMeasured(s.stream)
+	} else {
+		settled = w.Settle(s.stream)
+	}
 	s.rms = s.stream.FastRMS()
-	s.replay += time.Since(begun)
+	took = time.Since(begun)
+	s.replay += took
+	return settled, norms, took
 }
 
 // publishLocked shows callers where the stream is.
@@ -222,6 +232,13 @@ func (s *liveSession) isClaimed() bool {
 	return s.mu.claimed
 }
 
+// linesFrom is the offset from which on the session has lines; nil if it has none.
+func (s *liveSession) linesFrom() *int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.LinesFrom
+}
+
 // isStale reports whether what was seen of the session may not be what the store has.
 func (s *liveSession) isStale() bool {
 	s.mu.Lock()
@@ -268,6 +285,7 @@ func (s *liveSession) condemnLocked(why error) error {
 	s.mu.bad = why
 	s.mu.Unlock()
 	s.dropLocked()
+	s.watchers.end(s.unusable())
 	return s.unusable()
 }
 
@@ -282,6 +300,7 @@ func (s *liveSession) alive() error {
 // end makes an end of the session in memory; what the store has of it is not its concern.
 func (s *liveSession) end() {
 	s.deleted.Store(true)
+	s.watchers.end(ErrNotFound)
 	s.memory.Close()
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +28,15 @@ import (
 // It is put together of parts that each do one thing and have a lock of their own: the roster knows
 // which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
 type Manager struct {
-	about   ModelInfo
-	roster  *roster
-	engine  *engine
-	life    *lifecycle.Lifecycle
-	backups *backups
-	last    sync.Once // what is done when the Manager has drained
+	about    ModelInfo
+	roster   *roster
+	engine   *engine
+	life     *lifecycle.Lifecycle
+	backups  *backups
+	audience audience
+	last     sync.Once // what is done when the Manager has drained
+
+	watchIdle time.Duration // the constant of that name; tests set it
 }
 
 // NewManager returns a Manager of the sessions that the store has.
@@ -48,7 +52,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mg := assemble(m, o.withDefaults())
+	mg := assemble(models{m}, o.withDefaults())
 	mg.about = about
 	if err := mg.roster.load(context.Background()); err != nil {
 		return nil, err
@@ -58,33 +62,35 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 }
 
 // assemble makes the parts of a Manager and hands each what it needs.
-func assemble(m *model.Model, o Options) *Manager {
+func assemble(served models, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
 		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
-	workers := scheduler.New(m, o.Threads)
+	workers := scheduler.New(served[0], o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
 	j := &journal{store: o.Store, report: o.Report}
 	now := &clock{now: time.Now}
 	room := newGuard(o)
-	saved := newSnapshots(m, j, room, o)
-	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
+	saved := newSnapshots(j, room, o)
+	recovery := &recoverer{journal: j, snapshots: saved, scheduler: workers, life: life,
 		replayMax: o.apart(), report: o.Report, told: o.Observer}
 	mg := &Manager{
-		life:    life,
-		backups: &backups{store: o.Store, report: o.Report},
+		life:      life,
+		backups:   &backups{store: o.Store, report: o.Report},
+		watchIdle: WatchIdle,
 		roster: &roster{
-			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
+			models: served, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
 			room: room, clock: now, max: o.MaxSessions, report: o.Report,
 		},
 		engine: &engine{
-			model: m, journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
+			models: served, model: served[0],
+			journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
 			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
 			observer:      o.Observer,
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
-				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
+				journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
 				room: room, replayMax: o.apart(), report: o.Report, told: o.Observer,
 			},
 		},
@@ -137,7 +143,7 @@ func (mg *Manager) createNamed(
 	ctx context.Context, who Caller, name string, set stream.Settings, r CreateRequest,
 ) (Info, error) {
 	set.Seed = seedOr(r.Seed)
-	s, err := mg.roster.fresh(who, name, set, r)
+	s, err := mg.roster.fresh(who, name, mg.engine.model, set, r)
 	if err != nil {
 		return Info{}, err
 	}
@@ -296,7 +302,7 @@ func (mg *Manager) Score(
 
 // reporting are the reports of a score request.
 func (mg *Manager) reporting(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
-	return reports{engine: mg.engine, s: s, options: o, emit: emit}
+	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
 }
 
 // dryRun carries out a score request that learns nothing.
@@ -328,7 +334,7 @@ func (mg *Manager) dryRun(
 }
 
 // Complete samples text after the session's text and the prompt, from the model as the session has
-// adapted it, and leaves the session as it was unless it is told to commit. emit is told of each
+// adapted it or as it is without that, and leaves the session as it was unless it is told to commit. emit is told of each
 // piece of the text as it grows. While a completion samples, the session takes no other text: a
 // request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets
 // ErrBusy beside another.
@@ -343,7 +349,7 @@ func (mg *Manager) Complete(
 		return Completion{}, err
 	}
 	defer done()
-	if err := checkCompletion(r); err != nil {
+	if err := cmp.Or(checkCompletion(r), checkFrom(s, r)); err != nil {
 		return Completion{}, err
 	}
 	if err := mg.life.Enter(); err != nil {
@@ -367,14 +373,14 @@ func (mg *Manager) Complete(
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
-	if err := checkBatch(mg.engine.model.Tokenizer, r); err != nil {
-		return err
-	}
 	s, done, err := mg.grounds(who, id)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if err := checkBatch(s.model.Tokenizer, r); err != nil {
+		return err
+	}
 	if err := mg.life.Enter(); err != nil {
 		return err
 	}
@@ -497,10 +503,11 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 // so that the next start has little to compute again, or if the store has failed gives the memory
 // of the states back. When the context ends the wait, what is under
 // way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
-// ends at once.
+// ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	drained := mg.life.Drain()
+	defer mg.audience.end(ErrDraining)
 	select {
 	case <-drained:
 	default:
@@ -510,6 +517,7 @@ func (mg *Manager) Drain(ctx context.Context) error {
 			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
 		}
 	}
+	mg.audience.end(ErrDraining) // before the snapshots, which may take a while
 	mg.last.Do(func() { mg.engine.states.keepAll(ctx) })
 	return nil
 }

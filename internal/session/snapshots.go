@@ -17,7 +17,6 @@ import (
 
 // snapshots writes states to the store, and reads them from there.
 type snapshots struct {
-	model   *model.Model
 	journal *journal
 	room    *disk.Guard
 	most    int           // snapshots that a session keeps for forks, beside those for recovery
@@ -29,9 +28,9 @@ type snapshots struct {
 	under chan struct{}
 }
 
-func newSnapshots(m *model.Model, j *journal, room *disk.Guard, o Options) *snapshots {
+func newSnapshots(j *journal, room *disk.Guard, o Options) *snapshots {
 	return &snapshots{
-		model: m, journal: j, room: room, most: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
+		journal: j, room: room, most: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
 		told: o.Observer, under: make(chan struct{}, o.Threads),
 	}
 }
@@ -105,7 +104,7 @@ func (sn *snapshots) thinLocked(
 // mostOf is how many snapshots a session may keep for forks: none where only the tail of the text is
 // kept, and none where the disk is better left to text.
 func (sn *snapshots) mostOf(s *liveSession) int {
-	if s.History == HistoryTail || !sn.room.Ample(s.Owner, s.stateBytes(sn.model)) {
+	if s.History == HistoryTail || !sn.room.Ample(s.Owner, s.stateBytes(s.model)) {
 		return 0
 	}
 	return sn.most
@@ -119,7 +118,7 @@ func (sn *snapshots) read(ctx context.Context, s *liveSession, at int64) (*strea
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return readSnapshot(ctx, sn.model, sn.journal.store, &s.head, at)
+	return readSnapshot(ctx, s.model, sn.journal.store, &s.head, at)
 }
 
 // readSnapshot reads the state that a snapshot is of.

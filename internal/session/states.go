@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
@@ -17,7 +16,6 @@ import (
 // states keeps the states in memory within their budget: who comes in, who goes out, and the
 // snapshots that make it cheap to come back.
 type states struct {
-	model     *model.Model
 	journal   *journal
 	snapshots *snapshots
 	recoverer *recoverer
@@ -77,12 +75,12 @@ func (st *states) openBlank(ctx context.Context, s *liveSession) error {
 		return err
 	}
 	s.memory.Work()
-	need := (1 + frozenMax) * stream.StateBytes(st.model, s.Settings)
+	need := (1 + frozenMax) * stream.StateBytes(s.model, s.Settings)
 	if err := st.reserve(ctx, s.memory, need); err != nil {
 		s.unlock()
 		return err
 	}
-	s.stream = stream.New(st.model, s.Settings)
+	s.stream = stream.New(s.model, s.Settings)
 	return nil
 }
 
@@ -143,7 +141,7 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 
 // reserveLocked takes memory for a session's stream.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	return st.reserve(ctx, s.memory, s.stateBytes(st.model))
+	return st.reserve(ctx, s.memory, s.stateBytes(s.model))
 }
 
 // reserveNow takes memory beside what the account of a session at work has, and reports whether
@@ -243,12 +241,12 @@ func (st *states) keepLocked(s *liveSession) {
 // repeats no more than before. Below the limit a snapshot may go beyond it.
 func (st *states) mayKeep(s *liveSession) bool {
 	return st.room.Room(s.Owner, 1) == nil &&
-		st.room.Fits(s.stateBytes(st.model)) == nil
+		st.room.Fits(s.stateBytes(s.model)) == nil
 }
 
 // hasRoom says whether there is room for all of one more snapshot of a session.
 func (st *states) hasRoom(s *liveSession) bool {
-	return st.room.Room(s.Owner, s.stateBytes(st.model)) == nil
+	return st.room.Room(s.Owner, s.stateBytes(s.model)) == nil
 }
 
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery
