@@ -169,7 +169,9 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 		return err
 	}
 	defer l.Release()
+	begun := time.Now()
 	do(l.Worker())
+	phaseSince(ctx, g.engine.observer, PhaseSample, begun)
 	return nil
 }
 
@@ -263,6 +265,7 @@ func (g *generation) accept(d *draft, t stream.Token) {
 func (g *generation) end(d *draft, reason string, last Piece) {
 	d.reason = reason
 	last.FinishReason, last.Tokens = reason, d.tokens
+	g.engine.observer.Completed(reason, d.tokens)
 	g.queue(d, last)
 }
 

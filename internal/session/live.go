@@ -137,17 +137,17 @@ func (s *liveSession) job() scheduler.Job {
 // are what it has made of the fast weights; nil where there are none.
 func (s *liveSession) settleLocked(
 	w *stream.Worker, measured bool,
-) (norms []stream.BranchNorm, took time.Duration) {
+) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
 	begun := time.Now()
 	if measured {
-		norms = w.SettleMeasured(s.stream)
+		settled, norms = w.SettleMeasured(s.stream)
 	} else {
-		w.Settle(s.stream)
+		settled = w.Settle(s.stream)
 	}
 	s.rms = s.stream.FastRMS()
 	took = time.Since(begun)
 	s.replay += took
-	return norms, took
+	return settled, norms, took
 }
 
 // publishLocked shows callers where the stream is.

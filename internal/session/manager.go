@@ -73,7 +73,7 @@ func assemble(served models, o Options) *Manager {
 	room := newGuard(o)
 	saved := newSnapshots(j, room, o)
 	recovery := &recoverer{journal: j, snapshots: saved, scheduler: workers, life: life,
-		replayMax: o.apart(), report: o.Report}
+		replayMax: o.apart(), report: o.Report, told: o.Observer}
 	mg := &Manager{
 		life:      life,
 		backups:   &backups{store: o.Store, report: o.Report},
@@ -87,10 +87,11 @@ func assemble(served models, o Options) *Manager {
 			journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
 			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
+			observer:      o.Observer,
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
-				room: room, replayMax: o.apart(), report: o.Report,
+				room: room, replayMax: o.apart(), report: o.Report, told: o.Observer,
 			},
 		},
 	}

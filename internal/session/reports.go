@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -54,6 +55,11 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 	r.sum.Chunks++
 	r.accepted += int64(len(scores.Text))
 	return c
+}
+
+// tell tells the observer of a text that was scored.
+func (r *reports) tell(c *Chunk) {
+	r.engine.observer.Scored(cmp.Or(r.options.Learn, LearnTrue), c.Tally)
 }
 
 // tellTokens describes the tokens of a text.
@@ -109,6 +115,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		n := uint16(len(c.Lines))
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, n)
+		r.engine.observer.Line(&line)
 		c.Lines = append(c.Lines, line)
 	}
 }
