@@ -119,7 +119,7 @@ func (r *dryRun) scoreLocked(
 	w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
 	at, scores := st.Offset(), w.Score(st, text)
-	c := r.report(st, scores)
+	c := r.report(w, st, scores)
 	w.CommitAs(st, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	w.Settle(st)

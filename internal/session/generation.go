@@ -87,7 +87,11 @@ func (g *generation) turns(ctx context.Context) error {
 
 // continueLocked writes the texts after one prompt, which is read once for all of them.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
-	read, drafts := g.s.stream.Frozen(), g.drafts(prompt, g.engine.model.OfWords())
+	ground := g.s.stream.Frozen
+	if g.static {
+		ground = g.s.stream.Static
+	}
+	read, drafts := ground(), g.drafts(prompt, g.engine.model.OfWords())
 	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
 		return err
 	}

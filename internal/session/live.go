@@ -22,6 +22,8 @@ type liveSession struct {
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
 
+	watchers watchers // those who are told of what is fed
+
 	// feeding holds one token while a request feeds the session: only that request moves the offset.
 	// It is held for the length of the request. Those that wait get the token in the order they came.
 	feeding chan struct{}
@@ -129,14 +131,21 @@ func (s *liveSession) job() scheduler.Job {
 	return scheduler.Job{Key: s.Owner, Session: s.ID, Chunk: s.Settings.Chunk}
 }
 
-// settleLocked ends the chunk if it is full.
-func (s *liveSession) settleLocked(w *stream.Worker) {
-	if s.stream.Room() == 0 {
-		begun := time.Now()
+// settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
+// are what it has made of the fast weights; nil where there are none.
+func (s *liveSession) settleLocked(
+	w *stream.Worker, measured bool,
+) (norms []stream.BranchNorm, took time.Duration) {
+	begun := time.Now()
+	if measured {
+		norms = w.SettleMeasured(s.stream)
+	} else {
 		w.Settle(s.stream)
-		s.rms = s.stream.FastRMS()
-		s.replay += time.Since(begun)
 	}
+	s.rms = s.stream.FastRMS()
+	took = time.Since(begun)
+	s.replay += took
+	return norms, took
 }
 
 // publishLocked shows callers where the stream is.
@@ -221,6 +230,13 @@ func (s *liveSession) isClaimed() bool {
 	return s.mu.claimed
 }
 
+// linesFrom is the offset from which on the session has lines; nil if it has none.
+func (s *liveSession) linesFrom() *int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.LinesFrom
+}
+
 // isStale reports whether what was seen of the session may not be what the store has.
 func (s *liveSession) isStale() bool {
 	s.mu.Lock()
@@ -267,6 +283,7 @@ func (s *liveSession) condemnLocked(why error) error {
 	s.mu.bad = why
 	s.mu.Unlock()
 	s.dropLocked()
+	s.watchers.end(s.unusable())
 	return s.unusable()
 }
 
@@ -281,6 +298,7 @@ func (s *liveSession) alive() error {
 // end makes an end of the session in memory; what the store has of it is not its concern.
 func (s *liveSession) end() {
 	s.deleted.Store(true)
+	s.watchers.end(ErrNotFound)
 	s.memory.Close()
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +28,15 @@ import (
 // It is put together of parts that each do one thing and have a lock of their own: the roster knows
 // which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
 type Manager struct {
-	about   ModelInfo
-	roster  *roster
-	engine  *engine
-	life    *lifecycle.Lifecycle
-	backups *backups
-	last    sync.Once // what is done when the Manager has drained
+	about    ModelInfo
+	roster   *roster
+	engine   *engine
+	life     *lifecycle.Lifecycle
+	backups  *backups
+	audience audience
+	last     sync.Once // what is done when the Manager has drained
+
+	watchIdle time.Duration // the constant of that name; tests set it
 }
 
 // NewManager returns a Manager of the sessions that the store has.
@@ -71,8 +75,9 @@ func assemble(m *model.Model, o Options) *Manager {
 	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
 		replayMax: o.apart(), report: o.Report}
 	mg := &Manager{
-		life:    life,
-		backups: &backups{store: o.Store, report: o.Report},
+		life:      life,
+		backups:   &backups{store: o.Store, report: o.Report},
+		watchIdle: WatchIdle,
 		roster: &roster{
 			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
 			room: room, clock: now, max: o.MaxSessions, report: o.Report,
@@ -295,7 +300,7 @@ func (mg *Manager) Score(
 
 // reporting are the reports of a score request.
 func (mg *Manager) reporting(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
-	return reports{engine: mg.engine, s: s, options: o, emit: emit}
+	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
 }
 
 // dryRun carries out a score request that learns nothing.
@@ -327,7 +332,7 @@ func (mg *Manager) dryRun(
 }
 
 // Complete samples text after the session's text and the prompt, from the model as the session has
-// adapted it, and leaves the session as it was unless it is told to commit. emit is told of each
+// adapted it or as it is without that, and leaves the session as it was unless it is told to commit. emit is told of each
 // piece of the text as it grows. While a completion samples, the session takes no other text: a
 // request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets
 // ErrBusy beside another.
@@ -342,7 +347,7 @@ func (mg *Manager) Complete(
 		return Completion{}, err
 	}
 	defer done()
-	if err := checkCompletion(r); err != nil {
+	if err := cmp.Or(checkCompletion(r), checkFrom(s, r)); err != nil {
 		return Completion{}, err
 	}
 	if err := mg.life.Enter(); err != nil {
@@ -496,10 +501,11 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 // so that the next start has little to compute again, or if the store has failed gives the memory
 // of the states back. When the context ends the wait, what is under
 // way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
-// ends at once.
+// ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	drained := mg.life.Drain()
+	defer mg.audience.end(ErrDraining)
 	select {
 	case <-drained:
 	default:
@@ -509,6 +515,7 @@ func (mg *Manager) Drain(ctx context.Context) error {
 			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
 		}
 	}
+	mg.audience.end(ErrDraining) // before the snapshots, which may take a while
 	mg.last.Do(func() { mg.engine.states.keepAll(ctx) })
 	return nil
 }

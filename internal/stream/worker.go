@@ -4,6 +4,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
@@ -46,8 +47,11 @@ type Worker struct {
 	nll     []float32
 	baseNLL []float32
 
-	logProbs []float32 // of a whole vocabulary, made on first use
-	spelt    []byte    // text of a sampled token
+	logProbs     []float32 // of a whole vocabulary, made on first use
+	baseLogProbs []float32 // the same under the static model
+	spelt        []byte    // text of a sampled token
+
+	before sparsemeta.Before // fast weights before an update that is measured, made on first use
 }
 
 // place is a chunk of a stream; the zero value is none.
@@ -62,11 +66,11 @@ func NewWorker(m *model.Model, threads int) *Worker {
 }
 
 // WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
-// chunks of MaxChunk, and their baseline, and has learnt by lines from each.
+// chunks of MaxChunk, and their baseline, and has learnt by lines from each, and measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	segments := 2 * txl.SegmentBytes(m.LM.Config, 1, MaxChunk)
-	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + m.LM.Config.Vocab
-	return segments + 4*int64(numbers) + LinesBytes
+	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 2*m.LM.Config.Vocab
+	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m)
 }
 
 // Close ends the worker's threads.
@@ -123,8 +127,8 @@ func (w *Worker) sum(s *Stream) Arena {
 	return w.fast
 }
 
-// before is the token in front of the next one.
-func (w *Worker) before(s *Stream) int32 {
+// Before is the token in front of the next one.
+func (s *Stream) Before() int32 {
 	if n := len(s.Pending); n > 0 {
 		return s.Pending[n-1]
 	}
@@ -158,7 +162,7 @@ func (w *Worker) hold(s *Stream, at place) {
 
 // extend makes the segments read what predicts the given targets, which follow the pending ones.
 func (w *Worker) extend(s *Stream, targets []int32) {
-	inputs := w.inputsOf(w.before(s), targets)
+	inputs := w.inputsOf(s.Before(), targets)
 	step := w.step(s)
 	step.Score(inputs, nil, nil)
 	if s.Settings.Baseline {

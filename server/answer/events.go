@@ -64,6 +64,17 @@ func (s *EventStream) Done() error {
 	return s.flush()
 }
 
+// Idle says that there is no event, so that whoever stands between the server and its client keeps
+// the connection: a comment, or among JSON lines an empty one.
+func (s *EventStream) Idle() error {
+	s.buf.Reset()
+	if s.media == contract.MediaEventStream {
+		s.buf.WriteString(": nothing new\n")
+	}
+	s.buf.WriteByte('\n')
+	return s.flush()
+}
+
 // flush sends the event that buf has.
 func (s *EventStream) flush() error {
 	s.begin()

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import type { ProblemError } from "../api/problem";
-import type { ChunkEvent, LineEvent, PastScores, Session, StreamEvent, UpdateEvent } from "../api/types";
+import type { ChunkEvent, PastScores, Session, StreamEvent, UpdateEvent } from "../api/types";
 import { bytes, floats } from "./growing";
 import { Predictions } from "./predictions";
 
@@ -47,7 +47,6 @@ export class Reading {
   /** 1 at the bytes at which a token begins; of a model of bytes it is empty, as all do. */
   readonly starts = bytes();
   readonly predictions = new Predictions();
-  readonly lines: LineEvent[] = [];
   readonly pieces: Piece[] = [];
   readonly updates: Update[] = [];
   branches: { name: string; elements: number }[] = [];
@@ -105,7 +104,6 @@ export class Reading {
   take(event: StreamEvent): void {
     if (event.type === "chunk") this.#takeChunk(event);
     else if (event.type === "update") this.#takeUpdate(event);
-    else if (event.type === "line") this.#takeLine(event);
     else if (event.type === "summary") this.#takeTotals(event);
     this.touch();
   }
@@ -157,10 +155,6 @@ export class Reading {
       for (const start of starts) this.starts.fill(start, start + 1, 1);
     }
     this.predictions.take(event, starts);
-  }
-
-  #takeLine(event: LineEvent): void {
-    if (event.ended) this.lines.push(event);
   }
 
   #takeUpdate(event: UpdateEvent): void {
