@@ -169,7 +169,7 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 		return lm, nil
 	}
 	c := lm.Config
-	to.Vocab = c.Vocab // a vocabulary says its size
+	to = to.WithVocab(c.Vocab) // a vocabulary says its size
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
 	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {
