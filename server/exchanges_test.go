@@ -144,6 +144,7 @@ var exchangesOfTheServer = []exchange{
 		"backup.rest", "The file from a byte on", "GET /v1/admin/backup", "",
 		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
 	},
+	{"metrics.beginning", "The beginning", "GET /metrics", "", nil},
 	{"health.alive", "The process is alive", "GET /healthz", "", nil},
 	{"ready.ready", "The server takes new work", "GET /readyz", "", nil},
 	{"home.page", "The beginning of the page", "GET /", "", nil},
