@@ -1879,6 +1879,12 @@ type Usage struct {
 	TotalTokens int64 `json:"total_tokens"`
 }
 
+// AcceptEncoding defines model for AcceptEncoding.
+type AcceptEncoding = string
+
+// IfNoneMatch defines model for IfNoneMatch.
+type IfNoneMatch = string
+
 // SessionID defines model for SessionID.
 type SessionID = string
 
@@ -1977,6 +1983,33 @@ type UnsupportedMediaType = Problem
 
 // Unusable A problem document (RFC 9457).
 type Unusable = Problem
+
+// HomeParams defines parameters for Home.
+type HomeParams struct {
+	// AcceptEncoding With `gzip` the file comes compressed.
+	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
+
+	// IfNoneMatch The `ETag` of the file that the client has.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PageStyleParams defines parameters for PageStyle.
+type PageStyleParams struct {
+	// AcceptEncoding With `gzip` the file comes compressed.
+	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
+
+	// IfNoneMatch The `ETag` of the file that the client has.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PageScriptParams defines parameters for PageScript.
+type PageScriptParams struct {
+	// AcceptEncoding With `gzip` the file comes compressed.
+	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
+
+	// IfNoneMatch The `ETag` of the file that the client has.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
 
 // BackupParams defines parameters for Backup.
 type BackupParams struct {
@@ -3038,9 +3071,9 @@ func (t *SessionEvent) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// Home Go to the pages of the server
+	// Home Open the page
 	// (GET /)
-	Home(w http.ResponseWriter, r *http.Request)
+	Home(w http.ResponseWriter, r *http.Request, params HomeParams)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(w http.ResponseWriter, r *http.Request)
@@ -3050,9 +3083,18 @@ type ServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
+	// Metrics What the server has counted, for Prometheus
+	// (GET /metrics)
+	Metrics(w http.ResponseWriter, r *http.Request)
 	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(w http.ResponseWriter, r *http.Request)
+	// PageStyle Get the style of the page
+	// (GET /page.css)
+	PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams)
+	// PageScript Get the script of the page
+	// (GET /page.js)
+	PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams)
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
@@ -3122,9 +3164,9 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
-// Home Go to the pages of the server
+// Home Open the page
 // (GET /)
-func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request, params HomeParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3146,9 +3188,27 @@ func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// Metrics What the server has counted, for Prometheus
+// (GET /metrics)
+func (_ Unimplemented) Metrics(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Contract Get this document
 // (GET /openapi.yaml)
 func (_ Unimplemented) Contract(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PageStyle Get the style of the page
+// (GET /page.css)
+func (_ Unimplemented) PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PageScript Get the script of the page
+// (GET /page.js)
+func (_ Unimplemented) PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3290,8 +3350,54 @@ type MiddlewareFunc func(http.Handler) http.Handler
 // Home operation middleware
 func (siw *ServerInterfaceWrapper) Home(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params HomeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Accept-Encoding" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept-Encoding")]; found {
+		var AcceptEncoding AcceptEncoding
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept-Encoding", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept-Encoding", valueList[0], &AcceptEncoding, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept-Encoding", Err: err})
+			return
+		}
+
+		params.AcceptEncoding = &AcceptEncoding
+
+	}
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Home(w, r)
+		siw.Handler.Home(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3343,11 +3449,145 @@ func (siw *ServerInterfaceWrapper) Health(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// Metrics operation middleware
+func (siw *ServerInterfaceWrapper) Metrics(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Metrics(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Contract operation middleware
 func (siw *ServerInterfaceWrapper) Contract(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Contract(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PageStyle operation middleware
+func (siw *ServerInterfaceWrapper) PageStyle(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PageStyleParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Accept-Encoding" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept-Encoding")]; found {
+		var AcceptEncoding AcceptEncoding
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept-Encoding", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept-Encoding", valueList[0], &AcceptEncoding, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept-Encoding", Err: err})
+			return
+		}
+
+		params.AcceptEncoding = &AcceptEncoding
+
+	}
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PageStyle(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PageScript operation middleware
+func (siw *ServerInterfaceWrapper) PageScript(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PageScriptParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Accept-Encoding" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept-Encoding")]; found {
+		var AcceptEncoding AcceptEncoding
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept-Encoding", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept-Encoding", valueList[0], &AcceptEncoding, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept-Encoding", Err: err})
+			return
+		}
+
+		params.AcceptEncoding = &AcceptEncoding
+
+	}
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PageScript(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -4409,7 +4649,16 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/healthz", wrapper.Health)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/metrics", wrapper.Metrics)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/openapi.yaml", wrapper.Contract)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/page.css", wrapper.PageStyle)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/page.js", wrapper.PageScript)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/readyz", wrapper.Ready)
@@ -4569,23 +4818,46 @@ type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
 type UnusableApplicationProblemPlusJSONResponse Problem
 
 type HomeRequestObject struct {
+	Params HomeParams
 }
 
 type HomeResponseObject interface {
 	VisitHomeResponse(w http.ResponseWriter) error
 }
 
-type Home303ResponseHeaders struct {
-	Location string
+type Home200ResponseHeaders struct {
+	ContentSecurityPolicy string
+	ETag                  string
 }
 
-type Home303Response struct {
-	Headers Home303ResponseHeaders
+type Home200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       Home200ResponseHeaders
+	ContentLength int64
 }
 
-func (response Home303Response) VisitHomeResponse(w http.ResponseWriter) error {
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(303)
+func (response Home200TextHTMLResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type Home304Response struct {
+}
+
+func (response Home304Response) VisitHomeResponse(w http.ResponseWriter) error {
+	w.WriteHeader(304)
 	return nil
 }
 
@@ -4601,6 +4873,22 @@ func (response Home403ApplicationProblemPlusJSONResponse) VisitHomeResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Home406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Home406ApplicationProblemPlusJSONResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4974,6 +5262,122 @@ func (response Health421ApplicationProblemPlusJSONResponse) VisitHealthResponse(
 	return err
 }
 
+type MetricsRequestObject struct {
+}
+
+type MetricsResponseObject interface {
+	VisitMetricsResponse(w http.ResponseWriter) error
+}
+
+type Metrics200TextResponse string
+
+func (response Metrics200TextResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(200)
+
+	_, err := w.Write([]byte(fmt.Sprint(response)))
+	return err
+}
+
+type Metrics401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics401ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics403ApplicationProblemPlusJSONResponse struct {
+	AdminOnlyApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics403ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics406ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics421ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics429ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics500ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ContractRequestObject struct {
 }
 
@@ -5022,6 +5426,190 @@ type Contract421ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response Contract421ApplicationProblemPlusJSONResponse) VisitContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageStyleRequestObject struct {
+	Params PageStyleParams
+}
+
+type PageStyleResponseObject interface {
+	VisitPageStyleResponse(w http.ResponseWriter) error
+}
+
+type PageStyle200ResponseHeaders struct {
+	ContentSecurityPolicy string
+	ETag                  string
+}
+
+type PageStyle200TextCSSResponse struct {
+	Body          io.Reader
+	Headers       PageStyle200ResponseHeaders
+	ContentLength int64
+}
+
+func (response PageStyle200TextCSSResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/css")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type PageStyle304Response struct {
+}
+
+func (response PageStyle304Response) VisitPageStyleResponse(w http.ResponseWriter) error {
+	w.WriteHeader(304)
+	return nil
+}
+
+type PageStyle403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response PageStyle403ApplicationProblemPlusJSONResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageStyle406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response PageStyle406ApplicationProblemPlusJSONResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageStyle421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response PageStyle421ApplicationProblemPlusJSONResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageScriptRequestObject struct {
+	Params PageScriptParams
+}
+
+type PageScriptResponseObject interface {
+	VisitPageScriptResponse(w http.ResponseWriter) error
+}
+
+type PageScript200ResponseHeaders struct {
+	ContentSecurityPolicy string
+	ETag                  string
+}
+
+type PageScript200TextJavascriptResponse struct {
+	Body          io.Reader
+	Headers       PageScript200ResponseHeaders
+	ContentLength int64
+}
+
+func (response PageScript200TextJavascriptResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/javascript")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type PageScript304Response struct {
+}
+
+func (response PageScript304Response) VisitPageScriptResponse(w http.ResponseWriter) error {
+	w.WriteHeader(304)
+	return nil
+}
+
+type PageScript403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response PageScript403ApplicationProblemPlusJSONResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageScript406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response PageScript406ApplicationProblemPlusJSONResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageScript421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response PageScript421ApplicationProblemPlusJSONResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -9717,7 +10305,7 @@ func (response GetText503ApplicationProblemPlusJSONResponse) VisitGetTextRespons
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// Home Go to the pages of the server
+	// Home Open the page
 	// (GET /)
 	Home(ctx context.Context, request HomeRequestObject) (HomeResponseObject, error)
 	// Detokenize Make a text of tokens
@@ -9729,9 +10317,18 @@ type StrictServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
+	// Metrics What the server has counted, for Prometheus
+	// (GET /metrics)
+	Metrics(ctx context.Context, request MetricsRequestObject) (MetricsResponseObject, error)
 	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(ctx context.Context, request ContractRequestObject) (ContractResponseObject, error)
+	// PageStyle Get the style of the page
+	// (GET /page.css)
+	PageStyle(ctx context.Context, request PageStyleRequestObject) (PageStyleResponseObject, error)
+	// PageScript Get the script of the page
+	// (GET /page.js)
+	PageScript(ctx context.Context, request PageScriptRequestObject) (PageScriptResponseObject, error)
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
@@ -9837,8 +10434,10 @@ type strictHandler struct {
 }
 
 // Home operation middleware
-func (sh *strictHandler) Home(w http.ResponseWriter, r *http.Request) {
+func (sh *strictHandler) Home(w http.ResponseWriter, r *http.Request, params HomeParams) {
 	var request HomeRequestObject
+
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.Home(ctx, request.(HomeRequestObject))
@@ -9939,6 +10538,30 @@ func (sh *strictHandler) Health(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Metrics operation middleware
+func (sh *strictHandler) Metrics(w http.ResponseWriter, r *http.Request) {
+	var request MetricsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Metrics(ctx, request.(MetricsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Metrics")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(MetricsResponseObject); ok {
+		if err := validResponse.VisitMetricsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Contract operation middleware
 func (sh *strictHandler) Contract(w http.ResponseWriter, r *http.Request) {
 	var request ContractRequestObject
@@ -9956,6 +10579,58 @@ func (sh *strictHandler) Contract(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ContractResponseObject); ok {
 		if err := validResponse.VisitContractResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PageStyle operation middleware
+func (sh *strictHandler) PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams) {
+	var request PageStyleRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PageStyle(ctx, request.(PageStyleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PageStyle")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PageStyleResponseObject); ok {
+		if err := validResponse.VisitPageStyleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PageScript operation middleware
+func (sh *strictHandler) PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams) {
+	var request PageScriptRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PageScript(ctx, request.(PageScriptRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PageScript")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PageScriptResponseObject); ok {
+		if err := validResponse.VisitPageScriptResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
