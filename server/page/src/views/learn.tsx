@@ -7,7 +7,7 @@ import { Tables } from "../learn/table";
 import { useShadow } from "../learn/shadow";
 import { Totals } from "../learn/totals";
 import { Problem } from "../shell/problem";
-import { follow, reading, stop } from "../state/feed";
+import { follow, reading, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
 import { Choice } from "../ui/choice";
@@ -75,7 +75,7 @@ function Learning({ of }: { of: Reading }) {
         <h1>How it learns</h1>
         <Live of={of} />
       </header>
-      {of.problem.value && <Problem error={of.problem.value} again={() => void follow(of)} />}
+      {of.problem.value && <Problem error={of.problem.value} again={() => void resume(of)} />}
       <Totals of={of} costs={costs} shadow={shadow} unit={unit} />
       {of.pieces.length === 0 ? <Waiting of={of} /> : (
         <>
