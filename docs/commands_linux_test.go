@@ -44,6 +44,9 @@ func TestTheCommandsOfThePagesWorkAsPrinted(t *testing.T) {
 	require.NoError(t, err)
 	r := reader{root, program, exceptions(t), strings.Contains(string(version), arithmetic)}
 	for _, p := range pages(t) {
+		if len(p.commands()) == 0 {
+			continue
+		}
 		t.Run(strings.TrimPrefix(p.name, "docs/"), func(t *testing.T) { r.read(t, p) })
 	}
 }

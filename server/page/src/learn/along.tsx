@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
-import { bitsText, countText } from "../ui/words";
+import { grouped } from "../read/words";
+import { bitsText } from "../ui/words";
 import type { Costs } from "./costs";
 
 interface Props {
@@ -59,5 +60,5 @@ export function Along(props: Props) {
 function said({ of, window, unit }: Props, at: number): string {
   const mean = of.mean(Math.max(of.start, at - window), at);
   const fixed = mean.fixed === null ? "" : `, static ${bitsText(mean.fixed)}`;
-  return `Byte ${countText(Math.round(at))}: adapted ${bitsText(mean.adapted)}${fixed} bits a ${unit}`;
+  return `Byte ${grouped(Math.round(at))}: adapted ${bitsText(mean.adapted)}${fixed} bits a ${unit}`;
 }

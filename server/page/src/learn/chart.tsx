@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { colourOf, isDark } from "../state/theme";
-import { sizeText } from "../ui/words";
+import { ticksText } from "../ui/words";
 
 /** A line of the chart. */
 export interface Line {
@@ -66,6 +66,10 @@ function optionsOf(latest: { current: ChartProps }, width: number): uPlot.Option
   const font = `${parseFloat(getComputedStyle(document.documentElement).fontSize) * 0.75}px ${
     getComputedStyle(document.body).fontFamily}`;
   const axis = { stroke: muted, font, ticks: { show: false } };
+  const isCut = (tick: number): boolean => {
+    const { from, to } = latest.current;
+    return (tick - from) / (to - from) > 0.97;
+  };
   return {
     width,
     height,
@@ -78,7 +82,7 @@ function optionsOf(latest: { current: ChartProps }, width: number): uPlot.Option
     },
     axes: [
       { ...axis, size: 34, space: 90, grid: { show: false },
-        values: (_, ticks) => ticks.map(sizeText) },
+        values: (_, ticks) => ticksText(ticks).map((text, i) => isCut(ticks[i]) ? null : text) },
       { ...axis, size: gutter, space: 44, grid: { stroke: colourOf("--line"), width: 1 } },
     ],
     series: [{}, ...lines.map((line) => ({

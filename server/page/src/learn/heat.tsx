@@ -2,7 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Update } from "../state/reading";
 import { isDark } from "../state/theme";
 import { rampOf } from "../ui/ramp";
-import { largestOf, stripsOf, type Group, type Shown } from "./strips";
+import { scalesOf, stripsOf, type Group, type Shown } from "./strips";
 
 export interface HeatProps {
   updates: Update[];
@@ -40,7 +40,7 @@ export function Heat(props: HeatProps) {
   };
   const share = cursor === null ? -1 : (cursor - from) / (to - from);
   return (
-    <div class="heat" ref={box} onPointerLeave={() => props.onCursor(null, -1)}>
+    <div class="strips" ref={box} onPointerLeave={() => props.onCursor(null, -1)}>
       {groups.map((group) => (
         <div class="strip" key={group.label}>
           <span class="label" aria-hidden="true">{props.narrow ? group.short : group.label}</span>
@@ -66,7 +66,7 @@ function draw(box: HTMLElement, props: HeatProps, dark: boolean): void {
   if (columns === 0 || props.updates.length === 0) return;
   const count = props.branches.length;
   const strips = stripsOf(props.updates, count, props.shown, props.from, props.to, columns);
-  const ends = endsOf(props);
+  const { least, largest } = scalesOf(props.updates, props.branches, props.shown, props.own);
   const ramp = rampOf(dark);
   props.groups.forEach((group, g) => {
     const image = new ImageData(columns, group.branches.length);
@@ -74,7 +74,8 @@ function draw(box: HTMLElement, props: HeatProps, dark: boolean): void {
       for (let c = 0; c < columns; c++) {
         const value = strips[branch * columns + c];
         if (isNaN(value)) continue;
-        const step = Math.round(255 * Math.min(1, ends[branch] > 0 ? value / ends[branch] : 0));
+        const share = (value - least[branch]) / (largest[branch] - least[branch] || 1);
+        const step = Math.round(255 * Math.min(1, Math.max(0, share)));
         const at = 4 * (row * columns + c);
         image.data.set(ramp.subarray(3 * step, 3 * step + 3), at);
         image.data[at + 3] = 255;
@@ -85,19 +86,4 @@ function draw(box: HTMLElement, props: HeatProps, dark: boolean): void {
     canvas.height = group.branches.length; // the style sheet stretches the rows
     canvas.getContext("2d")!.putImageData(image, 0, 0);
   });
-}
-
-/**
- * Where the scale of each branch ends. On a common scale it is the root mean square of a branch's
- * entries that is compared, so that large matrices do not outshine small ones by their size.
- */
-export function endsOf(
-  { updates, branches, shown, own }: Pick<HeatProps, "updates" | "branches" | "shown" | "own">,
-): Float64Array {
-  const largest = largestOf(updates, branches.length, shown);
-  if (own) return largest;
-  const most = largest.reduce(
-    (most, norm, b) => Math.max(most, norm / Math.sqrt(branches[b].elements)), 0,
-  );
-  return largest.map((_, b) => most * Math.sqrt(branches[b].elements));
 }

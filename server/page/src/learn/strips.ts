@@ -35,14 +35,32 @@ export function stripsOf(
   return strips;
 }
 
-/** The largest number of each branch: where its scale ends. Scales begin at 0. */
-export function largestOf(updates: Update[], branches: number, shown: Shown): Float64Array {
-  const largest = new Float64Array(branches);
+/** Where the scale of each branch begins and ends. */
+export interface Scales {
+  least: Float64Array;
+  largest: Float64Array;
+}
+
+/**
+ * The scales of branches: of each its own, from the least to the largest of its numbers; or one of
+ * all from 0, on which the root mean square of a branch's entries counts, so that large matrices do
+ * not outshine small ones by their size.
+ */
+export function scalesOf(
+  updates: Update[], branches: { elements: number }[], shown: Shown, own: boolean,
+): Scales {
+  const least = new Float64Array(branches.length).fill(Infinity);
+  const largest = new Float64Array(branches.length);
   for (const update of updates) {
-    const numbers = numbersOf(update, shown);
-    for (let b = 0; b < branches; b++) largest[b] = Math.max(largest[b], numbers[b]);
+    numbersOf(update, shown).forEach((number, b) => {
+      least[b] = Math.min(least[b], number);
+      largest[b] = Math.max(largest[b], number);
+    });
   }
-  return largest;
+  if (own) return { least, largest };
+  const roots = branches.map(({ elements }) => Math.sqrt(elements));
+  const most = largest.reduce((most, norm, b) => Math.max(most, norm / roots[b]), 0);
+  return { least: least.fill(0), largest: largest.map((_, b) => most * roots[b]) };
 }
 
 /** Branches of one layer, by the place of each among all. */

@@ -1,5 +1,6 @@
 import type { Reading } from "../state/reading";
-import { bitsText, countText } from "../ui/words";
+import { grouped } from "../read/words";
+import { bitsText } from "../ui/words";
 import { firstFrom, type Costs } from "./costs";
 import { wordsFor } from "./strips";
 
@@ -28,7 +29,7 @@ function CostTable({ costs, of, from, to, unit }: Props) {
   const offsets = of.updates.map((update) => update.offset);
   const ends = Array.from({ length: rows }, (_, i) => from + ((i + 1) * (to - from)) / rows);
   return (
-    <table>
+    <table class="numbers">
       <caption>Bits a {unit} in {rows} equal parts of what the chart shows</caption>
       <thead>
         <tr><th scope="col">Bytes up to</th><th scope="col">Adapted</th>
@@ -40,7 +41,7 @@ function CostTable({ costs, of, from, to, unit }: Props) {
           const { adapted, fixed } = costs.mean(begin, end);
           return (
             <tr key={i}>
-              <th scope="row">{countText(Math.round(end))}</th>
+              <th scope="row">{grouped(Math.round(end))}</th>
               <td>{bitsText(adapted)}</td>
               <td>{bitsText(fixed)}</td>
               <td>{adapted === null || fixed === null ? "–" : (fixed - adapted).toFixed(3)}</td>
@@ -58,8 +59,8 @@ function BranchTable({ of }: { of: Reading }) {
   if (!update) return null;
   const { bankNorms } = update;
   return (
-    <table>
-      <caption>Fast weights after the newest update, at byte {countText(update.offset)}</caption>
+    <table class="numbers">
+      <caption>Fast weights after the newest update, at byte {grouped(update.offset)}</caption>
       <thead>
         <tr><th scope="col">Weights</th><th scope="col">Norm of M</th>
           <th scope="col">Changed by</th>

@@ -1,14 +1,16 @@
 import type { Reading } from "../state/reading";
-import { bitsText, countText, differenceText, sizeText } from "../ui/words";
+import { grouped } from "../read/words";
+import { bitsText, differenceText, sizeText } from "../ui/words";
 
 /** What the whole stream has cost so far, in four numbers. */
 export function Totals({ of, unit }: { of: Reading; unit: string }) {
   const { totals, offset, step } = of.session.value;
+  const updates = Math.max(step, (of.updates.at(-1)?.step ?? -1) + 1);
   const units = of.ofWords ? totals.tokens : totals.chars;
   const known = units > 0;
   const fixed = totals.baseline_bits;
   return (
-    <dl class="totals">
+    <dl class="sums">
       <div class="adapted">
         <dt>Adapted, bits a {unit}</dt>
         <dd>{known ? bitsText(totals.bits / units) : "–"}</dd>
@@ -22,7 +24,7 @@ export function Totals({ of, unit }: { of: Reading; unit: string }) {
         <dd>{known && fixed ? differenceText(totals.bits, fixed) : "–"}</dd>
       </div>
       <div>
-        <dt>{countText(step)} updates in</dt>
+        <dt>{grouped(updates)} updates in</dt>
         <dd>{sizeText(offset)}</dd>
       </div>
     </dl>

@@ -3,7 +3,8 @@ import { asProblem, type ProblemError } from "../api/problem";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { Choice } from "../ui/choice";
-import { bitsText, countText } from "../ui/words";
+import { grouped } from "../read/words";
+import { bitsText } from "../ui/words";
 import { titleOf } from "./list";
 import { scoredByBoth, type Compared } from "./compared";
 
@@ -87,8 +88,8 @@ function Result({ of }: { of: Compared }) {
   const { first, second } = of;
   return (
     <section class="compared" aria-label="Comparison">
-      <table>
-        <caption>What {countText(of.bytes)} bytes cost</caption>
+      <table class="numbers">
+        <caption>What {grouped(of.bytes)} bytes cost</caption>
         <thead>
           <tr><th scope="col">Session</th><th scope="col">Bits</th><th scope="col">Bits a byte</th></tr>
         </thead>

@@ -7,7 +7,8 @@ import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
 import { href, type View } from "../state/route";
 import { Dialog } from "../ui/dialog";
-import { bitsText, countText, sizeText } from "../ui/words";
+import { grouped } from "../read/words";
+import { bitsText, perByte, sizeText } from "../ui/words";
 import { Compare } from "./compare";
 import { Edit } from "./edit";
 import { Fork } from "./fork";
@@ -39,7 +40,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
     <article class="details" aria-label={`Session ${titleOf(of)}`}>
       <h2>{titleOf(of)}</h2>
       {of.error && <p class="warning">This session cannot be used: {of.error}</p>}
-      <p class="row">
+      <p class="in-a-row">
         {!of.error && ways.map(([view, name]) => (
           <a key={view} class="button" href={href(view, of.id)}>{name}</a>
         ))}
@@ -68,7 +69,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
             Its {sizeText(of.offset)} of text and what was learnt of them are overwritten on the
             disk. Nothing brings them back but an export.
           </p>
-          <div class="row">
+          <div class="in-a-row">
             <button type="button" class="danger" onClick={() => {
               setAsks(false);
               void trying(async () => {
@@ -96,14 +97,14 @@ async function save(id: string): Promise<void> {
 }
 
 function Facts({ of }: { of: Session }) {
-  const { totals, settings, parent } = of;
+  const { settings, parent } = of;
+  const { adapted, fixed } = perByte(of.totals);
   const facts: [string, string | undefined][] = [
     ["Id", of.id],
-    ["Text", `${sizeText(of.offset)} (${countText(of.offset)} bytes)`],
-    ["Bits a byte", totals.bytes ? bitsText(totals.bits / totals.bytes) : "–"],
-    ["Static model", totals.bytes && totals.baseline_bits !== undefined
-      ? bitsText(totals.baseline_bits / totals.bytes) : "–"],
-    ["Updates", countText(of.step)],
+    ["Text", `${sizeText(of.offset)} (${grouped(of.offset)} bytes)`],
+    ["Bits a byte", bitsText(adapted)],
+    ["Static model", bitsText(fixed)],
+    ["Updates", grouped(of.step)],
     ["In memory", of.memory_bytes ? sizeText(of.memory_bytes) : "no: on the disk only"],
     ["On the disk", sizeText(of.disk_bytes)],
     ["Model", of.model],
@@ -111,7 +112,7 @@ function Facts({ of }: { of: Session }) {
     ["Seed", String(of.seed)],
     ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
     ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
-    ["Fork of", parent && `${parent.id.slice(0, 8)}… at byte ${countText(parent.offset)}`],
+    ["Fork of", parent && `${parent.id.slice(0, 8)}… at byte ${grouped(parent.offset)}`],
   ];
   return (
     <dl class="facts">

@@ -63,7 +63,7 @@ export function Edit({ of, onChanged }: Props) {
         <button type="button" disabled={labels.length >= 16}
           onClick={() => setLabels([...labels, ["", ""]])}>Add a label</button>
       </fieldset>
-      <div class="row">
+      <div class="in-a-row">
         <label>Kept, when it is not used,
           <select value={ttl} onChange={(event) => {
             setState("");

@@ -4,7 +4,7 @@ import { forkSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
-import { countText } from "../ui/words";
+import { grouped } from "../read/words";
 import { Travel } from "./travel";
 
 interface Props {
@@ -23,7 +23,7 @@ export function Fork({ on, onForked }: Props) {
     setBusy(true);
     setProblem(null);
     try {
-      const labels = { title: `Fork at byte ${countText(at)}` };
+      const labels = { title: `Fork at byte ${grouped(at)}` };
       onForked(await forkSession(on.session.value.id, {
         at_offset: at, ...(name ? { name } : { labels }),
       }));
@@ -44,14 +44,14 @@ export function Fork({ on, onForked }: Props) {
       </p>
       <Travel on={on} at={at} onAt={setAt} />
       {problem && <Problem error={problem} />}
-      <div class="row">
+      <div class="in-a-row">
         <label>Name <span class="note">(or none)</span>
           <input value={name} pattern="[a-z0-9][a-z0-9._\-]{0,63}" placeholder="what-if"
             title="1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
             onInput={(event) => setName(event.currentTarget.value)} />
         </label>
         <button type="submit" class="primary" disabled={busy}>
-          {busy ? "Forking…" : at === end ? "Fork at the end" : `Fork at byte ${countText(at)}`}
+          {busy ? "Forking…" : at === end ? "Fork at the end" : `Fork at byte ${grouped(at)}`}
         </button>
       </div>
     </form>

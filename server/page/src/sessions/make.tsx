@@ -54,7 +54,7 @@ export function Make({ onMade, onClose }: Props) {
           </label>
         )}
         {problem && <Problem error={problem} />}
-        <div class="row">
+        <div class="in-a-row">
           <button type="submit" class="primary" disabled={busy}>
             {busy ? "Making…" : file ? "Import" : "Make"}
           </button>

@@ -1,6 +1,7 @@
 import type { Session } from "../api/types";
 import { href } from "../state/route";
-import { agoText, bitsText, countText, sizeText } from "../ui/words";
+import { grouped } from "../read/words";
+import { agoText, bitsText, perByte, sizeText } from "../ui/words";
 import { titleOf } from "./list";
 
 interface Props {
@@ -11,7 +12,7 @@ interface Props {
 /** Sessions, a row for each. */
 export function Table({ sessions, chosen }: Props) {
   return (
-    <table class="sessions">
+    <table class="numbers sessions">
       <thead>
         <tr>
           <th scope="col">Session</th><th scope="col">Text</th>
@@ -29,7 +30,7 @@ export function Table({ sessions, chosen }: Props) {
 }
 
 function Row({ of, chosen }: { of: Session; chosen: boolean }) {
-  const { bytes, bits, baseline_bits: fixed } = of.totals;
+  const { adapted, fixed } = perByte(of.totals);
   const labels = Object.entries(of.labels ?? {}).filter(([name]) => of.name || name !== "title");
   return (
     <tr class={chosen ? "chosen" : ""}>
@@ -43,9 +44,9 @@ function Row({ of, chosen }: { of: Session; chosen: boolean }) {
         )}
       </th>
       <td data-name="Text">{sizeText(of.offset)}</td>
-      <td data-name="Bits a byte">{bytes ? bitsText(bits / bytes) : "–"}</td>
-      <td data-name="Static">{bytes && fixed !== undefined ? bitsText(fixed / bytes) : "–"}</td>
-      <td data-name="Updates">{countText(of.step)}</td>
+      <td data-name="Bits a byte">{bitsText(adapted)}</td>
+      <td data-name="Static">{bitsText(fixed)}</td>
+      <td data-name="Updates">{grouped(of.step)}</td>
       <td data-name="Memory">{of.memory_bytes ? sizeText(of.memory_bytes) : "–"}</td>
       <td data-name="Disk">{sizeText(of.disk_bytes)}</td>
       <td data-name="Used" title={of.last_used_at}>

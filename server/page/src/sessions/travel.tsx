@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
-import { countText } from "../ui/words";
+import { grouped } from "../read/words";
 import { decode } from "../ui/decode";
 
 interface Props {
@@ -43,14 +43,14 @@ export function Travel({ on, at, onAt }: Props) {
             const { valueAsNumber } = event.currentTarget;
             if (!isNaN(valueAsNumber)) move(valueAsNumber);
           }} />
-        <span class="note">of {countText(end)}</span>
+        <span class="note">of {grouped(end)}</span>
       </label>
       <input type="range" min={0} max={end} value={at} aria-label="Place in the session's text"
-        aria-valuetext={`Byte ${countText(at)}`}
+        aria-valuetext={`Byte ${grouped(at)}`}
         onInput={(event) => move(event.currentTarget.valueAsNumber)} />
       <div class="travelled" role="slider" tabIndex={0} aria-label="The text around the place"
         aria-valuemin={0} aria-valuemax={end} aria-valuenow={at}
-        aria-valuetext={`Byte ${countText(at)}, after ${shown.text.slice(Math.max(0, unit - 40), unit)}`}
+        aria-valuetext={`Byte ${grouped(at)}, after ${shown.text.slice(Math.max(0, unit - 40), unit)}`}
         onClick={(event) => {
           const clicked = unitUnder(event);
           if (clicked >= 0) toUnit(clicked);

@@ -99,7 +99,7 @@ async function open(id: string): Promise<void> {
       const first = Math.max(0, session.offset - textOpened);
       opened.from = first;
       await fetchText(opened, first, session.offset, signal);
-      opened.addPast(await pastScores(id, { offset: opened.from, points: 10000 }, signal));
+      opened.addPast(await pastScores(id, { offset: opened.from, points: 4096 }, signal));
     });
   } catch (error) {
     if (!isAbort(error)) openProblem.value = asProblem(error);

@@ -1,23 +1,34 @@
+import type { Measures } from "../api/types";
+import { grouped } from "../read/words";
+
 // Numbers as people read them.
 
-const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const sizes: [number, number, string][] = [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e4, 1e3, "kB"]];
 
 /** An amount of bytes: "980 B", "12.4 kB". */
 export function sizeText(bytes: number): string {
-  const steps: [number, string][] = [[1e9, "GB"], [1e6, "MB"], [1e4, "kB"]];
-  for (const [from, unit] of steps) {
-    const of = unit === "kB" ? 1e3 : from;
-    if (bytes >= from) return `${number.format(bytes / of)} ${unit}`;
+  for (const [from, one, unit] of sizes) {
+    if (bytes >= from) return `${(bytes / one).toFixed(1)} ${unit}`;
   }
-  return `${number.format(Math.round(bytes))} B`;
+  return `${grouped(Math.round(bytes))} B`;
 }
 
-/** A count: "12,345". */
-export const countText = (n: number): string => number.format(n);
+/** The marks of an axis of bytes, all in one unit. */
+export function ticksText(ticks: number[]): string[] {
+  const [, one, unit] = sizes.find(([from]) => ticks.at(-1)! >= from) ?? [0, 1, "B"];
+  return ticks.map((tick) => `${grouped(+(tick / one).toFixed(3))} ${unit}`);
+}
 
 /** Bits a unit; a dash where there are none. */
 export const bitsText = (bits: number | null | undefined): string =>
   bits === null || bits === undefined || isNaN(bits) ? "–" : bits.toFixed(3);
+
+/** Bits a byte of the adapted and of the static model; unknown words, where there are any, apart. */
+export function perByte(totals: Measures): { adapted?: number; fixed?: number } {
+  const { bytes, bits, bits_per_byte: known, baseline_bits: fixed } = totals;
+  if (bytes === 0) return {};
+  return { adapted: known ?? bits / bytes, fixed: fixed === undefined ? fixed : fixed / bytes };
+}
 
 /** How much less (or more) one cost is than another: "12.3% less". */
 export function differenceText(cost: number, other: number): string {
@@ -25,18 +36,14 @@ export function differenceText(cost: number, other: number): string {
   return `${Math.abs(percent).toFixed(1)}% ${percent >= 0 ? "less" : "more"}`;
 }
 
-const spans: [number, string][] = [
+const spans: [number, Intl.RelativeTimeFormatUnit][] = [
   [365 * 86400, "year"], [30 * 86400, "month"], [86400, "day"], [3600, "hour"], [60, "minute"],
 ];
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "short" });
+const relative = new Intl.RelativeTimeFormat("en", { style: "short" });
 
 /** How long ago a time was: "3 hr. ago". */
-export function agoText(time: string, now = Date.now()): string {
-  const seconds = (now - Date.parse(time)) / 1000;
-  for (const [span, unit] of spans) {
-    if (seconds >= span) {
-      return relative.format(-Math.floor(seconds / span), unit as Intl.RelativeTimeFormatUnit);
-    }
-  }
-  return "just now";
+export function agoText(time: string): string {
+  const seconds = (Date.now() - Date.parse(time)) / 1000;
+  const span = spans.find(([length]) => seconds >= length);
+  return span ? relative.format(-Math.floor(seconds / span[0]), span[1]) : "just now";
 }

@@ -5,6 +5,7 @@ import { Costs, firstFrom, type Mean } from "../learn/costs";
 import { FastWeights } from "../learn/weights";
 import { Tables } from "../learn/table";
 import { Totals } from "../learn/totals";
+import { Problem } from "../shell/problem";
 import { follow, reading, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
@@ -67,6 +68,7 @@ function Learning({ of }: { of: Reading }) {
         <h1>How it learns</h1>
         <Live of={of} />
       </header>
+      {of.problem.value && <Problem error={of.problem.value} again={() => void follow(of)} />}
       <Totals of={of} unit={unit} />
       {of.pieces.length === 0 ? <Waiting of={of} /> : (
         <>
@@ -112,7 +114,7 @@ function momentsOf(of: Reading, from: number, to: number): number[] {
 function Legend({ lines, at }: { lines: Line[]; at: Mean }) {
   const values: Record<string, number | null> = { adapted: at.adapted, static: at.fixed };
   return (
-    <ul class="legend">
+    <ul class="lines-key">
       {lines.map(({ label }) => (
         <li key={label} class={label}><i aria-hidden="true" />{label} <b>{bitsText(values[label])}</b></li>
       ))}

@@ -7,7 +7,7 @@ import { Table } from "../sessions/table";
 import { Problem } from "../shell/problem";
 import { reading, show, openProblem } from "../state/feed";
 import { go, href, route } from "../state/route";
-import { countText } from "../ui/words";
+import { grouped } from "../read/words";
 
 /** Lists the sessions, and does with them what is to be done. */
 export function SessionsView() {
@@ -23,11 +23,11 @@ export function SessionsView() {
     void show(session);
   };
   return (
-    <div class={`sessions${chosen ? " with-details" : ""}`}>
+    <div class={`sessions-view${chosen ? " with-details" : ""}`}>
       <div class="list">
         <header class="head">
           <h1>Sessions</h1>
-          <span class="row">
+          <span class="in-a-row">
             <button type="button" onClick={() => void list.refresh()}>Refresh</button>
             <button type="button" class="primary" onClick={() => setMaking(true)}>New session…</button>
           </span>
@@ -81,13 +81,13 @@ function Foot({ list }: { list: SessionList }) {
   const found = list.found.value.length;
   const none = list.loading.value ? "Loading…"
     : count === 0 ? "There is no session yet. Make one, or read a text: that makes one, too."
-    : found === 0 ? `None of ${countText(count)} sessions matches.`
+    : found === 0 ? `None of ${grouped(count)} sessions matches.`
     : "";
   return (
     <div class="foot">
       <span role="status" class="note">
-        {none || `${countText(list.shown.value.length)} of ${countText(found)} sessions`}
-        {!all && `, of the first ${countText(count)} that were looked at`}
+        {none || `${grouped(list.shown.value.length)} of ${grouped(found)} sessions`}
+        {!all && `, of the first ${grouped(count)} that were looked at`}
       </span>
       {list.more.value && (
         <button type="button" disabled={list.loading.value} onClick={() => void list.showMore()}>

@@ -1,5 +1,5 @@
 import { adviceOn, detailOf } from "../api/problem";
-import { countText } from "../ui/words";
+import { grouped } from "../read/words";
 import { sources, type Source, type Suggestion, type Suggestions } from "./suggestions";
 
 interface Props {
@@ -41,7 +41,7 @@ export function Cards({ of, chosen, hasStatic, onChoose, onAccept }: Props) {
               <footer>
                 <button type="button" class={isChosen ? "primary" : ""}
                   onClick={() => onAccept(source)}>Accept</button>
-                <span class="note">{countText(suggestion.bytes.length)} bytes</span>
+                <span class="note">{grouped(suggestion.bytes.length)} bytes</span>
               </footer>
             )}
           </section>

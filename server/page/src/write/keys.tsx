@@ -26,7 +26,7 @@ export function actOf(event: KeyboardEvent, anySuggested: boolean): Act | undefi
 /** The keys of the sheet. */
 export function Keys() {
   return (
-    <dl class="keys">
+    <dl class="keys-here">
       {keys.map(([pressed, does]) => (
         <div key={does}>
           <dt>{pressed.map((key, i) => <span key={key}>{i > 0 && "+"}<kbd>{key}</kbd></span>)}</dt>

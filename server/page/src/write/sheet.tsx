@@ -30,7 +30,7 @@ export function Sheet({ fixed, draft, ghost, onDraft, onCursor, onKey }: Props) 
   }, [whole]);
   useLayoutEffect(() => {
     box.current!.scrollTop = box.current!.scrollHeight;
-  }, [fixed, ghost]);
+  }, [whole, ghost]);
 
   const input = (): void => {
     const a = area.current!;
