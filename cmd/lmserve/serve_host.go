@@ -32,14 +32,15 @@ type opened struct {
 
 // openSessions opens the store of the sessions.
 func (f *serveFlags) openSessions(
-	ctx context.Context, m *model.Model, log *zap.Logger,
+	ctx context.Context, models []*model.Model, log *zap.Logger,
 ) (_ *opened, err error) {
 	o := &opened{}
 	if o.store, o.where, err = f.openStore(ctx, log); err != nil {
 		return nil, err
 	}
 	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
-	o.sessions, err = session.NewManager(m, session.Options{
+	o.sessions, err = session.NewManager(models[0], session.Options{
+		Others:         models[1:],
 		Store:          o.store,
 		Report:         foreign.note,
 		Threads:        f.model.threads,
@@ -53,7 +54,7 @@ func (f *serveFlags) openSessions(
 	if err != nil {
 		return nil, errors.Join(err, o.store.Close())
 	}
-	foreign.tell(log, m, o.where)
+	foreign.tell(log, models, o.where)
 	return o, nil
 }
 

@@ -118,6 +118,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}
 	s.publishLocked()
+	e.follower.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete = s.stream.Room() == 0
 	defer func() { // whatever becomes of the report

@@ -34,7 +34,11 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	call := scoreCall{h.Sessions(), h.encoder(), r.ID, text, options}
+	encode, err := h.encoder(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	call := scoreCall{h.Sessions(), encode, r.ID, text, options}
 	if media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
