@@ -24,7 +24,7 @@ POWER_CUTS ?= 40
 BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build demo default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
+.PHONY: help build page demo default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
 	test-openai fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
@@ -32,6 +32,10 @@ help: ## show this list
 
 build: ## build bin/lmserve
 	$(GO) build -o bin/lmserve ./cmd/lmserve
+
+page: ## build the web page, server/page/dist, of its sources (needs node 20 or later, npm and the network)
+	npm ci --prefix server/page --ignore-scripts --no-audit --no-fund --loglevel error
+	npm run --prefix server/page build
 
 demo: build ## show a server at work: a log streamed through a session, completions before and after
 	@$(GO) run ./internal/demo -lmserve bin/lmserve

@@ -144,9 +144,12 @@ var exchangesOfTheServer = []exchange{
 		"backup.rest", "The file from a byte on", "GET /v1/admin/backup", "",
 		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
 	},
+	{"metrics.beginning", "The beginning", "GET /metrics", "", nil},
 	{"health.alive", "The process is alive", "GET /healthz", "", nil},
 	{"ready.ready", "The server takes new work", "GET /readyz", "", nil},
-	{"home.docs", "The way to the page", "GET /", "", nil},
+	{"home.page", "The beginning of the page", "GET /", "", nil},
+	{"pageStyle.style", "The beginning of the style sheet", "GET /page.css", "", nil},
+	{"pageScript.script", "The beginning of the script", "GET /page.js", "", nil},
 	{"docs.page", "The beginning of the page", "GET /docs", "", nil},
 	{"contract.document", "The beginning of the document", "GET /openapi.yaml", "", nil},
 }

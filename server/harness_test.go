@@ -33,7 +33,9 @@ import (
 
 func TestMain(m *testing.M) {
 	openapi3filter.RegisterBodyDecoder(contract.MediaZstd, openapi3filter.FileBodyDecoder)
-	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder)
+	for _, media := range []string{"text/html", "text/css", "text/javascript"} {
+		openapi3filter.RegisterBodyDecoder(media, openapi3filter.FileBodyDecoder)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := writeExamples(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -46,6 +46,7 @@ func (e *engine) complete(
 	g := generation{engine: e, s: s, admitted: f.admitted, patience: patience, plan: plan{
 		prompts: [][]byte{prompt}, n: 1, most: r.MaxTokens, sampling: r.sampling().Sampling,
 		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
+		static: r.From == FromStatic,
 	}}
 	done := Completion{Seed: seed, PromptTokens: tokenizer.Count(s.model.Tokenizer, r.Prompt)}
 	err := g.run(ctx, func(p Piece) error {

@@ -31,6 +31,7 @@ type engine struct {
 	textMax   int64         // bytes of text that a session can have
 	packing   chan struct{} // holds a token for every file that is being packed or parsed
 	imports   Progress
+	observer  Observer
 
 	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
 	scoreRecovery, forkRecovery time.Duration
@@ -65,9 +66,17 @@ func (e *engine) leaseLocked(
 	ctx context.Context, s *liveSession, admitted *bool,
 ) (l *scheduler.Lease, err error) {
 	err = e.waiting.wait(s.Owner, admitted, func() (err error) {
-		l, err = e.scheduler.Lease(ctx, s.job())
+		l, err = e.workerFor(ctx, s)
 		return err
 	})
+	return l, err
+}
+
+// workerFor waits for a worker for a session that is admitted.
+func (e *engine) workerFor(ctx context.Context, s *liveSession) (*scheduler.Lease, error) {
+	begun := time.Now()
+	l, err := e.scheduler.Lease(ctx, s.job())
+	phaseSince(ctx, e.observer, PhaseQueue, begun)
 	return l, err
 }
 
@@ -80,7 +89,7 @@ func (e *engine) openWithWorker(
 		if err := e.states.openWithin(ctx, s, limit); err != nil {
 			return err
 		}
-		if l, err = e.scheduler.Lease(ctx, s.job()); err != nil {
+		if l, err = e.workerFor(ctx, s); err != nil {
 			s.unlock()
 		}
 		return err

@@ -87,7 +87,11 @@ func (g *generation) turns(ctx context.Context) error {
 
 // continueLocked writes the texts after one prompt, which is read once for all of them.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
-	read, drafts := g.s.stream.Frozen(), g.drafts(prompt, g.s.model.OfWords())
+	ground := g.s.stream.Frozen
+	if g.static {
+		ground = g.s.stream.Static
+	}
+	read, drafts := ground(), g.drafts(prompt, g.s.model.OfWords())
 	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
 		return err
 	}
@@ -165,7 +169,9 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 		return err
 	}
 	defer l.Release()
+	begun := time.Now()
 	do(l.Worker())
+	phaseSince(ctx, g.engine.observer, PhaseSample, begun)
 	return nil
 }
 
@@ -259,6 +265,7 @@ func (g *generation) accept(d *draft, t stream.Token) {
 func (g *generation) end(d *draft, reason string, last Piece) {
 	d.reason = reason
 	last.FinishReason, last.Tokens = reason, d.tokens
+	g.engine.observer.Completed(reason, d.tokens)
 	g.queue(d, last)
 }
 

@@ -24,6 +24,8 @@ type liveSession struct {
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
 
+	watchers watchers // those who are told of what is fed
+
 	// feeding holds one token while a request feeds the session: only that request moves the offset.
 	// It is held for the length of the request. Those that wait get the token in the order they came.
 	feeding chan struct{}
@@ -136,14 +138,21 @@ func (s *liveSession) job() scheduler.Job {
 	}
 }
 
-// settleLocked ends the chunk if it is full.
-func (s *liveSession) settleLocked(w *stream.Worker) {
-	if s.stream.Room() == 0 {
-		begun := time.Now()
-		w.Settle(s.stream)
-		s.rms = s.stream.FastRMS()
-		s.replay += time.Since(begun)
+// settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
+// are what it has made of the fast weights; nil where there are none.
+func (s *liveSession) settleLocked(
+	w *stream.Worker, measured bool,
+) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
+	begun := time.Now()
+	if measured {
+		settled, norms = w.SettleMeasured(s.stream)
+	} else {
+		settled = w.Settle(s.stream)
 	}
+	s.rms = s.stream.FastRMS()
+	took = time.Since(begun)
+	s.replay += took
+	return settled, norms, took
 }
 
 // publishLocked shows callers where the stream is.
@@ -222,17 +231,17 @@ func (s *liveSession) noteHeadLocked(h *head) {
 	s.Labels, s.TTL, s.ShadowOf = h.Labels, h.TTL, h.ShadowOf
 }
 
-// linesFrom is the offset from which on lines are made of the text; nil: of none of it.
-func (s *liveSession) linesFrom() *int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.LinesFrom
-}
-
 func (s *liveSession) isClaimed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.claimed
+}
+
+// linesFrom is the offset from which on the session has lines; nil if it has none.
+func (s *liveSession) linesFrom() *int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.LinesFrom
 }
 
 // isStale reports whether what was seen of the session may not be what the store has.
@@ -281,6 +290,7 @@ func (s *liveSession) condemnLocked(why error) error {
 	s.mu.bad = why
 	s.mu.Unlock()
 	s.dropLocked()
+	s.watchers.end(s.unusable())
 	return s.unusable()
 }
 
@@ -295,6 +305,7 @@ func (s *liveSession) alive() error {
 // end makes an end of the session in memory; what the store has of it is not its concern.
 func (s *liveSession) end() {
 	s.deleted.Store(true)
+	s.watchers.end(ErrNotFound)
 	s.memory.Close()
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +28,15 @@ import (
 // It is put together of parts that each do one thing and have a lock of their own: the roster knows
 // which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
 type Manager struct {
-	about   []ModelInfo // of the models, the default first
-	roster  *roster
-	engine  *engine
-	life    *lifecycle.Lifecycle
-	backups *backups
-	last    sync.Once // what is done when the Manager has drained
+	about    []ModelInfo // of the models, the default first
+	roster   *roster
+	engine   *engine
+	life     *lifecycle.Lifecycle
+	backups  *backups
+	audience audience
+	last     sync.Once // what is done when the Manager has drained
+
+	watchIdle time.Duration // the constant of that name; tests set it
 }
 
 // NewManager returns a Manager of the sessions that the store has. The model is that of sessions
@@ -73,10 +77,11 @@ func assemble(served models, o Options) *Manager {
 	room := newGuard(o)
 	saved := newSnapshots(j, room, o)
 	recovery := &recoverer{journal: j, snapshots: saved, scheduler: workers, life: life,
-		replayMax: o.apart(), report: o.Report}
+		replayMax: o.apart(), report: o.Report, told: o.Observer}
 	mg := &Manager{
-		life:    life,
-		backups: &backups{store: o.Store, report: o.Report},
+		life:      life,
+		backups:   &backups{store: o.Store, report: o.Report},
+		watchIdle: WatchIdle,
 		roster: &roster{
 			models: served, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
 			room: room, clock: now, max: o.MaxSessions, report: o.Report,
@@ -86,10 +91,11 @@ func assemble(served models, o Options) *Manager {
 			journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
 			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
+			observer:      o.Observer,
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
 				journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
-				room: room, replayMax: o.apart(), report: o.Report,
+				room: room, replayMax: o.apart(), report: o.Report, told: o.Observer,
 			},
 		},
 	}
@@ -361,7 +367,7 @@ func (mg *Manager) Score(
 
 // reporting are the reports of a score request.
 func (mg *Manager) reporting(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
-	return reports{engine: mg.engine, s: s, options: o, emit: emit}
+	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
 }
 
 // dryRun carries out a score request that learns nothing.
@@ -393,7 +399,7 @@ func (mg *Manager) dryRun(
 }
 
 // Complete samples text after the session's text and the prompt, from the model as the session has
-// adapted it, and leaves the session as it was unless it is told to commit. emit is told of each
+// adapted it or as it is without that, and leaves the session as it was unless it is told to commit. emit is told of each
 // piece of the text as it grows. While a completion samples, the session takes no other text: a
 // request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets
 // ErrBusy beside another.
@@ -408,7 +414,7 @@ func (mg *Manager) Complete(
 		return Completion{}, err
 	}
 	defer done()
-	if err := checkCompletion(r); err != nil {
+	if err := cmp.Or(checkCompletion(r), checkFrom(s, r)); err != nil {
 		return Completion{}, err
 	}
 	if err := s.feedable(); err != nil && r.commits() {
@@ -572,11 +578,12 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 // so that the next start has little to compute again, or if the store has failed gives the memory
 // of the states back. When the context ends the wait, what is under
 // way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
-// ends at once.
+// ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	mg.engine.follower.stop()
 	drained := mg.life.Drain()
+	defer mg.audience.end(ErrDraining)
 	select {
 	case <-drained:
 	default:
@@ -586,6 +593,7 @@ func (mg *Manager) Drain(ctx context.Context) error {
 			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
 		}
 	}
+	mg.audience.end(ErrDraining) // before the snapshots, which may take a while
 	mg.last.Do(func() { mg.engine.states.keepAll(ctx) })
 	return nil
 }

@@ -21,6 +21,7 @@ type recoverer struct {
 	life      *lifecycle.Lifecycle
 	replayMax time.Duration // computing after which a snapshot is due
 	report    func(error)
+	told      Observer
 }
 
 // errDue is why a recovery is given up for now, and goes on at once. Others are the end of a context,
@@ -48,7 +49,10 @@ func (r *recoverer) runLocked(ctx context.Context, s *liveSession, until time.Ti
 		return r.goesOnLocked(s, rec, until)
 	}
 	s.begun = nil
-	if err := re.run(ctx, r.journal.store); err != nil {
+	from := st.Offset()
+	err = re.run(ctx, r.journal.store)
+	r.told.Replayed(st.Offset() - from)
+	if err != nil {
 		if givenUp(ctx, err) && s.alive() == nil {
 			s.begun, s.replay = rec, re.cost
 		}

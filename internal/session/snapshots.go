@@ -22,6 +22,7 @@ type snapshots struct {
 	most    int           // snapshots that a session keeps for forks, beside those for recovery
 	apart   time.Duration // computing between two of them
 	rarest  time.Duration // computing between two of a session that has as many as it may
+	told    Observer
 	// under holds a token for every snapshot being written or read, which takes the memory of a
 	// compressor.
 	under chan struct{}
@@ -30,7 +31,7 @@ type snapshots struct {
 func newSnapshots(j *journal, room *disk.Guard, o Options) *snapshots {
 	return &snapshots{
 		journal: j, room: room, most: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
-		under: make(chan struct{}, o.Threads),
+		told: o.Observer, under: make(chan struct{}, o.Threads),
 	}
 }
 
@@ -41,12 +42,10 @@ func newSnapshots(j *journal, room *disk.Guard, o Options) *snapshots {
 func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
 	sn.under <- struct{}{}
 	defer func() { <-sn.under }()
-	f, err := st.Stored()
+	begun := time.Now()
+	err := sn.storeLocked(ctx, s, st)
+	sn.told.Snapshot(time.Since(begun), err)
 	if err != nil {
-		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
-	}
-	err = sn.journal.writeSnapshotLocked(ctx, s, st.Offset(), f.Write)
-	if err != nil && !errors.Is(err, sessionlog.ErrExists) {
 		return err
 	}
 	took := s.replay
@@ -56,6 +55,19 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 		return err
 	}
 	return sn.journal.trimLocked(ctx, s, min(kept[0], s.unread()))
+}
+
+// storeLocked writes a state to the store, unless the store has it.
+func (sn *snapshots) storeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
+	f, err := st.Stored()
+	if err != nil {
+		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
+	}
+	err = sn.journal.writeSnapshotLocked(ctx, s, st.Offset(), f.Write)
+	if errors.Is(err, sessionlog.ErrExists) {
+		return nil
+	}
+	return err
 }
 
 // thinLocked drops the snapshots of a session that are superfluous now that there is one at an

@@ -24,6 +24,7 @@ type states struct {
 	room      *disk.Guard
 	replayMax time.Duration
 	report    func(error)
+	told      Observer
 }
 
 // store is where the sessions are.
@@ -38,10 +39,11 @@ func (st *states) open(ctx context.Context, s *liveSession) error {
 // openWithin is open for a request that does not wait longer than a limit for the computing of the
 // stream (0: as long as it takes). Then the error is a *RecoveringError.
 func (st *states) openWithin(ctx context.Context, s *liveSession, limit time.Duration) error {
+	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
-	err := st.warmLocked(ctx, s, limit)
+	err := st.warmLocked(ctx, s, limit, begun)
 	if err != nil {
 		s.unlock()
 	}
@@ -51,12 +53,13 @@ func (st *states) openWithin(ctx context.Context, s *liveSession, limit time.Dur
 // openCurrent is openWithin for a request that reads the state and writes nothing: the store would
 // not refuse it if another had claimed the session.
 func (st *states) openCurrent(ctx context.Context, s *liveSession, limit time.Duration) error {
+	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	err := st.journal.currentLocked(ctx, s)
 	if err == nil {
-		err = st.warmLocked(ctx, s, limit)
+		err = st.warmLocked(ctx, s, limit, begun)
 	}
 	if err != nil {
 		s.unlock()
@@ -94,10 +97,14 @@ func (st *states) refresh(ctx context.Context, s *liveSession) error {
 }
 
 // warmLocked makes a cold session hot. What a recovery has done by the time that it is given up
-// stays in memory like any state, and the next request goes on from there.
-func (st *states) warmLocked(ctx context.Context, s *liveSession, limit time.Duration) error {
+// stays in memory like any state, and the next request goes on from there. The request has waited
+// since it begun.
+func (st *states) warmLocked(
+	ctx context.Context, s *liveSession, limit time.Duration, begun time.Time,
+) error {
 	s.memory.Work()
 	if s.stream != nil {
+		phaseSince(ctx, st.told, PhaseOpen, begun)
 		return nil
 	}
 	if err := st.journal.claimLocked(ctx, s); err != nil {
@@ -108,7 +115,9 @@ func (st *states) warmLocked(ctx context.Context, s *liveSession, limit time.Dur
 			return err
 		}
 	}
+	begun = phaseSince(ctx, st.told, PhaseOpen, begun)
 	err := st.recoverLocked(ctx, s, limit)
+	phaseSince(ctx, st.told, PhaseRecover, begun)
 	if err != nil && s.begun == nil {
 		s.dropLocked()
 	}

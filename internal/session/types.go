@@ -38,6 +38,12 @@ const (
 	CommitAll    = "all"    // the prompt and the text that was sampled
 )
 
+// The model that a completion is sampled from: values of CompleteRequest.From.
+const (
+	FromAdapted = "adapted" // as the session has adapted it
+	FromStatic  = "static"  // as it is without adaptation, after the same text
+)
+
 // What a session learns of a text that is scored: values of ScoreOptions.Learn.
 const (
 	LearnTrue  = "true"  // the text, which is the session's from then on
@@ -179,6 +185,7 @@ type ScoreOptions struct {
 	// with *OffsetError and nothing changes.
 	Offset   *int64
 	LogProbs bool // report every token's log-probability
+	Top      int  // report so many of the likeliest tokens beside each; only with LogProbs
 	// Learn is LearnTrue, LearnFalse or LearnUnflagged, the latter only with Lines; "" is LearnTrue.
 	// With LearnFalse the Chunks have the offsets
 	// and totals that they would have if the text were the session's.
@@ -191,6 +198,9 @@ type ScoreOptions struct {
 	Lines     bool
 	Text      bool // report the text of lines
 	TokenBits bool // report what each byte of a line's text has cost
+	// Updated, if it is not nil, is told of each update of the fast weights, after it. What is
+	// measured for that is measured for no other call.
+	Updated func(Update) error
 	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax; 0:
 	// not at all.
 	Wait time.Duration
@@ -233,12 +243,40 @@ type Chunk struct {
 	Written  int64   // entries the last of these wrote; 0 if none
 	FastRMS  float64 // root mean square of the fast weights under which the chunk was scored
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
-	// for.
-	LogProbs []float64
-	// Sizes are the bytes of each of these tokens; nil where a token is a byte.
-	Sizes []int64
+	// for. BaselineLogProbs are those under the static model; nil, too, unless the setting "baseline"
+	// asks for it.
+	LogProbs, BaselineLogProbs []float64
+	// Top and BaselineTop are the likeliest tokens at each token, [Tokens]; nil unless asked for.
+	Top, BaselineTop [][]Candidate
+	// Words are the tokens that LogProbs are of; nil where a token is a byte.
+	Words *ChunkWords
 	// Lines are those that end in the text reported here; nil unless asked for.
 	Lines []Line
+	// ByLine says that of these lines some may be left unlearnt.
+	ByLine bool
+	// Text is what was accepted with this report, from TextOffset in the stream on. Of a model of
+	// words it begins behind what is pending of a token. It is told to Watch only.
+	Text       []byte
+	TextOffset int64
+}
+
+// ChunkWords are the tokens of a Chunk of a model of words.
+type ChunkWords struct {
+	Sizes []int64 // in bytes; they tile the text from Chunk.Offset on
+	IDs   []int32
+	After int32 // the token before the first of them, which says how it is written
+}
+
+// Update reports an update of the fast weights: what a chunk that is full has taught.
+type Update struct {
+	Offset  int64   // in the stream, of the first byte behind the chunk
+	Step    uint64  // index of the chunk in the stream
+	Updates uint64  // updates made so far, this one among them
+	Written int64   // entries that it wrote
+	FastRMS float64 // root mean square of the fast weights after it
+	// Branches are the norms of the fast weights, by branch.
+	Branches []stream.BranchNorm
+	Elapsed  time.Duration // computing: backward and update, and measuring
 }
 
 // Summary is what one Score call did, in the whole.
@@ -274,6 +312,9 @@ type CompleteRequest struct {
 	// LogProbs asks for every sampled token's log-probability, under the model's full distribution.
 	LogProbs bool
 	Top      int // report so many of the likeliest tokens beside each; only with LogProbs
+	// From is FromAdapted or FromStatic; "" is FromAdapted. FromStatic needs the setting "baseline",
+	// or a method without fast weights.
+	From string
 }
 
 // Piece is a part of a completion as it grows: whole UTF-8 characters where the model writes such.

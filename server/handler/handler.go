@@ -40,6 +40,12 @@ type Sessions interface {
 	Import(ctx context.Context, who session.Caller, r io.Reader, name string) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
+	Watch(ctx context.Context, who session.Caller, id string, o session.WatchOptions,
+		emit func(session.Event) error) error
+	Text(ctx context.Context, who session.Caller, id string,
+		offset, length int64) (session.TextPart, error)
+	Scores(ctx context.Context, who session.Caller, id string, offset, length int64,
+		points int) (session.History, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
 	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,
@@ -61,6 +67,7 @@ type Handlers struct {
 	TakesWork func() bool     // false as soon as the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
+	Counted   func(io.Writer) error // writes the metrics of the server
 
 	// UserSessions makes sessions for the users that completions in OpenAI's form name.
 	UserSessions bool

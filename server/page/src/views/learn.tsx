@@ -1,0 +1,4 @@
+/** Learn. */
+export function LearnView() {
+  return <h1>Learn</h1>;
+}

@@ -1,0 +1,4 @@
+/** Sessions. */
+export function SessionsView() {
+  return <h1>Sessions</h1>;
+}

@@ -1,0 +1,4 @@
+/** Write. */
+export function WriteView() {
+  return <h1>Write</h1>;
+}
