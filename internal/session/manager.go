@@ -453,6 +453,9 @@ func (mg *Manager) CompleteBatch(
 		return err
 	}
 	defer mg.life.Leave()
+	if id != "" {
+		defer mg.roster.touch(s)
+	}
 	return mg.engine.batch(ctx, s, id == "", r, emit)
 }
 
@@ -471,11 +474,7 @@ func (mg *Manager) grounds(
 		}
 		return s, s.end, nil
 	}
-	s, leave, err := mg.roster.use(who, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, func() { mg.roster.touch(s); leave() }, nil
+	return mg.roster.use(who, id)
 }
 
 // Fork makes a session that has the text of another up to an offset, and goes its own way from
