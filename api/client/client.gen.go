@@ -1449,6 +1449,12 @@ type Usage struct {
 	TotalTokens int64 `json:"total_tokens"`
 }
 
+// AcceptEncoding defines model for AcceptEncoding.
+type AcceptEncoding = string
+
+// IfNoneMatch defines model for IfNoneMatch.
+type IfNoneMatch = string
+
 // SessionID defines model for SessionID.
 type SessionID = string
 

@@ -95,7 +95,7 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := serving.openSessions(c.Context(), m, log)
+	o, err := serving.openSessions(c.Context(), m, nil, log)
 	if errors.Is(err, sessionlog.ErrInUse) {
 		return nil, fmt.Errorf("%w; if a server has it open, name the server with --server", err)
 	}

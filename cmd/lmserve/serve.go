@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -78,18 +79,23 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	limitMemory(f.memoryMost(m, connections), log)
-	opening := func() (*opened, error) { return f.openSessions(c.Context(), m, log) }
+	told, err := newTelemetry(c.Context(), m.ID(), log)
+	if err != nil {
+		return err
+	}
+	defer told.close(log)
+	opening := func() (*opened, error) { return f.openSessions(c.Context(), m, told, log) }
 	o, err := opening()
 	if err != nil {
 		return err
 	}
-	h := &host{opened: o, open: opening, log: log}
+	h := &host{opened: o, open: opening, told: told, log: log}
 	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
 		return err
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
-		Log: log, Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
+		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle,
@@ -104,6 +110,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if h.admin, err = f.openAdmin(); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	scheme := "http"
 	if secure != nil {
 		scheme = "https"
@@ -115,6 +124,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s", m.ID(),
 		scheme, l.Addr(), o.where, words)
+	if h.admin != nil {
+		fmt.Fprintf(c.OutOrStdout(), "lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
+	}
 	return h.serve(c.Context(), l, f.drain)
 }
 
@@ -134,6 +146,11 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 				"give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy that has TLS, or say --insecure", f.listen)}
 		}
 	}
+	return listen(addr)
+}
+
+// listen listens on an address, or on all addresses of its kind.
+func listen(addr *net.TCPAddr) (net.Listener, error) {
 	network := "tcp"
 	if addr.IP.To4() != nil { // Go would take 0.0.0.0 for all addresses, those of IPv6 included
 		network = "tcp4"

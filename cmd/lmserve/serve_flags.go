@@ -18,6 +18,7 @@ type serveFlags struct {
 	model          modelFlags
 	data           dataFlags
 	listen         string
+	admin          string
 	tlsCert        string
 	tlsKey         string
 	insecure       bool
@@ -57,6 +58,9 @@ func (f *serveFlags) register(c *cobra.Command) {
 			"may be repeated.\nWithout it no page of another origin may")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080",
 		"address and port to listen on; port 0 takes a free one")
+	flags.StringVar(&f.admin, "admin", "",
+		"address and port of the admin's metrics (/metrics), profiles (/debug/pprof) and health, "+
+			"without keys; port 0 takes a free one\n(default: none; /metrics is beside the API, too)")
 	flags.StringVar(&f.logFormat, "log-format", "console",
 		"form of the log on standard error: console, json or none")
 	flags.IntVar(&f.maxSessions, "max-sessions", session.SessionsDefault, "most live sessions")

@@ -33,7 +33,10 @@ func noChunks(Chunk) error { return nil }
 func (e *engine) beginFeeding(
 	ctx context.Context, s *liveSession, wait time.Duration,
 ) (end func(), err error) {
-	if err := s.takeTurn(ctx, wait); err != nil {
+	begun := time.Now()
+	err = s.takeTurn(ctx, wait)
+	phaseSince(ctx, e.observer, PhaseTurn, begun)
+	if err != nil {
 		return nil, err
 	}
 	end = func() { <-s.feeding }
@@ -127,23 +130,29 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	s.publishLocked()
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, how.ByLine
+	if f.given == nil { // else the parent of a fork has told of the text
+		f.tell(&c)
+	}
 	c.Elapsed = time.Since(begun)
 	s.watchers.tellChunk(&c, f.want, c.end()-int64(len(scores.Text)))
 	defer func() { // whatever becomes of the report
-		f.settleLocked(l.Worker())
+		f.settleLocked(ctx, l.Worker())
 		s.publishLocked()
 	}()
 	own := c.only(f.options.detail())
-	return len(scores.Text), l.Yield(func() error { return f.emit(own) }, patience)
+	err = l.Yield(func() error { return f.emit(own) }, patience)
+	phaseSince(ctx, e.observer, PhaseReport, begun.Add(c.Elapsed))
+	return len(scores.Text), err
 }
 
 // settleLocked ends the chunk if it is full, and notes what is told of the update that follows.
-func (f *feeder) settleLocked(w *stream.Worker) {
+func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	s := f.s
 	if s.stream.Room() > 0 {
 		return
 	}
-	norms, took := s.settleLocked(w, f.want.updates)
+	settled, norms, took := s.settleLocked(w, f.want.updates)
+	tellSettled(ctx, f.engine.observer, settled)
 	if norms == nil {
 		return
 	}
@@ -167,8 +176,8 @@ func (f *feeder) settleLocked(w *stream.Worker) {
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	e, s := f.engine, f.s
 	next := s.watching(f.options, s.stream.Offset())
-	all := next.stateBytes(e.model)
-	more := all - s.stateBytes(e.model)
+	all := next.stateBytes(s.model)
+	more := all - s.stateBytes(s.model)
 	if more == 0 {
 		return true, nil
 	}
@@ -203,7 +212,7 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	if f.options.Learn == LearnUnflagged {
 		r.Skipped = make([]uint16, bytes.Count(text, []byte{'\n'}))
 	}
-	if f.engine.model.OfWords() {
+	if f.s.model.OfWords() {
 		r.Words = new(sessionlog.Words)
 	}
 	return recordSize(&r)
@@ -219,13 +228,14 @@ func (f *feeder) acceptLocked(
 	scores = l.Worker().Score(s.stream, text)
 	text = scores.Text
 	how = f.lesson(l.Worker(), scores)
-	s.replay += time.Since(begun)
+	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
+	s.replay += scored.Sub(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
 	}
 	tally, baseline := s.stream.After(scores)
-	setTotals(&r, f.engine.model.OfWords(), tally, baseline)
+	setTotals(&r, f.s.model.OfWords(), tally, baseline)
 	if !finite(r.Bits, r.Baseline, s.rms) {
 		return scores, how, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
@@ -237,6 +247,7 @@ func (f *feeder) acceptLocked(
 	err = l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Offset(), r)
 	}, patience)
+	phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
 	switch {
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
@@ -17,7 +18,8 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head    // Numerics, LinesFrom, ByLine, Labels and TTL change under state and mu, the rest never
+	model   *model.Model // nil: it is not served, or not known
+	head                 // Numerics, LinesFrom, ByLine, Labels and TTL change under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
@@ -61,7 +63,7 @@ type recovery struct {
 // newSession makes a cold session that is in no registry yet.
 func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
 	s := &liveSession{
-		head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
+		model: k.model, head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
 	}
 	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
@@ -128,24 +130,24 @@ func (s *liveSession) unlock() {
 
 // job is what the session wants a worker for.
 func (s *liveSession) job() scheduler.Job {
-	return scheduler.Job{Key: s.Owner, Session: s.ID, Chunk: s.Settings.Chunk}
+	return scheduler.Job{Key: s.Owner, Session: s.ID, Model: s.model, Chunk: s.Settings.Chunk}
 }
 
 // settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
 // are what it has made of the fast weights; nil where there are none.
 func (s *liveSession) settleLocked(
 	w *stream.Worker, measured bool,
-) (norms []stream.BranchNorm, took time.Duration) {
+) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
 	begun := time.Now()
 	if measured {
-		norms = w.SettleMeasured(s.stream)
+		settled, norms = w.SettleMeasured(s.stream)
 	} else {
-		w.Settle(s.stream)
+		settled = w.Settle(s.stream)
 	}
 	s.rms = s.stream.FastRMS()
 	took = time.Since(begun)
 	s.replay += took
-	return norms, took
+	return settled, norms, took
 }
 
 // publishLocked shows callers where the stream is.

@@ -52,7 +52,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mg := assemble(m, o.withDefaults())
+	mg := assemble(models{m}, o.withDefaults())
 	mg.about = about
 	if err := mg.roster.load(context.Background()); err != nil {
 		return nil, err
@@ -62,34 +62,36 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 }
 
 // assemble makes the parts of a Manager and hands each what it needs.
-func assemble(m *model.Model, o Options) *Manager {
+func assemble(served models, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
 		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
-	workers := scheduler.New(m, o.Threads)
+	workers := scheduler.New(served[0], o.Threads)
 	life := lifecycle.New(o.Store, workers.Close)
 	j := &journal{store: o.Store, report: o.Report}
 	now := &clock{now: time.Now}
 	room := newGuard(o)
-	saved := newSnapshots(m, j, room, o)
-	recovery := &recoverer{model: m, journal: j, snapshots: saved, scheduler: workers, life: life,
-		replayMax: o.apart(), report: o.Report}
+	saved := newSnapshots(j, room, o)
+	recovery := &recoverer{journal: j, snapshots: saved, scheduler: workers, life: life,
+		replayMax: o.apart(), report: o.Report, told: o.Observer}
 	mg := &Manager{
 		life:      life,
 		backups:   &backups{store: o.Store, report: o.Report},
 		watchIdle: WatchIdle,
 		roster: &roster{
-			model: m, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
+			models: served, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
 			room: room, clock: now, max: o.MaxSessions, report: o.Report,
 		},
 		engine: &engine{
-			model: m, journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
+			models: served, model: served[0],
+			journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
 			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
+			observer:      o.Observer,
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
-				model: m, journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
-				room: room, replayMax: o.apart(), report: o.Report,
+				journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
+				room: room, replayMax: o.apart(), report: o.Report, told: o.Observer,
 			},
 		},
 	}
@@ -141,7 +143,7 @@ func (mg *Manager) createNamed(
 	ctx context.Context, who Caller, name string, set stream.Settings, r CreateRequest,
 ) (Info, error) {
 	set.Seed = seedOr(r.Seed)
-	s, err := mg.roster.fresh(who, name, set, r)
+	s, err := mg.roster.fresh(who, name, mg.engine.model, set, r)
 	if err != nil {
 		return Info{}, err
 	}
@@ -371,14 +373,14 @@ func (mg *Manager) Complete(
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
-	if err := checkBatch(mg.engine.model.Tokenizer, r); err != nil {
-		return err
-	}
 	s, done, err := mg.grounds(who, id)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if err := checkBatch(s.model.Tokenizer, r); err != nil {
+		return err
+	}
 	if err := mg.life.Enter(); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -26,7 +27,7 @@ type reports struct {
 // report describes a text that a worker has just scored after a stream's, and that is not committed
 // yet, and adds it to the summary. The stream is the session's, or a copy that learns nothing.
 func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scores) Chunk {
-	s, unknown := r.s, r.engine.model.Tokenizer.Unknown()
+	s, unknown := r.s, r.s.model.Tokenizer.Unknown()
 	var tally, baseline tokenizer.Tally
 	for _, t := range []*tokenizer.Tally{&tally, &r.tally} {
 		t.Count(scores.Tokens, unknown, scores.NLL)
@@ -56,12 +57,17 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 	return c
 }
 
+// tell tells the observer of a text that was scored.
+func (r *reports) tell(c *Chunk) {
+	r.engine.observer.Scored(cmp.Or(r.options.Learn, LearnTrue), c.Tally)
+}
+
 // tellTokens describes the tokens of a text.
 func (r *reports) tellTokens(
 	c *Chunk, w *stream.Worker, st *stream.Stream, scores stream.Scores,
 ) {
 	c.LogProbs, c.BaselineLogProbs = logProbsOf(scores.NLL), logProbsOf(scores.Baseline)
-	if r.engine.model.OfWords() {
+	if r.s.model.OfWords() {
 		c.Words = &ChunkWords{
 			Sizes: slices.Clone(scores.Tokens.Sizes), IDs: slices.Clone(scores.Tokens.IDs),
 			After: st.Before(),
@@ -109,6 +115,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		n := uint16(len(c.Lines))
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, n)
+		r.engine.observer.Line(&line)
 		c.Lines = append(c.Lines, line)
 	}
 }

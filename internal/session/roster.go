@@ -19,7 +19,7 @@ import (
 
 // roster is which sessions there are: the registry in memory, and the store that it is read from.
 type roster struct {
-	model    *model.Model
+	models   models
 	registry *registry.Registry[*liveSession]
 	budget   *budget.Budget[*liveSession]
 	journal  *journal
@@ -35,7 +35,7 @@ type roster struct {
 func (ro *roster) load(ctx context.Context) error {
 	var halves []*liveSession
 	err := sessionlog.Each(ctx, ro.journal.store, func(found sessionlog.Session) error {
-		s := newSession(readStored(ro.model, found), ro.budget)
+		s := newSession(readStored(ro.models, found), ro.budget)
 		ro.room.Open(s.ID, s.Owner)
 		bad := s.unusable()
 		switch {
@@ -274,7 +274,7 @@ type blueprint struct {
 
 // fresh is a session that is not in the store yet.
 func (ro *roster) fresh(
-	who Caller, name string, set stream.Settings, r CreateRequest,
+	who Caller, name string, m *model.Model, set stream.Settings, r CreateRequest,
 ) (*liveSession, error) {
 	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
 	if err != nil {
@@ -283,24 +283,25 @@ func (ro *roster) fresh(
 	now := ro.clock.now().UTC()
 	h := head{
 		Version: headVersion, ID: id.String(), Complete: true, Owner: who.Key, Created: now,
-		Model: modelName{ro.model.Name, ro.model.Hash()}, Settings: set, Labels: maps.Clone(r.Labels),
-		TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: ro.model.Arithmetic.Numerics()}},
+		Model: modelName{m.Name, m.Hash()}, Settings: set, Labels: maps.Clone(r.Labels),
+		TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: m.Arithmetic.Numerics()}},
 		Name: name,
 	}
 	if h.History == "" {
 		h.History = HistoryFull
 	}
-	return newSession(storedSession{head: h, lastUsed: now}, ro.budget), nil
+	return newSession(storedSession{head: h, model: m, lastUsed: now}, ro.budget), nil
 }
 
 // blank is a session of no text that is in no store and in no registry: what a request continues
-// that names none. Its method is the static one, which no text is learnt by: it is what every method
+// that names none, on the default model. Its method is the static one, which no text is learnt by: it is what every method
 // that writes fast weights scores with before it has learnt.
 func (ro *roster) blank(who Caller) (*liveSession, error) {
 	if err := ro.life.Err(); err != nil {
 		return nil, storeError("completing", err)
 	}
-	return ro.fresh(who, "", stream.DefaultsFor(ro.model, stream.Static), CreateRequest{})
+	m := ro.models[0]
+	return ro.fresh(who, "", m, stream.DefaultsFor(m, stream.Static), CreateRequest{})
 }
 
 // build makes a session, in the store first, and then fills it. If that fails nothing is left.
@@ -344,7 +345,7 @@ func (ro *roster) admit(m blueprint) error {
 	case errors.Is(err, registry.ErrFull):
 		return fmt.Errorf("%w: %d sessions", ErrFull, ro.max)
 	}
-	err = memoryError(ro.budget.Fits(s.stateBytes(ro.model))) // else it could never be used
+	err = memoryError(ro.budget.Fits(s.stateBytes(s.model))) // else it could never be used
 	if err == nil {
 		ro.room.Limit(who.Key, who.MaxDisk)
 		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.KeyCharge+int64(len(s.encode()))+m.disk)

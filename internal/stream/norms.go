@@ -18,18 +18,17 @@ type BranchNorm struct {
 // SettleMeasured is Settle, and measures the fast weights that the chunk's update has written, a
 // branch after the other. The norms are nil if the chunk is not full, and of a stream that has no
 // fast weights. They are the same for any number of threads.
-func (w *Worker) SettleMeasured(s *Stream) []BranchNorm {
+func (w *Worker) SettleMeasured(s *Stream) (Settled, []BranchNorm) {
 	if s.Room() > 0 || s.frozen || s.Fast == nil && s.Dynamic == nil {
-		w.Settle(s)
-		return nil
+		return w.Settle(s), nil
 	}
 	if s.Fast != nil {
 		w.before.Keep(s.Fast)
 	} else {
 		w.before.KeepDynamic(s.Dynamic)
 	}
-	w.Settle(s)
-	return w.norms(s)
+	settled := w.Settle(s)
+	return settled, w.norms(s)
 }
 
 // norms measures what an update has changed of the fast weights in w.before.

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"time"
+
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
@@ -52,6 +54,8 @@ type Worker struct {
 	spelt        []byte    // text of a sampled token
 
 	before sparsemeta.Before // fast weights before an update that is measured, made on first use
+
+	settled Settled // of the Settle under way
 }
 
 // place is a chunk of a stream; the zero value is none.
@@ -181,13 +185,18 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	return w.inputs
 }
 
+// Settled says when the parts of a Settle ended. Those are zero that it did not have: all of them
+// where the chunk was not full, Backward and Update where nothing was learnt.
+type Settled struct{ Begun, Backward, Update, Remember time.Time }
+
 // Settle ends the chunk if it is full: the stream adapts to it, and remembers it. The chunk's
 // tokens were scored before: no token's score sees the update that the token causes.
-func (w *Worker) Settle(s *Stream) {
+func (w *Worker) Settle(s *Stream) Settled {
 	if s.Room() > 0 {
-		return
+		return Settled{}
 	}
 	w.resume(s)
+	w.settled = Settled{Begun: time.Now()}
 	step := w.step(s)
 	w.adapt(s, &step)
 	step.Remember()
@@ -202,6 +211,8 @@ func (w *Worker) Settle(s *Stream) {
 	}
 	s.Step++
 	w.goOn(s)
+	w.settled.Remember = time.Now()
+	return w.settled
 }
 
 // adapt makes the stream learn from a chunk by its method: from the gradient of the chunk's mean
@@ -214,13 +225,20 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	case s.held != nil:
 		w.adaptHeld(s, step)
 	default:
-		step.Backward(s.Pending)
+		w.backward(step, s.Pending)
 		w.update(s, step)
 	}
 }
 
+// backward computes the gradient of the mean loss of a chunk's targets.
+func (w *Worker) backward(step *Step, targets []int32) {
+	step.Backward(targets)
+	w.settled.Backward = time.Now()
+}
+
 // update lets the gradient that Backward has computed write the stream's fast weights.
 func (w *Worker) update(s *Stream, step *Step) {
+	defer func() { w.settled.Update = time.Now() }()
 	if s.Fast != nil {
 		s.Written = step.Update()
 		w.fastAt = place{s.learnt, s.Fast.Step}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 // EventStream writes JSON objects as server-sent events or as NDJSON lines, each sent at once. The
@@ -107,6 +108,7 @@ func (s *EventStream) Fail(ctx context.Context, err error) error {
 		return err
 	}
 	doc := s.problems.Document(ctx, err)
+	s.problems.refused(problem.Name(problem.Of(err).Type))
 	s.problems.log.Info("stream ended early",
 		zap.String("request_id", doc.RequestID), zap.String("problem", string(doc.Type)))
 	if doc.Error != nil {

@@ -10,6 +10,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -18,14 +19,14 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Scheduler has the workers of one model. All methods may be called at once.
+// Scheduler has the workers of one model, or of several. All methods may be called at once.
 type Scheduler struct {
-	model   *model.Model
+	model   *model.Model // of jobs that name none
 	threads int
 
 	mu struct {
 		sync.Mutex
-		made   int     // workers
+		made   int     // slots
 		idle   []*slot // the least recently used first
 		line   line
 		active int // sessions that hold a worker or wait for one
@@ -35,19 +36,23 @@ type Scheduler struct {
 // Job is what a worker is wanted for. It names the session by its id: holding the session would
 // keep the session's memory alive.
 type Job struct {
-	Key     string // who the session belongs to
-	Session string // id
-	Chunk   int    // tokens: the size of a worker's segments
+	Key     string       // who the session belongs to
+	Session string       // id
+	Model   *model.Model // nil: the scheduler's
+	Chunk   int          // tokens: the size of a worker's segments
 }
 
-// slot is a worker, and what its working space was last used for.
+// slot is one of the workers that compute at the same time, and what its working space was last
+// used for. A slot has a worker for each model that it has served: their working space is large,
+// and sessions of two models may take turns after every chunk.
 type slot struct {
-	worker *stream.Worker
+	worker *stream.Worker // of the job's model
+	of     map[*model.Model]*stream.Worker
 	job    Job
 }
 
-// New makes a scheduler of up to so many workers, each of up to so many threads. Workers are made
-// when they are needed first.
+// New makes a scheduler of up to so many slots, each of up to so many threads. Slots and workers are
+// made when they are needed first. The model is that of jobs that name none.
 func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }
@@ -77,13 +82,13 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 }
 
-// pickLocked removes an idle worker, or makes one. The best is the one that served the session last
+// pickLocked removes an idle slot, or makes one. The best is the one that served the session last
 // and may still hold its segment, then one whose segments have the right size, the least recently
 // used of these.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return s.job == j },
-		func(s *slot) bool { return s.job.Chunk == j.Chunk },
+		func(s *slot) bool { return s.job.Model == j.Model && s.job.Chunk == j.Chunk },
 		func(*slot) bool { return sc.mu.made == sc.threads },
 	} {
 		if i := slices.IndexFunc(sc.mu.idle, fits); i >= 0 {
@@ -93,12 +98,16 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 		}
 	}
 	sc.mu.made++
-	return &slot{worker: stream.NewWorker(sc.model, sc.threads)}
+	return &slot{of: map[*model.Model]*stream.Worker{}}
 }
 
-// prepareLocked prepares a worker for a job.
+// prepareLocked prepares a slot for a job.
 func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
-	s.job = j
+	m := cmp.Or(j.Model, sc.model)
+	if s.of[m] == nil {
+		s.of[m] = stream.NewWorker(m, sc.threads)
+	}
+	s.job, s.worker = j, s.of[m]
 	s.worker.Exec.SetThreads(max(1, sc.threads/sc.mu.active))
 	return s
 }
@@ -134,7 +143,9 @@ func (sc *Scheduler) Close() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	for _, s := range sc.mu.idle {
-		s.worker.Close()
+		for _, w := range s.of {
+			w.Close()
+		}
 	}
 	sc.mu.made -= len(sc.mu.idle)
 	sc.mu.idle = nil

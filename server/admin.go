@@ -1,0 +1,64 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/go-chi/chi/v5"
+
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
+)
+
+// newAdmin makes the server of the admin address: metrics, profiles and health, for those who run
+// the server, without keys. Requests that pages of others send are refused there as on a server
+// without keys.
+func (s *Server) newAdmin() *http.Server {
+	o := s.options
+	r := chi.NewRouter()
+	r.Use(
+		middleware.RequestID,
+		middleware.AccessLog(zap.NewNop()),
+		middleware.Recover(o.Log, s.problems),
+		middleware.Hosts(nil, o.AllowedHosts, nil, s.problems),
+	)
+	r.Get("/metrics", s.writeMetrics)
+	r.Handle("/healthz", s.router)
+	r.Handle("/readyz", s.router)
+	r.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	r.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	r.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	r.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	r.HandleFunc("/debug/pprof/*", pprof.Index)
+	return &http.Server{
+		Handler:           r,
+		ReadHeaderTimeout: limits.HeaderTimeMax,
+		IdleTimeout:       limits.ConnIdleMax,
+		MaxHeaderBytes:    limits.HeaderBytesMax,
+		ErrorLog:          zap.NewStdLog(o.Log),
+	}
+}
+
+// writeMetrics answers with what was counted.
+func (s *Server) writeMetrics(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", contract.MediaMetrics)
+	w.Header().Set("Cache-Control", "no-store")
+	if err := s.options.Metrics.Write(w); err != nil {
+		s.problems.Answer(w, r, err)
+	}
+}
+
+// ServeAdmin answers requests to the admin address from l until Drain has ended, and then returns
+// nil.
+func (s *Server) ServeAdmin(l net.Listener) error {
+	if err := s.admin.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("server: %s: %w", l.Addr(), err)
+	}
+	return nil
+}
