@@ -56,8 +56,8 @@ type SessionEvent struct {
 
 // Watch tells of what others feed to a session, as it happens, until the caller leaves the loop or
 // the context ends. An error ends the events: an [Error] of type ProblemSessionNotFound when the
-// session is deleted, and io.ErrUnexpectedEOF when the connection is cut. A caller who watches again
-// says with o.Offset how far the text went.
+// session is deleted, and io.ErrUnexpectedEOF when the connection is cut. A caller who watches
+// again says with o.Offset how far the text went.
 func (c *Client) Watch(
 	ctx context.Context, session string, o WatchOptions,
 ) iter.Seq2[SessionEvent, error] {

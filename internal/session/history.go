@@ -61,9 +61,9 @@ type History struct {
 }
 
 // Scores tells what a session's text has cost, from an offset on, length bytes and PastBytesMax at
-// most, in about equal parts, of which there are no more than points. A part is as many pieces as the
-// text came in: it begins and ends where the log says how much the session's text had cost until
-// then. The errors are those of Text.
+// most, in about equal parts, of which there are about points at most. A part is some of the pieces
+// that the text came in: it begins and ends where the log says how much the session's text had cost
+// until then. The errors are those of Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {

@@ -28,7 +28,8 @@ func (o *WatchOptions) detail() detail {
 	}
 }
 
-// Event is what Watch tells: one of its fields is set, and none if nothing has happened for a while.
+// Event is what Watch tells: one of its fields is set, and none if nothing has happened for a
+// while.
 type Event struct {
 	Start  *WatchStart // always the first
 	Chunk  *Chunk      // with lines: some lines have ended, and nothing else of it is to be told
@@ -51,9 +52,9 @@ type Gap struct {
 // end is the session's offset after a chunk.
 func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
 
-// Watch tells of what others feed to a session, as it happens, until emit fails or the context ends;
-// the session is deleted, or expires (ErrNotFound); the Manager drains (ErrDraining) or its store
-// fails (ErrStore). It is no use of the session, needs no turn and no worker, and nobody waits for
+// Watch tells of what others feed to a session, as it happens, until emit fails or the context
+// ends; the session is deleted, or expires (ErrNotFound); the Manager drains (ErrDraining) or its
+// store fails (ErrStore). It is no use of the session, needs no turn and no worker, and nobody waits for
 // emit: what there is no room for, while emit takes its time, is left out, and told as a Gap.
 func (mg *Manager) Watch(
 	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// The memory of events that were not taken yet. What does not fit is left out, and its reader is told
-// so: nobody who feeds a session ever waits for a reader.
+// The memory of events that were not taken yet. What does not fit is left out, and its reader is
+// told so: nobody who feeds a session ever waits for a reader.
 const (
 	WatcherBytes  = 1 << 20  // of one reader
 	WatchersBytes = 16 << 20 // of all readers

@@ -24,7 +24,8 @@ func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	}
 	switch {
 	case o.Lines && o.LogProbs:
-		return o, refuse("logprobs", "true", "false with unit=line; tokens=true has the bits of a line's bytes")
+		return o, refuse("logprobs", "true",
+			"false with unit=line; tokens=true has the bits of a line's bytes")
 	case o.Top > 0 && !o.LogProbs:
 		return o, refuse("top_logprobs", strconv.Itoa(o.Top), "0 without logprobs=true")
 	case !o.Lines && o.TokenBits:
