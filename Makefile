@@ -42,7 +42,7 @@ demo: build ## show a server at work: three texts, read as one looks on in a bro
 
 pictures: build ## make the pictures of the documentation again, of the running page (needs Chromium)
 	mkdir -p docs/pictures
-	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/demo -run Pictures -count=1
+	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/demo -run Pictures -count=1 -timeout 1h
 
 default-model: build ## make the embedded model again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (many hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
