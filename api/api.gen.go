@@ -68,6 +68,24 @@ func (e CompletionType) Valid() bool {
 	}
 }
 
+// Defines values for CompletionFrom.
+const (
+	FromAdapted CompletionFrom = "adapted"
+	FromStatic  CompletionFrom = "static"
+)
+
+// Valid indicates whether the value is a known member of the CompletionFrom enum.
+func (e CompletionFrom) Valid() bool {
+	switch e {
+	case FromAdapted:
+		return true
+	case FromStatic:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DoneEventType.
 const (
 	EventDone DoneEventType = "done"
@@ -110,6 +128,21 @@ func (e FinishReason) Valid() bool {
 	case FinishLength:
 		return true
 	case FinishStop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GapEventType.
+const (
+	EventGap GapEventType = "gap"
+)
+
+// Valid indicates whether the value is a known member of the GapEventType enum.
+func (e GapEventType) Valid() bool {
+	switch e {
+	case EventGap:
 		return true
 	default:
 		return false
@@ -455,6 +488,21 @@ func (e ServiceStatusDisk) Valid() bool {
 	}
 }
 
+// Defines values for StartEventType.
+const (
+	EventStart StartEventType = "start"
+)
+
+// Valid indicates whether the value is a known member of the StartEventType enum.
+func (e StartEventType) Valid() bool {
+	switch e {
+	case EventStart:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SummaryEventType.
 const (
 	EventSummary SummaryEventType = "summary"
@@ -464,6 +512,39 @@ const (
 func (e SummaryEventType) Valid() bool {
 	switch e {
 	case EventSummary:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Unit.
+const (
+	UnitChunk Unit = "chunk"
+	UnitLine  Unit = "line"
+)
+
+// Valid indicates whether the value is a known member of the Unit enum.
+func (e Unit) Valid() bool {
+	switch e {
+	case UnitChunk:
+		return true
+	case UnitLine:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateEventType.
+const (
+	EventUpdate UpdateEventType = "update"
+)
+
+// Valid indicates whether the value is a known member of the UpdateEventType enum.
+func (e UpdateEventType) Valid() bool {
+	switch e {
+	case EventUpdate:
 		return true
 	default:
 		return false
@@ -491,24 +572,6 @@ func (e ScoreParamsLearn) Valid() bool {
 	}
 }
 
-// Defines values for ScoreParamsUnit.
-const (
-	UnitChunk ScoreParamsUnit = "chunk"
-	UnitLine  ScoreParamsUnit = "line"
-)
-
-// Valid indicates whether the value is a known member of the ScoreParamsUnit enum.
-func (e ScoreParamsUnit) Valid() bool {
-	switch e {
-	case UnitChunk:
-		return true
-	case UnitLine:
-		return true
-	default:
-		return false
-	}
-}
-
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted struct {
 	// Updates Updates made before the chunk.
@@ -519,6 +582,24 @@ type Adapted struct {
 
 	// FastRMS Root mean square of the fast weights.
 	FastRMS float64 `json:"fast_rms"`
+}
+
+// BranchNorm The fast weights of one branch, which is a weight of the model.
+type BranchNorm struct {
+	// Name The weight's name in the model's file.
+	Name string `json:"name"`
+
+	// Elements Numbers in the weight, and in M.
+	Elements int64 `json:"elements"`
+
+	// Norm Frobenius norm of M, the banks added up, after the update.
+	Norm float64 `json:"norm"`
+
+	// Change Frobenius norm of M after the update less M before it.
+	Change float64 `json:"change"`
+
+	// Banks The same of each bank. Only of the method `sparse-meta`.
+	Banks []FastNorm `json:"banks,omitempty"`
 }
 
 // ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
@@ -584,8 +665,29 @@ type ChunkEvent struct {
 	// Complete The chunk is full: an update follows.
 	Complete bool `json:"complete"`
 
+	// Text The text that was accepted with this event, from `text_offset` on; what is not UTF-8 of it as U+FFFD. Only where a session is watched.
+	Text *string `json:"text,omitempty"`
+
+	// TextBase64 The same as it is. Only if it is not UTF-8.
+	TextBase64 []byte `json:"text_base64,omitempty"`
+
+	// TextOffset Place in the stream of the first byte of `text`: that of the event, or of a model of words behind the part of a word that was accepted before.
+	TextOffset *int64 `json:"text_offset,omitempty"`
+
+	// TokenBytes Bytes of each token, beside `logprobs`: they tile the text from `offset` on. Only of a model of words; of a model of bytes each byte is a token.
+	TokenBytes []int64 `json:"token_bytes,omitempty"`
+
 	// Logprobs Natural log-probability of each token. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
+
+	// BaselineLogprobs The same under the static model. Only if the session keeps a baseline.
+	BaselineLogprobs []float64 `json:"baseline_logprobs,omitempty"`
+
+	// TopLogprobs The likeliest tokens at each token, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
+
+	// BaselineTopLogprobs The same under the static model. Only if the session keeps a baseline.
+	BaselineTopLogprobs [][]TokenLogprob `json:"baseline_top_logprobs,omitempty"`
 
 	// ElapsedMs Time from having the text to this report, waiting for other sessions included.
 	ElapsedMs float64 `json:"elapsed_ms"`
@@ -641,10 +743,18 @@ type CompletionEvent struct {
 	union json.RawMessage
 }
 
+// CompletionFrom Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
+// keeps a baseline, unless its method is `static` or `cache`.
+type CompletionFrom string
+
 // CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
 type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
+
+	// From Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
+	// keeps a baseline, unless its method is `static` or `cache`.
+	From *CompletionFrom `json:"from,omitempty"`
 
 	// Logprobs Report the log-probability of every sampled token under the full distribution.
 	Logprobs *bool `json:"logprobs,omitempty"`
@@ -763,6 +873,15 @@ type ErrorEvent struct {
 // ErrorEventType Tells this event from others.
 type ErrorEventType string
 
+// FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
+type FastNorm struct {
+	// Norm Frobenius norm of M after the update.
+	Norm float64 `json:"norm"`
+
+	// Change Frobenius norm of M after the update less M before it.
+	Change float64 `json:"change"`
+}
+
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason string
 
@@ -789,6 +908,24 @@ type ForkRequest struct {
 	// TTLSeconds The fork is deleted when it has not been used for so many seconds. 0, or left out, is never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
+
+// GapEvent Events that the client has missed, since it took them too slowly or came late.
+type GapEvent struct {
+	// Type Tells this event from others.
+	Type GapEventType `json:"type"`
+
+	// From Place in the stream of the first byte whose event was left out.
+	From int64 `json:"from"`
+
+	// To The place after the last such byte; `from` where only an `update` was left out.
+	To int64 `json:"to"`
+
+	// Events How many were left out. Absent if that is not known.
+	Events *int64 `json:"events,omitempty"`
+}
+
+// GapEventType Tells this event from others.
+type GapEventType string
 
 // History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
 // needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
@@ -1170,6 +1307,48 @@ type Parent struct {
 	Offset int64 `json:"offset"`
 }
 
+// PastScore What a part of a session's text has cost when it was fed.
+type PastScore struct {
+	// Offset Place in the stream of the first byte of this part.
+	Offset int64 `json:"offset"`
+
+	// Bytes Bytes of text in it.
+	Bytes int64 `json:"bytes"`
+
+	// Tokens The same in tokens.
+	Tokens int64 `json:"tokens"`
+
+	// Bits Sum over the tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
+
+	// UnknownBytes What the tokens of unknown words have of `bytes`. Only of a model of words.
+	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
+
+	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	UnknownBits *float64 `json:"unknown_bits,omitempty"`
+
+	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	BaselineBits *float64 `json:"baseline_bits,omitempty"`
+
+	// Time When the last of this text was accepted.
+	Time time.Time `json:"time"`
+}
+
+// PastScores What a session's text has cost when it was fed. The parts follow each other without a gap.
+type PastScores struct {
+	// From The first offset of which the session keeps text and scores.
+	From int64 `json:"from"`
+
+	// Next The offset behind these parts, where another request goes on.
+	Next int64 `json:"next"`
+
+	// End The session's offset.
+	End int64 `json:"end"`
+
+	// Scores The parts, in order.
+	Scores []PastScore `json:"scores"`
+}
+
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
 type PieceEvent struct {
 	// Type Tells this event from others.
@@ -1348,7 +1527,7 @@ type Session struct {
 	// Owner Id of the key that made the session. Only admins see it; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
 
-	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
+	// Error Why the session cannot be used: it is damaged, or of a model that is not served. Fields that could not be read are missing or 0. The session can be
 	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
 
@@ -1357,6 +1536,11 @@ type Session struct {
 
 	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
 	Recovering *Recovering `json:"recovering,omitempty"`
+}
+
+// SessionEvent One event of a session that is watched, told apart by its `type`.
+type SessionEvent struct {
+	union json.RawMessage
 }
 
 // SessionList A page of sessions.
@@ -1389,6 +1573,11 @@ type SessionRequest struct {
 
 	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
+
+	// Model Id or name of the model that the session runs on: one of those of `GET /v1/models`, of which the first is the default.
+	//
+	// Example: lmserve-default
+	Model *string `json:"model,omitempty"`
 
 	// Seed Seed of the masks that choose which entries an update writes. Two sessions with the same settings, seed and text agree to the bit.
 	// A seed that is left out is drawn at random.
@@ -1489,6 +1678,30 @@ type SettingsRequest struct {
 	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.
 	Theta *float32 `json:"theta,omitempty"`
 }
+
+// StartEvent Where a session is when somebody begins to watch it. The events that follow are about what comes after.
+type StartEvent struct {
+	// Type Tells this event from others.
+	Type StartEventType `json:"type"`
+
+	// Offset The session's offset, in bytes.
+	Offset int64 `json:"offset"`
+
+	// Step Updates of the fast weights made so far.
+	Step uint64 `json:"step"`
+
+	// PendingBytes Bytes at the end of the text that have no bits yet, of a word that has not ended. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
+
+	// LinesFrom The offset from which on the session has lines. Absent if it has none.
+	LinesFrom *int64 `json:"lines_from,omitempty"`
+
+	// Totals An amount of text, and its information.
+	Totals Measures `json:"totals"`
+}
+
+// StartEventType Tells this event from others.
+type StartEventType string
 
 // StopString A text before which a completion ends.
 type StopString = string
@@ -1625,6 +1838,40 @@ type Tokens struct {
 	Tokens []TokenID `json:"tokens"`
 }
 
+// Unit What an event reports: the text as it is scored, or lines of it.
+type Unit string
+
+// UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which
+// have no fast weights.
+type UpdateEvent struct {
+	// Type Tells this event from others.
+	Type UpdateEventType `json:"type"`
+
+	// Offset Place in the stream of the first byte behind the chunk.
+	Offset int64 `json:"offset"`
+
+	// Step Index of the chunk in the stream.
+	Step uint64 `json:"step"`
+
+	// Updates Updates made so far, this one among them.
+	Updates uint64 `json:"updates"`
+
+	// Written Entries of the fast weights that it wrote.
+	Written int64 `json:"written"`
+
+	// FastRMS Root mean square of the fast weights after it.
+	FastRMS float64 `json:"fast_rms"`
+
+	// Branches The norms of the fast weights, by branch.
+	Branches []BranchNorm `json:"branches"`
+
+	// ElapsedMs Computing time of the update and what belongs to it.
+	ElapsedMs float64 `json:"elapsed_ms"`
+}
+
+// UpdateEventType Tells this event from others.
+type UpdateEventType string
+
 // Usage How many tokens a completion took.
 type Usage struct {
 	// PromptTokens Tokens of the prompt.
@@ -1636,6 +1883,12 @@ type Usage struct {
 	// TotalTokens Both together.
 	TotalTokens int64 `json:"total_tokens"`
 }
+
+// AcceptEncoding defines model for AcceptEncoding.
+type AcceptEncoding = string
+
+// IfNoneMatch defines model for IfNoneMatch.
+type IfNoneMatch = string
 
 // SessionID defines model for SessionID.
 type SessionID = string
@@ -1666,6 +1919,9 @@ type Conflict = Problem
 
 // Differs A problem document (RFC 9457).
 type Differs = Problem
+
+// Elsewhere A problem document (RFC 9457).
+type Elsewhere = Problem
 
 // ForkConflict A problem document (RFC 9457).
 type ForkConflict = Problem
@@ -1733,6 +1989,33 @@ type UnsupportedMediaType = Problem
 // Unusable A problem document (RFC 9457).
 type Unusable = Problem
 
+// HomeParams defines parameters for Home.
+type HomeParams struct {
+	// AcceptEncoding With `gzip` the file comes compressed.
+	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
+
+	// IfNoneMatch The `ETag` of the file that the client has.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PageStyleParams defines parameters for PageStyle.
+type PageStyleParams struct {
+	// AcceptEncoding With `gzip` the file comes compressed.
+	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
+
+	// IfNoneMatch The `ETag` of the file that the client has.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PageScriptParams defines parameters for PageScript.
+type PageScriptParams struct {
+	// AcceptEncoding With `gzip` the file comes compressed.
+	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
+
+	// IfNoneMatch The `ETag` of the file that the client has.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
 // BackupParams defines parameters for Backup.
 type BackupParams struct {
 	// IfMatch The `ETag` of the backup to go on with. Without it a new backup is made, and `Range` is not looked at.
@@ -1776,6 +2059,33 @@ type CompleteParams struct {
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
+// WatchSessionParams defines parameters for WatchSession.
+type WatchSessionParams struct {
+	// Unit What an event reports.
+	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
+
+	// Text Whether `chunk` and `line` events carry the text.
+	Text *bool `form:"text,omitempty" json:"text,omitempty"`
+
+	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
+	Tokens *bool `form:"tokens,omitempty" json:"tokens,omitempty"`
+
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
+	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
+
+	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides. Only with `logprobs=true`.
+	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
+
+	// Updates Whether there is an `update` event after each update of the fast weights.
+	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
+
+	// Offset The offset up to which the client has the session's text, in bytes.
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// LastEventID The same, as browsers send it that come again. `offset` goes before it.
+	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
+}
+
 // ScoreParams defines parameters for Score.
 type ScoreParams struct {
 	// Learn Whether the text becomes the session's, which learns from it.
@@ -1785,7 +2095,7 @@ type ScoreParams struct {
 	Threshold *float64 `form:"threshold,omitempty" json:"threshold,omitempty"`
 
 	// Unit What an event reports.
-	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
+	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
 
 	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
@@ -1801,6 +2111,14 @@ type ScoreParams struct {
 	// `application/json` has none.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
+	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides; under the static model, too, if the session keeps a baseline.
+	// Only with `logprobs=true`.
+	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
+
+	// Updates Whether there is an `update` event after each update of the fast weights, with their norms by branch, which are computed for it. Only in
+	// an answer that has events, and not with `learn=false`.
+	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
+
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
@@ -1811,8 +2129,17 @@ type ScoreParams struct {
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn string
 
-// ScoreParamsUnit defines parameters for Score.
-type ScoreParamsUnit string
+// GetScoresParams defines parameters for GetScores.
+type GetScoresParams struct {
+	// Offset Place in the stream of the first byte.
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Length Bytes of text at most.
+	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
+
+	// Points Parts at most, about.
+	Points *int `form:"points,omitempty" json:"points,omitempty"`
+}
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
@@ -1821,6 +2148,15 @@ type GetSnapshotParams struct {
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
+// GetTextParams defines parameters for GetText.
+type GetTextParams struct {
+	// Offset Place in the stream of the first byte.
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Length Bytes at most.
+	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 }
 
 // DetokenizeJSONRequestBody defines body for Detokenize for application/json ContentType.
@@ -2352,6 +2688,40 @@ func (t *ScoreEvent) MergeLineEvent(v LineEvent) error {
 	return err
 }
 
+// AsUpdateEvent returns the union data inside the ScoreEvent as a UpdateEvent
+func (t ScoreEvent) AsUpdateEvent() (UpdateEvent, error) {
+	var body UpdateEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUpdateEvent overwrites any union data inside the ScoreEvent as the provided UpdateEvent
+func (t *ScoreEvent) FromUpdateEvent(v UpdateEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"update"}`))
+	t.union = b
+	return err
+}
+
+// MergeUpdateEvent performs a merge with any union data inside the ScoreEvent, using the provided UpdateEvent
+func (t *ScoreEvent) MergeUpdateEvent(v UpdateEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"update"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
 // AsSummaryEvent returns the union data inside the ScoreEvent as a SummaryEvent
 func (t ScoreEvent) AsSummaryEvent() (SummaryEvent, error) {
 	var body SummaryEvent
@@ -2442,6 +2812,8 @@ func (t ScoreEvent) ValueByDiscriminator() (interface{}, error) {
 		return t.AsLineEvent()
 	case "summary":
 		return t.AsSummaryEvent()
+	case "update":
+		return t.AsUpdateEvent()
 	default:
 		return nil, errors.New("unknown discriminator value: " + discriminator)
 	}
@@ -2457,11 +2829,256 @@ func (t *ScoreEvent) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsStartEvent returns the union data inside the SessionEvent as a StartEvent
+func (t SessionEvent) AsStartEvent() (StartEvent, error) {
+	var body StartEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromStartEvent overwrites any union data inside the SessionEvent as the provided StartEvent
+func (t *SessionEvent) FromStartEvent(v StartEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"start"}`))
+	t.union = b
+	return err
+}
+
+// MergeStartEvent performs a merge with any union data inside the SessionEvent, using the provided StartEvent
+func (t *SessionEvent) MergeStartEvent(v StartEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"start"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsChunkEvent returns the union data inside the SessionEvent as a ChunkEvent
+func (t SessionEvent) AsChunkEvent() (ChunkEvent, error) {
+	var body ChunkEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromChunkEvent overwrites any union data inside the SessionEvent as the provided ChunkEvent
+func (t *SessionEvent) FromChunkEvent(v ChunkEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"chunk"}`))
+	t.union = b
+	return err
+}
+
+// MergeChunkEvent performs a merge with any union data inside the SessionEvent, using the provided ChunkEvent
+func (t *SessionEvent) MergeChunkEvent(v ChunkEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"chunk"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsLineEvent returns the union data inside the SessionEvent as a LineEvent
+func (t SessionEvent) AsLineEvent() (LineEvent, error) {
+	var body LineEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromLineEvent overwrites any union data inside the SessionEvent as the provided LineEvent
+func (t *SessionEvent) FromLineEvent(v LineEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"line"}`))
+	t.union = b
+	return err
+}
+
+// MergeLineEvent performs a merge with any union data inside the SessionEvent, using the provided LineEvent
+func (t *SessionEvent) MergeLineEvent(v LineEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"line"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsUpdateEvent returns the union data inside the SessionEvent as a UpdateEvent
+func (t SessionEvent) AsUpdateEvent() (UpdateEvent, error) {
+	var body UpdateEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUpdateEvent overwrites any union data inside the SessionEvent as the provided UpdateEvent
+func (t *SessionEvent) FromUpdateEvent(v UpdateEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"update"}`))
+	t.union = b
+	return err
+}
+
+// MergeUpdateEvent performs a merge with any union data inside the SessionEvent, using the provided UpdateEvent
+func (t *SessionEvent) MergeUpdateEvent(v UpdateEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"update"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsGapEvent returns the union data inside the SessionEvent as a GapEvent
+func (t SessionEvent) AsGapEvent() (GapEvent, error) {
+	var body GapEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromGapEvent overwrites any union data inside the SessionEvent as the provided GapEvent
+func (t *SessionEvent) FromGapEvent(v GapEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"gap"}`))
+	t.union = b
+	return err
+}
+
+// MergeGapEvent performs a merge with any union data inside the SessionEvent, using the provided GapEvent
+func (t *SessionEvent) MergeGapEvent(v GapEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"gap"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsErrorEvent returns the union data inside the SessionEvent as a ErrorEvent
+func (t SessionEvent) AsErrorEvent() (ErrorEvent, error) {
+	var body ErrorEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromErrorEvent overwrites any union data inside the SessionEvent as the provided ErrorEvent
+func (t *SessionEvent) FromErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	t.union = b
+	return err
+}
+
+// MergeErrorEvent performs a merge with any union data inside the SessionEvent, using the provided ErrorEvent
+func (t *SessionEvent) MergeErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t SessionEvent) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t SessionEvent) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "chunk":
+		return t.AsChunkEvent()
+	case "error":
+		return t.AsErrorEvent()
+	case "gap":
+		return t.AsGapEvent()
+	case "line":
+		return t.AsLineEvent()
+	case "start":
+		return t.AsStartEvent()
+	case "update":
+		return t.AsUpdateEvent()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t SessionEvent) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *SessionEvent) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// Home Go to the pages of the server
+	// Home Open the page
 	// (GET /)
-	Home(w http.ResponseWriter, r *http.Request)
+	Home(w http.ResponseWriter, r *http.Request, params HomeParams)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(w http.ResponseWriter, r *http.Request)
@@ -2471,9 +3088,18 @@ type ServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
+	// Metrics What the server has counted, for Prometheus
+	// (GET /metrics)
+	Metrics(w http.ResponseWriter, r *http.Request)
 	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(w http.ResponseWriter, r *http.Request)
+	// PageStyle Get the style of the page
+	// (GET /page.css)
+	PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams)
+	// PageScript Get the script of the page
+	// (GET /page.js)
+	PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams)
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
@@ -2519,24 +3145,33 @@ type ServerInterface interface {
 	// Complete Sample text that continues the session's text
 	// (POST /v1/sessions/{id}/complete)
 	Complete(w http.ResponseWriter, r *http.Request, id SessionID, params CompleteParams)
+	// WatchSession Watch what others feed to a session
+	// (GET /v1/sessions/{id}/events)
+	WatchSession(w http.ResponseWriter, r *http.Request, id SessionID, params WatchSessionParams)
 	// ForkSession Make a session that has the text of another
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(w http.ResponseWriter, r *http.Request, id SessionID)
 	// Score Feed text to a session and get its score in bits
 	// (POST /v1/sessions/{id}/score)
 	Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams)
+	// GetScores Get what a session's text has cost
+	// (GET /v1/sessions/{id}/scores)
+	GetScores(w http.ResponseWriter, r *http.Request, id SessionID, params GetScoresParams)
 	// GetSnapshot Export a session as one file
 	// (GET /v1/sessions/{id}/snapshot)
 	GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams)
+	// GetText Get a part of a session's text
+	// (GET /v1/sessions/{id}/text)
+	GetText(w http.ResponseWriter, r *http.Request, id SessionID, params GetTextParams)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
 
-// Home Go to the pages of the server
+// Home Open the page
 // (GET /)
-func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request, params HomeParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2558,9 +3193,27 @@ func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// Metrics What the server has counted, for Prometheus
+// (GET /metrics)
+func (_ Unimplemented) Metrics(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Contract Get this document
 // (GET /openapi.yaml)
 func (_ Unimplemented) Contract(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PageStyle Get the style of the page
+// (GET /page.css)
+func (_ Unimplemented) PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PageScript Get the script of the page
+// (GET /page.js)
+func (_ Unimplemented) PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2654,6 +3307,12 @@ func (_ Unimplemented) Complete(w http.ResponseWriter, r *http.Request, id Sessi
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// WatchSession Watch what others feed to a session
+// (GET /v1/sessions/{id}/events)
+func (_ Unimplemented) WatchSession(w http.ResponseWriter, r *http.Request, id SessionID, params WatchSessionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ForkSession Make a session that has the text of another
 // (POST /v1/sessions/{id}/fork)
 func (_ Unimplemented) ForkSession(w http.ResponseWriter, r *http.Request, id SessionID) {
@@ -2666,9 +3325,21 @@ func (_ Unimplemented) Score(w http.ResponseWriter, r *http.Request, id SessionI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetScores Get what a session's text has cost
+// (GET /v1/sessions/{id}/scores)
+func (_ Unimplemented) GetScores(w http.ResponseWriter, r *http.Request, id SessionID, params GetScoresParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetSnapshot Export a session as one file
 // (GET /v1/sessions/{id}/snapshot)
 func (_ Unimplemented) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetText Get a part of a session's text
+// (GET /v1/sessions/{id}/text)
+func (_ Unimplemented) GetText(w http.ResponseWriter, r *http.Request, id SessionID, params GetTextParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2684,8 +3355,54 @@ type MiddlewareFunc func(http.Handler) http.Handler
 // Home operation middleware
 func (siw *ServerInterfaceWrapper) Home(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params HomeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Accept-Encoding" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept-Encoding")]; found {
+		var AcceptEncoding AcceptEncoding
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept-Encoding", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept-Encoding", valueList[0], &AcceptEncoding, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept-Encoding", Err: err})
+			return
+		}
+
+		params.AcceptEncoding = &AcceptEncoding
+
+	}
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Home(w, r)
+		siw.Handler.Home(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2737,11 +3454,145 @@ func (siw *ServerInterfaceWrapper) Health(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// Metrics operation middleware
+func (siw *ServerInterfaceWrapper) Metrics(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Metrics(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Contract operation middleware
 func (siw *ServerInterfaceWrapper) Contract(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Contract(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PageStyle operation middleware
+func (siw *ServerInterfaceWrapper) PageStyle(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PageStyleParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Accept-Encoding" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept-Encoding")]; found {
+		var AcceptEncoding AcceptEncoding
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept-Encoding", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept-Encoding", valueList[0], &AcceptEncoding, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept-Encoding", Err: err})
+			return
+		}
+
+		params.AcceptEncoding = &AcceptEncoding
+
+	}
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PageStyle(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PageScript operation middleware
+func (siw *ServerInterfaceWrapper) PageScript(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PageScriptParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Accept-Encoding" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept-Encoding")]; found {
+		var AcceptEncoding AcceptEncoding
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept-Encoding", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept-Encoding", valueList[0], &AcceptEncoding, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept-Encoding", Err: err})
+			return
+		}
+
+		params.AcceptEncoding = &AcceptEncoding
+
+	}
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PageScript(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3186,6 +4037,147 @@ func (siw *ServerInterfaceWrapper) Complete(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// WatchSession operation middleware
+func (siw *ServerInterfaceWrapper) WatchSession(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WatchSessionParams
+
+	// ------------- Optional query parameter "unit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "unit", r.URL.Query(), &params.Unit, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "unit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "unit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "text" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "text", r.URL.Query(), &params.Text, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "text"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "text", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tokens" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tokens", r.URL.Query(), &params.Tokens, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tokens"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tokens", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "logprobs" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "logprobs", r.URL.Query(), &params.Logprobs, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "logprobs"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "logprobs", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "top_logprobs" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "top_logprobs", r.URL.Query(), &params.TopLogprobs, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "top_logprobs"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "top_logprobs", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "updates" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "updates", r.URL.Query(), &params.Updates, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "updates"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "updates", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", r.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "offset"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "offset", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID int64
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WatchSession(w, r, id, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ForkSession operation middleware
 func (siw *ServerInterfaceWrapper) ForkSession(w http.ResponseWriter, r *http.Request) {
 
@@ -3321,6 +4313,32 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 		return
 	}
 
+	// ------------- Optional query parameter "top_logprobs" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "top_logprobs", r.URL.Query(), &params.TopLogprobs, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "top_logprobs"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "top_logprobs", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "updates" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "updates", r.URL.Query(), &params.Updates, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "updates"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "updates", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "wait" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -3336,6 +4354,74 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Score(w, r, id, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetScores operation middleware
+func (siw *ServerInterfaceWrapper) GetScores(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetScoresParams
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", r.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "offset"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "offset", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "length" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "length", r.URL.Query(), &params.Length, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "length"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "length", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "points" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "points", r.URL.Query(), &params.Points, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "points"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "points", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetScores(w, r, id, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3378,6 +4464,61 @@ func (siw *ServerInterfaceWrapper) GetSnapshot(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetSnapshot(w, r, id, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetText operation middleware
+func (siw *ServerInterfaceWrapper) GetText(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTextParams
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", r.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "offset"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "offset", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "length" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "length", r.URL.Query(), &params.Length, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "length"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "length", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetText(w, r, id, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3513,7 +4654,16 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/healthz", wrapper.Health)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/metrics", wrapper.Metrics)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/openapi.yaml", wrapper.Contract)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/page.css", wrapper.PageStyle)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/page.js", wrapper.PageScript)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/readyz", wrapper.Ready)
@@ -3558,13 +4708,22 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/sessions/{id}/complete", wrapper.Complete)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sessions/{id}/events", wrapper.WatchSession)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/fork", wrapper.ForkSession)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/score", wrapper.Score)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sessions/{id}/scores", wrapper.GetScores)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions/{id}/snapshot", wrapper.GetSnapshot)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sessions/{id}/text", wrapper.GetText)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/import", wrapper.ImportSession)
@@ -3595,6 +4754,8 @@ type ConflictApplicationProblemPlusJSONResponse struct {
 }
 
 type DiffersApplicationProblemPlusJSONResponse Problem
+
+type ElsewhereApplicationProblemPlusJSONResponse Problem
 
 type ForkConflictApplicationProblemPlusJSONResponse Problem
 
@@ -3662,23 +4823,46 @@ type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
 type UnusableApplicationProblemPlusJSONResponse Problem
 
 type HomeRequestObject struct {
+	Params HomeParams
 }
 
 type HomeResponseObject interface {
 	VisitHomeResponse(w http.ResponseWriter) error
 }
 
-type Home303ResponseHeaders struct {
-	Location string
+type Home200ResponseHeaders struct {
+	ContentSecurityPolicy string
+	ETag                  string
 }
 
-type Home303Response struct {
-	Headers Home303ResponseHeaders
+type Home200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       Home200ResponseHeaders
+	ContentLength int64
 }
 
-func (response Home303Response) VisitHomeResponse(w http.ResponseWriter) error {
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(303)
+func (response Home200TextHTMLResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type Home304Response struct {
+}
+
+func (response Home304Response) VisitHomeResponse(w http.ResponseWriter) error {
+	w.WriteHeader(304)
 	return nil
 }
 
@@ -3694,6 +4878,22 @@ func (response Home403ApplicationProblemPlusJSONResponse) VisitHomeResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Home406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Home406ApplicationProblemPlusJSONResponse) VisitHomeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4067,6 +5267,122 @@ func (response Health421ApplicationProblemPlusJSONResponse) VisitHealthResponse(
 	return err
 }
 
+type MetricsRequestObject struct {
+}
+
+type MetricsResponseObject interface {
+	VisitMetricsResponse(w http.ResponseWriter) error
+}
+
+type Metrics200TextResponse string
+
+func (response Metrics200TextResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(200)
+
+	_, err := w.Write([]byte(fmt.Sprint(response)))
+	return err
+}
+
+type Metrics401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics401ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics403ApplicationProblemPlusJSONResponse struct {
+	AdminOnlyApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics403ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics406ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics421ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics429ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics500ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ContractRequestObject struct {
 }
 
@@ -4115,6 +5431,190 @@ type Contract421ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response Contract421ApplicationProblemPlusJSONResponse) VisitContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageStyleRequestObject struct {
+	Params PageStyleParams
+}
+
+type PageStyleResponseObject interface {
+	VisitPageStyleResponse(w http.ResponseWriter) error
+}
+
+type PageStyle200ResponseHeaders struct {
+	ContentSecurityPolicy string
+	ETag                  string
+}
+
+type PageStyle200TextCSSResponse struct {
+	Body          io.Reader
+	Headers       PageStyle200ResponseHeaders
+	ContentLength int64
+}
+
+func (response PageStyle200TextCSSResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/css")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type PageStyle304Response struct {
+}
+
+func (response PageStyle304Response) VisitPageStyleResponse(w http.ResponseWriter) error {
+	w.WriteHeader(304)
+	return nil
+}
+
+type PageStyle403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response PageStyle403ApplicationProblemPlusJSONResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageStyle406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response PageStyle406ApplicationProblemPlusJSONResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageStyle421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response PageStyle421ApplicationProblemPlusJSONResponse) VisitPageStyleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageScriptRequestObject struct {
+	Params PageScriptParams
+}
+
+type PageScriptResponseObject interface {
+	VisitPageScriptResponse(w http.ResponseWriter) error
+}
+
+type PageScript200ResponseHeaders struct {
+	ContentSecurityPolicy string
+	ETag                  string
+}
+
+type PageScript200TextJavascriptResponse struct {
+	Body          io.Reader
+	Headers       PageScript200ResponseHeaders
+	ContentLength int64
+}
+
+func (response PageScript200TextJavascriptResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/javascript")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type PageScript304Response struct {
+}
+
+func (response PageScript304Response) VisitPageScriptResponse(w http.ResponseWriter) error {
+	w.WriteHeader(304)
+	return nil
+}
+
+type PageScript403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response PageScript403ApplicationProblemPlusJSONResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageScript406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response PageScript406ApplicationProblemPlusJSONResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PageScript421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response PageScript421ApplicationProblemPlusJSONResponse) VisitPageScriptResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -7248,6 +8748,266 @@ func (response Complete507ApplicationProblemPlusJSONResponse) VisitCompleteRespo
 	return err
 }
 
+type WatchSessionRequestObject struct {
+	ID     SessionID `json:"id"`
+	Params WatchSessionParams
+}
+
+type WatchSessionResponseObject interface {
+	VisitWatchSessionResponse(w http.ResponseWriter) error
+}
+
+type WatchSession200ApplicationXNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response WatchSession200ApplicationXNdjsonResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type WatchSession200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response WatchSession200TextEventStreamResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type WatchSession400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession400ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession401ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession403ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession404ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession406ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession409ApplicationProblemPlusJSONResponse struct {
+	ElsewhereApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession409ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession421ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession429ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession500ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WatchSession503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response WatchSession503ApplicationProblemPlusJSONResponse) VisitWatchSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ForkSessionRequestObject struct {
 	ID   SessionID `json:"id"`
 	Body *ForkSessionJSONRequestBody
@@ -7899,6 +9659,210 @@ func (response Score507ApplicationProblemPlusJSONResponse) VisitScoreResponse(w 
 	return err
 }
 
+type GetScoresRequestObject struct {
+	ID     SessionID `json:"id"`
+	Params GetScoresParams
+}
+
+type GetScoresResponseObject interface {
+	VisitGetScoresResponse(w http.ResponseWriter) error
+}
+
+type GetScores200JSONResponse PastScores
+
+func (response GetScores200JSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores400ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores401ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores403ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores404ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores406ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores409ApplicationProblemPlusJSONResponse struct {
+	ElsewhereApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores409ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores410ApplicationProblemPlusJSONResponse struct {
+	GoneApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores410ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores421ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores429ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores500ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScores503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetScores503ApplicationProblemPlusJSONResponse) VisitGetScoresResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSnapshotRequestObject struct {
 	ID     SessionID `json:"id"`
 	Params GetSnapshotParams
@@ -8126,9 +10090,227 @@ func (response GetSnapshot507ApplicationProblemPlusJSONResponse) VisitGetSnapsho
 	return err
 }
 
+type GetTextRequestObject struct {
+	ID     SessionID `json:"id"`
+	Params GetTextParams
+}
+
+type GetTextResponseObject interface {
+	VisitGetTextResponse(w http.ResponseWriter) error
+}
+
+type GetText200ResponseHeaders struct {
+	LmserveSessionOffset int64
+	LmserveTextFrom      int64
+}
+
+type GetText200ApplicationOctetStreamResponse struct {
+	Body          io.Reader
+	Headers       GetText200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetText200ApplicationOctetStreamResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Lmserve-Session-Offset", fmt.Sprint(response.Headers.LmserveSessionOffset))
+	w.Header().Set("Lmserve-Text-From", fmt.Sprint(response.Headers.LmserveTextFrom))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetText400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetText400ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetText401ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText403ApplicationProblemPlusJSONResponse struct {
+	OtherOriginApplicationProblemPlusJSONResponse
+}
+
+func (response GetText403ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetText404ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText406ApplicationProblemPlusJSONResponse struct {
+	NotAcceptableApplicationProblemPlusJSONResponse
+}
+
+func (response GetText406ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText409ApplicationProblemPlusJSONResponse struct {
+	ElsewhereApplicationProblemPlusJSONResponse
+}
+
+func (response GetText409ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText410ApplicationProblemPlusJSONResponse struct {
+	GoneApplicationProblemPlusJSONResponse
+}
+
+func (response GetText410ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText421ApplicationProblemPlusJSONResponse struct {
+	OtherHostApplicationProblemPlusJSONResponse
+}
+
+func (response GetText421ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(421)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetText429ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetText500ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetText503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetText503ApplicationProblemPlusJSONResponse) VisitGetTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// Home Go to the pages of the server
+	// Home Open the page
 	// (GET /)
 	Home(ctx context.Context, request HomeRequestObject) (HomeResponseObject, error)
 	// Detokenize Make a text of tokens
@@ -8140,9 +10322,18 @@ type StrictServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
+	// Metrics What the server has counted, for Prometheus
+	// (GET /metrics)
+	Metrics(ctx context.Context, request MetricsRequestObject) (MetricsResponseObject, error)
 	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(ctx context.Context, request ContractRequestObject) (ContractResponseObject, error)
+	// PageStyle Get the style of the page
+	// (GET /page.css)
+	PageStyle(ctx context.Context, request PageStyleRequestObject) (PageStyleResponseObject, error)
+	// PageScript Get the script of the page
+	// (GET /page.js)
+	PageScript(ctx context.Context, request PageScriptRequestObject) (PageScriptResponseObject, error)
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
@@ -8188,15 +10379,24 @@ type StrictServerInterface interface {
 	// Complete Sample text that continues the session's text
 	// (POST /v1/sessions/{id}/complete)
 	Complete(ctx context.Context, request CompleteRequestObject) (CompleteResponseObject, error)
+	// WatchSession Watch what others feed to a session
+	// (GET /v1/sessions/{id}/events)
+	WatchSession(ctx context.Context, request WatchSessionRequestObject) (WatchSessionResponseObject, error)
 	// ForkSession Make a session that has the text of another
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(ctx context.Context, request ForkSessionRequestObject) (ForkSessionResponseObject, error)
 	// Score Feed text to a session and get its score in bits
 	// (POST /v1/sessions/{id}/score)
 	Score(ctx context.Context, request ScoreRequestObject) (ScoreResponseObject, error)
+	// GetScores Get what a session's text has cost
+	// (GET /v1/sessions/{id}/scores)
+	GetScores(ctx context.Context, request GetScoresRequestObject) (GetScoresResponseObject, error)
 	// GetSnapshot Export a session as one file
 	// (GET /v1/sessions/{id}/snapshot)
 	GetSnapshot(ctx context.Context, request GetSnapshotRequestObject) (GetSnapshotResponseObject, error)
+	// GetText Get a part of a session's text
+	// (GET /v1/sessions/{id}/text)
+	GetText(ctx context.Context, request GetTextRequestObject) (GetTextResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -8239,8 +10439,10 @@ type strictHandler struct {
 }
 
 // Home operation middleware
-func (sh *strictHandler) Home(w http.ResponseWriter, r *http.Request) {
+func (sh *strictHandler) Home(w http.ResponseWriter, r *http.Request, params HomeParams) {
 	var request HomeRequestObject
+
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.Home(ctx, request.(HomeRequestObject))
@@ -8341,6 +10543,30 @@ func (sh *strictHandler) Health(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Metrics operation middleware
+func (sh *strictHandler) Metrics(w http.ResponseWriter, r *http.Request) {
+	var request MetricsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Metrics(ctx, request.(MetricsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Metrics")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(MetricsResponseObject); ok {
+		if err := validResponse.VisitMetricsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Contract operation middleware
 func (sh *strictHandler) Contract(w http.ResponseWriter, r *http.Request) {
 	var request ContractRequestObject
@@ -8358,6 +10584,58 @@ func (sh *strictHandler) Contract(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ContractResponseObject); ok {
 		if err := validResponse.VisitContractResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PageStyle operation middleware
+func (sh *strictHandler) PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams) {
+	var request PageStyleRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PageStyle(ctx, request.(PageStyleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PageStyle")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PageStyleResponseObject); ok {
+		if err := validResponse.VisitPageStyleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PageScript operation middleware
+func (sh *strictHandler) PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams) {
+	var request PageScriptRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PageScript(ctx, request.(PageScriptRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PageScript")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PageScriptResponseObject); ok {
+		if err := validResponse.VisitPageScriptResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -8797,6 +11075,33 @@ func (sh *strictHandler) Complete(w http.ResponseWriter, r *http.Request, id Ses
 	}
 }
 
+// WatchSession operation middleware
+func (sh *strictHandler) WatchSession(w http.ResponseWriter, r *http.Request, id SessionID, params WatchSessionParams) {
+	var request WatchSessionRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WatchSession(ctx, request.(WatchSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WatchSession")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WatchSessionResponseObject); ok {
+		if err := validResponse.VisitWatchSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ForkSession operation middleware
 func (sh *strictHandler) ForkSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	var request ForkSessionRequestObject
@@ -8863,6 +11168,33 @@ func (sh *strictHandler) Score(w http.ResponseWriter, r *http.Request, id Sessio
 	}
 }
 
+// GetScores operation middleware
+func (sh *strictHandler) GetScores(w http.ResponseWriter, r *http.Request, id SessionID, params GetScoresParams) {
+	var request GetScoresRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetScores(ctx, request.(GetScoresRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetScores")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetScoresResponseObject); ok {
+		if err := validResponse.VisitGetScoresResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetSnapshot operation middleware
 func (sh *strictHandler) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams) {
 	var request GetSnapshotRequestObject
@@ -8883,6 +11215,33 @@ func (sh *strictHandler) GetSnapshot(w http.ResponseWriter, r *http.Request, id 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetSnapshotResponseObject); ok {
 		if err := validResponse.VisitGetSnapshotResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetText operation middleware
+func (sh *strictHandler) GetText(w http.ResponseWriter, r *http.Request, id SessionID, params GetTextParams) {
+	var request GetTextRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetText(ctx, request.(GetTextRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetText")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTextResponseObject); ok {
+		if err := validResponse.VisitGetTextResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -357,6 +357,40 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	return sum, nil
 }
 
+// Watch tells where the session is, and of nothing else.
+func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string, _ session.WatchOptions, emit func(session.Event) error) error {
+	info, err := f.Get(who, id)
+	if err != nil {
+		return err
+	}
+	if err := emit(session.Event{Start: &session.WatchStart{Info: info}}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Text knows how long the text was.
+func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, offset, length int64) (session.TextPart, error) {
+	info, err := f.Get(who, id)
+	switch {
+	case err != nil:
+		return session.TextPart{}, err
+	case offset > info.Offset:
+		return session.TextPart{}, &session.OffsetError{Have: info.Offset, Want: offset}
+	}
+	text := bytes.Repeat([]byte("?"), int(min(length, info.Offset-offset)))
+	return session.TextPart{Text: text, End: info.Offset}, nil
+}
+
+// Scores knows what all of the text has cost.
+func (f *fakeSessions) Scores(_ context.Context, who session.Caller, id string, _, _ int64, _ int) (session.History, error) {
+	info, err := f.Get(who, id)
+	h := session.History{Scores: []session.PastScore{{Tally: info.Tally, Time: info.LastUsed}}}
+	h.Next, h.End = info.Offset, info.Offset
+	return h, err
+}
+
 func (f *fakeSessions) waits(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -523,6 +557,16 @@ func (f *fakeSessions) Model() session.ModelInfo {
 		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5, "gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
 		Card:     json.RawMessage(`{"data":"none"}`),
 	}
+}
+
+func (f *fakeSessions) Models() []session.ModelInfo { return []session.ModelInfo{f.Model()} }
+
+func (f *fakeSessions) ModelOf(who session.Caller, id string) (session.ModelInfo, error) {
+	if id == "" {
+		return f.Model(), nil
+	}
+	_, err := f.Get(who, id)
+	return f.Model(), err
 }
 
 func (f *fakeSessions) Drain(ctx context.Context) error {

@@ -100,7 +100,10 @@ func newTLSRig(t *testing.T, o Options) *rig {
 
 // public lists the operations that need no key. The list is short and written by hand, so that no
 // route becomes public by mistake.
-var public = []string{"GET /", "GET /docs", "GET /healthz", "GET /readyz", "GET /openapi.yaml"}
+var public = []string{
+	"GET /", "GET /page.css", "GET /page.js",
+	"GET /docs", "GET /healthz", "GET /readyz", "GET /openapi.yaml",
+}
 
 // sample is one request to an operation, made from what the contract says of the operation.
 type sample struct{ method, path, media, accept, body string }

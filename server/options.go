@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math"
+	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,6 +20,7 @@ import (
 type Options struct {
 	Keys              *keys.Ring    // nil: the server asks for no keys
 	Log               *zap.Logger   // nil: no log
+	Metrics           Metrics       // nil: nothing is counted, and /metrics is empty
 	ScoreBodyBytesMax int64         // 0: limits.ScoreBodyBytesMax, which it cannot exceed
 	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, which it cannot exceed
 	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, which it cannot exceed
@@ -38,6 +40,10 @@ type Options struct {
 	// UserSessions makes a session for each user that completions in OpenAI's form name, on first
 	// use.
 	UserSessions bool
+
+	// Around goes around all else that the server does with a request, as what traces requests does.
+	// Nil: nothing.
+	Around func(http.Handler) http.Handler
 
 	// DrainDelay is the time between readiness going and work being refused, for load balancers to
 	// notice. 0: none.
@@ -74,6 +80,9 @@ func (o Options) Validate() error {
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.Metrics == nil {
+		o.Metrics = noMetrics{}
 	}
 	o.ScoreBodyBytesMax = cmp.Or(o.ScoreBodyBytesMax, limits.ScoreBodyBytesMax)
 	o.BodyIdleMax = cmp.Or(o.BodyIdleMax, limits.BodyIdleMax)

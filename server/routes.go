@@ -24,6 +24,7 @@ func newRouter(
 	r.Use(
 		middleware.RequestID,
 		middleware.AccessLog(o.Log),
+		middleware.Observe(o.Metrics),
 		middleware.OpenAI(c, r),
 		middleware.Stall(o.BodyIdleMax, draining),
 		middleware.Recover(o.Log, problems),

@@ -37,6 +37,7 @@ type Server struct {
 	problems *answer.Problems
 	router   *chi.Mux
 	http     *http.Server
+	admin    *http.Server
 
 	ready     atomic.Bool
 	drainOnce sync.Once
@@ -54,7 +55,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &Server{options: o, problems: answer.NewProblems(o.Log)}
+	s := &Server{options: o, problems: answer.NewProblems(o.Log, o.Metrics.Refused)}
 	s.Replace(sessions)
 	draining, endBodies := context.WithCancel(context.Background())
 	s.endBodies = endBodies
@@ -64,11 +65,16 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		TakesWork: s.ready.Load,
 		Problems:  s.problems,
 		Memory:    middleware.NewMemory(),
+		Counted:   o.Metrics.Write,
 
 		UserSessions: o.UserSessions,
 	}, c, o, draining)
+	all := http.Handler(s.router)
+	if o.Around != nil {
+		all = o.Around(all)
+	}
 	s.http = &http.Server{
-		Handler:           handling(s.router),
+		Handler:           handling(all),
 		ReadHeaderTimeout: limits.HeaderTimeMax,
 		IdleTimeout:       limits.ConnIdleMax,
 		MaxHeaderBytes:    limits.HeaderBytesMax,
@@ -76,6 +82,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		ConnState:         noteState,
 		ErrorLog:          zap.NewStdLog(o.Log),
 	}
+	s.admin = s.newAdmin()
 	s.ready.Store(true)
 	return s, nil
 }
@@ -123,6 +130,7 @@ func (s *Server) drain(ctx context.Context) error {
 	if errHTTP != nil {
 		errHTTP = errors.Join(errHTTP, s.http.Close())
 	}
+	errHTTP = errors.Join(errHTTP, s.admin.Close()) // a profile may take as long as it likes
 	if err := errors.Join(errSessions, errHTTP); err != nil {
 		return fmt.Errorf("server: draining: %w", err)
 	}

@@ -3,6 +3,7 @@ package sparsemeta
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Branch is one matrix (or vector) that has fast weights.
@@ -82,6 +83,24 @@ type Learner struct {
 	Settings Settings    // what it was trained under
 	Phi      [][]Network // [bank][branch]
 	Scale    []float32   // factor on x for every element of the arena; nil = 1
+	Normal   *Normal     // what Normalise made Scale by; nil: it did not
+}
+
+// Normalise makes Scale of the statistics of gradients, which have those of every branch.
+func (l *Learner) Normalise(n Normal, s *Statistics) error {
+	if err := n.Validate(); err != nil {
+		return err
+	}
+	scale := make([]float32, 0, l.Size())
+	for _, b := range l.Branches {
+		i := slices.Index(s.Branches, b)
+		if i < 0 {
+			return fmt.Errorf("sparsemeta: normal: found no statistics of the gradients of %s (%d elements)", b.Name, b.Size)
+		}
+		scale = s.factors(scale, i, n)
+	}
+	l.Normal, l.Scale = &n, scale
+	return nil
 }
 
 // Size is the number of elements of the branches together, the length of an arena.

@@ -146,12 +146,15 @@ func (s *State) Sum(v Vectors, fast []float32) {
 }
 
 // sum computes the fast weights of the elements from lo on.
-func (s *State) sum(v Vectors, fast []float32, lo int) {
-	for bank, m := range s.M {
-		if m = m.Range(lo, lo+len(fast)); bank == 0 {
-			v.Load(fast, m)
+func (s *State) sum(v Vectors, fast []float32, lo int) { addUp(v, fast, s.M, lo) }
+
+// addUp adds up the elements of arrays from lo on.
+func addUp(v Vectors, sum []float32, arrays []Array, lo int) {
+	for i, a := range arrays {
+		if a = a.Range(lo, lo+len(sum)); i == 0 {
+			v.Load(sum, a)
 		} else {
-			v.AddTo(fast, m)
+			v.AddTo(sum, a)
 		}
 	}
 }

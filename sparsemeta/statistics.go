@@ -105,3 +105,54 @@ func (s *Statistics) sums() []float64 {
 	}
 	return sums
 }
+
+// Normal brings the inputs of g to one size, however large the gradients of an element usually are.
+// Of an element whose gradients have the root mean square r the factor is
+//
+//	Level / (r + Floor mean)
+//
+// mean being that of r over the branch. The logarithm of eq. 4's preprocessing then tells how
+// unusual a gradient is. Without it the rows of words, whose gradients are rarely above e^-7, lie
+// where the preprocessing is linear, and those of rare words look like no gradient at all.
+type Normal struct {
+	Level float32 `json:"level"` // root mean square of x for an element far above the floor
+	Floor float32 `json:"floor"` // of r, as a part of the branch's mean
+}
+
+// DefaultNormal is the best of those tried on validation text (docs/adaptation.md).
+func DefaultNormal() Normal { return Normal{Level: 0.1, Floor: 0.3} }
+
+// Validate reports a number that is out of range.
+func (n Normal) Validate() error {
+	for name, v := range map[string]float32{"level": n.Level, "floor": n.Floor} {
+		if !(v > 0 && v <= math.MaxFloat32) {
+			return fmt.Errorf("sparsemeta: normal: %s: found %v, want a finite number above 0", name, v)
+		}
+	}
+	return nil
+}
+
+// factors appends the factors of a branch to dst.
+func (s *Statistics) factors(dst []float32, branch int, n Normal) []float32 {
+	lo := 0
+	for _, b := range s.Branches[:branch] {
+		lo += b.Size
+	}
+	codes := s.Codes[lo : lo+s.Branches[branch].Size]
+	values, mean := s.values(branch), 0.
+	for _, c := range codes {
+		mean += values[c]
+	}
+	mean /= float64(len(codes))
+	var factors [codeMost + 1]float32
+	for c, r := range values {
+		factors[c] = 1 // where the branch never had a gradient
+		if mean > 0 {
+			factors[c] = float32(min(math.MaxFloat32, float64(n.Level)/(r+float64(float64(n.Floor)*mean))))
+		}
+	}
+	for _, c := range codes {
+		dst = append(dst, factors[c])
+	}
+	return dst
+}

@@ -71,3 +71,34 @@ func TestStatisticsThatCannotBeAreRefused(t *testing.T) {
 		require.ErrorContains(t, s.Validate(), want)
 	}
 }
+
+// The factor of an element whose gradients are far above the floor brings them to the level; one
+// without gradients, and a whole branch without, get what stays finite.
+func TestNormaliseBringsGradientsToOneSize(t *testing.T) {
+	branches := []Branch{{"a", 3}, {"quiet", 2}, {"b", 2}}
+	s, err := NewStatistics(branches, []float32{64, 2, 0, 0, 0, 1, 1})
+	require.NoError(t, err)
+	l := &Learner{Branches: []Branch{{"b", 2}, {"a", 3}, {"quiet", 2}}}
+	require.NoError(t, l.Normalise(Normal{Level: 0.5, Floor: 0.25}, s))
+	mean := 22.
+	want := []float32{
+		0.5 / (1 + 0.25), 0.5 / (1 + 0.25),
+		float32(0.5 / (64 + 0.25*mean)), float32(0.5 / (2 + 0.25*mean)), float32(0.5 / (0.25 * mean)),
+		1, 1,
+	}
+	require.InDeltaSlice(t, want, l.Scale, 1e-6)
+	require.Equal(t, &Normal{Level: 0.5, Floor: 0.25}, l.Normal)
+	l.Settings = TwoBankSettings()
+	l.Init(InitHe(), 1)
+	require.NoError(t, l.Validate())
+
+	small := &Learner{Branches: []Branch{{"b", 3}}}
+	require.ErrorContains(t, small.Normalise(DefaultNormal(), s), "found no statistics of the gradients of b (3 elements)")
+	require.Nil(t, small.Scale)
+	for field, bad := range map[string]Normal{
+		"level: found 0": {Floor: 1}, "level: found +Inf": {Level: float32(math.Inf(1)), Floor: 1},
+		"floor: found -1": {Level: 1, Floor: -1}, "floor: found NaN": {Level: 1, Floor: float32(math.NaN())},
+	} {
+		require.ErrorContains(t, l.Normalise(bad, s), field)
+	}
+}

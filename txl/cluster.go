@@ -2,10 +2,10 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/kernel"
 
-// table is the effective embeddings of a cluster, (tokens, E_i), as a right operand. The softmax
-// has the same matrix, so that M acts on both uses.
+// table is the effective weights of a cluster in the softmax, (tokens, E_i), as a right operand.
+// Where they are tied they are the embeddings, so that M acts on both uses.
 func (s *Segment) table(k *cluster) kernel.Matrix {
-	return s.weight(k.emb).RowRange(k.first, k.first+k.size())
+	return s.weight(k.out).RowRange(k.first, k.first+k.size())
 }
 
 // lower takes hidden states to the width of a cluster's embeddings, h P, in the rows of buf from
@@ -31,13 +31,13 @@ type projected struct {
 	dhidden, dlow kernel.Matrix
 }
 
-// tableBackward sets p.dlow, and sets (or adds to, if acc) the gradients of a cluster's embeddings
+// tableBackward sets p.dlow, and sets (or adds to, if acc) the gradients of a cluster's table
 // and bias: dE = dlogitsᵀ low, db = the sum of dlogits' rows, dlow = dlogits E.
 func (s *Segment) tableBackward(
 	x *Exec, k *cluster, dlogits kernel.Matrix, p projected, grads Grads, acc bool,
 ) {
 	s.sumColumns(x, k.part(grads[k.bias], 1), dlogits.Data, dlogits.Stride, dlogits.Rows, acc)
-	if g := k.part(grads[k.emb], k.width); g != nil {
+	if g := k.part(grads[k.out], k.width); g != nil {
 		x.MulTN(kernel.Mat(g, k.size(), k.width), dlogits, p.low, acc)
 	}
 	x.MulNN(p.dlow, dlogits, s.table(k), false)
@@ -59,16 +59,20 @@ func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 // the head, the others are the tails.
 type Cluster struct {
 	Tokens, Width int // rows and columns of its embeddings
-	// Embedding names the tensor of the embeddings, Input and Output the projections between them
-	// and hidden states: the same tensor if they are tied, "" without projections.
-	Embedding, Input, Output string
+	// Embedding names the tensor of the embeddings, Table that of the softmax's weights, Input and
+	// Output the projections between them and hidden states. What is tied is the same tensor; without
+	// projections their names are "".
+	Embedding, Table, Input, Output string
 }
 
 // Clusters describes the ranges of the vocabulary, in the order of their tokens.
 func (l *Layout) Clusters() []Cluster {
 	all := make([]Cluster, len(l.clusters))
 	for i, k := range l.clusters {
-		all[i] = Cluster{Tokens: k.size(), Width: k.width, Embedding: l.Tensors[k.emb].Name}
+		all[i] = Cluster{
+			Tokens: k.size(), Width: k.width,
+			Embedding: l.Tensors[k.emb].Name, Table: l.Tensors[k.out].Name,
+		}
 		if k.proj != none {
 			all[i].Input, all[i].Output = l.Tensors[k.proj].Name, l.Tensors[k.outProj].Name
 		}

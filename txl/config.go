@@ -37,6 +37,10 @@ type Config struct {
 	// UntieR gives every layer attention biases of its own instead of one pair for all, as the
 	// reference implementation for TensorFlow can have them.
 	UntieR bool `json:"untie_r,omitempty"`
+	// UntieSoftmax gives the softmax tables of its own, beside those of the embeddings. Fast weights
+	// of the softmax's tables then leave the input alone, and the backward pass ends above the
+	// layers.
+	UntieSoftmax bool `json:"untie_softmax,omitempty"`
 	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or
 	// geglu. The gated ones double the rows of CoreNet.0: first the gate,
 	// then the value.

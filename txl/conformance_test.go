@@ -43,6 +43,18 @@ var conformanceFiles = map[string]Config{
 		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 8, Vocab: 11, SegLen: 5, MemLen: 7,
 		ClampLen: 3, DEmbed: 9, DivVal: 2, TieProjs: []bool{false},
 	},
+	// Tables of the softmax's own, one for each cluster.
+	"own_tables": {
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 7, MemLen: 6,
+		PreLNorm: true, Cutoffs: []int{5, 11}, DivVal: 2, TieProjs: []bool{false, true, false},
+		UntieSoftmax: true,
+	},
+	// A table of the softmax's own that all clusters share.
+	"own_table": {
+		NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 9, Vocab: 15, SegLen: 6, MemLen: 8,
+		DEmbed: 6, Cutoffs: []int{4, 9}, DivVal: 1, TieProjs: []bool{true, false, true},
+		UntieSoftmax: true,
+	},
 }
 
 const conformanceBatch, conformanceSegments = 2, 3
@@ -214,6 +226,9 @@ func conformanceMetadata(c Config) map[string]string {
 			panic(err) // numbers, booleans and lists of them
 		}
 		metadata[key] = string(text)
+	}
+	if c.UntieSoftmax {
+		metadata["untie_softmax"] = "true"
 	}
 	return metadata
 }

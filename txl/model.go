@@ -108,6 +108,16 @@ func (l *Layout) addSoftmax(c Config) {
 	}
 	for i := range l.clusters {
 		k := &l.clusters[i]
+		k.out = k.emb
+		switch {
+		case !c.UntieSoftmax:
+		case c.tablePerCluster():
+			k.out = l.add(fmt.Sprintf("crit.out_layers.%d.weight", i), k.size(), k.width)
+		case i == 0:
+			k.out = l.add("crit.out_layers.0.weight", c.Vocab, k.width)
+		default:
+			k.out = l.clusters[0].out
+		}
 		switch {
 		case c.tablePerCluster():
 			k.bias = l.add(fmt.Sprintf("crit.out_layers.%d.bias", i), k.size())
@@ -170,6 +180,26 @@ func NewModel(c Config) (*Model, error) {
 	}
 	l := NewLayout(c)
 	return &Model{Config: c, Layout: l, W: make([]float32, l.Size)}, nil
+}
+
+// UntieSoftmax returns the model with tables of the softmax's own, which are copies of those of the
+// embeddings: with the same weights, it computes the same. A model that has such tables already is
+// returned as it is.
+func (m *Model) UntieSoftmax() *Model {
+	if m.Config.UntieSoftmax {
+		return m
+	}
+	c := m.Config
+	c.UntieSoftmax = true
+	l := NewLayout(c)
+	untied := &Model{Config: c, Layout: l, W: make([]float32, l.Size)}
+	for i, t := range m.Layout.Tensors {
+		copy(untied.Tensor(l.Index(t.Name)), m.Tensor(i))
+	}
+	for _, k := range l.clusters {
+		copy(untied.Tensor(k.out), untied.Tensor(k.emb))
+	}
+	return untied
 }
 
 // Tensor returns the slow weights of tensor i.

@@ -5,11 +5,12 @@ import (
 	"math"
 )
 
-// words is a cluster of the reference: its tokens lo to hi-1, their embeddings [hi-lo,width] and
-// biases, and the projections [D,width], which are nil where the widths are equal by themselves.
+// words is a cluster of the reference: its tokens lo to hi-1, their embeddings and weights in the
+// softmax [hi-lo,width] and biases, and the projections [D,width], which are nil where the widths are
+// equal by themselves.
 type words struct {
-	lo, hi, width        int
-	table, bias, in, out []float64
+	lo, hi, width                 int
+	embed, softmax, bias, in, out []float64
 }
 
 // words is cluster i as the reference implementation of Transformer-XL has its tensors: with
@@ -21,14 +22,20 @@ func (r *reference) words(i int) words {
 		k.width = r.c.DEmbed
 	}
 	tied := i < len(r.c.TieProjs) && r.c.TieProjs[i]
+	tables := []string{"word_emb.emb_layers.%d.weight", "word_emb.emb_layers.%d.weight"}
+	if r.c.UntieSoftmax {
+		tables[1] = "crit.out_layers.%d.weight"
+	}
 	input := 0
 	if r.c.DivVal > 1 || r.c.ClusterTables {
 		k.width /= int(math.Pow(float64(max(1, r.c.DivVal)), float64(i)))
-		k.table = r.tensor(fmt.Sprintf("word_emb.emb_layers.%d.weight", i))
+		k.embed = r.tensor(fmt.Sprintf(tables[0], i))
+		k.softmax = r.tensor(fmt.Sprintf(tables[1], i))
 		k.bias = r.tensor(fmt.Sprintf("crit.out_layers.%d.bias", i))
 		input = i
 	} else {
-		k.table = r.tensor("word_emb.emb_layers.0.weight")[k.lo*k.width : k.hi*k.width]
+		k.embed = r.tensor(fmt.Sprintf(tables[0], 0))[k.lo*k.width : k.hi*k.width]
+		k.softmax = r.tensor(fmt.Sprintf(tables[1], 0))[k.lo*k.width : k.hi*k.width]
 		k.bias = r.tensor("crit.out_layers.0.bias")[k.lo:k.hi]
 		if k.width == r.c.DModel {
 			return k
@@ -49,7 +56,7 @@ func (r *reference) input(token int) []float64 {
 		i++
 	}
 	k := r.words(i)
-	narrow := k.table[(token-k.lo)*k.width : (token-k.lo+1)*k.width]
+	narrow := k.embed[(token-k.lo)*k.width : (token-k.lo+1)*k.width]
 	wide := narrow
 	if k.in != nil {
 		wide = linear([][]float64{narrow}, k.in, nil, r.c.DModel)[0]
@@ -78,7 +85,7 @@ func (k words) lower(h []float64) []float64 {
 // distribution is the log-probabilities of all tokens after a hidden state.
 func (r *reference) distribution(h []float64) (logp []float64) {
 	head, tails := r.words(0), len(r.c.Cutoffs)
-	table, bias := head.table, head.bias
+	table, bias := head.softmax, head.bias
 	if tails > 0 {
 		table = append(append([]float64{}, table...), r.tensor("crit.cluster_weight")...)
 		bias = append(append([]float64{}, bias...), r.tensor("crit.cluster_bias")...)
@@ -88,7 +95,7 @@ func (r *reference) distribution(h []float64) (logp []float64) {
 	logp = append(logp, of[:own]...)
 	for i := 1; i <= tails; i++ {
 		k := r.words(i)
-		logits := linear([][]float64{k.lower(h)}, k.table, k.bias, k.hi-k.lo)[0]
+		logits := linear([][]float64{k.lower(h)}, k.softmax, k.bias, k.hi-k.lo)[0]
 		for _, v := range logSoftmax(logits) {
 			logp = append(logp, of[own+tails-i]+v)
 		}

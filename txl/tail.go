@@ -51,14 +51,14 @@ func (s *Segment) tailLogProbs(k *cluster, at int, tail float32, dst []float32) 
 	}
 }
 
-// tailBackward adds a tail's part of dL/dhidden to s.dx and sets the gradients of its embeddings
+// tailBackward adds a tail's part of dL/dhidden to s.dx and sets the gradients of its table
 // and bias. It computes the logits again.
 func (s *Segment) tailBackward(x *Exec, k *cluster, targets []int32, grads Grads) {
 	D, share := s.cfg.DModel, 1/float32(s.n*s.B)
 	s.members = k.members(s.members[:0], targets)
 	if len(s.members) == 0 {
 		clear(k.part(grads[k.bias], 1))
-		clear(k.part(grads[k.emb], k.width))
+		clear(k.part(grads[k.out], k.width))
 		return
 	}
 	for done := 0; done < len(s.members); {

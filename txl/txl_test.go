@@ -59,6 +59,22 @@ var shapes = map[string]Config{
 		SameLength: true, Cutoffs: []int{4, 5}, DivVal: 1, ClusterTables: true,
 		TieProjs: []bool{true, true, false},
 	},
+
+	// Tables of the softmax's own: one, one for all clusters, and one for each with and without
+	// projections of its own.
+	"own table": {
+		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9,
+		UntieSoftmax: true,
+	},
+	"own table for all clusters": {
+		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4,
+		PreLNorm: true, DEmbed: 4, Cutoffs: []int{5, 8}, DivVal: 1, TieProjs: []bool{true, false, true},
+		UntieSoftmax: true,
+	},
+	"own tables": {
+		NLayer: 2, DModel: 8, NHead: 2, DHead: 3, DInner: 7, Vocab: 17, SegLen: 7, MemLen: 9,
+		Cutoffs: []int{4, 9}, DivVal: 2, TieProjs: []bool{false, true, true}, UntieSoftmax: true,
+	},
 }
 
 // randomModel draws weights large enough that every part matters.
@@ -533,7 +549,7 @@ func TestUnwantedGradientsAreLeftOut(t *testing.T) {
 }
 
 func TestAWarmSegmentDoesNotAllocate(t *testing.T) {
-	for _, name := range []string{"plain", "prenorm", "adaptive", "one table"} {
+	for _, name := range []string{"plain", "prenorm", "adaptive", "one table", "own tables"} {
 		c := shapes[name]
 		m, fast := randomModel(t, c, 31)
 		x := newExec(t, 2)
@@ -588,6 +604,9 @@ func TestNamedConfigurationsHaveThePapersSizes(t *testing.T) {
 	c, err = Named("wt103-16l")
 	require.NoError(t, err)
 	require.InDelta(t, 151e6, NewLayout(c).Size, 0.5e6)
+	tied := NewLayout(c).Size
+	c.UntieSoftmax = true
+	require.Equal(t, tied+c.Vocab*c.DModel, NewLayout(c).Size)
 }
 
 func BenchmarkSegment(b *testing.B) {

@@ -6,8 +6,9 @@ type cluster struct {
 	lo, hi  int // tokens lo to hi-1
 	width   int // of an embedding, E_i
 	emb     int // tensor of the embeddings, [*,E_i]
+	out     int // tensor of the softmax's weights, [*,E_i]: emb where they are tied
 	bias    int // tensor of the softmax's bias
-	first   int // the first token's place in both
+	first   int // the first token's place in all three
 	proj    int // tensor that makes hidden states of embeddings [D,E_i]; none without
 	outProj int // tensor that takes hidden states back to that width [D,E_i]; none without
 }

@@ -25,6 +25,7 @@ func drawWords(t *rapid.T) Config {
 		DEmbed:        rapid.IntRange(0, 12).Draw(t, "d_embed"),
 		DivVal:        rapid.IntRange(0, 3).Draw(t, "div_val"),
 		ClusterTables: rapid.Bool().Draw(t, "cluster_tables"),
+		UntieSoftmax:  rapid.Bool().Draw(t, "untie_softmax"),
 	}
 	for at := 1; at < c.Vocab && len(c.Cutoffs) < 5; {
 		if at += rapid.IntRange(0, c.Vocab).Draw(t, "gap"); at < c.Vocab {

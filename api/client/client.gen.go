@@ -65,6 +65,24 @@ func (e CompletionType) Valid() bool {
 	}
 }
 
+// Defines values for CompletionFrom.
+const (
+	FromAdapted CompletionFrom = "adapted"
+	FromStatic  CompletionFrom = "static"
+)
+
+// Valid indicates whether the value is a known member of the CompletionFrom enum.
+func (e CompletionFrom) Valid() bool {
+	switch e {
+	case FromAdapted:
+		return true
+	case FromStatic:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DoneEventType.
 const (
 	EventDone DoneEventType = "done"
@@ -92,6 +110,21 @@ func (e FinishReason) Valid() bool {
 	case FinishLength:
 		return true
 	case FinishStop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GapEventType.
+const (
+	EventGap GapEventType = "gap"
+)
+
+// Valid indicates whether the value is a known member of the GapEventType enum.
+func (e GapEventType) Valid() bool {
+	switch e {
+	case EventGap:
 		return true
 	default:
 		return false
@@ -371,6 +404,21 @@ func (e ServiceStatusDisk) Valid() bool {
 	}
 }
 
+// Defines values for StartEventType.
+const (
+	EventStart StartEventType = "start"
+)
+
+// Valid indicates whether the value is a known member of the StartEventType enum.
+func (e StartEventType) Valid() bool {
+	switch e {
+	case EventStart:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SummaryEventType.
 const (
 	EventSummary SummaryEventType = "summary"
@@ -380,6 +428,39 @@ const (
 func (e SummaryEventType) Valid() bool {
 	switch e {
 	case EventSummary:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Unit.
+const (
+	UnitChunk Unit = "chunk"
+	UnitLine  Unit = "line"
+)
+
+// Valid indicates whether the value is a known member of the Unit enum.
+func (e Unit) Valid() bool {
+	switch e {
+	case UnitChunk:
+		return true
+	case UnitLine:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateEventType.
+const (
+	EventUpdate UpdateEventType = "update"
+)
+
+// Valid indicates whether the value is a known member of the UpdateEventType enum.
+func (e UpdateEventType) Valid() bool {
+	switch e {
+	case EventUpdate:
 		return true
 	default:
 		return false
@@ -407,24 +488,6 @@ func (e ScoreParamsLearn) Valid() bool {
 	}
 }
 
-// Defines values for ScoreParamsUnit.
-const (
-	UnitChunk ScoreParamsUnit = "chunk"
-	UnitLine  ScoreParamsUnit = "line"
-)
-
-// Valid indicates whether the value is a known member of the ScoreParamsUnit enum.
-func (e ScoreParamsUnit) Valid() bool {
-	switch e {
-	case UnitChunk:
-		return true
-	case UnitLine:
-		return true
-	default:
-		return false
-	}
-}
-
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted struct {
 	// Updates Updates made before the chunk.
@@ -435,6 +498,24 @@ type Adapted struct {
 
 	// FastRMS Root mean square of the fast weights.
 	FastRMS float64 `json:"fast_rms"`
+}
+
+// BranchNorm The fast weights of one branch, which is a weight of the model.
+type BranchNorm struct {
+	// Name The weight's name in the model's file.
+	Name string `json:"name"`
+
+	// Elements Numbers in the weight, and in M.
+	Elements int64 `json:"elements"`
+
+	// Norm Frobenius norm of M, the banks added up, after the update.
+	Norm float64 `json:"norm"`
+
+	// Change Frobenius norm of M after the update less M before it.
+	Change float64 `json:"change"`
+
+	// Banks The same of each bank. Only of the method `sparse-meta`.
+	Banks []FastNorm `json:"banks,omitempty"`
 }
 
 // ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
@@ -500,8 +581,29 @@ type ChunkEvent struct {
 	// Complete The chunk is full: an update follows.
 	Complete bool `json:"complete"`
 
+	// Text The text that was accepted with this event, from `text_offset` on; what is not UTF-8 of it as U+FFFD. Only where a session is watched.
+	Text *string `json:"text,omitempty"`
+
+	// TextBase64 The same as it is. Only if it is not UTF-8.
+	TextBase64 []byte `json:"text_base64,omitempty"`
+
+	// TextOffset Place in the stream of the first byte of `text`: that of the event, or of a model of words behind the part of a word that was accepted before.
+	TextOffset *int64 `json:"text_offset,omitempty"`
+
+	// TokenBytes Bytes of each token, beside `logprobs`: they tile the text from `offset` on. Only of a model of words; of a model of bytes each byte is a token.
+	TokenBytes []int64 `json:"token_bytes,omitempty"`
+
 	// Logprobs Natural log-probability of each token. Only if asked for.
 	Logprobs []float64 `json:"logprobs,omitempty"`
+
+	// BaselineLogprobs The same under the static model. Only if the session keeps a baseline.
+	BaselineLogprobs []float64 `json:"baseline_logprobs,omitempty"`
+
+	// TopLogprobs The likeliest tokens at each token, the likeliest first. Only if asked for.
+	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
+
+	// BaselineTopLogprobs The same under the static model. Only if the session keeps a baseline.
+	BaselineTopLogprobs [][]TokenLogprob `json:"baseline_top_logprobs,omitempty"`
 
 	// ElapsedMs Time from having the text to this report, waiting for other sessions included.
 	ElapsedMs float64 `json:"elapsed_ms"`
@@ -552,10 +654,18 @@ type Completion struct {
 // CompletionType Tells this object from events of a stream.
 type CompletionType string
 
+// CompletionFrom Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
+// keeps a baseline, unless its method is `static` or `cache`.
+type CompletionFrom string
+
 // CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
 type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
+
+	// From Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
+	// keeps a baseline, unless its method is `static` or `cache`.
+	From *CompletionFrom `json:"from,omitempty"`
 
 	// Logprobs Report the log-probability of every sampled token under the full distribution.
 	Logprobs *bool `json:"logprobs,omitempty"`
@@ -647,6 +757,15 @@ type DoneEvent struct {
 // DoneEventType Tells this event from others.
 type DoneEventType string
 
+// FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
+type FastNorm struct {
+	// Norm Frobenius norm of M after the update.
+	Norm float64 `json:"norm"`
+
+	// Change Frobenius norm of M after the update less M before it.
+	Change float64 `json:"change"`
+}
+
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason string
 
@@ -673,6 +792,24 @@ type ForkRequest struct {
 	// TTLSeconds The fork is deleted when it has not been used for so many seconds. 0, or left out, is never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
+
+// GapEvent Events that the client has missed, since it took them too slowly or came late.
+type GapEvent struct {
+	// Type Tells this event from others.
+	Type GapEventType `json:"type"`
+
+	// From Place in the stream of the first byte whose event was left out.
+	From int64 `json:"from"`
+
+	// To The place after the last such byte; `from` where only an `update` was left out.
+	To int64 `json:"to"`
+
+	// Events How many were left out. Absent if that is not known.
+	Events *int64 `json:"events,omitempty"`
+}
+
+// GapEventType Tells this event from others.
+type GapEventType string
 
 // History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
 // needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
@@ -867,6 +1004,48 @@ type Parent struct {
 	Offset int64 `json:"offset"`
 }
 
+// PastScore What a part of a session's text has cost when it was fed.
+type PastScore struct {
+	// Offset Place in the stream of the first byte of this part.
+	Offset int64 `json:"offset"`
+
+	// Bytes Bytes of text in it.
+	Bytes int64 `json:"bytes"`
+
+	// Tokens The same in tokens.
+	Tokens int64 `json:"tokens"`
+
+	// Bits Sum over the tokens of -log2 of their probability.
+	Bits float64 `json:"bits"`
+
+	// UnknownBytes What the tokens of unknown words have of `bytes`. Only of a model of words.
+	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
+
+	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	UnknownBits *float64 `json:"unknown_bits,omitempty"`
+
+	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	BaselineBits *float64 `json:"baseline_bits,omitempty"`
+
+	// Time When the last of this text was accepted.
+	Time time.Time `json:"time"`
+}
+
+// PastScores What a session's text has cost when it was fed. The parts follow each other without a gap.
+type PastScores struct {
+	// From The first offset of which the session keeps text and scores.
+	From int64 `json:"from"`
+
+	// Next The offset behind these parts, where another request goes on.
+	Next int64 `json:"next"`
+
+	// End The session's offset.
+	End int64 `json:"end"`
+
+	// Scores The parts, in order.
+	Scores []PastScore `json:"scores"`
+}
+
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
 type PieceEvent struct {
 	// Type Tells this event from others.
@@ -986,7 +1165,7 @@ type Session struct {
 	// Owner Id of the key that made the session. Only admins see it; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
 
-	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
+	// Error Why the session cannot be used: it is damaged, or of a model that is not served. Fields that could not be read are missing or 0. The session can be
 	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
 
@@ -1009,6 +1188,11 @@ type SessionRequest struct {
 
 	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
+
+	// Model Id or name of the model that the session runs on: one of those of `GET /v1/models`, of which the first is the default.
+	//
+	// Example: lmserve-default
+	Model *string `json:"model,omitempty"`
 
 	// Seed Seed of the masks that choose which entries an update writes. Two sessions with the same settings, seed and text agree to the bit.
 	// A seed that is left out is drawn at random.
@@ -1110,6 +1294,30 @@ type SettingsRequest struct {
 	Theta *float32 `json:"theta,omitempty"`
 }
 
+// StartEvent Where a session is when somebody begins to watch it. The events that follow are about what comes after.
+type StartEvent struct {
+	// Type Tells this event from others.
+	Type StartEventType `json:"type"`
+
+	// Offset The session's offset, in bytes.
+	Offset int64 `json:"offset"`
+
+	// Step Updates of the fast weights made so far.
+	Step uint64 `json:"step"`
+
+	// PendingBytes Bytes at the end of the text that have no bits yet, of a word that has not ended. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
+
+	// LinesFrom The offset from which on the session has lines. Absent if it has none.
+	LinesFrom *int64 `json:"lines_from,omitempty"`
+
+	// Totals An amount of text, and its information.
+	Totals Measures `json:"totals"`
+}
+
+// StartEventType Tells this event from others.
+type StartEventType string
+
 // StopString A text before which a completion ends.
 type StopString = string
 
@@ -1200,6 +1408,40 @@ type TokenLogprob struct {
 	Token TokenID `json:"token"`
 }
 
+// Unit What an event reports: the text as it is scored, or lines of it.
+type Unit string
+
+// UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which
+// have no fast weights.
+type UpdateEvent struct {
+	// Type Tells this event from others.
+	Type UpdateEventType `json:"type"`
+
+	// Offset Place in the stream of the first byte behind the chunk.
+	Offset int64 `json:"offset"`
+
+	// Step Index of the chunk in the stream.
+	Step uint64 `json:"step"`
+
+	// Updates Updates made so far, this one among them.
+	Updates uint64 `json:"updates"`
+
+	// Written Entries of the fast weights that it wrote.
+	Written int64 `json:"written"`
+
+	// FastRMS Root mean square of the fast weights after it.
+	FastRMS float64 `json:"fast_rms"`
+
+	// Branches The norms of the fast weights, by branch.
+	Branches []BranchNorm `json:"branches"`
+
+	// ElapsedMs Computing time of the update and what belongs to it.
+	ElapsedMs float64 `json:"elapsed_ms"`
+}
+
+// UpdateEventType Tells this event from others.
+type UpdateEventType string
+
 // Usage How many tokens a completion took.
 type Usage struct {
 	// PromptTokens Tokens of the prompt.
@@ -1211,6 +1453,12 @@ type Usage struct {
 	// TotalTokens Both together.
 	TotalTokens int64 `json:"total_tokens"`
 }
+
+// AcceptEncoding defines model for AcceptEncoding.
+type AcceptEncoding = string
+
+// IfNoneMatch defines model for IfNoneMatch.
+type IfNoneMatch = string
 
 // SessionID defines model for SessionID.
 type SessionID = string
@@ -1246,6 +1494,33 @@ type CompleteParams struct {
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
+// WatchSessionParams defines parameters for WatchSession.
+type WatchSessionParams struct {
+	// Unit What an event reports.
+	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
+
+	// Text Whether `chunk` and `line` events carry the text.
+	Text *bool `form:"text,omitempty" json:"text,omitempty"`
+
+	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
+	Tokens *bool `form:"tokens,omitempty" json:"tokens,omitempty"`
+
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
+	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
+
+	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides. Only with `logprobs=true`.
+	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
+
+	// Updates Whether there is an `update` event after each update of the fast weights.
+	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
+
+	// Offset The offset up to which the client has the session's text, in bytes.
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// LastEventID The same, as browsers send it that come again. `offset` goes before it.
+	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
+}
+
 // ScoreParams defines parameters for Score.
 type ScoreParams struct {
 	// Learn Whether the text becomes the session's, which learns from it.
@@ -1255,7 +1530,7 @@ type ScoreParams struct {
 	Threshold *float64 `form:"threshold,omitempty" json:"threshold,omitempty"`
 
 	// Unit What an event reports.
-	Unit *ScoreParamsUnit `form:"unit,omitempty" json:"unit,omitempty"`
+	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
 
 	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
@@ -1271,6 +1546,14 @@ type ScoreParams struct {
 	// `application/json` has none.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
+	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides; under the static model, too, if the session keeps a baseline.
+	// Only with `logprobs=true`.
+	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
+
+	// Updates Whether there is an `update` event after each update of the fast weights, with their norms by branch, which are computed for it. Only in
+	// an answer that has events, and not with `learn=false`.
+	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
+
 	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
 	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
@@ -1281,8 +1564,17 @@ type ScoreParams struct {
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn string
 
-// ScoreParamsUnit defines parameters for Score.
-type ScoreParamsUnit string
+// GetScoresParams defines parameters for GetScores.
+type GetScoresParams struct {
+	// Offset Place in the stream of the first byte.
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Length Bytes of text at most.
+	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
+
+	// Points Parts at most, about.
+	Points *int `form:"points,omitempty" json:"points,omitempty"`
+}
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
@@ -1291,6 +1583,15 @@ type GetSnapshotParams struct {
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
+// GetTextParams defines parameters for GetText.
+type GetTextParams struct {
+	// Offset Place in the stream of the first byte.
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Length Bytes at most.
+	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 }
 
 // AsStopString returns the union data inside the CompletionRequest_Stop as a StopString
@@ -1487,6 +1788,40 @@ func newCompleteRequest(
 	return r, err
 }
 
+// newWatchSessionRequest makes the request GET /v1/sessions/{id}/events to the server at a base URL.
+func newWatchSessionRequest(
+	ctx context.Context, base string, id SessionID, params WatchSessionParams,
+) (*http.Request, error) {
+	target := base + fmt.Sprintf("/v1/sessions/%s/events", url.PathEscape(id))
+	query := url.Values{}
+	if params.Unit != nil {
+		query.Set("unit", fmt.Sprint(*params.Unit))
+	}
+	if params.Text != nil {
+		query.Set("text", fmt.Sprint(*params.Text))
+	}
+	if params.Tokens != nil {
+		query.Set("tokens", fmt.Sprint(*params.Tokens))
+	}
+	if params.Logprobs != nil {
+		query.Set("logprobs", fmt.Sprint(*params.Logprobs))
+	}
+	if params.TopLogprobs != nil {
+		query.Set("top_logprobs", fmt.Sprint(*params.TopLogprobs))
+	}
+	if params.Updates != nil {
+		query.Set("updates", fmt.Sprint(*params.Updates))
+	}
+	if params.Offset != nil {
+		query.Set("offset", fmt.Sprint(*params.Offset))
+	}
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return r, err
+}
+
 // newForkSessionRequest makes the request POST /v1/sessions/{id}/fork to the server at a base URL.
 func newForkSessionRequest(
 	ctx context.Context, base string, id SessionID, media string, body io.Reader,
@@ -1526,6 +1861,12 @@ func newScoreRequest(
 	if params.Logprobs != nil {
 		query.Set("logprobs", fmt.Sprint(*params.Logprobs))
 	}
+	if params.TopLogprobs != nil {
+		query.Set("top_logprobs", fmt.Sprint(*params.TopLogprobs))
+	}
+	if params.Updates != nil {
+		query.Set("updates", fmt.Sprint(*params.Updates))
+	}
 	if params.Wait != nil {
 		query.Set("wait", fmt.Sprint(*params.Wait))
 	}
@@ -1539,6 +1880,28 @@ func newScoreRequest(
 	return r, err
 }
 
+// newGetScoresRequest makes the request GET /v1/sessions/{id}/scores to the server at a base URL.
+func newGetScoresRequest(
+	ctx context.Context, base string, id SessionID, params GetScoresParams,
+) (*http.Request, error) {
+	target := base + fmt.Sprintf("/v1/sessions/%s/scores", url.PathEscape(id))
+	query := url.Values{}
+	if params.Offset != nil {
+		query.Set("offset", fmt.Sprint(*params.Offset))
+	}
+	if params.Length != nil {
+		query.Set("length", fmt.Sprint(*params.Length))
+	}
+	if params.Points != nil {
+		query.Set("points", fmt.Sprint(*params.Points))
+	}
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return r, err
+}
+
 // newGetSnapshotRequest makes the request GET /v1/sessions/{id}/snapshot to the server at a base URL.
 func newGetSnapshotRequest(
 	ctx context.Context, base string, id SessionID, params GetSnapshotParams,
@@ -1547,6 +1910,25 @@ func newGetSnapshotRequest(
 	query := url.Values{}
 	if params.Wait != nil {
 		query.Set("wait", fmt.Sprint(*params.Wait))
+	}
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return r, err
+}
+
+// newGetTextRequest makes the request GET /v1/sessions/{id}/text to the server at a base URL.
+func newGetTextRequest(
+	ctx context.Context, base string, id SessionID, params GetTextParams,
+) (*http.Request, error) {
+	target := base + fmt.Sprintf("/v1/sessions/%s/text", url.PathEscape(id))
+	query := url.Values{}
+	if params.Offset != nil {
+		query.Set("offset", fmt.Sprint(*params.Offset))
+	}
+	if params.Length != nil {
+		query.Set("length", fmt.Sprint(*params.Length))
 	}
 	if len(query) > 0 {
 		target += "?" + query.Encode()

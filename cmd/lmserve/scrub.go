@@ -17,8 +17,15 @@ func reportDamage(log *zap.Logger) func(error) {
 var scrubbing = sessionlog.ScrubOptions{ReadsPerSecond: sessionlog.ScrubReads}
 
 // startScrub looks through the data folder for damage until the context ends or the store does.
-func startScrub(ctx context.Context, folder *sessionlog.Folder, log *zap.Logger) {
+func startScrub(
+	ctx context.Context, folder *sessionlog.Folder, told *telemetry, log *zap.Logger,
+) {
 	report, o := reportDamage(log), scrubbing
-	o.Report = func(d *sessionlog.CorruptError) { report(d) }
+	o.Report = func(d *sessionlog.CorruptError) {
+		report(d)
+		if told != nil {
+			told.ScrubFinding()
+		}
+	}
 	go folder.ScrubForever(ctx, o)
 }

@@ -15,9 +15,11 @@ import (
 )
 
 type serveFlags struct {
-	model          modelFlags
+	model          modelFlags // how models compute
+	models         []string   // files; none: the embedded model
 	data           dataFlags
 	listen         string
+	admin          string
 	tlsCert        string
 	tlsKey         string
 	insecure       bool
@@ -38,10 +40,13 @@ type serveFlags struct {
 }
 
 func (f *serveFlags) register(c *cobra.Command) {
-	f.model.register(c)
+	f.model.registerComputing(c)
 	f.data.register(c)
 	f.limits.register(c)
 	flags := c.Flags()
+	flags.StringArrayVar(&f.models, "model", nil,
+		"file of a model that sessions may run on; may be repeated, the first is that of sessions "+
+			"that ask for none\n(default: the embedded model)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "",
 		"file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
@@ -57,6 +62,9 @@ func (f *serveFlags) register(c *cobra.Command) {
 			"may be repeated.\nWithout it no page of another origin may")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080",
 		"address and port to listen on; port 0 takes a free one")
+	flags.StringVar(&f.admin, "admin", "",
+		"address and port of the admin's metrics (/metrics), profiles (/debug/pprof) and health, "+
+			"without keys; port 0 takes a free one\n(default: none; /metrics is beside the API, too)")
 	flags.StringVar(&f.logFormat, "log-format", "console",
 		"form of the log on standard error: console, json or none")
 	flags.IntVar(&f.maxSessions, "max-sessions", session.SessionsDefault, "most live sessions")

@@ -32,14 +32,15 @@ type opened struct {
 
 // openSessions opens the store of the sessions.
 func (f *serveFlags) openSessions(
-	ctx context.Context, m *model.Model, log *zap.Logger,
+	ctx context.Context, models []*model.Model, told *telemetry, log *zap.Logger,
 ) (_ *opened, err error) {
 	o := &opened{}
-	if o.store, o.where, err = f.openStore(ctx, log); err != nil {
+	if o.store, o.where, err = f.openStore(ctx, told, log); err != nil {
 		return nil, err
 	}
 	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
-	o.sessions, err = session.NewManager(m, session.Options{
+	options := session.Options{
+		Others:         models[1:],
 		Store:          o.store,
 		Report:         foreign.note,
 		Threads:        f.model.threads,
@@ -49,17 +50,24 @@ func (f *serveFlags) openSessions(
 		ForkSnapshots:  f.forkSnapshots,
 		DiskBudget:     int64(f.diskBudget),
 		DiskAlarm:      reportAlarm(log),
-	})
+	}
+	if told != nil {
+		options.Observer = told
+	}
+	o.sessions, err = session.NewManager(models[0], options)
 	if err != nil {
 		return nil, errors.Join(err, o.store.Close())
 	}
-	foreign.tell(log, m, o.where)
+	foreign.tell(log, models, o.where)
+	if told != nil {
+		told.Follow(o.sessions)
+	}
 	return o, nil
 }
 
 // openStore opens the store of the sessions, and says in words where the sessions are.
 func (f *serveFlags) openStore(
-	ctx context.Context, log *zap.Logger,
+	ctx context.Context, told *telemetry, log *zap.Logger,
 ) (store sessionlog.Store, where string, err error) {
 	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
@@ -80,7 +88,7 @@ func (f *serveFlags) openStore(
 		return nil, "", fmt.Errorf("--data-dir: %w", err)
 	}
 	if f.scrub {
-		startScrub(ctx, folder, log)
+		startScrub(ctx, folder, told, log)
 	}
 	return folder, "the data folder " + dir, nil
 }
@@ -88,20 +96,21 @@ func (f *serveFlags) openStore(
 // host serves the sessions of a store, and opens the store again when damage has ended it.
 type host struct {
 	*opened
-	open func() (*opened, error)
-	srv  *server.Server
-	log  *zap.Logger
+	open  func() (*opened, error)
+	srv   *server.Server
+	admin net.Listener // nil: none
+	told  *telemetry
+	log   *zap.Logger
 
 	reopenings []time.Time
 }
 
 // serve serves until the context ends, or the store fails for good, and then drains.
 func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration) error {
-	served := make(chan error, 1)
-	go func() { served <- h.srv.Serve(l) }()
+	wait, failed := h.serveAll(l)
 	for goesOn := true; goesOn; {
 		select {
-		case err := <-served:
+		case err := <-failed:
 			return err
 		case <-h.sessions.Failed():
 			goesOn = h.reopen(ctx)
@@ -112,7 +121,7 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 	h.log.Info("draining", zap.Duration("timeout", timeout))
 	drain, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	err := errors.Join(h.srv.Drain(drain), <-served)
+	err := errors.Join(h.srv.Drain(drain), wait())
 	return errors.Join(h.sessions.Err(), err) // the store may also have failed during the drain
 }
 
@@ -147,6 +156,7 @@ func (h *host) reopen(ctx context.Context) bool {
 	}
 	h.opened = o
 	h.srv.Replace(o.sessions)
+	h.told.Reopened()
 	h.log.Warn("the data folder is open again", zap.Duration("took", time.Since(began)))
 	return true
 }

@@ -9,12 +9,14 @@ import (
 	"github.com/lmserve/lmserve/internal/train"
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/internal/train/report"
+	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
 func newTrain() *cobra.Command {
 	o, told := train.Options{}, report.Options{}
 	var config string
+	var normalise bool
 	c := &cobra.Command{
 		Use:   "train --data DIR --out FILE",
 		Short: "Pretrain a model and meta-train its fast weights",
@@ -32,8 +34,8 @@ Phases, of which --phase lists those to run, in order:
   meta      the meta-learners alone, the slow weights stand still
   joint     both together
 A phase goes on with what the one before it, or the model of --init, has. Meta and
-joint train the meta-learners they find further, unless --branches or --gammas ask
-for others than these; then, and after pretraining, they are made anew.
+joint train the meta-learners they find further, unless --branches, --gammas or
+--normalise ask for others than these; then, and after pretraining, they are made anew.
 
 A token is a byte or, with --tokenizer words, a word or the end of a line. The words
 of the vocabulary are those of the text, the most frequent first, or those of a file.
@@ -66,6 +68,10 @@ that one command line serves every sitting.`,
 				if o.Name == "" && o.Init == "" {
 					o.Name = name
 				}
+			}
+			if normalise {
+				normal := sparsemeta.DefaultNormal()
+				o.Meta.Normal = &normal
 			}
 			o.Meta.Schedule = o.Pretrain.Schedule
 			joint := &o.Joint.SlowOptions
@@ -104,7 +110,9 @@ that one command line serves every sitting.`,
 	f.StringVar(&o.Tokenizer.Vocabulary, "vocab", "",
 		"words: vocabulary file of Transformer-XL's reference implementation "+
 			"(default: the vocabulary is made from --data)")
-	f.StringVar(&o.Init, "init", "", "model file to go on from; a --config beside it may have other lengths (seg_len, mem_len, clamp_len, same_length)")
+	f.StringVar(&o.Init, "init", "",
+		"model file to go on from; a --config beside it may have other lengths (seg_len, mem_len, "+
+			"clamp_len, same_length), or untie_softmax, which copies tables that the softmax shares")
 	f.StringSliceVar(&o.HoldOut, "hold-out", nil, "domains kept out of pretraining, for the other phases alone")
 	f.StringVar(&o.Valid, "valid", "", "directory of text files for validation, or none (default: a part of --data is kept back)")
 	f.IntVar(&o.Validation.Every, "valid-every", 0, "steps between two validations (default: ten a phase; -1: at its end)")
@@ -155,6 +163,8 @@ that one command line serves every sitting.`,
 	f.Lookup("gammas").DefValue = "" // for help
 	f.Float64Var(&o.Meta.Settings.P, "p", 0, "meta, joint: probability in serving that an update "+
 		"writes one fast weight (default 0.5; words: 0.3)")
+	f.BoolVar(&normalise, "normalise", false, "meta, joint: divide what the meta-learners see of a "+
+		"weight's gradients by their usual size, by the statistics that the model of --init has")
 	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 8)")
 	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
 	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")
@@ -168,7 +178,7 @@ var trainFlags = map[string]string{
 	"LogEvery": "log-every", "CheckpointEvery": "checkpoint-every", "Validation.Patience": "patience",
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Balance": "balance", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",
-	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks",
+	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks", "Meta.Normal": "normalise",
 	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",
 }
 

@@ -29,6 +29,9 @@ const (
 	statisticsSeed   = 1
 )
 
+// methodsNone is --methods without a method: only the statistics are gathered.
+const methodsNone = "none"
+
 func newTune() *cobra.Command {
 	var flags modelFlags
 	var t tuning
@@ -42,7 +45,8 @@ of words. They are searched for on a logarithmic grid, from the
 model's own settings on and as far as it gets better.
 
 dynamic-rms needs statistics of the gradients over training text: --statistics
-gathers them first, for a model that has none.`,
+gathers them first, for a model that has none. With --methods none that is all:
+lmserve train --normalise needs a model with statistics to go on from.`,
 		Example: `  lmserve tune --data valid --statistics train --out tuned.safetensors.zst
   lmserve tune --data valid --methods cache --model mine.safetensors.zst --out tuned.safetensors.zst`,
 		Args: cobra.NoArgs,
@@ -64,7 +68,7 @@ gathers them first, for a model that has none.`,
 	flags.register(c)
 	c.Flags().StringVar(&t.data, "data", "", "directory of validation documents, one a file")
 	c.Flags().StringVar(&t.out, "out", "", "file to write the model to, after the statistics and every method; compressed if it ends in .zst")
-	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "what to tune")
+	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "what to tune, or none")
 	c.Flags().StringVar(&t.statistics, "statistics", "", "directory of training text to gather the statistics of gradients over")
 	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192, "score only the first bytes of each document (0: all)")
 	return c
@@ -83,7 +87,13 @@ type tuning struct {
 
 // check finds before the first hour what would be an error after it.
 func (t *tuning) check() error {
-	if t.data == "" || t.out == "" {
+	if slices.Equal(t.methods, []string{methodsNone}) {
+		t.methods = nil
+		if t.statistics == "" {
+			return errors.New("--methods none without --statistics: there is nothing to do")
+		}
+	}
+	if t.data == "" && t.methods != nil || t.out == "" {
 		return errors.New("--data or --out is missing: a directory of documents, and a file for the model")
 	}
 	for _, method := range t.methods {
@@ -101,9 +111,12 @@ func (t *tuning) check() error {
 }
 
 func (t *tuning) run(ctx context.Context, m *model.Model) error {
-	texts, err := eval.Texts(t.data, t.maxBytes)
-	if err != nil {
-		return err
+	var texts [][]byte
+	var err error
+	if t.methods != nil {
+		if texts, err = eval.Texts(t.data, t.maxBytes); err != nil {
+			return err
+		}
 	}
 	if t.statistics != "" {
 		if m, err = t.gather(ctx, m); err != nil {
@@ -182,6 +195,9 @@ func tuneUnitOf(m *model.Model) tuneUnit {
 }
 
 func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, error) {
+	if m.Learner != nil && m.Learner.Normal != nil {
+		return nil, fmt.Errorf("--statistics: %w", model.ErrStatisticsInUse)
+	}
 	text, err := corpus.Load(t.statistics, 0)
 	if err != nil {
 		return nil, err

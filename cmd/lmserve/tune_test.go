@@ -53,6 +53,34 @@ func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
 	must(t, "", "eval", "--model", out, "--data", data, "--methods", "static,dynamic-rms")
 }
 
+// Meta-learners that know the usual size of gradients are trained on a model that has statistics,
+// and keep these.
+func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
+	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 200)})
+	dir := t.TempDir()
+	measured, trained := filepath.Join(dir, "measured.safetensors"), filepath.Join(dir, "trained.safetensors")
+	train := func(init string) (string, int) {
+		_, stderr, code := lmserve("", "train", "--phase", "meta", "--normalise", "--init", init, "--data", data, "--valid", "none",
+			"--branches", "*.CoreNet.3.bias", "--meta-steps", "2", "--out", trained, "--quiet")
+		return stderr, code
+	}
+	stderr, code := train(randomModel(t))
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--normalise is true, expected false, or a model to go on from that has statistics")
+
+	text := must(t, "", "tune", "--model", randomModel(t), "--statistics", data, "--methods", "none", "--out", measured)
+	require.Contains(t, text, "written to "+measured)
+	stderr, code = train(measured)
+	require.Zero(t, code, stderr)
+	m, err := model.Load(trained)
+	require.NoError(t, err)
+	require.NotNil(t, m.Learner.Normal)
+
+	_, stderr, code = lmserve("", "tune", "--model", trained, "--statistics", data, "--methods", "none", "--out", measured)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "--statistics: model: the meta-learners were trained with the statistics")
+}
+
 func TestTuneSaysWhatWasWrong(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"a": "text"})
 	out := filepath.Join(dir, "out.safetensors")
@@ -63,6 +91,7 @@ func TestTuneSaysWhatWasWrong(t *testing.T) {
 	}{
 		{[]string{"--data", dir}, exitUsage, []string{"out"}},
 		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage, []string{"--methods", "static", "cache"}},
+		{[]string{"--data", dir, "--out", out, "--methods", "none"}, exitUsage, []string{"--methods none without --statistics"}},
 		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage, []string{"--max-bytes is -1"}},
 		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage, []string{"--out", "no"}},
 		{[]string{"--data", dir, "--out", out, "--model", randomModel(t)}, exitFailure, []string{"no gradient statistics", "--statistics"}},

@@ -104,7 +104,7 @@ func (c *counter) vocabulary(s segment, want wanted, below bool) {
 			c.matrix(targets, k.Width, s.DModel, below, want(k.Output))
 			narrow = below || want(k.Output)
 		}
-		c.matrix(targets, k.Tokens, k.Width, narrow, want(k.Embedding))
+		c.matrix(targets, k.Tokens, k.Width, narrow, want(k.Table))
 		if i == 0 {
 			c.matrix(targets, len(clusters)-1, k.Width, narrow, want(txl.TailWeights))
 		}
@@ -145,6 +145,7 @@ func drawSegment(t *rapid.T) segment {
 	s := segment{Config: c, batch: rapid.IntRange(1, 3).Draw(t, "batch"), rows: small.Draw(t, "rows"),
 		memory: rapid.IntRange(0, c.MemLen).Draw(t, "memory")}
 	s.staleKeys = rapid.Bool().Draw(t, "stale keys")
+	s.UntieSoftmax = rapid.Bool().Draw(t, "untie_softmax")
 	if c.Vocab > 2 && rapid.Bool().Draw(t, "words") {
 		drawClusters(t, &s)
 	}

@@ -51,8 +51,8 @@ func (s segment) vocabularyForward() (flops float64) {
 	return flops
 }
 
-// tailReads is the bytes of the tails' embeddings that one pass over a segment has to read. A tail
-// has far more embeddings than a segment has rows that need them, so that reading takes longer than
+// tailReads is the bytes of the tails' tables that one pass over a segment has to read. A tail has
+// far more tokens than a segment has rows that need them, so that reading takes longer than
 // multiplying. A tail is read if the segment has a target in it.
 func (s segment) tailReads() (bytes float64) {
 	rows := float64(s.rows * s.batch)
@@ -96,7 +96,7 @@ func (s segment) vocabularyBackward(want wanted, below bool) (flops float64) {
 		if narrow {
 			flops += p.targets * product(1, p.columns, p.Width)
 		}
-		if want(p.Embedding) {
+		if want(p.Table) {
 			flops += p.targets * product(1, p.Tokens, p.Width)
 		}
 		if i == 0 && want(txl.TailWeights) {

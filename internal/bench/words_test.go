@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,4 +84,14 @@ func TestOperationsOfTheModelOfWords(t *testing.T) {
 	head, tails := 100*20003*410, 5*160000*410+5*67735*410
 	require.EqualValues(t, 2*(head+tails), s.vocabularyForward())
 	require.InDelta(t, 4*(160000+67735)*410, s.tailReads(), 0.01*4*227735*410)
+
+	// Fast weights of the softmax's tables need one product more, and nothing below the softmax, if
+	// the tables are its own.
+	table := func(name string) bool { return strings.HasSuffix(name, "ers.0.weight") }
+	softmax := func(name string) bool { return name == "crit.out_layers.0.weight" }
+	tied := s.backward(table)
+	s.UntieSoftmax = true
+	require.EqualValues(t, 2*(100*20000*410+tails), s.backward(softmax))
+	require.Equal(t, tied, s.backward(table), "of both tables as much as of the one for both")
+	require.Less(t, s.backward(softmax), tied/2)
 }

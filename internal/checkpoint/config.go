@@ -13,7 +13,10 @@ import (
 type Settings struct {
 	MemLen, SegLen, ClampLen *int
 	SameLength, PreLNorm     *bool
-	Cutoffs                  []int
+	// UntieSoftmax says whether the softmax has tables of its own. Where it is not known, it has them
+	// if their values are not those of the embeddings.
+	UntieSoftmax *bool
+	Cutoffs      []int
 }
 
 // over returns the settings where they are known, and others elsewhere.
@@ -23,16 +26,21 @@ func (s Settings) over(others Settings) Settings {
 	s.ClampLen = cmp.Or(s.ClampLen, others.ClampLen)
 	s.SameLength = cmp.Or(s.SameLength, others.SameLength)
 	s.PreLNorm = cmp.Or(s.PreLNorm, others.PreLNorm)
+	s.UntieSoftmax = cmp.Or(s.UntieSoftmax, others.UntieSoftmax)
 	if s.Cutoffs == nil {
 		s.Cutoffs = others.Cutoffs
 	}
 	return s
 }
 
+// untied tells whether it is known that the softmax has tables of its own.
+func (s Settings) untied() bool { return s.UntieSoftmax != nil && *s.UntieSoftmax }
+
 // settingsOfConfig gives the settings that a configuration has.
 func settingsOfConfig(c txl.Config) Settings {
 	cutoffs := append([]int{}, c.Cutoffs...) // not nil: it is known that there are none
-	return Settings{&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, cutoffs}
+	return Settings{&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, &c.UntieSoftmax,
+		cutoffs}
 }
 
 // Missing says which settings have to be given, since neither the shapes of a checkpoint nor
@@ -86,6 +94,7 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config
 	if s.SameLength != nil {
 		c.SameLength = *s.SameLength
 	}
+	c.UntieSoftmax = s.untied()
 	return c, checkConfig(c)
 }
 

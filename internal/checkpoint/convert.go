@@ -40,8 +40,12 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if err != nil {
 		return nil, err
 	}
+	settings := o.Settings.over(c.settings)
+	if o.Config != nil {
+		settings = o.Settings.over(settingsOfConfig(*o.Config))
+	}
 	if c.Form == FormSafetensors {
-		untwin(byName)
+		untwin(byName, settings.untied())
 	}
 	shapes := make(map[string][]int, len(byName))
 	for name, t := range byName {
@@ -49,10 +53,6 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	}
 	if err := unreadable(configOfShapes(shapes), byName); err != nil && o.Config == nil {
 		return nil, err
-	}
-	settings := o.Settings.over(c.settings)
-	if o.Config != nil {
-		settings = o.Settings.over(settingsOfConfig(*o.Config))
 	}
 	config, err := configOf(shapes, settings, o.Config)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if err := fit(slotsOf(config), byName, true); err != nil {
 		return nil, err
 	}
-	chosen, err := choose(&config, byName)
+	chosen, err := choose(&config, settings, byName)
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +81,15 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 // untwin puts the copy of a tied weight in the place of the weight where only the copy is there:
 // files of safetensors keep tied weights once, under any of their names. Those of PyTorch keep all
 // names. The projection of a table that several clusters share stays missing if it is: each of
-// the clusters' projections might be its copy, or a matrix of its own.
-func untwin(byName map[string]Tensor) {
+// the clusters' projections might be its copy, or a matrix of its own. Where the softmax has tables
+// of its own, they are nobody's copies.
+func untwin(byName map[string]Tensor, untied bool) {
 	_, clusters := byName["crit.cluster_bias"]
 	_, second := byName[inputTable+"1"+weightSuffix]
 	_, secondCopy := byName[outputTable+"1"+weightSuffix]
 	shared := clusters && !second && !secondCopy
 	for name, t := range maps.Clone(byName) {
-		if number, ok := cutAffixes(name, outputTable, weightSuffix); ok {
+		if number, ok := cutAffixes(name, outputTable, weightSuffix); ok && !untied {
 			putIfAbsent(byName, inputTable+number+weightSuffix, t)
 		}
 		if number, ok := strings.CutPrefix(name, outputProjection); ok && !shared {
@@ -100,7 +101,7 @@ func untwin(byName map[string]Tensor) {
 // retwin puts a weight in the place of its copies where only the weight is there.
 func retwin(c txl.Config, byName map[string]Tensor) {
 	for _, p := range slotsOf(c) {
-		if t, ok := byName[p.twin]; ok {
+		if t, ok := byName[p.twin]; ok && !(c.UntieSoftmax && p.ofTable()) {
 			putIfAbsent(byName, p.name, t)
 		}
 	}
@@ -169,35 +170,36 @@ func unreadable(c txl.Config, byName map[string]Tensor) error {
 }
 
 // choose takes the tensors that fit the configuration, under their names, in its order, and notes
-// which projections are tied. The copy of a tied weight is left out.
-func choose(c *txl.Config, byName map[string]Tensor) ([]Tensor, error) {
+// which projections are tied and whether tables are. The copy of a tied weight is left out.
+func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, error) {
+	var own []string // tables of the softmax whose values are their own
 	c.TieProjs = nil
-	var chosen []Tensor
-	var untied []string
 	for _, p := range slotsOf(*c) {
-		t, tied := byName[p.name], false
-		if twin, ok := byName[p.twin]; ok {
-			var err error
-			if tied, err = sameData(twin, t); err != nil {
-				return nil, err
-			}
+		twin, ok := byName[p.twin]
+		if !ok || p.ofTable() && s.untied() {
+			continue
 		}
-		isProjection := strings.HasPrefix(p.name, outputProjection)
-		if isProjection {
-			c.TieProjs = append(c.TieProjs, tied)
+		tied, err := sameData(twin, byName[p.name])
+		if err != nil {
+			return nil, err
 		}
 		switch {
-		case tied:
-		case p.twin != "" && !isProjection:
-			untied = append(untied, t.Name)
-		default:
-			t.Name = p.name
-			chosen = append(chosen, t)
+		case !p.ofTable():
+			c.TieProjs = append(c.TieProjs, tied)
+		case !tied:
+			own = append(own, byName[p.name].Name)
 		}
 	}
-	if untied != nil {
-		return nil, unsupported("tensors "+strings.Join(untied, ", "),
-			"other values than the embeddings'", "a softmax whose weights are the embeddings")
+	if own != nil && s.UntieSoftmax != nil && !s.untied() {
+		return nil, unsupported("tensors "+strings.Join(own, ", "), "other values than the embeddings'",
+			"a softmax whose weights are the embeddings, as the configuration says")
+	}
+	c.UntieSoftmax = s.untied() || own != nil
+	layout := txl.NewLayout(*c)
+	chosen := make([]Tensor, len(layout.Tensors))
+	for i, want := range layout.Tensors {
+		chosen[i] = byName[want.Name]
+		chosen[i].Name = want.Name
 	}
 	return chosen, nil
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"os"
@@ -19,6 +20,8 @@ type huggingConfig struct {
 	AttnType   int     `json:"attn_type"`
 	Cutoffs    []int   `json:"cutoffs"`
 	Eps        float64 `json:"layer_norm_epsilon"`
+	TieWords   *bool   `json:"tie_word_embeddings"`
+	TieWeight  *bool   `json:"tie_weight"` // the same in files of old versions
 }
 
 // readHuggingConfig reads a config.json.
@@ -61,5 +64,11 @@ func (c huggingConfig) settings() (Settings, error) {
 			return Settings{}, err
 		}
 	}
-	return Settings{c.MemLen, c.TgtLen, c.ClampLen, c.SameLength, c.PreLNorm, c.Cutoffs}, nil
+	s := Settings{MemLen: c.MemLen, SegLen: c.TgtLen, ClampLen: c.ClampLen, SameLength: c.SameLength,
+		PreLNorm: c.PreLNorm, Cutoffs: c.Cutoffs}
+	if tied := cmp.Or(c.TieWords, c.TieWeight); tied != nil {
+		untied := !*tied
+		s.UntieSoftmax = &untied
+	}
+	return s, nil
 }

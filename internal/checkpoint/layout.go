@@ -34,26 +34,31 @@ type slot struct {
 }
 
 // slotsOf lists the tensors that the reference implementation's state dict has for a configuration,
-// in the order of txl.Layout. It has more than a Layout: the softmax's tables, which are the
-// input's, and all of its projections, those that are tied too.
-func slotsOf(c txl.Config) (slots []slot) {
-	c.TieProjs = nil
+// in the order of txl.Layout. It has those of a model in which nothing is tied: the softmax's tables
+// and all of its projections, also those that are the input's.
+func slotsOf(c txl.Config) []slot {
+	c.TieProjs, c.UntieSoftmax = nil, true
 	layout := txl.NewLayout(c)
-	for _, t := range layout.Tensors {
+	slots := make([]slot, len(layout.Tensors))
+	for i, t := range layout.Tensors {
 		s := slot{name: t.Name, shape: t.Shape}
 		if number, ok := strings.CutPrefix(t.Name, outputProjection); ok {
 			if s.twin = inputProjection + number; layout.Index(s.twin) < 0 {
 				s.twin = inputProjection + "0" // of the table that all clusters share
 			}
 		}
-		if number, ok := cutAffixes(t.Name, outputTable, ".bias"); ok {
-			twin := inputTable + number + weightSuffix
-			slots = append(slots, slot{name: outputTable + number + weightSuffix,
-				shape: layout.Tensors[layout.Index(twin)].Shape, twin: twin})
+		if number, ok := cutAffixes(t.Name, outputTable, weightSuffix); ok {
+			s.twin = inputTable + number + weightSuffix
 		}
-		slots = append(slots, s)
+		slots[i] = s
 	}
 	return slots
+}
+
+// ofTable tells whether the slot is that of a table of the softmax.
+func (s slot) ofTable() bool {
+	_, ok := cutAffixes(s.name, outputTable, weightSuffix)
+	return ok
 }
 
 // cutAffixes gives what stands between two parts of a name.

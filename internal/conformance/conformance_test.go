@@ -61,7 +61,9 @@ func TestThreadsChangeNoError(t *testing.T) {
 // Every tensor that holds a result must be compared: spoiling any of them
 // must fail the file.
 func TestAnySpoiledResultIsFound(t *testing.T) {
-	for _, name := range []string{"txl_small", "adasoftmax_small", "metatrain_small"} {
+	for _, name := range []string{
+		"txl_small", "adasoftmax_small", "adasoftmax_own_tables", "metatrain_small",
+	} {
 		path := "testdata/" + name + ".safetensors"
 		clean, err := replayFile(t, open(t, path), 1)
 		require.NoError(t, err)
@@ -113,6 +115,9 @@ func TestMalformedClustersAreRefusedWithTheirField(t *testing.T) {
 		"d_embed is -2":        func(f *weights.File) { f.Metadata["d_embed"] = "-2" },
 		"needs [16 4]":         func(f *weights.File) { f.Metadata["div_val"] = "4" },
 		`out_projs.0" is miss`: func(f *weights.File) { rename(f, "crit.out_projs.0") },
+		`out_layers.0.weight" is missing`: func(f *weights.File) {
+			f.Metadata["untie_softmax"] = "true"
+		},
 		`"word_emb.emb_projs.1" has shape [8 16], the metadata needs [16 8]`: func(f *weights.File) {
 			f.Tensors[index(f, "word_emb.emb_projs.1")].Shape = []int{8, 16}
 		},

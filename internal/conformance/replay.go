@@ -211,6 +211,7 @@ func (r *replay) roomFor(batch, length int) {
 func (r *replay) vocabulary(c *txl.Config) {
 	for key, into := range map[string]any{
 		"d_embed": &c.DEmbed, "cutoffs": &c.Cutoffs, "div_val": &c.DivVal, "tie_projs": &c.TieProjs,
+		"untie_softmax": &c.UntieSoftmax,
 	} {
 		if _, ok := r.file.Metadata[key]; ok {
 			r.meta(key, into)

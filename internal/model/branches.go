@@ -3,7 +3,7 @@ package model
 import (
 	"fmt"
 	"path"
-	"strings"
+	"slices"
 
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
@@ -19,11 +19,12 @@ import (
 //
 // and with the table a chunk takes twice the time (docs/adaptation.md), though 50 words are inputs
 // and targets of 100 rows of it at most. Who wants the table all the same names it as a pattern.
-// Where each cluster has a table, word_emb.emb_layers.0.weight is that of the most frequent words
-// alone.
+// Tables of words that the softmax has to itself are branches of the set "softmax" alone. Where each
+// cluster has a table, word_emb.emb_layers.0.weight is that of the most frequent words alone.
 const charactersMax = 1024
 
-// paperBranches are attention and the first feed-forward layer, and for characters the embedding.
+// paperBranches are attention and the first feed-forward layer, and for characters the embedding,
+// which is the softmax's table besides, or has it beside it.
 func paperBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.0.weight"}
 	return append(patterns, characterBranches(l)...)
@@ -35,39 +36,69 @@ func wideBranches(l *txl.Layout) []string {
 	return append(append(patterns, characterBranches(l)...), biasBranches(l)...)
 }
 
-// softmaxBranches is all that the softmax has to itself: its biases and, if there are clusters, the
-// head's columns for them and the projections that the input does not share. Of a model of words
-// they are few weights, and the backward pass need not enter the layers.
+// softmaxBranches is all that the softmax has to itself: its biases, with clusters also the head's
+// columns for them and the projections that the input does not share, and with untied tables these.
+// The backward pass need not enter the layers, and without tables they are few weights of a model of
+// words.
 const softmaxBranches = "crit.*"
 
 // upperBranches are the feed-forward layers of the upper half of the layers (the larger half of an
-// odd number) and what the softmax has to itself. With these branches the backward pass ends in the
-// middle of the network, and all layers keep the keys and values that they have made of the memory.
-// The set keeps most of the gain of "wide" and saves two thirds of its time.
+// odd number) and what the softmax has to itself, but for tables of words. With these branches the
+// backward pass ends in the middle of the network, and all layers keep the keys and values that they
+// have made of the memory. The set keeps most of the gain of "wide" and saves two thirds of its time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
 		n++
 	}
 	patterns := []string{softmaxBranches}
+	if !ofCharacters(l) && hasWeight(l, softmaxTables) {
+		patterns = biasBranches(l)
+		if hasWeight(l, softmaxProjections) {
+			patterns = append(patterns, softmaxProjections)
+		}
+	}
 	for i := n / 2; i < n; i++ {
 		patterns = append(patterns, fmt.Sprintf("layers.%d.*.CoreNet.*", i))
 	}
 	return patterns
 }
 
-// characterBranches is the embedding, if it is one of characters.
+// Patterns of the tables of embeddings and, where the softmax has its own, of tables and projections
+// of the softmax.
+const (
+	embeddingTables    = "word_emb.emb_layers.*.weight"
+	softmaxTables      = "crit.out_layers.*.weight"
+	softmaxProjections = "crit.out_projs.*"
+)
+
+// characterBranches are the embeddings, if they are those of characters, and tables that the softmax
+// has to itself.
 func characterBranches(l *txl.Layout) []string {
-	rows := 0
-	for _, t := range l.Tensors {
-		if strings.HasPrefix(t.Name, "word_emb.emb_layers.") {
-			rows += t.Shape[0]
-		}
-	}
-	if rows > charactersMax {
+	switch {
+	case !ofCharacters(l):
 		return nil
+	case hasWeight(l, softmaxTables):
+		return []string{embeddingTables, softmaxTables}
 	}
-	return []string{"word_emb.emb_layers.*.weight"}
+	return []string{embeddingTables}
+}
+
+// ofCharacters tells characters from words by the size of the vocabulary.
+func ofCharacters(l *txl.Layout) bool {
+	tokens := 0
+	for _, c := range l.Clusters() {
+		tokens += c.Tokens
+	}
+	return tokens <= charactersMax
+}
+
+// hasWeight tells whether a pattern matches a weight.
+func hasWeight(l *txl.Layout, pattern string) bool {
+	return slices.ContainsFunc(l.Tensors, func(t txl.Tensor) bool {
+		ok, err := path.Match(pattern, t.Name)
+		return ok && err == nil
+	})
 }
 
 // biasBranches are the softmax's biases and, if there are clusters, the head's columns for them.

@@ -30,8 +30,9 @@ const SymbolsTensor = "tokenizer.symbols"
 // adapt is the value of lmserve.adapt.
 type adapt struct {
 	sparsemeta.Settings
-	Chunk    int      `json:"chunk"`
-	Branches []string `json:"branches"`
+	Chunk    int                `json:"chunk"`
+	Branches []string           `json:"branches"`
+	Normal   *sparsemeta.Normal `json:"normal,omitempty"`
 }
 
 // networkTensor names one array of a meta-learner.
@@ -85,7 +86,7 @@ func (m *Model) appendLearner(f *weights.File) {
 func (m *Model) adapt() adapt {
 	a := adapt{Chunk: m.Chunk}
 	if m.Learner != nil {
-		a.Settings = m.Learner.Settings
+		a.Settings, a.Normal = m.Learner.Settings, m.Learner.Normal
 		for _, b := range m.Learner.Branches {
 			a.Branches = append(a.Branches, b.Name)
 		}
@@ -140,6 +141,9 @@ func FromFile(f *weights.File) (*Model, error) {
 		return nil, err
 	}
 	if err := r.finish(); err != nil {
+		return nil, err
+	}
+	if err := normalise(learner, a.Normal, statistics); err != nil {
 		return nil, err
 	}
 	m, err := NewOf(tok, f.Metadata[keyName], lm, learner, a.Chunk,
@@ -209,6 +213,22 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 		l.Phi = append(l.Phi, networks)
 	}
 	return l, nil
+}
+
+// normalise makes a learner that was read what it was, if its inputs were brought to one size.
+func normalise(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
+	switch {
+	case n == nil:
+		return nil
+	case l == nil:
+		return fmt.Errorf("metadata %s: normal: there are no branches", keyAdapt)
+	case s == nil:
+		return fmt.Errorf("metadata %s: normal: the file has no statistics of gradients", keyAdapt)
+	}
+	if err := l.Normalise(*n, s); err != nil {
+		return fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	return nil
 }
 
 // reader copies named tensors out of a file and remembers the first error.

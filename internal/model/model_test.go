@@ -56,6 +56,24 @@ func clustered(t *testing.T) *Model {
 	return m
 }
 
+// A model with tables of the softmax's own survives its file, and a file that lacks one is refused.
+func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
+	m, err := New("untied", clustered(t).LM.UntieSoftmax(), nil, 8, nil)
+	require.NoError(t, err)
+	require.NoError(t, m.StoreAs(weights.BF16))
+	f := m.File()
+	require.Contains(t, f.Metadata[keyConfig], `"untie_softmax":true`)
+	back, err := FromFile(f)
+	require.NoError(t, err)
+	require.Equal(t, m.LM, back.LM)
+	require.Equal(t, weights.BF16, back.Store)
+	i := tensorAt(f, "crit.out_layers.2.weight")
+	require.Equal(t, []int{56, 3}, f.Tensors[i].Shape)
+	f.Tensors = slices.Delete(f.Tensors, i, i+1)
+	_, err = FromFile(f)
+	require.ErrorContains(t, err, `tensor "crit.out_layers.2.weight" is missing`)
+}
+
 // The file of a model with clusters has its configuration and its tensors, by the reference
 // implementation's names and in its shapes, and is refused if one does not fit.
 func TestClustersInAModelsFile(t *testing.T) {
@@ -259,6 +277,46 @@ func TestBranchesOfAWordModel(t *testing.T) {
 		const table = "word_emb.emb_layers.0.weight"
 		require.Equal(t, table, names("paper", table)[0])
 	}
+}
+
+// Tables of the softmax's own are branches of the set of the softmax; those of characters are
+// beside the embedding in every set.
+func TestBranchesOfAModelWithTablesOfTheSoftmaxsOwn(t *testing.T) {
+	config := smallConfig(small(t).File())
+	config.UntieSoftmax = true
+	names := func(patterns ...string) (out []string) {
+		branches, err := Branches(txl.NewLayout(config), patterns)
+		require.NoError(t, err)
+		for _, b := range branches {
+			out = append(out, b.Name)
+		}
+		return out
+	}
+	const in, out, bias = "word_emb.emb_layers.0.weight", "crit.out_layers.0.weight",
+		"crit.out_layers.0.bias"
+	paper := names("paper")
+	require.Len(t, paper, 2*4+2)
+	require.Equal(t, []string{in, out}, []string{paper[0], paper[2*4+1]})
+	require.Equal(t, []string{out, bias}, names("wide")[1+2*7:])
+	require.Equal(t, []string{out, bias}, names("upper")[4:])
+	require.Equal(t, []string{out, bias}, names("softmax"))
+
+	config.Vocab = 5000
+	require.Len(t, names("paper"), 2*4)
+	require.Equal(t, []string{bias}, names("wide")[2*7:])
+	require.Equal(t, []string{bias}, names("upper")[4:])
+	require.Equal(t, []string{out, bias}, names("softmax"))
+
+	config.Cutoffs, config.DivVal = []int{100, 900}, 2
+	require.Equal(t, []string{
+		"crit.cluster_weight", "crit.cluster_bias", bias, "crit.out_projs.0",
+		"crit.out_layers.1.bias", "crit.out_projs.1", "crit.out_layers.2.bias", "crit.out_projs.2",
+	}, names("upper")[4:])
+	require.Equal(t, []string{
+		"crit.cluster_weight", "crit.cluster_bias", out, bias, "crit.out_projs.0",
+		"crit.out_layers.1.weight", "crit.out_layers.1.bias", "crit.out_projs.1",
+		"crit.out_layers.2.weight", "crit.out_layers.2.bias", "crit.out_projs.2",
+	}, names("softmax"))
 }
 
 func TestViewsCutTheArenaByBranch(t *testing.T) {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lmserve/lmserve/internal/strictjson"
@@ -53,9 +54,17 @@ func (m *Model) WithRivals(r Rivals) (*Model, error) {
 	return m.with(func(c *Model) { c.Rivals = r }), nil
 }
 
+// ErrStatisticsInUse says that a model cannot have other statistics of gradients than it has.
+var ErrStatisticsInUse = errors.New("model: the meta-learners were trained with the statistics of " +
+	"gradients that the model has, which cannot be others")
+
 // WithStatistics returns the model with the root mean square of every weight's gradient: another
-// model, of another hash. rms is an arena in the layout of LM.W.
+// model, of another hash. rms is an arena in the layout of LM.W. A model whose meta-learners were
+// trained with statistics keeps those: the error is then ErrStatisticsInUse.
 func (m *Model) WithStatistics(rms []float32) (*Model, error) {
+	if m.Learner != nil && m.Learner.Normal != nil {
+		return nil, ErrStatisticsInUse
+	}
 	s, err := sparsemeta.NewStatistics(Weights(m.LM.Layout), rms)
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)

@@ -120,3 +120,37 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 	_, err = small(t).WithRivals(bad)
 	require.ErrorContains(t, err, "dynamic_rms")
 }
+
+// normalised is a model whose meta-learners see gradients brought to one size.
+func normalised(t *testing.T) *Model {
+	m := measured(t)
+	l := *m.Learner
+	require.NoError(t, l.Normalise(sparsemeta.DefaultNormal(), m.Statistics))
+	n := m.with(func(m *Model) { m.Learner = &l })
+	return n
+}
+
+func TestAModelKeepsTheStatisticsThatItsMetaLearnersKnow(t *testing.T) {
+	m := normalised(t)
+	got, err := FromFile(m.File())
+	require.NoError(t, err)
+	require.Equal(t, m.Learner, got.Learner)
+	require.Equal(t, m.Hash(), got.Hash())
+	require.NotEqual(t, measured(t).Hash(), m.Hash())
+	_, err = m.WithStatistics(make([]float32, m.LM.Layout.Size))
+	require.ErrorIs(t, err, ErrStatisticsInUse)
+
+	for want, normal := range map[string]string{
+		"adapt: sparsemeta: normal: level": `{"level":0,"floor":1}`,
+		"unknown field":                    `{"level":1,"floor":1,"size":1}`,
+	} {
+		f := m.File()
+		f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], `{"level":0.1,"floor":0.3}`, normal, 1)
+		_, err := FromFile(f)
+		require.ErrorContains(t, err, want)
+	}
+	f := m.File()
+	f.Tensors = slices.DeleteFunc(f.Tensors, func(t weights.Tensor) bool { return strings.HasPrefix(t.Name, "gradient.") })
+	_, err = FromFile(f)
+	require.ErrorContains(t, err, "normal: the file has no statistics of gradients")
+}

@@ -46,8 +46,9 @@ func (e *engine) complete(
 	g := generation{engine: e, s: s, admitted: f.admitted, patience: patience, plan: plan{
 		prompts: [][]byte{prompt}, n: 1, most: r.MaxTokens, sampling: r.sampling().Sampling,
 		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
+		static: r.From == FromStatic,
 	}}
-	done := Completion{Seed: seed, PromptTokens: tokenizer.Count(e.model.Tokenizer, r.Prompt)}
+	done := Completion{Seed: seed, PromptTokens: tokenizer.Count(s.model.Tokenizer, r.Prompt)}
 	err := g.run(ctx, func(p Piece) error {
 		done.FinishReason, done.CompletionTokens = p.FinishReason, p.Tokens
 		if len(p.Text) == 0 && len(p.LogProbs) == 0 {
@@ -69,14 +70,14 @@ func (e *engine) complete(
 func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	bytes, tokens := int64(len(r.Prompt)), len(r.Prompt)
 	if r.Commit == CommitAll {
-		bytes += int64(r.MaxTokens) * int64(e.model.Tokenizer.SpellMax())
+		bytes += int64(r.MaxTokens) * int64(s.model.Tokenizer.SpellMax())
 		tokens += r.MaxTokens
 	}
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
 	records := tokens/s.Settings.Chunk + 4 // the first and last of prompt and text are short
-	if e.model.OfWords() {
+	if s.model.OfWords() {
 		bytes += int64(records) * sessionlog.WordsBytes
 	}
 	if err := e.diskFor(s, int(bytes), records); err != nil {

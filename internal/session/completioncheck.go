@@ -38,6 +38,21 @@ func checkCompletion(r CompleteRequest) error {
 	return &FieldError{"commit", strconv.Quote(r.Commit), CommitNone + ", " + CommitPrompt + " or " + CommitAll}
 }
 
+// checkFrom says whether a session can be continued under the model that a request asks for.
+func checkFrom(s *liveSession, r CompleteRequest) error {
+	switch r.From {
+	case "", FromAdapted:
+		return nil
+	case FromStatic:
+		if s.Settings.HasStatic() {
+			return nil
+		}
+		return &FieldError{"from", FromStatic, FromAdapted + ", as the session, which adapts by " +
+			s.Settings.Method + ", has no settings.baseline"}
+	}
+	return &FieldError{"from", strconv.Quote(r.From), FromAdapted + " or " + FromStatic}
+}
+
 func checkStops(stops []string) error {
 	if n := len(stops); n > StopStringsMax {
 		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d",

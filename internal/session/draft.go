@@ -18,6 +18,7 @@ type plan struct {
 	echo     bool // a text begins with its prompt
 	logProbs bool // pieces have their tokens' log-probabilities
 	top      int  // pieces have so many of the likeliest tokens at each token
+	static   bool // texts are sampled from the static model
 }
 
 // draft is one text as it grows.

@@ -60,7 +60,7 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	piece, have := make([]byte, r.engine.pieceMost(r.s)), 0
 	for {
 		most := len(piece)
-		if !r.engine.model.OfWords() {
+		if !r.s.model.OfWords() {
 			most = st.Room() // so that pieces of bytes are whole chunks
 		}
 		n, err := io.ReadFull(text, piece[have:most])
@@ -93,11 +93,12 @@ func (r *dryRun) pieceLocked(
 		return 0, err
 	}
 	before := st.Offset()
-	c, err := r.scoreLocked(l.Worker(), st, text)
+	c, err := r.scoreLocked(ctx, l.Worker(), st, text)
 	l.Release()
 	if err != nil {
 		return 0, err
 	}
+	r.tell(&c)
 	c.Elapsed = time.Since(begun)
 	return int(st.Offset() - before), r.emit(c)
 }
@@ -116,13 +117,15 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 // scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite
 // end the use of the session.
 func (r *dryRun) scoreLocked(
-	w *stream.Worker, st *stream.Stream, text []byte,
+	ctx context.Context, w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
-	at, scores := st.Offset(), w.Score(st, text)
-	c := r.report(st, scores)
+	begun, at := time.Now(), st.Offset()
+	scores := w.Score(st, text)
+	phaseSince(ctx, r.engine.observer, PhaseForward, begun)
+	c := r.report(w, st, scores)
 	w.CommitAs(st, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
 	c.Total = r.s.account(st.Tally, st.Baseline)
-	w.Settle(st)
+	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
 		return c, r.s.condemnLocked(fmt.Errorf("a text read from offset %d on has bits that are "+
 			"not a finite number", at))

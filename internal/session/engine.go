@@ -17,11 +17,13 @@ type clock struct{ now func() time.Time }
 // engine is what every request at work on a session is handed: the states, the workers that compute
 // with them, the journal that makes text durable, and the line in front of all of these.
 type engine struct {
-	model     *model.Model
+	models    models
+	model     *model.Model // the default
 	journal   *journal
 	states    *states
 	snapshots *snapshots
 	scheduler *scheduler.Scheduler
+	follower  *follower
 	waiting   queue
 	life      *lifecycle.Lifecycle
 	clock     *clock
@@ -29,6 +31,7 @@ type engine struct {
 	textMax   int64         // bytes of text that a session can have
 	packing   chan struct{} // holds a token for every file that is being packed or parsed
 	imports   Progress
+	observer  Observer
 
 	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
 	scoreRecovery, forkRecovery time.Duration
@@ -63,9 +66,17 @@ func (e *engine) leaseLocked(
 	ctx context.Context, s *liveSession, admitted *bool,
 ) (l *scheduler.Lease, err error) {
 	err = e.waiting.wait(s.Owner, admitted, func() (err error) {
-		l, err = e.scheduler.Lease(ctx, s.job())
+		l, err = e.workerFor(ctx, s)
 		return err
 	})
+	return l, err
+}
+
+// workerFor waits for a worker for a session that is admitted.
+func (e *engine) workerFor(ctx context.Context, s *liveSession) (*scheduler.Lease, error) {
+	begun := time.Now()
+	l, err := e.scheduler.Lease(ctx, s.job())
+	phaseSince(ctx, e.observer, PhaseQueue, begun)
 	return l, err
 }
 
@@ -78,7 +89,7 @@ func (e *engine) openWithWorker(
 		if err := e.states.openWithin(ctx, s, limit); err != nil {
 			return err
 		}
-		if l, err = e.scheduler.Lease(ctx, s.job()); err != nil {
+		if l, err = e.workerFor(ctx, s); err != nil {
 			s.unlock()
 		}
 		return err
@@ -103,7 +114,7 @@ func (e *engine) fit(s *liveSession, text []byte) ([]byte, error) {
 // pieceMost is the most bytes of text that are scored as one: those of a chunk of bytes, or of
 // words as many as are read at once.
 func (e *engine) pieceMost(s *liveSession) int {
-	if e.model.OfWords() {
+	if s.model.OfWords() {
 		return readBufferBytes
 	}
 	return s.Settings.Chunk

@@ -33,7 +33,8 @@ func (p Part) String() string {
 // partMaker makes the file of a session from what can be read of it. It claims nothing, writes
 // nothing to the store, and leaves the session's stream in memory alone.
 type partMaker struct {
-	model     *model.Model
+	models    models
+	model     *model.Model // of the session
 	store     sessionlog.Store
 	scheduler *scheduler.Scheduler
 	goesOn    func() error // why the making should end
@@ -53,8 +54,8 @@ func (m *partMaker) file(
 	if err != nil {
 		return nil, Part{}, notEvenPart(id, err)
 	}
-	if h.Model.Hash != m.model.Hash() {
-		err := &ModelError{Have: h.Model.id(), Want: m.model.ID()}
+	if m.model = m.models.withHash(h.Model.Hash); m.model == nil {
+		err := &ModelError{Have: h.Model.id(), Want: m.models.names()}
 		return nil, Part{}, &UnusableError{ID: id, Err: err}
 	}
 	p, err := m.reach(ctx, &h, found)
@@ -127,7 +128,9 @@ func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream,
 	now, here := h.numerics(), m.model.Arithmetic.Numerics()
 	rec := &recovery{stream: st, exact: now.Name == here && st.Offset() >= now.From}
 	re := &replayer{
-		stream: st, job: scheduler.Job{Key: h.Owner, Session: h.ID, Chunk: h.Settings.Chunk},
+		stream: st, job: scheduler.Job{
+			Key: h.Owner, Session: h.ID, Model: m.model, Chunk: h.Settings.Chunk,
+		},
 		scheduler: m.scheduler, goesOn: m.goesOn,
 		compare: (&totalsCheck{recovery: rec, id: h.ID, report: m.report}).compare,
 	}
@@ -219,7 +222,7 @@ func (e *engine) exportPart(
 		state := e.states.budget.Open(nil)
 		defer state.Close()
 		m := &partMaker{
-			model: e.model, store: e.store(), scheduler: e.scheduler, report: e.states.report,
+			models: e.models, store: e.store(), scheduler: e.scheduler, report: e.states.report,
 			goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
 			room:   func(bytes int64) error { return e.states.reserve(ctx, state, bytes) },
 		}

@@ -22,6 +22,7 @@ type feeder struct {
 	// its first chunk; 0: as long as it takes.
 	patience time.Duration
 	given    *stream.Lesson // how the text that is left is learnt; nil: as the options say
+	update   *Update        // that the caller is still to be told of; nil: none
 }
 
 func noChunks(Chunk) error { return nil }
@@ -32,7 +33,10 @@ func noChunks(Chunk) error { return nil }
 func (e *engine) beginFeeding(
 	ctx context.Context, s *liveSession, wait time.Duration,
 ) (end func(), err error) {
-	if err := s.takeTurn(ctx, wait); err != nil {
+	begun := time.Now()
+	err = s.takeTurn(ctx, wait)
+	phaseSince(ctx, e.observer, PhaseTurn, begun)
+	if err != nil {
 		return nil, err
 	}
 	end = func() { <-s.feeding }
@@ -68,7 +72,12 @@ func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	defer f.engine.life.Leave()
-	return f.chunk(ctx, text)
+	if n, err = f.chunk(ctx, text); err != nil || f.update == nil {
+		return n, err
+	}
+	update := *f.update
+	f.update = nil
+	return n, f.options.Updated(update)
 }
 
 // all feeds the whole text.
@@ -90,6 +99,7 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 // were fed, 0 without an error where the session has to be opened once more.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
+	f.want = f.options.detail().and(s.watchers.want())
 	text = text[:min(len(text), e.pieceMost(s))]
 	if err := e.diskFor(s, f.recordSizeMax(text), 1); err != nil {
 		return 0, err
@@ -112,20 +122,49 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	c := f.report(s.stream, scores)
+	c := f.report(l.Worker(), s.stream, scores)
 	l.Worker().CommitAs(s.stream, scores, how, f.takeLines(&c, how))
 	if f.given != nil {
 		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}
 	s.publishLocked()
+	e.follower.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
-	c.Complete = s.stream.Room() == 0
+	c.Complete, c.ByLine = s.stream.Room() == 0, how.ByLine
+	if f.given == nil { // else the parent of a fork has told of the text
+		f.tell(&c)
+	}
+	c.Elapsed = time.Since(begun)
+	s.watchers.tellChunk(&c, f.want, c.end()-int64(len(scores.Text)))
 	defer func() { // whatever becomes of the report
-		s.settleLocked(l.Worker())
+		f.settleLocked(ctx, l.Worker())
 		s.publishLocked()
 	}()
-	c.Elapsed = time.Since(begun)
-	return len(scores.Text), l.Yield(func() error { return f.emit(c) }, patience)
+	own := c.only(f.options.detail())
+	err = l.Yield(func() error { return f.emit(own) }, patience)
+	phaseSince(ctx, e.observer, PhaseReport, begun.Add(c.Elapsed))
+	return len(scores.Text), err
+}
+
+// settleLocked ends the chunk if it is full, and notes what is told of the update that follows.
+func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
+	s := f.s
+	if s.stream.Room() > 0 {
+		return
+	}
+	settled, norms, took := s.settleLocked(w, f.want.updates)
+	tellSettled(ctx, f.engine.observer, settled)
+	if norms == nil {
+		return
+	}
+	update := Update{
+		Offset: s.stream.Tally.Bytes, Step: s.stream.Step - 1, Updates: s.stream.Updates(),
+		Written: int64(s.stream.Written), FastRMS: s.rms, Branches: norms, Elapsed: took,
+	}
+	s.watchers.tellUpdate(&update, s.stream.Offset())
+	if f.options.Updated != nil {
+		f.update = &update
+	}
 }
 
 // watchLinesLocked makes lines of the session's text from where it is, if the request asks for
@@ -138,8 +177,8 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	e, s := f.engine, f.s
 	next := s.watching(f.options, s.stream.Offset())
-	all := next.stateBytes(e.model)
-	more := all - s.stateBytes(e.model)
+	all := next.stateBytes(s.model)
+	more := all - s.stateBytes(s.model)
 	if more == 0 {
 		return true, nil
 	}
@@ -174,7 +213,7 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	if f.options.Learn == LearnUnflagged {
 		r.Skipped = make([]uint16, bytes.Count(text, []byte{'\n'}))
 	}
-	if f.engine.model.OfWords() {
+	if f.s.model.OfWords() {
 		r.Words = new(sessionlog.Words)
 	}
 	return recordSize(&r)
@@ -190,13 +229,14 @@ func (f *feeder) acceptLocked(
 	scores = l.Worker().Score(s.stream, text)
 	text = scores.Text
 	how = f.lesson(l.Worker(), scores)
-	s.replay += time.Since(begun)
+	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
+	s.replay += scored.Sub(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
 	}
 	tally, baseline := s.stream.After(scores)
-	setTotals(&r, f.engine.model.OfWords(), tally, baseline)
+	setTotals(&r, f.s.model.OfWords(), tally, baseline)
 	if !finite(r.Bits, r.Baseline, s.rms) {
 		return scores, how, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
@@ -208,6 +248,7 @@ func (f *feeder) acceptLocked(
 	err = l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Offset(), r)
 	}, patience)
+	phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
 	switch {
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))

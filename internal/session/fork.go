@@ -66,7 +66,7 @@ func (f *fork) takes() (bytes int64) {
 	bytes = sessionlog.ForkCharge(f.to.ID, len(f.kept))
 	if len(f.rest) > 0 {
 		r := sessionlog.Record{Text: f.rest, Skipped: f.lesson.Skipped}
-		if f.engine.model.OfWords() {
+		if f.from.model.OfWords() {
 			r.Words = new(sessionlog.Words)
 		}
 		bytes += sessionlog.RecordCharge(f.to.ID, recordSize(&r))
@@ -233,7 +233,7 @@ func (f *fork) readError(err error) error {
 // fresh is the session to be made, which is not complete.
 func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
-	to, err := f.roster.fresh(who, r.Name, f.from.Settings, like)
+	to, err := f.roster.fresh(who, r.Name, f.from.model, f.from.Settings, like)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (f *fork) appendUncounted(ctx context.Context) error {
 		UnixMS: uncounted, HasBaseline: to.Settings.Baseline, Text: f.rest,
 		ByLine: f.lesson.ByLine, Skipped: f.lesson.Skipped,
 	}
-	setTotals(&r, e.model.OfWords(), seen.tally, seen.baseline)
+	setTotals(&r, to.model.OfWords(), seen.tally, seen.baseline)
 	if err := e.journal.appendLocked(ctx, to, seen.offset, r); err != nil {
 		return err
 	}

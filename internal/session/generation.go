@@ -87,7 +87,11 @@ func (g *generation) turns(ctx context.Context) error {
 
 // continueLocked writes the texts after one prompt, which is read once for all of them.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
-	read, drafts := g.s.stream.Frozen(), g.drafts(prompt, g.engine.model.OfWords())
+	ground := g.s.stream.Frozen
+	if g.static {
+		ground = g.s.stream.Static
+	}
+	read, drafts := ground(), g.drafts(prompt, g.s.model.OfWords())
 	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
 		return err
 	}
@@ -135,7 +139,7 @@ func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *
 	}
 	var sampler *txl.Sampler
 	if d.reason == "" {
-		sampler = txl.NewSampler(d.sampling, g.engine.model.LM.Config.Vocab)
+		sampler = txl.NewSampler(d.sampling, g.s.model.LM.Config.Vocab)
 	}
 	for d.reason == "" {
 		err := g.turnLocked(ctx, func(w *stream.Worker) { g.sample(ctx, w, frozen, d, sampler) })
@@ -165,7 +169,9 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 		return err
 	}
 	defer l.Release()
+	begun := time.Now()
 	do(l.Worker())
+	phaseSince(ctx, g.engine.observer, PhaseSample, begun)
 	return nil
 }
 
@@ -219,7 +225,7 @@ func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	}
 	scores.logProbs = append(scores.logProbs, logProb)
 	scores.top = append(scores.top, candidates(t.LogProbs, g.top))
-	if g.engine.model.OfWords() {
+	if g.s.model.OfWords() {
 		scores.addWord(t.ID, r.words-max(0, begin))
 	}
 }
@@ -259,6 +265,7 @@ func (g *generation) accept(d *draft, t stream.Token) {
 func (g *generation) end(d *draft, reason string, last Piece) {
 	d.reason = reason
 	last.FinishReason, last.Tokens = reason, d.tokens
+	g.engine.observer.Completed(reason, d.tokens)
 	g.queue(d, last)
 }
 

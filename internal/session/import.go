@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (im *importing) run(
 	}
 	h := p.head
 	like := CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History}
-	s, err := im.roster.fresh(who, name, h.Settings, like)
+	s, err := im.roster.fresh(who, name, p.model, h.Settings, like)
 	if err != nil {
 		return Info{}, err
 	}
@@ -100,7 +101,7 @@ func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *pa
 			return importError(err)
 		}
 		e.imports.file("storing", f, importReadings)
-		p, err = parseExport(e.model, f)
+		p, err = parseExport(cmp.Or(e.models.withHash(modelHashOf(f)), e.model), f)
 		return importError(err)
 	})
 	if err != nil {
@@ -108,10 +109,10 @@ func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *pa
 	}
 	state := e.states.budget.Open(nil)
 	defer state.Close()
-	if err := e.states.reserve(ctx, state, p.head.stateBytes(e.model)); err != nil {
+	if err := e.states.reserve(ctx, state, p.head.stateBytes(p.model)); err != nil {
 		return nil, err
 	}
-	return p, e.packs(ctx, func() error { return importError(p.check(e.model)) })
+	return p, e.packs(ctx, func() error { return importError(p.check(p.model)) })
 }
 
 // unpack reads a file, which may be compressed. The data of its tensors goes to the spool plain.

@@ -52,6 +52,9 @@ const (
 	BatchSampledTokens = 1 << 16 // of all texts of a batch
 	CandidatesMax      = 20      // likeliest tokens reported beside a token
 	TokenIDMax         = tokenizer.MaxVocab - 1
+	TextBytesMax       = 1 << 20  // of a session's text that are read at once
+	PastBytesMax       = 16 << 20 // of text whose past scores are read at once
+	PastPointsMax      = 4096     // parts of these
 )
 
 const (

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
@@ -17,10 +18,13 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	head    // Numerics, LinesFrom, ByLine, Labels and TTL change under state and mu, the rest never
+	model   *model.Model // nil: it is not served, or not known
+	head                 // what noteHeadLocked takes over changes under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
+
+	watchers watchers // those who are told of what is fed
 
 	// feeding holds one token while a request feeds the session: only that request moves the offset.
 	// It is held for the length of the request. Those that wait get the token in the order they came.
@@ -45,6 +49,8 @@ type liveSession struct {
 		stale   bool     // what was seen may not be what the store has
 		bad     error    // why the session cannot be used; nil if it can
 		again   Recovery // of begun, for those who ask; of 0 bytes: there is none
+
+		following following
 	}
 }
 
@@ -59,7 +65,7 @@ type recovery struct {
 // newSession makes a cold session that is in no registry yet.
 func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSession {
 	s := &liveSession{
-		head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
+		model: k.model, head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
 	}
 	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
@@ -126,17 +132,27 @@ func (s *liveSession) unlock() {
 
 // job is what the session wants a worker for.
 func (s *liveSession) job() scheduler.Job {
-	return scheduler.Job{Key: s.Owner, Session: s.ID, Chunk: s.Settings.Chunk}
+	return scheduler.Job{
+		Key: s.Owner, Session: s.ID, Model: s.model, Chunk: s.Settings.Chunk,
+		Behind: s.shadowOf() != "",
+	}
 }
 
-// settleLocked ends the chunk if it is full.
-func (s *liveSession) settleLocked(w *stream.Worker) {
-	if s.stream.Room() == 0 {
-		begun := time.Now()
-		w.Settle(s.stream)
-		s.rms = s.stream.FastRMS()
-		s.replay += time.Since(begun)
+// settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
+// are what it has made of the fast weights; nil where there are none.
+func (s *liveSession) settleLocked(
+	w *stream.Worker, measured bool,
+) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
+	begun := time.Now()
+	if measured {
+		settled, norms = w.SettleMeasured(s.stream)
+	} else {
+		settled = w.Settle(s.stream)
 	}
+	s.rms = s.stream.FastRMS()
+	took = time.Since(begun)
+	s.replay += took
+	return settled, norms, took
 }
 
 // publishLocked shows callers where the stream is.
@@ -212,13 +228,20 @@ func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
-	s.Labels, s.TTL = h.Labels, h.TTL
+	s.Labels, s.TTL, s.ShadowOf = h.Labels, h.TTL, h.ShadowOf
 }
 
 func (s *liveSession) isClaimed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.claimed
+}
+
+// linesFrom is the offset from which on the session has lines; nil if it has none.
+func (s *liveSession) linesFrom() *int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.LinesFrom
 }
 
 // isStale reports whether what was seen of the session may not be what the store has.
@@ -267,6 +290,7 @@ func (s *liveSession) condemnLocked(why error) error {
 	s.mu.bad = why
 	s.mu.Unlock()
 	s.dropLocked()
+	s.watchers.end(s.unusable())
 	return s.unusable()
 }
 
@@ -281,6 +305,7 @@ func (s *liveSession) alive() error {
 // end makes an end of the session in memory; what the store has of it is not its concern.
 func (s *liveSession) end() {
 	s.deleted.Store(true)
+	s.watchers.end(ErrNotFound)
 	s.memory.Close()
 }
 
@@ -290,6 +315,7 @@ func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
 	defer s.mu.Unlock()
 	i := s.head.info(who, s.mu.seen)
 	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.mu.bad
+	i.Words = s.model != nil && s.model.OfWords()
 	if again := s.mu.again; again.Of > 0 {
 		i.Recovery = &again
 	}

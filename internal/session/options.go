@@ -17,10 +17,14 @@ type Options struct {
 	// sessionlog.Memory. The states of a store that is not durable are never dropped from memory:
 	// beyond MaxMemoryBytes there are no more.
 	Store sessionlog.Store
+	// Others are models that sessions may ask for, beside the one that is for those that ask for none.
+	Others []*model.Model
 	// Report is told of what a person should know and no request is to blame for: damage that was
 	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
 	// must not call the Manager. Nil: nobody is told.
 	Report func(error)
+	// Observer is told what the Manager does, for metrics and traces. Nil: nobody is told.
+	Observer Observer
 	// Importing is told how far an import is, when its file is there. Nil: nobody is told. Where
 	// imports may meet, it cannot tell them apart.
 	Importing Progress
@@ -83,6 +87,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Report == nil {
 		o.Report = func(error) {}
+	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
 	}
 	o.MaxMemoryBytes = cmp.Or(o.MaxMemoryBytes, DefaultMemoryBytes())
 	o.ReplayMax = cmp.Or(o.ReplayMax, ReplayMaxDefault)

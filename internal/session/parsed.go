@@ -17,6 +17,7 @@ import (
 
 // parsed is an export taken apart. Its data is where the file is.
 type parsed struct {
+	model    *model.Model
 	head     head
 	snapshot *weights.Stored
 	log      logColumns
@@ -30,6 +31,15 @@ type logColumns struct {
 
 	records    int64
 	start, end int64 // offsets of the log
+}
+
+// modelHashOf is the hash of the model that a file says it is of; "" if it says none.
+func modelHashOf(f *weights.Stored) string {
+	h, err := exportedHead(f.Metadata[keyHead])
+	if err != nil {
+		return ""
+	}
+	return h.Model.Hash
 }
 
 // parseExport takes a file apart, and checks what can be checked of it without its data.
@@ -50,7 +60,7 @@ func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
 	if err := h.Settings.Validate(m); err != nil {
 		return nil, err
 	}
-	p := &parsed{head: h, snapshot: &weights.Stored{Metadata: f.Metadata}}
+	p := &parsed{model: m, head: h, snapshot: &weights.Stored{Metadata: f.Metadata}}
 	delete(f.Metadata, keyHead)
 	all := []string{columnText, columnEnds, columnTimes, columnBits, columnBaseline,
 		columnLearning, columnSkipped, columnWords, columnUnknown}

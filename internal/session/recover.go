@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -16,13 +15,13 @@ import (
 
 // recoverer makes the streams of cold sessions from what the store has of them.
 type recoverer struct {
-	model     *model.Model
 	journal   *journal
 	snapshots *snapshots
 	scheduler *scheduler.Scheduler
 	life      *lifecycle.Lifecycle
 	replayMax time.Duration // computing after which a snapshot is due
 	report    func(error)
+	told      Observer
 }
 
 // errDue is why a recovery is given up for now, and goes on at once. Others are the end of a context,
@@ -50,7 +49,10 @@ func (r *recoverer) runLocked(ctx context.Context, s *liveSession, until time.Ti
 		return r.goesOnLocked(s, rec, until)
 	}
 	s.begun = nil
-	if err := re.run(ctx, r.journal.store); err != nil {
+	from := st.Offset()
+	err = re.run(ctx, r.journal.store)
+	r.told.Replayed(st.Offset() - from)
+	if err != nil {
 		if givenUp(ctx, err) && s.alive() == nil {
 			s.begun, s.replay = rec, re.cost
 		}
@@ -70,7 +72,7 @@ func (r *recoverer) beginLocked(ctx context.Context, s *liveSession) (*recovery,
 	}
 	s.replay, s.due = 0, 0
 	before := s.numerics()
-	same := before.Name == r.model.Arithmetic.Numerics() && st.Offset() >= before.From
+	same := before.Name == s.model.Arithmetic.Numerics() && st.Offset() >= before.From
 	return &recovery{stream: st, from: st.Offset(), exact: same}, nil
 }
 
@@ -201,7 +203,7 @@ func (r *recoverer) empty(
 		}
 		return nil, &UnusableError{ID: s.ID, Err: bad}
 	}
-	return s.emptyStream(r.model), nil
+	return s.emptyStream(s.model), nil
 }
 
 // changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes
@@ -210,7 +212,7 @@ func (r *recoverer) empty(
 func (r *recoverer) changeNumericsLocked(
 	ctx context.Context, s *liveSession, st *stream.Stream, before string,
 ) error {
-	now := numerics{From: st.Offset(), Name: r.model.Arithmetic.Numerics()}
+	now := numerics{From: st.Offset(), Name: s.model.Arithmetic.Numerics()}
 	r.report(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: "+
 		"scores may differ by rounding from those it would have had", s.ID, before, now.From, now.Name))
 	if err := r.snapshots.writeLocked(ctx, s, st); err != nil {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ type reports struct {
 	engine  *engine
 	s       *liveSession
 	options ScoreOptions
+	want    detail // what is told of a text: what the options ask for, and what others do
 	emit    func(Chunk) error
 	sum     Summary
 
@@ -22,10 +24,10 @@ type reports struct {
 	accepted        int64           // bytes of text
 }
 
-// report describes a text that was scored after a stream's and is not committed yet, and adds it to
-// the summary. The stream is the session's, or a copy that learns nothing.
-func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
-	s, unknown := r.s, r.engine.model.Tokenizer.Unknown()
+// report describes a text that a worker has just scored after a stream's, and that is not committed
+// yet, and adds it to the summary. The stream is the session's, or a copy that learns nothing.
+func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scores) Chunk {
+	s, unknown := r.s, r.s.model.Tokenizer.Unknown()
 	var tally, baseline tokenizer.Tally
 	for _, t := range []*tokenizer.Tally{&tally, &r.tally} {
 		t.Count(scores.Tokens, unknown, scores.NLL)
@@ -44,18 +46,54 @@ func (r *reports) report(st *stream.Stream, scores stream.Scores) Chunk {
 		Written:      int64(st.Written),
 		FastRMS:      s.rms,
 	}
-	if r.options.LogProbs {
-		c.LogProbs = make([]float64, len(scores.NLL))
-		for i, nll := range scores.NLL {
-			c.LogProbs[i] = -float64(nll)
-		}
-		if r.engine.model.OfWords() {
-			c.Sizes = slices.Clone(scores.Tokens.Sizes)
-		}
+	if r.want.logProbs {
+		r.tellTokens(&c, w, st, scores)
+	}
+	if r.want.chunkText {
+		c.Text, c.TextOffset = bytes.Clone(scores.Text), st.Offset()
 	}
 	r.sum.Chunks++
 	r.accepted += int64(len(scores.Text))
 	return c
+}
+
+// tell tells the observer of a text that was scored.
+func (r *reports) tell(c *Chunk) {
+	r.engine.observer.Scored(cmp.Or(r.options.Learn, LearnTrue), c.Tally)
+}
+
+// tellTokens describes the tokens of a text.
+func (r *reports) tellTokens(
+	c *Chunk, w *stream.Worker, st *stream.Stream, scores stream.Scores,
+) {
+	c.LogProbs, c.BaselineLogProbs = logProbsOf(scores.NLL), logProbsOf(scores.Baseline)
+	if r.s.model.OfWords() {
+		c.Words = &ChunkWords{
+			Sizes: slices.Clone(scores.Tokens.Sizes), IDs: slices.Clone(scores.Tokens.IDs),
+			After: st.Before(),
+		}
+	}
+	if r.want.top == 0 {
+		return
+	}
+	w.Tell(st, func(t stream.Token) {
+		c.Top = append(c.Top, candidates(t.LogProbs, r.want.top))
+		if t.Baseline != nil {
+			c.BaselineTop = append(c.BaselineTop, candidates(t.Baseline, r.want.top))
+		}
+	})
+}
+
+// logProbsOf turns negative log-likelihoods round; nil stays nil.
+func logProbsOf(nll []float32) []float64 {
+	if nll == nil {
+		return nil
+	}
+	logProbs := make([]float64, len(nll))
+	for i, v := range nll {
+		logProbs[i] = -float64(v)
+	}
+	return logProbs
 }
 
 // finish completes the summary.
@@ -70,13 +108,14 @@ func (r *reports) finish(begun time.Time) {
 
 // takeLines gives what takes in the lines that end in a chunk; nil if nobody asks for lines.
 func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
-	if !r.options.Lines {
+	if !r.want.lines {
 		return nil
 	}
 	return func(l *lines.Line) {
 		n := uint16(len(c.Lines))
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, n)
+		r.engine.observer.Line(&line)
 		c.Lines = append(c.Lines, line)
 	}
 }
@@ -90,10 +129,10 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
 	}
-	if r.options.Text {
+	if r.want.lineText {
 		line.Text = bytes.Clone(l.Text)
 	}
-	if r.options.TokenBits {
+	if r.want.tokenBits {
 		line.TokenBits = slices.Clone(l.Costs)
 	}
 	return line

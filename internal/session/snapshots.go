@@ -17,37 +17,35 @@ import (
 
 // snapshots writes states to the store, and reads them from there.
 type snapshots struct {
-	model   *model.Model
 	journal *journal
 	room    *disk.Guard
 	most    int           // snapshots that a session keeps for forks, beside those for recovery
 	apart   time.Duration // computing between two of them
 	rarest  time.Duration // computing between two of a session that has as many as it may
+	told    Observer
 	// under holds a token for every snapshot being written or read, which takes the memory of a
 	// compressor.
 	under chan struct{}
 }
 
-func newSnapshots(m *model.Model, j *journal, room *disk.Guard, o Options) *snapshots {
+func newSnapshots(j *journal, room *disk.Guard, o Options) *snapshots {
 	return &snapshots{
-		model: m, journal: j, room: room, most: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
-		under: make(chan struct{}, o.Threads),
+		journal: j, room: room, most: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
+		told: o.Observer, under: make(chan struct{}, o.Threads),
 	}
 }
 
 // writeLocked writes a state of the session to the store, and drops snapshots for which there is no
 // more use. Of a log of which only the tail is kept, it trims what is older than the older of two
-// snapshots, which is never needed again. It needs no worker. A snapshot that is there already is as
+// snapshots and was read by all shadows: it is never needed again. It needs no worker. A snapshot that is there already is as
 // good as a new one.
 func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
 	sn.under <- struct{}{}
 	defer func() { <-sn.under }()
-	f, err := st.Stored()
+	begun := time.Now()
+	err := sn.storeLocked(ctx, s, st)
+	sn.told.Snapshot(time.Since(begun), err)
 	if err != nil {
-		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
-	}
-	err = sn.journal.writeSnapshotLocked(ctx, s, st.Offset(), f.Write)
-	if err != nil && !errors.Is(err, sessionlog.ErrExists) {
 		return err
 	}
 	took := s.replay
@@ -56,7 +54,20 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 	if err != nil || s.History != HistoryTail || len(kept) < recoverySnapshots {
 		return err
 	}
-	return sn.journal.trimLocked(ctx, s, kept[0])
+	return sn.journal.trimLocked(ctx, s, min(kept[0], s.unread()))
+}
+
+// storeLocked writes a state to the store, unless the store has it.
+func (sn *snapshots) storeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
+	f, err := st.Stored()
+	if err != nil {
+		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
+	}
+	err = sn.journal.writeSnapshotLocked(ctx, s, st.Offset(), f.Write)
+	if errors.Is(err, sessionlog.ErrExists) {
+		return nil
+	}
+	return err
 }
 
 // thinLocked drops the snapshots of a session that are superfluous now that there is one at an
@@ -93,7 +104,7 @@ func (sn *snapshots) thinLocked(
 // mostOf is how many snapshots a session may keep for forks: none where only the tail of the text is
 // kept, and none where the disk is better left to text.
 func (sn *snapshots) mostOf(s *liveSession) int {
-	if s.History == HistoryTail || !sn.room.Ample(s.Owner, s.stateBytes(sn.model)) {
+	if s.History == HistoryTail || !sn.room.Ample(s.Owner, s.stateBytes(s.model)) {
 		return 0
 	}
 	return sn.most
@@ -107,7 +118,7 @@ func (sn *snapshots) read(ctx context.Context, s *liveSession, at int64) (*strea
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return readSnapshot(ctx, sn.model, sn.journal.store, &s.head, at)
+	return readSnapshot(ctx, s.model, sn.journal.store, &s.head, at)
 }
 
 // readSnapshot reads the state that a snapshot is of.
@@ -159,7 +170,7 @@ func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) err
 		records++
 		return nil
 	})
-	if err != nil || records < 2 {
+	if err != nil || records < 2 || s.unread() < last {
 		return err
 	}
 	// The store trims what a snapshot makes superfluous. That the state is in memory makes it

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
@@ -17,7 +16,6 @@ import (
 // states keeps the states in memory within their budget: who comes in, who goes out, and the
 // snapshots that make it cheap to come back.
 type states struct {
-	model     *model.Model
 	journal   *journal
 	snapshots *snapshots
 	recoverer *recoverer
@@ -26,6 +24,7 @@ type states struct {
 	room      *disk.Guard
 	replayMax time.Duration
 	report    func(error)
+	told      Observer
 }
 
 // store is where the sessions are.
@@ -40,10 +39,11 @@ func (st *states) open(ctx context.Context, s *liveSession) error {
 // openWithin is open for a request that does not wait longer than a limit for the computing of the
 // stream (0: as long as it takes). Then the error is a *RecoveringError.
 func (st *states) openWithin(ctx context.Context, s *liveSession, limit time.Duration) error {
+	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
-	err := st.warmLocked(ctx, s, limit)
+	err := st.warmLocked(ctx, s, limit, begun)
 	if err != nil {
 		s.unlock()
 	}
@@ -53,12 +53,13 @@ func (st *states) openWithin(ctx context.Context, s *liveSession, limit time.Dur
 // openCurrent is openWithin for a request that reads the state and writes nothing: the store would
 // not refuse it if another had claimed the session.
 func (st *states) openCurrent(ctx context.Context, s *liveSession, limit time.Duration) error {
+	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	err := st.journal.currentLocked(ctx, s)
 	if err == nil {
-		err = st.warmLocked(ctx, s, limit)
+		err = st.warmLocked(ctx, s, limit, begun)
 	}
 	if err != nil {
 		s.unlock()
@@ -74,12 +75,12 @@ func (st *states) openBlank(ctx context.Context, s *liveSession) error {
 		return err
 	}
 	s.memory.Work()
-	need := (1 + frozenMax) * stream.StateBytes(st.model, s.Settings)
+	need := (1 + frozenMax) * stream.StateBytes(s.model, s.Settings)
 	if err := st.reserve(ctx, s.memory, need); err != nil {
 		s.unlock()
 		return err
 	}
-	s.stream = stream.New(st.model, s.Settings)
+	s.stream = stream.New(s.model, s.Settings)
 	return nil
 }
 
@@ -96,10 +97,14 @@ func (st *states) refresh(ctx context.Context, s *liveSession) error {
 }
 
 // warmLocked makes a cold session hot. What a recovery has done by the time that it is given up
-// stays in memory like any state, and the next request goes on from there.
-func (st *states) warmLocked(ctx context.Context, s *liveSession, limit time.Duration) error {
+// stays in memory like any state, and the next request goes on from there. The request has waited
+// since it begun.
+func (st *states) warmLocked(
+	ctx context.Context, s *liveSession, limit time.Duration, begun time.Time,
+) error {
 	s.memory.Work()
 	if s.stream != nil {
+		phaseSince(ctx, st.told, PhaseOpen, begun)
 		return nil
 	}
 	if err := st.journal.claimLocked(ctx, s); err != nil {
@@ -110,7 +115,9 @@ func (st *states) warmLocked(ctx context.Context, s *liveSession, limit time.Dur
 			return err
 		}
 	}
+	begun = phaseSince(ctx, st.told, PhaseOpen, begun)
 	err := st.recoverLocked(ctx, s, limit)
+	phaseSince(ctx, st.told, PhaseRecover, begun)
 	if err != nil && s.begun == nil {
 		s.dropLocked()
 	}
@@ -134,7 +141,7 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 
 // reserveLocked takes memory for a session's stream.
 func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	return st.reserve(ctx, s.memory, s.stateBytes(st.model))
+	return st.reserve(ctx, s.memory, s.stateBytes(s.model))
 }
 
 // reserveNow takes memory beside what the account of a session at work has, and reports whether
@@ -234,12 +241,12 @@ func (st *states) keepLocked(s *liveSession) {
 // repeats no more than before. Below the limit a snapshot may go beyond it.
 func (st *states) mayKeep(s *liveSession) bool {
 	return st.room.Room(s.Owner, 1) == nil &&
-		st.room.Fits(s.stateBytes(st.model)) == nil
+		st.room.Fits(s.stateBytes(s.model)) == nil
 }
 
 // hasRoom says whether there is room for all of one more snapshot of a session.
 func (st *states) hasRoom(s *liveSession) bool {
-	return st.room.Room(s.Owner, s.stateBytes(st.model)) == nil
+	return st.room.Room(s.Owner, s.stateBytes(s.model)) == nil
 }
 
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery

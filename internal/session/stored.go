@@ -56,21 +56,23 @@ func (h *head) progressAt(found sessionlog.Session) progress {
 // storedSession is what a store tells of a session without its log being read.
 type storedSession struct {
 	head
+	model    *model.Model // that it runs on; nil if it is not known
 	seen     progress
 	lastUsed time.Time
 	epoch    uint64
 	bad      error // why the session cannot be used; nil if it can
 }
 
-// readStored reads what a store has found. Without a model, whether the session could go on under
+// readStored reads what a store has found. Without models, whether the session could go on under
 // one is not looked at.
-func readStored(m *model.Model, found sessionlog.Session) storedSession {
+func readStored(served models, found sessionlog.Session) storedSession {
 	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
 	h, err := decodeHead(found.ID, found.Head)
 	if k.bad = cmp.Or(found.Err, err); err != nil {
 		return k
 	}
 	k.head, k.lastUsed, k.seen = h, h.Created, h.progressAt(found)
+	k.model = served.withHash(h.Model.Hash)
 	if r := found.Last; r != nil {
 		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) && r.UnixMS <= timeMaxMS {
 			k.lastUsed = at
@@ -83,18 +85,19 @@ func readStored(m *model.Model, found sessionlog.Session) storedSession {
 	// A session that is not complete goes at the next start, whatever it still lacks. The making of a
 	// tail begins with a log that starts above 0 and has no record yet: that is no damage.
 	if h.Complete {
-		k.bad = h.suits(m, found)
+		k.bad = h.suits(served, found)
 	}
 	return k
 }
 
 // suits says why a session cannot go on here.
-func (h *head) suits(m *model.Model, found sessionlog.Session) error {
+func (h *head) suits(served models, found sessionlog.Session) error {
+	m := served.withHash(h.Model.Hash)
 	switch {
-	case m != nil && h.Model.Hash != m.Hash():
-		return &ModelError{Have: h.Model.id(), Want: m.ID()}
-	case m == nil:
+	case len(served) == 0:
 		return h.checkEnd(found)
+	case m == nil:
+		return &ModelError{Have: h.Model.id(), Want: served.names()}
 	}
 	if last := found.Last; last != nil && (last.Words != nil) != m.OfWords() {
 		return fmt.Errorf("its last record has an account of words: %t, expected %t, as the model "+
@@ -174,6 +177,9 @@ func (h *head) info(who Caller, p progress) Info {
 		TTL:          h.TTL,
 		History:      h.History,
 		Parent:       h.Parent,
+	}
+	if h.ShadowOf != "" {
+		i.ShadowOf = &Shadow{ID: h.ShadowOf, Offset: p.offset}
 	}
 	if len(h.Numerics) > 0 { // else the head is damaged
 		i.Numerics = h.numerics().Name

@@ -1,6 +1,6 @@
-// Package session keeps the live sessions of one model: for each its stream of text, the order of
-// its chunks and the state the text has left behind. A session is a deterministic function of the
-// weights, its settings, its seed and the bytes fed to it.
+// Package session keeps the live sessions of one model, or of several: for each its stream of text,
+// the order of its chunks and the state the text has left behind. A session is a deterministic
+// function of the weights, its settings, its seed and the bytes fed to it.
 //
 // This file holds the plain types and errors that a caller of the Manager meets; nothing in it
 // computes.
@@ -36,6 +36,12 @@ const (
 	CommitNone   = "none"   // nothing: the session stays as it was
 	CommitPrompt = "prompt" // the prompt is fed to the session, as by Score
 	CommitAll    = "all"    // the prompt and the text that was sampled
+)
+
+// The model that a completion is sampled from: values of CompleteRequest.From.
+const (
+	FromAdapted = "adapted" // as the session has adapted it
+	FromStatic  = "static"  // as it is without adaptation, after the same text
 )
 
 // What a session learns of a text that is scored: values of ScoreOptions.Learn.
@@ -86,12 +92,15 @@ func (c Caller) sees(owner string) bool { return c.Admin || c.Key == owner }
 // CreateRequest describes a session to be made. The zero value is a session with the model's
 // defaults, a random seed and no expiry.
 type CreateRequest struct {
+	Model    string // ModelInfo.ID or Name of the model that the session runs on; "": the default
 	Settings Settings
 	Seed     *uint64           // of the masks, 0..SeedMax; nil: drawn at random
 	Labels   map[string]string // kept for the caller, never interpreted
 	// TTL is how long the session may go unused before it is deleted; 0: for ever.
 	TTL     time.Duration
 	History string // HistoryFull or HistoryTail; "" is HistoryFull
+	// ShadowOf is the id or name of a session that the session is to be the shadow of; "": none.
+	ShadowOf string
 }
 
 // ForkRequest describes a fork: a session with the model, settings, seed and text of another.
@@ -134,6 +143,7 @@ type Info struct {
 	ID      string
 	Name    string    // by which its owner finds the session, too; "": none
 	Model   string    // ModelInfo.ID of the model it runs on
+	Words   bool      // the tokens of that model are words; false where the model is not served
 	Created time.Time // UTC
 	// LastUsed is the end of the last request that fed or sampled the session, at first Created;
 	// after a restart, when text came last. UTC.
@@ -157,6 +167,8 @@ type Info struct {
 	TTL      time.Duration // 0: none
 	History  string        // HistoryFull or HistoryTail
 	Parent   *Parent       // nil unless it is a fork
+	ShadowOf *Shadow       // nil unless it is a shadow: what it follows
+	Shadows  []Shadow      // that follow it
 	Recovery *Recovery     // of a session whose state is being computed again; else nil
 	// Err is why the session cannot be used: it is damaged, or another model's. Then other fields
 	// may be missing. It can be deleted.
@@ -173,6 +185,7 @@ type ScoreOptions struct {
 	// with *OffsetError and nothing changes.
 	Offset   *int64
 	LogProbs bool // report every token's log-probability
+	Top      int  // report so many of the likeliest tokens beside each; only with LogProbs
 	// Learn is LearnTrue, LearnFalse or LearnUnflagged, the latter only with Lines; "" is LearnTrue.
 	// With LearnFalse the Chunks have the offsets
 	// and totals that they would have if the text were the session's.
@@ -185,6 +198,9 @@ type ScoreOptions struct {
 	Lines     bool
 	Text      bool // report the text of lines
 	TokenBits bool // report what each byte of a line's text has cost
+	// Updated, if it is not nil, is told of each update of the fast weights, after it. What is
+	// measured for that is measured for no other call.
+	Updated func(Update) error
 	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax; 0:
 	// not at all.
 	Wait time.Duration
@@ -227,12 +243,40 @@ type Chunk struct {
 	Written  int64   // entries the last of these wrote; 0 if none
 	FastRMS  float64 // root mean square of the fast weights under which the chunk was scored
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
-	// for.
-	LogProbs []float64
-	// Sizes are the bytes of each of these tokens; nil where a token is a byte.
-	Sizes []int64
+	// for. BaselineLogProbs are those under the static model; nil, too, unless the setting "baseline"
+	// asks for it.
+	LogProbs, BaselineLogProbs []float64
+	// Top and BaselineTop are the likeliest tokens at each token, [Tokens]; nil unless asked for.
+	Top, BaselineTop [][]Candidate
+	// Words are the tokens that LogProbs are of; nil where a token is a byte.
+	Words *ChunkWords
 	// Lines are those that end in the text reported here; nil unless asked for.
 	Lines []Line
+	// ByLine says that of these lines some may be left unlearnt.
+	ByLine bool
+	// Text is what was accepted with this report, from TextOffset in the stream on. Of a model of
+	// words it begins behind what is pending of a token. It is told to Watch only.
+	Text       []byte
+	TextOffset int64
+}
+
+// ChunkWords are the tokens of a Chunk of a model of words.
+type ChunkWords struct {
+	Sizes []int64 // in bytes; they tile the text from Chunk.Offset on
+	IDs   []int32
+	After int32 // the token before the first of them, which says how it is written
+}
+
+// Update reports an update of the fast weights: what a chunk that is full has taught.
+type Update struct {
+	Offset  int64   // in the stream, of the first byte behind the chunk
+	Step    uint64  // index of the chunk in the stream
+	Updates uint64  // updates made so far, this one among them
+	Written int64   // entries that it wrote
+	FastRMS float64 // root mean square of the fast weights after it
+	// Branches are the norms of the fast weights, by branch.
+	Branches []stream.BranchNorm
+	Elapsed  time.Duration // computing: backward and update, and measuring
 }
 
 // Summary is what one Score call did, in the whole.
@@ -268,6 +312,9 @@ type CompleteRequest struct {
 	// LogProbs asks for every sampled token's log-probability, under the model's full distribution.
 	LogProbs bool
 	Top      int // report so many of the likeliest tokens beside each; only with LogProbs
+	// From is FromAdapted or FromStatic; "" is FromAdapted. FromStatic needs the setting "baseline",
+	// or a method without fast weights.
+	From string
 }
 
 // Piece is a part of a completion as it grows: whole UTF-8 characters where the model writes such.
@@ -300,6 +347,7 @@ type Candidate struct {
 // BatchRequest asks for texts that continue the session's text and one of several prompts each. A
 // batch leaves its session as it was: of no prompt is anything learnt, and none is seen by another.
 type BatchRequest struct {
+	Model       string   // as in a CreateRequest; of a batch that continues a session, nothing depends on it
 	Prompts     [][]byte // 1 or more; each may be empty
 	N           int      // texts after each prompt, >= 1
 	MaxTokens   int      // sampled for each text; 0: none
@@ -322,7 +370,7 @@ type Completion struct {
 	Offset           int64  // of the session after the call
 }
 
-// ModelInfo describes the one model that all sessions of a Manager share.
+// ModelInfo describes a model that sessions of a Manager share.
 type ModelInfo struct {
 	ID         string          // name and the start of the content hash: "NAME-HASH"
 	Hash       string          // content hash of the weights file
@@ -405,7 +453,7 @@ func (e *UnusableError) Damage() *sessionlog.CorruptError {
 // ModelError says that a session is another model's.
 type ModelError struct {
 	Have string // ModelInfo.ID of the session's
-	Want string // of the one that is served
+	Want string // of those that are served
 }
 
 func (e *ModelError) Error() string {

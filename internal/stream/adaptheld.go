@@ -11,12 +11,12 @@ func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	}
 	open, opens := h.marked(w.targets[:0], s.Pending, tokenOpen)
 	if opens {
-		step.Backward(open)
+		w.backward(step, open)
 		w.open = append(w.open[:0], gradient...)
 	}
 	learnt, learns := h.marked(w.targets[:0], s.Pending, tokenLearnt)
 	if learns || h.line[lineCarries] == carriesDue {
-		step.Backward(learnt)
+		w.backward(step, learnt)
 		if h.line[lineCarries] == carriesDue {
 			addTo(w.Exec, gradient, h.gradient)
 		}

@@ -64,17 +64,25 @@ func (w *Worker) setToken(id int32, size, chars int64) {
 // many bytes it has read.
 func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 	scores := w.Score(s, text)
-	w.tell(s, visit)
+	w.Tell(s, visit)
 	w.Commit(s, scores)
 	w.Settle(s)
 	return len(scores.Text)
 }
 
-// tell tells of the tokens that were scored, and are not committed yet.
-func (w *Worker) tell(s *Stream, visit func(Token)) {
-	logProbs := w.room()
+// Tell tells visit of each of the tokens that Score has just scored, in order, with the distribution
+// that the token was scored under. It comes before Commit, and changes nothing.
+func (w *Worker) Tell(s *Stream, visit func(Token)) {
+	logProbs, baseline := w.room(), []float32(nil)
+	if s.Settings.Baseline {
+		baseline = w.baseRoom()
+	}
 	for i, id := range w.tokens.IDs {
-		w.distribution(s, len(s.Pending)+i, logProbs)
-		visit(Token{ID: id, Size: w.tokens.Sizes[i], LogProbs: logProbs})
+		row := len(s.Pending) + i
+		w.distribution(s, row, logProbs)
+		if baseline != nil {
+			w.base.LogProbs(row, 0, baseline)
+		}
+		visit(Token{ID: id, Size: w.tokens.Sizes[i], LogProbs: logProbs, Baseline: baseline})
 	}
 }

@@ -25,6 +25,7 @@ type Token struct {
 	Size     int64     // bytes of the text that it stands for, some of which may have come before
 	Text     []byte    // of a sampled token: what it adds to the text, with the space before a word
 	LogProbs []float32 // of all tokens of the vocabulary [V], in nats, before sampling cuts them
+	Baseline []float32 // of a token that was read: the same under the static model; nil without one
 }
 
 // Sample is Generate for who wants to know the text of a token, and the whole distribution that it
@@ -40,7 +41,7 @@ func (w *Worker) Sample(s *Stream, sampler *txl.Sampler, yield func(Token) bool)
 		w.targets = append(w.targets[:0], s.Pending...)
 		w.distribution(s, last, logProbs)
 		t := Token{ID: draw(sampler, logProbs, tok.Unknown()), LogProbs: logProbs}
-		w.spelt = tok.Spell(w.spelt[:0], w.before(s), t.ID)
+		w.spelt = tok.Spell(w.spelt[:0], s.Before(), t.ID)
 		if t.Text = w.spelt; s.Text.Space > 0 && t.Text[0] == ' ' {
 			t.Text = t.Text[1:] // the text has white space there
 		}
@@ -77,7 +78,7 @@ func (w *Worker) EndWord(s *Stream, visit func(Token)) {
 	}
 	scores := w.Score(s, end)
 	if visit != nil {
-		w.tell(s, visit)
+		w.Tell(s, visit)
 	}
 	w.text = tokenizer.Pending{Word: w.text.Word[:0]}
 	w.Commit(s, scores)
@@ -106,4 +107,12 @@ func (w *Worker) room() []float32 {
 		w.logProbs = make([]float32, w.model.LM.Config.Vocab)
 	}
 	return w.logProbs
+}
+
+// baseRoom is a place for the distribution of a token under the static model [V].
+func (w *Worker) baseRoom() []float32 {
+	if w.baseLogProbs == nil {
+		w.baseLogProbs = make([]float32, w.model.LM.Config.Vocab)
+	}
+	return w.baseLogProbs
 }

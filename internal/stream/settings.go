@@ -58,6 +58,12 @@ func DefaultsFor(m *model.Model, method string) Settings {
 	return s
 }
 
+// HasStatic reports whether a stream with these settings can go on under the static model: it keeps
+// that model's memory as its baseline, or its method writes no fast weights.
+func (s *Settings) HasStatic() bool {
+	return s.Baseline || s.Method == Static || s.Method == Cache
+}
+
 // SetRivals takes over the settings of the methods that sparse-meta is compared with.
 func SetRivals(s *Settings, r model.Rivals) { s.SGD, s.RMS, s.Cache = r.SGD, r.RMS, r.Cache }
 

@@ -107,6 +107,17 @@ func (s *Stream) Frozen() *Stream {
 	return &f
 }
 
+// Static returns a Frozen copy that reads on under the static model: what the stream would be if
+// nothing had been adapted. The stream's settings must allow it, see Settings.HasStatic.
+func (s *Stream) Static() *Stream {
+	f := s.Frozen()
+	f.Fast, f.Dynamic, f.dynamic, f.Cache = nil, nil, Arena{}, nil
+	if s.BaselineMemory != nil {
+		f.Memory.CopyFrom(s.BaselineMemory)
+	}
+	return f
+}
+
 // Reader returns a Frozen copy that also scores with the static model, and makes lines of its text,
 // where s does.
 func (s *Stream) Reader() *Stream {

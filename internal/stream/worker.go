@@ -1,9 +1,12 @@
 package stream
 
 import (
+	"time"
+
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
@@ -46,8 +49,13 @@ type Worker struct {
 	nll     []float32
 	baseNLL []float32
 
-	logProbs []float32 // of a whole vocabulary, made on first use
-	spelt    []byte    // text of a sampled token
+	logProbs     []float32 // of a whole vocabulary, made on first use
+	baseLogProbs []float32 // the same under the static model
+	spelt        []byte    // text of a sampled token
+
+	before sparsemeta.Before // fast weights before an update that is measured, made on first use
+
+	settled Settled // of the Settle under way
 }
 
 // place is a chunk of a stream; the zero value is none.
@@ -62,11 +70,11 @@ func NewWorker(m *model.Model, threads int) *Worker {
 }
 
 // WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
-// chunks of MaxChunk, and their baseline, and has learnt by lines from each.
+// chunks of MaxChunk, and their baseline, and has learnt by lines from each, and measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	segments := 2 * txl.SegmentBytes(m.LM.Config, 1, MaxChunk)
-	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + m.LM.Config.Vocab
-	return segments + 4*int64(numbers) + LinesBytes
+	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 2*m.LM.Config.Vocab
+	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m)
 }
 
 // Close ends the worker's threads.
@@ -123,8 +131,8 @@ func (w *Worker) sum(s *Stream) Arena {
 	return w.fast
 }
 
-// before is the token in front of the next one.
-func (w *Worker) before(s *Stream) int32 {
+// Before is the token in front of the next one.
+func (s *Stream) Before() int32 {
 	if n := len(s.Pending); n > 0 {
 		return s.Pending[n-1]
 	}
@@ -158,7 +166,7 @@ func (w *Worker) hold(s *Stream, at place) {
 
 // extend makes the segments read what predicts the given targets, which follow the pending ones.
 func (w *Worker) extend(s *Stream, targets []int32) {
-	inputs := w.inputsOf(w.before(s), targets)
+	inputs := w.inputsOf(s.Before(), targets)
 	step := w.step(s)
 	step.Score(inputs, nil, nil)
 	if s.Settings.Baseline {
@@ -177,13 +185,18 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	return w.inputs
 }
 
+// Settled says when the parts of a Settle ended. Those are zero that it did not have: all of them
+// where the chunk was not full, Backward and Update where nothing was learnt.
+type Settled struct{ Begun, Backward, Update, Remember time.Time }
+
 // Settle ends the chunk if it is full: the stream adapts to it, and remembers it. The chunk's
 // tokens were scored before: no token's score sees the update that the token causes.
-func (w *Worker) Settle(s *Stream) {
+func (w *Worker) Settle(s *Stream) Settled {
 	if s.Room() > 0 {
-		return
+		return Settled{}
 	}
 	w.resume(s)
+	w.settled = Settled{Begun: time.Now()}
 	step := w.step(s)
 	w.adapt(s, &step)
 	step.Remember()
@@ -198,6 +211,8 @@ func (w *Worker) Settle(s *Stream) {
 	}
 	s.Step++
 	w.goOn(s)
+	w.settled.Remember = time.Now()
+	return w.settled
 }
 
 // adapt makes the stream learn from a chunk by its method: from the gradient of the chunk's mean
@@ -210,13 +225,20 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	case s.held != nil:
 		w.adaptHeld(s, step)
 	default:
-		step.Backward(s.Pending)
+		w.backward(step, s.Pending)
 		w.update(s, step)
 	}
 }
 
+// backward computes the gradient of the mean loss of a chunk's targets.
+func (w *Worker) backward(step *Step, targets []int32) {
+	step.Backward(targets)
+	w.settled.Backward = time.Now()
+}
+
 // update lets the gradient that Backward has computed write the stream's fast weights.
 func (w *Worker) update(s *Stream, step *Step) {
+	defer func() { w.settled.Update = time.Now() }()
 	if s.Fast != nil {
 		s.Written = step.Update()
 		w.fastAt = place{s.learnt, s.Fast.Step}

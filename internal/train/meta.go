@@ -31,7 +31,7 @@ type metaLearner struct {
 func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64, threads int) (*model.Model, *metaLearner, error) {
 	l := &sparsemeta.Learner{Settings: o.Settings}
 	if base.Learner != nil {
-		l.Branches = base.Learner.Branches
+		l.Branches, l.Normal, l.Scale = base.Learner.Branches, base.Learner.Normal, base.Learner.Scale
 		for _, networks := range base.Learner.Phi {
 			l.Phi = append(l.Phi, slices.Clone(networks))
 		}
@@ -45,6 +45,11 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 			init = sparsemeta.InitSmall()
 		}
 		l.Init(init, kernel.Key(seed, useLearner))
+		if o.Normal != nil {
+			if err := l.Normalise(*o.Normal, base.Statistics); err != nil {
+				return nil, nil, fmt.Errorf("train: option Meta.Normal: %w", err)
+			}
+		}
 	}
 	m := &model.Model{Name: base.Name, LM: base.LM, Tokenizer: base.Tokenizer, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic}
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
@@ -67,14 +72,17 @@ func branches(m *model.Model, o MetaOptions) ([]sparsemeta.Branch, error) {
 	return b, nil
 }
 
-// reusable tells whether the options ask for the meta-learners that m has: for the same branches
-// and as many banks, or for nothing.
+// reusable tells whether the options ask for the meta-learners that m has: for the same branches,
+// as many banks and the same factors on their inputs, or for nothing.
 func reusable(m *model.Model, o MetaOptions) (bool, error) {
 	if len(o.Branches) > 0 {
 		asked, err := branches(m, o)
 		if err != nil || !slices.Equal(asked, m.Learner.Branches) {
 			return false, err
 		}
+	}
+	if n := m.Learner.Normal; o.Normal != nil && (n == nil || *n != *o.Normal) {
+		return false, nil
 	}
 	return o.Settings.Gammas == nil || len(o.Settings.Gammas) == len(m.Learner.Phi), nil
 }

@@ -139,8 +139,12 @@ func (r *runner) goOn() (init, becomes string, err error) {
 		return "", "", otherTokenizer(tokenizer.KindBytes)
 	}
 	init = m.Hash()
-	if err := setLengths(m.LM, o.Model); err != nil {
+	size := m.LM.Layout.Size
+	if m.LM, err = reshape(m.LM, o.Model); err != nil {
 		return "", "", err
+	}
+	if m.LM.Layout.Size != size || o.Phases[0] == PhasePretrain {
+		m.Statistics = nil // they are of other weights
 	}
 	fill(&o.Name, m.Name)
 	m.Name = o.Name
@@ -150,32 +154,46 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	if becomes != learnerKept {
 		m.Learner = nil
 	}
+	if o.Meta.Normal != nil && m.Statistics == nil {
+		return "", "", noStatistics()
+	}
 	r.base = m
 	return init, becomes, r.encode(m.Tokenizer)
 }
 
-// setLengths gives a model the lengths of a configuration, on which no weight depends; the zero
-// configuration asks for nothing.
-func setLengths(lm *txl.Model, to txl.Config) error {
+// reshape gives a model the form of a configuration, if it takes no new weights: other lengths, on
+// which no weight depends, and tables of the softmax's own, which begin as copies of those of the
+// embeddings. The zero configuration asks for nothing.
+func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	if to.NLayer == 0 {
-		return nil
+		return lm, nil
 	}
 	c := lm.Config
-	to.Vocab = c.Vocab // a vocabulary says its size
+	to = to.WithVocab(c.Vocab) // a vocabulary says its size
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
+	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {
-		return &OptionError{"Model", have, want + ", which the weights of the model to go on from have (only lengths can be others)"}
+		return nil, &OptionError{"Model", have, want + ", which the weights of the model to go on from " +
+			"have (only lengths can be others, and untie_softmax be set)"}
+	}
+	if c.UntieSoftmax {
+		lm = lm.UntieSoftmax()
 	}
 	lm.Config = c
-	return nil
+	return lm, nil
 }
 
 // What becomes of the meta-learners of Options.Init; "" if the model has none.
 const (
 	learnerKept    = "are trained further"
 	learnerDropped = "are dropped: pretraining makes a static model"
-	learnerRenewed = "are made anew: other branches or banks are asked for"
+	learnerRenewed = "are made anew: other branches, banks or inputs are asked for"
 )
+
+func noStatistics() error {
+	return &OptionError{"Meta.Normal", "true", "false, or a model to go on from that has statistics of " +
+		"its gradients (lmserve tune --statistics gathers them), and is not pretrained further"}
+}
 
 // keepLearner decides what becomes of the model's meta-learners.
 func (r *runner) keepLearner(m *model.Model) (string, error) {
@@ -186,6 +204,9 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 		return learnerDropped, nil
 	}
 	ok, err := reusable(m, r.o.Meta)
+	if m.Learner.Normal != nil && m.Statistics == nil {
+		ok = false
+	}
 	if !ok {
 		return learnerRenewed, err
 	}
@@ -195,6 +216,9 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 // newModel makes a model with random weights.
 func (r *runner) newModel() error {
 	o := &r.o
+	if o.Meta.Normal != nil {
+		return noStatistics()
+	}
 	tok, err := r.newTokenizer()
 	if err != nil {
 		return err

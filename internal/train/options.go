@@ -50,7 +50,8 @@ type Options struct {
 	Init string // path of a model file to go on from; "": random weights of a configuration
 	// Model is the configuration. Without Init, if NLayer is 0: DefaultConfig. With Init: the
 	// model's own, which also NLayer 0 stands for, or the same with other lengths (seg_len,
-	// mem_len, clamp_len, same_length).
+	// mem_len, clamp_len, same_length) or with untie_softmax, which gives the softmax copies of the
+	// tables that it had in common with the embeddings.
 	Model txl.Config
 
 	// Tokenizer says what the tokens of a new model are. With Init it says nothing.
@@ -158,8 +159,11 @@ type MetaOptions struct {
 	// Settings of serving, and of the online scheme's training. Fields that are zero (both betas)
 	// are as with the meta-learners found, or two banks (online), the paper's (window).
 	Settings sparsemeta.Settings `json:"settings"`
-	Online   OnlineOptions       `json:"online"`
-	Window   WindowOptions       `json:"window"`
+	// Normal, for meta-learners that are made anew, brings their inputs to one size by the
+	// statistics of gradients of the model to go on from, which the trained model keeps.
+	Normal *sparsemeta.Normal `json:"normal,omitempty"`
+	Online OnlineOptions      `json:"online"`
+	Window WindowOptions      `json:"window"`
 }
 
 // OnlineOptions are the settings of the online scheme.

@@ -263,7 +263,42 @@ func TestModelGoesOnWithOtherLengths(t *testing.T) {
 
 	o.Model.DInner++
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "which the weights of the model to go on from have (only lengths can be others)")
+	require.ErrorContains(t, err, "which the weights of the model to go on from have (only lengths can be others, and untie_softmax be set)")
+}
+
+// A model goes on with tables of the softmax's own: they begin as the embeddings, so that the static
+// model is the one that it was, and fast weights of the softmax can be of tables. There is no way
+// back.
+func TestModelGoesOnWithTablesOfTheSoftmaxsOwn(t *testing.T) {
+	o := TinyMeta(t, SchemeOnline)
+	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
+	o.Meta.Branches = []string{"softmax"}
+	o.Store, o.Out = "float32", filepath.Join(t.TempDir(), "m")
+	tied, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	before, err := model.Load(o.Out)
+	require.NoError(t, err)
+	o.Model = before.LM.Config
+	o.Model.UntieSoftmax = true
+	untied, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	require.InDelta(t, tied.Stored.Static, untied.Stored.Static, 1e-12)
+	after, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, o.Model, after.LM.Config)
+	require.Equal(t, before.LM.UntieSoftmax().W, after.LM.W)
+	const table, bias = "crit.out_layers.0.weight", "crit.out_layers.0.bias"
+	require.Len(t, before.Learner.Branches, 1)
+	require.Equal(t, table, after.Learner.Branches[0].Name)
+	require.Equal(t, bias, after.Learner.Branches[1].Name)
+
+	o.Init = o.Out
+	o.Out = filepath.Join(t.TempDir(), "m")
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err, "an untied model stays as it is")
+	o.Model.UntieSoftmax = false
+	_, err = Run(context.Background(), o)
+	require.ErrorContains(t, err, "and untie_softmax be set)")
 }
 
 // Training on can make a model worse. Then its phases end with what they began with.

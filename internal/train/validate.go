@@ -140,6 +140,11 @@ func (m MetaOptions) validate() error {
 	if err := settingsOver(m.Settings, sparsemeta.TwoBankSettings()).Validate(); err != nil {
 		return fmt.Errorf("train: option Meta.Settings: %w", err)
 	}
+	if m.Normal != nil {
+		if err := m.Normal.Validate(); err != nil {
+			return fmt.Errorf("train: option Meta.Normal: %w", err)
+		}
+	}
 	return firstOf([]error{
 		knownSchedule("Meta.Schedule", m.Schedule),
 		within("Meta.Steps", m.Steps, 0, stepsMax),

@@ -59,6 +59,29 @@ func TestPretrainingOnWordsResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, tinyWords(t), 3, 8)
 }
 
+// A softmax with tables of its own is pretrained from nothing: the tables are drawn apart, and
+// learn apart.
+func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
+	o := tinyWords(t)
+	o.Model.Cutoffs, o.Model.DivVal, o.Model.UntieSoftmax = []int{6, 11}, 2, true
+	requireSameResult(t, o, 3, 8)
+	o.Pretrain.Steps, o.Pretrain.SlowOptions = 240, SlowOptions{Rate: 1e-2, Warmup: 5}
+	o.Out = filepath.Join(t.TempDir(), "words")
+	done, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	require.Less(t, done.Phases[0].Bits(), 3.5, "less than the 4 bits of knowing nothing")
+	m, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.True(t, m.LM.Config.UntieSoftmax)
+	require.Equal(t, weights.BF16, m.Store)
+	for _, number := range []string{"0", "1", "2"} {
+		in := m.LM.Tensor(m.LM.Layout.Index("word_emb.emb_layers." + number + ".weight"))
+		out := m.LM.Tensor(m.LM.Layout.Index("crit.out_layers." + number + ".weight"))
+		require.Len(t, out, len(in))
+		require.NotEqual(t, in, out)
+	}
+}
+
 // A run is resumed with its vocabulary only.
 func TestTheVocabularyIsPartOfTheRecipe(t *testing.T) {
 	o := tinyWords(t)

@@ -19,6 +19,7 @@ import (
 func (a *Problems) Early(remote, reason string) []byte {
 	doc := problem.Early(reason).Problem
 	doc.RequestID = uuid.NewString()
+	a.refused(problem.Name(doc.Type))
 	a.log.Info("request refused before it was read", zap.String("remote", remote),
 		zap.String("reason", reason), zap.Int("status", doc.Status),
 		zap.String("request_id", doc.RequestID))

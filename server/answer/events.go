@@ -11,6 +11,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 // EventStream writes JSON objects as server-sent events or as NDJSON lines, each sent at once. The
@@ -64,6 +65,17 @@ func (s *EventStream) Done() error {
 	return s.flush()
 }
 
+// Idle says that there is no event, so that whoever stands between the server and its client keeps
+// the connection: a comment, or among JSON lines an empty one.
+func (s *EventStream) Idle() error {
+	s.buf.Reset()
+	if s.media == contract.MediaEventStream {
+		s.buf.WriteString(": nothing new\n")
+	}
+	s.buf.WriteByte('\n')
+	return s.flush()
+}
+
 // flush sends the event that buf has.
 func (s *EventStream) flush() error {
 	s.begin()
@@ -96,6 +108,7 @@ func (s *EventStream) Fail(ctx context.Context, err error) error {
 		return err
 	}
 	doc := s.problems.Document(ctx, err)
+	s.problems.refused(problem.Name(problem.Of(err).Type))
 	s.problems.log.Info("stream ended early",
 		zap.String("request_id", doc.RequestID), zap.String("problem", string(doc.Type)))
 	if doc.Error != nil {

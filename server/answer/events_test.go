@@ -22,7 +22,7 @@ func TestAnEventIsALineOrAServerSentEvent(t *testing.T) {
 		contract.MediaEventStream: "event: a\nid: 7\ndata: {\"n\":1}\n\nevent: b\ndata: {\"n\":2}\n\n",
 	} {
 		w := httptest.NewRecorder()
-		events := NewEventStream(w, media, NewProblems(zap.NewNop()))
+		events := NewEventStream(w, media, NewProblems(zap.NewNop(), func(string) {}))
 		require.NoError(t, events.Send("a", 7, map[string]int{"n": 1}))
 		require.NoError(t, events.Send("b", NoID, map[string]int{"n": 2}))
 		require.Equal(t, want, w.Body.String())
@@ -35,7 +35,7 @@ func TestAnEventIsALineOrAServerSentEvent(t *testing.T) {
 // somebody is there to read it.
 func TestAStreamFailsWithAnEventOnlyAfterItHasBegun(t *testing.T) {
 	ctx := WithRequestID(context.Background(), "my-id")
-	problems := NewProblems(zap.NewNop())
+	problems := NewProblems(zap.NewNop(), func(string) {})
 	w := httptest.NewRecorder()
 	events := NewEventStream(w, contract.MediaNDJSON, problems)
 	require.ErrorIs(t, events.Fail(ctx, session.ErrBusy), session.ErrBusy)
@@ -72,7 +72,7 @@ func TestAFileBeginsWithItsFirstByte(t *testing.T) {
 
 // A problem answers only a request that has no answer yet; otherwise the connection is cut.
 func TestAProblemAfterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
-	problems := NewProblems(zap.NewNop())
+	problems := NewProblems(zap.NewNop(), func(string) {})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	w := httptest.NewRecorder()
 	problems.Answer(&Recorder{ResponseWriter: w}, r, errors.New("disk on fire"))

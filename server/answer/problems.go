@@ -21,10 +21,16 @@ import (
 
 // Problems answers requests with problem documents. What only those who run the server should know
 // of an error goes to the log, under the request's id.
-type Problems struct{ log *zap.Logger }
+type Problems struct {
+	log     *zap.Logger
+	refused func(kind string)
+}
 
-// NewProblems makes a Problems that writes to this log.
-func NewProblems(log *zap.Logger) *Problems { return &Problems{log: log} }
+// NewProblems makes a Problems that writes to this log, and has refused told of the kind of each
+// problem that a client is told, as session-not-found.
+func NewProblems(log *zap.Logger, refused func(kind string)) *Problems {
+	return &Problems{log: log, refused: refused}
+}
 
 // Document completes the problem that err is for one request: its id, and the session it names. It
 // logs the problem's cause.
@@ -76,6 +82,7 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p := problem.Of(err)
 	doc := a.Document(r.Context(), p)
+	a.refused(problem.Name(p.Type))
 	body, err := json.Marshal(doc)
 	if err != nil { // strings and integers always have a form in JSON
 		panic(err)

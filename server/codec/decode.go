@@ -21,7 +21,7 @@ import (
 
 // DecodeCreate reads the body of a request for a new session.
 func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
-	request := session.CreateRequest{Seed: r.Seed}
+	request := session.CreateRequest{Model: value(r.Model), Seed: r.Seed}
 	if r.Settings != nil {
 		request.Settings = decodeSettings(*r.Settings)
 	}
@@ -115,7 +115,8 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 		return session.ScoreOptions{}, err
 	}
 	options := session.ScoreOptions{
-		Offset: p.Offset, LogProbs: value(p.Logprobs), Learn: string(value(p.Learn)),
+		Offset: p.Offset, LogProbs: value(p.Logprobs), Top: value(p.TopLogprobs),
+		Learn: string(value(p.Learn)),
 		Lines: value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
 		TokenBits: value(p.Tokens), Threshold: limits.ThresholdDefault, Wait: wait,
 	}
@@ -165,6 +166,7 @@ func DecodeCompletion(
 		TopK:        value(r.TopK),
 		Seed:        r.Seed,
 		Commit:      string(value(r.Commit)),
+		From:        string(value(r.From)),
 		LogProbs:    value(r.Logprobs),
 		Top:         value(r.TopLogprobs),
 		Wait:        wait,

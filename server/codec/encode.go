@@ -12,8 +12,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Session is what a client is told of a session.
-func (e Encoder) Session(i session.Info) api.Session {
+// EncodeSession is what a client is told of a session.
+func EncodeSession(i session.Info) api.Session {
+	e := Encoder{words: i.Words}
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
@@ -66,34 +67,45 @@ func (e Encoder) Session(i session.Info) api.Session {
 // Chunk is the event of a scored chunk.
 func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 	m := e.measures(c.Tally)
-	return api.ChunkEvent{
-		Type:               api.EventChunk,
-		Step:               c.Step,
-		Offset:             c.Offset,
-		Bytes:              m.Bytes,
-		Chars:              m.Chars,
-		Tokens:             m.Tokens,
-		Bits:               m.Bits,
-		BitsPerByte:        m.BitsPerByte,
-		BPC:                m.BPC,
-		Perplexity:         m.Perplexity,
-		Unknown:            m.Unknown,
-		UnknownBytes:       m.UnknownBytes,
-		UnknownBits:        m.UnknownBits,
-		BaselineBits:       m.BaselineBits,
-		BaselineBPC:        m.BaselineBPC,
-		BaselinePerplexity: m.BaselinePerplexity,
-		PendingBytes:       e.ofWords(c.PendingBytes),
-		Totals:             e.measures(c.Total),
-		Adapted:            api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
-		Complete:           c.Complete,
-		Logprobs:           c.LogProbs,
-		ElapsedMs:          milliseconds(c.Elapsed),
+	event := api.ChunkEvent{
+		Type:                api.EventChunk,
+		Step:                c.Step,
+		Offset:              c.Offset,
+		Bytes:               m.Bytes,
+		Chars:               m.Chars,
+		Tokens:              m.Tokens,
+		Bits:                m.Bits,
+		BitsPerByte:         m.BitsPerByte,
+		BPC:                 m.BPC,
+		Perplexity:          m.Perplexity,
+		Unknown:             m.Unknown,
+		UnknownBytes:        m.UnknownBytes,
+		UnknownBits:         m.UnknownBits,
+		BaselineBits:        m.BaselineBits,
+		BaselineBPC:         m.BaselineBPC,
+		BaselinePerplexity:  m.BaselinePerplexity,
+		PendingBytes:        e.ofWords(c.PendingBytes),
+		Totals:              e.measures(c.Total),
+		Adapted:             api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
+		Complete:            c.Complete,
+		Logprobs:            c.LogProbs,
+		BaselineLogprobs:    c.BaselineLogProbs,
+		TopLogprobs:         e.top(&c, c.Top),
+		BaselineTopLogprobs: e.top(&c, c.BaselineTop),
+		ElapsedMs:           milliseconds(c.Elapsed),
 	}
+	if c.Words != nil {
+		event.TokenBytes = c.Words.Sizes
+	}
+	if c.Text != nil {
+		text, exact := encodeText(c.Text)
+		event.Text, event.TextBase64, event.TextOffset = &text, exact, &c.TextOffset
+	}
+	return event
 }
 
-// Line is the event of a line of a text that is learnt as the request says.
-func (e Encoder) Line(l session.Line, learn string) api.LineEvent {
+// Line is the event of a line. byLine says that it may be left unlearnt.
+func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	event := api.LineEvent{
 		Type:         api.EventLine,
 		Number:       l.Number,
@@ -115,7 +127,7 @@ func (e Encoder) Line(l session.Line, learn string) api.LineEvent {
 		text, exact := encodeText(l.Text)
 		event.Text, event.TextBase64 = &text, exact
 	}
-	if learn == session.LearnUnflagged && l.Ended {
+	if byLine && l.Ended {
 		learnt := !l.Unlearnt
 		event.Learnt = &learnt
 	}

@@ -9,10 +9,13 @@ import (
 
 // Encoder writes what clients are told of texts, by the kind of the model's tokenizer. The zero
 // value is for models of bytes.
-type Encoder struct{ words bool }
+type Encoder struct {
+	words bool
+	model session.ModelInfo // how its words are spelt
+}
 
 // NewEncoder makes the encoder for a model.
-func NewEncoder(m session.ModelInfo) Encoder { return Encoder{words: m.OfWords()} }
+func NewEncoder(m session.ModelInfo) Encoder { return Encoder{words: m.OfWords(), model: m} }
 
 // measures is a tally of scored text, with the ratios that follow from it.
 func (e Encoder) measures(t session.Tally) api.Measures {

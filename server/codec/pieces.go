@@ -46,14 +46,36 @@ func encodeTop(top [][]session.Candidate, spell spelling) [][]api.TokenLogprob {
 	}
 	out := make([][]api.TokenLogprob, len(top))
 	for i, candidates := range top {
-		out[i] = make([]api.TokenLogprob, len(candidates))
-		for j, c := range candidates {
-			out[i][j] = api.TokenLogprob{Token: c.ID, Logprob: c.LogProb}
-			if spell != nil {
-				name, _ := encodeText(spell(c.ID))
-				out[i][j].Text = &name
-			}
+		out[i] = encodeCandidates(candidates, spell)
+	}
+	return out
+}
+
+// encodeCandidates is encodeTop for one token.
+func encodeCandidates(candidates []session.Candidate, spell spelling) []api.TokenLogprob {
+	out := make([]api.TokenLogprob, len(candidates))
+	for i, c := range candidates {
+		out[i] = api.TokenLogprob{Token: c.ID, Logprob: c.LogProb}
+		if spell != nil {
+			name, _ := encodeText(spell(c.ID))
+			out[i].Text = &name
 		}
+	}
+	return out
+}
+
+// top is the likeliest tokens at each token of a chunk; nil if nobody asked for them. Those of words
+// are spelt as they would be written behind the token before.
+func (e Encoder) top(c *session.Chunk, top [][]session.Candidate) [][]api.TokenLogprob {
+	if c.Words == nil || top == nil {
+		return encodeTop(top, nil)
+	}
+	out, before := make([][]api.TokenLogprob, len(top)), c.Words.After
+	for i, candidates := range top {
+		out[i] = encodeCandidates(candidates, func(id int32) []byte {
+			return e.model.Spell(nil, before, id)
+		})
+		before = c.Words.IDs[i]
 	}
 	return out
 }

@@ -15,6 +15,9 @@ const (
 	MediaZstd        = "application/zstd"
 	MediaTar         = "application/x-tar"
 	mediaText        = "text/plain"
+
+	// MediaMetrics is the text format of Prometheus.
+	MediaMetrics = "text/plain; version=0.0.4; charset=utf-8"
 )
 
 // HasBody reports whether the request brings a body, as far as its headers tell.

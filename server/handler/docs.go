@@ -8,13 +8,6 @@ import (
 	"github.com/lmserve/lmserve/server/docs"
 )
 
-// Home implements GET /.
-func (h *Handlers) Home(
-	context.Context, api.HomeRequestObject,
-) (api.HomeResponseObject, error) {
-	return api.Home303Response{Headers: api.Home303ResponseHeaders{Location: "/docs"}}, nil
-}
-
 // Docs implements GET /docs.
 func (h *Handlers) Docs(
 	context.Context, api.DocsRequestObject,

@@ -40,11 +40,18 @@ type Sessions interface {
 	Import(ctx context.Context, who session.Caller, r io.Reader, name string) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
+	Watch(ctx context.Context, who session.Caller, id string, o session.WatchOptions,
+		emit func(session.Event) error) error
+	Text(ctx context.Context, who session.Caller, id string,
+		offset, length int64) (session.TextPart, error)
+	Scores(ctx context.Context, who session.Caller, id string, offset, length int64,
+		points int) (session.History, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
 	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,
 		emit func(session.Piece) error) error
-	Model() session.ModelInfo
+	Models() []session.ModelInfo
+	ModelOf(who session.Caller, id string) (session.ModelInfo, error)
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
 	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
@@ -60,6 +67,7 @@ type Handlers struct {
 	TakesWork func() bool     // false as soon as the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
+	Counted   func(io.Writer) error // writes the metrics of the server
 
 	// UserSessions makes sessions for the users that completions in OpenAI's form name.
 	UserSessions bool
@@ -68,8 +76,11 @@ type Handlers struct {
 
 var _ api.StrictServerInterface = (*Handlers)(nil)
 
-// encoder writes what clients are told of texts of the model that is served.
-func (h *Handlers) encoder() codec.Encoder { return codec.NewEncoder(h.Sessions().Model()) }
+// encoder writes what clients are told of the text of a session.
+func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error) {
+	m, err := h.Sessions().ModelOf(middleware.CallerOf(ctx), id)
+	return codec.NewEncoder(m), err
+}
 
 // sessionPath is the path of a session.
 func sessionPath(id string) string { return "/v1/sessions/" + id }

@@ -34,7 +34,14 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	call := scoreCall{h.Sessions(), h.encoder(), r.ID, text, options}
+	encode, err := h.encoder(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	call := scoreCall{
+		sessions: h.Sessions(), encode: encode, id: r.ID, text: text, options: options,
+		updates: isTrue(r.Params.Updates),
+	}
 	if media != contract.MediaJSON {
 		return scoreStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
@@ -62,6 +69,13 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	case o.LogProbs && media == contract.MediaJSON:
 		return refuse("logprobs", "true", "false, or Accept: "+contract.MediaNDJSON+" or "+
 			contract.MediaEventStream+", as the events have them and a summary has not")
+	case o.Top > 0 && !o.LogProbs:
+		return refuse("top_logprobs", strconv.Itoa(o.Top), "0 without logprobs=true")
+	case isTrue(p.Updates) && media == contract.MediaJSON:
+		return refuse("updates", "true", "false, or Accept: "+contract.MediaNDJSON+" or "+
+			contract.MediaEventStream+", as there are events of updates and a summary has none")
+	case isTrue(p.Updates) && o.Learn == session.LearnFalse:
+		return refuse("updates", "true", "false with learn=false, by which nothing is updated")
 	case !o.Lines && o.Learn == session.LearnUnflagged:
 		return refuse("learn", "unflagged", "true or false without unit=line")
 	case !o.Lines && o.TokenBits:
@@ -74,6 +88,8 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	}
 	return nil
 }
+
+func isTrue(b *bool) bool { return b != nil && *b }
 
 // scoreText gives the text of a request: the body as it comes in, or what its JSON holds.
 func scoreText(r api.ScoreRequestObject) (io.Reader, error) {
@@ -97,6 +113,7 @@ type scoreCall struct {
 	id       string
 	text     io.Reader
 	options  session.ScoreOptions
+	updates  bool // tell of updates, too
 }
 
 // learns reports whether the text becomes the session's.
@@ -129,8 +146,10 @@ func offsetAfter(c session.Chunk) int64 { return c.Total.Bytes + c.PendingBytes 
 // stream makes the call and answers with an event for each chunk, or each line, while the text
 // comes in.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
-	emitLine := func(l session.Line, id int64) error {
-		return events.Send(string(api.EventLine), id, c.encode.Line(l, c.options.Learn))
+	if c.updates {
+		c.options.Updated = func(u session.Update) error {
+			return events.Send(string(api.EventUpdate), answer.NoID, codec.Update(u))
+		}
 	}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
 		id := offsetAfter(chunk)
@@ -138,24 +157,31 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 			id = answer.NoID
 		}
 		if c.options.Lines {
-			for _, l := range chunk.Lines {
-				if err := emitLine(l, id); err != nil {
-					return err
-				}
-			}
-			return nil
+			return sendLines(events, c.encode, &chunk, id)
 		}
 		return events.Send(string(api.EventChunk), id, c.encode.Chunk(chunk))
 	})
 	if err != nil {
 		return events.Fail(ctx, err)
 	}
-	if summary.Rest != nil {
-		if err := emitLine(*summary.Rest, answer.NoID); err != nil {
+	if rest := summary.Rest; rest != nil {
+		if err := events.Send(string(api.EventLine), answer.NoID, c.encode.Line(*rest, false)); err != nil {
 			return err
 		}
 	}
 	return events.Send(string(api.EventSummary), summary.Offset, c.encode.Summary(summary))
+}
+
+// sendLines sends an event for each line that ends in a chunk.
+func sendLines(
+	events *answer.EventStream, encode codec.Encoder, chunk *session.Chunk, id int64,
+) error {
+	for _, l := range chunk.Lines {
+		if err := events.Send(string(api.EventLine), id, encode.Line(l, chunk.ByLine)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scoreStream writes a streamed answer.

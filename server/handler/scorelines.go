@@ -16,10 +16,10 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 		return nil, err
 	}
 	defer taken.Keep(0)
-	all := lineList{encode: c.encode, learn: c.options.Learn}
+	all := lineList{encode: c.encode}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
 		for _, l := range chunk.Lines {
-			all.add(l)
+			all.add(l, chunk.ByLine)
 		}
 		return nil
 	})
@@ -27,7 +27,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 		return nil, err
 	}
 	if summary.Rest != nil {
-		all.add(*summary.Rest)
+		all.add(*summary.Rest, false)
 	}
 	body := c.encode.Summary(summary)
 	body.Lines = all.lines
@@ -40,17 +40,16 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 // lineList has the first lines of an answer, as many as the memory has room for.
 type lineList struct {
 	encode  codec.Encoder
-	learn   string // how the text is learnt
 	lines   []api.LineEvent
 	bytes   int
 	leftOut int64
 }
 
-func (a *lineList) add(l session.Line) {
+func (a *lineList) add(l session.Line, byLine bool) {
 	a.bytes += limits.LineBytes + limits.LineTextFactor*len(l.Text) + limits.LogProbBytes*len(l.TokenBits)
 	if a.bytes > limits.AnswerLinesMax {
 		a.leftOut++
 		return
 	}
-	a.lines = append(a.lines, a.encode.Line(l, a.learn))
+	a.lines = append(a.lines, a.encode.Line(l, byLine))
 }

@@ -53,6 +53,15 @@ const (
 	ListLimitDefault   = session.ListDefault
 	SessionIDCharsMax  = 128
 
+	// What is read of a session's past, and of what others feed to it.
+	TextLengthDefault   = 64 << 10
+	TextLengthMax       = session.TextBytesMax
+	ScoresLengthMax     = session.PastBytesMax
+	ScoresPointsMax     = session.PastPointsMax
+	ScoresPointsDefault = 1000
+	WatchIdleMax        = session.WatchIdle    // without an event, until a client is told that there is none
+	WatcherBytesMax     = session.WatcherBytes // of events that wait for one client
+
 	SessionNameCharsMax = session.NameCharsMax
 	WaitSecondsMax      = int64(session.WaitMax / time.Second) // for others that feed the session
 	SessionWaitingMax   = session.WaitingMax                   // requests that wait for one session
@@ -92,7 +101,8 @@ const (
 	// have bodies that need little, so that nobody waits for another kind.
 	ListMemoryMax         = 32 << 20 // of all pages of sessions
 	ListSessionBytes      = 4 << 10  // of a session on a page
-	MemoryMax             = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax
+	MemoryMax             = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax + WatchersBytesMax
+	WatchersBytesMax      = session.WatchersBytes
 	RequestMemoryMax      = 128 << 20        // of all bodies that need much
 	SmallRequestMemoryMax = 32 << 20         // of all bodies that need little
 	SmallRequestBytes     = 512 << 10        // of a body that needs little
@@ -103,5 +113,6 @@ const (
 	JSONManyTokenBytes    = 384              // the same of each value beyond JSONTokensMax
 	LineBytes             = 1 << 10          // memory of a line of a text until it is sent
 	LineTextFactor        = 8                // the same of the line's text, by its length
+	PastScoreBytes        = 1 << 10          // memory of a part of a session's past scores until it is sent
 	LogProbBytes          = 64               // memory of a log-probability until it is sent
 )

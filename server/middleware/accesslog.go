@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"strings"
@@ -23,10 +24,7 @@ func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
 			in := &countingBody{ReadCloser: r.Body}
 			r.Body = in
 			defer func() {
-				route := chi.RouteContext(r.Context()).RoutePattern()
-				if route == "" {
-					route = rec.Route
-				}
+				route := routeOf(r, rec)
 				log.Check(accessLevel(route, rec.Status), "request").Write(
 					zap.String("method", r.Method),
 					zap.String("route", route),
@@ -45,9 +43,15 @@ func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
 	}
 }
 
+// routeOf is the route of a request, as the contract writes it; "" if there is none.
+func routeOf(r *http.Request, rec *answer.Recorder) string {
+	return cmp.Or(chi.RouteContext(r.Context()).RoutePattern(), rec.Route)
+}
+
 // accessLevel keeps probes out of the log as long as they find nothing.
 func accessLevel(route string, status int) zapcore.Level {
-	isProbe := strings.HasSuffix(route, "z") && strings.Count(route, "/") == 1
+	isProbe := strings.HasSuffix(route, "z") && strings.Count(route, "/") == 1 ||
+		route == "/metrics"
 	if isProbe && status < http.StatusBadRequest {
 		return zapcore.DebugLevel
 	}

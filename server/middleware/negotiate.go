@@ -11,7 +11,13 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-type mediaKey struct{}
+type formKey struct{}
+
+// answerForm is the form of the answer to a request.
+type answerForm struct {
+	media string
+	head  bool // its headers alone
+}
 
 // Negotiate chooses the form of the answer among those that the contract offers for the operation,
 // by the request's Accept header.
@@ -31,13 +37,19 @@ func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handle
 					problem.Quoted(accept), problem.OneOf(offers)))
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), mediaKey{}, media)))
+			chosen := answerForm{media: media, head: r.Method == http.MethodHead}
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), formKey{}, chosen)))
 		})
 	}
 }
 
 // MediaOf is the media type that Negotiate chose for the answer to a request.
-func MediaOf(ctx context.Context) string {
-	media, _ := ctx.Value(mediaKey{}).(string)
-	return media
+func MediaOf(ctx context.Context) string { return formOf(ctx).media }
+
+// HeadOnly reports whether a request asks for the headers of an answer alone.
+func HeadOnly(ctx context.Context) bool { return formOf(ctx).head }
+
+func formOf(ctx context.Context) answerForm {
+	form, _ := ctx.Value(formKey{}).(answerForm)
+	return form
 }

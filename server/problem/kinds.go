@@ -2,6 +2,8 @@ package problem
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/lmserve/lmserve/api"
 )
@@ -53,4 +55,18 @@ var Kinds = map[api.ProblemType]struct {
 	api.ProblemDraining:                    {http.StatusServiceUnavailable, "The server is shutting down; what was reported before stays"},
 	api.ProblemKeyDiskLimit:                {http.StatusInsufficientStorage, "The key has as much on the disk as it may have; what was reported before stays"},
 	api.ProblemNoSpace:                     {http.StatusInsufficientStorage, "The disk is full; what was reported before stays"},
+}
+
+// Name is a type of problem in short, as session-not-found.
+func Name(kind api.ProblemType) string {
+	return strings.TrimPrefix(string(kind), "urn:lmserve:problem:")
+}
+
+// Names are those of all types, in alphabetical order.
+func Names() (all []string) {
+	for kind := range Kinds {
+		all = append(all, Name(kind))
+	}
+	slices.Sort(all)
+	return all
 }

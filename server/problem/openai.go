@@ -43,6 +43,5 @@ func openAICode(kind api.ProblemType) string {
 	case api.ProblemKeyRequestLimit, api.ProblemKeyRateLimit:
 		return "rate_limit_exceeded"
 	}
-	name := strings.TrimPrefix(string(kind), "urn:lmserve:problem:")
-	return strings.ReplaceAll(name, "-", "_")
+	return strings.ReplaceAll(Name(kind), "-", "_")
 }

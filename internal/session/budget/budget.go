@@ -28,7 +28,8 @@ type Budget[H any] struct {
 
 	mu struct {
 		sync.Mutex
-		used int64 // by all accounts
+		used    int64 // by all accounts
+		holders int   // accounts that have memory for a state
 		// idle has the *Account[H] whose state can be given up, the one used longest ago first.
 		idle    list.List
 		changed chan struct{} // closed when those that wait should try again; nil: nobody waits
@@ -66,6 +67,16 @@ func (b *Budget[H]) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.used
+}
+
+// Max is the number of bytes that there are for all accounts.
+func (b *Budget[H]) Max() int64 { return b.max }
+
+// Holders is the number of accounts that have memory for a state.
+func (b *Budget[H]) Holders() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.holders
 }
 
 // Waiting reports whether somebody waits for memory.
@@ -126,8 +137,7 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	full := b.roomLocked(bytes)
 	switch {
 	case full == nil:
-		a.state += bytes
-		a.addLocked(bytes)
+		a.addStateLocked(bytes)
 		return want, nil
 	case b.keeps:
 		return want, full
@@ -145,9 +155,7 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 func (a *Account[H]) Return(bytes int64) {
 	b := a.budget
 	b.mu.Lock()
-	bytes = min(bytes, a.state)
-	a.state -= bytes
-	a.addLocked(-bytes)
+	a.addStateLocked(-min(bytes, a.state))
 	wake := b.wakeLocked()
 	b.mu.Unlock()
 	notify(wake)
@@ -157,8 +165,7 @@ func (a *Account[H]) Return(bytes int64) {
 func (a *Account[H]) Release() {
 	b := a.budget
 	b.mu.Lock()
-	a.addLocked(-a.state)
-	a.state = 0
+	a.addStateLocked(-a.state)
 	b.unlistLocked(a)
 	wake := b.wakeLocked()
 	b.mu.Unlock()
@@ -219,7 +226,7 @@ func (a *Account[H]) Close() {
 	b := a.budget
 	b.mu.Lock()
 	a.closed = true
-	a.state = 0
+	a.addStateLocked(-a.state)
 	a.addLocked(-a.bytes.Load())
 	b.unlistLocked(a)
 	wake := b.wakeLocked()
@@ -239,6 +246,18 @@ func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 		all[i] = a.bytes.Load()
 	}
 	return all
+}
+
+// addStateLocked adds to the memory of the state, which is that of a holder as long as there is any.
+func (a *Account[H]) addStateLocked(bytes int64) {
+	had := a.state > 0
+	a.state += bytes
+	a.addLocked(bytes)
+	if has := a.state > 0; has && !had {
+		a.budget.mu.holders++
+	} else if had && !has {
+		a.budget.mu.holders--
+	}
 }
 
 func (a *Account[H]) addLocked(bytes int64) {

@@ -2,7 +2,8 @@
 // There are as many workers as threads. A session that finds none free waits in line; a worker that
 // comes free goes to the key whose turn it is, and there to the session that came first, so a
 // session with a long upload is behind the others of its key again after each chunk, and a key with
-// many uploads is behind every other key.
+// many uploads is behind every other key. Jobs that nobody waits for are behind all of these, see
+// behind.go.
 //
 // Threads follow the number of active sessions, those that hold a worker or wait for one: one
 // session alone computes on all threads, and from as many sessions as threads on each computes on
@@ -10,44 +11,52 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Scheduler has the workers of one model. All methods may be called at once.
+// Scheduler has the workers of one model, or of several. All methods may be called at once.
 type Scheduler struct {
-	model   *model.Model
+	model   *model.Model // of jobs that name none
 	threads int
 
 	mu struct {
 		sync.Mutex
-		made   int     // workers
+		made   int     // slots
 		idle   []*slot // the least recently used first
 		line   line
 		active int // sessions that hold a worker or wait for one
+		behind behind
 	}
 }
 
 // Job is what a worker is wanted for. It names the session by its id: holding the session would
 // keep the session's memory alive.
 type Job struct {
-	Key     string // who the session belongs to
-	Session string // id
-	Chunk   int    // tokens: the size of a worker's segments
+	Key     string       // who the session belongs to
+	Session string       // id
+	Model   *model.Model // nil: the scheduler's
+	Chunk   int          // tokens: the size of a worker's segments
+	Behind  bool         // nobody waits for the job: it is done while no other is
 }
 
-// slot is a worker, and what its working space was last used for.
+// slot is one of the workers that compute at the same time, and what its working space was last
+// used for. A slot has a worker for each model that it has served: their working space is large,
+// and sessions of two models may take turns after every chunk.
 type slot struct {
-	worker *stream.Worker
+	worker *stream.Worker // of the job's model
+	of     map[*model.Model]*stream.Worker
 	job    Job
 }
 
-// New makes a scheduler of up to so many workers, each of up to so many threads. Workers are made
-// when they are needed first.
+// New makes a scheduler of up to so many slots, each of up to so many threads. Slots and workers are
+// made when they are needed first. The model is that of jobs that name none.
 func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }
@@ -59,13 +68,20 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 	sc.mu.Lock()
 	sc.mu.active++
-	if len(sc.mu.idle) > 0 || sc.mu.made < sc.threads { // then nobody waits
+	t := &ticket{job: j, ready: make(chan *slot, 1)}
+	switch {
+	case j.Behind:
+		sc.mu.behind.join(t)
+		sc.watchLocked()
+	case sc.freeLocked(): // then nobody waits but those behind
 		defer sc.mu.Unlock()
+		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
 		return sc.prepareLocked(sc.pickLocked(j), j), nil
+	default:
+		sc.mu.behind.ahead++
+		sc.mu.line.join(t)
 	}
-	t := &ticket{job: j, ready: make(chan *slot, 1)}
-	sc.mu.line.join(t)
 	sc.mu.Unlock()
 
 	select {
@@ -77,13 +93,18 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 }
 
-// pickLocked removes an idle worker, or makes one. The best is the one that served the session last
+// freeLocked reports whether there is a slot that nobody has, or one to be made.
+func (sc *Scheduler) freeLocked() bool {
+	return len(sc.mu.idle) > 0 || sc.mu.made < sc.threads
+}
+
+// pickLocked removes an idle slot, or makes one. The best is the one that served the session last
 // and may still hold its segment, then one whose segments have the right size, the least recently
 // used of these.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return s.job == j },
-		func(s *slot) bool { return s.job.Chunk == j.Chunk },
+		func(s *slot) bool { return s.job.Model == j.Model && s.job.Chunk == j.Chunk },
 		func(*slot) bool { return sc.mu.made == sc.threads },
 	} {
 		if i := slices.IndexFunc(sc.mu.idle, fits); i >= 0 {
@@ -93,22 +114,34 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 		}
 	}
 	sc.mu.made++
-	return &slot{worker: stream.NewWorker(sc.model, sc.threads)}
+	return &slot{of: map[*model.Model]*stream.Worker{}}
 }
 
-// prepareLocked prepares a worker for a job.
+// prepareLocked prepares a slot for a job.
 func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
-	s.job = j
-	s.worker.Exec.SetThreads(max(1, sc.threads/sc.mu.active))
+	m := cmp.Or(j.Model, sc.model)
+	if s.of[m] == nil {
+		s.of[m] = stream.NewWorker(m, sc.threads)
+	}
+	s.job, s.worker = j, s.of[m]
+	sharing := sc.mu.active
+	if !j.Behind {
+		sharing = sc.mu.behind.ahead
+	}
+	s.worker.Exec.SetThreads(max(1, sc.threads/max(1, sharing)))
 	return s
 }
 
 // leave gives up a place in the line, or the worker it has got meanwhile.
 func (sc *Scheduler) leave(t *ticket) {
 	sc.mu.Lock()
-	waited := sc.mu.line.leave(t)
+	line := &sc.mu.line
+	if t.job.Behind {
+		line = &sc.mu.behind.line
+	}
+	waited := line.leave(t)
 	if waited {
-		sc.mu.active--
+		sc.endLocked(t.job)
 	}
 	sc.mu.Unlock()
 	if !waited {
@@ -120,13 +153,26 @@ func (sc *Scheduler) leave(t *ticket) {
 func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	sc.mu.active--
-	t := sc.mu.line.next()
+	sc.endLocked(s.job)
+	t := sc.mu.behind.next()
+	if t == nil {
+		t = sc.mu.line.next()
+	}
 	if t == nil {
 		sc.mu.idle = append(sc.mu.idle, s)
+		sc.watchLocked()
 		return
 	}
 	t.ready <- sc.prepareLocked(s, t.job)
+}
+
+// endLocked notes that a job holds no worker any more, and waits for none.
+func (sc *Scheduler) endLocked(j Job) {
+	sc.mu.active--
+	if !j.Behind {
+		sc.mu.behind.ahead--
+		sc.mu.behind.rests = time.Now()
+	}
 }
 
 // Close ends the workers' threads. All workers must be idle.
@@ -134,7 +180,9 @@ func (sc *Scheduler) Close() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	for _, s := range sc.mu.idle {
-		s.worker.Close()
+		for _, w := range s.of {
+			w.Close()
+		}
 	}
 	sc.mu.made -= len(sc.mu.idle)
 	sc.mu.idle = nil

@@ -65,12 +65,17 @@ func TestMuonLeavesAZeroGradientAlone(t *testing.T) {
 	require.Equal(t, before, w)
 }
 
-// The embedding and the vectors take Adam's steps, the layers' matrices do not; queries, keys and
+// The tables and the vectors take Adam's steps, the layers' matrices do not; queries, keys and
 // values are three matrices.
 func TestMuonTellsMatricesFromTheRest(t *testing.T) {
 	x := kernel.NewExec(1)
 	defer x.Close()
-	l := txl.NewLayout(muonConfig())
+	config := muonConfig()
+	config.UntieSoftmax = true
+	l := txl.NewLayout(config)
+	for _, table := range []string{"word_emb.emb_layers.0.weight", "crit.out_layers.0.weight"} {
+		require.True(t, ofVocabulary(l.Tensors[l.Index(table)]))
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	w, g := normals(rng, l.Size, .1), normals(rng, l.Size, .1)
 	byAdam := slices.Clone(w)

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/metrics"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/tracing"
+	"github.com/lmserve/lmserve/server"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// tracesPatience is how long a server that ends tries to send the last traces.
+const tracesPatience = 5 * time.Second
+
+// telemetry is what a server tells those who run it: metrics, and traces if OpenTelemetry's
+// variables ask for them.
+type telemetry struct {
+	*metrics.Metrics
+	traces *tracing.Tracer // nil: none
+}
+
+var (
+	_ session.Observer = (*telemetry)(nil)
+	_ server.Metrics   = (*telemetry)(nil)
+)
+
+// newTelemetry makes the telemetry of a server of a model.
+func newTelemetry(ctx context.Context, model string, log *zap.Logger) (*telemetry, error) {
+	traces, err := tracing.FromEnvironment(ctx, buildVersion(), func(err error) {
+		log.Warn("traces", zap.Error(err))
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return &telemetry{metrics.New(metrics.Options{
+		Version: buildVersion(), Model: model, Numerics: kernel.Arithmetic{}.Numerics(),
+		Problems: problem.Names(),
+	}), traces}, nil
+}
+
+// around is what goes around all else that the server does with a request; nil: nothing.
+func (t *telemetry) around() func(http.Handler) http.Handler {
+	if t.traces == nil {
+		return nil
+	}
+	return t.traces.Around
+}
+
+// close sends the traces that are left.
+func (t *telemetry) close(log *zap.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), tracesPatience)
+	defer cancel()
+	if err := t.traces.Close(ctx); err != nil {
+		log.Warn("the last traces were not sent", zap.Error(err))
+	}
+}
+
+// Phase implements session.Observer.
+func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended time.Time) {
+	t.Metrics.Phase(ctx, p, began, ended)
+	t.traces.Phase(ctx, p, began, ended)
+}
+
+// RequestEnded implements server.Metrics.
+func (t *telemetry) RequestEnded(
+	ctx context.Context, route, method string, status int, took time.Duration,
+) {
+	t.Metrics.RequestEnded(ctx, route, method, status, took)
+	t.traces.RequestEnded(ctx, route, method)
+}
+
+// openAdmin listens on the admin address, unless it can be reached from other machines; nil if
+// there is none.
+func (f *serveFlags) openAdmin() (net.Listener, error) {
+	if f.admin == "" {
+		return nil, nil
+	}
+	addr, err := net.ResolveTCPAddr("tcp", f.admin)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--admin %s: %w", f.admin, err)}
+	}
+	if !addr.IP.IsLoopback() && !f.insecure {
+		return nil, usageError{fmt.Errorf("--admin %s can be reached from other machines, and asks "+
+			"nobody for a key: anybody could read metrics and profiles, and have profiles made; "+
+			"listen on 127.0.0.1, or say --insecure", f.admin)}
+	}
+	return listen(addr)
+}
+
+// serveAll serves on the listener, and the admin's if there is one. Each ends with an error of its
+// own, which is nil after a drain.
+func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {
+	all := []func() error{func() error { return h.srv.Serve(l) }}
+	if h.admin != nil {
+		all = append(all, func() error { return h.srv.ServeAdmin(h.admin) })
+	}
+	ended := make(chan error, len(all))
+	for _, serve := range all {
+		go func() { ended <- serve() }()
+	}
+	return func() (err error) {
+		for range all {
+			err = errors.Join(err, <-ended)
+		}
+		return err
+	}, ended
+}

@@ -1,0 +1,90 @@
+// Package metrics counts what a server does, for Prometheus. It is told of requests by the server,
+// and of the work on sessions by their manager (session.Observer), which both know nothing of
+// Prometheus.
+//
+// Every label has few values, known beforehand: routes are those of the contract, never paths, and
+// no label names a session, a key or a client. docs/operations.md has a table of the metrics.
+package metrics
+
+import (
+	"errors"
+	"io"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+const namespace = "lmserve"
+
+// Options say what does not change while a server runs.
+type Options struct {
+	Version  string   // of the program
+	Model    string   // its name and the start of its hash
+	Numerics string   // the name of the arithmetic
+	Problems []string // that a request may be refused with: values of a label, all 0 at first
+}
+
+// Metrics are those of a server. All methods may be called at once; those that are told of
+// something allocate nothing.
+type Metrics struct {
+	requests
+	work
+	folder
+	registry *prometheus.Registry
+}
+
+var _ session.Observer = (*Metrics)(nil)
+
+// New makes metrics that have counted nothing yet.
+func New(o Options) *Metrics {
+	m := &Metrics{
+		requests: newRequests(o.Problems), work: newWork(), folder: newFolder(),
+		registry: prometheus.NewRegistry(),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{
+			"version": o.Version, "model": o.Model, "numerics": o.Numerics,
+		},
+	})
+	build.Set(1)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build, &m.folder,
+	)
+	m.registry.MustRegister(m.requests.all()...)
+	m.registry.MustRegister(m.work.all()...)
+	return m
+}
+
+// Write writes all metrics as they are now, in Prometheus' text format.
+func (m *Metrics) Write(w io.Writer) error {
+	families, err := m.registry.Gather()
+	for _, f := range families {
+		_, written := expfmt.MetricFamilyToText(w, f)
+		err = errors.Join(err, written)
+	}
+	return err
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: name, Help: help,
+	})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(
+		prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels,
+	)
+}
+
+func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+	}
+}

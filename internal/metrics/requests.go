@@ -1,0 +1,68 @@
+package metrics
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// requests counts requests, by the route that the contract names.
+type requests struct {
+	ended    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	refused  *prometheus.CounterVec
+}
+
+// requestSeconds are the bounds of buckets: a request that streams lasts as long as its client.
+var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 300}
+
+func newRequests(problems []string) requests {
+	r := requests{
+		ended: counters("http_requests_total", "Requests that have ended.",
+			"route", "method", "status"),
+		seconds: prometheus.NewHistogramVec(histogramOpts("http_request_seconds",
+			"Time from a request's headers to the end of its answer.", requestSeconds),
+			[]string{"route", "method"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "http_requests_in_flight", Help: "Requests under way.",
+		}),
+		refused: counters("refusals_total",
+			"Requests that were answered, or streams that ended, with a problem.", "problem"),
+	}
+	for _, problem := range problems {
+		r.refused.WithLabelValues(problem)
+	}
+	return r
+}
+
+func (r *requests) all() []prometheus.Collector {
+	return []prometheus.Collector{r.ended, r.seconds, r.inFlight, r.refused}
+}
+
+// RequestBegan is told of a request that has come.
+func (r *requests) RequestBegan() { r.inFlight.Inc() }
+
+// RequestEnded is told of the end of a request. route is a pattern of the contract; "" is none.
+func (r *requests) RequestEnded(
+	_ context.Context, route, method string, status int, took time.Duration,
+) {
+	if route == "" {
+		route = "none"
+	}
+	if !slices.Contains(methods, method) {
+		method = "other"
+	}
+	r.inFlight.Dec()
+	r.ended.WithLabelValues(route, method, strconv.Itoa(status/100)+"xx").Inc()
+	r.seconds.WithLabelValues(route, method).Observe(took.Seconds())
+}
+
+// methods are the values of the label of that name, but for "other".
+var methods = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+
+// Refused is told of a problem that a client was told.
+func (r *requests) Refused(problem string) { r.refused.WithLabelValues(problem).Inc() }

@@ -1,0 +1,76 @@
+package session
+
+import "slices"
+
+// detail is what a caller asks to be told of a text beside its totals.
+type detail struct {
+	logProbs  bool
+	top       int  // likeliest tokens at each token
+	chunkText bool // the text of chunks
+	lines     bool
+	lineText  bool
+	tokenBits bool // what each byte of a line's text has cost
+	updates   bool
+}
+
+// detail is what the caller of Score asks for.
+func (o *ScoreOptions) detail() detail {
+	return detail{
+		logProbs: o.LogProbs, top: o.Top, lines: o.Lines, lineText: o.Lines && o.Text,
+		tokenBits: o.Lines && o.TokenBits, updates: o.Updated != nil,
+	}
+}
+
+// and is what either of two callers asks for.
+func (d detail) and(e detail) detail {
+	return detail{
+		logProbs: d.logProbs || e.logProbs, top: max(d.top, e.top),
+		chunkText: d.chunkText || e.chunkText, lines: d.lines || e.lines,
+		lineText: d.lineText || e.lineText, tokenBits: d.tokenBits || e.tokenBits,
+		updates: d.updates || e.updates,
+	}
+}
+
+// covers reports whether all that another caller asks for is told to this one.
+func (d detail) covers(e detail) bool { return d.and(e) == d }
+
+// only is what of a chunk this caller asks for. It shares the chunk's memory.
+func (c Chunk) only(d detail) Chunk {
+	if !d.logProbs {
+		c.LogProbs, c.BaselineLogProbs, c.Words = nil, nil, nil
+	}
+	c.Top, c.BaselineTop = firstOf(c.Top, d.top), firstOf(c.BaselineTop, d.top)
+	if !d.chunkText {
+		c.Text = nil
+	}
+	switch {
+	case !d.lines:
+		c.Lines = nil
+	case !d.lineText || !d.tokenBits:
+		c.Lines = slices.Clone(c.Lines)
+		for i := range c.Lines {
+			if !d.lineText {
+				c.Lines[i].Text = nil
+			}
+			if !d.tokenBits {
+				c.Lines[i].TokenBits = nil
+			}
+		}
+	}
+	return c
+}
+
+// firstOf gives the n likeliest of the tokens at each token; nil if n is 0.
+func firstOf(top [][]Candidate, n int) [][]Candidate {
+	if n == 0 || top == nil {
+		return nil
+	}
+	if len(top) == 0 || len(top[0]) <= n {
+		return top
+	}
+	first := make([][]Candidate, len(top))
+	for i, all := range top {
+		first[i] = all[:n:n]
+	}
+	return first
+}

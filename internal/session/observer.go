@@ -1,0 +1,87 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// Observer is told what a Manager does, as it does it: for metrics and traces. Its methods may be
+// called at once, and at any time; they must return soon, and must not call the Manager.
+type Observer interface {
+	// Phase is told of a part of a request's work that has ended. The context is the request's.
+	Phase(ctx context.Context, p Phase, began, ended time.Time)
+	// Scored is told of a text that was scored, and of what is learnt of it: LearnTrue, LearnFalse
+	// or LearnUnflagged.
+	Scored(learn string, t Tally)
+	// Line is told of a line that has ended in a text whose caller has asked for lines.
+	Line(l *Line)
+	// Completed is told of a text that was sampled to its end, and of how many tokens.
+	Completed(reason string, tokens int)
+	// Snapshot is told how long the writing of a state took, and why it failed, if it has.
+	Snapshot(took time.Duration, err error)
+	// Replayed is told of text of the log that was computed again, to recover a state.
+	Replayed(bytes int64)
+}
+
+// Phase is a part of the work on a request. A request that scores takes a turn; then each chunk
+// goes through the phases from PhaseOpen on, the last three of them when it is full.
+type Phase int
+
+// The phases, in the order in which a request meets them.
+const (
+	PhaseTurn     Phase = iota // others that feed the session are waited for
+	PhaseOpen                  // the session's state, and memory for it, are waited for
+	PhaseRecover               // the state of a cold session is made again
+	PhaseQueue                 // a worker is waited for
+	PhaseForward               // the text is scored
+	PhaseCommit                // the text is made durable
+	PhaseReport                // the caller is told, and takes what it is told
+	PhaseBackward              // the gradient of the chunk's loss
+	PhaseUpdate                // the fast weights
+	PhaseRemember              // the memory of the hidden states
+	PhaseSample                // a worker samples for a completion, or reads its prompt
+	Phases                     // the number of phases
+)
+
+// String is the name of a phase, for metrics and traces.
+func (p Phase) String() string {
+	return [Phases]string{
+		"turn", "open", "recover", "queue", "forward", "commit", "report",
+		"backward", "update", "remember", "sample",
+	}[p]
+}
+
+// phaseSince tells an observer of a phase that ends now, and gives the time.
+func phaseSince(ctx context.Context, o Observer, p Phase, began time.Time) (now time.Time) {
+	now = time.Now()
+	o.Phase(ctx, p, began, now)
+	return now
+}
+
+// tellSettled tells an observer of the phases that ended a chunk; of none, if none was full.
+func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
+	from := at.Begun
+	for _, part := range []struct {
+		phase Phase
+		ended time.Time
+	}{
+		{PhaseBackward, at.Backward}, {PhaseUpdate, at.Update}, {PhaseRemember, at.Remember},
+	} {
+		if !part.ended.IsZero() {
+			o.Phase(ctx, part.phase, from, part.ended)
+			from = part.ended
+		}
+	}
+}
+
+// unobserved is the Observer of a Manager that has none.
+type unobserved struct{}
+
+func (unobserved) Phase(context.Context, Phase, time.Time, time.Time) {}
+func (unobserved) Scored(string, Tally)                               {}
+func (unobserved) Line(*Line)                                         {}
+func (unobserved) Completed(string, int)                              {}
+func (unobserved) Snapshot(time.Duration, error)                      {}
+func (unobserved) Replayed(int64)                                     {}

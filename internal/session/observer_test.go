@@ -1,0 +1,160 @@
+package session
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// recorded is an Observer that notes what it is told.
+type recorded struct {
+	mu        sync.Mutex
+	phases    []Phase
+	learn     []string
+	scored    Tally
+	baseline  float64
+	lines     []Line
+	reasons   []string
+	tokens    int
+	snapshots int
+	replayed  int64
+}
+
+func (r *recorded) Phase(_ context.Context, p Phase, began, ended time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if began.IsZero() || ended.Before(began) {
+		panic("a phase ends before it begins")
+	}
+	r.phases = append(r.phases, p)
+}
+
+func (r *recorded) Scored(learn string, t Tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.learn = append(r.learn, learn)
+	r.scored.Bytes += t.Bytes
+	r.scored.Tokens += t.Tokens
+	r.scored.Bits += t.Bits
+	if t.BaselineBits != nil {
+		r.baseline += *t.BaselineBits
+	}
+}
+
+func (r *recorded) Line(l *Line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, *l)
+}
+
+func (r *recorded) Completed(reason string, tokens int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reasons, r.tokens = append(r.reasons, reason), r.tokens+tokens
+}
+
+func (r *recorded) Snapshot(_ time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.snapshots++
+	}
+}
+
+func (r *recorded) Replayed(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replayed += bytes
+}
+
+func (r *recorded) has(p Phase) (n int) {
+	for _, told := range r.phases {
+		if told == p {
+			n++
+		}
+	}
+	return n
+}
+
+// What an observer is told adds up to what callers are told, and every phase of a full chunk is
+// told once, in order.
+func TestAnObserverIsToldWhatCallersAreTold(t *testing.T) {
+	told := &recorded{}
+	mg := newManager(t, Options{Observer: told})
+	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
+	told.phases = nil // of making the state
+	_, sum := score(t, mg, id, logText(2*testChunk))
+	require.Equal(t, sum.Bytes, told.scored.Bytes)
+	require.Equal(t, sum.Tokens, told.scored.Tokens)
+	require.InDelta(t, sum.Bits, told.scored.Bits, 1e-9*sum.Bits)
+	require.InDelta(t, *sum.BaselineBits, told.baseline, 1e-9*sum.Bits)
+	require.Equal(t, []string{LearnTrue, LearnTrue}, told.learn)
+	chunk := []Phase{PhaseQueue, PhaseForward, PhaseCommit, PhaseReport,
+		PhaseBackward, PhaseUpdate, PhaseRemember}
+	want := append([]Phase{PhaseTurn, PhaseOpen}, chunk...)
+	want = append(append(want, PhaseOpen), chunk...)
+	require.Equal(t, want, told.phases)
+
+	complete(t, mg, id, CompleteRequest{MaxTokens: 5})
+	require.Equal(t, []string{FinishLength}, told.reasons)
+	require.Equal(t, 5, told.tokens)
+	require.Positive(t, told.has(PhaseSample))
+	stats := mg.Stats()
+	require.Equal(t, 1, stats.Sessions)
+	require.Equal(t, 1, stats.Hot)
+	require.Positive(t, stats.MemoryBytes)
+	require.Zero(t, stats.Waiting)
+	require.Nil(t, stats.Disk, "the store is memory")
+
+	require.NoError(t, mg.Delete(Caller{}, id))
+	require.Zero(t, mg.Stats().Hot)
+	require.Zero(t, mg.Stats().Sessions)
+}
+
+func TestAnObserverIsToldOfLinesAndOfTextThatIsNotLearnt(t *testing.T) {
+	told := &recorded{}
+	mg := newManager(t, Options{Observer: told})
+	id := create(t, mg, CreateRequest{})
+	text := strangeText()
+	_, err := feedLines(mg, id, text, ScoreOptions{Lines: true, Learn: LearnFalse})
+	require.NoError(t, err)
+	require.EqualValues(t, len(text), told.scored.Bytes)
+	require.Equal(t, strings.Count(text, "\n"), len(told.lines))
+	for _, learn := range told.learn {
+		require.Equal(t, LearnFalse, learn)
+	}
+	_, err = feedLines(mg, id, text, unflagged)
+	require.NoError(t, err)
+	flagged := 0
+	for i := range told.lines {
+		if told.lines[i].Unlearnt {
+			flagged++
+		}
+	}
+	require.Positive(t, flagged)
+	require.Equal(t, LearnUnflagged, told.learn[len(told.learn)-1])
+}
+
+func TestAnObserverIsToldOfSnapshotsAndReplays(t *testing.T) {
+	told := &recorded{}
+	sv := &server{t: t, dir: t.TempDir(), options: Options{Observer: told, ReplayMax: time.Hour}}
+	sv.start()
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	text := logText(3*testChunk + 5)
+	score(t, sv.mg, id, text)
+	require.NotNil(t, sv.mg.Stats().Disk)
+	require.Positive(t, sv.mg.Stats().Disk.Database)
+	sv.restart()
+	require.Zero(t, sv.mg.Stats().Hot, "a session is cold after a restart")
+	recoveries, before := told.has(PhaseRecover), told.replayed
+	score(t, sv.mg, id, "more")
+	require.Equal(t, recoveries+1, told.has(PhaseRecover))
+	require.Equal(t, told.snapshots == 0, told.replayed-before == int64(len(text)),
+		"without a snapshot all of the text is computed again")
+	require.Equal(t, 1, sv.mg.Stats().Hot)
+}

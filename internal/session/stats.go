@@ -1,0 +1,31 @@
+package session
+
+import "github.com/lmserve/lmserve/internal/sessionlog"
+
+// Stats is what a Manager has at a moment.
+type Stats struct {
+	Sessions       int   // hot and cold, those being made included
+	Hot            int   // those whose states are in memory, or are about to be
+	Waiting        int   // requests that wait for a session's state or a worker
+	MemoryBytes    int64 // of states, and of the text of a store in memory
+	MemoryBytesMax int64 // Options.MaxMemoryBytes
+	// Disk is what the store takes of the disk, and what is left; nil where the store is on none.
+	Disk      *sessionlog.Usage
+	DiskAlarm bool // too little of the disk is left, see DiskAlarm
+	Failed    bool // the store has failed for good, see Err
+}
+
+// Stats tells what the Manager has now. It costs about as much as looking at the file system.
+func (mg *Manager) Stats() Stats {
+	memory := mg.engine.states.budget
+	s := Stats{
+		Sessions: mg.roster.registry.Places(), Hot: memory.Holders(),
+		Waiting: mg.engine.waiting.length(), MemoryBytes: memory.Used(), MemoryBytesMax: memory.Max(),
+		DiskAlarm: mg.DiskAlarm() != nil, Failed: mg.Err() != nil,
+	}
+	if m, ok := mg.engine.store().(sessionlog.Metered); ok {
+		usage := m.Usage()
+		s.Disk = &usage
+	}
+	return s
+}

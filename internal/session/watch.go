@@ -1,0 +1,136 @@
+package session
+
+import (
+	"context"
+	"time"
+)
+
+// WatchIdle is how long Watch tells nothing before it tells that there was nothing.
+const WatchIdle = 15 * time.Second
+
+// WatchOptions say what Watch tells of the text that others feed. The zero value asks for chunks.
+type WatchOptions struct {
+	// Offset is up to where the caller has the session's text and events; nil: it has none, and
+	// wants none of before. It is an *OffsetError if the session does not go so far.
+	Offset    *int64
+	LogProbs  bool // as in ScoreOptions, like all that follows
+	Top       int
+	Lines     bool // tell of lines instead of chunks, if the session has lines
+	TokenBits bool
+	Text      bool // tell the text of chunks, or of lines
+	Updates   bool
+}
+
+func (o *WatchOptions) detail() detail {
+	return detail{
+		logProbs: o.LogProbs, top: o.Top, chunkText: o.Text && !o.Lines,
+		lines: o.Lines, lineText: o.Text && o.Lines, tokenBits: o.TokenBits, updates: o.Updates,
+	}
+}
+
+// Event is what Watch tells: one of its fields is set, and none if nothing has happened for a while.
+type Event struct {
+	Start  *WatchStart // always the first
+	Chunk  *Chunk      // with lines: some lines have ended, and nothing else of it is to be told
+	Update *Update
+	Gap    *Gap
+}
+
+// WatchStart is where the session is when somebody begins to watch it.
+type WatchStart struct {
+	Info
+	LinesFrom *int64 // the offset from which on the session has lines; nil: it has none
+}
+
+// Gap is text whose events the caller has missed: because it takes them too slowly, or came late.
+type Gap struct {
+	From, To int64 // offsets
+	Events   int   // that were left out; 0: nobody knows
+}
+
+// end is the session's offset after a chunk.
+func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
+
+// Watch tells of what others feed to a session, as it happens, until emit fails or the context ends;
+// the session is deleted, or expires (ErrNotFound); the Manager drains (ErrDraining) or its store
+// fails (ErrStore). It is no use of the session, needs no turn and no worker, and nobody waits for
+// emit: what there is no room for, while emit takes its time, is left out, and told as a Gap.
+func (mg *Manager) Watch(
+	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,
+) error {
+	if err := mg.life.Check(); err != nil {
+		return err
+	}
+	s, err := mg.roster.find(who, id)
+	if err != nil {
+		return err
+	}
+	if err := s.unusable(); err != nil {
+		return err
+	}
+	w, leave := mg.audience.join(s, o.detail())
+	defer leave()
+	info, err := mg.roster.get(ctx, who, s.ID) // after join, so that nothing is missed in between
+	if err != nil {
+		return err
+	}
+	if o.Offset != nil && *o.Offset > info.Offset {
+		return &OffsetError{Have: info.Offset, Want: *o.Offset}
+	}
+	if err := emit(Event{Start: &WatchStart{Info: info, LinesFrom: s.linesFrom()}}); err != nil {
+		return err
+	}
+	if o.Offset != nil && *o.Offset < info.Offset {
+		if err := emit(Event{Gap: &Gap{From: *o.Offset, To: info.Offset}}); err != nil {
+			return err
+		}
+	}
+	return mg.follow(ctx, w, info.Offset, emit)
+}
+
+// follow tells of the events behind an offset.
+func (mg *Manager) follow(
+	ctx context.Context, w *watcher, offset int64, emit func(Event) error,
+) error {
+	idle := time.NewTicker(mg.watchIdle)
+	defer idle.Stop()
+	for {
+		e, more, err := w.take()
+		switch {
+		case err != nil:
+			return err
+		case more && e.isBefore(offset):
+			continue
+		case more:
+			if err := emit(e); err != nil {
+				return err
+			}
+			idle.Reset(mg.watchIdle)
+			continue
+		}
+		select {
+		case <-w.ready:
+		case <-idle.C:
+			if err := emit(Event{}); err != nil {
+				return err
+			}
+		case <-mg.life.Failed():
+			return mg.life.Check()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// isBefore reports whether an event is about text up to an offset only.
+func (e *Event) isBefore(offset int64) bool {
+	switch {
+	case e.Chunk != nil:
+		return e.Chunk.end() <= offset
+	case e.Gap != nil && e.Gap.To <= offset:
+		return true
+	case e.Gap != nil:
+		e.Gap.From = max(e.Gap.From, offset)
+	}
+	return false
+}

@@ -1,0 +1,50 @@
+package tracing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+)
+
+// FromEnvironment makes what OpenTelemetry's variables ask for; nil if they ask for no traces. Of
+// the protocols that they can name, OTLP over HTTP is the only one. The exporter, the sampler and
+// the resource read the variables that concern them: see docs/operations.md. report is told of
+// traces that could not be sent.
+func FromEnvironment(ctx context.Context, version string, report func(error)) (*Tracer, error) {
+	asked, err := asked(os.Getenv)
+	if err != nil || !asked {
+		return nil, err
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(report))
+	return New(ctx, exporter, version)
+}
+
+// asked reports whether the variables ask for traces. OTEL_TRACES_EXPORTER alone does; so does an
+// endpoint, as the exporter's default is otlp. What cannot be done is an error, not silence.
+func asked(getenv func(string) string) (bool, error) {
+	endpoint := getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
+	case getenv("OTEL_SDK_DISABLED") == "true", exporter == "none":
+		return false, nil
+	case exporter == "" && endpoint == "":
+		return false, nil
+	case exporter != "" && exporter != "otlp":
+		return false, fmt.Errorf("OTEL_TRACES_EXPORTER is %q, expected otlp or none", exporter)
+	}
+	const http = "http/protobuf"
+	protocol := cmp.Or(
+		getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), http,
+	)
+	if protocol != http {
+		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, expected %s", protocol, http)
+	}
+	return true, nil
+}

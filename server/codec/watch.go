@@ -1,0 +1,115 @@
+package codec
+
+import (
+	"strconv"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// DecodeWatch reads the parameters of a request that watches a session.
+func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
+	o := session.WatchOptions{
+		Offset: p.Offset, LogProbs: value(p.Logprobs), Top: value(p.TopLogprobs),
+		Lines: value(p.Unit) == api.UnitLine, TokenBits: value(p.Tokens),
+		Text: p.Text == nil || *p.Text, Updates: value(p.Updates),
+	}
+	if o.Offset == nil {
+		o.Offset = p.LastEventID
+	}
+	refuse := func(name, found, expected string) error {
+		return problem.Field(api.ProblemInvalidParameter, name, found, expected)
+	}
+	switch {
+	case o.Lines && o.LogProbs:
+		return o, refuse("logprobs", "true", "false with unit=line; tokens=true has the bits of a line's bytes")
+	case o.Top > 0 && !o.LogProbs:
+		return o, refuse("top_logprobs", strconv.Itoa(o.Top), "0 without logprobs=true")
+	case !o.Lines && o.TokenBits:
+		return o, refuse("tokens", "true", "false without unit=line; logprobs=true has those of chunks")
+	}
+	return o, nil
+}
+
+// Start is the event that says where a session is when somebody begins to watch it.
+func (e Encoder) Start(s session.WatchStart) api.StartEvent {
+	return api.StartEvent{
+		Type: api.EventStart, Offset: s.Offset, Step: s.Step, LinesFrom: s.LinesFrom,
+		PendingBytes: e.ofWords(s.PendingBytes), Totals: e.measures(s.Tally),
+	}
+}
+
+// Gap is the event of what a client has missed.
+func Gap(g session.Gap) api.GapEvent {
+	event := api.GapEvent{Type: api.EventGap, From: g.From, To: g.To}
+	if n := int64(g.Events); n > 0 {
+		event.Events = &n
+	}
+	return event
+}
+
+// Update is the event of an update of the fast weights.
+func Update(u session.Update) api.UpdateEvent {
+	event := api.UpdateEvent{
+		Type: api.EventUpdate, Offset: u.Offset, Step: u.Step, Updates: u.Updates,
+		Written: u.Written, FastRMS: u.FastRMS, ElapsedMs: milliseconds(u.Elapsed),
+		Branches: make([]api.BranchNorm, len(u.Branches)),
+	}
+	for i, b := range u.Branches {
+		n := api.BranchNorm{Name: b.Name, Elements: int64(b.Size), Norm: b.M, Change: b.Change}
+		for _, bank := range b.Banks {
+			n.Banks = append(n.Banks, api.FastNorm{Norm: bank.M, Change: bank.Change})
+		}
+		event.Branches[i] = n
+	}
+	return event
+}
+
+// Past is what a part of a request for a session's past asks for.
+type Past struct {
+	Offset, Length int64
+	Points         int
+}
+
+// DecodeText reads the parameters of a request for a part of a session's text.
+func DecodeText(p api.GetTextParams) Past {
+	past := Past{Offset: value(p.Offset), Length: limits.TextLengthDefault}
+	if p.Length != nil {
+		past.Length = *p.Length
+	}
+	return past
+}
+
+// DecodeScores reads the parameters of a request for past scores.
+func DecodeScores(p api.GetScoresParams) Past {
+	past := Past{
+		Offset: value(p.Offset), Length: limits.ScoresLengthMax, Points: limits.ScoresPointsDefault,
+	}
+	if p.Length != nil {
+		past.Length = *p.Length
+	}
+	if p.Points != nil {
+		past.Points = *p.Points
+	}
+	return past
+}
+
+// PastScores is what a part of a session's text has cost.
+func (e Encoder) PastScores(h session.History) api.PastScores {
+	body := api.PastScores{
+		From: h.From, Next: h.Next, End: h.End, Scores: make([]api.PastScore, len(h.Scores)),
+	}
+	for i, p := range h.Scores {
+		score := api.PastScore{
+			Offset: p.Offset, Bytes: p.Bytes, Tokens: p.Tokens, Bits: p.Bits, Time: p.Time,
+			BaselineBits: p.BaselineBits,
+		}
+		if e.words {
+			score.UnknownBytes, score.UnknownBits = &p.UnknownBytes, &p.UnknownBits
+		}
+		body.Scores[i] = score
+	}
+	return body
+}

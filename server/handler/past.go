@@ -1,0 +1,67 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
+)
+
+// GetText implements GET /v1/sessions/{id}/text.
+func (h *Handlers) GetText(
+	ctx context.Context, r api.GetTextRequestObject,
+) (api.GetTextResponseObject, error) {
+	asked := codec.DecodeText(r.Params)
+	taken, err := h.Memory.Take(ctx, asked.Length)
+	if err != nil {
+		return nil, err
+	}
+	part, err := h.Sessions().Text(
+		ctx, middleware.CallerOf(ctx), r.ID, asked.Offset, asked.Length)
+	if err != nil {
+		taken.Keep(0)
+		return nil, err
+	}
+	made := api.GetText200ApplicationOctetStreamResponse{
+		Body: bytes.NewReader(part.Text), ContentLength: int64(len(part.Text)),
+		Headers: api.GetText200ResponseHeaders{
+			LmserveSessionOffset: part.End, LmserveTextFrom: part.From,
+		},
+	}
+	return textPart(func(w http.ResponseWriter) error {
+		defer taken.Keep(0)
+		return made.VisitGetTextResponse(w)
+	}), nil
+}
+
+// textPart writes a part of a session's text.
+type textPart func(w http.ResponseWriter) error
+
+// VisitGetTextResponse implements api.GetTextResponseObject.
+func (t textPart) VisitGetTextResponse(w http.ResponseWriter) error { return t(w) }
+
+// GetScores implements GET /v1/sessions/{id}/scores.
+func (h *Handlers) GetScores(
+	ctx context.Context, r api.GetScoresRequestObject,
+) (api.GetScoresResponseObject, error) {
+	asked := codec.DecodeScores(r.Params)
+	taken, err := h.Memory.Take(ctx, limits.PastScoreBytes*int64(asked.Points))
+	if err != nil {
+		return nil, err
+	}
+	defer taken.Keep(0)
+	found, err := h.Sessions().Scores(
+		ctx, middleware.CallerOf(ctx), r.ID, asked.Offset, asked.Length, asked.Points)
+	if err != nil {
+		return nil, err
+	}
+	encode, err := h.encoder(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetScores200JSONResponse(encode.PastScores(found)), nil
+}

@@ -1,0 +1,108 @@
+import { eventsOf } from "./events";
+import { call, callJSON } from "./http";
+import type {
+  ForkRequest,
+  Model,
+  PastScores,
+  Session,
+  SessionRequest,
+  StreamEvent,
+} from "./types";
+
+const ndjson = "application/x-ndjson";
+const pathOf = (id: string): string => `v1/sessions/${encodeURIComponent(id)}`;
+
+/** What a stream of events is to have beside each chunk's bits. */
+export interface EventOptions {
+  unit?: "chunk" | "line";
+  logprobs?: boolean;
+  top_logprobs?: number;
+  updates?: boolean;
+  offset?: number;
+  learn?: boolean;
+}
+
+export async function listModels(signal?: AbortSignal): Promise<Model[]> {
+  return (await callJSON<{ data: Model[] }>("v1/models", { signal })).data;
+}
+
+export function createSession(request: SessionRequest): Promise<Session> {
+  return callJSON("v1/sessions", { method: "POST", json: request });
+}
+
+export function getSession(id: string, signal?: AbortSignal): Promise<Session> {
+  return callJSON(pathOf(id), { signal });
+}
+
+export function listSessions(
+  query: { after?: string; limit?: number; label?: string },
+  signal?: AbortSignal,
+): Promise<{ sessions: Session[]; next?: string }> {
+  return callJSON("v1/sessions", { query, signal });
+}
+
+export function forkSession(id: string, request: ForkRequest): Promise<Session> {
+  return callJSON(`${pathOf(id)}/fork`, { method: "POST", json: request });
+}
+
+export async function deleteSession(id: string): Promise<void> {
+  await call(pathOf(id), { method: "DELETE" });
+}
+
+/** Feeds text to a session, and gives what it cost as it is scored. */
+export async function* score(
+  id: string,
+  text: BodyInit,
+  options: EventOptions,
+  signal?: AbortSignal,
+): AsyncGenerator<StreamEvent> {
+  yield* eventsOf(await call(`${pathOf(id)}/score`, {
+    method: "POST",
+    body: text,
+    type: "application/octet-stream",
+    accept: ndjson,
+    query: { ...options },
+    signal,
+  }));
+}
+
+/** Gives what happens in a session that something else feeds, from now on. */
+export async function* watch(
+  id: string,
+  options: EventOptions,
+  signal?: AbortSignal,
+): AsyncGenerator<StreamEvent> {
+  yield* eventsOf(await call(`${pathOf(id)}/events`, {
+    accept: ndjson,
+    query: { ...options },
+    signal,
+  }));
+}
+
+/** Gives a piece of a session's text, and where the text that the session keeps begins and ends. */
+export async function readText(
+  id: string,
+  offset: number,
+  length: number,
+  signal?: AbortSignal,
+): Promise<{ bytes: Uint8Array; from: number; end: number }> {
+  const response = await call(`${pathOf(id)}/text`, {
+    accept: "application/octet-stream",
+    query: { offset, length },
+    signal,
+  });
+  return {
+    bytes: new Uint8Array(await response.arrayBuffer()),
+    from: Number(response.headers.get("Lmserve-Text-From") ?? 0),
+    end: Number(response.headers.get("Lmserve-Session-Offset") ?? 0),
+  };
+}
+
+/** Gives the bits of a session's past, in about so many pieces. */
+export function pastScores(
+  id: string,
+  query: { offset?: number; length?: number; points?: number },
+  signal?: AbortSignal,
+): Promise<PastScores> {
+  return callJSON(`${pathOf(id)}/scores`, { query, signal });
+}

@@ -1,0 +1,188 @@
+// What the operations of api/openapi.yaml take and give, as far as the page uses it.
+
+/** An amount of text, and its information. */
+export interface Measures {
+  bytes: number;
+  chars: number;
+  tokens: number;
+  bits: number;
+  bpc?: number;
+  perplexity?: number;
+  unknown?: number;
+  bits_per_byte?: number;
+  baseline_bits?: number;
+  baseline_bpc?: number;
+}
+
+export interface Settings {
+  method: "sparse-meta" | "dynamic-sgd" | "dynamic-rms" | "cache" | "static";
+  chunk: number;
+  baseline: boolean;
+  [name: string]: unknown;
+}
+
+export interface Session {
+  id: string;
+  name?: string;
+  model?: string;
+  created_at?: string;
+  last_used_at?: string;
+  offset: number;
+  step: number;
+  pending_tokens: number;
+  pending_bytes?: number;
+  totals: Measures;
+  memory_bytes: number;
+  disk_bytes: number;
+  settings?: Settings;
+  seed: number;
+  labels?: Record<string, string>;
+  ttl_seconds: number;
+  history?: "full" | "tail";
+  parent?: { id: string; offset: number };
+  shadows?: { id: string }[];
+  error?: string;
+}
+
+export interface SessionRequest {
+  settings?: Partial<Settings>;
+  seed?: number;
+  labels?: Record<string, string>;
+  ttl_seconds?: number;
+}
+
+export interface ForkRequest {
+  at_offset?: number;
+  name?: string;
+  labels?: Record<string, string>;
+  ttl_seconds?: number;
+}
+
+export interface Model {
+  id: string;
+  name: string;
+  parameters: number;
+  tokenizer: "bytes" | "words";
+  vocab_size: number;
+  banks: number;
+}
+
+/** A token that was possible at a place; of a model of words it has its text. */
+export interface Candidate {
+  token: number;
+  text?: string;
+  logprob: number;
+}
+
+/** The first event of a session's events. */
+export interface StartEvent {
+  type: "start";
+  offset: number;
+  step: number;
+  totals: Measures;
+  lines_from?: number;
+  pending_bytes?: number;
+}
+
+export interface ChunkEvent extends Measures {
+  type: "chunk";
+  step: number;
+  offset: number;
+  totals: Measures;
+  adapted: { updates: number; written: number; fast_rms: number };
+  complete: boolean;
+  elapsed_ms: number;
+  pending_bytes?: number;
+  logprobs?: number[];
+  baseline_logprobs?: number[];
+  token_bytes?: number[];
+  top_logprobs?: Candidate[][];
+  baseline_top_logprobs?: Candidate[][];
+  text_offset?: number;
+  text?: string;
+  text_base64?: string;
+}
+
+/** The norms of the fast weights of one weight of the model, and how far an update moved them. */
+export interface Branch {
+  name: string;
+  elements: number;
+  norm: number;
+  change: number;
+  banks?: { norm: number; change: number }[];
+}
+
+export interface UpdateEvent {
+  type: "update";
+  offset: number;
+  step: number;
+  updates: number;
+  written: number;
+  fast_rms: number;
+  elapsed_ms: number;
+  branches: Branch[];
+}
+
+export interface LineEvent {
+  type: "line";
+  number: number;
+  offset: number;
+  bytes: number;
+  bits: number;
+  p: number;
+  rank: number;
+  seen: number;
+  warm: boolean;
+  ended: boolean;
+  text?: string;
+  text_base64?: string;
+}
+
+/** Text that a reader of events has missed. */
+export interface GapEvent {
+  type: "gap";
+  from: number;
+  to: number;
+  events?: number;
+}
+
+export interface SummaryEvent extends Measures {
+  type: "summary";
+  offset: number;
+  totals: Measures;
+  elapsed_ms: number;
+}
+
+export interface ErrorEvent {
+  type: "error";
+  problem: Problem;
+}
+
+export type StreamEvent =
+  | StartEvent
+  | ChunkEvent
+  | UpdateEvent
+  | LineEvent
+  | GapEvent
+  | SummaryEvent
+  | ErrorEvent;
+
+/** Bits of text of the past, by piece. */
+export interface PastScores {
+  offset: number;
+  end: number;
+  scores: { offset: number; bytes: number; tokens: number; bits: number; baseline_bits?: number }[];
+}
+
+/** A problem document (RFC 9457). */
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  detail?: string;
+  field?: string;
+  found?: string;
+  expected?: string;
+  offset?: number;
+  request_id?: string;
+}

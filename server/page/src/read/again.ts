@@ -1,0 +1,30 @@
+import { deleteSession, forkSession, score } from "../api/sessions";
+import { candidatesKept } from "../state/predictions";
+import type { Reading } from "../state/reading";
+
+const secondsKept = 600; // of the fork, should the page go before it is deleted
+
+/**
+ * Asks the model again what it expected at a place: a fork of the session there is as the session
+ * was, to the bit, and scores the same text.
+ */
+export async function askAgain(reading: Reading, place: number): Promise<void> {
+  const fork = await forkSession(reading.session.value.id, {
+    at_offset: reading.from + place,
+    ttl_seconds: secondsKept,
+  });
+  try {
+    // A word is scored when what follows it has come.
+    const end = reading.tokenAt(place)[1] + (reading.ofWords ? 1 : 0);
+    const text = reading.text.all.slice(place, end);
+    const options = { learn: false, logprobs: true, top_logprobs: candidatesKept };
+    for await (const event of score(fork.id, text, options)) {
+      if (event.type === "chunk" && event.logprobs?.length) {
+        reading.placeScores(event, event.offset - reading.from);
+      }
+    }
+  } finally {
+    await deleteSession(fork.id);
+    reading.touch();
+  }
+}

@@ -1,0 +1,169 @@
+import { useState } from "preact/hooks";
+import { asProblem, type ProblemError } from "../api/problem";
+import { forkSession } from "../api/sessions";
+import type { Candidate } from "../api/types";
+import { show } from "../state/feed";
+import type { Reading } from "../state/reading";
+import { Problem } from "../shell/problem";
+import { askAgain } from "./again";
+import { candidateName, changeIn, grouped, percent, shareOf, visible } from "./words";
+
+/** What the models expected at a place, and what came. */
+export function Inspector({ reading, place }: { reading: Reading; place: number }) {
+  reading.changed.value;
+  if (place < 0 || place >= reading.text.length) return <Hint ofWords={reading.ofWords} />;
+  const [first, end] = reading.tokenAt(place);
+  const bytes = reading.text.all.slice(first, end);
+  const bits = first < reading.bits.length ? reading.bits.at(first) : NaN;
+  const fixed = first < reading.baseline.length ? reading.baseline.at(first) : NaN;
+  const isCoarse = reading.from + first < reading.coarseTo;
+  const byte = reading.ofWords ? "" : `, byte 0x${bytes[0].toString(16).padStart(2, "0")}`;
+  return (
+    <>
+      <h2 class="glyph"><span class="mono">{visible(bytes)}</span></h2>
+      <p class="note">offset {grouped(reading.from + first)}{byte}</p>
+      {isNaN(bits)
+        ? <p>It has no score yet.</p>
+        : <Costs bits={bits} fixed={fixed} isCoarse={isCoarse} />}
+      {!isNaN(bits) && <Expected key={first} reading={reading} place={first} bits={bits} fixed={fixed} />}
+      <ForkHere reading={reading} offset={reading.from + first} />
+    </>
+  );
+}
+
+function Hint({ ofWords }: { ofWords: boolean }) {
+  return (
+    <>
+      <h2>What was expected here?</h2>
+      <p>Point at the text, or click it and move with the keys.</p>
+      <dl class="keys">
+        <dt><kbd>←</kbd> <kbd>→</kbd></dt><dd>a {ofWords ? "word" : "byte"}</dd>
+        <dt><kbd>↑</kbd> <kbd>↓</kbd></dt><dd>a line</dd>
+        <dt><kbd>n</kbd> <kbd>p</kbd></dt><dd>next and previous surprise</dd>
+        <dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>ends of the line; with <kbd>Ctrl</kbd> of the text</dd>
+      </dl>
+    </>
+  );
+}
+
+function Costs({ bits, fixed, isCoarse }: { bits: number; fixed: number; isCoarse: boolean }) {
+  return (
+    <>
+      <dl class="costs">
+        <div class="of-adapted">
+          <dt>Adaptive</dt><dd>{bits.toFixed(2)} bits<small>{percent(shareOf(bits))}</small></dd>
+        </div>
+        {!isNaN(fixed) && (
+          <div class="of-static">
+            <dt>Static</dt><dd>{fixed.toFixed(2)} bits<small>{percent(shareOf(fixed))}</small></dd>
+          </div>
+        )}
+      </dl>
+      {isCoarse
+        ? <p class="note">The mean of the piece around it: this text was scored before the page
+          was open.</p>
+        : !isNaN(fixed) && <p>{changeIn(bits, fixed)}</p>}
+    </>
+  );
+}
+
+interface At {
+  reading: Reading;
+  place: number;
+  bits: number;
+  fixed: number;
+}
+
+/** The likeliest tokens of both models side by side, and the one that came. */
+function Expected({ reading, place, bits, fixed }: At) {
+  const [state, setState] = useState<"known" | "asking" | ProblemError>("known");
+  const kept = reading.predictions.at(place);
+  if (!kept) {
+    const ask = (): void => {
+      setState("asking");
+      askAgain(reading, place).then(() => setState("known"), (e) => setState(asProblem(e)));
+    };
+    if (typeof state === "object") return <Problem error={state} again={ask} />;
+    return (
+      <button type="button" disabled={state === "asking"} onClick={ask}>
+        {state === "asking" ? "Asking the model…" : "Ask the model what it expected"}
+      </button>
+    );
+  }
+  const [first, end] = reading.tokenAt(place);
+  const came = visible(reading.text.all.slice(first, end));
+  const rows = rowsOf(kept.adapted, kept.fixed, came, bits, fixed);
+  const hasFixed = kept.fixed.length > 0;
+  return (
+    <table class="expected">
+      <caption>Expected here</caption>
+      <thead>
+        <tr>
+          <th scope="col">Text</th>
+          <th scope="col">Adaptive</th>
+          {hasFixed && <th scope="col">Static</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={row.name} class={row.came ? "came" : undefined}>
+            <th scope="row" class="mono">
+              {row.name}{row.came && <span class="hidden"> (this came)</span>}
+            </th>
+            <Share of="adapted" share={row.adapted} />
+            {hasFixed && <Share of="static" share={row.fixed} />}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Share({ of, share }: { of: "adapted" | "static"; share: number | undefined }) {
+  return (
+    <td>
+      <meter class={`bar of-${of}`} min={0} max={1} value={share ?? 0} aria-hidden="true" />
+      {share === undefined ? "less" : percent(share)}
+    </td>
+  );
+}
+
+interface Row {
+  name: string;
+  came: boolean;
+  adapted?: number;
+  fixed?: number;
+}
+
+function rowsOf(
+  adapted: Candidate[], fixed: Candidate[], came: string, bits: number, fixedBits: number,
+): Row[] {
+  const rows = new Map<string, Row>();
+  const row = (name: string): Row =>
+    rows.get(name) ?? rows.set(name, { name, came: name === came }).get(name)!;
+  for (const c of adapted) row(candidateName(c)).adapted = Math.exp(c.logprob);
+  for (const c of fixed) row(candidateName(c)).fixed = Math.exp(c.logprob);
+  row(came).adapted = shareOf(bits);
+  if (!isNaN(fixedBits)) row(came).fixed = shareOf(fixedBits);
+  return [...rows.values()].sort((a, b) =>
+    (b.adapted ?? 0) - (a.adapted ?? 0) || (b.fixed ?? 0) - (a.fixed ?? 0));
+}
+
+function ForkHere({ reading, offset }: { reading: Reading; offset: number }) {
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  const fork = (): void => {
+    const { id, labels, ttl_seconds } = reading.session.value;
+    const title = `${labels?.title ?? "text"}, from ${offset}`.slice(0, 256);
+    forkSession(id, { at_offset: offset, labels: { ...labels, title }, ttl_seconds })
+      .then(show, (e) => setProblem(asProblem(e)));
+  };
+  return (
+    <>
+      {problem && <Problem error={problem} />}
+      <button class="fork" type="button" onClick={fork}
+        title="Makes a session with the text before this place, to go on otherwise">
+        Fork here
+      </button>
+    </>
+  );
+}

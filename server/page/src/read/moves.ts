@@ -1,0 +1,43 @@
+import type { Reading } from "../state/reading";
+import type { Rows } from "./rows";
+import { surpriseBits } from "./scale";
+
+/** Where a key takes the caret; null if it is no key of the map. */
+export function moveOf(
+  key: { key: string; ctrlKey: boolean; metaKey: boolean },
+  caret: number, reading: Reading, rows: Rows, page: number,
+): number | null {
+  const row = rows.of(Math.max(0, caret));
+  const whole = key.ctrlKey || key.metaKey;
+  const rowsAway = (n: number): number => {
+    const to = Math.max(0, Math.min(rows.count - 1, row + n));
+    return Math.min(rows.start(to) + caret - rows.start(row), rows.start(to + 1) - 1);
+  };
+  if (whole && key.key !== "Home" && key.key !== "End") return null;
+  const [first, end] = reading.tokenAt(Math.max(0, caret));
+  switch (key.key) {
+    case "ArrowRight": return end;
+    case "ArrowLeft": return reading.tokenAt(Math.max(0, first - 1))[0];
+    case "ArrowDown": return rowsAway(1);
+    case "ArrowUp": return rowsAway(-1);
+    case "PageDown": return rowsAway(page);
+    case "PageUp": return rowsAway(-page);
+    case "Home": return whole ? 0 : rows.start(row);
+    case "End": return whole ? reading.text.length - 1 : rows.start(row + 1) - 1;
+    case "n": return surpriseFrom(reading, caret, 1) ?? caret;
+    case "p": return surpriseFrom(reading, caret, -1) ?? caret;
+  }
+  return null;
+}
+
+/** The next place, in a direction, that cost much; null if there is none. */
+export function surpriseFrom(reading: Reading, caret: number, direction: 1 | -1): number | null {
+  const bits = reading.bits.all;
+  const least = surpriseBits(reading);
+  const [first, end] = reading.tokenAt(Math.max(0, caret));
+  const begin = direction < 0 ? first - 1 : caret < 0 ? 0 : end;
+  for (let at = begin; at >= 0 && at < bits.length; at += direction) {
+    if (bits[at] >= least) return reading.tokenAt(at)[0];
+  }
+  return null;
+}

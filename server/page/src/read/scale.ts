@@ -1,0 +1,66 @@
+import type { Reading } from "../state/reading";
+
+/** What the colours show: the bits of one model, or what learning has saved. */
+export type Mode = "adaptive" | "static" | "difference";
+export const modes: readonly Mode[] = ["adaptive", "static", "difference"];
+
+// Bits at which the next colour begins.
+const ofBytes = [0.5, 1, 2, 3, 4.5, 6, 8, 11];
+const ofWords = [2, 4, 6, 8, 10, 12, 14, 17];
+const ofDifferences = [0.25, 1, 2.5, 5];
+
+/** Of a colour of the scale: its class, and what it stands for. */
+export interface Step {
+  name: string;
+  label: string;
+}
+
+/** The bits from which on a place counts as a surprise that one may jump to. */
+export function surpriseBits(reading: Reading): number {
+  return reading.ofWords ? ofWords[5] : ofBytes[5];
+}
+
+/** The steps of a scale, from its lowest end on. */
+export function stepsOf(mode: Mode, words: boolean): Step[] {
+  if (mode === "difference") {
+    const up = ofDifferences.map((bits, i) => ({ name: `gain${i + 1}`, label: `−${bits}` }));
+    const down = ofDifferences.map((bits, i) => ({ name: `loss${i + 1}`, label: `+${bits}` }));
+    return [...down.reverse(), { name: "heat0", label: "0" }, ...up];
+  }
+  const borders = words ? ofWords : ofBytes;
+  return ["0", ...borders].map((label, i) => ({ name: `heat${i}`, label: String(label) }));
+}
+
+/** Gives the class of each place of a reading in a mode; "wait" where its bits are not known. */
+export function classesOf(reading: Reading, mode: Mode): (place: number, size: number) => string {
+  const borders = reading.ofWords ? ofWords : ofBytes;
+  const bits = costs(reading, mode === "static" ? "baseline" : "bits");
+  if (mode !== "difference") return (place, size) => heat(bits(place, size), borders);
+  const fixed = costs(reading, "baseline");
+  return (place, size) => difference(fixed(place, size) - bits(place, size));
+}
+
+/** The bits of a cell: of a character of several bytes their sum, of a word those of the word. */
+function costs(reading: Reading, which: "bits" | "baseline") {
+  const all = reading[which].all;
+  return (place: number, size: number): number => {
+    if (size === 1 || reading.ofWords) return all[place] ?? NaN;
+    let sum = 0;
+    for (let i = place; i < place + size; i++) sum += all[i] ?? NaN;
+    return sum;
+  };
+}
+
+function heat(bits: number, borders: number[]): string {
+  if (isNaN(bits)) return "wait";
+  let level = 0;
+  while (level < borders.length && bits >= borders[level]) level++;
+  return `heat${level}`;
+}
+
+function difference(saved: number): string {
+  if (isNaN(saved)) return "wait";
+  let level = 0;
+  while (level < ofDifferences.length && Math.abs(saved) >= ofDifferences[level]) level++;
+  return level === 0 ? "heat0" : (saved > 0 ? "gain" : "loss") + level;
+}

@@ -1,0 +1,133 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { asProblem, isAbort, type ProblemError } from "../api/problem";
+import { listSessions } from "../api/sessions";
+import type { Session } from "../api/types";
+import { Problem } from "../shell/problem";
+import { begin, feed } from "../state/feed";
+import { href } from "../state/route";
+import { grouped } from "./words";
+import { samples } from "./samples";
+
+const recentShown = 5;
+
+/** Where a reading begins: with a text of one's own, a sample, or a session that there is. */
+export function Start() {
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const read = async (title: string, text: Blob): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      void feed(await begin(title), text);
+    } catch (error) {
+      setProblem(asProblem(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <div class="start">
+      <h1>See what a model did not expect</h1>
+      <p class="lead">
+        It reads your text, colours what surprised it, and learns as it goes: what it has met
+        often, it soon expects.
+      </p>
+      {problem && <Problem error={problem} />}
+      <Composer label="Text to read" action="Read it" busy={busy} onText={read} />
+      <h2>Or try one of these</h2>
+      <ul class="samples">
+        {samples.map((sample) => (
+          <li key={sample.name}>
+            <button type="button" disabled={busy}
+              onClick={() => void read(sample.name, new Blob([sample.text()]))}>
+              <strong>{sample.name}</strong> <span>{sample.note}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      <Recent />
+    </div>
+  );
+}
+
+interface ComposerProps {
+  label: string;
+  action: string;
+  busy: boolean;
+  onText: (title: string, text: Blob) => unknown;
+}
+
+/** Takes a text that is typed, pasted, dropped, or chosen as a file. */
+export function Composer({ label, action, busy, onText }: ComposerProps) {
+  const [text, setText] = useState("");
+  const [isOver, setOver] = useState(false);
+  const chooser = useRef<HTMLInputElement>(null);
+  const send = (): void => {
+    if (text === "" || busy) return;
+    onText(text.trim().split("\n", 1)[0].slice(0, 60) || "Text", new Blob([text]));
+    setText("");
+  };
+  const take = (file: File | undefined): void => {
+    if (file) onText(file.name, file);
+  };
+  return (
+    <form class={`composer${isOver ? " over" : ""}`}
+      onSubmit={(e) => { e.preventDefault(); send(); }}
+      onDragOver={(e) => { e.preventDefault(); setOver(true); }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(e) => {
+        e.preventDefault();
+        setOver(false);
+        const { files } = e.dataTransfer!;
+        if (files.length) take(files[0]);
+        else setText(text + e.dataTransfer!.getData("text/plain"));
+      }}>
+      <textarea aria-label={label} rows={7} value={text} spellcheck={false}
+        placeholder="Paste or type text here, or drop a file"
+        onInput={(e) => setText(e.currentTarget.value)}
+        onKeyDown={(e) => {
+          if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) { e.preventDefault(); send(); }
+        }} />
+      <div class="row-of-buttons">
+        <button class="primary" type="submit" disabled={busy || text === ""}>{action}</button>
+        <button type="button" disabled={busy} onClick={() => chooser.current!.click()}>
+          Choose a file…
+        </button>
+        <input ref={chooser} type="file" hidden
+          onChange={(e) => { take(e.currentTarget.files?.[0]); e.currentTarget.value = ""; }} />
+        <span class="note"><kbd>Ctrl</kbd>+<kbd>Enter</kbd> reads it</span>
+      </div>
+    </form>
+  );
+}
+
+/** The sessions that were used last, to be opened or watched. */
+function Recent() {
+  const [sessions, setSessions] = useState<Session[]>([]);
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  useEffect(() => {
+    const given = new AbortController();
+    listSessions({ limit: 100 }, given.signal)
+      .then(({ sessions: all }) => setSessions(all.filter((s) => !s.error)
+        .sort((a, b) => (b.last_used_at ?? "").localeCompare(a.last_used_at ?? ""))
+        .slice(0, recentShown)))
+      .catch((error) => { if (!isAbort(error)) setProblem(asProblem(error)); });
+    return () => given.abort();
+  }, []);
+  if (problem) return <Problem error={problem} />;
+  if (sessions.length === 0) return null;
+  return (
+    <>
+      <h2>Or open a session, and watch what is fed to it</h2>
+      <ul class="recent">
+        {sessions.map((s) => (
+          <li key={s.id}>
+            <a href={href("read", s.id)}>{s.name ?? s.labels?.title ?? s.id.slice(0, 8)}</a>
+            <span class="note">{grouped(s.offset)} bytes</span>
+          </li>
+        ))}
+        <li><a href={href("sessions", "")}>All sessions</a></li>
+      </ul>
+    </>
+  );
+}

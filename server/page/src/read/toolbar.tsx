@@ -1,0 +1,131 @@
+import { useState } from "preact/hooks";
+import { feed, follow, resume, stop } from "../state/feed";
+import type { Reading } from "../state/reading";
+import { modes, stepsOf, type Mode } from "./scale";
+import { Composer } from "./start";
+import { grouped } from "./words";
+
+export type Shape = "text" | "lines";
+
+interface Props {
+  reading: Reading;
+  shape: Shape;
+  setShape: (shape: Shape) => void;
+  mode: Mode;
+  setMode: (mode: Mode) => void;
+  follows: boolean;
+  setFollows: (on: boolean) => void;
+}
+
+/** What is shown and how, and what is to be read further. */
+export function Toolbar(p: Props) {
+  const [adding, setAdding] = useState(false);
+  const { reading } = p;
+  const activity = reading.activity.value;
+  const hasBaseline = reading.session.value.settings?.baseline ?? false;
+  return (
+    <>
+      <div class="toolbar">
+        <Choice label="View" of={["text", "lines"]} chosen={p.shape} choose={p.setShape} />
+        {p.shape === "text" && hasBaseline &&
+          <Choice label="Colours" of={modes} chosen={p.mode} choose={p.setMode} />}
+        <span class="space" />
+        {activity === "feeding" || activity === "watching" ? (
+          <>
+            <button type="button" class="quiet" aria-pressed={p.follows}
+              onClick={() => p.setFollows(!p.follows)}>
+              {p.follows ? "Following" : "Follow"}
+            </button>
+            <button type="button" onClick={stop}>{activity === "feeding" ? "Pause" : "Stop"}</button>
+          </>
+        ) : activity === "idle" && reading.end > reading.session.value.offset ? (
+          <button type="button" class="primary" onClick={() => void resume(reading)}>Go on</button>
+        ) : activity === "idle" && (
+          <>
+            <button type="button" aria-expanded={adding} onClick={() => setAdding(!adding)}>
+              Add text
+            </button>
+            <button type="button" onClick={() => { p.setFollows(true); void follow(reading); }}
+              title="Shows what something else feeds to this session, as it comes">
+              Watch
+            </button>
+          </>
+        )}
+      </div>
+      {adding && activity === "idle" && (
+        <Composer label="Text to add" action="Read on" busy={false} onText={(_, text) => {
+          setAdding(false);
+          p.setFollows(true);
+          void feed(reading, text);
+        }} />
+      )}
+      <Totals reading={reading} />
+      {p.shape === "text" && <Legend mode={p.mode} words={reading.ofWords} />}
+    </>
+  );
+}
+
+interface ChoiceProps<T extends string> {
+  label: string;
+  of: readonly T[];
+  chosen: T;
+  choose: (one: T) => void;
+}
+
+/** One of a few, as a row of buttons. */
+function Choice<T extends string>({ label, of, chosen, choose }: ChoiceProps<T>) {
+  return (
+    <div class="choice" role="group" aria-label={label}>
+      {of.map((one) => (
+        <button key={one} type="button" aria-pressed={one === chosen} onClick={() => choose(one)}>
+          {one[0].toUpperCase() + one.slice(1)}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+const doing = {
+  idle: "", opening: "Opening…", feeding: "Reading…", watching: "Watching…",
+};
+
+/** How far the reading is, and what it cost. */
+function Totals({ reading }: { reading: Reading }) {
+  reading.changed.value;
+  const { totals, offset } = reading.session.value;
+  const perByte = totals.bits / totals.bytes;
+  const fixed = (totals.baseline_bits ?? NaN) / totals.bytes;
+  const waiting = reading.end - offset;
+  return (
+    <p class="totals">
+      <span class="doing">{doing[reading.activity.value]}</span>
+      <span>{grouped(offset)} bytes{waiting > 0 && ` of ${grouped(reading.end)}`}</span>
+      {totals.bytes > 0 && (
+        <>
+          <span><i class="dot of-adapted" />{perByte.toFixed(2)} bits a byte</span>
+          {!isNaN(fixed) && (
+            <span><i class="dot of-static" />{fixed.toFixed(2)} without learning</span>
+          )}
+        </>
+      )}
+    </p>
+  );
+}
+
+/** What the colours mean. */
+function Legend({ mode, words }: { mode: Mode; words: boolean }) {
+  const unit = words ? "bits a word" : "bits a byte";
+  const title = mode === "difference"
+    ? `${unit}: learning costs ← → learning saves`
+    : `${unit}, ${mode}`;
+  return (
+    <figure class="legend" aria-label={`Colours: ${title}`}>
+      <ol>
+        {stepsOf(mode, words).map((step) => (
+          <li key={step.name} class={step.name}>{step.label}</li>
+        ))}
+      </ol>
+      <figcaption class="note">{title}</figcaption>
+    </figure>
+  );
+}

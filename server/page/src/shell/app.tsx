@@ -1,0 +1,59 @@
+import type { FunctionComponent } from "preact";
+import { reading, openProblem } from "../state/feed";
+import { href, route, views, type View } from "../state/route";
+import { nextTheme, theme } from "../state/theme";
+import { LearnView } from "../views/learn";
+import { ReadView } from "../views/read";
+import { SessionsView } from "../views/sessions";
+import { WriteView } from "../views/write";
+import { KeyDialog } from "./key";
+import { Problem } from "./problem";
+
+const shown: Record<View, { name: string; view: FunctionComponent }> = {
+  read: { name: "Read", view: ReadView },
+  learn: { name: "Learn", view: LearnView },
+  write: { name: "Write", view: WriteView },
+  sessions: { name: "Sessions", view: SessionsView },
+};
+
+/** The whole page: the way to the four views, and one of them. */
+export function App() {
+  const at = route.value;
+  const View = shown[at.view].view;
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => {
+        event.preventDefault();
+        document.getElementById("main")!.focus();
+      }}>Skip to the content</a>
+      <header class="top">
+        <a class="mark" href={href("read", "")} aria-label="lmserve: begin anew">lmserve</a>
+        <nav aria-label="Views">
+          {views.map((view) => (
+            <a key={view} href={href(view)} aria-current={view === at.view ? "page" : undefined}>
+              {shown[view].name}
+            </a>
+          ))}
+        </nav>
+        <SessionName />
+        <button class="quiet theme" type="button" onClick={nextTheme}
+          aria-label={`Colours: ${theme.value}. Change them.`}>
+          <span aria-hidden="true">{{ auto: "◐", light: "○", dark: "●" }[theme.value]}</span>
+        </button>
+      </header>
+      <main id="main" tabIndex={-1} class={`view-${at.view}`}>
+        {openProblem.value && at.view !== "sessions"
+          ? <Problem error={openProblem.value} />
+          : <View />}
+      </main>
+      <KeyDialog />
+    </>
+  );
+}
+
+function SessionName() {
+  const session = reading.value?.session.value;
+  if (!session) return <span class="session-name" />;
+  const name = session.name ?? session.labels?.title ?? session.id.slice(0, 8);
+  return <span class="session-name" title={session.id}>{name}</span>;
+}

@@ -1,0 +1,175 @@
+import { effect, signal } from "@preact/signals";
+import { asProblem, isAbort, ProblemError } from "../api/problem";
+import {
+  createSession, getSession, listModels, pastScores, readText, score, watch, type EventOptions,
+} from "../api/sessions";
+import type { Model, Session } from "../api/types";
+import { candidatesKept } from "./predictions";
+import { Reading } from "./reading";
+import { go, route } from "./route";
+
+/** What the page knows of the session that the views show; null where none is chosen. */
+export const reading = signal<Reading | null>(null);
+
+/** Why the session of the address could not be opened; null where it was, or is not tried. */
+export const openProblem = signal<ProblemError | null>(null);
+
+/** The models that the server has; the first is that of new sessions. */
+export const models = signal<Model[]>([]);
+
+/** How much text of a session that is opened anew is shown, from its end. */
+const textOpened = 16 << 20;
+const textPiece = 1 << 20;
+/** How much of a text is sent with one request. */
+const sentBytes = 64 << 10;
+/** In how many pieces at most the past is shown; the contract allows no more. */
+const pastPoints = 4096;
+const secondsKept = 7 * 24 * 3600;
+
+const asked: EventOptions = { logprobs: true, top_logprobs: candidatesKept, updates: true };
+
+let working = new AbortController();
+
+/** Ends what the page does with the session. What was scored stays. */
+export function stop(): void {
+  working.abort();
+}
+
+/** Makes a session for a text and opens it. It is deleted when it was not used for a week. */
+export async function begin(title: string): Promise<Reading> {
+  const session = await createSession({
+    settings: { baseline: true },
+    labels: { title: title.slice(0, 256) },
+    ttl_seconds: secondsKept,
+  });
+  return show(session);
+}
+
+/** Shows a session that has just been made, or forked, and goes there. */
+export async function show(session: Session): Promise<Reading> {
+  const opened = await readingOf(session);
+  stop();
+  reading.value = opened;
+  go(route.value.view, session.id);
+  return opened;
+}
+
+/** Feeds a text to the session that is shown, piece by piece, and shows what it costs. */
+export async function feed(into: Reading, text: Blob): Promise<void> {
+  await work(into, "feeding", async (signal) => {
+    into.addText(new Uint8Array(await text.arrayBuffer()));
+    await sendRest(into, signal);
+  });
+}
+
+/** Goes on where feeding, or watching, has ended early. */
+export async function resume(into: Reading): Promise<void> {
+  const sent = into.session.value.offset;
+  if (into.end <= sent) return follow(into);
+  await work(into, "feeding", async (signal) => {
+    const session = await getSession(into.session.value.id, signal);
+    into.session.value = session;
+    // What was accepted, and not told any more.
+    if (session.offset > sent) await fetchPast(into, sent, session.offset, signal);
+    await sendRest(into, signal);
+  });
+}
+
+/** Sends the text that the session does not have yet. */
+async function sendRest(into: Reading, signal: AbortSignal): Promise<void> {
+  for (let at = into.session.value.offset; at < into.end; at += sentBytes) {
+    const place = at - into.from;
+    const piece = into.text.all.slice(place, place + sentBytes);
+    const options = { ...asked, offset: at };
+    for await (const event of score(into.session.value.id, piece, options, signal)) {
+      into.take(event);
+    }
+  }
+}
+
+/** Shows what something else feeds to the session, until it is stopped. */
+export async function follow(into: Reading): Promise<void> {
+  await work(into, "watching", async (signal) => {
+    const options = { ...asked, offset: into.end };
+    for await (const event of watch(into.session.value.id, options, signal)) {
+      if (event.type === "gap") await fetchPast(into, event.from, event.to, signal);
+      if (event.type === "chunk") takeText(into, event);
+      into.take(event);
+    }
+  });
+}
+
+function takeText(into: Reading, event: { text?: string; text_base64?: string }): void {
+  const { text, text_base64: base64 } = event;
+  if (base64 !== undefined) into.addText(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
+  else if (text !== undefined) into.addText(new TextEncoder().encode(text));
+}
+
+/** Opens the session of an address, with what the server still has of its text and scores. */
+async function open(id: string): Promise<void> {
+  stop();
+  const opening = (working = new AbortController());
+  openProblem.value = null;
+  try {
+    const session = await getSession(id, opening.signal);
+    const opened = await readingOf(session);
+    if (opening.signal.aborted) return;
+    reading.value = opened;
+    await work(opened, "opening", async (signal) => {
+      const kept = await readText(id, session.offset, 1, signal); // no text, but where it begins
+      const first = Math.max(kept.from, session.offset - textOpened);
+      opened.from = first;
+      await fetchPast(opened, first, session.offset, signal);
+    });
+  } catch (error) {
+    if (!isAbort(error)) openProblem.value = asProblem(error);
+  }
+}
+
+/** Gets text that the session has, as far as the page has it not, and what it cost. */
+async function fetchPast(
+  into: Reading, from: number, to: number, signal: AbortSignal,
+): Promise<void> {
+  if (to <= from) return;
+  for (let at = Math.max(from, into.end); at < to;) {
+    const length = Math.min(textPiece, to - at);
+    const piece = await readText(into.session.value.id, at, length, signal);
+    if (piece.bytes.length === 0) break;
+    into.addText(piece.bytes);
+    at += piece.bytes.length;
+  }
+  const range = { offset: from, length: to - from, points: pastPoints };
+  into.addPast(await pastScores(into.session.value.id, range, signal));
+}
+
+async function readingOf(session: Session): Promise<Reading> {
+  if (models.value.length === 0) models.value = await listModels();
+  const model = models.value.find((m) => m.id === session.model) ?? models.value[0];
+  return new Reading(session, model?.tokenizer === "words");
+}
+
+async function work(
+  on: Reading, activity: "opening" | "feeding" | "watching",
+  task: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  stop();
+  const { signal } = (working = new AbortController());
+  on.activity.value = activity;
+  on.problem.value = null;
+  try {
+    await task(signal);
+  } catch (error) {
+    if (!isAbort(error)) on.problem.value = asProblem(error);
+  } finally {
+    if (working.signal === signal) on.activity.value = "idle";
+  }
+}
+
+effect(() => {
+  const { session } = route.value;
+  if (session && session !== reading.peek()?.session.peek().id) void open(session);
+  if (!session) {
+    reading.value = null;
+    openProblem.value = null;
+  }
+});

@@ -1,0 +1,69 @@
+import type { Candidate, ChunkEvent } from "../api/types";
+
+/** How many of the likeliest tokens are asked for and kept at each place. */
+export const candidatesKept = 5;
+
+/** How many places are kept: those before the last ones are forgotten. */
+const placesKept = 1 << 18;
+const pagePlaces = 1 << 12;
+
+/** What the model expected at some places: of each first the adapted model's candidates. */
+interface Page {
+  tokens: Uint32Array;
+  logprobs: Float32Array; // NaN where there is no candidate
+}
+
+/** What the models expected at the bytes of a text at which tokens begin. */
+export class Predictions {
+  #pages = new Map<number, Page>();
+  #texts = new Map<number, string>(); // of tokens of models of words
+
+  /** Takes what a chunk's event tells of the tokens that begin at these bytes. */
+  take(event: ChunkEvent, starts: ArrayLike<number>): void {
+    for (let i = 0; i < starts.length; i++) {
+      this.#put(starts[i], 0, event.top_logprobs?.[i]);
+      this.#put(starts[i], candidatesKept, event.baseline_top_logprobs?.[i]);
+    }
+  }
+
+  /** The likeliest tokens at a byte, of the adapted and of the static model. */
+  at(place: number): { adapted: Candidate[]; fixed: Candidate[] } | null {
+    const page = this.#pages.get(Math.floor(place / pagePlaces));
+    if (!page) return null;
+    const first = (place % pagePlaces) * 2 * candidatesKept;
+    const read = (from: number): Candidate[] => {
+      const found: Candidate[] = [];
+      for (let i = from; i < from + candidatesKept && !isNaN(page.logprobs[i]); i++) {
+        const token = page.tokens[i];
+        found.push({ token, text: this.#texts.get(token), logprob: page.logprobs[i] });
+      }
+      return found;
+    };
+    const adapted = read(first);
+    return adapted.length ? { adapted, fixed: read(first + candidatesKept) } : null;
+  }
+
+  #put(place: number, shift: number, candidates: Candidate[] | undefined): void {
+    if (!candidates) return;
+    const page = this.#page(Math.floor(place / pagePlaces));
+    const first = (place % pagePlaces) * 2 * candidatesKept + shift;
+    candidates.slice(0, candidatesKept).forEach((c, i) => {
+      page.tokens[first + i] = c.token;
+      page.logprobs[first + i] = c.logprob;
+      if (c.text !== undefined) this.#texts.set(c.token, c.text);
+    });
+  }
+
+  #page(number: number): Page {
+    let page = this.#pages.get(number);
+    if (!page) {
+      const size = pagePlaces * 2 * candidatesKept;
+      page = { tokens: new Uint32Array(size), logprobs: new Float32Array(size).fill(NaN) };
+      this.#pages.set(number, page);
+      if (this.#pages.size > placesKept / pagePlaces) {
+        this.#pages.delete(this.#pages.keys().next().value!); // the oldest
+      }
+    }
+    return page;
+  }
+}

@@ -1,0 +1,39 @@
+import { effect, signal } from "@preact/signals";
+
+const place = "lmserve.theme";
+const themes = ["auto", "light", "dark"] as const;
+export type Theme = (typeof themes)[number];
+
+/** The colours that were chosen; "auto" are those of the system. */
+export const theme = signal<Theme>(
+  themes.find((known) => known === localStorage.getItem(place)) ?? "auto",
+);
+
+effect(() => {
+  document.documentElement.dataset.theme = theme.value;
+  localStorage.setItem(place, theme.value);
+});
+
+/** Chooses the next of auto, light and dark. */
+export function nextTheme(): void {
+  theme.value = themes[(themes.indexOf(theme.value) + 1) % themes.length];
+}
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+const systemIsDark = signal(system.matches);
+system.addEventListener("change", () => (systemIsDark.value = system.matches));
+
+/** Whether the page is dark now. Who draws on a canvas reads this, and draws again when it changes. */
+export function isDark(): boolean {
+  return theme.value === "dark" || (theme.value === "auto" && systemIsDark.value);
+}
+
+/** The colour of a token such as "--ink", as a canvas takes it. */
+export function colourOf(token: string): string {
+  const probe = document.createElement("i");
+  probe.style.color = `var(${token})`;
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}

@@ -1,0 +1,55 @@
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { Inspector } from "../read/inspector";
+import { TextMap } from "../read/map";
+import { modes, type Mode } from "../read/scale";
+import { Start } from "../read/start";
+import { Strangest } from "../read/strangest";
+import { Toolbar, type Shape } from "../read/toolbar";
+import { spoken } from "../read/words";
+import { Problem } from "../shell/problem";
+import { reading, resume } from "../state/feed";
+import type { Reading } from "../state/reading";
+import { route } from "../state/route";
+
+/** Reads a text as a map of surprise. */
+export function ReadView() {
+  if (reading.value) return <Read reading={reading.value} />;
+  if (route.value.session) return <p class="note">Opening…</p>;
+  return <Start />;
+}
+
+function Read({ reading }: { reading: Reading }) {
+  const [shape, setShape] = useState<Shape>("text");
+  const [mode, setMode] = useState<Mode>(modes[0]);
+  const [follows, setFollows] = useState(true);
+  const [caret, setCaret] = useState(-1);
+  const [hovered, setHovered] = useState(-1);
+  const [selected, setSelected] = useState(-1);
+  const listener = useMemo(
+    () => ({ caret: setCaret, hover: setHovered, followed: setFollows }), []);
+  useEffect(() => {
+    setCaret(-1);
+    setSelected(-1);
+    setFollows(true);
+  }, [reading]);
+  const problem = reading.problem.value;
+  return (
+    <div class="read">
+      <h1 class="hidden">Read</h1>
+      <section class="text" aria-label="Text">
+        {problem && <Problem error={problem} again={() => void resume(reading)} />}
+        <Toolbar {...{ reading, shape, setShape, mode, setMode, follows, setFollows }} />
+        {shape === "text"
+          ? <TextMap {...{ reading, mode, selected, listener }} follow={follows} />
+          : <Strangest reading={reading} open={(place) => {
+            setSelected(place);
+            setShape("text");
+          }} />}
+      </section>
+      <aside class="inspector" aria-label="What was expected">
+        <Inspector reading={reading} place={hovered >= 0 ? hovered : caret} />
+      </aside>
+      <p class="hidden" aria-live="polite">{caret >= 0 && spoken(reading, caret)}</p>
+    </div>
+  );
+}

@@ -1,0 +1,74 @@
+package sparsemeta
+
+import (
+	"math"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// Norm tells how large the fast weights of a branch are, and how far an update has moved them.
+type Norm struct {
+	M      float64 // the Frobenius norm of M after the update
+	Change float64 // the Frobenius norm of M after the update less M before it
+}
+
+// Before holds fast weights as they are before an update, so that what the update changes can be
+// measured. The zero value holds none, and its memory is used again.
+type Before struct{ banks []Array }
+
+// Keep copies the fast weights of a state.
+func (b *Before) Keep(s *State) { b.keep(s.M...) }
+
+// KeepDynamic copies those of dynamic evaluation.
+func (b *Before) KeepDynamic(d *Dynamic) { b.keep(Array{F32: d.M}) }
+
+func (b *Before) keep(banks ...Array) {
+	if len(b.banks) != len(banks) {
+		b.banks = make([]Array, len(banks))
+	}
+	for i, m := range banks {
+		if held := b.banks[i]; len(held.F32) != len(m.F32) || len(held.BF16) != len(m.BF16) {
+			b.banks[i] = Array{}
+			b.banks[i] = kernel.NewArray(m.Len(), precisionOf(m))
+		}
+		b.banks[i].CopyFrom(m)
+	}
+}
+
+func precisionOf(a Array) Precision {
+	if a.BF16 != nil {
+		return BF16
+	}
+	return Float32
+}
+
+// Norms measures branch i: the fast weights, which are the sum of the banks, and if banks is not
+// nil each bank, [bank]. before was kept of the same state. It computes on one thread.
+func (s *State) Norms(v Vectors, before *Before, i int, banks []Norm) Norm {
+	lo, hi := s.offsets[i], s.offsets[i+1]
+	for bank := range banks {
+		banks[bank] = norm(v, s.M[bank:bank+1], before.banks[bank:bank+1], lo, hi)
+	}
+	return norm(v, s.M, before.banks, lo, hi)
+}
+
+// Norm measures branch i, as State.Norms does.
+func (d *Dynamic) Norm(v Vectors, before *Before, i int) Norm {
+	return norm(v, []Array{{F32: d.M}}, before.banks, d.offsets[i], d.offsets[i+1])
+}
+
+// norm measures elements lo to hi of a sum of arrays, block by block.
+func norm(v Vectors, now, before []Array, lo, hi int) Norm {
+	var is, was [sumBlock]float32
+	var m, change float64
+	for ; lo < hi; lo += sumBlock {
+		end := min(lo+sumBlock, hi)
+		x, y := is[:end-lo], was[:end-lo]
+		addUp(v, x, now, lo)
+		addUp(v, y, before, lo)
+		m += float64(v.Dot(x, x))
+		v.Axpy(x, -1, y)
+		change += float64(v.Dot(x, x))
+	}
+	return Norm{M: math.Sqrt(m), Change: math.Sqrt(change)}
+}
