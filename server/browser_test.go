@@ -46,8 +46,14 @@ func newTab(t *testing.T) *tab {
 // newTabOf is newTab with a server of other options.
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
+	findChromium(t)
+	return newTabWith(t, newRealRig(t, session.Options{Threads: 2}, o))
+}
+
+// newTabWith opens the page of a server.
+func newTabWith(t *testing.T, g *realRig) *tab {
+	t.Helper()
 	path := findChromium(t).path
-	g := newRealRig(t, session.Options{Threads: 2}, o)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
 		chromedp.NoSandbox, chromedp.Flag("disable-gpu", true))
 	ctx, endBrowser := chromedp.NewExecAllocator(context.Background(), options...)

@@ -122,11 +122,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		words = fmt.Sprintf("lmserve: the model reads words; its vocabulary has %d tokens\n",
 			m.Tokenizer.Vocab())
 	}
-	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s", m.ID(),
-		scheme, l.Addr(), o.where, words)
-	if h.admin != nil {
-		fmt.Fprintf(c.OutOrStdout(), "lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
-	}
+	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s%s",
+		m.ID(), scheme, l.Addr(), o.where, words, h.aboutAdmin())
 	return h.serve(c.Context(), l, f.drain)
 }
 

@@ -115,6 +115,36 @@ func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
 	require.EqualValues(t, len(text), h.Next)
 }
 
+// What is not kept of the past can be had again: a fork at an offset that scores the text from there
+// on once more tells the same, to the bit.
+func TestAForkTellsThePastAgain(t *testing.T) {
+	mg := newManager(t, Options{})
+	id, text := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}), logText(5*testChunk+3)
+	detail := func(id, text string) (top [][]Candidate, base []float64, updates []Update) {
+		o := ScoreOptions{LogProbs: true, Top: 2, Updated: func(u Update) error {
+			u.Elapsed = 0
+			updates = append(updates, u)
+			return nil
+		}}
+		_, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o, func(c Chunk) error {
+			top, base = append(top, c.Top...), append(base, c.BaselineLogProbs...)
+			return nil
+		})
+		require.NoError(t, err)
+		return top, base, updates
+	}
+	const at = 2*testChunk + 5
+	top, base, updates := detail(id, text)
+	fork, err := mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(at))})
+	require.NoError(t, err)
+	part, err := mg.Text(background, Caller{}, id, at, TextBytesMax)
+	require.NoError(t, err)
+	topAgain, baseAgain, updatesAgain := detail(fork.ID, string(part.Text))
+	require.Equal(t, top[at:], topAgain)
+	require.Equal(t, base[at:], baseAgain)
+	require.Equal(t, updates[2:], updatesAgain)
+}
+
 // The static model writes on as if nothing had been learnt: its text costs under the baseline what
 // it said.
 func TestACompletionFromTheStaticModel(t *testing.T) {

@@ -19,7 +19,7 @@ func settleEach(w *Worker, s *Stream, text string, measured bool) (norms [][]Bra
 		w.Commit(s, scores)
 		if !measured {
 			w.Settle(s)
-		} else if n := w.SettleMeasured(s); n != nil {
+		} else if _, n := w.SettleMeasured(s); n != nil {
 			norms = append(norms, n)
 		}
 	}

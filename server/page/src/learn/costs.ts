@@ -53,18 +53,20 @@ export class Costs {
 
   /** Takes those of a stream's pieces that have come since the last time. */
   take(pieces: Piece[]): void {
-    for (; this.#taken < pieces.length; this.#taken++) {
-      const piece = pieces[this.#taken];
-      if (this.#taken === 0) this.start = piece.offset;
-      const end = piece.offset + piece.bytes;
-      if (end <= this.end) continue; // nothing new, or a chunk of no bytes
-      if (piece.offset > this.end) this.#add(piece.offset, 0, 0, undefined); // was not seen
-      const units = this.ofWords ? piece.tokens : piece.bytes;
-      this.#add(end, units, piece.bits, piece.baselineBits);
-    }
+    for (; this.#taken < pieces.length; this.#taken++) this.add(pieces[this.#taken]);
   }
 
-  #add(end: number, units: number, bits: number, fixed: number | undefined): void {
+  /** Takes a piece that comes behind all others. What lies between was not seen. */
+  add(piece: Piece): void {
+    if (this.#ends.length === 0) this.start = piece.offset;
+    const end = piece.offset + piece.bytes;
+    if (end <= this.end) return; // nothing new, or a chunk of no bytes
+    if (piece.offset > this.end) this.#push(piece.offset, 0, 0, undefined);
+    const units = this.ofWords ? piece.tokens : piece.bytes;
+    this.#push(end, units, piece.bits, piece.baselineBits);
+  }
+
+  #push(end: number, units: number, bits: number, fixed: number | undefined): void {
     this.#ends.push([end]);
     this.#units.push([last(this.#units) + units]);
     this.#bits.push([last(this.#bits) + bits]);

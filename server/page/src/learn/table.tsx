@@ -6,6 +6,7 @@ import { wordsFor } from "./strips";
 
 interface Props {
   costs: Costs;
+  shadow: Costs | null;
   of: Reading;
   from: number;
   to: number;
@@ -25,7 +26,7 @@ export function Tables(props: Props) {
   );
 }
 
-function CostTable({ costs, of, from, to, unit }: Props) {
+function CostTable({ costs, shadow, of, from, to, unit }: Props) {
   const offsets = of.updates.map((update) => update.offset);
   const ends = Array.from({ length: rows }, (_, i) => from + ((i + 1) * (to - from)) / rows);
   return (
@@ -33,7 +34,8 @@ function CostTable({ costs, of, from, to, unit }: Props) {
       <caption>Bits a {unit} in {rows} equal parts of what the chart shows</caption>
       <thead>
         <tr><th scope="col">Bytes up to</th><th scope="col">Adapted</th>
-          <th scope="col">Static</th><th scope="col">Saved</th><th scope="col">Updates seen</th></tr>
+          <th scope="col">Static</th>
+          {shadow && <th scope="col">Shadow</th>}<th scope="col">Saved</th><th scope="col">Updates seen</th></tr>
       </thead>
       <tbody>
         {ends.map((end, i) => {
@@ -44,6 +46,7 @@ function CostTable({ costs, of, from, to, unit }: Props) {
               <th scope="row">{grouped(Math.round(end))}</th>
               <td>{bitsText(adapted)}</td>
               <td>{bitsText(fixed)}</td>
+              {shadow && <td>{bitsText(shadow.mean(begin, end).adapted)}</td>}
               <td>{adapted === null || fixed === null ? "–" : (fixed - adapted).toFixed(3)}</td>
               <td>{firstFrom(offsets, end + 1) - firstFrom(offsets, begin + 1)}</td>
             </tr>

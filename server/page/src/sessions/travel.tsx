@@ -2,6 +2,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
 import { grouped } from "../read/words";
 import { decode } from "../ui/decode";
+import { useCalm } from "../ui/hooks";
 
 interface Props {
   on: Reading;
@@ -14,6 +15,7 @@ const behind = 600;
 
 /** A place in a session's text, which one chooses by clicking, by keys, or by its number. */
 export function Travel({ on, at, onAt }: Props) {
+  useCalm(on.changed, 200);
   const end = on.session.value.offset;
   // The piece of text that is shown stays as it is while the place is well within.
   const [middle, setMiddle] = useState(at);

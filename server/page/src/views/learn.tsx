@@ -1,12 +1,13 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Along } from "../learn/along";
 import { Chart, type Line } from "../learn/chart";
-import { Costs, firstFrom, type Mean } from "../learn/costs";
+import { Costs, firstFrom } from "../learn/costs";
 import { FastWeights } from "../learn/weights";
 import { Tables } from "../learn/table";
+import { useShadow } from "../learn/shadow";
 import { Totals } from "../learn/totals";
 import { Problem } from "../shell/problem";
-import { follow, reading, stop } from "../state/feed";
+import { follow, reading, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
 import { Choice } from "../ui/choice";
@@ -44,7 +45,9 @@ type Range = [number, number] | null;
 
 function Learning({ of }: { of: Reading }) {
   useCalm(of.changed, 200);
-  const costs = useMemo(() => new Costs(of.ofWords), [of]);
+  const shadow = useShadow(of);
+  const ofWords = of.ofWords && shadow === null;
+  const costs = useMemo(() => new Costs(ofWords), [of, ofWords]);
   costs.take(of.pieces);
   const [window, setWindow] = useState(1024);
   const [range, setRange] = useState<Range>(null);
@@ -56,11 +59,15 @@ function Learning({ of }: { of: Reading }) {
   const curve = useMemo(
     () => costs.curve(from, to, places, window), [from, to, costs.end, window],
   );
-  const unit = of.ofWords ? "word" : "byte";
+  const shadowed = useMemo(
+    () => shadow?.curve(from, to, places, window).adapted, [from, to, shadow?.end, window],
+  );
+  const unit = ofWords ? "word" : "byte";
   const lines: Line[] = [{ label: "adapted", colour: "--adapted", values: curve.adapted }];
   if (curve.fixed.some((value) => value !== null)) {
     lines.push({ label: "static", colour: "--static", values: curve.fixed });
   }
+  if (shadowed) lines.push({ label: "shadow", colour: "--shadow", values: shadowed });
   const gutter = narrow ? 44 : 84;
   return (
     <div class="learn" ref={box}>
@@ -68,16 +75,15 @@ function Learning({ of }: { of: Reading }) {
         <h1>How it learns</h1>
         <Live of={of} />
       </header>
-      {of.problem.value && <Problem error={of.problem.value} again={() => void follow(of)} />}
-      <Totals of={of} unit={unit} />
+      {of.problem.value && <Problem error={of.problem.value} again={() => void resume(of)} />}
+      <Totals of={of} costs={costs} shadow={shadow} unit={unit} />
       {of.pieces.length === 0 ? <Waiting of={of} /> : (
         <>
           <figure>
             <figcaption>
               <h2>Bits a {unit}</h2>
-              <Legend lines={lines} at={costs.mean(
-                Math.max(costs.start, (cursor ?? to) - Math.max(window, (to - from) / places)),
-                cursor ?? to)} />
+              <Legend lines={lines} at={Math.ceil(
+                ((cursor ?? to) - from) / (to - from) * places) - 1} />
               <Choice label="Mean over" options={windows} value={window} onChoose={setWindow} />
               {range && <button type="button" onClick={() => setRange(null)}>Show all</button>}
             </figcaption>
@@ -98,7 +104,7 @@ function Learning({ of }: { of: Reading }) {
               setCursor(offset);
               setBranch(at);
             }} />
-          <Tables costs={costs} of={of} from={from} to={to} unit={unit} />
+          <Tables costs={costs} shadow={shadow} of={of} from={from} to={to} unit={unit} />
         </>
       )}
     </div>
@@ -111,12 +117,14 @@ function momentsOf(of: Reading, from: number, to: number): number[] {
   return offsets.slice(firstFrom(offsets, from), firstFrom(offsets, to + 1));
 }
 
-function Legend({ lines, at }: { lines: Line[]; at: Mean }) {
-  const values: Record<string, number | null> = { adapted: at.adapted, static: at.fixed };
+/** What the lines are, and where they are at one of their points. */
+function Legend({ lines, at }: { lines: Line[]; at: number }) {
   return (
     <ul class="lines-key">
-      {lines.map(({ label }) => (
-        <li key={label} class={label}><i aria-hidden="true" />{label} <b>{bitsText(values[label])}</b></li>
+      {lines.map(({ label, values }) => (
+        <li key={label} class={label}>
+          <i aria-hidden="true" />{label} <b>{bitsText(values[Math.max(0, at)])}</b>
+        </li>
       ))}
     </ul>
   );

@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asProblem, type ProblemError } from "../api/problem";
+import { grouped } from "../read/words";
 import { Problem } from "../shell/problem";
-import { begin, feed, reading } from "../state/feed";
+import { begin, feed, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
 import { useCalm } from "../ui/hooks";
@@ -62,11 +63,12 @@ function Writing({ on }: { on: Reading }) {
   const hasStatic = settings?.baseline === true || ["static", "cache"].includes(settings?.method ?? "");
   const from = sources.filter((source) => source === "adapted" || hasStatic);
   const busy = on.activity.value === "feeding";
-  const fixed = useMemo(() => tailOf(on, offset), [on, offset, on.text.length]);
+  const unsent = on.end - offset; // bytes that wait, where sending them has ended early
+  const fixed = useMemo(() => tailOf(on.text.all), [on, on.text.length]);
 
   const suggest = (text = draft, at = cursor): void => {
     clearTimeout(waiting.current);
-    suggestions.ask(id, text.slice(0, at), sampling, from);
+    if (on.end === on.session.value.offset) suggestions.ask(id, text.slice(0, at), sampling, from);
   };
   const write = (text: string, at: number): void => {
     suggestions.discard();
@@ -79,10 +81,10 @@ function Writing({ on }: { on: Reading }) {
     if (busy || upTo + more.length === 0) return;
     clearTimeout(waiting.current);
     suggestions.discard();
-    await feed(on, new Blob([draft.slice(0, upTo), more as BlobPart]));
-    if (on.problem.value) return;
-    setDraft((now) => now.slice(upTo));
-    setCursor((now) => Math.max(0, now - upTo));
+    const text = new Blob([draft.slice(0, upTo), more as BlobPart]);
+    setDraft(draft.slice(upTo));
+    setCursor(Math.max(0, cursor - upTo));
+    await feed(on, text);
   };
   const accept = (source: Source): void => {
     const suggestion = suggestions.of[source].value;
@@ -102,7 +104,11 @@ function Writing({ on }: { on: Reading }) {
   return (
     <div class="write">
       <h1 class="hidden">Write</h1>
-      {on.problem.value && <Problem error={on.problem.value} />}
+      {on.problem.value && <Problem error={on.problem.value} again={() => void resume(on)} />}
+      {unsent > 0 && on.activity.value === "idle" && !on.problem.value && (
+        <p class="note">The last {grouped(unsent)} bytes have not been sent yet.{" "}
+          <button type="button" onClick={() => void resume(on)}>Send them</button></p>
+      )}
       <Sheet fixed={fixed} draft={draft} ghost={ghost} onDraft={write} onCursor={setCursor}
         onKey={(event) => {
           const name = actOf(event, suggestions.any);
@@ -120,9 +126,8 @@ function Writing({ on }: { on: Reading }) {
   );
 }
 
-/** The end of the session's text, from the beginning of a line where that is near. */
-function tailOf(on: Reading, offset: number): string {
-  const known = on.text.all.subarray(0, Math.max(0, offset - on.from));
+/** The end of a session's text, from the beginning of a line where that is near. */
+function tailOf(known: Uint8Array): string {
   let first = Math.max(0, known.length - tailBytes);
   const line = first === 0 ? -1 : known.indexOf(10, first);
   if (line >= 0 && line < known.length - tailBytes / 2) first = line + 1;

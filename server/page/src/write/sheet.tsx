@@ -1,4 +1,4 @@
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface Props {
   fixed: string; // the session's text, as far as it is shown
@@ -28,9 +28,12 @@ export function Sheet({ fixed, draft, ghost, onDraft, onCursor, onKey }: Props) 
     const at = Math.max(fixed.length, whole.length - behind);
     a.setSelectionRange(at, at);
   }, [whole]);
-  useLayoutEffect(() => {
-    box.current!.scrollTop = box.current!.scrollHeight;
-  }, [whole, ghost]);
+  useEffect(() => {
+    const b = box.current!;
+    const grown = new ResizeObserver(() => (b.scrollTop = b.scrollHeight));
+    grown.observe(b.firstElementChild!);
+    return () => grown.disconnect();
+  }, []);
 
   const input = (): void => {
     const a = area.current!;
