@@ -1527,7 +1527,7 @@ type Session struct {
 	// Owner Id of the key that made the session. Only admins see it; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
 
-	// Error Why the session cannot be used: it is damaged, or another model's. Fields that could not be read are missing or 0. The session can be
+	// Error Why the session cannot be used: it is damaged, or of a model that is not served. Fields that could not be read are missing or 0. The session can be
 	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
 	Error *string `json:"error,omitempty"`
 
@@ -1573,6 +1573,11 @@ type SessionRequest struct {
 
 	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
+
+	// Model Id or name of the model that the session runs on: one of those of `GET /v1/models`, of which the first is the default.
+	//
+	// Example: lmserve-default
+	Model *string `json:"model,omitempty"`
 
 	// Seed Seed of the masks that choose which entries an update writes. Two sessions with the same settings, seed and text agree to the bit.
 	// A seed that is left out is drawn at random.

@@ -559,6 +559,16 @@ func (f *fakeSessions) Model() session.ModelInfo {
 	}
 }
 
+func (f *fakeSessions) Models() []session.ModelInfo { return []session.ModelInfo{f.Model()} }
+
+func (f *fakeSessions) ModelOf(who session.Caller, id string) (session.ModelInfo, error) {
+	if id == "" {
+		return f.Model(), nil
+	}
+	_, err := f.Get(who, id)
+	return f.Model(), err
+}
+
 func (f *fakeSessions) Drain(ctx context.Context) error {
 	f.mu.Lock()
 	f.draining = true

@@ -22,8 +22,8 @@ func TestAStateThatIsBeingComputedIsToldInBytes(t *testing.T) {
 	require.Contains(t, *p.Detail, "1200 of 37500 bytes")
 	require.Equal(t, limits.RetryAfterBusy, p.RetryAfter)
 	require.Equal(t, &api.Recovering{DoneBytes: 1200, OfBytes: 37500},
-		codec.Encoder{}.Session(session.Info{Recovery: &done}).Recovering)
-	require.Nil(t, codec.Encoder{}.Session(session.Info{}).Recovering)
+		codec.EncodeSession(session.Info{Recovery: &done}).Recovering)
+	require.Nil(t, codec.EncodeSession(session.Info{}).Recovering)
 }
 
 // Every request that needs the state of a session takes a wait.

@@ -308,7 +308,7 @@ var valueOf = map[string]string{
 	"bool": "true or false", "int": "a whole number", "int64": "a whole number",
 	"uint64": "a whole number, 0 or more", "float64": "a number",
 	"duration": "a duration, as 500ms, 30s or 1h", "stringSlice": "a list of texts",
-	"float32Slice": "a list of numbers",
+	"stringArray": "a text, or a list of texts", "float32Slice": "a list of numbers",
 }
 
 // valueText writes a value of the file as the command line has it.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
 )
@@ -95,7 +96,7 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := serving.openSessions(c.Context(), m, nil, log)
+	o, err := serving.openSessions(c.Context(), []*model.Model{m}, nil, log)
 	if errors.Is(err, sessionlog.ErrInUse) {
 		return nil, fmt.Errorf("%w; if a server has it open, name the server with --server", err)
 	}

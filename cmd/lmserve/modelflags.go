@@ -70,18 +70,26 @@ func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 
 func (f *modelFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.path, "model", "", "file of the model (default: the embedded model)")
+	f.registerComputing(c)
+}
+
+// registerComputing registers what says how models compute, whichever they are.
+func (f *modelFlags) registerComputing(c *cobra.Command) {
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads to compute with; results do not depend on their number")
 	precisionFlag(c, &f.precision)
 	f.lengths.register(c)
 }
 
-func (f *modelFlags) load() (*model.Model, error) {
+func (f *modelFlags) load() (*model.Model, error) { return f.loadFile(f.path) }
+
+// loadFile loads the model of a file; "" is the embedded one.
+func (f *modelFlags) loadFile(path string) (*model.Model, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
 	load := model.Default
-	if f.path != "" {
-		load = func() (*model.Model, error) { return model.Load(f.path) }
+	if path != "" {
+		load = func() (*model.Model, error) { return model.Load(path) }
 	}
 	m, err := load()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -20,8 +21,8 @@ func newServe() *cobra.Command {
 		Short: "Serve sessions over HTTP",
 		Long: strings.TrimSpace(`
 Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
-output says where it listens, the second where sessions are kept, and a third that the
-model reads words, if it does; the access log goes to standard error. SIGTERM and SIGINT
+output says where it listens, the second where sessions are kept, and others which further
+models sessions may run on and which models read words; the access log goes to standard error. SIGTERM and SIGINT
 drain: no new work, chunks under way are finished, then it ends.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
@@ -71,20 +72,20 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	m, err := f.model.load()
+	models, err := f.loadModels()
 	if err == nil {
-		err = f.checkBudget(m)
+		err = f.checkBudget(models)
 	}
 	if err != nil {
 		return err
 	}
-	limitMemory(f.memoryMost(m, connections), log)
-	told, err := newTelemetry(c.Context(), m.ID(), log)
+	limitMemory(f.memoryMost(models, connections), log)
+	told, err := newTelemetry(c.Context(), models[0].ID(), log)
 	if err != nil {
 		return err
 	}
 	defer told.close(log)
-	opening := func() (*opened, error) { return f.openSessions(c.Context(), m, told, log) }
+	opening := func() (*opened, error) { return f.openSessions(c.Context(), models, told, log) }
 	o, err := opening()
 	if err != nil {
 		return err
@@ -95,7 +96,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
-		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
+		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure,
+		AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle,
@@ -117,14 +119,49 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if secure != nil {
 		scheme = "https"
 	}
-	words := ""
-	if m.OfWords() {
-		words = fmt.Sprintf("lmserve: the model reads words; its vocabulary has %d tokens\n",
-			m.Tokenizer.Vocab())
-	}
 	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s%s",
-		m.ID(), scheme, l.Addr(), o.where, words, h.aboutAdmin())
+		models[0].ID(), scheme, l.Addr(), o.where, aboutModels(models), h.aboutAdmin())
 	return h.serve(c.Context(), l, f.drain)
+}
+
+// loadModels loads the models that are served.
+func (f *serveFlags) loadModels() ([]*model.Model, error) {
+	files := f.models
+	if len(files) == 0 {
+		files = []string{""}
+	}
+	var all []*model.Model
+	for _, file := range files {
+		m, err := f.model.loadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for n, other := range all {
+			if m.Hash() == other.Hash() {
+				return nil, usageError{fmt.Errorf("--model %s: found model %s, which %s has, too; "+
+					"expected another", file, m.ID(), files[n])}
+			}
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// aboutModels are the lines on standard output that say more of models than the first one's name.
+func aboutModels(all []*model.Model) string {
+	var text strings.Builder
+	for i, m := range all {
+		name := "the model"
+		if i > 0 {
+			fmt.Fprintf(&text, "lmserve: sessions may run on %s, too\n", m.ID())
+			name = m.ID()
+		}
+		if m.OfWords() {
+			fmt.Fprintf(&text, "lmserve: %s reads words; its vocabulary has %d tokens\n", name,
+				m.Tokenizer.Vocab())
+		}
+	}
+	return text.String()
 }
 
 // open listens, unless the address can be reached from other machines and is not protected.

@@ -15,7 +15,8 @@ import (
 )
 
 type serveFlags struct {
-	model          modelFlags
+	model          modelFlags // how models compute
+	models         []string   // files; none: the embedded model
 	data           dataFlags
 	listen         string
 	admin          string
@@ -39,10 +40,13 @@ type serveFlags struct {
 }
 
 func (f *serveFlags) register(c *cobra.Command) {
-	f.model.register(c)
+	f.model.registerComputing(c)
 	f.data.register(c)
 	f.limits.register(c)
 	flags := c.Flags()
+	flags.StringArrayVar(&f.models, "model", nil,
+		"file of a model that sessions may run on; may be repeated, the first is that of sessions "+
+			"that ask for none\n(default: the embedded model)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "",
 		"file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")

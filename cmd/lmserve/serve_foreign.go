@@ -39,14 +39,19 @@ func (f *foreignSessions) note(err error) {
 }
 
 // tell logs how many there are, if there are any, and what to do.
-func (f *foreignSessions) tell(log *zap.Logger, m *model.Model, where string) {
+func (f *foreignSessions) tell(log *zap.Logger, served []*model.Model, where string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.count == 0 {
 		return
 	}
-	log.Warn("sessions of another model are kept, and cannot be used with this one: "+
-		"give this model a folder of its own with --data-dir, or serve theirs with --model",
+	names := make([]string, len(served))
+	for i, m := range served {
+		names[i] = m.ID()
+	}
+	log.Warn("sessions of models that are not served are kept, and cannot be used: serve theirs, "+
+		"too, with another --model, or give the models that are served a folder of their own with "+
+		"--data-dir",
 		zap.Int("sessions", f.mu.count), zap.Strings("their_models", f.mu.models),
-		zap.String("model", m.ID()), zap.String("sessions_in", where))
+		zap.Strings("models", names), zap.String("sessions_in", where))
 }

@@ -32,7 +32,7 @@ type opened struct {
 
 // openSessions opens the store of the sessions.
 func (f *serveFlags) openSessions(
-	ctx context.Context, m *model.Model, told *telemetry, log *zap.Logger,
+	ctx context.Context, models []*model.Model, told *telemetry, log *zap.Logger,
 ) (_ *opened, err error) {
 	o := &opened{}
 	if o.store, o.where, err = f.openStore(ctx, told, log); err != nil {
@@ -40,6 +40,7 @@ func (f *serveFlags) openSessions(
 	}
 	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
 	options := session.Options{
+		Others:         models[1:],
 		Store:          o.store,
 		Report:         foreign.note,
 		Threads:        f.model.threads,
@@ -53,11 +54,11 @@ func (f *serveFlags) openSessions(
 	if told != nil {
 		options.Observer = told
 	}
-	o.sessions, err = session.NewManager(m, options)
+	o.sessions, err = session.NewManager(models[0], options)
 	if err != nil {
 		return nil, errors.Join(err, o.store.Close())
 	}
-	foreign.tell(log, m, o.where)
+	foreign.tell(log, models, o.where)
 	if told != nil {
 		told.Follow(o.sessions)
 	}

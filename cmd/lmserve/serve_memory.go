@@ -27,14 +27,23 @@ const (
 )
 
 // memoryHelp says what --memory-budget is a part of.
-var memoryHelp = fmt.Sprintf(`In all, the process takes the budget, the model, %dM, %dK for each connection, and for each
-thread a worker (as large as its chunks, 327M at most with the embedded model) and %dM for
-files. Its log says how much that is. The collector is told to keep to it, unless GOMEMLIMIT
+var memoryHelp = fmt.Sprintf(`In all, the process takes the budget, the models, %dM, %dK for each connection, and for each
+thread a worker of each model (as large as its chunks, 327M at most with the embedded model)
+and %dM for files. Its log says how much that is. The collector is told to keep to it, unless GOMEMLIMIT
 is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
 
-// checkBudget refuses a budget that no session of the model would fit into.
-func (f *serveFlags) checkBudget(m *model.Model) error {
+// checkBudget refuses a budget that no session of one of the models would fit into.
+func (f *serveFlags) checkBudget(models []*model.Model) error {
+	for _, m := range models {
+		if err := f.checkBudgetOf(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *serveFlags) checkBudgetOf(m *model.Model) error {
 	least, err := session.MemoryMin(m)
 	if err != nil || f.budget == 0 || int64(f.budget) >= least {
 		return err
@@ -46,9 +55,9 @@ func (f *serveFlags) checkBudget(m *model.Model) error {
 		&f.budget, sizeOf(least), m.ID())}
 }
 
-// memoryMost is the memory that the process may take in all. It is asked when the model is loaded,
-// and nothing else is.
-func (f *serveFlags) memoryMost(m *model.Model, connections int) int64 {
+// memoryMost is the memory that the process may take in all. It is asked when the models are loaded,
+// and nothing else is. Each thread may have a worker of each.
+func (f *serveFlags) memoryMost(models []*model.Model, connections int) int64 {
 	budget := int64(f.budget)
 	if budget == 0 {
 		budget = session.DefaultMemoryBytes()
@@ -56,7 +65,11 @@ func (f *serveFlags) memoryMost(m *model.Model, connections int) int64 {
 	runtime.GC()
 	var loaded runtime.MemStats
 	runtime.ReadMemStats(&loaded)
-	threads := int64(f.model.threads) * (stream.WorkerBytes(m) + session.FileBytes)
+	thread := int64(session.FileBytes)
+	for _, m := range models {
+		thread += stream.WorkerBytes(m)
+	}
+	threads := int64(f.model.threads) * thread
 	most := budget + int64(loaded.HeapAlloc) + threads + memoryConstant +
 		int64(connections)*connectionBytes
 	return (most + memoryUnit - 1) / memoryUnit * memoryUnit

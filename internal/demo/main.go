@@ -63,7 +63,7 @@ func show(ctx context.Context, url string, all []*stream, watched bool) error {
 		if err := s.prepare(ctx, c); err != nil {
 			return err
 		}
-		fmt.Printf("    %-40s  %s\n", address(url, s), s.title)
+		fmt.Printf("    %-43s  %s\n", address(url, s), s.title)
 	}
 	if watched {
 		browser.Stdout, browser.Stderr = io.Discard, io.Discard

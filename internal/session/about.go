@@ -4,14 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// modelInfo is what Manager.Model tells.
-func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
+// modelInfo is what Manager.Models tell of a model.
+func modelInfo(m *model.Model) (ModelInfo, error) {
+	defaults, err := effective(m, Settings{"chunk": m.Chunk})
+	if err != nil {
+		return ModelInfo{}, fmt.Errorf("session: model %s: %w", m.Name, err)
+	}
 	config, err := json.Marshal(m.LM.Config)
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
@@ -31,6 +35,12 @@ func modelInfo(m *model.Model, defaults stream.Settings) (ModelInfo, error) {
 		Card:       m.Card,
 		text:       m.Tokenizer,
 	}, nil
+}
+
+// clone is a copy that its holder may change.
+func (m ModelInfo) clone() ModelInfo {
+	m.Card, m.Config, m.Defaults = slices.Clone(m.Card), slices.Clone(m.Config), m.Defaults.Clone()
+	return m
 }
 
 // kindOf is the kind of a tokenizer.

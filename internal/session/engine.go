@@ -23,6 +23,7 @@ type engine struct {
 	states    *states
 	snapshots *snapshots
 	scheduler *scheduler.Scheduler
+	follower  *follower
 	waiting   queue
 	life      *lifecycle.Lifecycle
 	clock     *clock

@@ -112,7 +112,9 @@ func exportOf(
 	if err != nil {
 		return nil, err
 	}
-	f.Metadata[keyHead] = string(h.encode())
+	own := *h
+	own.ShadowOf = "" // the file is that of a session of its own
+	f.Metadata[keyHead] = string(own.encode())
 	f.Tensors = append(f.Tensors, l.tensors()...)
 	return f, nil
 }

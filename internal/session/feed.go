@@ -128,6 +128,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}
 	s.publishLocked()
+	e.follower.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, how.ByLine
 	if f.given == nil { // else the parent of a fork has told of the text

@@ -36,6 +36,8 @@ type head struct {
 	// ByLine says that some of the text may be learnt by lines.
 	ByLine bool   `json:"by_line,omitempty"`
 	Name   string `json:"name,omitempty"` // "": the session has none
+	// ShadowOf is the id of the session that the session follows; "": it is no shadow.
+	ShadowOf string `json:"shadow_of,omitempty"`
 }
 
 type modelName struct {
@@ -191,6 +193,9 @@ func (h *head) check(id string) error {
 	}
 	if err := checkNameOrNone(h.Name); err != nil {
 		return err
+	}
+	if of := h.ShadowOf; of != "" && (of == id || !sessionID.MatchString(of)) {
+		return fmt.Errorf("shadow_of is %.80q, expected the id of another session", of)
 	}
 	return h.checkKept()
 }

@@ -31,6 +31,8 @@ type PatchRequest struct {
 	// Labels are set to these values; one without a value is taken away.
 	Labels map[string]*string
 	TTL    *time.Duration // as in a CreateRequest
+	// Detach makes a session of its own of a shadow, which stays as it is from then on.
+	Detach bool
 }
 
 // patched is the head of a session after a change. The labels of the head given are not touched.
@@ -50,6 +52,9 @@ func (r *PatchRequest) patched(h head) head {
 		labels[name] = *value
 	}
 	h.Labels = labels
+	if r.Detach {
+		h.ShadowOf = ""
+	}
 	if r.TTL != nil {
 		h.TTL = *r.TTL
 	}

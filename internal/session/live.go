@@ -19,7 +19,7 @@ import (
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
 	model   *model.Model // nil: it is not served, or not known
-	head                 // Numerics, LinesFrom, ByLine, Labels and TTL change under state and mu, the rest never
+	head                 // what noteHeadLocked takes over changes under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
@@ -49,6 +49,8 @@ type liveSession struct {
 		stale   bool     // what was seen may not be what the store has
 		bad     error    // why the session cannot be used; nil if it can
 		again   Recovery // of begun, for those who ask; of 0 bytes: there is none
+
+		following following
 	}
 }
 
@@ -130,7 +132,10 @@ func (s *liveSession) unlock() {
 
 // job is what the session wants a worker for.
 func (s *liveSession) job() scheduler.Job {
-	return scheduler.Job{Key: s.Owner, Session: s.ID, Model: s.model, Chunk: s.Settings.Chunk}
+	return scheduler.Job{
+		Key: s.Owner, Session: s.ID, Model: s.model, Chunk: s.Settings.Chunk,
+		Behind: s.shadowOf() != "",
+	}
 }
 
 // settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
@@ -223,7 +228,7 @@ func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
-	s.Labels, s.TTL = h.Labels, h.TTL
+	s.Labels, s.TTL, s.ShadowOf = h.Labels, h.TTL, h.ShadowOf
 }
 
 func (s *liveSession) isClaimed() bool {
@@ -310,6 +315,7 @@ func (s *liveSession) info(who Caller, lastUsed time.Time, memory int64) Info {
 	defer s.mu.Unlock()
 	i := s.head.info(who, s.mu.seen)
 	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.mu.bad
+	i.Words = s.model != nil && s.model.OfWords()
 	if again := s.mu.again; again.Of > 0 {
 		i.Recovery = &again
 	}

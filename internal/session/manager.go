@@ -21,14 +21,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Manager keeps the sessions of one model in a store, and the states of those in use in memory. All
+// Manager keeps the sessions of its models in a store, and the states of those in use in memory. All
 // its methods may be called at once. A Manager that is no longer needed is drained, which ends its
 // threads.
 //
 // It is put together of parts that each do one thing and have a lock of their own: the roster knows
 // which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
 type Manager struct {
-	about    ModelInfo
+	about    []ModelInfo // of the models, the default first
 	roster   *roster
 	engine   *engine
 	life     *lifecycle.Lifecycle
@@ -39,25 +39,29 @@ type Manager struct {
 	watchIdle time.Duration // the constant of that name; tests set it
 }
 
-// NewManager returns a Manager of the sessions that the store has.
+// NewManager returns a Manager of the sessions that the store has. The model is that of sessions
+// that ask for none; Options.Others may be asked for.
 func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	defaults, err := effective(m, Settings{"chunk": m.Chunk})
-	if err != nil {
-		return nil, fmt.Errorf("session: model %s: %w", m.Name, err)
-	}
-	about, err := modelInfo(m, defaults)
-	if err != nil {
+	served := append(models{m}, o.Others...)
+	if err := served.check(); err != nil {
 		return nil, err
 	}
-	mg := assemble(models{m}, o.withDefaults())
-	mg.about = about
+	mg := assemble(served, o.withDefaults())
+	for _, m := range served {
+		about, err := modelInfo(m)
+		if err != nil {
+			return nil, err
+		}
+		mg.about = append(mg.about, about)
+	}
 	if err := mg.roster.load(context.Background()); err != nil {
 		return nil, err
 	}
 	mg.life.Serve()
+	mg.engine.follower.begin()
 	return mg, nil
 }
 
@@ -96,15 +100,35 @@ func assemble(served models, o Options) *Manager {
 		},
 	}
 	j.vanished = mg.roster.remove
+	mg.engine.follower = newFollower(mg.engine, mg.roster, o.Threads)
 	return mg
 }
 
-// Model describes the model all sessions run on.
-func (mg *Manager) Model() ModelInfo {
-	about := mg.about
-	about.Card, about.Config = slices.Clone(about.Card), slices.Clone(about.Config)
-	about.Defaults = about.Defaults.Clone()
-	return about
+// Models describe the models that sessions run on, the default first.
+func (mg *Manager) Models() []ModelInfo {
+	all := make([]ModelInfo, len(mg.about))
+	for i := range mg.about {
+		all[i] = mg.about[i].clone()
+	}
+	return all
+}
+
+// Model describes the default model.
+func (mg *Manager) Model() ModelInfo { return mg.about[0].clone() }
+
+// ModelOf describes the model that a session runs on, or that would run on it: of one whose model is
+// not served, and where no session is named, that is the default. The error is ErrNotFound, or
+// ErrStore.
+func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
+	if id == "" {
+		return mg.Model(), nil
+	}
+	s, err := mg.roster.find(who, id)
+	if err != nil {
+		return ModelInfo{}, err
+	}
+	at := max(0, slices.Index(mg.engine.models, s.model))
+	return mg.about[at].clone(), nil
 }
 
 // Failed is closed when the store has failed for good: all requests get ErrStore. The store has to
@@ -122,34 +146,65 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
 	}
-	set, err := mg.settingsOf(r)
+	p, err := mg.planOf(ctx, who, r)
 	if err != nil {
 		return Info{}, err
 	}
-	return mg.createNamed(ctx, who, "", set, r)
+	defer p.done()
+	return mg.createNamed(ctx, who, "", p, r)
 }
 
-// settingsOf checks a request, and gives the settings that it asks for.
-func (mg *Manager) settingsOf(r CreateRequest) (stream.Settings, error) {
-	set, err := effective(mg.engine.model, r.Settings)
-	if err != nil {
-		return set, err
+// sessionPlan is what a request for a session comes to: the model and the settings, but for the seed.
+type sessionPlan struct {
+	model *model.Model
+	set   stream.Settings
+	of    *liveSession // that the session is to follow; nil: none
+	done  func()       // ends the use of it
+}
+
+// planOf checks a request, and gives what it asks for. What it gives is to be done with.
+func (mg *Manager) planOf(
+	ctx context.Context, who Caller, r CreateRequest,
+) (p sessionPlan, err error) {
+	p.done = func() {}
+	if p.model, err = mg.engine.models.named(r.Model); err != nil {
+		return p, err
 	}
-	return set, checkRequest(r)
+	if p.set, err = effective(p.model, r.Settings); err != nil {
+		return p, err
+	}
+	if err := checkRequest(r); err != nil || r.ShadowOf == "" {
+		return p, err
+	}
+	p.of, p.done, err = mg.roster.toFollow(ctx, who, r.ShadowOf)
+	return p, err
 }
 
 // createNamed makes a session of a request that was checked; the name may be "".
 func (mg *Manager) createNamed(
-	ctx context.Context, who Caller, name string, set stream.Settings, r CreateRequest,
+	ctx context.Context, who Caller, name string, p sessionPlan, r CreateRequest,
 ) (Info, error) {
-	set.Seed = seedOr(r.Seed)
-	s, err := mg.roster.fresh(who, name, mg.engine.model, set, r)
+	p.set.Seed = seedOr(r.Seed)
+	s, err := mg.roster.fresh(who, name, p.model, p.set, r)
 	if err != nil {
 		return Info{}, err
 	}
 	fill := func() error { return mg.engine.settleIn(ctx, s) }
+	if p.of != nil {
+		s.ShadowOf = p.of.ID
+		fill = func() error {
+			if err := mg.engine.settleIn(ctx, s); err != nil {
+				return err
+			}
+			return s.follow(p.of)
+		}
+	}
 	store := func() error { return mg.engine.journal.create(ctx, s, 0) }
-	return mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
+	info, err := mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
+	if err == nil && p.of != nil {
+		mg.engine.follower.wake(s)
+	}
+	return info, err
 }
 
 // Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls
@@ -162,20 +217,21 @@ func (mg *Manager) Put(
 	if err := CheckName(name); err != nil {
 		return Info{}, false, err
 	}
-	set, err := mg.settingsOf(r)
+	p, err := mg.planOf(ctx, who, r)
 	if err != nil {
 		return Info{}, false, err
 	}
+	defer p.done()
 	for {
 		s, err := mg.roster.named(ctx, who, name)
 		if err != nil {
 			return Info{}, false, err
 		}
 		if s != nil {
-			info, err := mg.match(ctx, who, s, set, r)
+			info, err := mg.match(ctx, who, s, p, r)
 			return info, false, err
 		}
-		info, err := mg.createNamed(ctx, who, name, set, r)
+		info, err := mg.createNamed(ctx, who, name, p, r)
 		var taken *NameTakenError
 		if !errors.As(err, &taken) {
 			return info, err == nil, err
@@ -188,13 +244,13 @@ func (mg *Manager) Put(
 
 // match describes a session if it is the one that a request asks for.
 func (mg *Manager) match(
-	ctx context.Context, who Caller, s *liveSession, set stream.Settings, r CreateRequest,
+	ctx context.Context, who Caller, s *liveSession, p sessionPlan, r CreateRequest,
 ) (Info, error) {
 	if err := s.unusable(); err != nil {
 		return Info{}, err
 	}
-	set.Seed = s.Settings.Seed
-	if all := s.differences(r, set); len(all) > 0 {
+	p.set.Seed = s.Settings.Seed
+	if all := s.differences(r, p); len(all) > 0 {
 		return Info{}, &DifferError{ID: s.ID, Fields: all}
 	}
 	return mg.roster.get(ctx, who, s.ID)
@@ -215,7 +271,13 @@ func (mg *Manager) Patch(
 		return Info{}, err
 	}
 	defer mg.life.Leave()
-	if err := mg.roster.amend(ctx, s, r); err != nil {
+	amend := func() error { return mg.roster.amend(ctx, s, r) }
+	if r.Detach && s.shadowOf() != "" {
+		err = mg.engine.follower.detach(ctx, s, amend)
+	} else {
+		err = amend()
+	}
+	if err != nil {
 		return Info{}, err
 	}
 	return mg.roster.info(who, s), nil
@@ -280,6 +342,9 @@ func (mg *Manager) Score(
 	}
 	if o.Learn == LearnFalse {
 		return mg.dryRun(ctx, s, body, o, emit)
+	}
+	if err := s.feedable(); err != nil {
+		return Summary{}, err
 	}
 	end, err := mg.engine.beginFeeding(ctx, s, o.Wait)
 	if err != nil {
@@ -352,6 +417,9 @@ func (mg *Manager) Complete(
 	if err := cmp.Or(checkCompletion(r), checkFrom(s, r)); err != nil {
 		return Completion{}, err
 	}
+	if err := s.feedable(); err != nil && r.commits() {
+		return Completion{}, err
+	}
 	if err := mg.life.Enter(); err != nil {
 		return Completion{}, err
 	}
@@ -373,7 +441,7 @@ func (mg *Manager) Complete(
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
-	s, done, err := mg.grounds(who, id)
+	s, done, err := mg.grounds(who, id, r.Model)
 	if err != nil {
 		return err
 	}
@@ -388,10 +456,17 @@ func (mg *Manager) CompleteBatch(
 	return mg.engine.batch(ctx, s, id == "", r, emit)
 }
 
-// grounds finds the session that a batch continues, or makes a blank one. done must follow.
-func (mg *Manager) grounds(who Caller, id string) (s *liveSession, done func(), err error) {
+// grounds finds the session that a batch continues, or makes a blank one of a model. done must
+// follow.
+func (mg *Manager) grounds(
+	who Caller, id, modelName string,
+) (s *liveSession, done func(), err error) {
 	if id == "" {
-		if s, err = mg.roster.blank(who); err != nil {
+		m, err := mg.engine.models.named(modelName)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s, err = mg.roster.blank(who, m); err != nil {
 			return nil, nil, err
 		}
 		return s, s.end, nil
@@ -506,6 +581,7 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 // ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
+	mg.engine.follower.stop()
 	drained := mg.life.Drain()
 	defer mg.audience.end(ErrDraining)
 	select {

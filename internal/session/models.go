@@ -1,7 +1,9 @@
 package session
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lmserve/lmserve/internal/model"
@@ -17,6 +19,30 @@ func (ms models) withHash(hash string) *model.Model {
 		return nil
 	}
 	return ms[i]
+}
+
+// named finds the model that a request names, by its id or by the name that its file has; "" is the
+// default. The error is a *FieldError.
+func (ms models) named(name string) (*model.Model, error) {
+	if name == "" {
+		return ms[0], nil
+	}
+	for _, m := range ms {
+		if name == m.ID() || name == m.Name {
+			return m, nil
+		}
+	}
+	return nil, &FieldError{"model", strconv.Quote(name), ms.names()}
+}
+
+// check refuses a model that is there twice: a session would not know which is its own.
+func (ms models) check() error {
+	for i, m := range ms {
+		if ms[:i].withHash(m.Hash()) != nil {
+			return fmt.Errorf("session: model %s is there twice", m.ID())
+		}
+	}
+	return nil
 }
 
 // names are the ids of all.

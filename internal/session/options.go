@@ -17,6 +17,8 @@ type Options struct {
 	// sessionlog.Memory. The states of a store that is not durable are never dropped from memory:
 	// beyond MaxMemoryBytes there are no more.
 	Store sessionlog.Store
+	// Others are models that sessions may ask for, beside the one that is for those that ask for none.
+	Others []*model.Model
 	// Report is told of what a person should know and no request is to blame for: damage that was
 	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
 	// must not call the Manager. Nil: nobody is told.

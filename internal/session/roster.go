@@ -33,7 +33,7 @@ type roster struct {
 // load finds out which sessions the store has. Nothing is computed, and nothing but heads and last
 // records is read. Sessions that were never completed, and those that have expired, are deleted.
 func (ro *roster) load(ctx context.Context) error {
-	var halves []*liveSession
+	var halves, shadows []*liveSession
 	err := sessionlog.Each(ctx, ro.journal.store, func(found sessionlog.Session) error {
 		s := newSession(readStored(ro.models, found), ro.budget)
 		ro.room.Open(s.ID, s.Owner)
@@ -46,6 +46,9 @@ func (ro *roster) load(ctx context.Context) error {
 			ro.report(bad)
 		}
 		ro.registry.Add(s.entry)
+		if s.ShadowOf != "" {
+			shadows = append(shadows, s)
+		}
 		return nil
 	})
 	if err != nil {
@@ -55,6 +58,11 @@ func (ro *roster) load(ctx context.Context) error {
 		m.Meter(ro.room.Charge)
 	}
 	ro.journal.discardAll(halves)
+	for _, s := range shadows {
+		if e := ro.registry.Find(s.ShadowOf, ro.clock.now()); e != nil {
+			_ = s.follow(e.Value) // one too many does not go on, and says so
+		}
+	}
 	ro.sweep()
 	return nil
 }
@@ -133,6 +141,7 @@ func (ro *roster) touch(s *liveSession) { ro.registry.Touch(s.entry, ro.clock.no
 func (ro *roster) info(who Caller, s *liveSession) Info {
 	i := s.info(who, ro.registry.LastUsed(s.entry), s.memory.Bytes())
 	i.DiskBytes = ro.room.Charged(s.ID)
+	s.addLinks(who, &i)
 	return i
 }
 
@@ -166,6 +175,7 @@ func (ro *roster) list(
 	for i, bytes := range ro.budget.BytesOf(accounts) {
 		told := found[i].Value.info(who, ro.registry.LastUsed(found[i]), bytes)
 		told.DiskBytes = ro.room.Charged(told.ID)
+		found[i].Value.addLinks(who, &told)
 		page = append(page, told)
 	}
 	return page, next, nil
@@ -214,14 +224,36 @@ func (ro *roster) choose(
 	return found, after
 }
 
-// delete deletes the session that a request names. What is at work on it ends after its chunk.
+// delete deletes the session that a request names, and its shadows, which have its text: these
+// first, so that none is left without it. What is at work on them ends after its chunk.
 func (ro *roster) delete(who Caller, id string) error {
 	s, err := ro.find(who, id)
 	if err != nil {
 		return err
 	}
-	ctx := context.Background() // the erasing of what is gone has to come to its end
-	err = ro.journal.delete(ctx, s)
+	if err := ro.deleteShadows(s); err != nil {
+		return err
+	}
+	if err := ro.deleteOne(s); err != nil {
+		return err
+	}
+	return ro.deleteShadows(s) // of which one may have been made meanwhile
+}
+
+// deleteShadows deletes the shadows of a session.
+func (ro *roster) deleteShadows(of *liveSession) error {
+	for _, s := range of.shadows() {
+		if err := ro.deleteOne(s); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteOne deletes a session.
+func (ro *roster) deleteOne(s *liveSession) error {
+	id, ctx := s.ID, context.Background() // the erasing of what is gone has to come to its end
+	err := ro.journal.delete(ctx, s)
 	if err != nil {
 		if _, still := ro.journal.store.Get(ctx, s.ID); !errors.Is(still, sessionlog.ErrNotFound) {
 			return storeError("deleting session "+id, err)
@@ -239,6 +271,7 @@ func (ro *roster) delete(who Caller, id string) error {
 func (ro *roster) remove(s *liveSession) {
 	if ro.registry.Remove(s.entry) {
 		s.end()
+		s.leave()
 	}
 }
 
@@ -247,15 +280,21 @@ func (ro *roster) remove(s *liveSession) {
 func (ro *roster) sweep() {
 	now := ro.clock.now()
 	for more := true; more; {
-		var doomed []*liveSession
+		var doomed, shadows []*liveSession
 		for more && len(doomed) < deletesAtOnce {
 			gone := ro.registry.Expire(now, sweepBatch)
 			for _, e := range gone {
 				e.Value.end()
+				e.Value.leave()
 				doomed = append(doomed, e.Value)
+				shadows = append(shadows, e.Value.shadows()...)
 			}
 			more = len(gone) == sweepBatch
 		}
+		for _, s := range shadows {
+			ro.remove(s)
+		}
+		ro.journal.discardAll(shadows) // first, so that none is left without its session
 		ro.journal.discardAll(doomed)
 	}
 }
@@ -294,13 +333,12 @@ func (ro *roster) fresh(
 }
 
 // blank is a session of no text that is in no store and in no registry: what a request continues
-// that names none, on the default model. Its method is the static one, which no text is learnt by: it is what every method
+// that names none. Its method is the static one, which no text is learnt by: it is what every method
 // that writes fast weights scores with before it has learnt.
-func (ro *roster) blank(who Caller) (*liveSession, error) {
+func (ro *roster) blank(who Caller, m *model.Model) (*liveSession, error) {
 	if err := ro.life.Err(); err != nil {
 		return nil, storeError("completing", err)
 	}
-	m := ro.models[0]
 	return ro.fresh(who, "", m, stream.DefaultsFor(m, stream.Static), CreateRequest{})
 }
 

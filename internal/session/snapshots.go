@@ -37,7 +37,7 @@ func newSnapshots(j *journal, room *disk.Guard, o Options) *snapshots {
 
 // writeLocked writes a state of the session to the store, and drops snapshots for which there is no
 // more use. Of a log of which only the tail is kept, it trims what is older than the older of two
-// snapshots, which is never needed again. It needs no worker. A snapshot that is there already is as
+// snapshots and was read by all shadows: it is never needed again. It needs no worker. A snapshot that is there already is as
 // good as a new one.
 func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream.Stream) error {
 	sn.under <- struct{}{}
@@ -54,7 +54,7 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 	if err != nil || s.History != HistoryTail || len(kept) < recoverySnapshots {
 		return err
 	}
-	return sn.journal.trimLocked(ctx, s, kept[0])
+	return sn.journal.trimLocked(ctx, s, min(kept[0], s.unread()))
 }
 
 // storeLocked writes a state to the store, unless the store has it.
@@ -170,7 +170,7 @@ func (sn *snapshots) trimVolatileLocked(ctx context.Context, s *liveSession) err
 		records++
 		return nil
 	})
-	if err != nil || records < 2 {
+	if err != nil || records < 2 || s.unread() < last {
 		return err
 	}
 	// The store trims what a snapshot makes superfluous. That the state is in memory makes it

@@ -178,6 +178,9 @@ func (h *head) info(who Caller, p progress) Info {
 		History:      h.History,
 		Parent:       h.Parent,
 	}
+	if h.ShadowOf != "" {
+		i.ShadowOf = &Shadow{ID: h.ShadowOf, Offset: p.offset}
+	}
 	if len(h.Numerics) > 0 { // else the head is damaged
 		i.Numerics = h.numerics().Name
 	}

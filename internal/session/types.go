@@ -1,6 +1,6 @@
-// Package session keeps the live sessions of one model: for each its stream of text, the order of
-// its chunks and the state the text has left behind. A session is a deterministic function of the
-// weights, its settings, its seed and the bytes fed to it.
+// Package session keeps the live sessions of one model, or of several: for each its stream of text,
+// the order of its chunks and the state the text has left behind. A session is a deterministic
+// function of the weights, its settings, its seed and the bytes fed to it.
 //
 // This file holds the plain types and errors that a caller of the Manager meets; nothing in it
 // computes.
@@ -92,12 +92,15 @@ func (c Caller) sees(owner string) bool { return c.Admin || c.Key == owner }
 // CreateRequest describes a session to be made. The zero value is a session with the model's
 // defaults, a random seed and no expiry.
 type CreateRequest struct {
+	Model    string // ModelInfo.ID or Name of the model that the session runs on; "": the default
 	Settings Settings
 	Seed     *uint64           // of the masks, 0..SeedMax; nil: drawn at random
 	Labels   map[string]string // kept for the caller, never interpreted
 	// TTL is how long the session may go unused before it is deleted; 0: for ever.
 	TTL     time.Duration
 	History string // HistoryFull or HistoryTail; "" is HistoryFull
+	// ShadowOf is the id or name of a session that the session is to be the shadow of; "": none.
+	ShadowOf string
 }
 
 // ForkRequest describes a fork: a session with the model, settings, seed and text of another.
@@ -140,6 +143,7 @@ type Info struct {
 	ID      string
 	Name    string    // by which its owner finds the session, too; "": none
 	Model   string    // ModelInfo.ID of the model it runs on
+	Words   bool      // the tokens of that model are words; false where the model is not served
 	Created time.Time // UTC
 	// LastUsed is the end of the last request that fed or sampled the session, at first Created;
 	// after a restart, when text came last. UTC.
@@ -163,6 +167,8 @@ type Info struct {
 	TTL      time.Duration // 0: none
 	History  string        // HistoryFull or HistoryTail
 	Parent   *Parent       // nil unless it is a fork
+	ShadowOf *Shadow       // nil unless it is a shadow: what it follows
+	Shadows  []Shadow      // that follow it
 	Recovery *Recovery     // of a session whose state is being computed again; else nil
 	// Err is why the session cannot be used: it is damaged, or another model's. Then other fields
 	// may be missing. It can be deleted.
@@ -341,6 +347,7 @@ type Candidate struct {
 // BatchRequest asks for texts that continue the session's text and one of several prompts each. A
 // batch leaves its session as it was: of no prompt is anything learnt, and none is seen by another.
 type BatchRequest struct {
+	Model       string   // as in a CreateRequest; of a batch that continues a session, nothing depends on it
 	Prompts     [][]byte // 1 or more; each may be empty
 	N           int      // texts after each prompt, >= 1
 	MaxTokens   int      // sampled for each text; 0: none
@@ -363,7 +370,7 @@ type Completion struct {
 	Offset           int64  // of the session after the call
 }
 
-// ModelInfo describes the one model that all sessions of a Manager share.
+// ModelInfo describes a model that sessions of a Manager share.
 type ModelInfo struct {
 	ID         string          // name and the start of the content hash: "NAME-HASH"
 	Hash       string          // content hash of the weights file
@@ -446,7 +453,7 @@ func (e *UnusableError) Damage() *sessionlog.CorruptError {
 // ModelError says that a session is another model's.
 type ModelError struct {
 	Have string // ModelInfo.ID of the session's
-	Want string // of the one that is served
+	Want string // of those that are served
 }
 
 func (e *ModelError) Error() string {

@@ -21,7 +21,7 @@ import (
 
 // DecodeCreate reads the body of a request for a new session.
 func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
-	request := session.CreateRequest{Seed: r.Seed}
+	request := session.CreateRequest{Model: value(r.Model), Seed: r.Seed}
 	if r.Settings != nil {
 		request.Settings = decodeSettings(*r.Settings)
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Session is what a client is told of a session.
-func (e Encoder) Session(i session.Info) api.Session {
+// EncodeSession is what a client is told of a session.
+func EncodeSession(i session.Info) api.Session {
+	e := Encoder{words: i.Words}
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,

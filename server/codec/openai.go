@@ -18,6 +18,7 @@ func DecodeBatch(
 ) (session.BatchRequest, error) {
 	prompts, err := decodePrompts(m, r.Prompt)
 	request := session.BatchRequest{
+		Model:       m.ID,
 		Prompts:     prompts,
 		N:           1,
 		MaxTokens:   limits.OpenAITokensDefault,

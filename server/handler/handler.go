@@ -50,7 +50,8 @@ type Sessions interface {
 		emit func(session.Piece) error) (session.Completion, error)
 	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,
 		emit func(session.Piece) error) error
-	Model() session.ModelInfo
+	Models() []session.ModelInfo
+	ModelOf(who session.Caller, id string) (session.ModelInfo, error)
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
 	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
@@ -75,8 +76,11 @@ type Handlers struct {
 
 var _ api.StrictServerInterface = (*Handlers)(nil)
 
-// encoder writes what clients are told of texts of the model that is served.
-func (h *Handlers) encoder() codec.Encoder { return codec.NewEncoder(h.Sessions().Model()) }
+// encoder writes what clients are told of the text of a session.
+func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error) {
+	m, err := h.Sessions().ModelOf(middleware.CallerOf(ctx), id)
+	return codec.NewEncoder(m), err
+}
 
 // sessionPath is the path of a session.
 func sessionPath(id string) string { return "/v1/sessions/" + id }

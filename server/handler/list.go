@@ -48,16 +48,16 @@ func (h *Handlers) list(ctx context.Context, l codec.Listing, made *spool.Spool)
 	if err != nil {
 		return err
 	}
-	return made.Fill(func(w io.Writer) error { return writeList(w, h.encoder(), page, next) })
+	return made.Fill(func(w io.Writer) error { return writeList(w, page, next) })
 }
 
 // writeList writes a page, session by session: an api.SessionList.
-func writeList(w io.Writer, encode codec.Encoder, page []session.Info, next string) error {
+func writeList(w io.Writer, page []session.Info, next string) error {
 	if _, err := io.WriteString(w, `{"sessions":[`); err != nil {
 		return err
 	}
 	for i := range page {
-		text, err := json.Marshal(encode.Session(page[i]))
+		text, err := json.Marshal(codec.EncodeSession(page[i]))
 		if err != nil {
 			return err
 		}

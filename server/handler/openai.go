@@ -22,8 +22,9 @@ const headerSession = "X-Session-ID"
 func (h *Handlers) CreateCompletion(
 	ctx context.Context, r api.CreateCompletionRequestObject,
 ) (api.CreateCompletionResponseObject, error) {
-	start, model := time.Now(), h.Sessions().Model()
-	if err := checkModel(model, &r.Body.Model); err != nil {
+	start := time.Now()
+	model, err := h.modelNamed(&r.Body.Model)
+	if err != nil {
 		return nil, err
 	}
 	request, err := codec.DecodeBatch(model, *r.Body)
@@ -31,11 +32,11 @@ func (h *Handlers) CreateCompletion(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	named, err := h.completionSession(ctx, r.Params.XSessionID, r.Body.User)
+	named, err := h.completionSession(ctx, model, r.Params.XSessionID, r.Body.User)
 	if err != nil {
 		return nil, err
 	}
-	call := batchCall{h.Sessions(), named, request, codec.NewOpenAIAnswer(
+	call := batchCall{h.Sessions(), named, model, request, codec.NewOpenAIAnswer(
 		"cmpl-"+answer.RequestID(ctx), model, start, request)}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return batchAnswer(func(w http.ResponseWriter) error {
@@ -65,9 +66,10 @@ func (s namedSession) problemOf(err error) error {
 
 // completionSession finds the session that a completion in OpenAI's form names, by its id or name:
 // that of the header, or else that of the field `user`. A user that is neither of any session names
-// a session that is made on first use, if the server was told so, and otherwise none.
+// a session that is made on first use, if the server was told so, and otherwise none. The session is
+// one of the model that the completion names.
 func (h *Handlers) completionSession(
-	ctx context.Context, header, user *string,
+	ctx context.Context, model session.ModelInfo, header, user *string,
 ) (namedSession, error) {
 	who := middleware.CallerOf(ctx)
 	if header != nil {
@@ -77,7 +79,7 @@ func (h *Handlers) completionSession(
 			return namedSession{}, named.problemOf(err)
 		}
 		named.id = info.ID
-		return named, nil
+		return named, checkSessionModel(model, info)
 	}
 	if user == nil || *user == "" {
 		return namedSession{}, nil
@@ -85,13 +87,13 @@ func (h *Handlers) completionSession(
 	info, err := h.Sessions().Get(who, *user)
 	switch {
 	case err == nil:
-		return namedSession{info.ID, "user"}, nil
+		return namedSession{info.ID, "user"}, checkSessionModel(model, info)
 	case !errors.Is(err, session.ErrNotFound):
 		return namedSession{}, err
 	case !h.UserSessions:
 		return namedSession{}, nil
 	}
-	id, err := h.users.session(ctx, h.Sessions(), who, *user)
+	id, err := h.users.session(ctx, h.Sessions(), who, model.ID, *user)
 	return namedSession{id, "user"}, err
 }
 
@@ -99,6 +101,7 @@ func (h *Handlers) completionSession(
 type batchCall struct {
 	sessions Sessions
 	named    namedSession
+	model    session.ModelInfo
 	request  session.BatchRequest
 	answer   *codec.OpenAIAnswer
 }
@@ -115,7 +118,7 @@ func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) erro
 
 // wholeBatch answers with all texts, which take memory until they are sent.
 func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batchCall) error {
-	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(h.Sessions().Model(), c.request))
+	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(c.model, c.request))
 	if err != nil {
 		return err
 	}
@@ -170,8 +173,8 @@ func (a batchAnswer) VisitCreateCompletionResponse(w http.ResponseWriter) error 
 func (h *Handlers) GetModel(
 	_ context.Context, r api.GetModelRequestObject,
 ) (api.GetModelResponseObject, error) {
-	model := h.Sessions().Model()
-	if err := checkModel(model, &r.Model); err != nil {
+	model, err := h.modelNamed(&r.Model)
+	if err != nil {
 		return nil, err
 	}
 	return api.GetModel200JSONResponse(codec.EncodeModel(model)), nil
@@ -181,8 +184,8 @@ func (h *Handlers) GetModel(
 func (h *Handlers) Tokenize(
 	_ context.Context, r api.TokenizeRequestObject,
 ) (api.TokenizeResponseObject, error) {
-	model := h.Sessions().Model()
-	if err := checkModel(model, r.Body.Model); err != nil {
+	model, err := h.modelNamed(r.Body.Model)
+	if err != nil {
 		return nil, err
 	}
 	return tokenizeAnswer(func(w http.ResponseWriter) error {
@@ -202,8 +205,8 @@ func (a tokenizeAnswer) VisitTokenizeResponse(w http.ResponseWriter) error { ret
 func (h *Handlers) Detokenize(
 	_ context.Context, r api.DetokenizeRequestObject,
 ) (api.DetokenizeResponseObject, error) {
-	model := h.Sessions().Model()
-	if err := checkModel(model, r.Body.Model); err != nil {
+	model, err := h.modelNamed(r.Body.Model)
+	if err != nil {
 		return nil, err
 	}
 	text, err := codec.Detokenized(model, "tokens", r.Body.Tokens)
@@ -217,14 +220,30 @@ func (h *Handlers) Detokenize(
 func (h *Handlers) TokenizerInfo(
 	context.Context, api.TokenizerInfoRequestObject,
 ) (api.TokenizerInfoResponseObject, error) {
-	return api.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Model())), nil
+	return api.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Models()[0])), nil
 }
 
-// checkModel refuses a model that is not the one that is served. No name is any model's.
-func checkModel(m session.ModelInfo, name *string) error {
-	if name == nil || *name == m.ID || *name == m.Name {
+// modelNamed finds the model that a request names; no name is that of the default.
+func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
+	served := h.Sessions().Models()
+	if name == nil {
+		return served[0], nil
+	}
+	var names []string
+	for _, m := range served {
+		if *name == m.ID || *name == m.Name {
+			return m, nil
+		}
+		names = append(names, m.ID, m.Name)
+	}
+	return session.ModelInfo{}, problem.Field(api.ProblemModelNotFound, "model",
+		problem.Quoted(*name), problem.OneOf(names))
+}
+
+// checkSessionModel refuses to continue the session of one model with another.
+func checkSessionModel(m session.ModelInfo, info session.Info) error {
+	if info.Model == m.ID || info.Err != nil {
 		return nil
 	}
-	return problem.Field(api.ProblemModelNotFound, "model", problem.Quoted(*name),
-		problem.OneOf([]string{m.ID, m.Name}))
+	return problem.Field(api.ProblemModelNotFound, "model", m.ID, info.Model+", the session's")
 }

@@ -59,5 +59,9 @@ func (h *Handlers) GetScores(
 	if err != nil {
 		return nil, err
 	}
-	return api.GetScores200JSONResponse(h.encoder().PastScores(found)), nil
+	encode, err := h.encoder(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetScores200JSONResponse(encode.PastScores(found)), nil
 }

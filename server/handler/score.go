@@ -34,8 +34,12 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
+	encode, err := h.encoder(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
 	call := scoreCall{
-		sessions: h.Sessions(), encode: h.encoder(), id: r.ID, text: text, options: options,
+		sessions: h.Sessions(), encode: encode, id: r.ID, text: text, options: options,
 		updates: isTrue(r.Params.Updates),
 	}
 	if media != contract.MediaJSON {

@@ -14,10 +14,11 @@ import (
 func (h *Handlers) ListModels(
 	context.Context, api.ListModelsRequestObject,
 ) (api.ListModelsResponseObject, error) {
-	return api.ListModels200JSONResponse{
-		Object: api.ObjectList,
-		Data:   []api.Model{codec.EncodeModel(h.Sessions().Model())},
-	}, nil
+	list := api.ListModels200JSONResponse{Object: api.ObjectList}
+	for _, m := range h.Sessions().Models() {
+		list.Data = append(list.Data, codec.EncodeModel(m))
+	}
+	return list, nil
 }
 
 // Health implements GET /healthz.

@@ -25,7 +25,7 @@ func (h *Handlers) CreateSession(
 		return nil, err
 	}
 	return api.CreateSession201JSONResponse{
-		Body:    h.encoder().Session(info),
+		Body:    codec.EncodeSession(info),
 		Headers: api.CreateSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }
@@ -49,10 +49,10 @@ func (h *Handlers) PutSession(
 		return nil, err
 	}
 	if !made {
-		return api.PutSession200JSONResponse(h.encoder().Session(info)), nil
+		return api.PutSession200JSONResponse(codec.EncodeSession(info)), nil
 	}
 	return api.PutSession201JSONResponse{
-		Body:    h.encoder().Session(info),
+		Body:    codec.EncodeSession(info),
 		Headers: api.PutSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }
@@ -69,7 +69,7 @@ func (h *Handlers) PatchSession(
 	if err != nil {
 		return nil, err
 	}
-	return api.PatchSession200JSONResponse(h.encoder().Session(info)), nil
+	return api.PatchSession200JSONResponse(codec.EncodeSession(info)), nil
 }
 
 // ForkSession implements POST /v1/sessions/{id}/fork.
@@ -88,7 +88,7 @@ func (h *Handlers) ForkSession(
 		return nil, err
 	}
 	return api.ForkSession201JSONResponse{
-		Body:    h.encoder().Session(info),
+		Body:    codec.EncodeSession(info),
 		Headers: api.ForkSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }
@@ -101,7 +101,7 @@ func (h *Handlers) GetSession(
 	if err != nil {
 		return nil, err
 	}
-	return api.GetSession200JSONResponse(h.encoder().Session(info)), nil
+	return api.GetSession200JSONResponse(codec.EncodeSession(info)), nil
 }
 
 // DeleteSession implements DELETE /v1/sessions/{id}.

@@ -69,7 +69,7 @@ func (h *Handlers) ImportSession(
 		return nil, err
 	}
 	return api.ImportSession201JSONResponse{
-		Body:    h.encoder().Session(info),
+		Body:    codec.EncodeSession(info),
 		Headers: api.ImportSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }

@@ -27,26 +27,26 @@ type users struct {
 	}
 }
 
-// userName is a user as one key calls him.
-type userName struct{ key, user string }
+// userName is a user as one key calls him, who has a session for each model.
+type userName struct{ key, model, user string }
 
 // session finds a user's session, or makes it. Of several that have the user's label it is the
 // oldest.
 func (u *users) session(
-	ctx context.Context, sessions userSessions, who session.Caller, user string,
+	ctx context.Context, sessions userSessions, who session.Caller, model, user string,
 ) (id string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	name := userName{who.Key, user}
+	name := userName{who.Key, model, user}
 	if id = u.mu.byName[name]; id != "" {
 		if _, err := sessions.Get(who, id); err == nil {
 			return id, nil
 		}
 	}
-	if id, err = labelled(sessions, who, user); err == nil && id == "" {
+	if id, err = labelled(sessions, who, model, user); err == nil && id == "" {
 		labels := map[string]string{userLabel: user}
 		var made session.Info
-		made, err = sessions.Create(ctx, who, session.CreateRequest{Labels: labels})
+		made, err = sessions.Create(ctx, who, session.CreateRequest{Model: model, Labels: labels})
 		id = made.ID
 	}
 	if err != nil {
@@ -59,8 +59,11 @@ func (u *users) session(
 	return id, nil
 }
 
-// labelled finds the oldest session of a caller's own that has a user's label; "" if there is none.
-func labelled(sessions userSessions, who session.Caller, user string) (id string, err error) {
+// labelled finds the oldest session of a caller's own, of a model, that has a user's label; "" if
+// there is none.
+func labelled(
+	sessions userSessions, who session.Caller, model, user string,
+) (id string, err error) {
 	own := who
 	own.Admin = false // an admin sees those of others, too
 	label := session.Label{Name: userLabel, Value: &user}
@@ -69,7 +72,7 @@ func labelled(sessions userSessions, who session.Caller, user string) (id string
 		switch {
 		case err != nil:
 			return "", err
-		case len(page) > 0:
+		case len(page) > 0 && page[0].Model == model:
 			return page[0].ID, nil
 		case next == "":
 			return "", nil

@@ -20,7 +20,11 @@ func (h *Handlers) WatchSession(
 	if err != nil {
 		return nil, err
 	}
-	call := watchCall{h.Sessions(), h.encoder(), r.ID, options}
+	encode, err := h.encoder(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	call := watchCall{h.Sessions(), encode, r.ID, options}
 	return watchStream(func(w http.ResponseWriter) error {
 		return call.stream(ctx, answer.NewEventStream(w, middleware.MediaOf(ctx), h.Problems))
 	}), nil

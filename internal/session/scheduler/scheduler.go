@@ -2,7 +2,8 @@
 // There are as many workers as threads. A session that finds none free waits in line; a worker that
 // comes free goes to the key whose turn it is, and there to the session that came first, so a
 // session with a long upload is behind the others of its key again after each chunk, and a key with
-// many uploads is behind every other key.
+// many uploads is behind every other key. Jobs that nobody waits for are behind all of these, see
+// behind.go.
 //
 // Threads follow the number of active sessions, those that hold a worker or wait for one: one
 // session alone computes on all threads, and from as many sessions as threads on each computes on
@@ -14,6 +15,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
@@ -30,6 +32,7 @@ type Scheduler struct {
 		idle   []*slot // the least recently used first
 		line   line
 		active int // sessions that hold a worker or wait for one
+		behind behind
 	}
 }
 
@@ -40,6 +43,7 @@ type Job struct {
 	Session string       // id
 	Model   *model.Model // nil: the scheduler's
 	Chunk   int          // tokens: the size of a worker's segments
+	Behind  bool         // nobody waits for the job: it is done while no other is
 }
 
 // slot is one of the workers that compute at the same time, and what its working space was last
@@ -64,13 +68,20 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 	sc.mu.Lock()
 	sc.mu.active++
-	if len(sc.mu.idle) > 0 || sc.mu.made < sc.threads { // then nobody waits
+	t := &ticket{job: j, ready: make(chan *slot, 1)}
+	switch {
+	case j.Behind:
+		sc.mu.behind.join(t)
+		sc.watchLocked()
+	case sc.freeLocked(): // then nobody waits but those behind
 		defer sc.mu.Unlock()
+		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
 		return sc.prepareLocked(sc.pickLocked(j), j), nil
+	default:
+		sc.mu.behind.ahead++
+		sc.mu.line.join(t)
 	}
-	t := &ticket{job: j, ready: make(chan *slot, 1)}
-	sc.mu.line.join(t)
 	sc.mu.Unlock()
 
 	select {
@@ -80,6 +91,11 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 		sc.leave(t)
 		return nil, ctx.Err()
 	}
+}
+
+// freeLocked reports whether there is a slot that nobody has, or one to be made.
+func (sc *Scheduler) freeLocked() bool {
+	return len(sc.mu.idle) > 0 || sc.mu.made < sc.threads
 }
 
 // pickLocked removes an idle slot, or makes one. The best is the one that served the session last
@@ -108,16 +124,24 @@ func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
 		s.of[m] = stream.NewWorker(m, sc.threads)
 	}
 	s.job, s.worker = j, s.of[m]
-	s.worker.Exec.SetThreads(max(1, sc.threads/sc.mu.active))
+	sharing := sc.mu.active
+	if !j.Behind {
+		sharing = sc.mu.behind.ahead
+	}
+	s.worker.Exec.SetThreads(max(1, sc.threads/max(1, sharing)))
 	return s
 }
 
 // leave gives up a place in the line, or the worker it has got meanwhile.
 func (sc *Scheduler) leave(t *ticket) {
 	sc.mu.Lock()
-	waited := sc.mu.line.leave(t)
+	line := &sc.mu.line
+	if t.job.Behind {
+		line = &sc.mu.behind.line
+	}
+	waited := line.leave(t)
 	if waited {
-		sc.mu.active--
+		sc.endLocked(t.job)
 	}
 	sc.mu.Unlock()
 	if !waited {
@@ -129,13 +153,26 @@ func (sc *Scheduler) leave(t *ticket) {
 func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	sc.mu.active--
-	t := sc.mu.line.next()
+	sc.endLocked(s.job)
+	t := sc.mu.behind.next()
+	if t == nil {
+		t = sc.mu.line.next()
+	}
 	if t == nil {
 		sc.mu.idle = append(sc.mu.idle, s)
+		sc.watchLocked()
 		return
 	}
 	t.ready <- sc.prepareLocked(s, t.job)
+}
+
+// endLocked notes that a job holds no worker any more, and waits for none.
+func (sc *Scheduler) endLocked(j Job) {
+	sc.mu.active--
+	if !j.Behind {
+		sc.mu.behind.ahead--
+		sc.mu.behind.rests = time.Now()
+	}
 }
 
 // Close ends the workers' threads. All workers must be idle.

@@ -1,0 +1,185 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// stallTime is how long a shadow that could not be fed rests, if its session gets no text before.
+const stallTime = 5 * time.Second
+
+// errLeft ends the reading for a shadow that is one no more.
+var errLeft = errors.New("the session follows no other any more")
+
+// follower feeds shadows with what the logs of their sessions have, in goroutines that last as long
+// as there is something to feed. A shadow goes on where its own log ends, also after a restart. It
+// is fed record by record, learns from each as its session did, and ends where a record ends: there
+// the totals of both are known.
+type follower struct {
+	engine *engine
+	roster *roster
+	turns  chan struct{}   // holds a token for every shadow that is being fed
+	ctx    context.Context // ends with the first drain
+	stop   context.CancelFunc
+}
+
+func newFollower(e *engine, ro *roster, turns int) *follower {
+	ctx, stop := context.WithCancel(context.Background())
+	return &follower{engine: e, roster: ro, turns: make(chan struct{}, turns), ctx: ctx, stop: stop}
+}
+
+// grown tells the shadows of a session that it has got text.
+func (fo *follower) grown(of *liveSession) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	for _, s := range of.mu.following.shadows {
+		fo.wake(s)
+	}
+}
+
+// wake sees to it that a shadow is fed what it has not been fed yet. It does not wait.
+func (fo *follower) wake(s *liveSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.following.again = true; s.mu.following.running {
+		return
+	}
+	s.mu.following.running = true
+	go fo.run(s)
+}
+
+// begin wakes the shadows that were behind when the sessions were loaded.
+func (fo *follower) begin() {
+	for after := ""; ; {
+		page, more := fo.roster.registry.Page(after, listPage, fo.engine.clock.now())
+		for _, e := range page {
+			if of := e.Value.followed(); of != nil && e.Value.seen().offset < of.seen().offset {
+				fo.wake(e.Value)
+			}
+		}
+		if !more {
+			return
+		}
+		after = page[len(page)-1].ID
+	}
+}
+
+// detach makes a session of its own of a shadow: amend takes the shadow out of the session's head.
+// Nothing is fed to it any more when that is done, and nothing is before.
+func (fo *follower) detach(ctx context.Context, s *liveSession, amend func() error) error {
+	of := s.leave()
+	err := s.takeTurn(ctx, WaitMax)
+	if err == nil {
+		err = amend()
+		<-s.feeding
+	}
+	if err != nil && of != nil && s.follow(of) == nil {
+		fo.wake(s)
+	}
+	return err
+}
+
+// run feeds a shadow until there is nothing more, or it cannot be done now.
+func (fo *follower) run(s *liveSession) {
+	for goesOn := true; goesOn; {
+		s.mu.Lock()
+		s.mu.following.again = false
+		s.mu.Unlock()
+		err := fo.catchUp(s)
+		s.mu.Lock()
+		s.mu.following.stalled = err
+		goesOn = err == nil && s.mu.following.again
+		s.mu.following.running = goesOn
+		s.mu.Unlock()
+		if err != nil && fo.ctx.Err() == nil && s.unusable() == nil && s.followed() != nil {
+			time.AfterFunc(stallTime, func() { fo.wake(s) })
+		}
+	}
+}
+
+// catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the chunk
+// that it is at. The error is why it has not come so far; nil if the shadow is gone, or is none any
+// more.
+func (fo *follower) catchUp(s *liveSession) error {
+	select {
+	case fo.turns <- struct{}{}:
+		defer func() { <-fo.turns }()
+	case <-fo.ctx.Done():
+		return nil
+	}
+	if err := fo.engine.life.Enter(); err != nil {
+		return err
+	}
+	defer fo.engine.life.Leave()
+	if !fo.roster.registry.Use(s.entry, fo.engine.clock.now()) {
+		return nil
+	}
+	defer fo.roster.registry.Done(s.entry)
+	end, err := fo.engine.beginFeeding(fo.ctx, s, WaitMax)
+	if err == nil {
+		err = fo.readOn(s)
+		end()
+	}
+	if errors.Is(err, errLeft) || s.alive() != nil || fo.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// readOn reads the log of the session that a shadow follows from where the shadow is, as long as
+// there is text.
+func (fo *follower) readOn(s *liveSession) error {
+	for {
+		of, at := s.followed(), s.seen().offset
+		if of == nil || of.alive() != nil || at >= of.seen().offset {
+			return nil
+		}
+		err := fo.engine.store().Read(fo.ctx, of.ID, at, func(begin int64, r sessionlog.Record) error {
+			if s.followed() != of {
+				return errLeft
+			}
+			return fo.feed(of, s, begin, r)
+		})
+		fo.roster.touch(s)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// feed feeds what a shadow has not been fed yet of a record of its session's, which begins at an
+// offset, and compares both where the record ends.
+func (fo *follower) feed(of, s *liveSession, begin int64, r sessionlog.Record) error {
+	fed := int(s.seen().offset - begin)
+	how := lessonOf(r).From(r.Text, fed)
+	var o ScoreOptions
+	if r.ByLine && stream.LearnsByLine(s.Settings.Method) {
+		o.Lines, o.Learn = true, LearnUnflagged
+	} else {
+		how = stream.Lesson{}
+	}
+	from := of.linesFrom()
+	o.Lines = o.Lines || from != nil && *from <= begin
+	f := feeder{
+		reports:  reports{engine: fo.engine, s: s, options: o, emit: noChunks},
+		admitted: true, given: &how,
+	}
+	if err := f.all(fo.ctx, r.Text[fed:]); err != nil {
+		return err
+	}
+	at := s.seen()
+	if r.UnixMS == uncounted || at.blind {
+		return nil
+	}
+	tally, baseline := totalsOf(&r, at.offset)
+	s.compare(Comparison{
+		Offset:   at.offset,
+		Followed: of.account(tally, baseline),
+		Shadow:   s.account(at.tally, at.baseline),
+	})
+	return nil
+}

@@ -1,0 +1,77 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAJobBehindWaitsForAPauseOfAllOthers(t *testing.T) {
+	sc := newTestScheduler(t, 2)
+	upload := Job{Session: "upload", Chunk: 16}
+	s := mustAcquire(t, sc, upload)
+	got := make(chan string, 1)
+	go func() {
+		s, err := sc.acquire(context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true})
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		got <- "shadow"
+		sc.release(s)
+	}()
+	soon(t, "it waits, although a worker is free", func() bool {
+		sc.mu.Lock()
+		defer sc.mu.Unlock()
+		return sc.mu.behind.line.length == 1
+	})
+	require.Equal(t, 2, s.worker.Exec.Threads())
+	sc.release(s)
+	s = mustAcquire(t, sc, upload) // at once: no pause
+	require.Equal(t, 2, s.worker.Exec.Threads(), "who is behind takes no threads of others")
+	require.Empty(t, got)
+	sc.release(s)
+	require.Equal(t, "shadow", <-got)
+}
+
+func TestAJobBehindDoesNotStarve(t *testing.T) {
+	sc := newTestScheduler(t, 1)
+	upload := Job{Session: "upload", Chunk: 16}
+	got := make(chan time.Duration, 1)
+	s := mustAcquire(t, sc, upload)
+	sc.mu.behind.ahead++ // another, so that there is no pause however slow this machine is
+	begun := time.Now()
+	go func() {
+		s, err := sc.acquire(context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true})
+		if err == nil {
+			got <- time.Since(begun)
+			sc.release(s)
+		}
+	}()
+	for {
+		select {
+		case waited := <-got:
+			require.GreaterOrEqual(t, waited, starving)
+			sc.release(s)
+			return
+		default: // the next chunk of a text that never ends
+			sc.release(s)
+			s = mustAcquire(t, sc, upload)
+		}
+	}
+}
+
+func TestAJobBehindGivesUpItsPlace(t *testing.T) {
+	sc := newTestScheduler(t, 1)
+	s := mustAcquire(t, sc, Job{Session: "upload", Chunk: 16})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err := sc.acquire(ctx, Job{Session: "shadow", Chunk: 16, Behind: true})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	sc.release(s)
+	require.Zero(t, sc.mu.active)
+	require.Zero(t, sc.mu.behind.ahead)
+	require.Zero(t, sc.mu.behind.line.length)
+}

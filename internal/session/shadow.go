@@ -1,0 +1,208 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// A shadow is a session that is fed by the server, with the text of another session, which it
+// follows: the one whose text it is may run on another model, or with other settings, so that both
+// can be compared on the same text. It has a log, a state and an owner of its own, and comes to the
+// bits that it would come to if the text were fed to it by hand. It reads the other's log behind its
+// back (follow.go).
+
+// ShadowsMax is how many shadows a session may have.
+const ShadowsMax = 4
+
+// Shadow is what is told of the two ends of a shadow: to the session that it follows of the shadow,
+// and to the shadow of the session.
+type Shadow struct {
+	ID     string // of the other
+	Name   string // of the other
+	Model  string // ModelInfo.ID of the other's
+	Words  bool   // the tokens of the other's model are words
+	Offset int64  // of the shadow: how far it has come
+	Behind int64  // bytes that it has not been fed yet
+	// Err is why the shadow does not go on; nil if it does, or has come to the end.
+	Err error
+	// Compared are totals of both at the same offset, the last where that could be done; nil: at none
+	// yet.
+	Compared *Comparison
+}
+
+// Comparison has the totals of a session and its shadow at one offset.
+type Comparison struct {
+	Offset           int64
+	Followed, Shadow Tally
+}
+
+// ShadowError says that a session is a shadow, to which no text can be fed. Nothing was accepted.
+type ShadowError struct {
+	ID string
+	Of string // the session that it follows
+}
+
+func (e *ShadowError) Error() string {
+	return fmt.Sprintf("session: session %s is the shadow of session %s, which it takes its text from",
+		e.ID, e.Of)
+}
+
+// following is what a session knows of its shadows, or a shadow of what it follows. The sessions at
+// both ends are locked one after the other, the one that is followed first.
+type following struct {
+	shadows []*liveSession // that follow the session
+	of      *liveSession   // that the session follows; nil: none, or it is not there
+	running bool           // the follower is at work on it
+	again   bool           // and has more to do
+	stalled error          // why the follower has given up for now
+	last    *Comparison    // in a shadow
+}
+
+// shadowOf is the id of the session whose shadow this is; "": it is none.
+func (s *liveSession) shadowOf() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ShadowOf
+}
+
+// feedable refuses a shadow.
+func (s *liveSession) feedable() error {
+	if of := s.shadowOf(); of != "" {
+		return &ShadowError{ID: s.ID, Of: of}
+	}
+	return nil
+}
+
+// followed is the session that a shadow follows; nil where it follows none any more.
+func (s *liveSession) followed() *liveSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.following.of
+}
+
+// shadows are the sessions that follow this one.
+func (s *liveSession) shadows() []*liveSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.mu.following.shadows)
+}
+
+// unread is the offset from which on a shadow has not read the session's text yet; the session's
+// own without shadows.
+func (s *liveSession) unread() int64 {
+	least := s.seen().offset
+	for _, shadow := range s.shadows() {
+		least = min(least, shadow.seen().offset)
+	}
+	return least
+}
+
+// follow makes the session follow another. It fails if the other has as many shadows as it may, or
+// is gone.
+func (s *liveSession) follow(of *liveSession) error {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.deleted.Load() {
+		return ErrNotFound
+	}
+	if n := len(of.mu.following.shadows); n >= ShadowsMax {
+		return &FieldError{"shadow_of", fmt.Sprintf("a session of %d shadows", n),
+			fmt.Sprintf("one of at most %d", ShadowsMax-1)}
+	}
+	of.mu.following.shadows = append(of.mu.following.shadows, s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.following.of = of
+	return nil
+}
+
+// leave ends the following, and gives the session that was followed; nil if there was none.
+func (s *liveSession) leave() (of *liveSession) {
+	s.mu.Lock()
+	of = s.mu.following.of
+	s.mu.following.of = nil
+	s.mu.Unlock()
+	if of == nil {
+		return nil
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.mu.following.shadows = slices.DeleteFunc(slices.Clone(of.mu.following.shadows),
+		func(other *liveSession) bool { return other == s })
+	return of
+}
+
+// compare notes the totals of both ends at an offset.
+func (s *liveSession) compare(c Comparison) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.following.last = &c
+}
+
+// linkTo is what is told to one end of a shadow of the other.
+func linkTo(other, followed, shadow *liveSession) Shadow {
+	at, has := followed.seen(), shadow.seen()
+	shadow.mu.Lock()
+	compared, stalled := shadow.mu.following.last, shadow.mu.following.stalled
+	shadow.mu.Unlock()
+	if at.offset == has.offset && !at.blind && !has.blind {
+		stalled = nil
+		compared = &Comparison{
+			Offset:   at.offset,
+			Followed: followed.account(at.tally, at.baseline),
+			Shadow:   shadow.account(has.tally, has.baseline),
+		}
+	}
+	return Shadow{
+		ID: other.ID, Name: other.Name, Model: other.Model.id(),
+		Words:  other.model != nil && other.model.OfWords(),
+		Offset: has.offset, Behind: max(0, at.offset-has.offset), Err: stalled, Compared: compared,
+	}
+}
+
+// addLinks adds to what a caller is told of a session what there is of shadows, as far as the caller
+// sees them.
+func (s *liveSession) addLinks(who Caller, i *Info) {
+	if id := s.shadowOf(); id != "" {
+		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound} // until it is found
+		if of := s.followed(); of != nil && of.alive() == nil {
+			link = linkTo(of, of, s)
+		}
+		i.ShadowOf = &link
+	}
+	for _, shadow := range s.shadows() {
+		if who.sees(shadow.Owner) {
+			i.Shadows = append(i.Shadows, linkTo(shadow, s, shadow))
+		}
+	}
+}
+
+// toFollow finds the session that a shadow is to follow. done must follow.
+func (ro *roster) toFollow(
+	ctx context.Context, who Caller, id string,
+) (of *liveSession, done func(), err error) {
+	refuse := func(found, want string) error { return &FieldError{"shadow_of", found, want} }
+	of, done, err = ro.use(who, id)
+	if err == ErrNotFound {
+		return nil, nil, refuse(strconv.Quote(id), "the id or the name of a session")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := ro.journal.get(ctx, of)
+	switch {
+	case err != nil:
+	case of.shadowOf() != "":
+		err = refuse("a shadow", "a session that is none")
+	case found.Start > 0:
+		err = refuse(fmt.Sprintf("a session whose text before offset %d is not kept", found.Start),
+			"one that has all of its text")
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return of, done, nil
+}
