@@ -47,7 +47,8 @@ func (b *builder) writeImage(path string, t target, binary string, docs tree) er
 	if err != nil {
 		return err
 	}
-	tag, err := name.NewTag("lmserve/lmserve:"+imageTag(b.rev.fileVersion()), name.WithDefaultRegistry(""))
+	tag, err := name.NewTag("lmserve/lmserve:"+imageTag(b.rev.fileVersion()),
+		name.WithDefaultRegistry(""))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,8 @@ The certificate of a server on a loopback address may bear any name, as nothing 
 		RunE: func(c *cobra.Command, _ []string) error { return f.ask(c) },
 	}
 	c.Flags().StringVar(&f.server, "server", "http://127.0.0.1:8080", "URL of the server")
-	c.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "longest time that the server may take")
+	c.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second,
+		"longest time that the server may take")
 	return c
 }
 
@@ -51,7 +52,8 @@ func (f *healthFlags) ask(c *cobra.Command) error {
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: loopback(at.Hostname())}
 	client := http.Client{Transport: transport, Timeout: f.timeout}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(c.Context(), http.MethodGet, at.JoinPath("readyz").String(), nil)
+	ready := at.JoinPath("readyz").String()
+	req, err := http.NewRequestWithContext(c.Context(), http.MethodGet, ready, nil)
 	if err != nil {
 		return err
 	}

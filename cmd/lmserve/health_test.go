@@ -27,7 +27,8 @@ func TestHealthFailsWhileAServerTakesNoWork(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte(`{"status":"draining"}`))
 	}
-	secure := httptest.NewTLSServer(http.HandlerFunc(answer)) // on a loopback address any certificate does
+	// On a loopback address any certificate does.
+	secure := httptest.NewTLSServer(http.HandlerFunc(answer))
 	defer secure.Close()
 	stdout, stderr, code := lmserve("", "health", "--server", secure.URL+"/")
 	require.Equal(t, exitFailure, code)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every command but help has a page of the manual, which says the same on every machine and every day.
+// Every command but help has a page of the manual, which says the same on every machine and every
+// day.
 func TestEveryCommandHasAManualPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man", "man1")
 	must(t, "", "man", "--date", "2026-11-22", dir)

@@ -91,7 +91,8 @@ func TestFoldersOfOlderProgramsGoOnToTheSameBits(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.CopyFS(dir, os.DirFS(folder)))
 
-			flags := []string{"--model", filepath.Join(upgradeFolders, "model.safetensors"), "--data-dir", dir}
+			model := filepath.Join(upgradeFolders, "model.safetensors")
+			flags := []string{"--model", model, "--data-dir", dir}
 			check := append([]string{"sessions", "check"}, flags...)
 			require.Contains(t, must(t, "", check...), " 0 findings")
 			url, stop := serving(t, flags...)
@@ -152,7 +153,8 @@ func readJSON(t *testing.T, path string, to any) {
 
 // servingWith starts a program as a server, as serving does with the program under test.
 func servingWith(t *testing.T, program string, flags ...string) (url string, stop func()) {
-	cmd := exec.CommandContext(t.Context(), program, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "none"}, flags...)...)
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "none"}, flags...)
+	cmd := exec.CommandContext(t.Context(), program, args...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -179,7 +181,8 @@ func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 			require.NotEmpty(t, s.Query)
 		}
 	}
-	status, made := send(t, http.MethodPost, url+"/v1/sessions/"+sessions[0].ID+"/fork", "", `{"at_offset":300}`)
+	status, made := send(t, http.MethodPost, url+"/v1/sessions/"+sessions[0].ID+"/fork", "",
+		`{"at_offset":300}`)
 	require.Equal(t, http.StatusCreated, status, "%v", made)
 	fork := sessions[0]
 	fork.ID = made["id"].(string)
