@@ -24,7 +24,7 @@ POWER_CUTS ?= 40
 BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build page demo default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
+.PHONY: help build page demo pictures default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
 	test-openai fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
@@ -37,8 +37,12 @@ page: ## build the web page, server/page/dist, of its sources (needs node 20 or 
 	npm ci --prefix server/page --ignore-scripts --no-audit --no-fund --loglevel error
 	npm run --prefix server/page build
 
-demo: build ## show a server at work: a log streamed through a session, completions before and after
+demo: build ## show a server at work: three texts, read as one looks on in a browser and in the terminal
 	@$(GO) run ./internal/demo -lmserve bin/lmserve
+
+pictures: build ## make the pictures of the documentation again, of the running page (needs Chromium)
+	mkdir -p docs/pictures
+	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/demo -run Pictures -count=1
 
 default-model: build ## make the embedded model again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (many hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }

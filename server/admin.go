@@ -8,12 +8,13 @@ import (
 	"net/http/pprof"
 
 	"github.com/go-chi/chi/v5"
-
 	"go.uber.org/zap"
 
+	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/problem"
 )
 
 // newAdmin makes the server of the admin address: metrics, profiles and health, for those who run
@@ -28,16 +29,21 @@ func (s *Server) newAdmin() *http.Server {
 		middleware.Recover(o.Log, s.problems),
 		middleware.Hosts(nil, o.AllowedHosts, nil, s.problems),
 	)
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		s.problems.Answer(w, r, problem.New(api.ProblemNotFound, ""))
+	})
 	r.Get("/metrics", s.writeMetrics)
-	r.Handle("/healthz", s.router)
-	r.Handle("/readyz", s.router)
 	r.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	r.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	r.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	r.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	r.HandleFunc("/debug/pprof/*", pprof.Index)
+	all := http.NewServeMux()
+	all.Handle("/", r)
+	all.Handle("/healthz", s.router)
+	all.Handle("/readyz", s.router)
 	return &http.Server{
-		Handler:           r,
+		Handler:           all,
 		ReadHeaderTimeout: limits.HeaderTimeMax,
 		IdleTimeout:       limits.ConnIdleMax,
 		MaxHeaderBytes:    limits.HeaderBytesMax,

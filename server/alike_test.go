@@ -31,7 +31,8 @@ func decoded(t require.TestingT, raw []byte) (v any) {
 var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|last_used_at|` +
 	`elapsed_ms|memory_bytes|disk_bytes|numerics|bits|baseline_bits|bpc|baseline_bpc|perplexity|` +
 	`fast_rms|p|rank|from|to|text|text_base64|token_bits|logprobs|token_logprobs|top_logprobs|` +
-	`card|message|detail|parameters)$`)
+	`baseline_logprobs|baseline_top_logprobs|norm|change|time|card|message|detail|` +
+	`parameters)$`)
 
 // requireAlike holds what was found against an example: the same fields of the same kinds, and the
 // same values but where they vary.

@@ -45,18 +45,21 @@ func badQueries() (all []badInput) {
 	const lines, flags = "unit=line&", "unit=line&learn=unflagged&"
 	for before, values := range map[string]map[string]string{
 		"": {
-			"unit":      "_ word Line lines line,chunk 1",
-			"learn":     "_ no 0 True unflagged flagged",
-			"tokens":    "_ yes 2 true",
-			"text":      "_ true false maybe",
-			"offset":    "_ -1 1.5 abc 9007199254740992 0x10 99999999999999999999",
-			"logprobs":  "_ yes 2",
-			"wait":      "_ 10 s -1s 1h 1.5s 601s 11m 10s10s %201s 9999999s 600001ms",
-			"threshold": "_ 0.5 abc",
-			"unti":      "line",
-			"Learn":     "false",
-			"stream":    "true",
-			"seed":      "1",
+			"unit":     "_ word Line lines line,chunk 1",
+			"learn":    "_ no 0 True unflagged flagged",
+			"tokens":   "_ yes 2 true",
+			"text":     "_ true false maybe",
+			"offset":   "_ -1 1.5 abc 9007199254740992 0x10 99999999999999999999",
+			"logprobs": "_ yes 2",
+			"updates":  "_ yes 2",
+			// without logprobs there is no 3, either
+			"top_logprobs": "_ -1 21 x 1.5 3",
+			"wait":         "_ 10 s -1s 1h 1.5s 601s 11m 10s10s %201s 9999999s 600001ms",
+			"threshold":    "_ 0.5 abc",
+			"unti":         "line",
+			"Learn":        "false",
+			"stream":       "true",
+			"seed":         "1",
 		},
 		lines: {
 			"logprobs": "true", "tokens": "_ yes", "text": "_ yes 2", "threshold": "0.5",
@@ -79,9 +82,17 @@ func badQueries() (all []badInput) {
 			}
 		}
 	}
+	for query, field := range map[string]string{
+		"logprobs=true": "logprobs", "updates=true": "updates",
+	} {
+		all = append(all, badInput{
+			"POST", "/v1/sessions/web/score?" + query, textBody, contract.MediaJSON, "some text",
+			api.ProblemInvalidParameter, field,
+		})
+	}
 	return append(all, badInput{
-		"POST", "/v1/sessions/web/score?logprobs=true", textBody, contract.MediaJSON, "some text",
-		api.ProblemInvalidParameter, "logprobs",
+		"POST", "/v1/sessions/web/score?updates=true&learn=false", textBody, contract.MediaNDJSON,
+		"some text", api.ProblemInvalidParameter, "updates",
 	})
 }
 
@@ -109,7 +120,21 @@ func badNames() (all []badInput) {
 		name, _, _ := strings.Cut(query, "=")
 		parameter("GET", "/v1/sessions?"+query, "", "", name)
 	}
-	for _, of := range []string{"", "/snapshot"} {
+	for of, queries := range map[string][]string{
+		"events": {
+			"unit=word", "text=2", "tokens=true", "top_logprobs=3", "top_logprobs=21", "offset=-1",
+			"updates=x", "learn=true", "wait=1s",
+		},
+		"text":   {"offset=-1", "length=0", "length=1048577", "lenght=1", "offset=x"},
+		"scores": {"offset=-1", "length=0", "length=16777217", "points=0", "points=4097", "unit=line"},
+	} {
+		for _, query := range queries {
+			name, _, _ := strings.Cut(query, "=")
+			parameter("GET", "/v1/sessions/web/"+of+"?"+query, "", "", name)
+		}
+	}
+	parameter("GET", "/v1/sessions/web/events?unit=line&logprobs=true", "", "", "logprobs")
+	for _, of := range []string{"", "/snapshot", "/events", "/text", "/scores"} {
 		parameter("GET", "/v1/sessions/"+strings.Repeat("x", 129)+of, "", "", "id")
 	}
 	return all

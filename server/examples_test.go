@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
@@ -76,8 +78,13 @@ func (g *rig) tell(story []exchange) {
 			headers[i] = strings.ReplaceAll(headers[i], "{etag}", etag)
 		}
 		resp := g.do(method, path, body, headers...)
-		raw, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
+		raw, err := []byte(nil), error(nil)
+		if strings.HasPrefix(x.name, "watchSession.") {
+			raw = g.watched(path, resp)
+		} else {
+			raw, err = io.ReadAll(resp.Body)
+			require.NoError(t, err)
+		}
 		media := resp.Header.Get("Content-Type")
 		if media == contract.MediaZstd {
 			export = raw
@@ -88,6 +95,33 @@ func (g *rig) tell(story []exchange) {
 		x.check(t, resp.StatusCode, media, raw)
 	}
 }
+
+// watched feeds a text to a session that is watched, and gives the events up to the text's end.
+func (g *rig) watched(path string, watching *http.Response) []byte {
+	g.t.Helper()
+	session, _, _ := strings.Cut(path, "/events")
+	fed := decode[api.SummaryEvent](g.t, g.text(session+"/score", watchedText), http.StatusOK)
+	var raw bytes.Buffer
+	seen := *watching
+	seen.Body = io.NopCloser(io.TeeReader(oneByOne{watching.Body}, &raw))
+	for events, at := readEvents(&seen), int64(0); at < fed.Offset; {
+		e, err := events.next()
+		require.NoError(g.t, err)
+		if e.Type == string(api.EventChunk) || e.Type == string(api.EventLine) {
+			var told struct{ Offset, Bytes int64 }
+			require.NoError(g.t, json.Unmarshal(e.Raw, &told))
+			at = told.Offset + told.Bytes
+		}
+	}
+	require.NoError(g.t, watching.Body.Close())
+	return raw.Bytes()
+}
+
+// oneByOne reads no more than is asked for next: a byte.
+type oneByOne struct{ io.Reader }
+
+// Read implements io.Reader.
+func (r oneByOne) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(1, len(p))]) }
 
 // check holds an answer, and the request that got it, against the contract's example.
 func (x exchange) check(t *testing.T, status int, media string, raw []byte) {

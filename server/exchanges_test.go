@@ -16,6 +16,9 @@ type exchange struct {
 	headers []string // pairs of name and value; "{etag}" stands for the last ETag
 }
 
+// watchedText is fed to a session that is watched, one time for each such exchange.
+const watchedText = "GET /about.html 200\n"
+
 // someLines is a text of the stream that the exchanges tell about.
 const someLines = "GET /index.html 200\nGET /about.html 200\nGET /index.html 304\n"
 
@@ -92,6 +95,22 @@ var exchangesOfText = []exchange{
 	{
 		"complete.streamed", "The same, while it grows", "POST /v1/sessions/web-1/complete",
 		`{"prompt":"GET /","max_tokens":4,"temperature":0,"seed":1,"stream":true}`, nil,
+	},
+	{
+		"watchSession.chunks", "A text that another request feeds, and the update that follows",
+		"GET /v1/sessions/web-1/events?updates=true", "", []string{"Accept", contract.MediaEventStream},
+	},
+	{
+		"watchSession.lines", "The lines of such a text", "GET /v1/sessions/web-1/events?unit=line", "",
+		[]string{"Accept", contract.MediaNDJSON},
+	},
+	{
+		"getText.part", "The second line of the text", "GET /v1/sessions/web-1/text?offset=20&length=20",
+		"", nil,
+	},
+	{
+		"getScores.two", "All of the text, in two parts", "GET /v1/sessions/web-1/scores?points=2", "",
+		nil,
 	},
 	{"getSession.used", "A session that was fed", "GET /v1/sessions/web-1", "", nil},
 	{
@@ -175,14 +194,19 @@ var exchangesOfWords = []exchange{
 		[]string{"Content-Type", textBody},
 	},
 	{
-		"score.wordEvents", "The rest of that word, and more, as they are scored",
-		"POST /v1/sessions/story/score?logprobs=true", "g sat\n",
+		"score.wordEvents", "The rest of that word, and more, with the likeliest words beside each",
+		"POST /v1/sessions/story/score?logprobs=true&top_logprobs=2", "g sat\n",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
 	{"getSession.words", "A session of words", "GET /v1/sessions/story", "", nil},
 	{
 		"complete.words", "Words, and the likeliest beside each", "POST /v1/sessions/story/complete",
 		`{"prompt":"the cat","max_tokens":4,"seed":1,"logprobs":true,"top_logprobs":2}`, nil,
+	},
+	{
+		"complete.static", "The same from the model as it is without adaptation",
+		"POST /v1/sessions/story/complete",
+		`{"prompt":"the cat","max_tokens":4,"seed":1,"from":"static"}`, nil,
 	},
 	{
 		"createCompletion.words", "The log-probabilities of words", "POST /v1/completions",

@@ -52,6 +52,9 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 		"completion, streamed": func(g *rig, path string) *http.Response {
 			return g.json(path+"/complete", `{"max_tokens":65536,"stream":true}`)
 		},
+		"watching": func(g *rig, path string) *http.Response {
+			return g.do("GET", path+"/events", nil)
+		},
 		"texts in OpenAI's form": func(g *rig, path string) *http.Response {
 			return g.json("/v1/completions", `{"model":"small","prompt":"x","max_tokens":65536}`)
 		},

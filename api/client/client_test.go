@@ -52,6 +52,14 @@ func TestEachOperation(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, len(text), whole.Offset)
 
+	part, err := r.Text(ctx, "web", 4, 7)
+	require.NoError(t, err)
+	require.Equal(t, text[4:11], string(part))
+	past, err := r.Scores(ctx, "web", 0, 3)
+	require.NoError(t, err)
+	require.NotEmpty(t, past.Scores)
+	require.EqualValues(t, len(text), past.Next)
+
 	patched, err := r.PatchSession(ctx, "web", client.SessionPatch{
 		Labels: map[string]*string{"host": nil, "rack": new("b")}, TTLSeconds: new(int64(60)),
 	})

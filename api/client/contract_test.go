@@ -40,8 +40,14 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 // Each parameter of a score and a completion is one that the client sets.
 func TestTheClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
-		[]string{"learn", "threshold", "unit", "text", "tokens", "offset", "logprobs", "wait"},
-		tags(reflect.TypeOf(client.ScoreParams{})))
+		[]string{
+			"learn", "threshold", "unit", "text", "tokens", "offset", "logprobs", "top_logprobs",
+			"updates", "wait",
+		}, tags(reflect.TypeOf(client.ScoreParams{})))
+	require.ElementsMatch(t,
+		[]string{
+			"unit", "text", "tokens", "offset", "logprobs", "top_logprobs", "updates", "Last-Event-ID",
+		}, tags(reflect.TypeOf(client.WatchSessionParams{})))
 	require.ElementsMatch(t, []string{"wait"}, tags(reflect.TypeOf(client.CompleteParams{})))
 }
 

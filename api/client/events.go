@@ -26,8 +26,8 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 				yield(nil, err)
 				return
 			}
-			object, data := line, true
-			if sse { // each event has one line of data, and only that is needed
+			object, data := line, len(line) > 1 // an empty line says that there is nothing new
+			if sse {                            // each event has one line of data, and only that is needed
 				object, data = bytes.CutPrefix(line, []byte("data:"))
 			}
 			if data && !yield(object, nil) {

@@ -31,6 +31,8 @@ type ScoreOptions struct {
 	Tokens bool // tell of each line what each of its bytes has cost, in bits
 
 	LogProbs bool // tell of each chunk the log-probability of each token
+	Top      int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
+	Updates  bool // tell of each update of the fast weights, after it
 
 	Learn     Learn   // "" is LearnTrue. LearnUnflagged needs Lines
 	Threshold float64 // the largest P of a line that is flagged, with LearnUnflagged. 0 is 1/1000
@@ -54,6 +56,12 @@ func (o ScoreOptions) params(wait time.Duration) (p ScoreParams) {
 	if o.LogProbs {
 		p.Logprobs = &o.LogProbs
 	}
+	if o.Top != 0 {
+		p.TopLogprobs = &o.Top
+	}
+	if o.Updates {
+		p.Updates = &o.Updates
+	}
 	if o.Learn != "" {
 		p.Learn = &o.Learn
 	}
@@ -76,6 +84,7 @@ func waitParam(d time.Duration) *Wait {
 type Event struct {
 	Chunk   *ChunkEvent
 	Line    *LineEvent
+	Update  *UpdateEvent
 	Summary *SummaryEvent // the last event of a text
 }
 
@@ -116,10 +125,13 @@ func decodeScore(kind string, object []byte) (e Event, last bool, err error) {
 		e.Chunk, err = decoded[ChunkEvent](object)
 	case string(EventLine):
 		e.Line, err = decoded[LineEvent](object)
+	case string(EventUpdate):
+		e.Update, err = decoded[UpdateEvent](object)
 	case string(EventSummary):
 		e.Summary, err = decoded[SummaryEvent](object)
 	default:
-		err = fmt.Errorf("client: an event of type %q, expected chunk, line, summary or error", kind)
+		err = fmt.Errorf("client: an event of type %q, expected chunk, line, update, summary or error",
+			kind)
 	}
 	return e, e.Summary != nil, err
 }

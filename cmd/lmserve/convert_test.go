@@ -130,6 +130,11 @@ func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want.UntieSoftmax().W, m.LM.W)
 	require.Equal(t, "crit.out_layers.0.weight", m.Learner.Branches[0].Name)
+	scored := func(threads string) string {
+		return must(t, strings.Repeat("the brown fox\nthe fox fox ", 20), "score", "--model", untied,
+			"--compare", "--total-only", "--chunk", "16", "--threads", threads, "-")
+	}
+	require.Equal(t, scored("1"), scored("3"))
 }
 
 // What is wrong with a call is said before anything is written.

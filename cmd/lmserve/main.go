@@ -62,7 +62,7 @@ Every command works with the embedded model; --model takes a file instead.
 	quietFlag(root)
 	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
 		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(),
-		newConfig(), newCompletion(), newVersion())
+		newHealth(), newConfig(), newCompletion(), newMan(), newVersion())
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
 	everyCommand(root, func(c *cobra.Command) { c.Args = usageArgs(c.Args) })

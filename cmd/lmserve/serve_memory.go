@@ -28,7 +28,7 @@ const (
 
 // memoryHelp says what --memory-budget is a part of.
 var memoryHelp = fmt.Sprintf(`In all, the process takes the budget, the models, %dM, %dK for each connection, and for each
-thread a worker of each model (as large as its chunks, 281M at most with the embedded model)
+thread a worker of each model (as large as its chunks, 327M at most with the embedded model)
 and %dM for files. Its log says how much that is. The collector is told to keep to it, unless GOMEMLIMIT
 is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)

@@ -34,8 +34,14 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// buildVersion is the module's version, or the revision it was built from.
+// version is that of a release, which its build sets.
+var version string
+
+// buildVersion is the release's version, or else the module's, as Go's tools know it.
 func buildVersion() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "(unknown)"

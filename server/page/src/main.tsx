@@ -3,6 +3,7 @@ import { App } from "./shell/app";
 import "uplot/dist/uPlot.min.css";
 import "./shell/tokens.css";
 import "./shell/shell.css";
+import "./ui/ui.css";
 import "./views/read.css";
 import "./views/learn.css";
 import "./views/write.css";

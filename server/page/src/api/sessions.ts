@@ -93,8 +93,8 @@ export async function readText(
   });
   return {
     bytes: new Uint8Array(await response.arrayBuffer()),
-    from: Number(response.headers.get("X-Text-From") ?? 0),
-    end: Number(response.headers.get("X-Session-Offset") ?? 0),
+    from: Number(response.headers.get("Lmserve-Text-From") ?? 0),
+    end: Number(response.headers.get("Lmserve-Session-Offset") ?? 0),
   };
 }
 

@@ -40,6 +40,7 @@ export interface Session {
   ttl_seconds: number;
   history?: "full" | "tail";
   parent?: { id: string; offset: number };
+  shadows?: { id: string }[];
   error?: string;
 }
 

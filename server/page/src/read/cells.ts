@@ -13,9 +13,11 @@ const tab: Cell = { size: 1, width: 0, shown: "→", kind: "tab" };
 const ascii: Cell[] = Array.from({ length: 128 }, (_, code) => {
   if (code === 10) return newline;
   if (code === 9) return tab;
-  const isControl = code < 32 || code === 127;
-  const shown = String.fromCharCode(code === 127 ? 0x2421 : code < 32 ? 0x2400 + code : code);
-  return { size: 1, width: 1, shown, kind: isControl ? "control" : "text" };
+  if (code >= 32 && code < 127) {
+    return { size: 1, width: 1, shown: String.fromCharCode(code), kind: "text" };
+  }
+  // As terminals write them: ^G is the bell.
+  return { size: 1, width: 2, shown: `^${String.fromCharCode(code ^ 64)}`, kind: "control" };
 });
 const raw: Cell[] = Array.from({ length: 256 }, (_, byte) => (
   { size: 1, width: 2, shown: byte.toString(16).padStart(2, "0"), kind: "raw" }

@@ -20,7 +20,7 @@ export function Inspector({ reading, place }: { reading: Reading; place: number 
   const byte = reading.ofWords ? "" : `, byte 0x${bytes[0].toString(16).padStart(2, "0")}`;
   return (
     <>
-      <h2 class="came"><span class="mono">{visible(bytes)}</span></h2>
+      <h2 class="glyph"><span class="mono">{visible(bytes)}</span></h2>
       <p class="note">offset {grouped(reading.from + first)}{byte}</p>
       {isNaN(bits)
         ? <p>It has no score yet.</p>

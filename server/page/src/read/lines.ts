@@ -1,36 +1,33 @@
 import type { Reading } from "../state/reading";
 
-/** A line of a text and what it cost beside the lines of like length. */
+/** A line of a text and what it cost beside the lines before it. */
 export interface Line {
   from: number;
   to: number;
   bits: number;
-  excess: number; // bits over the median of lines of like length
+  excess: number; // bits over what the lines before it let expect of its length
 }
 
 /** How many lines are listed. */
 export const linesListed = 200;
-const sampled = 257;
 
-/** The lines of a reading, the strangest first: those that cost most over what is usual. */
+/** Over how many of the last lines the usual bits of a byte are a mean. */
+const linesRemembered = 32;
+/** How much of a strange line counts, in usual lines: else the next ones looked cheap beside it. */
+const timesUsualMax = 3;
+
+/** The lines of a reading, the strangest first: those that cost most over what was usual. */
 export function strangestLines(reading: Reading): Line[] {
   const lines = scoredLines(reading);
-  const groups = new Map<number, Line[]>();
-  for (const line of lines) {
-    const group = groupOf(line.to - line.from);
-    (groups.get(group) ?? groups.set(group, []).get(group)!).push(line);
-  }
-  const usual = new Map([...groups].map(([group, of]) => [group, medianBitsOfByte(of)]));
-  for (const line of lines) {
+  let usual = NaN; // bits of a byte
+  lines.forEach((line, i) => {
     const length = line.to - line.from;
-    line.excess = line.bits - usual.get(groupOf(length))! * length;
-  }
+    const rate = line.bits / length;
+    if (isNaN(usual)) usual = rate;
+    line.excess = line.bits - usual * length;
+    usual += (Math.min(rate, timesUsualMax * usual) - usual) / Math.min(i + 1, linesRemembered);
+  });
   return lines.sort((a, b) => b.excess - a.excess).slice(0, linesListed);
-}
-
-/** Lines whose lengths differ by less than a half are alike. */
-function groupOf(length: number): number {
-  return Math.round(Math.log(length) / Math.log(1.5));
 }
 
 function scoredLines(reading: Reading): Line[] {
@@ -48,14 +45,4 @@ function scoredLines(reading: Reading): Line[] {
     sum = 0;
   }
   return lines;
-}
-
-// Of many lines a part, evenly spread, is enough.
-function medianBitsOfByte(lines: Line[]): number {
-  const step = Math.max(1, Math.floor(lines.length / sampled));
-  const each = lines
-    .filter((_, i) => i % step === 0)
-    .map((line) => line.bits / (line.to - line.from))
-    .sort((a, b) => a - b);
-  return each[Math.floor(each.length / 2)];
 }

@@ -21,7 +21,7 @@ export function Strangest({ reading, open }: { reading: Reading; open: (place: n
     <div class="strangest" role="region" aria-label="Lines, the strangest first" tabIndex={0}>
       <table>
         <caption>
-          The strangest first: by the bits beyond what lines of like length cost.
+          The strangest first: by the bits beyond what the lines before let expect.
           {lines.length === linesListed && ` The first ${linesListed}.`}
         </caption>
         <thead>

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { feed, follow, stop } from "../state/feed";
+import { feed, follow, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { modes, stepsOf, type Mode } from "./scale";
 import { Composer } from "./start";
@@ -36,8 +36,10 @@ export function Toolbar(p: Props) {
               onClick={() => p.setFollows(!p.follows)}>
               {p.follows ? "Following" : "Follow"}
             </button>
-            <button type="button" onClick={stop}>Stop</button>
+            <button type="button" onClick={stop}>{activity === "feeding" ? "Pause" : "Stop"}</button>
           </>
+        ) : activity === "idle" && reading.end > reading.session.value.offset ? (
+          <button type="button" class="primary" onClick={() => void resume(reading)}>Go on</button>
         ) : activity === "idle" && (
           <>
             <button type="button" aria-expanded={adding} onClick={() => setAdding(!adding)}>
@@ -58,7 +60,7 @@ export function Toolbar(p: Props) {
         }} />
       )}
       <Totals reading={reading} />
-      <Legend mode={p.mode} words={reading.ofWords} />
+      {p.shape === "text" && <Legend mode={p.mode} words={reading.ofWords} />}
     </>
   );
 }

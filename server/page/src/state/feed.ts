@@ -22,6 +22,8 @@ const textOpened = 16 << 20;
 const textPiece = 1 << 20;
 /** How much of a text is sent with one request. */
 const sentBytes = 64 << 10;
+/** In how many pieces at most the past is shown; the contract allows no more. */
+const pastPoints = 4096;
 const secondsKept = 7 * 24 * 3600;
 
 const asked: EventOptions = { logprobs: true, top_logprobs: candidatesKept, updates: true };
@@ -55,16 +57,34 @@ export async function show(session: Session): Promise<Reading> {
 /** Feeds a text to the session that is shown, piece by piece, and shows what it costs. */
 export async function feed(into: Reading, text: Blob): Promise<void> {
   await work(into, "feeding", async (signal) => {
-    const whole = new Uint8Array(await text.arrayBuffer());
-    into.addText(whole);
-    for (let at = 0; at < whole.length; at += sentBytes) {
-      const piece = whole.subarray(at, at + sentBytes);
-      const options = { ...asked, offset: into.end - whole.length + at };
-      for await (const event of score(into.session.value.id, piece, options, signal)) {
-        into.take(event);
-      }
-    }
+    into.addText(new Uint8Array(await text.arrayBuffer()));
+    await sendRest(into, signal);
   });
+}
+
+/** Goes on where feeding, or watching, has ended early. */
+export async function resume(into: Reading): Promise<void> {
+  const sent = into.session.value.offset;
+  if (into.end <= sent) return follow(into);
+  await work(into, "feeding", async (signal) => {
+    const session = await getSession(into.session.value.id, signal);
+    into.session.value = session;
+    // What was accepted, and not told any more.
+    if (session.offset > sent) await fetchPast(into, sent, session.offset, signal);
+    await sendRest(into, signal);
+  });
+}
+
+/** Sends the text that the session does not have yet. */
+async function sendRest(into: Reading, signal: AbortSignal): Promise<void> {
+  for (let at = into.session.value.offset; at < into.end; at += sentBytes) {
+    const place = at - into.from;
+    const piece = into.text.all.slice(place, place + sentBytes);
+    const options = { ...asked, offset: at };
+    for await (const event of score(into.session.value.id, piece, options, signal)) {
+      into.take(event);
+    }
+  }
 }
 
 /** Shows what something else feeds to the session, until it is stopped. */
@@ -72,7 +92,7 @@ export async function follow(into: Reading): Promise<void> {
   await work(into, "watching", async (signal) => {
     const options = { ...asked, offset: into.end };
     for await (const event of watch(into.session.value.id, options, signal)) {
-      if (event.type === "gap") await fetchText(into, event.from, event.to, signal);
+      if (event.type === "gap") await fetchPast(into, event.from, event.to, signal);
       if (event.type === "chunk") takeText(into, event);
       into.take(event);
     }
@@ -96,26 +116,30 @@ async function open(id: string): Promise<void> {
     if (opening.signal.aborted) return;
     reading.value = opened;
     await work(opened, "opening", async (signal) => {
-      const first = Math.max(0, session.offset - textOpened);
+      const kept = await readText(id, session.offset, 1, signal); // no text, but where it begins
+      const first = Math.max(kept.from, session.offset - textOpened);
       opened.from = first;
-      await fetchText(opened, first, session.offset, signal);
-      opened.addPast(await pastScores(id, { offset: opened.from, points: 10000 }, signal));
+      await fetchPast(opened, first, session.offset, signal);
     });
   } catch (error) {
     if (!isAbort(error)) openProblem.value = asProblem(error);
   }
 }
 
-async function fetchText(
+/** Gets text that the session has, as far as the page has it not, and what it cost. */
+async function fetchPast(
   into: Reading, from: number, to: number, signal: AbortSignal,
 ): Promise<void> {
-  for (let at = from; at < to;) {
+  if (to <= from) return;
+  for (let at = Math.max(from, into.end); at < to;) {
     const length = Math.min(textPiece, to - at);
     const piece = await readText(into.session.value.id, at, length, signal);
     if (piece.bytes.length === 0) break;
     into.addText(piece.bytes);
     at += piece.bytes.length;
   }
+  const range = { offset: from, length: to - from, points: pastPoints };
+  into.addPast(await pastScores(into.session.value.id, range, signal));
 }
 
 async function readingOf(session: Session): Promise<Reading> {

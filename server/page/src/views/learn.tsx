@@ -1,4 +1,159 @@
-/** Learn. */
+import { useMemo, useRef, useState } from "preact/hooks";
+import { Along } from "../learn/along";
+import { Chart, type Line } from "../learn/chart";
+import { Costs, firstFrom } from "../learn/costs";
+import { FastWeights } from "../learn/weights";
+import { Tables } from "../learn/table";
+import { useShadow } from "../learn/shadow";
+import { Totals } from "../learn/totals";
+import { Problem } from "../shell/problem";
+import { follow, reading, resume, stop } from "../state/feed";
+import type { Reading } from "../state/reading";
+import { href } from "../state/route";
+import { Choice } from "../ui/choice";
+import { useCalm, useWidth } from "../ui/hooks";
+import { bitsText } from "../ui/words";
+
+const places = 600; // points of the chart
+const windows = [
+  { value: 256, name: "256 B" }, { value: 1024, name: "1 kB" }, { value: 4096, name: "4 kB" },
+  { value: 16384, name: "16 kB" }, { value: Infinity, name: "all before" },
+];
+
+/** Shows how the session learns: what its text costs, and what the updates do. */
 export function LearnView() {
-  return <h1>Learn</h1>;
+  const shown = reading.value;
+  return shown ? <Learning key={shown.session.value.id} of={shown} /> : <Nothing />;
+}
+
+function Nothing() {
+  return (
+    <section class="empty">
+      <h1>Watch a model learn</h1>
+      <p>
+        While text streams through a session, this view shows what the text costs in bits, beside
+        what it would cost a model that does not learn, and which weights each update moves.
+      </p>
+      <p><a class="button primary" href={href("read", "")}>Read a text</a>{" "}
+        <a class="button" href={href("sessions", "")}>Choose a session</a></p>
+    </section>
+  );
+}
+
+/** The part of the stream that is shown; null is all of it, however long it grows. */
+type Range = [number, number] | null;
+
+function Learning({ of }: { of: Reading }) {
+  useCalm(of.changed, 200);
+  const shadow = useShadow(of);
+  const ofWords = of.ofWords && shadow === null;
+  const costs = useMemo(() => new Costs(ofWords), [of, ofWords]);
+  costs.take(of.pieces);
+  const [window, setWindow] = useState(1024);
+  const [range, setRange] = useState<Range>(null);
+  const [cursor, setCursor] = useState<number | null>(null);
+  const [branch, setBranch] = useState(-1);
+  const box = useRef<HTMLDivElement>(null);
+  const narrow = useWidth(box) < 640;
+  const [from, to] = range ?? [costs.start, Math.max(costs.end, costs.start + 1)];
+  const curve = useMemo(
+    () => costs.curve(from, to, places, window), [from, to, costs.end, window],
+  );
+  const shadowed = useMemo(
+    () => shadow?.curve(from, to, places, window).adapted, [from, to, shadow?.end, window],
+  );
+  const unit = ofWords ? "word" : "byte";
+  const lines: Line[] = [{ label: "adapted", colour: "--adapted", values: curve.adapted }];
+  if (curve.fixed.some((value) => value !== null)) {
+    lines.push({ label: "static", colour: "--static", values: curve.fixed });
+  }
+  if (shadowed) lines.push({ label: "shadow", colour: "--shadow", values: shadowed });
+  const gutter = narrow ? 44 : 84;
+  return (
+    <div class="learn" ref={box}>
+      <header class="head">
+        <h1>How it learns</h1>
+        <Live of={of} />
+      </header>
+      {of.problem.value && <Problem error={of.problem.value} again={() => void resume(of)} />}
+      <Totals of={of} costs={costs} shadow={shadow} unit={unit} />
+      {of.pieces.length === 0 ? <Waiting of={of} /> : (
+        <>
+          <figure>
+            <figcaption>
+              <h2>Bits a {unit}</h2>
+              <Legend lines={lines} at={Math.ceil(
+                ((cursor ?? to) - from) / (to - from) * places) - 1} />
+              <Choice label="Mean over" options={windows} value={window} onChoose={setWindow} />
+              {range && <button type="button" onClick={() => setRange(null)}>Show all</button>}
+            </figcaption>
+            <Along of={costs} from={from} to={to} cursor={cursor} onCursor={setCursor}
+              onRange={setRange} unit={unit} window={window}>
+              <Chart x={curve.x} lines={lines} from={from} to={to} cursor={cursor} gutter={gutter}
+                moments={momentsOf(of, from, to)} onCursor={setCursor}
+                onZoom={(low, high) => setRange([low, high])} />
+            </Along>
+            <p class="note">
+              Bytes of the stream from left to right; each mark at the foot is an update of the fast
+              weights. Drag to look closer. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
+              <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
+            </p>
+          </figure>
+          <FastWeights of={of} from={from} to={to} cursor={cursor} branch={branch} narrow={narrow}
+            onCursor={(offset, at) => {
+              setCursor(offset);
+              setBranch(at);
+            }} />
+          <Tables costs={costs} shadow={shadow} of={of} from={from} to={to} unit={unit} />
+        </>
+      )}
+    </div>
+  );
+}
+
+/** Offsets of the updates between two offsets. */
+function momentsOf(of: Reading, from: number, to: number): number[] {
+  const offsets = of.updates.map((update) => update.offset);
+  return offsets.slice(firstFrom(offsets, from), firstFrom(offsets, to + 1));
+}
+
+/** What the lines are, and where they are at one of their points. */
+function Legend({ lines, at }: { lines: Line[]; at: number }) {
+  return (
+    <ul class="lines-key">
+      {lines.map(({ label, values }) => (
+        <li key={label} class={label}>
+          <i aria-hidden="true" />{label} <b>{bitsText(values[Math.max(0, at)])}</b>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Whether anything streams, and the way to follow a session that something else feeds. */
+function Live({ of }: { of: Reading }) {
+  const activity = of.activity.value;
+  if (activity === "idle") {
+    return <button type="button" onClick={() => void follow(of)}>Watch it live</button>;
+  }
+  const words = { opening: "Opening…", feeding: "Text streams in", watching: "Watching" };
+  return (
+    <span class="live" role="status">
+      <i aria-hidden="true" />{words[activity]}
+      {activity !== "opening" && <button type="button" onClick={stop}>Stop</button>}
+    </span>
+  );
+}
+
+function Waiting({ of }: { of: Reading }) {
+  return (
+    <section class="empty">
+      <p>
+        {of.activity.value === "idle"
+          ? "The session has no text yet. Give it some, or watch it while something else does."
+          : "Nothing has been scored yet. The chart begins with the first chunk."}
+      </p>
+      {of.activity.value === "idle" && <a class="button primary" href={href("read")}>Give it text</a>}
+    </section>
+  );
 }

@@ -7,7 +7,7 @@ import { Strangest } from "../read/strangest";
 import { Toolbar, type Shape } from "../read/toolbar";
 import { spoken } from "../read/words";
 import { Problem } from "../shell/problem";
-import { follow, reading } from "../state/feed";
+import { reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { route } from "../state/route";
 
@@ -37,7 +37,7 @@ function Read({ reading }: { reading: Reading }) {
     <div class="read">
       <h1 class="hidden">Read</h1>
       <section class="text" aria-label="Text">
-        {problem && <Problem error={problem} again={() => void follow(reading)} />}
+        {problem && <Problem error={problem} again={() => void resume(reading)} />}
         <Toolbar {...{ reading, shape, setShape, mode, setMode, follows, setFollows }} />
         {shape === "text"
           ? <TextMap {...{ reading, mode, selected, listener }} follow={follows} />

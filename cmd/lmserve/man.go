@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// manSection is the section of the manual that programs for users are in.
+const manSection = "1"
+
+func newMan() *cobra.Command {
+	var date string
+	c := &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the manual pages of all commands",
+		Long: `Write a manual page for each command into a folder, which is made if it does not exist:
+lmserve.1 for the program, lmserve-serve.1 for 'lmserve serve', and so on. They say what
+--help says.`,
+		Example: `  lmserve man ~/.local/share/man/man1
+  lmserve man --date 2026-11-22 dist/man`,
+		Args:              exactly(1, "a folder to write to"),
+		PersistentPreRunE: unconfigured,
+		RunE: func(c *cobra.Command, args []string) error {
+			when, err := time.Parse(time.DateOnly, date)
+			if date != "" && err != nil {
+				return usageError{fmt.Errorf("--date is %q, expected a day as 2026-11-22", date)}
+			}
+			if date == "" {
+				when = time.Now()
+			}
+			return writeManual(c.Root(), args[0], when)
+		},
+	}
+	c.Flags().StringVar(&date, "date", "", "day that the pages bear, as 2026-11-22 (default: today)")
+	return c
+}
+
+// writeManual writes the pages of a command and of all below it.
+func writeManual(root *cobra.Command, dir string, date time.Time) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	everyCommand(root, func(c *cobra.Command) {
+		c.DisableAutoGenTag = true
+		if f := c.Flags().Lookup("threads"); f != nil {
+			f.DefValue = "PROCESSORS" // the pages say the same, whatever machine writes them
+		}
+	})
+	return doc.GenManTree(root, &doc.GenManHeader{
+		Section: manSection, Date: &date, Source: "lmserve " + buildVersion(), Manual: "lmserve",
+	}, filepath.Clean(dir))
+}

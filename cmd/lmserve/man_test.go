@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// Every command but help has a page of the manual, which says the same on every machine and every day.
+func TestEveryCommandHasAManualPage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man", "man1")
+	must(t, "", "man", "--date", "2026-11-22", dir)
+	everyCommand(newRoot(), func(c *cobra.Command) {
+		if c.Name() == "help" {
+			return
+		}
+		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+		page, err := os.ReadFile(filepath.Join(dir, name+".1"))
+		require.NoError(t, err)
+		require.Contains(t, string(page), `"Nov 2026"`, name)
+		require.Contains(t, string(page), ".SH SYNOPSIS", name)
+		if c.Flags().Lookup("threads") != nil {
+			require.Contains(t, string(page), "PROCESSORS", name)
+		}
+	})
+	_, stderr, code := lmserve("", "man", "--date", "today", dir)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, `--date is "today"`)
+}

@@ -1,0 +1,114 @@
+package docs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// operations is the page whose sections begin in a folder that has the program alone. All others
+// are read from top to bottom, in a checkout.
+const operations = "docs/operations.md"
+
+// arithmetic is that of the outputs in the pages.
+const arithmetic = "float32-fma"
+
+// tools are the programs that commands of the pages use.
+const tools = "base64 bash curl cut dd fold git go grep head jq make openssl sed seq sha256sum tar zstd"
+
+// Every command of the pages works as printed, but for those that the index of the pages lists with
+// a reason. Ids, dates and long numbers are compared by their form. The exit code counts where a
+// page leaves out a part of the output, and on processors with another arithmetic than the pages'.
+func TestTheCommandsOfThePagesWorkAsPrinted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	for tool := range strings.FieldsSeq(tools) {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "lmserve")
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/lmserve")
+	build.Dir = root
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	version, err := exec.Command(program, "version").Output()
+	require.NoError(t, err)
+	r := reader{root, program, exceptions(t), strings.Contains(string(version), arithmetic)}
+	for _, p := range pages(t) {
+		if len(p.commands()) == 0 {
+			continue
+		}
+		t.Run(strings.TrimPrefix(p.name, "docs/"), func(t *testing.T) { r.read(t, p) })
+	}
+}
+
+// reader reads pages, and types in their commands.
+type reader struct {
+	root, program string
+	untyped       []exception
+	compares      bool // outputs with those of the pages
+}
+
+func (r *reader) read(t *testing.T, p page) {
+	changed := map[int][]string{} // outputs that differ, by the line where that of the page begins
+	var s *shell
+	section := ""
+	for _, c := range p.commands() {
+		if r.excepted(p, c) {
+			continue
+		}
+		if s == nil || p.name == operations && c.section != section {
+			s, section = newShell(t, r.folder(t, p)), c.section
+		}
+		want := p.want(c)
+		got, code := s.run(c.text, len(want))
+		same := sameOutput(want, got)
+		switch {
+		case !r.compares || elided(want):
+			require.Zero(t, code, "%s, line %d: $ %s\n%s", p.name, c.from, c.text, strings.Join(got, "\n"))
+		case !same && os.Getenv("LMSERVE_UPDATE_DOCS") != "":
+			changed[c.from] = got
+		}
+		if r.compares && !same && changed[c.from] == nil {
+			require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "%s, line %d: $ %s", p.name, c.from, c.text)
+		}
+	}
+	if len(changed) > 0 {
+		require.NoError(t, os.WriteFile(filepath.Join(r.root, p.name), p.with(changed), 0o644))
+	}
+}
+
+// excepted says whether a command is one of those that are not typed in now.
+func (r *reader) excepted(p page, c command) bool {
+	n := slices.IndexFunc(r.untyped, func(e exception) bool { return e.is(p, c) })
+	return n >= 0 && !(r.untyped[n].long && os.Getenv("LMSERVE_TEST_LONG") != "")
+}
+
+// folder makes one with the program as bin/lmserve and, for most pages, with all else of a checkout.
+func (r *reader) folder(t *testing.T, p page) string {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
+	content, err := os.ReadFile(r.program)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "lmserve"), content, 0o700))
+	if p.name == operations {
+		return dir
+	}
+	entries, err := os.ReadDir(r.root)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" {
+			require.NoError(t, os.Symlink(filepath.Join(r.root, e.Name()), filepath.Join(dir, e.Name())))
+		}
+	}
+	return dir
+}

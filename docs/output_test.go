@@ -1,0 +1,63 @@
+package docs_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What differs from run to run is compared by its form alone: ids, dates, keys, hashes, sizes, and
+// numbers of more than three digits, among them the later digits of fractions.
+var forms = []struct {
+	of   *regexp.Regexp
+	form string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?`), "DATE"},
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
+	{regexp.MustCompile(`\blms_[0-9a-f]{16}_[\w-]+`), "KEY"},
+	{regexp.MustCompile(`\b\d+ bytes\b`), "NUMBER bytes"},
+	{regexp.MustCompile(`\b([0-9a-f]{12,64}|[0-9a-f]{8})\b`), "HEX"},
+	{regexp.MustCompile(`\b\d{4,}\b`), "NUMBER"},
+	{regexp.MustCompile(` +`), " "},
+}
+
+func formOf(line string) string {
+	for _, f := range forms {
+		line = f.of.ReplaceAllString(line, f.form)
+	}
+	return strings.TrimRight(line, " ")
+}
+
+// elided says whether a page leaves out parts of an output, where it has three dots.
+func elided(want []string) bool { return strings.Contains(strings.Join(want, "\n"), "...") }
+
+// sameOutput says whether an output is what a page says: three dots on a line of their own stand for
+// any lines, and within a line for any text.
+func sameOutput(want, got []string) bool {
+	var pattern, text strings.Builder
+	for _, line := range want {
+		if strings.TrimSpace(line) == "..." {
+			pattern.WriteString(`(?:.*\n)*?`)
+			continue
+		}
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(formOf(line)), `\.\.\.`, ".*") + `\n`)
+	}
+	for _, line := range got {
+		text.WriteString(formOf(line) + "\n")
+	}
+	return regexp.MustCompile(`\A` + pattern.String() + `\z`).MatchString(text.String())
+}
+
+func TestOutputsAreComparedButForWhatVaries(t *testing.T) {
+	want := []string{"a ...", "...", `total  1.298  17518 bytes`}
+	require.True(t, elided(want))
+	require.True(t, sameOutput(want, []string{"a b", "c", "d", "total 1.298 17519 bytes"}))
+	require.True(t, sameOutput(want, []string{"a b", "total 1.298 9 bytes"}))
+	require.False(t, sameOutput(want, []string{"a b", "total 1.299 17518 bytes"}))
+	require.False(t, sameOutput(want, []string{"b", "total 1.298 17518 bytes"}))
+	require.False(t, sameOutput(want, []string{"a b", "total 1.298 17518 bytes", "more"}))
+	require.False(t, sameOutput(nil, []string{"anything"}))
+}

@@ -1,0 +1,143 @@
+package docs_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// home is the folder of the user whom the pages show.
+const home = "/home/alice"
+
+// port is how a port of this machine stands in the pages.
+var port = regexp.MustCompile(`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
+
+// progress is told on a busy machine alone.
+var progress = regexp.MustCompile(`^lmserve: .*, \d+\w* (left|so far)$`)
+
+// shell is a bash that commands of a page are typed into.
+type shell struct {
+	t     *testing.T
+	dir   string
+	in    io.Writer
+	lines chan string
+	ports map[string]string // the free ones that stand for those of the pages
+}
+
+// newShell starts one in a folder.
+func newShell(t *testing.T, dir string) *shell {
+	s := &shell{t: t, dir: dir, lines: make(chan string), ports: map[string]string{}}
+	cmd := exec.Command("bash")
+	cmd.Dir = dir
+	user := filepath.Join(dir, ".home")
+	require.NoError(t, os.MkdirAll(filepath.Join(user, "tmp"), 0o700))
+	cache, err := os.UserCacheDir() // Go's, where the commands build
+	require.NoError(t, err)
+	path, err := exec.Command("go", "env", "GOPATH").Output()
+	require.NoError(t, err)
+	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+strings.TrimSpace(string(path)),
+		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.in, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	out, outWriter, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = outWriter, outWriter
+	require.NoError(t, cmd.Start())
+	require.NoError(t, outWriter.Close())
+	go func() {
+		defer close(s.lines)
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			s.lines <- scan.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_, _ = io.WriteString(s.in, "kill $(jobs -p) 2>/dev/null; wait\nexit\n")
+		timer := time.AfterFunc(time.Minute, func() { _ = out.Close() })
+		defer timer.Stop()
+		for range s.lines { // until nobody holds the other end
+		}
+		_ = cmd.Wait()
+		_ = out.Close()
+	})
+	s.run("set -m", 0)
+	return s
+}
+
+// here is a command of a page with the ports, the folder for temporary files and the address of a
+// server that this shell has for it.
+func (s *shell) here(command string) string {
+	command = strings.ReplaceAll(command, "bin/lmserve serve ", "bin/lmserve serve --listen 127.0.0.1:8080 ")
+	command = strings.ReplaceAll(command, "/tmp/", s.dir+"/.home/tmp/")
+	return port.ReplaceAllStringFunc(command, func(found string) string {
+		m := port.FindStringSubmatch(found)
+		if s.ports[m[2]] == "" {
+			s.ports[m[2]] = freePort(s.t)
+		}
+		return m[1] + s.ports[m[2]]
+	})
+}
+
+// there is what a command has printed, as the page has it.
+func (s *shell) there(line string) string {
+	for documented, free := range s.ports {
+		line = strings.ReplaceAll(line, ":"+free, ":"+documented)
+	}
+	line = strings.ReplaceAll(line, s.dir+"/.home/tmp/", "/tmp/")
+	return strings.ReplaceAll(line, s.dir+"/.home", home)
+}
+
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// run types in a command, and gives what it prints and its exit code. For what goes on in the
+// background, that is so many lines.
+func (s *shell) run(command string, lines int) (got []string, code int) {
+	const end = "---- the command has ended: "
+	_, err := io.WriteString(s.in, s.here(command)+"\n")
+	require.NoError(s.t, err)
+	background := strings.HasSuffix(command, "&")
+	marked := false
+	for {
+		if !marked && (!background || len(got) >= lines) {
+			after := "code=$?\n"
+			if strings.HasPrefix(command, "kill %") { // the next command finds the job gone
+				after += "wait " + strings.TrimPrefix(command, "kill ") + "\n"
+			}
+			_, err := io.WriteString(s.in, after+"echo; echo '"+end+"'$code\n")
+			require.NoError(s.t, err)
+			marked = true
+		}
+		select {
+		case line, ok := <-s.lines:
+			require.True(s.t, ok, "%s: the shell has ended after %q", command, got)
+			if _, err := fmt.Sscanf(line, end+"%d", &code); err == nil {
+				for len(got) > 0 && got[len(got)-1] == "" {
+					got = got[:len(got)-1]
+				}
+				return got, code
+			}
+			if !progress.MatchString(line) {
+				got = append(got, s.there(line))
+			}
+		case <-time.After(5 * time.Minute):
+			require.FailNow(s.t, "it does not end", "%s: %q", command, got)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+// incident is the end of the log of an lmserve server: clients feed their sessions, and then the disk
+// has changed some bytes of the data folder.
+//
+//go:embed incident.log
+var incident string
+
+// novel is the second chapter of John Buchan's "The Thirty-Nine Steps" (1915), in the public domain.
+//
+//go:embed novel.txt
+var novel string
+
+// code is where the third text is: the first files of a package of this repository.
+const code = "sparsemeta/*.go"
+
+// codeBytes is about how long it gets: a file that has begun goes in whole.
+const codeBytes = 14 << 10
+
+// stream is a text, and the name of the session that it goes to.
+type stream struct {
+	name, title, text string
+	lines             bool // whether it is one of lines, of which some may be strange
+}
+
+// streams are the three texts.
+func streams() ([]*stream, error) {
+	source, err := sources()
+	return []*stream{
+		{name: "server-log", title: "a server's log, with an incident in it", text: incident, lines: true},
+		{name: "novel", title: "a chapter of a novel", text: novel},
+		{name: "source-code", title: "source code of lmserve", text: source},
+	}, err
+}
+
+// sources are the first files that code names, but for tests.
+func sources() (string, error) {
+	files, err := filepath.Glob(code)
+	if err == nil && len(files) == 0 {
+		err = errors.New("no file is " + code + ": run it from the root of the repository")
+	}
+	var text strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || text.Len() >= codeBytes || err != nil {
+			continue
+		}
+		var content []byte
+		content, err = os.ReadFile(file)
+		text.Write(content)
+	}
+	return text.String(), err
+}
+
+// prepare makes the session of a stream. Its labels say what it is for.
+func (s *stream) prepare(ctx context.Context, c *client.Client) error {
+	yes, seed := true, uint64(1)
+	_, _, err := c.EnsureSession(ctx, s.name, client.SessionRequest{
+		Seed:     &seed,
+		Settings: &client.SettingsRequest{Baseline: &yes},
+		Labels:   &client.Labels{"title": s.title, "demo": "text"}, // the page offers sessions with a demo
+	})
+	return err
+}
+
+// pace is how fast a text comes while somebody watches, in bytes a second.
+const pace = 300
+
+// paced reads a text at this pace.
+type paced struct {
+	ctx  context.Context
+	text *strings.Reader
+}
+
+func (p paced) Read(b []byte) (int, error) {
+	const parts = 10 // a second
+	select {
+	case <-p.ctx.Done():
+		return 0, p.ctx.Err()
+	case <-time.After(time.Second / parts):
+		return p.text.Read(b[:min(len(b), pace/parts)])
+	}
+}
+
+// reader gives the text of a stream, at a pace for whoever watches.
+func (s *stream) reader(ctx context.Context, watched bool) io.Reader {
+	text := strings.NewReader(s.text)
+	if watched {
+		return paced{ctx, text}
+	}
+	return text
+}

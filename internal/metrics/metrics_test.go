@@ -1,0 +1,155 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/lines"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+type source session.Stats
+
+func (s source) Stats() session.Stats { return session.Stats(s) }
+
+// used are metrics that were told of everything once.
+func used() *Metrics {
+	m := New(Options{
+		Version: "v1", Model: "small-1", Numerics: "float32", Problems: []string{"session-busy"},
+	})
+	bits, now := 40.0, time.Now()
+	m.RequestBegan()
+	m.RequestBegan()
+	m.RequestEnded(context.Background(), "/v1/sessions/{id}", "GET", 200, time.Second)
+	m.Refused("session-busy")
+	for p := range session.Phases {
+		m.Phase(context.Background(), p, now, now.Add(time.Millisecond))
+	}
+	m.Scored(session.LearnTrue, session.Tally{Bytes: 16, Tokens: 8, Bits: 24, BaselineBits: &bits})
+	m.Scored(session.LearnFalse, session.Tally{Bytes: 2, Tokens: 1, Bits: 3})
+	m.Line(&session.Line{Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp}})
+	m.Line(&session.Line{Strangeness: lines.Strangeness{P: .001}})
+	m.Completed(session.FinishStop, 5)
+	m.Snapshot(time.Second, nil)
+	m.Snapshot(time.Second, errors.New("no room"))
+	m.Replayed(1000)
+	m.ScrubFinding()
+	m.Reopened()
+	m.Follow(source{
+		Sessions: 3, Hot: 1, Waiting: 2, MemoryBytes: 100, MemoryBytesMax: 1000, DiskAlarm: true,
+		Disk: &sessionlog.Usage{Database: 1, Free: 2, Snapshots: 3, Temporary: 4, Left: 5, All: 6},
+	})
+	return m
+}
+
+func text(t *testing.T, m *Metrics) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, m.Write(&b))
+	return b.String()
+}
+
+func TestMetricsSayWhatTheyWereTold(t *testing.T) {
+	got := text(t, used())
+	for _, line := range strings.Split(strings.TrimSpace(`
+lmserve_build_info{model="small-1",numerics="float32",version="v1"} 1
+lmserve_http_requests_in_flight 1
+lmserve_http_requests_total{method="GET",route="/v1/sessions/{id}",status="2xx"} 1
+lmserve_http_request_seconds_sum{method="GET",route="/v1/sessions/{id}"} 1
+lmserve_refusals_total{problem="session-busy"} 1
+lmserve_phase_seconds_count{phase="backward"} 1
+lmserve_scored_bytes_total{baseline="yes",learn="true"} 16
+lmserve_scored_tokens_total{baseline="yes",learn="true"} 8
+lmserve_scored_shannons_total{baseline="yes",learn="true"} 24
+lmserve_scored_shannons_total{baseline="no",learn="false"} 3
+lmserve_baseline_shannons_total{learn="true"} 40
+lmserve_baseline_shannons_total{learn="unflagged"} 0
+lmserve_lines_total 2
+lmserve_lines_flagged_total 1
+lmserve_line_strangeness_sum 3
+lmserve_line_strangeness_count 1
+lmserve_completions_total{reason="stop"} 1
+lmserve_completions_total{reason="length"} 0
+lmserve_completion_tokens_total 5
+lmserve_snapshot_seconds_count 1
+lmserve_snapshot_failures_total 1
+lmserve_replayed_bytes_total 1000
+lmserve_scrub_findings_total 1
+lmserve_store_reopenings_total 1
+lmserve_sessions{state="hot"} 1
+lmserve_sessions{state="cold"} 2
+lmserve_queue_length 2
+lmserve_memory_bytes 100
+lmserve_memory_limit_bytes 1000
+lmserve_disk_bytes{kind="snapshots"} 3
+lmserve_disk_left_bytes 5
+lmserve_disk_size_bytes 6
+lmserve_disk_alarm 1
+lmserve_store_failed 0`), "\n") {
+		require.Contains(t, got, line+"\n")
+	}
+	require.Contains(t, got, "\ngo_goroutines ")
+}
+
+// Whatever clients send, a label has one of few values.
+func TestLabelsAreBounded(t *testing.T) {
+	m := New(Options{})
+	for _, method := range []string{"BREW", "", "get", "TRACE"} {
+		m.RequestBegan()
+		m.RequestEnded(context.Background(), "", method, 404, time.Millisecond)
+	}
+	require.Contains(t, text(t, m),
+		`lmserve_http_requests_total{method="other",route="none",status="4xx"} 4`+"\n")
+	require.Equal(t, 1, strings.Count(text(t, m), "\nlmserve_http_requests_total{"))
+}
+
+// Telling of a chunk costs nothing but the time of a few additions.
+func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
+	m, bits, now, ctx := New(Options{}), 3.0, time.Now(), context.Background()
+	var observer session.Observer = m
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		for p := range session.Phases {
+			observer.Phase(ctx, p, now, now)
+		}
+		observer.Scored(session.LearnTrue, session.Tally{Bytes: 1, Bits: 1, BaselineBits: &bits})
+	}))
+}
+
+// BenchmarkChunk is what metrics of one full chunk cost.
+func BenchmarkChunk(b *testing.B) {
+	m, bits, ctx := New(Options{}), 3.0, context.Background()
+	var observer session.Observer = m
+	for b.Loop() {
+		for p := session.PhaseOpen; p <= session.PhaseRemember; p++ {
+			began := time.Now()
+			observer.Phase(ctx, p, began, time.Now())
+		}
+		observer.Scored(session.LearnTrue, session.Tally{Bytes: 64, Bits: 99, BaselineBits: &bits})
+	}
+}
+
+// promtool finds Prometheus' own checker.
+func promtool(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("there is no promtool (Debian's package prometheus has it)")
+	}
+	return path
+}
+
+func TestPromtoolFindsNothingWrongWithTheMetrics(t *testing.T) {
+	check := exec.Command(promtool(t), "check", "metrics")
+	check.Stdin = strings.NewReader(text(t, used()))
+	out, err := check.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
+}

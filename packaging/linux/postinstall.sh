@@ -1,0 +1,18 @@
+#!/bin/sh
+# Makes the user of the service and its data folder, and starts the new program if the old one runs.
+# Nothing that is in the data folder is touched.
+set -e
+
+if command -v systemd-sysusers >/dev/null; then
+	systemd-sysusers lmserve.conf
+elif ! getent passwd lmserve >/dev/null; then
+	useradd --system --user-group --no-create-home --home-dir /var/lib/lmserve \
+		--shell /usr/sbin/nologin --comment lmserve lmserve
+fi
+if [ ! -e /var/lib/lmserve ]; then
+	install -d -o lmserve -g lmserve -m 0700 /var/lib/lmserve
+fi
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	systemctl try-restart lmserve.service
+fi

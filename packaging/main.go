@@ -1,0 +1,99 @@
+// Command packaging makes a release of lmserve: for every target a static binary in an archive with
+// its manual, completions, licences and a list of its components, for Linux also packages (.deb and
+// .rpm) and the image of a container, and the checksums of all of these.
+//
+// Nothing in the files tells where or when they were made: two runs at the same commit give the
+// same bytes. Their times are the commit's.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+)
+
+// allTargets are the machines that a release is for.
+const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64"
+
+func main() {
+	source := flag.String("source", "..", "root of the repository")
+	out := flag.String("out", "../dist", "folder to write to, which is emptied first")
+	targets := flag.String("targets", allTargets, "systems and processors, with commas between them")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := release(ctx, *source, *out, strings.Split(*targets, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "packaging:", err)
+		os.Exit(1)
+	}
+}
+
+// release makes the files of all targets.
+func release(ctx context.Context, source, out string, targets []string) error {
+	source, err := filepath.Abs(source)
+	if err != nil {
+		return err
+	}
+	rev, err := revisionOf(ctx, source)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "lmserve-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	b := builder{source: source, work: work, rev: rev}
+	docs, err := b.documents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range targets {
+		t, err := parseTarget(name)
+		if err != nil {
+			return err
+		}
+		fmt.Println(name)
+		if err := b.release(ctx, t, docs, out); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return writeChecksums(out)
+}
+
+// release makes the files of one target.
+func (b *builder) release(ctx context.Context, t target, docs tree, out string) error {
+	binary, err := b.build(ctx, t)
+	if err != nil {
+		return err
+	}
+	modules, err := b.modules(ctx, t, binary)
+	if err != nil {
+		return err
+	}
+	files := docs.with(licenseFiles(modules))
+	base := filepath.Join(out, fmt.Sprintf("lmserve_%s_%s_%s", b.rev.fileVersion(), t.os, t.arch))
+	if err := b.writeSBOM(base+".cdx.json", t, binary, modules); err != nil {
+		return err
+	}
+	if err := b.writeArchive(base, t, binary, files); err != nil {
+		return err
+	}
+	if t.os != "linux" {
+		return nil
+	}
+	if err := b.writePackages(base, t, binary, files); err != nil {
+		return err
+	}
+	return b.writeImage(base+".image.tar", t, binary, files)
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/module"
+)
+
+// revision is what is released.
+type revision struct {
+	version string    // semantic, with a v, as Go's own tools would name it
+	hash    string    // of the commit
+	time    time.Time // of the commit, UTC
+}
+
+// fileVersion is the version as names of files have it.
+func (r revision) fileVersion() string { return strings.TrimPrefix(r.version, "v") }
+
+// revisionOf reads the revision of a checkout: the tag of its commit, or else a version between the
+// last tag and the next (a pseudo-version of Go's modules), with +dirty if files differ from it.
+func revisionOf(ctx context.Context, dir string) (revision, error) {
+	git := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
+		if err != nil {
+			return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+		}
+		return strings.TrimSpace(string(out)), nil
+	}
+	about, err := git("log", "-1", "--format=%H %ct")
+	if err != nil {
+		return revision{}, err
+	}
+	hash, seconds, _ := strings.Cut(about, " ")
+	unix, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return revision{}, err
+	}
+	r := revision{hash: hash, time: time.Unix(unix, 0).UTC()}
+	const tags = "v[0-9]*.[0-9]*.[0-9]*"
+	r.version, err = git("describe", "--tags", "--exact-match", "--match", tags)
+	if err != nil {
+		last, err := git("describe", "--tags", "--abbrev=0", "--match", tags)
+		if err != nil {
+			last = "" // there is no release yet
+		}
+		r.version = module.PseudoVersion("", last, r.time, hash[:12])
+	}
+	changed, err := git("status", "--porcelain")
+	if changed != "" {
+		r.version += "+dirty"
+	}
+	return r, err
+}

@@ -1,0 +1,48 @@
+import { linesOf } from "./events";
+import { call } from "./http";
+import { ProblemError } from "./problem";
+import type { Problem } from "./types";
+
+export interface CompletionRequest {
+  prompt: string;
+  from: "adapted" | "static";
+  max_tokens: number;
+  temperature: number;
+  seed: number;
+  stop?: string;
+}
+
+/** A piece of a completion, as its bytes. */
+interface PieceEvent {
+  type: "piece";
+  text: string;
+  text_base64?: string;
+}
+
+type CompletionEvent =
+  | PieceEvent
+  | { type: "done"; finish_reason: "stop" | "length" }
+  | { type: "error"; problem: Problem };
+
+/** Samples a text after a session's, and gives it as it grows. The session stays as it was. */
+export async function* complete(
+  id: string, request: CompletionRequest, signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const response = await call(`v1/sessions/${encodeURIComponent(id)}/complete`, {
+    method: "POST",
+    json: { ...request, stream: true },
+    accept: "text/event-stream",
+    signal,
+  });
+  for await (const line of linesOf(response.body!)) {
+    if (!line.startsWith("data:")) continue; // names of events, comments
+    const event = JSON.parse(line.slice(5)) as CompletionEvent;
+    if (event.type === "error") throw new ProblemError(event.problem);
+    if (event.type === "piece") yield bytesOf(event);
+  }
+}
+
+function bytesOf({ text, text_base64: base64 }: PieceEvent): Uint8Array {
+  if (base64 === undefined) return new TextEncoder().encode(text);
+  return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+}

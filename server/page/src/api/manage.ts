@@ -1,0 +1,35 @@
+import { call, callJSON } from "./http";
+import type { Session } from "./types";
+
+/** What may be changed of a session; null takes a label away. */
+export interface SessionPatch {
+  labels?: Record<string, string | null>;
+  ttl_seconds?: number;
+}
+
+export function patchSession(id: string, patch: SessionPatch): Promise<Session> {
+  return callJSON(`v1/sessions/${encodeURIComponent(id)}`, { method: "PATCH", json: patch });
+}
+
+/** Makes a session of a name, which must be free. */
+export function putSession(name: string, request: object): Promise<Session> {
+  return callJSON(`v1/sessions/${encodeURIComponent(name)}`, { method: "PUT", json: request });
+}
+
+/** Gives a session's file, and the name that the server has for it. */
+export async function exportSession(id: string): Promise<{ file: Blob; name: string }> {
+  const response = await call(`v1/sessions/${encodeURIComponent(id)}/snapshot`, {
+    accept: "application/zstd",
+  });
+  const named = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "");
+  return { file: await response.blob(), name: named?.[1] ?? `${id}.safetensors.zst` };
+}
+
+export function importSession(file: Blob, name: string): Promise<Session> {
+  return callJSON("v1/sessions/import", {
+    method: "POST",
+    body: file,
+    type: "application/octet-stream",
+    query: { name: name || undefined },
+  });
+}

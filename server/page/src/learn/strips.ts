@@ -1,0 +1,102 @@
+import type { Update } from "../state/reading";
+import { firstFrom } from "./costs";
+
+/** What is shown of the fast weights: their norm, that of a bank, or the norm of their change. */
+export type Shown = "norm" | "change" | number;
+
+/** What is shown of each branch after an update. */
+export function numbersOf(update: Update, shown: Shown): Float32Array {
+  if (shown === "norm") return update.norms;
+  return shown === "change" ? update.changes : update.bankNorms[shown];
+}
+
+/**
+ * The numbers of each branch at so many columns between two offsets, branch by branch; NaN where no
+ * update has been seen yet. An update holds until the next one; of several the largest is shown.
+ */
+export function stripsOf(
+  updates: Update[], branches: number, shown: Shown, from: number, to: number, columns: number,
+): Float32Array {
+  const strips = new Float32Array(branches * columns).fill(NaN);
+  const offsets = updates.map((update) => update.offset);
+  let next = firstFrom(offsets, from);
+  for (let c = 0; c < columns; c++) {
+    const first = Math.max(0, next - 1);
+    const end = from + ((c + 1) * (to - from)) / columns;
+    while (next < updates.length && offsets[next] <= end) next++;
+    for (let u = first; u < next; u++) {
+      const numbers = numbersOf(updates[u], shown);
+      for (let b = 0; b < branches; b++) {
+        const at = b * columns + c;
+        if (!(strips[at] >= numbers[b])) strips[at] = numbers[b];
+      }
+    }
+  }
+  return strips;
+}
+
+/** Where the scale of each branch begins and ends. */
+export interface Scales {
+  least: Float64Array;
+  largest: Float64Array;
+}
+
+/**
+ * The scales of branches: of each its own, from the least to the largest of its numbers; or one of
+ * all from 0, on which the root mean square of a branch's entries counts, so that large matrices do
+ * not outshine small ones by their size.
+ */
+export function scalesOf(
+  updates: Update[], branches: { elements: number }[], shown: Shown, own: boolean,
+): Scales {
+  const least = new Float64Array(branches.length).fill(Infinity);
+  const largest = new Float64Array(branches.length);
+  for (const update of updates) {
+    numbersOf(update, shown).forEach((number, b) => {
+      least[b] = Math.min(least[b], number);
+      largest[b] = Math.max(largest[b], number);
+    });
+  }
+  if (own) return { least, largest };
+  const roots = branches.map(({ elements }) => Math.sqrt(elements));
+  const most = largest.reduce((most, norm, b) => Math.max(most, norm / roots[b]), 0);
+  return { least: least.fill(0), largest: largest.map((_, b) => most * roots[b]) };
+}
+
+/** Branches of one layer, by the place of each among all. */
+export interface Group {
+  label: string;
+  short: string;
+  branches: number[];
+}
+
+/** The branches by layer, in the order in which text goes through them. */
+export function groupsOf(names: string[]): Group[] {
+  const groups = new Map<number, number[]>(); // by layer; -1: before the first
+  names.forEach((name, b) => {
+    const layer = Number(/^layers\.(\d+)\./.exec(name)?.[1] ?? -1);
+    groups.set(layer, [...(groups.get(layer) ?? []), b]);
+  });
+  return [...groups].sort(([a], [b]) => a - b).map(([layer, branches]) => ({
+    label: layer < 0 ? "Embedding" : `Layer ${layer + 1}`,
+    short: layer < 0 ? "Emb" : `L${layer + 1}`,
+    branches,
+  }));
+}
+
+const parts: [RegExp, string][] = [
+  [/qkv_net/, "queries, keys, values"],
+  [/r_net/, "distances"],
+  [/o_net/, "attention's output"],
+  [/CoreNet\.0/, "feed-forward, first half"],
+  [/CoreNet\.3/, "feed-forward, second half"],
+  [/emb/, "embedding"],
+];
+
+/** What a branch is, for a reader who does not know the names of weights. */
+export function wordsFor(name: string): string {
+  const layer = /^layers\.(\d+)\./.exec(name)?.[1];
+  const part = parts.find(([pattern]) => pattern.test(name))?.[1] ?? name;
+  const kind = name.endsWith("bias") ? `${part} (bias)` : part;
+  return layer === undefined ? kind : `layer ${Number(layer) + 1}, ${kind}`;
+}

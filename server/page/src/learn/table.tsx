@@ -1,0 +1,84 @@
+import type { Reading } from "../state/reading";
+import { grouped } from "../read/words";
+import { bitsText } from "../ui/words";
+import { firstFrom, type Costs } from "./costs";
+import { wordsFor } from "./strips";
+
+interface Props {
+  costs: Costs;
+  shadow: Costs | null;
+  of: Reading;
+  from: number;
+  to: number;
+  unit: string;
+}
+
+const rows = 20;
+
+/** The chart as a table, and the fast weights as they are now. */
+export function Tables(props: Props) {
+  return (
+    <details class="tables">
+      <summary>The same as tables</summary>
+      <CostTable {...props} />
+      <BranchTable of={props.of} />
+    </details>
+  );
+}
+
+function CostTable({ costs, shadow, of, from, to, unit }: Props) {
+  const offsets = of.updates.map((update) => update.offset);
+  const ends = Array.from({ length: rows }, (_, i) => from + ((i + 1) * (to - from)) / rows);
+  return (
+    <table class="numbers">
+      <caption>Bits a {unit} in {rows} equal parts of what the chart shows</caption>
+      <thead>
+        <tr><th scope="col">Bytes up to</th><th scope="col">Adapted</th>
+          <th scope="col">Static</th>
+          {shadow && <th scope="col">Shadow</th>}<th scope="col">Saved</th><th scope="col">Updates seen</th></tr>
+      </thead>
+      <tbody>
+        {ends.map((end, i) => {
+          const begin = i ? ends[i - 1] : from;
+          const { adapted, fixed } = costs.mean(begin, end);
+          return (
+            <tr key={i}>
+              <th scope="row">{grouped(Math.round(end))}</th>
+              <td>{bitsText(adapted)}</td>
+              <td>{bitsText(fixed)}</td>
+              {shadow && <td>{bitsText(shadow.mean(begin, end).adapted)}</td>}
+              <td>{adapted === null || fixed === null ? "–" : (fixed - adapted).toFixed(3)}</td>
+              <td>{firstFrom(offsets, end + 1) - firstFrom(offsets, begin + 1)}</td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+function BranchTable({ of }: { of: Reading }) {
+  const update = of.updates.at(-1);
+  if (!update) return null;
+  const { bankNorms } = update;
+  return (
+    <table class="numbers">
+      <caption>Fast weights after the newest update, at byte {grouped(update.offset)}</caption>
+      <thead>
+        <tr><th scope="col">Weights</th><th scope="col">Norm of M</th>
+          <th scope="col">Changed by</th>
+          {bankNorms.map((_, bank) => <th scope="col" key={bank}>Bank {bank + 1}</th>)}</tr>
+      </thead>
+      <tbody>
+        {of.branches.map(({ name }, b) => (
+          <tr key={name}>
+            <th scope="row" title={name}>{wordsFor(name)}</th>
+            <td>{update.norms[b].toPrecision(3)}</td>
+            <td>{update.changes[b].toPrecision(3)}</td>
+            {bankNorms.map((norms, bank) => <td key={bank}>{norms[b].toPrecision(3)}</td>)}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

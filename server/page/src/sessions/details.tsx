@@ -1,0 +1,124 @@
+import { useState } from "preact/hooks";
+import { exportSession } from "../api/manage";
+import { asProblem, type ProblemError } from "../api/problem";
+import { deleteSession } from "../api/sessions";
+import type { Session } from "../api/types";
+import { Problem } from "../shell/problem";
+import type { Reading } from "../state/reading";
+import { href, type View } from "../state/route";
+import { Dialog } from "../ui/dialog";
+import { grouped } from "../read/words";
+import { bitsText, perByte, sizeText } from "../ui/words";
+import { Compare } from "./compare";
+import { Edit } from "./edit";
+import { Fork } from "./fork";
+import { titleOf, type SessionList } from "./list";
+
+interface Props {
+  of: Session;
+  on: Reading | null; // once it is open
+  list: SessionList;
+  onForked: (fork: Session) => void;
+  onDeleted: () => void;
+}
+
+const ways: [View, string][] = [["read", "Read"], ["learn", "Learn"], ["write", "Write"]];
+
+/** All that one can know of a session and do with it. */
+export function Details({ of, on, list, onForked, onDeleted }: Props) {
+  const [asks, setAsks] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  const trying = async (task: () => Promise<void>): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    await task().catch((error) => setProblem(asProblem(error)));
+    setBusy(false);
+  };
+  const others = list.all.value.filter(({ id, error }) => id !== of.id && !error);
+  return (
+    <article class="details" aria-label={`Session ${titleOf(of)}`}>
+      <h2>{titleOf(of)}</h2>
+      {of.error && <p class="warning">This session cannot be used: {of.error}</p>}
+      <p class="in-a-row">
+        {!of.error && ways.map(([view, name]) => (
+          <a key={view} class="button" href={href(view, of.id)}>{name}</a>
+        ))}
+        <button type="button" disabled={busy} onClick={() => void trying(() => save(of.id))}>
+          {busy ? "Working…" : "Export"}
+        </button>
+        <button type="button" class="danger" disabled={busy} onClick={() => setAsks(true)}>
+          Delete…
+        </button>
+      </p>
+      {problem && <Problem error={problem} />}
+      <Facts of={of} />
+      {on && !of.error && (
+        <>
+          <details key={`fork ${of.id}`}><summary>Fork it, here or back in time</summary>
+            <Fork on={on} onForked={onForked} /></details>
+          <details key={`compare ${of.id}`}><summary>Compare it with another</summary>
+            <Compare of={of} others={others} /></details>
+        </>
+      )}
+      <details key={`edit ${of.id}`}><summary>Labels, and how long it is kept</summary>
+        <Edit of={of} onChanged={(session) => list.put(session)} /></details>
+      {asks && (
+        <Dialog title={`Delete ${titleOf(of)}?`} onClose={() => setAsks(false)}>
+          <p>
+            Its {sizeText(of.offset)} of text and what was learnt of them are overwritten on the
+            disk. Nothing brings them back but an export.
+          </p>
+          <div class="in-a-row">
+            <button type="button" class="danger" onClick={() => {
+              setAsks(false);
+              void trying(async () => {
+                await deleteSession(of.id);
+                onDeleted();
+              });
+            }}>Delete it</button>
+            <button type="button" onClick={() => setAsks(false)}>Keep it</button>
+          </div>
+        </Dialog>
+      )}
+    </article>
+  );
+}
+
+/** Gets a session's file, and hands it to the browser to be saved. */
+async function save(id: string): Promise<void> {
+  const { file, name } = await exportSession(id);
+  const address = URL.createObjectURL(file);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+function Facts({ of }: { of: Session }) {
+  const { settings, parent } = of;
+  const { adapted, fixed } = perByte(of.totals);
+  const facts: [string, string | undefined][] = [
+    ["Id", of.id],
+    ["Text", `${sizeText(of.offset)} (${grouped(of.offset)} bytes)`],
+    ["Bits a byte", bitsText(adapted)],
+    ["Static model", bitsText(fixed)],
+    ["Updates", grouped(of.step)],
+    ["In memory", of.memory_bytes ? sizeText(of.memory_bytes) : "no: on the disk only"],
+    ["On the disk", sizeText(of.disk_bytes)],
+    ["Model", of.model],
+    ["Method", settings && `${settings.method}, chunks of ${settings.chunk}`],
+    ["Seed", String(of.seed)],
+    ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
+    ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
+    ["Fork of", parent && `${parent.id.slice(0, 8)}… at byte ${grouped(parent.offset)}`],
+  ];
+  return (
+    <dl class="facts">
+      {facts.filter(([, value]) => value).map(([name, value]) => (
+        <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,83 @@
+import { useState } from "preact/hooks";
+import { patchSession } from "../api/manage";
+import { asProblem, type ProblemError } from "../api/problem";
+import type { Session } from "../api/types";
+import { Problem } from "../shell/problem";
+
+const lives: [number, string][] = [
+  [0, "for ever"], [3600, "an hour"], [86400, "a day"], [7 * 86400, "a week"],
+  [30 * 86400, "30 days"], [365 * 86400, "a year"],
+];
+
+interface Props {
+  of: Session;
+  onChanged: (session: Session) => void;
+}
+
+/** Changes a session's labels, and how long it is kept. */
+export function Edit({ of, onChanged }: Props) {
+  const [labels, setLabels] = useState(Object.entries(of.labels ?? {}));
+  const [ttl, setTTL] = useState(of.ttl_seconds);
+  const [state, setState] = useState<"" | "busy" | "saved">("");
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  const put = (i: number, label: [string, string]): void => {
+    setState("");
+    setLabels(labels.map((old, at) => (at === i ? label : old)));
+  };
+  const save = async (): Promise<void> => {
+    setState("busy");
+    setProblem(null);
+    const wanted = Object.fromEntries(labels.filter(([label]) => label));
+    const gone = Object.keys(of.labels ?? {}).filter((label) => !(label in wanted));
+    try {
+      onChanged(await patchSession(of.id, {
+        labels: { ...Object.fromEntries(gone.map((label) => [label, null])), ...wanted },
+        ttl_seconds: ttl,
+      }));
+      setState("saved");
+    } catch (error) {
+      setState("");
+      setProblem(asProblem(error));
+    }
+  };
+  return (
+    <form class="edit" onSubmit={(event) => {
+      event.preventDefault();
+      void save();
+    }}>
+      <fieldset>
+        <legend>Labels</legend>
+        {labels.map(([label, value], i) => (
+          <div class="label" key={i}>
+            <input aria-label={`Label ${i + 1}, its name`} value={label} maxLength={64}
+              placeholder="name" onInput={(event) => put(i, [event.currentTarget.value, value])} />
+            <input aria-label={`Label ${i + 1}, its value`} value={value} maxLength={256}
+              placeholder="value" onInput={(event) => put(i, [label, event.currentTarget.value])} />
+            <button type="button" class="quiet" aria-label={`Take label ${label || i + 1} away`}
+              onClick={() => {
+                setState("");
+                setLabels(labels.filter((_, at) => at !== i));
+              }}>×</button>
+          </div>
+        ))}
+        <button type="button" disabled={labels.length >= 16}
+          onClick={() => setLabels([...labels, ["", ""]])}>Add a label</button>
+      </fieldset>
+      <div class="in-a-row">
+        <label>Kept, when it is not used,
+          <select value={ttl} onChange={(event) => {
+            setState("");
+            setTTL(Number(event.currentTarget.value));
+          }}>
+            {!lives.some(([seconds]) => seconds === of.ttl_seconds) &&
+              <option value={of.ttl_seconds}>{of.ttl_seconds} seconds</option>}
+            {lives.map(([seconds, words]) => <option key={seconds} value={seconds}>{words}</option>)}
+          </select>
+        </label>
+        <button type="submit" disabled={state === "busy"}>Save</button>
+        <span role="status" class="note">{state === "saved" ? "Saved." : ""}</span>
+      </div>
+      {problem && <Problem error={problem} />}
+    </form>
+  );
+}

@@ -1,0 +1,59 @@
+import { useState } from "preact/hooks";
+import { asProblem, type ProblemError } from "../api/problem";
+import { forkSession } from "../api/sessions";
+import type { Session } from "../api/types";
+import { Problem } from "../shell/problem";
+import type { Reading } from "../state/reading";
+import { grouped } from "../read/words";
+import { Travel } from "./travel";
+
+interface Props {
+  on: Reading;
+  onForked: (fork: Session) => void;
+}
+
+/** Makes a fork: at the end of a session's text, or back in time. */
+export function Fork({ on, onForked }: Props) {
+  const end = on.session.value.offset;
+  const [at, setAt] = useState(end);
+  const [name, setName] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  const fork = async (): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      const labels = { title: `Fork at byte ${grouped(at)}` };
+      onForked(await forkSession(on.session.value.id, {
+        at_offset: at, ...(name ? { name } : { labels }),
+      }));
+    } catch (error) {
+      setProblem(asProblem(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <form class="fork" onSubmit={(event) => {
+      event.preventDefault();
+      void fork();
+    }}>
+      <p class="note">
+        A fork has this session's text up to a place, and what the model had learnt there. Then each
+        goes its own way. Click in the text to go back in time.
+      </p>
+      <Travel on={on} at={at} onAt={setAt} />
+      {problem && <Problem error={problem} />}
+      <div class="in-a-row">
+        <label>Name <span class="note">(or none)</span>
+          <input value={name} pattern="[a-z0-9][a-z0-9._\-]{0,63}" placeholder="what-if"
+            title="1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
+            onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <button type="submit" class="primary" disabled={busy}>
+          {busy ? "Forking…" : at === end ? "Fork at the end" : `Fork at byte ${grouped(at)}`}
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,66 @@
+import { useState } from "preact/hooks";
+import { importSession, putSession } from "../api/manage";
+import { asProblem, type ProblemError } from "../api/problem";
+import { createSession } from "../api/sessions";
+import type { Session } from "../api/types";
+import { Problem } from "../shell/problem";
+import { Dialog } from "../ui/dialog";
+
+interface Props {
+  onMade: (session: Session) => void;
+  onClose: () => void;
+}
+
+/** Makes a session, anew or of a file that was exported. */
+export function Make({ onMade, onClose }: Props) {
+  const [name, setName] = useState("");
+  const [baseline, setBaseline] = useState(true);
+  const [file, setFile] = useState<File | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  const make = async (): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      const request = { settings: { baseline } };
+      onMade(file ? await importSession(file, name)
+        : name ? await putSession(name, request)
+        : await createSession(request));
+    } catch (error) {
+      setProblem(asProblem(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title="A new session" onClose={onClose}>
+      <form onSubmit={(event) => {
+        event.preventDefault();
+        void make();
+      }}>
+        <label>Name <span class="note">(or none)</span>
+          <input value={name} pattern="[a-z0-9][a-z0-9._\-]{0,63}" placeholder="web-1"
+            title="1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
+            onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <label>From a file that was exported <span class="note">(or empty)</span>
+          <input type="file" accept=".zst,.safetensors"
+            onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />
+        </label>
+        {!file && (
+          <label class="check">
+            <input type="checkbox" checked={baseline}
+              onChange={(event) => setBaseline(event.currentTarget.checked)} />
+            Keep the static model beside it
+          </label>
+        )}
+        {problem && <Problem error={problem} />}
+        <div class="in-a-row">
+          <button type="submit" class="primary" disabled={busy}>
+            {busy ? "Making…" : file ? "Import" : "Make"}
+          </button>
+          <button type="button" onClick={onClose}>Cancel</button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,33 @@
+import { effect, type ReadonlySignal } from "@preact/signals";
+import type { RefObject } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+/** Renders anew when a signal has changed, but not more often than so many milliseconds. */
+export function useCalm(changes: ReadonlySignal<unknown>, ms: number): void {
+  const [, render] = useState(0);
+  useEffect(() => {
+    let waiting: ReturnType<typeof setTimeout> | undefined;
+    const end = effect(() => {
+      changes.value;
+      waiting ??= setTimeout(() => {
+        waiting = undefined;
+        render((n) => n + 1);
+      }, ms);
+    });
+    return () => {
+      end();
+      clearTimeout(waiting);
+    };
+  }, [changes, ms]);
+}
+
+/** How wide an element is, in pixels. */
+export function useWidth(box: RefObject<HTMLElement | null>): number {
+  const [width, setWidth] = useState(innerWidth);
+  useEffect(() => {
+    const resized = new ResizeObserver(([entry]) => setWidth(entry.contentRect.width));
+    resized.observe(box.current!);
+    return () => resized.disconnect();
+  }, []);
+  return width;
+}

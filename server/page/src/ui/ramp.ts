@@ -1,0 +1,27 @@
+// From little to much as colour. The ramp has one hue, and its lightness goes one way, so that every
+// eye reads it alike.
+const light = ["#f1efea", "#c9dcf0", "#7fb0e0", "#0b62b5", "#062b55"];
+const dark = ["#1a1e25", "#123a66", "#2272bd", "#6db3f8", "#eaf4ff"];
+
+const made = new Map<boolean, Uint8Array>();
+
+/** The ramp as 256 colours, of three bytes each. */
+export function rampOf(isDark: boolean): Uint8Array {
+  let ramp = made.get(isDark);
+  if (!ramp) made.set(isDark, (ramp = between(isDark ? dark : light)));
+  return ramp;
+}
+
+function between(stops: string[]): Uint8Array {
+  const ramp = new Uint8Array(3 * 256);
+  for (let i = 0; i < 256; i++) {
+    const place = (i / 255) * (stops.length - 1);
+    const stop = Math.min(stops.length - 2, Math.floor(place));
+    for (let c = 0; c < 3; c++) {
+      const [low, high] = [stop, stop + 1].map((s) =>
+        parseInt(stops[s].slice(1 + 2 * c, 3 + 2 * c), 16));
+      ramp[3 * i + c] = Math.round(low + (place - stop) * (high - low));
+    }
+  }
+  return ramp;
+}

@@ -1,0 +1,49 @@
+import type { Measures } from "../api/types";
+import { grouped } from "../read/words";
+
+// Numbers as people read them.
+
+const sizes: [number, number, string][] = [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e4, 1e3, "kB"]];
+
+/** An amount of bytes: "980 B", "12.4 kB". */
+export function sizeText(bytes: number): string {
+  for (const [from, one, unit] of sizes) {
+    if (bytes >= from) return `${(bytes / one).toFixed(1)} ${unit}`;
+  }
+  return `${grouped(Math.round(bytes))} B`;
+}
+
+/** The marks of an axis of bytes, all in one unit. */
+export function ticksText(ticks: number[]): string[] {
+  const [, one, unit] = sizes.find(([from]) => ticks.at(-1)! >= from) ?? [0, 1, "B"];
+  return ticks.map((tick) => `${grouped(+(tick / one).toFixed(3))} ${unit}`);
+}
+
+/** Bits a unit; a dash where there are none. */
+export const bitsText = (bits: number | null | undefined): string =>
+  bits === null || bits === undefined || isNaN(bits) ? "–" : bits.toFixed(3);
+
+/** Bits a byte of the adapted and of the static model; unknown words, where there are any, apart. */
+export function perByte(totals: Measures): { adapted?: number; fixed?: number } {
+  const { bytes, bits, bits_per_byte: known, baseline_bits: fixed } = totals;
+  if (bytes === 0) return {};
+  return { adapted: known ?? bits / bytes, fixed: fixed === undefined ? fixed : fixed / bytes };
+}
+
+/** How much less (or more) one cost is than another: "12.3% less". */
+export function differenceText(cost: number, other: number): string {
+  const percent = 100 * (1 - cost / other);
+  return `${Math.abs(percent).toFixed(1)}% ${percent >= 0 ? "less" : "more"}`;
+}
+
+const spans: [number, Intl.RelativeTimeFormatUnit][] = [
+  [365 * 86400, "year"], [30 * 86400, "month"], [86400, "day"], [3600, "hour"], [60, "minute"],
+];
+const relative = new Intl.RelativeTimeFormat("en", { style: "short" });
+
+/** How long ago a time was: "3 hr. ago". */
+export function agoText(time: string): string {
+  const seconds = (Date.now() - Date.parse(time)) / 1000;
+  const span = spans.find(([length]) => seconds >= length);
+  return span ? relative.format(-Math.floor(seconds / span[0]), span[1]) : "just now";
+}

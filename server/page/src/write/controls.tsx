@@ -1,0 +1,59 @@
+import type { Sampling } from "./suggestions";
+
+/** What one can do on the sheet. */
+export type Act =
+  | "accept" | "discard" | "next" | "previous" | "suggest" | "commit" | "adapted" | "static";
+
+interface Props {
+  sampling: Sampling;
+  onSampling: (sampling: Sampling) => void;
+  whileTyping: boolean;
+  onWhileTyping: (on: boolean) => void;
+  act: Record<Act, () => void>;
+  any: boolean; // whether anything is suggested
+  draft: boolean; // whether anything was written that is not the session's
+  busy: boolean;
+  attempt: number;
+}
+
+/** What one can do with suggestions, and how they are sampled. */
+export function Controls(props: Props) {
+  const { sampling, act, any, busy } = props;
+  const set = (more: Partial<Sampling>): void => props.onSampling({ ...sampling, ...more });
+  return (
+    <div class="controls">
+      <div class="acts">
+        <button type="button" class="primary" disabled={busy} onClick={act.suggest}>Suggest</button>
+        <button type="button" disabled={!any} onClick={act.next}>
+          Next{any && ` (${props.attempt})`}
+        </button>
+        <button type="button" disabled={!any} onClick={act.discard}>Discard</button>
+        <button type="button" disabled={!props.draft || busy} onClick={act.commit}>
+          {busy ? "Learning…" : "Commit what I wrote"}
+        </button>
+      </div>
+      <div class="sampling">
+        <label>
+          Temperature <output>{sampling.temperature.toFixed(1)}</output>
+          <input type="range" min={0} max={1.5} step={0.1} value={sampling.temperature}
+            onInput={(event) => set({ temperature: event.currentTarget.valueAsNumber })} />
+        </label>
+        <label>
+          Length <output>{sampling.tokens}</output>
+          <input type="range" min={8} max={512} step={8} value={sampling.tokens}
+            onInput={(event) => set({ tokens: event.currentTarget.valueAsNumber })} />
+        </label>
+        <label>
+          <input type="checkbox" checked={sampling.atLineEnd}
+            onChange={(event) => set({ atLineEnd: event.currentTarget.checked })} />
+          Stop at the line's end
+        </label>
+        <label>
+          <input type="checkbox" checked={props.whileTyping}
+            onChange={(event) => props.onWhileTyping(event.currentTarget.checked)} />
+          Suggest while I type
+        </label>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,194 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/keys"
+	webpage "github.com/lmserve/lmserve/server/page"
+)
+
+// The page is for everybody; what it shows is not.
+func TestThePageComesWithoutAKey(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	g := newRig(t, Options{Keys: ring.Ring})
+	for path, want := range map[string]string{"/": "<!doctype html>", "/page.css": "/*", "/page.js": "/*"} {
+		resp := g.do("GET", path, nil)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, webpage.Policy, resp.Header.Get("Content-Security-Policy"))
+		raw, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(raw), want))
+		again := g.do("GET", path, nil, "If-None-Match", resp.Header.Get("ETag"))
+		require.Equal(t, http.StatusNotModified, again.StatusCode)
+	}
+}
+
+// read has the page read a text that is typed into it.
+func (b *tab) read(text string) {
+	b.t.Helper()
+	b.until(`document.querySelector(".composer textarea") !== null`)
+	b.run(
+		chromedp.Focus(".composer textarea"),
+		chromedp.SetValue(".composer textarea", text),
+	)
+	value[bool](b, `document.querySelector(".composer textarea")
+		.dispatchEvent(new Event("input", {bubbles: true}))`)
+	b.press("\t") // to the button
+	b.press(kb.Enter)
+	b.untilRead(len(text))
+}
+
+// untilRead waits until so many bytes have a score.
+func (b *tab) untilRead(size int) {
+	b.t.Helper()
+	b.until(`[...document.querySelectorAll(".totals span")].some((e) =>
+		e.textContent.replaceAll("\u202f", "") === "` + strconv.Itoa(size) + ` bytes") &&
+		!document.querySelector(".map .wait")`)
+}
+
+func TestTheStartOfThePage(t *testing.T) {
+	b := newTab(t)
+	require.Equal(t, "See what a model did not expect", value[string](b, `document.querySelector("h1").innerText`))
+	b.checkLooks("start")
+}
+
+// What is read is markup, control characters and bytes that are no text. None of it is ever
+// interpreted.
+func TestTextIsShownAndNeverInterpreted(t *testing.T) {
+	b := newTab(t)
+	b.read("<img src=x onerror=alert(1)>\n<script>alert(1)</script>\n\a\u202ebidi\u00a0\n")
+	require.Zero(t, value[int](b, `document.querySelectorAll(".map img, .map script").length`))
+	shown := value[string](b, `document.querySelector(".map").textContent`)
+	for _, want := range []string{"<img src=x onerror=alert(1)>↵", "<script>", "^G", "U+202E"} {
+		require.Contains(t, shown, want)
+	}
+	b.checkLooks("read")
+}
+
+// Everything that Read does can be done with the keyboard.
+func TestReadWithTheKeyboardAlone(t *testing.T) {
+	b := newTab(t)
+	text := numbered(1, 700) + "something else\n"
+	b.read(text)
+	focus := func(selector string) {
+		t.Helper()
+		for range 40 {
+			if value[bool](b, `document.activeElement.matches("`+selector+`")`) {
+				return
+			}
+			b.press("\t")
+		}
+		t.Fatalf("the tab key does not lead to %s", selector)
+	}
+	offset := func() string { return value[string](b, `document.querySelector(".inspector .note").innerText`) }
+	focus(".map")
+	b.press(kb.ArrowRight)
+	b.until(`document.querySelector(".map .caret") !== null`)
+	require.Contains(t, offset(), "offset 1,")
+	b.press(kb.ArrowDown, kb.ArrowRight, kb.Home)
+	b.until(`document.querySelector(".inspector .note").innerText.startsWith("offset 22")`)
+	require.NotEmpty(t, value[string](b, `document.querySelector("[aria-live=polite]").innerText`))
+	require.NotZero(t, value[int](b, `document.querySelectorAll(".expected tbody tr").length`))
+	before := offset()
+	b.press("n")
+	b.until(`document.querySelector(".inspector .note").innerText !== "` + before + `"`)
+	b.click("Lines")
+	b.until(`document.querySelectorAll(".strangest tbody tr").length > 5`)
+	b.checkLooks("lines")
+	focus(".strangest .line")
+	b.press(kb.Enter)
+	b.until(`document.querySelector(".map .caret") !== null`)
+	b.click("Difference")
+	b.until(`document.querySelector(".map [class*=gain], .map [class*=loss], .map .heat0") !== null`)
+	b.checkLooks("read-difference")
+}
+
+// A session that something else feeds is shown as it grows, text and colours.
+func TestWatchASessionThatSomethingElseFeeds(t *testing.T) {
+	b := newTab(t)
+	path := b.create(`{"settings":{"baseline":true}}`)
+	require.Equal(t, http.StatusOK, b.text(path+"/score", numbered(1, 300)).StatusCode)
+	b.open("#/read/" + strings.TrimPrefix(path, "/v1/sessions/"))
+	b.untilRead(300)
+	b.click("Watch")
+	b.until(`document.querySelector(".totals .doing").textContent === "Watching…"`)
+	require.Equal(t, http.StatusOK, b.text(path+"/score", "and more\n").StatusCode)
+	b.untilRead(309)
+	b.until(`document.querySelector(".map").textContent.endsWith("and more↵")`)
+}
+
+// Where the server wants a key the page asks for it, keeps it for the tab, and goes on.
+func TestThePageAsksForAKey(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	b := newTabOf(t, Options{Keys: ring.Ring})
+	b.until(`document.querySelector("dialog[open]") !== null`)
+	b.checkLooks("key")
+	give := func(key string) {
+		t.Helper()
+		b.run(chromedp.SetValue("#key-input", key))
+		b.press(kb.Enter)
+	}
+	give("lms_wrong")
+	b.until(`document.querySelector("dialog .warning") !== null`)
+	give(ring.token["alice"])
+	b.until(`document.querySelector("dialog[open]") === null`)
+	b.read("hello\n")
+	require.Equal(t, ring.token["alice"], value[string](b, `sessionStorage.getItem("lmserve.key")`))
+	require.NotContains(t, value[string](b, `JSON.stringify({...localStorage})`), ring.token["alice"])
+}
+
+// A long text scrolls smoothly, as only what is seen of it is in the page.
+func TestALongTextIsInThePageOnlyWhereItIsSeen(t *testing.T) {
+	const size = 10 << 20
+	b := newTab(t)
+	b.until(`document.querySelector("input[type=file]") !== null`)
+	value[bool](b, `(() => {
+		const line = (i) => i + ": a line of a long text, and so it goes on and on\n";
+		let text = "";
+		for (let i = 0; text.length < `+strconv.Itoa(size)+`; i++) text += line(i);
+		const files = new DataTransfer();
+		files.items.add(new File([text], "long.txt"));
+		const input = document.querySelector("input[type=file]");
+		input.files = files.files;
+		return input.dispatchEvent(new Event("change", {bubbles: true}));
+	})()`)
+	b.until(`document.querySelector(".map .heat0, .map [class*=heat]") !== null`)
+	b.click("Pause")
+	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Go on"`)
+	// The median of frames that scroll far away, so that no row is known, beside that of frames that
+	// only paint the same place again: how fast the machine is, and what else it does, falls out.
+	frames := func(change string) float64 {
+		return value[float64](b, `(async () => {
+			const map = document.querySelector(".map");
+			const frame = () => new Promise(requestAnimationFrame);
+			const times = [];
+			for (let i = 0; i < 60; i++) {
+				const began = performance.now();
+				`+change+`;
+				await frame();
+				await frame();
+				times.push((performance.now() - began) / 2);
+			}
+			return times.sort((a, b) => a - b)[30];
+		})()`)
+	}
+	still := frames(`map.style.opacity = i % 2 ? "1" : "0.99"`)
+	moving := frames(`map.scrollTop = (i % 2 ? i : 59 - i) * 100000`)
+	t.Logf("a frame takes %.1f ms, and %.1f ms while it scrolls", still, moving)
+	require.Less(t, moving, 3*still+16)
+	require.Less(t, value[int](b, `document.querySelectorAll(".map *").length`), 5000)
+	b.run(chromedp.Focus(".map"))
+	b.run(chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	b.until(`document.querySelector(".map .caret")?.textContent === "↵"`)
+	last := value[string](b, `[...document.querySelectorAll(".map .row")]
+		.map((r) => Number(r.textContent.split(":")[0])).sort((a, b) => a - b).at(-1).toString()`)
+	require.Greater(t, len(last), 5)
+}

@@ -1,0 +1,246 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+)
+
+const withBaseline = `{"settings":{"baseline":true}}`
+
+// place is the address of a session in a view of the page.
+func place(view, path string) string {
+	return "#/" + view + "/" + strings.TrimPrefix(path, "/v1/sessions/")
+}
+
+// fill writes a text into a field, in place of what it has.
+func (b *tab) fill(selector, text string) {
+	b.t.Helper()
+	value[bool](b, fmt.Sprintf(`(() => {
+		const field = document.querySelector(%q);
+		field.value = %q;
+		return field.dispatchEvent(new Event("input", {bubbles: true}));
+	})()`, selector, text))
+}
+
+// with presses a key together with another that modifies it.
+func (b *tab) with(modifier chromedp.Modifier, key string) {
+	b.t.Helper()
+	b.run(chromedp.KeyEvent(key, chromedp.KeyModifiers(modifier)))
+}
+
+// attribute is an attribute of the first element of a selector.
+func (b *tab) attribute(selector, name string) string {
+	b.t.Helper()
+	return value[string](b, fmt.Sprintf(`document.querySelector(%q).getAttribute(%q) ?? ""`, selector, name))
+}
+
+// sessionText is the text of a session.
+func (b *tab) sessionText(path string) string {
+	b.t.Helper()
+	raw, err := io.ReadAll(b.do("GET", path+"/text?length=1048576", nil).Body)
+	require.NoError(b.t, err)
+	return string(raw)
+}
+
+func TestLearnShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	before := b.score(path, numbered(1, 3000)).Totals
+	b.open(place("learn", path))
+	adapted := fmt.Sprintf("%.3f", before.Bits/float64(before.Bytes))
+	b.until(`document.querySelector(".sums .adapted dd")?.textContent === "` + adapted + `"`)
+	b.until(`document.querySelector(".chart canvas") !== null`)
+	require.Contains(t, value[string](b, `document.querySelector(".weights").innerText`), "from the next one on")
+
+	b.click("Watch it live")
+	b.until(`document.querySelector(".live")?.innerText.startsWith("Watching")`)
+	after := b.score(path, numbered(2, 1600)).Totals
+	adapted = fmt.Sprintf("%.3f", after.Bits/float64(after.Bytes))
+	b.until(`document.querySelector(".sums .adapted dd").textContent === "` + adapted + `"`)
+	b.until(`document.querySelector(".strips canvas")?.width > 100`)
+	drawn := value[int](b, `(() => {
+		const canvas = document.querySelector(".strips canvas");
+		const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+		return data.filter((value, i) => i % 4 === 3 && value > 0).length;
+	})()`)
+	require.NotZero(t, drawn, "the updates that the page has seen are drawn")
+
+	// The tables say what the pictures show.
+	b.click("The same as tables")
+	seen := `[...document.querySelectorAll(".tables table:first-of-type tbody tr")]
+		.reduce((sum, row) => sum + Number(row.lastElementChild.textContent), 0)`
+	b.until(seen + fmt.Sprintf(` === %d`, b.get(path).Step-uint64(3000/16)))
+	require.Positive(t, value[int](b, `document.querySelectorAll(".tables table:last-of-type tbody tr").length`))
+	b.checkLooks("learn")
+}
+
+func TestLearnWithTheKeyboardAlone(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, numbered(1, 3000))
+	b.open(place("learn", path))
+	b.until(`document.querySelector(".chart canvas") !== null`)
+	b.run(chromedp.Focus(".along"))
+	end := b.attribute(".along", "aria-valuetext")
+	require.Contains(t, end, "static")
+	b.press(kb.ArrowLeft, kb.ArrowLeft)
+	b.until(fmt.Sprintf(`document.querySelector(".along").getAttribute("aria-valuetext") !== %q`, end))
+	b.press("+")
+	b.until(`document.querySelector(".along").getAttribute("aria-valuemin") === "1500"`)
+	b.press("0")
+	b.until(`document.querySelector(".along").getAttribute("aria-valuemin") === "0"`)
+}
+
+func TestWriteWithTheKeyboardAlone(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "What the session has.\n")
+	b.open(place("write", path))
+	b.until(`document.querySelector(".sheet textarea")?.value === "What the session has.\n"`)
+	b.run(chromedp.Focus(".sheet textarea"))
+	b.press("H", "i")
+	sampled := `!document.querySelector(".cards").innerText.includes("Nothing is suggested yet") &&
+		document.querySelectorAll(".card[aria-busy=true]").length === 0`
+	b.until(sampled)
+	b.with(chromedp.ModifierAlt, "]")
+	b.until(`document.querySelector(".acts").innerText.includes("Next (2)")`)
+	b.until(sampled)
+	b.checkLooks("write")
+	b.press(kb.Escape)
+	b.until(`document.querySelector(".cards").innerText.includes("Nothing is suggested yet")`)
+	require.Equal(t, "What the session has.\n", b.sessionText(path), "what is discarded is nobody's")
+
+	// Suggestions of one of the models are accepted, until one has any text.
+	b.with(chromedp.ModifierAlt, "2")
+	b.until(`document.querySelector(".card.static").classList.contains("chosen")`)
+	b.with(chromedp.ModifierCtrl, " ")
+	b.until(`document.querySelector(".card.static footer") !== null`)
+	b.press(kb.Tab)
+	b.until(`document.querySelector(".sheet .fixed").textContent.startsWith("What the session has.\nHi")`)
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
+	text := b.sessionText(path)
+	require.Greater(t, len(text), len("What the session has.\nHi"))
+
+	// What was written alone is committed alone.
+	b.press("B", "y", "e")
+	b.with(chromedp.ModifierCtrl, kb.Enter)
+	b.until(`document.querySelector(".sheet .fixed").textContent.endsWith("Bye")`)
+	require.Equal(t, text+"Bye", b.sessionText(path))
+}
+
+func TestTheSessionsTextCannotBeWrittenOver(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "fixed\n")
+	b.open(place("write", path))
+	b.until(`document.querySelector(".sheet textarea")?.value === "fixed\n"`)
+	b.run(chromedp.Focus(".sheet textarea"))
+	b.press(kb.Backspace)
+	b.until(`document.querySelector("#sheet-note").innerText.includes("session’s already") ||
+		document.querySelector("#sheet-note").innerText.includes("session's already")`)
+	require.Equal(t, "fixed\n", value[string](b, `document.querySelector(".sheet textarea").value`))
+}
+
+func TestSessionsAreListedAndFound(t *testing.T) {
+	b := newTab(t)
+	for i := range 60 {
+		b.create(fmt.Sprintf(`{"labels":{"host":"web-%d"}}`, i))
+	}
+	b.open("#/sessions")
+	rows := `document.querySelectorAll("table.sessions tbody tr").length`
+	b.until(rows + ` === 50`)
+	b.checkLooks("sessions")
+	b.click("Show more")
+	b.until(rows + ` === 60`)
+	b.fill(".find input", "host:web-5")
+	b.until(rows + ` === 11`) // web-5, and web-50 to web-59
+	b.fill(".find input", "nothing like that")
+	b.until(`document.querySelector(".foot").innerText.startsWith("None of 60 sessions matches.")`)
+}
+
+func TestASessionIsForkedComparedChangedAndDeleted(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, numbered(1, 2000))
+	b.open(place("sessions", path))
+	b.click("Fork it")
+	b.until(`document.querySelector(".travelled")?.innerText.length > 1000`)
+	b.fill(`.travel input[type="number"]`, "700")
+	b.until(`document.querySelector(".travelled").getAttribute("aria-valuenow") === "700"`)
+	b.run(chromedp.Focus(".travelled"))
+	b.press(kb.ArrowUp) // to the beginning of a line
+	b.until(`document.querySelector(".travelled").getAttribute("aria-valuenow") === "682"`)
+	b.fill(".fork .in-a-row input", "earlier")
+	b.click("Fork at byte 682")
+	b.until(`document.querySelector(".details h2")?.innerText === "earlier"`)
+	require.Equal(t, numbered(1, 682), b.sessionText("/v1/sessions/earlier"))
+
+	b.click("Compare it")
+	b.fill(".compare textarea", "1: GET /item/5 -> 200\n")
+	b.click("Score with both")
+	b.until(`document.querySelector(".compared") !== null`)
+	for i, one := range []string{"/v1/sessions/earlier", path} {
+		unlearnt := decode[api.SummaryEvent](t,
+			b.text(one+"/score?learn=false", "1: GET /item/5 -> 200\n"), http.StatusOK)
+		require.Equal(t, fmt.Sprintf("%.1f", unlearnt.Bits), value[string](b, fmt.Sprintf(
+			`document.querySelectorAll(".compared tbody tr")[%d].children[1].textContent`, i)))
+	}
+
+	b.click("Labels")
+	b.click("Add a label")
+	b.fill(`[aria-label="Label 1, its name"]`, "why")
+	b.fill(`[aria-label="Label 1, its value"]`, "<b>what if</b>")
+	b.click("Save")
+	b.until(`document.querySelector(".edit [role=status]").innerText === "Saved."`)
+	require.Equal(t, "<b>what if</b>", (*b.get("/v1/sessions/earlier").Labels)["why"])
+	b.checkLooks("session")
+
+	b.click("Delete…")
+	b.until(`document.querySelector("dialog[open]") !== null`)
+	b.checkLooks("delete")
+	b.click("Delete it")
+	b.until(`document.querySelector(".details") === null`)
+	require.Equal(t, http.StatusNotFound, b.do("GET", "/v1/sessions/earlier", nil).StatusCode)
+	require.EqualValues(t, 2000, b.get(path).Offset, "the session that was forked is as it was")
+}
+
+func TestASessionIsExportedAndImported(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, numbered(1, 500))
+	b.open(place("sessions", path))
+	value[bool](b, `(() => {
+		const make = URL.createObjectURL;
+		URL.createObjectURL = (file) => {
+			window.saved = {size: file.size};
+			return make(file);
+		};
+		HTMLAnchorElement.prototype.click = function () { window.saved.name = this.download; };
+		return true;
+	})()`)
+	b.click("Export")
+	b.until(`window.saved?.name?.endsWith(".safetensors.zst")`)
+	require.Greater(t, value[int](b, `window.saved.size`), 1000)
+	file := filepath.Join(t.TempDir(), "session.safetensors.zst")
+	require.NoError(t, os.WriteFile(file, b.export(path), 0o600))
+
+	b.click("New session…")
+	b.until(`document.querySelector("dialog[open]") !== null`)
+	b.checkLooks("new-session")
+	b.fill("dialog input:not([type])", "copy")
+	b.run(chromedp.SetUploadFiles(`dialog input[type="file"]`, []string{file}))
+	b.click("Import")
+	b.until(`document.querySelector(".details h2")?.innerText === "copy"`)
+	require.EqualValues(t, 500, b.get("/v1/sessions/copy").Offset)
+}

@@ -1,0 +1,281 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/contract"
+)
+
+// watchEvents begins to watch a session.
+func (g *rig) watchEvents(query string, headers ...string) *eventReader {
+	g.t.Helper()
+	resp := g.do("GET", query, nil, headers...)
+	require.Equal(g.t, http.StatusOK, resp.StatusCode)
+	return readEvents(resp)
+}
+
+// upTo gives the events of a watched session up to the one that ends at an offset.
+func (r *eventReader) upTo(t *testing.T, offset int64) (all []event) {
+	t.Helper()
+	for {
+		e, err := r.next()
+		require.NoError(t, err)
+		all = append(all, e)
+		told := as[struct{ Offset, Bytes, To int64 }](t, e)
+		if max(told.Offset+told.Bytes, told.To) >= offset {
+			return all
+		}
+	}
+}
+
+// What one client feeds another is told of at once, in both forms, with the text.
+func TestASessionIsWatched(t *testing.T) {
+	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
+		g := newRealRig(t, session.Options{Threads: 2}, Options{})
+		path := g.create(`{"settings":{"chunk":16,"baseline":true}}`)
+		require.Equal(t, http.StatusOK, g.text(path+"/score", "the past").StatusCode)
+		events := g.watchEvents(path+"/events?logprobs=true&top_logprobs=2&updates=true", "Accept", accept)
+		first, err := events.next()
+		require.NoError(t, err)
+		start := as[api.StartEvent](t, first)
+		require.EqualValues(t, 8, start.Offset)
+		require.EqualValues(t, 8, start.Totals.Bytes)
+		for _, text := range []string{"and the present", "", "and more, \xff as it comes"} {
+			from := start.Offset
+			sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
+			fed := ""
+			if text == "" {
+				continue
+			}
+			for _, e := range events.upTo(t, sum.Offset) {
+				if e.Type == string(api.EventUpdate) {
+					u := as[api.UpdateEvent](t, e)
+					require.Zero(t, u.Offset%16)
+					require.Len(t, u.Branches[0].Banks, 2)
+					require.Positive(t, u.Branches[0].Norm)
+					continue
+				}
+				c := as[api.ChunkEvent](t, e)
+				require.EqualValues(t, *c.TextOffset, c.Offset)
+				require.Equal(t, from+int64(len(fed)), c.Offset)
+				require.Len(t, c.BaselineLogprobs, int(c.Tokens))
+				require.Len(t, c.TopLogprobs, int(c.Tokens))
+				require.Len(t, c.BaselineTopLogprobs[0], 2)
+				if c.TextBase64 != nil {
+					fed += string(c.TextBase64)
+				} else {
+					fed += *c.Text
+				}
+				if accept == contract.MediaEventStream {
+					require.Equal(t, strconv.FormatInt(c.Totals.Bytes, 10), e.ID)
+				}
+			}
+			require.Equal(t, text, fed)
+			start.Offset = sum.Offset
+		}
+		require.Equal(t, http.StatusNoContent, g.do("DELETE", path, nil).StatusCode)
+		rest := events.all(t)
+		require.Equal(t, api.ProblemSessionNotFound, as[api.ErrorEvent](t, rest[len(rest)-1]).Problem.Type)
+	}
+}
+
+// A client that comes again is told what it has missed, and can read it.
+func TestAWatcherThatComesAgain(t *testing.T) {
+	g := newRealRig(t, session.Options{}, Options{})
+	path := g.create("{}")
+	text := "one\ntwo\nthree\n"
+	require.Equal(t, http.StatusOK, g.text(path+"/score?unit=line", text).StatusCode)
+	for _, again := range [][]string{{"?unit=line&offset=4"}, {"?unit=line", "Last-Event-ID", "4"}} {
+		events := g.watchEvents(path+"/events"+again[0], again[1:]...)
+		told := events.upTo(t, int64(len(text)))
+		if len(told) == 1 { // start is there, too
+			told = append(told, events.upTo(t, int64(len(text)))...)
+		}
+		require.EqualValues(t, 0, *as[api.StartEvent](t, told[0]).LinesFrom)
+		gap := as[api.GapEvent](t, told[1])
+		require.Equal(t, []int64{4, int64(len(text))}, []int64{gap.From, gap.To})
+		require.Nil(t, gap.Events)
+	}
+	resp := g.do("GET", path+"/text?offset=4", nil)
+	missed, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, text[4:], string(missed))
+	p := requireProblem(t, g.do("GET", path+"/events?offset=15", nil), api.ProblemOffsetConflict)
+	require.EqualValues(t, len(text), *p.Offset)
+	events := g.watchEvents(path+"/events?unit=line&tokens=true", "Accept", contract.MediaNDJSON)
+	require.Equal(t, http.StatusOK, g.text(path+"/score", "four\nfi").StatusCode)
+	_, err = events.next()
+	require.NoError(t, err)
+	e, err := events.next()
+	require.NoError(t, err)
+	line := as[api.LineEvent](t, e)
+	require.Equal(t, "four", *line.Text)
+	require.Len(t, line.TokenBits, 4)
+	require.Nil(t, line.Learnt)
+}
+
+// A request for the headers of the events gets them, and nothing else.
+func TestTheHeadOfEvents(t *testing.T) {
+	g := newRealRig(t, session.Options{}, Options{})
+	path := g.create("{}")
+	resp := g.do("HEAD", path+"/events", nil, "Accept", contract.MediaEventStream)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Equal(t, contract.MediaEventStream, resp.Header.Get("Content-Type"))
+	require.Equal(t, http.StatusOK, g.do("HEAD", path+"/text", nil).StatusCode)
+}
+
+// Readers end with the server, and the drain does not wait for them.
+func TestADrainEndsThoseWhoWatch(t *testing.T) {
+	g := newRealRig(t, session.Options{}, Options{})
+	path := g.create("{}")
+	events := g.watchEvents(path + "/events")
+	_, err := events.next()
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, g.text(path+"/score", "the last text").StatusCode)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, g.server.Drain(ctx))
+	rest := events.all(t)
+	require.Equal(t, "the last text", *as[api.ChunkEvent](t, rest[0]).Text)
+	require.Equal(t, api.ProblemDraining, as[api.ErrorEvent](t, rest[1]).Problem.Type)
+}
+
+// A session that another key owns cannot be watched or read; an admin may.
+func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "a"}, keys.Key{Name: "b"}, keys.Key{Name: "admin", Admin: true})
+	g := newRealRig(t, session.Options{}, Options{Keys: ring.Ring})
+	g.key = ring.token["a"]
+	path := g.create("{}")
+	require.Equal(t, http.StatusOK, g.text(path+"/score", "mine").StatusCode)
+	for _, of := range []string{"/events", "/text", "/scores"} {
+		g.key = ring.token["b"]
+		requireProblem(t, g.do("GET", path+of, nil), api.ProblemSessionNotFound)
+		for _, name := range []string{"a", "admin"} {
+			g.key = ring.token[name]
+			resp := g.do("HEAD", path+of, nil)
+			require.Equal(t, http.StatusOK, resp.StatusCode, of)
+		}
+	}
+}
+
+// A client that takes nothing holds up nobody who feeds, and is told so when it goes on.
+func TestASlowWatcherHoldsUpNobody(t *testing.T) {
+	g := newRealRig(t, session.Options{Threads: 2}, Options{})
+	path := g.create("{}")
+	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept", contract.MediaNDJSON)
+	text := numbered(1, 160<<10)
+	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
+	at, gaps := int64(0), 0
+	for events := readEvents(resp); at < sum.Offset; {
+		e, err := events.next()
+		require.NoError(t, err)
+		switch e.Type {
+		case string(api.EventGap):
+			gap := as[api.GapEvent](t, e)
+			require.Equal(t, at, gap.From)
+			at, gaps = gap.To, gaps+1
+		case string(api.EventChunk):
+			c := as[api.ChunkEvent](t, e)
+			require.Equal(t, at, c.Offset)
+			require.Equal(t, text[at:at+c.Bytes], *c.Text)
+			at += c.Bytes
+		}
+	}
+	require.Positive(t, gaps)
+}
+
+// Parts of the text and its scores are those of the session; beyond what there is, the answer says
+// what there is.
+func TestThePastOfASession(t *testing.T) {
+	g := newRealRig(t, session.Options{ReplayMax: 1}, Options{})
+	text := strings.Repeat("some \xfe text\n", 300)
+	path := g.create(`{"settings":{"baseline":true}}`)
+	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
+	resp := g.do("GET", path+"/text?offset=7&length=1048576", nil)
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, text[7:], string(got))
+	require.Equal(t, strconv.Itoa(len(text)), resp.Header.Get("Lmserve-Session-Offset"))
+	require.Equal(t, "0", resp.Header.Get("Lmserve-Text-From"))
+	require.EqualValues(t, 0, g.do("GET", path+"/text?offset="+strconv.Itoa(len(text)), nil).ContentLength)
+	for _, of := range []string{"/text", "/scores"} {
+		p := requireProblem(t, g.do("GET", path+of+"?offset=99999", nil), api.ProblemOffsetConflict)
+		require.EqualValues(t, len(text), *p.Offset)
+		requireProblem(t, g.do("GET", "/v1/sessions/none"+of, nil), api.ProblemSessionNotFound)
+		requireProblem(t, g.do("GET", path+of, nil, "Accept", "image/png"), api.ProblemNotAcceptable)
+	}
+	past := decode[api.PastScores](t, g.do("GET", path+"/scores?points=5", nil), http.StatusOK)
+	require.LessOrEqual(t, len(past.Scores), 5)
+	bits, baseline := 0., 0.
+	for _, p := range past.Scores {
+		bits, baseline = bits+p.Bits, baseline+*p.BaselineBits
+		require.WithinDuration(t, time.Now(), p.Time, time.Hour)
+	}
+	require.InDelta(t, sum.Bits, bits, 1e-6)
+	require.InDelta(t, *sum.BaselineBits, baseline, 1e-6)
+
+	tail := g.create(`{"history":"tail"}`)
+	require.Equal(t, http.StatusOK, g.text(tail+"/score", text).StatusCode)
+	p := requireProblem(t, g.do("GET", tail+"/text", nil), api.ProblemHistoryTrimmed)
+	require.Equal(t, "offset", *p.Field)
+	require.Contains(t, *p.Expected, " to "+strconv.Itoa(len(text)))
+	requireProblem(t, g.do("GET", tail+"/scores?offset=1", nil), api.ProblemHistoryTrimmed)
+}
+
+// A completion from the static model needs a session that has its memory.
+func TestACompletionFromTheStaticModelOverHTTP(t *testing.T) {
+	g := newRealRig(t, session.Options{}, Options{})
+	path := g.create(`{"settings":{"baseline":true}}`)
+	require.Equal(t, http.StatusOK, g.text(path+"/score", numbered(1, 500)).StatusCode)
+	const greedy = `{"max_tokens":8,"temperature":0,"logprobs":true,"from":"`
+	static := decode[api.Completion](t, g.json(path+"/complete", greedy+`static"}`), http.StatusOK)
+	adapted := decode[api.Completion](t, g.json(path+"/complete", greedy+`adapted"}`), http.StatusOK)
+	require.NotEqual(t, adapted.Logprobs, static.Logprobs)
+	plain := g.create("{}")
+	p := requireProblem(t, g.json(plain+"/complete", greedy+`static"}`), api.ProblemInvalidField)
+	require.Equal(t, "from", *p.Field)
+	requireProblem(t, g.json(plain+"/complete", greedy+`else"}`), api.ProblemInvalidField)
+}
+
+// Of a model of words a token is a word, which is written as it would be there.
+func TestWordsAreWatched(t *testing.T) {
+	g := newWordsRig(t)
+	path := g.create(`{"seed":3,"settings":{"chunk":16,"baseline":true}}`)
+	require.Equal(t, http.StatusOK, g.text(path+"/score", "the ca").StatusCode)
+	events := g.watchEvents(path + "/events?logprobs=true&top_logprobs=3")
+	rest := "t sat on the mat .\n" + prose
+	require.Equal(t, http.StatusOK, g.text(path+"/score", rest).StatusCode)
+	whole, at := "the ca"+rest, int64(6)
+	first, err := events.next()
+	require.NoError(t, err)
+	start := as[api.StartEvent](t, first)
+	require.EqualValues(t, 6, start.Offset)
+	require.EqualValues(t, 3, *start.PendingBytes)
+	for at < int64(len(whole)) {
+		e, err := events.next()
+		require.NoError(t, err)
+		c := as[api.ChunkEvent](t, e)
+		require.Equal(t, at, *c.TextOffset)
+		require.Equal(t, whole[at:at+int64(len(*c.Text))], *c.Text)
+		at += int64(len(*c.Text))
+		var size int64
+		for i, n := range c.TokenBytes {
+			size += n
+			require.NotNil(t, c.TopLogprobs[i][0].Text)
+			require.Len(t, c.BaselineTopLogprobs[i], 3)
+		}
+		require.Equal(t, c.Bytes, size)
+		require.Len(t, c.TokenBytes, len(c.Logprobs))
+	}
+}
