@@ -2,7 +2,6 @@ import type { Reading } from "../state/reading";
 
 /** What the colours show: the bits of one model, or what learning has saved. */
 export type Mode = "adaptive" | "static" | "difference";
-export const modes: readonly Mode[] = ["adaptive", "static", "difference"];
 
 // Bits at which the next colour begins.
 const ofBytes = [0.5, 1, 2, 3, 4.5, 6, 8, 11];

@@ -1,11 +1,23 @@
 import { useState } from "preact/hooks";
 import { feed, follow, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
-import { modes, stepsOf, type Mode } from "./scale";
+import { Choice } from "../ui/choice";
+import { perByte } from "../ui/words";
+import { stepsOf, type Mode } from "./scale";
 import { Composer } from "./start";
 import { grouped } from "./words";
 
 export type Shape = "text" | "lines";
+
+const shapes: { value: Shape; name: string }[] = [
+  { value: "text", name: "Text" },
+  { value: "lines", name: "Lines" },
+];
+const colours: { value: Mode; name: string }[] = [
+  { value: "adaptive", name: "Adaptive" },
+  { value: "static", name: "Static" },
+  { value: "difference", name: "Difference" },
+];
 
 interface Props {
   reading: Reading;
@@ -26,9 +38,9 @@ export function Toolbar(p: Props) {
   return (
     <>
       <div class="toolbar">
-        <Choice label="View" of={["text", "lines"]} chosen={p.shape} choose={p.setShape} />
+        <Choice label="View" options={shapes} value={p.shape} onChoose={p.setShape} />
         {p.shape === "text" && hasBaseline &&
-          <Choice label="Colours" of={modes} chosen={p.mode} choose={p.setMode} />}
+          <Choice label="Colours" options={colours} value={p.mode} onChoose={p.setMode} />}
         <span class="space" />
         {activity === "feeding" || activity === "watching" ? (
           <>
@@ -65,26 +77,6 @@ export function Toolbar(p: Props) {
   );
 }
 
-interface ChoiceProps<T extends string> {
-  label: string;
-  of: readonly T[];
-  chosen: T;
-  choose: (one: T) => void;
-}
-
-/** One of a few, as a row of buttons. */
-function Choice<T extends string>({ label, of, chosen, choose }: ChoiceProps<T>) {
-  return (
-    <div class="choice" role="group" aria-label={label}>
-      {of.map((one) => (
-        <button key={one} type="button" aria-pressed={one === chosen} onClick={() => choose(one)}>
-          {one[0].toUpperCase() + one.slice(1)}
-        </button>
-      ))}
-    </div>
-  );
-}
-
 const doing = {
   idle: "", opening: "Opening…", feeding: "Reading…", watching: "Watching…",
 };
@@ -93,21 +85,16 @@ const doing = {
 function Totals({ reading }: { reading: Reading }) {
   reading.changed.value;
   const { totals, offset } = reading.session.value;
-  const perByte = totals.bits / totals.bytes;
-  const fixed = (totals.baseline_bits ?? NaN) / totals.bytes;
+  const { adapted, fixed } = perByte(totals);
   const waiting = reading.end - offset;
   return (
     <p class="totals">
       <span class="doing">{doing[reading.activity.value]}</span>
       <span>{grouped(offset)} bytes{waiting > 0 && ` of ${grouped(reading.end)}`}</span>
-      {totals.bytes > 0 && (
-        <>
-          <span><i class="dot of-adapted" />{perByte.toFixed(2)} bits a byte</span>
-          {!isNaN(fixed) && (
-            <span><i class="dot of-static" />{fixed.toFixed(2)} without learning</span>
-          )}
-        </>
-      )}
+      {adapted !== undefined &&
+        <span><i class="dot of-adapted" />{adapted.toFixed(2)} bits a byte</span>}
+      {fixed !== undefined &&
+        <span><i class="dot of-static" />{fixed.toFixed(2)} without learning</span>}
     </p>
   );
 }

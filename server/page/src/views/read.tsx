@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Inspector } from "../read/inspector";
 import { TextMap } from "../read/map";
-import { modes, type Mode } from "../read/scale";
+import type { Mode } from "../read/scale";
 import { Start } from "../read/start";
 import { Strangest } from "../read/strangest";
 import { Toolbar, type Shape } from "../read/toolbar";
@@ -20,7 +20,7 @@ export function ReadView() {
 
 function Read({ reading }: { reading: Reading }) {
   const [shape, setShape] = useState<Shape>("text");
-  const [mode, setMode] = useState<Mode>(modes[0]);
+  const [mode, setMode] = useState<Mode>("adaptive");
   const [follows, setFollows] = useState(true);
   const [caret, setCaret] = useState(-1);
   const [hovered, setHovered] = useState(-1);
