@@ -25,7 +25,7 @@ BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build page demo pictures default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
-	test-openai fuzz generate check cross lint vulnerabilities clean
+	test-openai release test-release fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -42,7 +42,7 @@ demo: build ## show a server at work: three texts, read as one looks on in a bro
 
 pictures: build ## make the pictures of the documentation again, of the running page (needs Chromium)
 	mkdir -p docs/pictures
-	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/demo -run Pictures -count=1
+	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/demo -run Pictures -count=1 -timeout 1h
 
 default-model: build ## make the embedded model again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (many hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
@@ -99,6 +99,15 @@ test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten 
 	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000
 	$(MAKE) test-attack CRASH_ROUNDS=1000 POWER_CUTS=1000 BIT_STEP=1 ATTACK_TIMEOUT=12h
 
+# RELEASE are the machines that a release is for. Its tools are a module of their own, in packaging.
+RELEASE = linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
+
+release: ## make dist/: archives, packages, images, lists of components, checksums, for RELEASE
+	cd packaging && $(GO) run . -source .. -out ../dist -targets "$(RELEASE)"
+
+test-release: ## make a release for one machine twice, install the module, read the manifests (minutes)
+	cd packaging && $(GO) vet ./... && $(GO) test -count=1 -timeout 40m ./...
+
 fuzz: ## run every fuzz target for FUZZTIME
 	@for target in $(FUZZ); do \
 	  dir=$$(dirname $$(grep -rl --include='*_test.go' "func $$target(" .)); \
@@ -132,4 +141,4 @@ vulnerabilities: ## list known vulnerabilities that the code reaches, if their d
 	exit $$code
 
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist

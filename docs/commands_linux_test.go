@@ -47,7 +47,10 @@ func TestTheCommandsOfThePagesWorkAsPrinted(t *testing.T) {
 		if len(p.commands()) == 0 {
 			continue
 		}
-		t.Run(strings.TrimPrefix(p.name, "docs/"), func(t *testing.T) { r.read(t, p) })
+		t.Run(strings.TrimPrefix(p.name, "docs/"), func(t *testing.T) {
+			t.Parallel()
+			r.read(t, p)
+		})
 	}
 }
 

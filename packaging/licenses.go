@@ -28,7 +28,7 @@ var accepted = []string{
 // also name those of code in other languages which no Go program has.
 var chosen = map[string]struct{ license, file string }{
 	"github.com/apache/arrow/go/arrow": {"Apache-2.0", "LICENSE.txt"},
-	"github.com/golang/freetype": {"FTL", "licenses/ftl.txt"},
+	"github.com/golang/freetype":       {"FTL", "licenses/ftl.txt"},
 }
 
 // fileNames are those of files that say under which terms a module may be used.

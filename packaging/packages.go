@@ -62,9 +62,9 @@ func (b *builder) packageInfo(t target, contents files.Contents) *nfpm.Info {
 				PostInstall: script("postinstall"), PreRemove: script("preremove"),
 				PostRemove: script("postremove"),
 			},
-			Deb: nfpm.Deb{Compression: "xz"},
+			Deb: nfpm.Deb{Compression: "gzip"},
 			RPM: nfpm.RPM{
-				BuildHost: "localhost", Compression: "xz",
+				BuildHost: "localhost", Compression: "gzip",
 				Summary: "Language-model server whose model learns the stream it serves",
 			},
 		},

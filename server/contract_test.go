@@ -73,6 +73,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"session_id_chars_max":         limits.SessionIDCharsMax,
 		"session_name_chars_max":       limits.SessionNameCharsMax,
 		"session_waiting_max":          limits.SessionWaitingMax,
+		"session_shadows_max":          limits.SessionShadowsMax,
 		"wait_seconds_max":             limits.WaitSecondsMax,
 		"text_length_default":          limits.TextLengthDefault,
 		"text_length_max":              limits.TextLengthMax,

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/metrics"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
@@ -36,7 +37,8 @@ func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	return newRigOn(t, sessions, Options{}, l, &http.Transport{})
+	o := Options{Metrics: metrics.New(metrics.Options{})}
+	return newRigOn(t, sessions, o, l, &http.Transport{})
 }
 
 // Every example of an operation in the contract is what a server answers to the request beside it;

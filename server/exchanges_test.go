@@ -46,6 +46,14 @@ var exchangesOfSessions = []exchange{
 		`{"settings":{"chunk":32}}`, nil,
 	},
 	{
+		"putSession.shadow", "A shadow of that session, with larger chunks",
+		"PUT /v1/sessions/web-1-next", `{"shadow_of":"web-1","settings":{"chunk":128},"seed":7}`, nil,
+	},
+	{
+		"patchSession.detached", "A shadow becomes a session of its own",
+		"PATCH /v1/sessions/web-1-next", `{"shadow_of":null}`, nil,
+	},
+	{
 		"patchSession.merged", "One label is changed, and one taken away", "PATCH /v1/sessions/web-1",
 		`{"labels":{"host":"web-2","old":null},"ttl_seconds":86400}`, nil,
 	},

@@ -126,6 +126,10 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.fake.max = 1
 			return g.json("/v1/sessions", "{}")
 		},
+		api.ProblemSessionShadow: func(g *rig, path string) *http.Response {
+			g.fake.fail = &session.ShadowError{ID: "s-0001", Of: "s-0000"}
+			return g.text(path+"/score", strings.Repeat("x", 40))
+		},
 		api.ProblemSessionUnusable: func(g *rig, path string) *http.Response {
 			g.fake.fail = &session.UnusableError{ID: "s-0001", Err: errors.New("it is damaged")}
 			return g.json(path+"/fork", "{}")
@@ -263,7 +267,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"labels":{"a":1}}`, "labels.a", "1", "a string of 0 to 256 characters"},
 		{"/v1/sessions", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters", "1 to 64 characters"},
 		{"/v1/sessions", `{"seed":1,"settings":{"p":0.5,"\u0070":0}}`, "settings.p", "a field given twice", "it once"},
-		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but history, labels, seed, settings, ttl_seconds"},
+		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but history, labels, model, seed, settings, shadow_of, ttl_seconds"},
 		{"/v1/sessions", `{"history":"none"}`, "history", `"none"`, `"full" or "tail"`},
 		{path + "/fork", `{"at_offset":-1}`, "at_offset", "-1", "an integer from 0 to 9007199254740991"},
 		{path + "/fork", `{"at_offset":7}`, "at_offset", "7", "0 to 0"},

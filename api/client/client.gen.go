@@ -259,6 +259,7 @@ const (
 	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionShadow               ProblemType = "urn:lmserve:problem:session-shadow"
 	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
 	ProblemStoreFailed                 ProblemType = "urn:lmserve:problem:store-failed"
 	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
@@ -340,6 +341,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionLimit:
 		return true
 	case ProblemSessionNotFound:
+		return true
+	case ProblemSessionShadow:
 		return true
 	case ProblemSessionUnusable:
 		return true
@@ -614,6 +617,28 @@ type ChunkEventType string
 
 // Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 type Commit string
+
+// Comparison The totals of a session and its shadow at the same offset, the last one where both are known. Bits per byte compare, whatever the models: of
+// a model of words they are those of the words that its vocabulary has. Absent as long as there is no such offset.
+type Comparison struct {
+	// Difference `shadow_bits_per_byte` less `session_bits_per_byte`: below 0 the shadow has expected the text better.
+	Difference *float64 `json:"difference,omitempty"`
+
+	// Offset Where both have these totals.
+	Offset int64 `json:"offset"`
+
+	// Session An amount of text, and its information.
+	Session Measures `json:"session"`
+
+	// SessionBitsPerByte Of the session. Absent where it has scored no bytes.
+	SessionBitsPerByte *float64 `json:"session_bits_per_byte,omitempty"`
+
+	// Shadow An amount of text, and its information.
+	Shadow Measures `json:"shadow"`
+
+	// ShadowBitsPerByte Of the shadow. Absent where it has scored no bytes.
+	ShadowBitsPerByte *float64 `json:"shadow_bits_per_byte,omitempty"`
+}
 
 // Completion A completion in one piece.
 type Completion struct {
@@ -1162,6 +1187,13 @@ type Session struct {
 	// Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
 	Parent *Parent `json:"parent,omitempty"`
 
+	// ShadowOf What there is between a session and a shadow of it. In `shadows` of the session `id`, `name` and `model` are those of the shadow, and in
+	// `shadow_of` of the shadow those of the session.
+	ShadowOf *Shadow `json:"shadow_of,omitempty"`
+
+	// Shadows The session's shadows that the caller sees. Absent if there are none.
+	Shadows []Shadow `json:"shadows,omitempty"`
+
 	// Owner Id of the key that made the session. Only admins see it; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
 
@@ -1201,6 +1233,13 @@ type SessionRequest struct {
 	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
 	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
 	Settings *SettingsRequest `json:"settings,omitempty"`
+
+	// ShadowOf Id or name of a session that the new one is to be the shadow of. The session must have all of its text, must be no shadow itself, and has at
+	// most `session_shadows_max` shadows. Left out, the new session is no shadow.
+	//
+	//
+	// Example: web-1
+	ShadowOf *string `json:"shadow_of,omitempty"`
 
 	// TTLSeconds The session is deleted when it has not been used for so many seconds. 0, or left out, is never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
@@ -1292,6 +1331,32 @@ type SettingsRequest struct {
 
 	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.
 	Theta *float32 `json:"theta,omitempty"`
+}
+
+// Shadow What there is between a session and a shadow of it. In `shadows` of the session `id`, `name` and `model` are those of the shadow, and in
+// `shadow_of` of the shadow those of the session.
+type Shadow struct {
+	// BehindBytes Bytes of the session's text that the shadow has not been fed yet.
+	BehindBytes int64 `json:"behind_bytes"`
+
+	// Compared The totals of a session and its shadow at the same offset, the last one where both are known. Bits per byte compare, whatever the models: of
+	// a model of words they are those of the words that its vocabulary has. Absent as long as there is no such offset.
+	Compared *Comparison `json:"compared,omitempty"`
+
+	// Error Why the shadow does not go on; it is tried again. Absent if it does, or has come to the end.
+	Error *string `json:"error,omitempty"`
+
+	// ID Of the other session.
+	ID string `json:"id"`
+
+	// Model Id of the model that the other session runs on. Absent if that is not known.
+	Model *string `json:"model,omitempty"`
+
+	// Name Of the other session. Absent if it has none.
+	Name *string `json:"name,omitempty"`
+
+	// Offset How far the shadow has come: its `offset`.
+	Offset int64 `json:"offset"`
 }
 
 // StartEvent Where a session is when somebody begins to watch it. The events that follow are about what comes after.

@@ -96,7 +96,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
-		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure, AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
+		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure,
+		AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle,
@@ -118,11 +119,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if secure != nil {
 		scheme = "https"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s",
-		models[0].ID(), scheme, l.Addr(), o.where, aboutModels(models))
-	if h.admin != nil {
-		fmt.Fprintf(c.OutOrStdout(), "lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
-	}
+	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s%s",
+		models[0].ID(), scheme, l.Addr(), o.where, aboutModels(models), h.aboutAdmin())
 	return h.serve(c.Context(), l, f.drain)
 }
 

@@ -96,6 +96,14 @@ func (f *serveFlags) openAdmin() (net.Listener, error) {
 	return listen(addr)
 }
 
+// aboutAdmin is the line on standard output about the admin address; "" without one.
+func (h *host) aboutAdmin() string {
+	if h.admin == nil {
+		return ""
+	}
+	return fmt.Sprintf("lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
+}
+
 // serveAll serves on the listener, and the admin's if there is one. Each ends with an error of its
 // own, which is nil after a drain.
 func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {

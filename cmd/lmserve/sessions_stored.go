@@ -27,6 +27,7 @@ type storedSession struct {
 	History      string            `json:"history,omitempty"`
 	Start        int64             `json:"start"` // offset of the first byte of text that is kept
 	Parent       *session.Parent   `json:"parent,omitempty"`
+	ShadowOf     string            `json:"shadow_of,omitempty"` // id of the session that it follows
 	Numerics     string            `json:"numerics,omitempty"`
 	TTLSeconds   float64           `json:"ttl_seconds,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
@@ -64,6 +65,9 @@ func describeStored(found sessionlog.Session) storedSession {
 	s := storedSession{ID: i.ID, Name: i.Name, Model: i.Model, Owner: i.Owner, Created: i.Created, LastUsed: i.LastUsed, Offset: i.Offset, Bits: i.Bits,
 		BaselineBits: i.BaselineBits, Seed: i.Seed, History: i.History, Start: found.Start,
 		Parent: i.Parent, Numerics: i.Numerics, TTLSeconds: i.TTL.Seconds(), Labels: i.Labels}
+	if i.ShadowOf != nil {
+		s.ShadowOf = i.ShadowOf.ID
+	}
 	s.Method, _ = i.Settings["method"].(string) // it is "" if the head could not be read
 	s.Chunk, _ = i.Settings["chunk"].(int)
 	if found.Last != nil && found.Last.Words != nil {

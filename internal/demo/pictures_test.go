@@ -22,7 +22,7 @@ func TestPicturesOfThePage(t *testing.T) {
 	if folder == "" {
 		t.Skip("make pictures makes them")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	s, err := start(ctx, filepath.Join("..", "..", "bin", "lmserve"))
 	require.NoError(t, err)

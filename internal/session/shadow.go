@@ -147,7 +147,7 @@ func linkTo(other, followed, shadow *liveSession) Shadow {
 	shadow.mu.Lock()
 	compared, stalled := shadow.mu.following.last, shadow.mu.following.stalled
 	shadow.mu.Unlock()
-	if at.offset == has.offset && !at.blind && !has.blind {
+	if at.offset == has.offset && at.offset > 0 && !at.blind && !has.blind {
 		stalled = nil
 		compared = &Comparison{
 			Offset:   at.offset,

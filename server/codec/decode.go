@@ -21,7 +21,7 @@ import (
 
 // DecodeCreate reads the body of a request for a new session.
 func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
-	request := session.CreateRequest{Model: value(r.Model), Seed: r.Seed}
+	request := session.CreateRequest{Model: value(r.Model), Seed: r.Seed, ShadowOf: value(r.ShadowOf)}
 	if r.Settings != nil {
 		request.Settings = decodeSettings(*r.Settings)
 	}
@@ -70,6 +70,10 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 		if err := json.Unmarshal(r.Labels, &request.Labels); err != nil {
 			return request, problem.OfJSON(err)
 		}
+	}
+	if request.Detach = isNull(r.ShadowOf); r.ShadowOf != nil && !request.Detach {
+		return request, problem.Field(api.ProblemInvalidField, "shadow_of",
+			problem.Shortened(string(r.ShadowOf)), "null")
 	}
 	if r.TTLSeconds != nil {
 		var n int64 // which null leaves as it is

@@ -47,6 +47,12 @@ func EncodeSession(i session.Info) api.Session {
 	if i.Parent != nil {
 		s.Parent = &api.Parent{ID: i.Parent.ID, Offset: i.Parent.Offset}
 	}
+	if i.ShadowOf != nil {
+		s.ShadowOf = new(encodeShadow(*i.ShadowOf, i.ShadowOf.Words, i.Words))
+	}
+	for _, shadow := range i.Shadows {
+		s.Shadows = append(s.Shadows, encodeShadow(shadow, i.Words, shadow.Words))
+	}
 	if r := i.Recovery; r != nil {
 		s.Recovering = &api.Recovering{DoneBytes: r.Done, OfBytes: r.Of}
 	}

@@ -65,6 +65,7 @@ const (
 	SessionNameCharsMax = session.NameCharsMax
 	WaitSecondsMax      = int64(session.WaitMax / time.Second) // for others that feed the session
 	SessionWaitingMax   = session.WaitingMax                   // requests that wait for one session
+	SessionShadowsMax   = session.ShadowsMax                   // shadows of one session
 
 	// Completions, but for the limits on sampling, which stand in session.SamplingTable.
 	CompletionTokensDefault = session.CompletionTokensDefault

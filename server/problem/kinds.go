@@ -33,6 +33,7 @@ var Kinds = map[api.ProblemType]struct {
 	api.ProblemSessionDiffers:              {http.StatusConflict, "The session of this name is not the one that was asked for"},
 	api.ProblemNameTaken:                   {http.StatusConflict, "Another session of the key has this name"},
 	api.ProblemSessionFull:                 {http.StatusConflict, "The session has as much text as it can have; what was reported before stays"},
+	api.ProblemSessionShadow:               {http.StatusConflict, "The session is a shadow, which takes its text from another session"},
 	api.ProblemSessionUnusable:             {http.StatusConflict, "The session is damaged, or another model's; it can be deleted"},
 	api.ProblemBackupBusy:                  {http.StatusConflict, "Another backup is under way"},
 	api.ProblemHistoryTrimmed:              {http.StatusGone, "The session does not keep this part of its text any more"},

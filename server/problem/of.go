@@ -124,6 +124,7 @@ func ofRecovery(e *session.RecoveringError) *Problem {
 func ofOther(err error) *Problem {
 	var differ *session.DifferError
 	var taken *session.NameTakenError
+	var shadow *session.ShadowError
 	switch {
 	case errors.Is(err, session.ErrBusy):
 		p := New(api.ProblemSessionBusy, "")
@@ -131,6 +132,8 @@ func ofOther(err error) *Problem {
 		return p
 	case errors.As(err, &differ):
 		return ofDifference(differ)
+	case errors.As(err, &shadow):
+		return New(api.ProblemSessionShadow, fmt.Sprintf("It is the shadow of session %s.", shadow.Of))
 	case errors.As(err, &taken):
 		return Field(api.ProblemNameTaken, "name", Quoted(taken.Name), "a name that is free")
 	}

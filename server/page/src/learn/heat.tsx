@@ -30,7 +30,7 @@ export function Heat(props: HeatProps) {
     const resized = new ResizeObserver(redraw);
     resized.observe(box.current!);
     return () => resized.disconnect();
-  });
+  }, [props.updates.at(-1)?.offset, groups, props.shown, props.own, from, to, dark]);
 
   const point = (event: PointerEvent, group: Group): void => {
     const place = (event.currentTarget as HTMLElement).getBoundingClientRect();

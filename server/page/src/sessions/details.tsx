@@ -77,7 +77,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
                 onDeleted();
               });
             }}>Delete it</button>
-            <button type="button" onClick={() => setAsks(false)}>Keep it</button>
+            <button type="button" autofocus onClick={() => setAsks(false)}>Keep it</button>
           </div>
         </Dialog>
       )}

@@ -7,7 +7,7 @@ import { Tables } from "../learn/table";
 import { useShadow } from "../learn/shadow";
 import { Totals } from "../learn/totals";
 import { Problem } from "../shell/problem";
-import { follow, reading, resume, stop } from "../state/feed";
+import { reading, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
 import { Choice } from "../ui/choice";
@@ -134,7 +134,10 @@ function Legend({ lines, at }: { lines: Line[]; at: number }) {
 function Live({ of }: { of: Reading }) {
   const activity = of.activity.value;
   if (activity === "idle") {
-    return <button type="button" onClick={() => void follow(of)}>Watch it live</button>;
+    const rest = of.end > of.session.value.offset; // of a text that was not sent as a whole
+    return (
+      <button type="button" onClick={() => void resume(of)}>{rest ? "Go on" : "Watch it live"}</button>
+    );
   }
   const words = { opening: "Opening…", feeding: "Text streams in", watching: "Watching" };
   return (

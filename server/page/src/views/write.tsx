@@ -5,6 +5,7 @@ import { Problem } from "../shell/problem";
 import { begin, feed, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
+import { decode } from "../ui/decode";
 import { useCalm } from "../ui/hooks";
 import { Cards } from "../write/cards";
 import { Controls, type Act } from "../write/controls";
@@ -131,6 +132,6 @@ function tailOf(known: Uint8Array): string {
   let first = Math.max(0, known.length - tailBytes);
   const line = first === 0 ? -1 : known.indexOf(10, first);
   if (line >= 0 && line < known.length - tailBytes / 2) first = line + 1;
-  const text = new TextDecoder().decode(known.subarray(first));
-  return (first > 0 ? "… " : "") + text.replace(/\r\n?/g, "\n");
+  const { text } = decode(known.subarray(first));
+  return (first > 0 ? "… " : "") + text.replaceAll("␍\n", "\n");
 }

@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { complete } from "../api/complete";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
+import { decode } from "../ui/decode";
 
 /** The models that a text may go on with. */
 export const sources = ["adapted", "static"] as const;
@@ -86,7 +87,7 @@ export class Suggestions {
     try {
       for await (const piece of pieces) {
         const bytes = joined(now.bytes, piece);
-        show({ bytes, text: new TextDecoder().decode(bytes) });
+        show({ bytes, text: decode(bytes).text });
       }
       show({ done: true });
     } catch (error) {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	network "k8s.io/api/networking/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// kinds are those of the manifests, as the types that an API server reads them into.
+var kinds = map[string]func() any{
+	"StatefulSet":    func() any { return &apps.StatefulSet{} },
+	"Service":        func() any { return &core.Service{} },
+	"ServiceAccount": func() any { return &core.ServiceAccount{} },
+	"NetworkPolicy":  func() any { return &network.NetworkPolicy{} },
+}
+
+// manifests are what 'kubectl apply -k' would send. A field that no type has is an error.
+func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[string]int) {
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	require.NoError(t, err)
+	found = map[string]int{}
+	for _, one := range all.Resources() {
+		text, err := one.AsYAML()
+		require.NoError(t, err)
+		make, ok := kinds[one.GetKind()]
+		require.True(t, ok, one.GetKind())
+		object := make()
+		require.NoError(t, yaml.UnmarshalStrict(text, object), "%s", text)
+		found[one.GetKind()]++
+		if s, ok := object.(*apps.StatefulSet); ok {
+			set = s
+		}
+	}
+	return set, found
+}
+
+// The manifests are of one server that runs as nobody, writes to its volume alone, and is asked
+// whether it serves.
+func TestManifestsAreThoseOfOneServer(t *testing.T) {
+	set, found := manifests(t, "../deploy/kubernetes/base")
+	require.Equal(t, map[string]int{
+		"StatefulSet": 1, "Service": 2, "ServiceAccount": 1, "NetworkPolicy": 1,
+	}, found)
+	require.EqualValues(t, 1, *set.Spec.Replicas)
+	require.Equal(t, set.Spec.Selector.MatchLabels, set.Spec.Template.Labels)
+	pod := set.Spec.Template.Spec
+	require.EqualValues(t, imageUser, *pod.SecurityContext.RunAsUser)
+	require.True(t, *pod.SecurityContext.RunAsNonRoot)
+	require.Len(t, pod.Containers, 1)
+	server := pod.Containers[0]
+	require.True(t, *server.SecurityContext.ReadOnlyRootFilesystem)
+	require.False(t, *server.SecurityContext.AllowPrivilegeEscalation)
+	require.Equal(t, "/healthz", server.LivenessProbe.HTTPGet.Path)
+	require.Equal(t, "/readyz", server.ReadinessProbe.HTTPGet.Path)
+	require.Len(t, server.VolumeMounts, 1)
+	require.Equal(t, imageData, server.VolumeMounts[0].MountPath)
+	require.Equal(t, server.VolumeMounts[0].Name, set.Spec.VolumeClaimTemplates[0].Name)
+	require.Empty(t, server.Env)
+}
+
+// With keys the server has a secret more, and nothing else differs.
+func TestManifestsWithKeysHaveASecret(t *testing.T) {
+	without, _ := manifests(t, "../deploy/kubernetes/base")
+	set, found := manifests(t, "../deploy/kubernetes/keys")
+	require.Len(t, found, 4)
+	pod := &set.Spec.Template.Spec
+	require.Equal(t, "lmserve-keys", pod.Volumes[0].Secret.SecretName)
+	server := &pod.Containers[0]
+	var at string
+	for _, m := range server.VolumeMounts {
+		if m.Name == pod.Volumes[0].Name {
+			at = m.MountPath
+		}
+	}
+	require.Equal(t, []core.EnvVar{{Name: "LMSERVE_SERVE_KEYS_FILE", Value: at + "/keys.json"}}, server.Env)
+	pod.Volumes, server.Env = nil, nil
+	server.VolumeMounts = without.Spec.Template.Spec.Containers[0].VolumeMounts
+	require.Equal(t, without, set)
+}
