@@ -118,7 +118,6 @@ func TestWatchASessionThatSomethingElseFeeds(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.text(path+"/score", numbered(1, 300)).StatusCode)
 	b.open("#/read/" + strings.TrimPrefix(path, "/v1/sessions/"))
 	b.untilRead(300)
-	b.click("Watch")
 	b.until(`document.querySelector(".totals .doing").textContent === "Watching…"`)
 	require.Equal(t, http.StatusOK, b.text(path+"/score", "and more\n").StatusCode)
 	b.untilRead(309)

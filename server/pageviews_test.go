@@ -63,7 +63,6 @@ func TestLearnShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	b.until(`document.querySelector(".chart canvas") !== null`)
 	require.Contains(t, value[string](b, `document.querySelector(".weights").innerText`), "from the next one on")
 
-	b.click("Watch it live")
 	b.until(`document.querySelector(".live")?.innerText.startsWith("Watching")`)
 	after := b.score(path, numbered(2, 1600)).Totals
 	adapted = fmt.Sprintf("%.3f", after.Bits/float64(after.Bytes))

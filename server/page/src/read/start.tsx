@@ -122,7 +122,7 @@ function Recent() {
       <ul class="recent">
         {sessions.map((s) => (
           <li key={s.id}>
-            <a href={href("read", s.id)}>{s.name ?? s.labels?.title ?? s.id.slice(0, 8)}</a>
+            <a href={href("read", s.id)}>{s.labels?.title ?? s.name ?? s.id.slice(0, 8)}</a>
             <span class="note">{grouped(s.offset)} bytes</span>
           </li>
         ))}

@@ -35,6 +35,11 @@ export function Toolbar(p: Props) {
   const { reading } = p;
   const activity = reading.activity.value;
   const hasBaseline = reading.session.value.settings?.baseline ?? false;
+  const addText = (
+    <button type="button" aria-expanded={adding} onClick={() => setAdding(!adding)}>
+      Add text
+    </button>
+  );
   return (
     <>
       <div class="toolbar">
@@ -44,6 +49,7 @@ export function Toolbar(p: Props) {
         <span class="space" />
         {activity === "feeding" || activity === "watching" ? (
           <>
+            {activity === "watching" && addText}
             <button type="button" class="quiet" aria-pressed={p.follows}
               onClick={() => p.setFollows(!p.follows)}>
               {p.follows ? "Following" : "Follow"}
@@ -54,9 +60,7 @@ export function Toolbar(p: Props) {
           <button type="button" class="primary" onClick={() => void resume(reading)}>Go on</button>
         ) : activity === "idle" && (
           <>
-            <button type="button" aria-expanded={adding} onClick={() => setAdding(!adding)}>
-              Add text
-            </button>
+            {addText}
             <button type="button" onClick={() => { p.setFollows(true); void follow(reading); }}
               title="Shows what something else feeds to this session, as it comes">
               Watch
@@ -64,7 +68,7 @@ export function Toolbar(p: Props) {
           </>
         )}
       </div>
-      {adding && activity === "idle" && (
+      {adding && (activity === "idle" || activity === "watching") && (
         <Composer label="Text to add" action="Read on" busy={false} onText={(_, text) => {
           setAdding(false);
           p.setFollows(true);

@@ -105,7 +105,10 @@ function takeText(into: Reading, event: { text?: string; text_base64?: string })
   else if (text !== undefined) into.addText(new TextEncoder().encode(text));
 }
 
-/** Opens the session of an address, with what the server still has of its text and scores. */
+/**
+ * Opens the session of an address, with what the server still has of its text and scores, and
+ * follows it from there.
+ */
 async function open(id: string): Promise<void> {
   stop();
   const opening = (working = new AbortController());
@@ -121,6 +124,8 @@ async function open(id: string): Promise<void> {
       opened.from = first;
       await fetchPast(opened, first, session.offset, signal);
     });
+    const isIdle = opened.activity.value === "idle" && !working.signal.aborted;
+    if (reading.value === opened && isIdle && !opened.problem.value) void follow(opened);
   } catch (error) {
     if (!isAbort(error)) openProblem.value = asProblem(error);
   }
