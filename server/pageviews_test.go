@@ -101,6 +101,21 @@ func TestLearnWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".along").getAttribute("aria-valuemin") === "0"`)
 }
 
+// A session's shadow, another model or other settings on the same text, has a line of its own.
+func TestLearnShowsASessionsShadow(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, numbered(1, 1600))
+	id := strings.TrimPrefix(path, "/v1/sessions/")
+	shadow := b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"p":0}}`, id))
+	b.open(place("learn", path))
+	b.until(`document.querySelector(".sums .shadow dt")?.innerText.includes("1\u202f600")`)
+	totals := b.get(shadow).Totals
+	require.Contains(t, value[string](b, `document.querySelector(".sums .shadow dd").innerText`),
+		fmt.Sprintf("%.3f", totals.Bits/1600))
+	require.Equal(t, 3, value[int](b, `document.querySelectorAll(".lines-key li").length`))
+}
+
 func TestWriteWithTheKeyboardAlone(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

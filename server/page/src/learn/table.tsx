@@ -5,6 +5,7 @@ import { firstFrom, type Costs } from "./costs";
 import { wordsFor } from "./strips";
 
 interface Props {
+  news: number; // changes with what the others have
   costs: Costs;
   shadow: Costs | null;
   of: Reading;

@@ -5,6 +5,7 @@ import { bitsText, differenceText, sizeText } from "../ui/words";
 
 interface Props {
   of: Reading;
+  news: number; // changes with what `of` has
   costs: Costs;
   shadow: Costs | null;
   unit: string;

@@ -9,6 +9,7 @@ import { groupsOf, numbersOf, wordsFor, type Shown } from "./strips";
 
 interface Props {
   of: Reading;
+  news: number; // changes with what `of` has
   from: number;
   to: number;
   cursor: number | null;

@@ -62,13 +62,16 @@ function Learning({ of }: { of: Reading }) {
   const shadowed = useMemo(
     () => shadow?.curve(from, to, places, window).adapted, [from, to, shadow?.end, window],
   );
+  // Changes when there is more in `of` and `shadow`, which stay the same objects.
+  const news = of.changed.peek() + (shadow?.end ?? 0);
   const unit = ofWords ? "word" : "byte";
   const lines: Line[] = [{ label: "adapted", colour: "--adapted", values: curve.adapted }];
   if (curve.fixed.some((value) => value !== null)) {
     lines.push({ label: "static", colour: "--static", values: curve.fixed });
   }
   if (shadowed) lines.push({ label: "shadow", colour: "--shadow", values: shadowed });
-  const gutter = narrow ? 44 : 84;
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+  const gutter = rem * (narrow ? 2.75 : 5.25); // as wide as the labels of the strips
   return (
     <div class="learn" ref={box}>
       <header class="head">
@@ -76,7 +79,7 @@ function Learning({ of }: { of: Reading }) {
         <Live of={of} />
       </header>
       {of.problem.value && <Problem error={of.problem.value} again={() => void resume(of)} />}
-      <Totals of={of} costs={costs} shadow={shadow} unit={unit} />
+      <Totals of={of} news={news} costs={costs} shadow={shadow} unit={unit} />
       {of.pieces.length === 0 ? <Waiting of={of} /> : (
         <>
           <figure>
@@ -99,12 +102,12 @@ function Learning({ of }: { of: Reading }) {
               <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
             </p>
           </figure>
-          <FastWeights of={of} from={from} to={to} cursor={cursor} branch={branch} narrow={narrow}
+          <FastWeights of={of} news={news} from={from} to={to} cursor={cursor} branch={branch} narrow={narrow}
             onCursor={(offset, at) => {
               setCursor(offset);
               setBranch(at);
             }} />
-          <Tables costs={costs} shadow={shadow} of={of} from={from} to={to} unit={unit} />
+          <Tables news={news} costs={costs} shadow={shadow} of={of} from={from} to={to} unit={unit} />
         </>
       )}
     </div>
