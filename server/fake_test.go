@@ -565,7 +565,7 @@ func (f *fakeSessions) ModelOf(who session.Caller, id string) (session.ModelInfo
 	if id == "" {
 		return f.Model(), nil
 	}
-	_, err := f.Get(who, id)
+	_, err := f.find(who, id)
 	return f.Model(), err
 }
 

@@ -326,6 +326,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"DiskAlarmError":  {&session.DiskAlarmError{}, api.ProblemNoSpace},
 		"RecoveringError": {&session.RecoveringError{}, api.ProblemOverloaded},
 		"BodyError":       {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
+		"ShadowError":     {&session.ShadowError{}, api.ProblemSessionShadow},
 		"MismatchError":   {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
 	}
 	require.ElementsMatch(t, exportedErrors(t, "../internal/session"), slices.Collect(maps.Keys(table)))

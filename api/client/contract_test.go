@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -66,4 +67,14 @@ func tags(t reflect.Type) (names []string) {
 		}
 	}
 	return names
+}
+
+func TestAPatchDetachesAShadowByNull(t *testing.T) {
+	for want, patch := range map[string]client.SessionPatch{
+		`{}`: {}, `{"shadow_of":null}`: {Detach: true},
+	} {
+		text, err := json.Marshal(patch)
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(text))
+	}
 }

@@ -16,7 +16,15 @@ type SessionPatch struct {
 	// TTLSeconds is the time without use after which the session is deleted: 0 is never, and nil
 	// leaves it as it is.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
+	// Detach makes of a shadow a session of its own.
+	Detach Null `json:"shadow_of,omitzero"`
 }
+
+// Null is null in JSON if it is true, and is left out if it is false.
+type Null bool
+
+// MarshalJSON writes null.
+func (Null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // CreateSession makes a session without a name. The zero request has the model's defaults.
 func (c *Client) CreateSession(ctx context.Context, r SessionRequest) (Session, error) {
