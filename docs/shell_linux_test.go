@@ -64,7 +64,7 @@ func newShell(t *testing.T, dir string) *shell {
 		}
 	}()
 	t.Cleanup(func() {
-		_, _ = io.WriteString(s.in, "kill $(jobs -p) 2>/dev/null; wait\nexit\n")
+		_, _ = io.WriteString(s.in, "for job in $(jobs -p); do kill -- -$job; done 2>/dev/null; wait\nexit\n")
 		timer := time.AfterFunc(time.Minute, func() { _ = out.Close() })
 		defer timer.Stop()
 		for range s.lines { // until nobody holds the other end
