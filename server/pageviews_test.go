@@ -229,6 +229,25 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	require.EqualValues(t, 2000, b.get(path).Offset, "the session that was forked is as it was")
 }
 
+func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, numbered(1, 1600))
+	b.open(place("sessions", path))
+	b.click("Shadow it")
+	b.click("Make a shadow")
+	b.until(`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
+	shadow := b.get(path).Shadows[0]
+	require.Equal(t, "static", string(b.get("/v1/sessions/"+shadow.ID).Settings.Method))
+	require.Equal(t, fmt.Sprintf("%.3f", *shadow.Compared.Difference),
+		value[string](b, `document.querySelectorAll(".shadows tbody td")[2].textContent`))
+	b.checkLooks("shadows")
+	b.click("Detach")
+	b.until(`document.querySelector(".shadows tbody") === null`)
+	require.Empty(t, b.get(path).Shadows)
+	require.EqualValues(t, 1600, b.get("/v1/sessions/"+shadow.ID).Offset)
+}
+
 func TestPageExportsAndImportsASession(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
