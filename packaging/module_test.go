@@ -37,12 +37,16 @@ func TestGoInstallMakesTheProgram(t *testing.T) {
 	require.Empty(t, parsed.Exclude)
 
 	var packed bytes.Buffer
-	require.NoError(t, zip.CreateFromVCS(&packed, version, "..", "HEAD", ""))
+	clone := filepath.Join(t.TempDir(), "lmserve") // package zip wants a folder .git
+	said, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	require.NoError(t, zip.CreateFromVCS(&packed, version, clone, "HEAD", ""))
 	t.Logf("the module has %d bytes", packed.Len())
 	require.Less(t, packed.Len(), moduleBytesMax)
 	for name, content := range map[string][]byte{
 		version.Version + ".zip": packed.Bytes(), version.Version + ".mod": requirements,
 		version.Version + ".info": []byte(`{"Version":"` + version.Version + `"}`),
+		"list":                    []byte(version.Version + "\n"),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(proxy, name), content, 0o644))
 	}
@@ -54,7 +58,7 @@ func TestGoInstallMakesTheProgram(t *testing.T) {
 	install.Dir = bin
 	install.Env = append(os.Environ(), "GOPROXY=file://"+root+","+strings.TrimSpace(string(out)),
 		"GONOSUMDB="+modulePath, "GOFLAGS=", "GOBIN="+bin, "CGO_ENABLED=0")
-	said, err := install.CombinedOutput()
+	said, err = install.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	said, err = exec.Command(filepath.Join(bin, "lmserve"), "version").CombinedOutput()
 	require.NoError(t, err, "%s", said)
