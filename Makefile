@@ -25,7 +25,7 @@ BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build page demo pictures default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
-	test-openai release test-release fuzz generate check cross lint vulnerabilities clean
+	test-page test-openai release test-release fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -62,7 +62,7 @@ quick: ## run the checks for while one works, in under a minute: formatting, vet
 	@began=$$(date +%s); $(MAKE) --no-print-directory check && $(GO) test -short ./...; code=$$?; \
 	echo "quick: $$(($$(date +%s) - began)) seconds"; exit $$code
 
-test: ## run all tests but those of test-attack and the long ones, in under five minutes
+test: ## run all tests but those of the targets test-*, in under five minutes
 	@began=$$(date +%s); $(GO) test ./...; code=$$?; \
 	echo "test: $$(($$(date +%s) - began)) seconds"; exit $$code
 
@@ -78,6 +78,10 @@ else ifneq ($(QEMU),)
 else
 	@echo "arm64 not tested: there is no qemu-aarch64 (qemu-user-static)"; test "$(CI)" != true
 endif
+
+test-page: ## use the web page in a headless Chromium, as people do (needs chromium; minutes)
+	@command -v chromium >/dev/null || { echo "the page not used: there is no chromium"; exit 0; }; \
+	LMSERVE_TEST_PAGE=1 $(GO) test ./server -run '^TestPage' -count=1 -v -timeout 20m
 
 test-openai: ## run OpenAI's own client against a running server (needs node 20 or later, npm and the network)
 	@node=$$(node -p 'parseInt(process.versions.node)' 2>/dev/null); \

@@ -21,6 +21,9 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 )
 
+// pageWanted, set to anything, has tests use the page in a browser.
+const pageWanted = "LMSERVE_TEST_PAGE"
+
 // shotsFolder, set to a folder, has tests of the page leave pictures of it there.
 const shotsFolder = "LMSERVE_TEST_SHOTS"
 
@@ -36,8 +39,9 @@ type tab struct {
 	ctx context.Context
 }
 
-// newTab opens the page of a server with a small model. The test is skipped where there is no
-// browser. A page that complains of anything in the console, such as of its policy, fails the test.
+// newTab opens the page of a server with a small model. The test is skipped where it is not wanted,
+// or there is no browser. A page that complains of anything in the console, such as of its policy,
+// fails the test.
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	return newTabOf(t, Options{})
@@ -46,14 +50,11 @@ func newTab(t *testing.T) *tab {
 // newTabOf is newTab with a server of other options.
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
-	findChromium(t)
-	return newTabWith(t, newRealRig(t, session.Options{Threads: 2}, o))
-}
-
-// newTabWith opens the page of a server.
-func newTabWith(t *testing.T, g *realRig) *tab {
-	t.Helper()
+	if os.Getenv(pageWanted) == "" {
+		t.Skip("make test-page runs it: minutes in a browser")
+	}
 	path := findChromium(t).path
+	g := newRealRig(t, session.Options{Threads: 2}, o)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
 		chromedp.NoSandbox, chromedp.Flag("disable-gpu", true))
 	ctx, endBrowser := chromedp.NewExecAllocator(context.Background(), options...)

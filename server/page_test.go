@@ -54,7 +54,7 @@ func (b *tab) untilRead(size int) {
 		!document.querySelector(".map .wait")`)
 }
 
-func TestTheStartOfThePage(t *testing.T) {
+func TestPageAtTheStart(t *testing.T) {
 	b := newTab(t)
 	require.Equal(t, "See what a model did not expect", value[string](b, `document.querySelector("h1").innerText`))
 	b.checkLooks("start")
@@ -62,7 +62,7 @@ func TestTheStartOfThePage(t *testing.T) {
 
 // What is read is markup, control characters and bytes that are no text. None of it is ever
 // interpreted.
-func TestTextIsShownAndNeverInterpreted(t *testing.T) {
+func TestPageShowsTextAndNeverInterpretsIt(t *testing.T) {
 	b := newTab(t)
 	b.read("<img src=x onerror=alert(1)>\n<script>alert(1)</script>\n\a\u202ebidi\u00a0\n")
 	require.Zero(t, value[int](b, `document.querySelectorAll(".map img, .map script").length`))
@@ -74,7 +74,7 @@ func TestTextIsShownAndNeverInterpreted(t *testing.T) {
 }
 
 // Everything that Read does can be done with the keyboard.
-func TestReadWithTheKeyboardAlone(t *testing.T) {
+func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 	b := newTab(t)
 	text := numbered(1, 700) + "something else\n"
 	b.read(text)
@@ -112,7 +112,7 @@ func TestReadWithTheKeyboardAlone(t *testing.T) {
 }
 
 // A session that something else feeds is shown as it grows, text and colours.
-func TestWatchASessionThatSomethingElseFeeds(t *testing.T) {
+func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b := newTab(t)
 	path := b.create(`{"settings":{"baseline":true}}`)
 	require.Equal(t, http.StatusOK, b.text(path+"/score", numbered(1, 300)).StatusCode)
@@ -125,7 +125,7 @@ func TestWatchASessionThatSomethingElseFeeds(t *testing.T) {
 }
 
 // Where the server wants a key the page asks for it, keeps it for the tab, and goes on.
-func TestThePageAsksForAKey(t *testing.T) {
+func TestPageAsksForAKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	b := newTabOf(t, Options{Keys: ring.Ring})
 	b.until(`document.querySelector("dialog[open]") !== null`)
@@ -145,7 +145,7 @@ func TestThePageAsksForAKey(t *testing.T) {
 }
 
 // A long text scrolls smoothly, as only what is seen of it is in the page.
-func TestALongTextIsInThePageOnlyWhereItIsSeen(t *testing.T) {
+func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	const size = 10 << 20
 	b := newTab(t)
 	b.until(`document.querySelector("input[type=file]") !== null`)

@@ -53,7 +53,7 @@ func (b *tab) sessionText(path string) string {
 	return string(raw)
 }
 
-func TestLearnShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
+func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	before := b.score(path, numbered(1, 3000)).Totals
@@ -84,7 +84,7 @@ func TestLearnShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	b.checkLooks("learn")
 }
 
-func TestLearnWithTheKeyboardAlone(t *testing.T) {
+func TestPageShowsLearningWithTheKeyboardAlone(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	b.score(path, numbered(1, 3000))
@@ -102,7 +102,7 @@ func TestLearnWithTheKeyboardAlone(t *testing.T) {
 }
 
 // A session's shadow, another model or other settings on the same text, has a line of its own.
-func TestLearnShowsASessionsShadow(t *testing.T) {
+func TestPageShowsASessionsShadow(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	b.score(path, numbered(1, 1600))
@@ -116,7 +116,7 @@ func TestLearnShowsASessionsShadow(t *testing.T) {
 	require.Equal(t, 3, value[int](b, `document.querySelectorAll(".lines-key li").length`))
 }
 
-func TestWriteWithTheKeyboardAlone(t *testing.T) {
+func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	b.score(path, "What the session has.\n")
@@ -153,7 +153,7 @@ func TestWriteWithTheKeyboardAlone(t *testing.T) {
 	require.Equal(t, text+"Bye", b.sessionText(path))
 }
 
-func TestTheSessionsTextCannotBeWrittenOver(t *testing.T) {
+func TestPageKeepsTheSessionsTextFromBeingWrittenOver(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	b.score(path, "fixed\n")
@@ -166,7 +166,7 @@ func TestTheSessionsTextCannotBeWrittenOver(t *testing.T) {
 	require.Equal(t, "fixed\n", value[string](b, `document.querySelector(".sheet textarea").value`))
 }
 
-func TestSessionsAreListedAndFound(t *testing.T) {
+func TestPageListsAndFindsSessions(t *testing.T) {
 	b := newTab(t)
 	for i := range 60 {
 		b.create(fmt.Sprintf(`{"labels":{"host":"web-%d"}}`, i))
@@ -183,7 +183,7 @@ func TestSessionsAreListedAndFound(t *testing.T) {
 	b.until(`document.querySelector(".foot").innerText.startsWith("None of 60 sessions matches.")`)
 }
 
-func TestASessionIsForkedComparedChangedAndDeleted(t *testing.T) {
+func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	b.score(path, numbered(1, 2000))
@@ -229,7 +229,26 @@ func TestASessionIsForkedComparedChangedAndDeleted(t *testing.T) {
 	require.EqualValues(t, 2000, b.get(path).Offset, "the session that was forked is as it was")
 }
 
-func TestASessionIsExportedAndImported(t *testing.T) {
+func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, numbered(1, 1600))
+	b.open(place("sessions", path))
+	b.click("Shadow it")
+	b.click("Make a shadow")
+	b.until(`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
+	shadow := b.get(path).Shadows[0]
+	require.Equal(t, "static", string(b.get("/v1/sessions/"+shadow.ID).Settings.Method))
+	require.Equal(t, fmt.Sprintf("%.3f", *shadow.Compared.Difference),
+		value[string](b, `document.querySelectorAll(".shadows tbody td")[2].textContent`))
+	b.checkLooks("shadows")
+	b.click("Detach")
+	b.until(`document.querySelector(".shadows tbody") === null`)
+	require.Empty(t, b.get(path).Shadows)
+	require.EqualValues(t, 1600, b.get("/v1/sessions/"+shadow.ID).Offset)
+}
+
+func TestPageExportsAndImportsASession(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	b.score(path, numbered(1, 500))

@@ -34,7 +34,8 @@ func (d detail) and(e detail) detail {
 // covers reports whether all that another caller asks for is told to this one.
 func (d detail) covers(e detail) bool { return d.and(e) == d }
 
-// only is what of a chunk this caller asks for. It shares the chunk's memory.
+// only is what of a chunk this caller asks for. It shares the chunk's memory, but keeps none of it
+// that the caller has not asked for.
 func (c Chunk) only(d detail) Chunk {
 	if !d.logProbs {
 		c.LogProbs, c.BaselineLogProbs, c.Words = nil, nil, nil
@@ -68,9 +69,11 @@ func firstOf(top [][]Candidate, n int) [][]Candidate {
 	if len(top) == 0 || len(top[0]) <= n {
 		return top
 	}
-	first := make([][]Candidate, len(top))
+	first, room := make([][]Candidate, len(top)), make([]Candidate, 0, n*len(top))
 	for i, all := range top {
-		first[i] = all[:n:n]
+		at := len(room)
+		room = append(room, all[:n]...)
+		first[i] = room[at:len(room):len(room)]
 	}
 	return first
 }

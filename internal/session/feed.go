@@ -131,7 +131,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	e.follower.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, how.ByLine
-	if f.given == nil { // else the parent of a fork has told of the text
+	if f.given == nil { // else it was told of by the session that the text is from
 		f.tell(&c)
 	}
 	c.Elapsed = time.Since(begun)

@@ -25,11 +25,15 @@ type follower struct {
 	turns  chan struct{}   // holds a token for every shadow that is being fed
 	ctx    context.Context // ends with the first drain
 	stop   context.CancelFunc
+	rest   time.Duration // the constant stallTime; tests set it
 }
 
 func newFollower(e *engine, ro *roster, turns int) *follower {
 	ctx, stop := context.WithCancel(context.Background())
-	return &follower{engine: e, roster: ro, turns: make(chan struct{}, turns), ctx: ctx, stop: stop}
+	return &follower{
+		engine: e, roster: ro, turns: make(chan struct{}, turns), ctx: ctx, stop: stop,
+		rest: stallTime,
+	}
 }
 
 // grown tells the shadows of a session that it has got text.
@@ -96,9 +100,21 @@ func (fo *follower) run(s *liveSession) {
 		s.mu.following.running = goesOn
 		s.mu.Unlock()
 		if err != nil && fo.ctx.Err() == nil && s.unusable() == nil && s.followed() != nil {
-			time.AfterFunc(stallTime, func() { fo.wake(s) })
+			fo.wakeLater(s)
 		}
 	}
+}
+
+// wakeLater wakes a shadow that could not be fed when it has rested. It rests once, however often
+// that was tried meanwhile: the text that its session gets wakes it, too.
+func (fo *follower) wakeLater(s *liveSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rest := s.mu.following.rest; rest != nil {
+		rest.Reset(fo.rest)
+		return
+	}
+	s.mu.following.rest = time.AfterFunc(fo.rest, func() { fo.wake(s) })
 }
 
 // catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the chunk

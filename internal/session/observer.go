@@ -15,7 +15,8 @@ type Observer interface {
 	// Scored is told of a text that was scored, and of what is learnt of it: LearnTrue, LearnFalse
 	// or LearnUnflagged.
 	Scored(learn string, t Tally)
-	// Line is told of a line that has ended in a text whose caller has asked for lines.
+	// Line is told of a line that has ended in a text whose caller has asked for lines. Of text that
+	// a fork or a shadow takes over from another session it is not told again, nor is Scored.
 	Line(l *Line)
 	// Completed is told of a text that was sampled to its end, and of how many tokens.
 	Completed(reason string, tokens int)

@@ -139,6 +139,26 @@ func TestAnObserverIsToldOfLinesAndOfTextThatIsNotLearnt(t *testing.T) {
 	require.Equal(t, LearnUnflagged, told.learn[len(told.learn)-1])
 }
 
+// What a shadow takes over from its session is told once, and what only a reader of the session's
+// events asks for is not told.
+func TestAnObserverIsToldOfALineOnce(t *testing.T) {
+	told := &recorded{}
+	mg := newManager(t, Options{Observer: told})
+	of := create(t, mg, CreateRequest{})
+	id := shadow(t, mg, of, CreateRequest{})
+	text := strangeText()
+	_, err := feedLines(mg, of, text, unflagged)
+	require.NoError(t, err)
+	caughtUp(t, mg, id)
+	reader := startWatch(t, mg, Caller{}, of, WatchOptions{Lines: true}, false)
+	score(t, mg, of, text)
+	caughtUp(t, mg, id)
+	reader.stop()
+	require.ErrorIs(t, <-reader.ended, context.Canceled)
+	require.Equal(t, strings.Count(text, "\n"), len(told.lines))
+	require.EqualValues(t, 2*len(text), told.scored.Bytes)
+}
+
 func TestAnObserverIsToldOfSnapshotsAndReplays(t *testing.T) {
 	told := &recorded{}
 	sv := &server{t: t, dir: t.TempDir(), options: Options{Observer: told, ReplayMax: time.Hour}}

@@ -57,9 +57,15 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 	return c
 }
 
-// tell tells the observer of a text that was scored.
+// tell tells the observer of a text that was scored, and of its lines if the caller has asked for
+// them; that a reader of the session's events has makes no difference.
 func (r *reports) tell(c *Chunk) {
 	r.engine.observer.Scored(cmp.Or(r.options.Learn, LearnTrue), c.Tally)
+	if r.options.Lines {
+		for i := range c.Lines {
+			r.engine.observer.Line(&c.Lines[i])
+		}
+	}
 }
 
 // tellTokens describes the tokens of a text.
@@ -115,7 +121,6 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		n := uint16(len(c.Lines))
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, n)
-		r.engine.observer.Line(&line)
 		c.Lines = append(c.Lines, line)
 	}
 }

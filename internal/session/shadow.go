@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // A shadow is a session that is fed by the server, with the text of another session, which it
@@ -57,6 +58,7 @@ type following struct {
 	running bool           // the follower is at work on it
 	again   bool           // and has more to do
 	stalled error          // why the follower has given up for now
+	rest    *time.Timer    // after which it tries again; nil: it never had to
 	last    *Comparison    // in a shadow
 }
 

@@ -122,6 +122,9 @@ func (e *Event) bytes() (n int64) {
 	n = 1 << 9
 	if c := e.Chunk; c != nil {
 		n += 8*int64(len(c.LogProbs)+len(c.BaselineLogProbs)) + int64(len(c.Text))
+		if c.Words != nil {
+			n += 8*int64(len(c.Words.Sizes)) + 4*int64(len(c.Words.IDs))
+		}
 		for _, all := range [][][]Candidate{c.Top, c.BaselineTop} {
 			if len(all) > 0 {
 				n += int64(len(all)) * int64(24+16*len(all[0]))

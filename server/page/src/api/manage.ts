@@ -11,6 +11,13 @@ export function patchSession(id: string, patch: SessionPatch): Promise<Session> 
   return callJSON(`v1/sessions/${encodeURIComponent(id)}`, { method: "PATCH", json: patch });
 }
 
+/** Makes of a shadow a session of its own. */
+export function detachShadow(id: string): Promise<Session> {
+  return callJSON(`v1/sessions/${encodeURIComponent(id)}`, {
+    method: "PATCH", json: { shadow_of: null },
+  });
+}
+
 /** Makes a session of a name, which must be free. */
 export function putSession(name: string, request: object): Promise<Session> {
   return callJSON(`v1/sessions/${encodeURIComponent(name)}`, { method: "PUT", json: request });

@@ -40,11 +40,30 @@ export interface Session {
   ttl_seconds: number;
   history?: "full" | "tail";
   parent?: { id: string; offset: number };
-  shadows?: { id: string }[];
+  shadow_of?: Shadow;
+  shadows?: Shadow[];
+  error?: string;
+}
+
+/** What there is between a session and a shadow of it; id, name and model are the other's. */
+export interface Shadow {
+  id: string;
+  name?: string;
+  model?: string;
+  offset: number;
+  behind_bytes: number;
+  compared?: {
+    offset: number;
+    session_bits_per_byte?: number;
+    shadow_bits_per_byte?: number;
+    difference?: number;
+  };
   error?: string;
 }
 
 export interface SessionRequest {
+  model?: string;
+  shadow_of?: string;
   settings?: Partial<Settings>;
   seed?: number;
   labels?: Record<string, string>;

@@ -13,6 +13,7 @@ import { Compare } from "./compare";
 import { Edit } from "./edit";
 import { Fork } from "./fork";
 import { titleOf, type SessionList } from "./list";
+import { Shadows } from "./shadows";
 
 interface Props {
   of: Session;
@@ -59,6 +60,10 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
             <Fork on={on} onForked={onForked} /></details>
           <details key={`compare ${of.id}`}><summary>Compare it with another</summary>
             <Compare of={of} others={others} /></details>
+          {!of.shadow_of && (
+            <details key={`shadows ${of.id}`} open={!!of.shadows}><summary>Shadow it</summary>
+              <Shadows of={of} onChanged={(session) => list.put(session)} /></details>
+          )}
         </>
       )}
       <details key={`edit ${of.id}`}><summary>Labels, and how long it is kept</summary>
@@ -97,7 +102,7 @@ async function save(id: string): Promise<void> {
 }
 
 function Facts({ of }: { of: Session }) {
-  const { settings, parent } = of;
+  const { settings, parent, shadow_of: shadow } = of;
   const { adapted, fixed } = perByte(of.totals);
   const facts: [string, string | undefined][] = [
     ["Id", of.id],
@@ -112,6 +117,7 @@ function Facts({ of }: { of: Session }) {
     ["Seed", String(of.seed)],
     ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
     ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
+    ["Shadow of", shadow && (shadow.name ?? `${shadow.id.slice(0, 8)}…`)],
     ["Fork of", parent && `${parent.id.slice(0, 8)}… at byte ${grouped(parent.offset)}`],
   ];
   return (

@@ -1,0 +1,127 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings
+// that cannot be used, a *QuotaError when the key has as many as it may, a *DiskLimitError when
+// they take as much of the disk as they may, a *DiskAlarmError when the disk has no room, and
+// ErrFull when there is none in memory.
+func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
+	p, err := mg.planOf(ctx, who, r)
+	if err != nil {
+		return Info{}, err
+	}
+	defer p.done()
+	return mg.createNamed(ctx, who, "", p, r)
+}
+
+// sessionPlan is what a request for a session comes to: the model and the settings, but for the seed.
+type sessionPlan struct {
+	model *model.Model
+	set   stream.Settings
+	of    *liveSession // that the session is to follow; nil: none
+	done  func()       // ends the use of it
+}
+
+// planOf checks a request, and gives what it asks for. What it gives is to be done with.
+func (mg *Manager) planOf(
+	ctx context.Context, who Caller, r CreateRequest,
+) (p sessionPlan, err error) {
+	p.done = func() {}
+	if p.model, err = mg.engine.models.named(r.Model); err != nil {
+		return p, err
+	}
+	if p.set, err = effective(p.model, r.Settings); err != nil {
+		return p, err
+	}
+	if err := checkRequest(r); err != nil || r.ShadowOf == "" {
+		return p, err
+	}
+	p.of, p.done, err = mg.roster.toFollow(ctx, who, r.ShadowOf)
+	return p, err
+}
+
+// createNamed makes a session of a request that was checked; the name may be "".
+func (mg *Manager) createNamed(
+	ctx context.Context, who Caller, name string, p sessionPlan, r CreateRequest,
+) (Info, error) {
+	p.set.Seed = seedOr(r.Seed)
+	s, err := mg.roster.fresh(who, name, p.model, p.set, r)
+	if err != nil {
+		return Info{}, err
+	}
+	fill := func() error { return mg.engine.settleIn(ctx, s) }
+	if p.of != nil {
+		s.ShadowOf = p.of.ID
+		fill = func() error {
+			if err := mg.engine.settleIn(ctx, s); err != nil {
+				return err
+			}
+			return s.follow(p.of)
+		}
+	}
+	store := func() error { return mg.engine.journal.create(ctx, s, 0) }
+	info, err := mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
+	if err == nil && p.of != nil {
+		mg.engine.follower.wake(s)
+	}
+	return info, err
+}
+
+// Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls
+// at the same time one makes it. It returns a *DifferError if there is one whose settings, seed or
+// history are not those that the request names; what the request leaves out, and its labels and
+// TTL, are for making it only. The error is a *FieldError for what cannot be a name.
+func (mg *Manager) Put(
+	ctx context.Context, who Caller, name string, r CreateRequest,
+) (info Info, made bool, err error) {
+	if err := CheckName(name); err != nil {
+		return Info{}, false, err
+	}
+	p, err := mg.planOf(ctx, who, r)
+	if err != nil {
+		return Info{}, false, err
+	}
+	defer p.done()
+	for {
+		s, err := mg.roster.named(ctx, who, name)
+		if err != nil {
+			return Info{}, false, err
+		}
+		if s != nil {
+			info, err := mg.match(ctx, who, s, p, r)
+			return info, false, err
+		}
+		info, err := mg.createNamed(ctx, who, name, p, r)
+		var taken *NameTakenError
+		if !errors.As(err, &taken) {
+			return info, err == nil, err
+		}
+		if err := ctx.Err(); err != nil { // another was quicker
+			return Info{}, false, err
+		}
+	}
+}
+
+// match describes a session if it is the one that a request asks for.
+func (mg *Manager) match(
+	ctx context.Context, who Caller, s *liveSession, p sessionPlan, r CreateRequest,
+) (Info, error) {
+	if err := s.unusable(); err != nil {
+		return Info{}, err
+	}
+	p.set.Seed = s.Settings.Seed
+	if all := s.differences(r, p); len(all) > 0 {
+		return Info{}, &DifferError{ID: s.ID, Fields: all}
+	}
+	return mg.roster.get(ctx, who, s.ID)
+}
