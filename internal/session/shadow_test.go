@@ -197,6 +197,42 @@ func TestAShadowIsSeenByItsOwner(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound, "it has the text that was deleted")
 }
 
+// A shadow that cannot be fed is tried again now and then, however much text its session gets
+// meanwhile, and goes on when it can be.
+func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
+	told := &recorded{}
+	sv := newServer(t, t.TempDir(), Options{Observer: told})
+	defer func() { sv.stop() }()
+	mg := sv.mg
+	mg.engine.follower.rest = 50 * time.Millisecond
+	of := create(t, mg, CreateRequest{})
+	boss := Caller{Key: "boss", Admin: true, MaxDisk: 1 << 20}
+	made, err := mg.Create(background, boss, CreateRequest{ShadowOf: of})
+	require.NoError(t, err)
+	mg.engine.room.Limit(boss.Key, 1)
+	tries := func() int { // the turns that are taken to feed a session
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		return told.has(PhaseTurn)
+	}
+	link := func() *Shadow {
+		info, err := mg.Get(boss, made.ID)
+		require.NoError(t, err)
+		return info.ShadowOf
+	}
+	for range 20 {
+		score(t, mg, of, logText(testChunk))
+		require.Eventually(t, func() bool { return link().Err != nil }, time.Minute, time.Millisecond)
+	}
+	require.ErrorAs(t, link().Err, new(*DiskLimitError))
+	before := tries()
+	time.Sleep(500 * time.Millisecond)
+	require.LessOrEqual(t, tries()-before, 11)
+	require.Eventually(t, func() bool { return tries() > before }, time.Minute, time.Millisecond)
+	mg.engine.room.Limit(boss.Key, 0)
+	require.Eventually(t, func() bool { return link().Behind == 0 }, time.Minute, time.Millisecond)
+}
+
 func TestAShadowEndsWithItsSession(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
