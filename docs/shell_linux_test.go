@@ -48,7 +48,8 @@ func newShell(t *testing.T, dir string) *shell {
 	path, err := exec.Command("go", "env", "GOPATH").Output()
 	require.NoError(t, err)
 	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+strings.TrimSpace(string(path)),
-		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8")
+		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8",
+		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // a make that runs the tests is none of the pages'
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.in, err = cmd.StdinPipe()
 	require.NoError(t, err)

@@ -80,6 +80,7 @@ func (fo *follower) detach(ctx context.Context, s *liveSession, amend func() err
 	if err == nil {
 		err = amend()
 		<-s.feeding
+		s.mu.following.turn.Wait() // the follower may have waited for the turn, and leaves it at once
 	}
 	if err != nil && of != nil && s.follow(of) == nil {
 		fo.wake(s)
@@ -135,6 +136,10 @@ func (fo *follower) catchUp(s *liveSession) error {
 		return nil
 	}
 	defer fo.roster.registry.Done(s.entry)
+	if !s.takenUp() {
+		return nil
+	}
+	defer s.mu.following.turn.Done()
 	end, err := fo.engine.beginFeeding(fo.ctx, s, WaitMax)
 	if err == nil {
 		err = fo.readOn(s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -56,6 +57,7 @@ type following struct {
 	shadows []*liveSession // that follow the session
 	of      *liveSession   // that the session follows; nil: none, or it is not there
 	running bool           // the follower is at work on it
+	turn    sync.WaitGroup // done when the follower neither has nor waits for the turn to feed it
 	again   bool           // and has more to do
 	stalled error          // why the follower has given up for now
 	rest    *time.Timer    // after which it tries again; nil: it never had to
@@ -134,6 +136,18 @@ func (s *liveSession) leave() (of *liveSession) {
 	of.mu.following.shadows = slices.DeleteFunc(slices.Clone(of.mu.following.shadows),
 		func(other *liveSession) bool { return other == s })
 	return of
+}
+
+// takenUp tells whether the session is a shadow still, which the follower may then feed until it
+// says mu.following.turn.Done.
+func (s *liveSession) takenUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.following.of == nil {
+		return false
+	}
+	s.mu.following.turn.Add(1)
+	return true
 }
 
 // compare notes the totals of both ends at an offset.
