@@ -25,7 +25,7 @@ BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build page demo pictures default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
-	test-page test-openai release test-release fuzz generate check cross lint vulnerabilities clean
+	test-page test-docs test-openai release test-release fuzz generate check cross lint vulnerabilities clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -82,6 +82,9 @@ endif
 test-page: ## use the web page in a headless Chromium, as people do (needs chromium; minutes)
 	@command -v chromium >/dev/null || { echo "the page not used: there is no chromium"; exit 0; }; \
 	LMSERVE_TEST_PAGE=1 $(GO) test ./server -run '^TestPage' -count=1 -v -timeout 20m
+
+test-docs: ## type the commands of README.md and docs in, and compare what they print (minutes)
+	LMSERVE_TEST_DOCS=1 $(GO) test ./docs -count=1 -timeout 40m
 
 test-openai: ## run OpenAI's own client against a running server (needs node 20 or later, npm and the network)
 	@node=$$(node -p 'parseInt(process.versions.node)' 2>/dev/null); \
