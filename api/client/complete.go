@@ -36,22 +36,11 @@ type CompletionEvent struct {
 func (c *Client) CompleteStream(
 	ctx context.Context, session string, r CompletionRequest,
 ) iter.Seq2[CompletionEvent, error] {
-	return func(yield func(CompletionEvent, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
+	ask := func(ctx context.Context) made {
 		r.Stream = new(true)
-		answer, err := c.send(c.completion(ctx, session, r), "text/event-stream")
-		if err != nil {
-			yield(CompletionEvent{}, err)
-			return
-		}
-		defer answer.Body.Close()
-		for e, err := range events(answer.Body, true, decodeCompletion) {
-			if !yield(e, err) {
-				return
-			}
-		}
+		return c.completion(ctx, session, r)
 	}
+	return streamed(ctx, c, mediaEventStream, ask, decodeCompletion)
 }
 
 // completion is the request of a completion, which waits for its turn if it needs one.

@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -43,12 +44,35 @@ type header struct {
 	Problem *Error // of an error
 }
 
-// events reads a streamed answer's events. decode makes one of an object of a type, and tells the
-// last of a stream; an object of type error is an *Error. A stream that ends before its last event
-// ends with io.ErrUnexpectedEOF.
-func events[E any](
-	r io.Reader, sse bool, decode func(kind string, object []byte) (e E, last bool, err error),
+// decoder makes an event of an object of a type, and tells the last of a stream.
+type decoder[E any] func(kind string, object []byte) (e E, last bool, err error)
+
+// streamed makes a request and gives the events of its answer as they come, in the form of media.
+// Where the caller leaves the loop the request, which is made under its context, ends.
+func streamed[E any](
+	ctx context.Context, c *Client, media string, ask func(context.Context) made, decode decoder[E],
 ) iter.Seq2[E, error] {
+	return func(yield func(E, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		answer, err := c.send(ask(ctx), media)
+		if err != nil {
+			var none E
+			yield(none, err)
+			return
+		}
+		defer answer.Body.Close()
+		for e, err := range events(answer.Body, media == mediaEventStream, decode) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// events reads a streamed answer's events. An object of type error is an *Error. A stream that
+// ends before its last event ends with io.ErrUnexpectedEOF.
+func events[E any](r io.Reader, sse bool, decode decoder[E]) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var none E
 		for object, err := range objects(r, sse) {

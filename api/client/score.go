@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	mediaBytes  = "application/octet-stream"
-	mediaNDJSON = "application/x-ndjson"
+	mediaBytes       = "application/octet-stream"
+	mediaNDJSON      = "application/x-ndjson"
+	mediaEventStream = "text/event-stream"
 )
 
 // waitMax is the longest that a request may ask to wait for its turn.
@@ -101,22 +102,10 @@ func (c *Client) Score(
 func (c *Client) score(
 	ctx context.Context, session string, text io.Reader, p ScoreParams,
 ) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		answer, err := c.send(
-			request(newScoreRequest(ctx, c.base, session, p, mediaBytes, text)), mediaNDJSON)
-		if err != nil {
-			yield(Event{}, err)
-			return
-		}
-		defer answer.Body.Close()
-		for e, err := range events(answer.Body, false, decodeScore) {
-			if !yield(e, err) {
-				return
-			}
-		}
+	ask := func(ctx context.Context) made {
+		return request(newScoreRequest(ctx, c.base, session, p, mediaBytes, text))
 	}
+	return streamed(ctx, c, mediaNDJSON, ask, decodeScore)
 }
 
 func decodeScore(kind string, object []byte) (e Event, last bool, err error) {

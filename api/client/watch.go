@@ -61,22 +61,10 @@ type SessionEvent struct {
 func (c *Client) Watch(
 	ctx context.Context, session string, o WatchOptions,
 ) iter.Seq2[SessionEvent, error] {
-	return func(yield func(SessionEvent, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		p := o.params()
-		answer, err := c.send(request(newWatchSessionRequest(ctx, c.base, session, p)), mediaNDJSON)
-		if err != nil {
-			yield(SessionEvent{}, err)
-			return
-		}
-		defer answer.Body.Close()
-		for e, err := range events(answer.Body, false, decodeWatched) {
-			if !yield(e, err) {
-				return
-			}
-		}
+	ask := func(ctx context.Context) made {
+		return request(newWatchSessionRequest(ctx, c.base, session, o.params()))
 	}
+	return streamed(ctx, c, mediaNDJSON, ask, decodeWatched)
 }
 
 func decodeWatched(kind string, object []byte) (e SessionEvent, last bool, err error) {
