@@ -5,6 +5,7 @@ import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { begin, feed } from "../state/feed";
 import { href } from "../state/route";
+import { shortId } from "../ui/words";
 import { grouped } from "./words";
 import { samples } from "./samples";
 
@@ -122,7 +123,7 @@ function Recent() {
       <ul class="recent">
         {sessions.map((s) => (
           <li key={s.id}>
-            <a href={href("read", s.id)}>{s.labels?.title ?? s.name ?? s.id.slice(0, 8)}</a>
+            <a href={href("read", s.id)}>{s.labels?.title ?? s.name ?? shortId(s.id)}</a>
             <span class="note">{grouped(s.offset)} bytes</span>
           </li>
         ))}

@@ -4,8 +4,7 @@ import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { Choice } from "../ui/choice";
 import { grouped } from "../read/words";
-import { bitsText } from "../ui/words";
-import { titleOf } from "./list";
+import { bitsText, titleOf } from "../ui/words";
 import { scoredByBoth, type Compared } from "./compared";
 
 /** How much text two sessions are compared on. */

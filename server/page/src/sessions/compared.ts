@@ -1,6 +1,6 @@
 import { score } from "../api/sessions";
 import type { Session } from "../api/types";
-import { titleOf } from "./list";
+import { titleOf } from "../ui/words";
 
 const encoder = new TextEncoder();
 

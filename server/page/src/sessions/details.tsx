@@ -8,11 +8,11 @@ import type { Reading } from "../state/reading";
 import { href, type View } from "../state/route";
 import { Dialog } from "../ui/dialog";
 import { grouped } from "../read/words";
-import { bitsText, perByte, sizeText } from "../ui/words";
+import { bitsText, perByte, shortId, sizeText, titleOf } from "../ui/words";
 import { Compare } from "./compare";
 import { Edit } from "./edit";
 import { Fork } from "./fork";
-import { titleOf, type SessionList } from "./list";
+import type { SessionList } from "./list";
 import { Shadows } from "./shadows";
 
 interface Props {
@@ -117,8 +117,8 @@ function Facts({ of }: { of: Session }) {
     ["Seed", String(of.seed)],
     ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
     ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
-    ["Shadow of", shadow && (shadow.name ?? `${shadow.id.slice(0, 8)}…`)],
-    ["Fork of", parent && `${parent.id.slice(0, 8)}… at byte ${grouped(parent.offset)}`],
+    ["Shadow of", shadow && (shadow.name ?? `${shortId(shadow.id)}…`)],
+    ["Fork of", parent && `${shortId(parent.id)}… at byte ${grouped(parent.offset)}`],
   ];
   return (
     <dl class="facts">

@@ -2,6 +2,7 @@ import { computed, signal } from "@preact/signals";
 import { asProblem, type ProblemError } from "../api/problem";
 import { listSessions } from "../api/sessions";
 import type { Session } from "../api/types";
+import { titleOf } from "../ui/words";
 
 /** How many sessions are asked for at once, and shown at first. */
 const pageSize = 200;
@@ -11,11 +12,6 @@ export const orders = {
   used: "last used", made: "made last", size: "most text", name: "name",
 } as const;
 export type Order = keyof typeof orders;
-
-/** By what a person knows a session. */
-export function titleOf(session: Session): string {
-  return session.name ?? session.labels?.title ?? session.id.slice(0, 8);
-}
 
 /** The sessions that the server has told of, and which of them are shown. */
 export class SessionList {

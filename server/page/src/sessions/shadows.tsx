@@ -7,7 +7,7 @@ import { grouped } from "../read/words";
 import { Problem } from "../shell/problem";
 import { models } from "../state/feed";
 import { href } from "../state/route";
-import { bitsText, sizeText } from "../ui/words";
+import { bitsText, shortId, sizeText } from "../ui/words";
 
 /** How often it is asked how far the shadows have come. */
 const askMs = 2000;
@@ -96,14 +96,14 @@ function Table({ of, busy, onDetach }: TableProps) {
         {of.map((shadow) => (
           <tr key={shadow.id}>
             <th scope="row">
-              <a href={href("sessions", shadow.id)}>{shadow.name ?? shadow.id.slice(0, 8)}</a>
+              <a href={href("sessions", shadow.id)}>{shadow.name ?? shortId(shadow.id)}</a>
               <small>{shadow.error ?? stateOf(shadow)}</small>
             </th>
             <td>{bitsText(shadow.compared?.shadow_bits_per_byte)}</td>
             <td>{bitsText(shadow.compared?.session_bits_per_byte)}</td>
             <td>{bitsText(shadow.compared?.difference)}</td>
             <td><button type="button" disabled={busy} onClick={() => onDetach(shadow.id)}
-              aria-label={`Detach ${shadow.name ?? shadow.id.slice(0, 8)}`}
+              aria-label={`Detach ${shadow.name ?? shortId(shadow.id)}`}
               title="It becomes a session of its own">Detach</button></td>
           </tr>
         ))}

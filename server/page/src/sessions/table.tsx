@@ -1,8 +1,7 @@
 import type { Session } from "../api/types";
 import { href } from "../state/route";
 import { grouped } from "../read/words";
-import { agoText, bitsText, perByte, sizeText } from "../ui/words";
-import { titleOf } from "./list";
+import { agoText, bitsText, perByte, sizeText, titleOf } from "../ui/words";
 
 interface Props {
   sessions: Session[];

@@ -1,6 +1,7 @@
 import type { FunctionComponent } from "preact";
 import { reading, openProblem } from "../state/feed";
 import { href, route, views, type View } from "../state/route";
+import { titleOf } from "../ui/words";
 import { nextTheme, theme } from "../state/theme";
 import { LearnView } from "../views/learn";
 import { ReadView } from "../views/read";
@@ -54,6 +55,5 @@ export function App() {
 function SessionName() {
   const session = reading.value?.session.value;
   if (!session) return <span class="session-name" />;
-  const name = session.name ?? session.labels?.title ?? session.id.slice(0, 8);
-  return <span class="session-name" title={session.id}>{name}</span>;
+  return <span class="session-name" title={session.id}>{titleOf(session)}</span>;
 }

@@ -1,7 +1,15 @@
-import type { Measures } from "../api/types";
+import type { Measures, Session } from "../api/types";
 import { grouped } from "../read/words";
 
-// Numbers as people read them.
+// Numbers and names as people read them.
+
+/** An id, shortened. */
+export const shortId = (id: string): string => id.slice(0, 8);
+
+/** By what a person knows a session. */
+export function titleOf(session: Session): string {
+  return session.name ?? session.labels?.title ?? shortId(session.id);
+}
 
 const sizes: [number, number, string][] = [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e4, 1e3, "kB"]];
 
