@@ -69,8 +69,7 @@ func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSes
 	}
 	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
-	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
-	s.entry.Name = s.Name
+	s.entry = registry.NewEntry(s.ID, s.Owner, s.Name, s.TTL, k.lastUsed, s)
 	return s
 }
 
@@ -228,7 +227,7 @@ func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
-	s.Labels, s.TTL, s.ShadowOf = h.Labels, h.TTL, h.ShadowOf
+	s.Name, s.Labels, s.TTL, s.ShadowOf = h.Name, h.Labels, h.TTL, h.ShadowOf
 }
 
 func (s *liveSession) isClaimed() bool {

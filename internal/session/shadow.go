@@ -160,6 +160,9 @@ func (s *liveSession) compare(c Comparison) {
 // linkTo is what is told to one end of a shadow of the other.
 func linkTo(other, followed, shadow *liveSession) Shadow {
 	at, has := followed.seen(), shadow.seen()
+	other.mu.Lock()
+	name := other.Name
+	other.mu.Unlock()
 	shadow.mu.Lock()
 	compared, stalled := shadow.mu.following.last, shadow.mu.following.stalled
 	shadow.mu.Unlock()
@@ -172,7 +175,7 @@ func linkTo(other, followed, shadow *liveSession) Shadow {
 		}
 	}
 	return Shadow{
-		ID: other.ID, Name: other.Name, Model: other.Model.id(),
+		ID: other.ID, Name: name, Model: other.Model.id(),
 		Words:  other.model != nil && other.model.OfWords(),
 		Offset: has.offset, Behind: max(0, at.offset-has.offset), Err: stalled, Compared: compared,
 	}
