@@ -150,11 +150,12 @@ func (s *liveSession) takenUp() bool {
 	return true
 }
 
-// compare notes the totals of both ends at an offset.
-func (s *liveSession) compare(c Comparison) {
+// compare notes the totals of both ends at an offset, and gives those noted before; nil: none were.
+func (s *liveSession) compare(c Comparison) (before *Comparison) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.following.last = &c
+	before, s.mu.following.last = s.mu.following.last, &c
+	return before
 }
 
 // linkTo is what is told to one end of a shadow of the other.
