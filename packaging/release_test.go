@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -151,7 +150,7 @@ func checkDeb(t *testing.T, path string) {
 		t.Skip("there is no dpkg-deb")
 	}
 	list := func(flag string) string {
-		out, err := exec.CommandContext(context.Background(), "dpkg-deb", flag, path).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "dpkg-deb", flag, path).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return string(out)
 	}
@@ -159,14 +158,21 @@ func checkDeb(t *testing.T, path string) {
 	for _, name := range []string{
 		"/usr/bin/lmserve", "/usr/lib/systemd/system/lmserve.service", "/etc/lmserve/config.yaml",
 		"/usr/share/man/man1/lmserve-serve.1.gz", "/usr/share/bash-completion/completions/lmserve",
+		"/usr/share/doc/lmserve/copyright", "/usr/share/doc/lmserve/changelog.Debian.gz",
 	} {
 		require.Contains(t, files, "."+name)
 	}
 	require.Contains(t, list("--info"), "Package: lmserve")
 	dir := t.TempDir()
-	out, err := exec.CommandContext(context.Background(), "dpkg-deb", "--control", path, dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--control", path, dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	kept, err := os.ReadFile(filepath.Join(dir, "conffiles"))
 	require.NoError(t, err)
 	require.Equal(t, "/etc/lmserve/config.yaml", strings.TrimSpace(string(kept)))
+	if _, err := exec.LookPath("lintian"); err != nil {
+		return
+	}
+	out, err = exec.CommandContext(t.Context(), "lintian", "--allow-root", "--fail-on", "error,warning",
+		path).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
