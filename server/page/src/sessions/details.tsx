@@ -28,6 +28,7 @@ const ways: [View, string][] = [["read", "Read"], ["learn", "Learn"], ["write", 
 /** All that one can know of a session and do with it. */
 export function Details({ of, on, list, onForked, onDeleted }: Props) {
   const [asks, setAsks] = useState(false);
+  const [hadShadows] = useState(!!of.shadows); // when it was opened
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const trying = async (task: () => Promise<void>): Promise<void> => {
@@ -56,17 +57,17 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
       <Facts of={of} />
       {on && !of.error && (
         <>
-          <details key={`fork ${of.id}`}><summary>Fork it, here or back in time</summary>
+          <details><summary>Fork it, here or back in time</summary>
             <Fork on={on} onForked={onForked} /></details>
-          <details key={`compare ${of.id}`}><summary>Compare it with another</summary>
+          <details><summary>Compare it with another</summary>
             <Compare of={of} others={others} /></details>
           {!of.shadow_of && (
-            <details key={`shadows ${of.id}`} open={!!of.shadows}><summary>Shadow it</summary>
+            <details open={hadShadows}><summary>Shadow it</summary>
               <Shadows of={of} onChanged={(session) => list.put(session)} /></details>
           )}
         </>
       )}
-      <details key={`edit ${of.id}`}><summary>Labels, and how long it is kept</summary>
+      <details><summary>Labels, and how long it is kept</summary>
         <Edit of={of} onChanged={(session) => list.put(session)} /></details>
       {asks && (
         <Dialog title={`Delete ${titleOf(of)}?`} onClose={() => setAsks(false)}>
@@ -117,8 +118,8 @@ function Facts({ of }: { of: Session }) {
     ["Seed", String(of.seed)],
     ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
     ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
-    ["Shadow of", shadow && (shadow.name ?? `${shortId(shadow.id)}…`)],
-    ["Fork of", parent && `${shortId(parent.id)}… at byte ${grouped(parent.offset)}`],
+    ["Shadow of", shadow && (shadow.name ?? shortId(shadow.id))],
+    ["Fork of", parent && `${shortId(parent.id)} at byte ${grouped(parent.offset)}`],
   ];
   return (
     <dl class="facts">

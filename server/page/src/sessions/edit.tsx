@@ -71,7 +71,9 @@ export function Edit({ of, onChanged }: Props) {
           }}>
             {!lives.some(([seconds]) => seconds === of.ttl_seconds) &&
               <option value={of.ttl_seconds}>{of.ttl_seconds} seconds</option>}
-            {lives.map(([seconds, words]) => <option key={seconds} value={seconds}>{words}</option>)}
+            {lives.map(([seconds, words]) => (
+              <option key={seconds} value={seconds}>{words}</option>
+            ))}
           </select>
         </label>
         <button type="submit" disabled={state === "busy"}>Save</button>

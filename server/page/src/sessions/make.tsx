@@ -1,10 +1,12 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { importSession, putSession } from "../api/manage";
 import { asProblem, type ProblemError } from "../api/problem";
 import { createSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
+import { knowModels, models } from "../state/feed";
 import { Dialog } from "../ui/dialog";
+import { ChooseSettings, settingsOf, type Adapting } from "./settings";
 
 interface Props {
   onMade: (session: Session) => void;
@@ -14,15 +16,23 @@ interface Props {
 /** Makes a session, anew or of a file that was exported. */
 export function Make({ onMade, onClose }: Props) {
   const [name, setName] = useState("");
+  const [adapting, setAdapting] = useState<Adapting | null>(null);
   const [baseline, setBaseline] = useState(true);
   const [file, setFile] = useState<File | null>(null);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
+  useEffect(() => {
+    knowModels().then(() => {
+      const [{ id, defaults }] = models.value;
+      setAdapting({ model: id, method: defaults.method, numbers: {} });
+    }, (error) => setProblem(asProblem(error)));
+  }, []);
   const make = async (): Promise<void> => {
     setBusy(true);
     setProblem(null);
     try {
-      const request = { settings: { baseline } };
+      const settings = { ...(adapting && settingsOf(adapting)), baseline };
+      const request = { model: adapting?.model, settings };
       onMade(file ? await importSession(file, name)
         : name ? await putSession(name, request)
         : await createSession(request));
@@ -46,6 +56,7 @@ export function Make({ onMade, onClose }: Props) {
           <input type="file" accept=".zst,.safetensors"
             onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />
         </label>
+        {!file && adapting && <ChooseSettings of={adapting} onChange={setAdapting} />}
         {!file && (
           <label class="check">
             <input type="checkbox" checked={baseline}
