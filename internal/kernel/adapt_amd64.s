@@ -632,9 +632,9 @@ DATA adaptRounding<>+88(SB)/4, $0x00007fff
 DATA adaptRounding<>+92(SB)/4, $0x00007fff
 GLOBL adaptRounding<>(SB), RODATA|NOPTR, $96
 
-// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
 // Requires: AVX, AVX2, CMOV, MMX+, POPCNT
-TEXT ·adaptAVX2(SB), $1144-100
+TEXT ·adaptAVX2(SB), $1152-104
 	VBROADCASTSS gamma+56(FP), Y0
 	VBROADCASTSS beta1+60(FP), Y1
 	VBROADCASTSS beta2+64(FP), Y2
@@ -647,8 +647,8 @@ TEXT ·adaptAVX2(SB), $1144-100
 	VMOVQ        AX, X4
 	VPBROADCASTQ X4, Y4
 	VPADDQ       adaptFirst<>+0(SB), Y4, Y4
-	VPXOR        Y5, Y5, Y5
 	MOVQ         $0x00000000, 1136(SP)
+	MOVQ         $0x00000000, 1144(SP)
 	XORQ         CX, CX
 
 strip:
@@ -663,32 +663,32 @@ strip:
 
 draw:
 	PREFETCHT0   1024(AX)(BX*1)
-	VPSRLQ       $0x1e, Y4, Y7
-	VPXOR        Y7, Y4, Y6
+	VPSRLQ       $0x1e, Y4, Y6
+	VPXOR        Y6, Y4, Y5
 	VPADDQ       adaptWords<>+0(SB), Y4, Y4
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+32(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+64(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+32(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+64(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1b, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+96(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+128(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+32(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1b, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+96(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+128(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1f, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPMINUW      (SP), Y6, Y7
-	VPCMPEQW     Y7, Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X7
-	VPACKSSWB    X7, X6, X6
-	VPMOVMSKB    X6, DI
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+96(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1f, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPMINUW      (SP), Y5, Y6
+	VPCMPEQW     Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKSSWB    X6, X5, X5
+	VPMOVMSKB    X5, DI
 	MOVW         DI, 32(SP)(SI*1)
 	ADDQ         $0x02, SI
 	ADDQ         $0x40, BX
@@ -705,58 +705,58 @@ draw:
 
 input:
 	PREFETCHT0 1024(DI)(R10*1)
-	VMOVUPS    (DI)(R10*1), Y6
-	VMULPS     (SI)(R10*1), Y0, Y7
-	VMULPS     Y6, Y1, Y10
-	VADDPS     Y10, Y7, Y7
-	VMOVUPS    Y7, (SI)(R10*1)
-	VMULPS     Y6, Y2, Y10
-	VADDPS     Y10, Y7, Y7
+	VMOVUPS    (DI)(R10*1), Y5
+	VMULPS     (SI)(R10*1), Y0, Y6
+	VMULPS     Y5, Y1, Y7
+	VADDPS     Y7, Y6, Y6
+	VMOVUPS    Y6, (SI)(R10*1)
+	VMULPS     Y5, Y2, Y7
+	VADDPS     Y7, Y6, Y6
 	TESTQ      R8, R8
 	JZ         unscaled0
-	VMULPS     (R8)(R10*1), Y7, Y7
+	VMULPS     (R8)(R10*1), Y6, Y6
 
 unscaled0:
 	MOVBQZX   32(SP)(R11*1), R12
-	VPMOVZXBD (BX)(R12*8), Y10
-	VPERMPS   Y7, Y10, Y10
-	VMOVUPS   Y10, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R12*8), Y7
+	VPERMPS   Y6, Y7, Y7
+	VMOVUPS   Y7, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced0
-	VCMPPS    $0x07, Y7, Y7, Y10
-	VANDPS    Y10, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y7
+	VANDPS    Y7, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R13
-	VPMOVSXBD (R13)(R12*8), Y10
-	VBLENDVPS Y10, (R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, (R9)(R10*1)
+	VPMOVSXBD (R13)(R12*8), Y7
+	VBLENDVPS Y7, (R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, (R9)(R10*1)
 
 untraced0:
 	POPCNTQ R12, R12
 	ADDQ    R12, AX
-	VMOVUPS 32(DI)(R10*1), Y6
-	VMULPS  32(SI)(R10*1), Y0, Y7
-	VMULPS  Y6, Y1, Y10
-	VADDPS  Y10, Y7, Y7
-	VMOVUPS Y7, 32(SI)(R10*1)
-	VMULPS  Y6, Y2, Y10
-	VADDPS  Y10, Y7, Y7
+	VMOVUPS 32(DI)(R10*1), Y5
+	VMULPS  32(SI)(R10*1), Y0, Y6
+	VMULPS  Y5, Y1, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS Y6, 32(SI)(R10*1)
+	VMULPS  Y5, Y2, Y7
+	VADDPS  Y7, Y6, Y6
 	TESTQ   R8, R8
 	JZ      unscaled1
-	VMULPS  32(R8)(R10*1), Y7, Y7
+	VMULPS  32(R8)(R10*1), Y6, Y6
 
 unscaled1:
 	MOVBQZX   33(SP)(R11*1), R12
-	VPMOVZXBD (BX)(R12*8), Y10
-	VPERMPS   Y7, Y10, Y10
-	VMOVUPS   Y10, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R12*8), Y7
+	VPERMPS   Y6, Y7, Y7
+	VMOVUPS   Y7, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced1
-	VCMPPS    $0x07, Y7, Y7, Y10
-	VANDPS    Y10, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y7
+	VANDPS    Y7, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R13
-	VPMOVSXBD (R13)(R12*8), Y10
-	VBLENDVPS Y10, 32(R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, 32(R9)(R10*1)
+	VPMOVSXBD (R13)(R12*8), Y7
+	VBLENDVPS Y7, 32(R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, 32(R9)(R10*1)
 
 untraced1:
 	POPCNTQ R12, R12
@@ -765,9 +765,10 @@ untraced1:
 	ADDQ    $0x40, R10
 	CMPQ    R10, DX
 	JL      input
-	VPXOR   Y6, Y6, Y6
-	VMOVDQU Y6, 48(SP)(AX*4)
+	VPXOR   Y5, Y5, Y5
+	VMOVDQU Y5, 48(SP)(AX*4)
 	ADDQ    AX, 1136(SP)
+	VPXOR   Y5, Y5, Y5
 	XORQ    BX, BX
 
 locate:
@@ -780,9 +781,9 @@ locate:
 	VPMINUD   adaptConstants<>+96(SB), Y7, Y7
 	VPSRAD    $0x1f, Y6, Y6
 	VPAND     adaptConstants<>+128(SB), Y6, Y6
-	VPSRLD    $0x0c, Y7, Y10
-	VPADDD    Y6, Y10, Y10
-	VMOVDQU   Y10, 592(SP)(BX*4)
+	VPSRLD    $0x0c, Y7, Y8
+	VPADDD    Y6, Y8, Y8
+	VMOVDQU   Y8, 592(SP)(BX*4)
 	VPAND     adaptConstants<>+160(SB), Y7, Y7
 	VCVTDQ2PS Y7, Y7
 	VMULPS    adaptConstants<>+192(SB), Y7, Y7
@@ -790,39 +791,51 @@ locate:
 	ADDQ      $0x08, BX
 	CMPQ      BX, AX
 	JL        locate
-	MOVQ      grid+40(FP), BX
-	XORQ      SI, SI
+	VPMINUD   adaptConstants<>+96(SB), Y5, Y6
+	VPCMPEQD  Y5, Y6, Y6
+	VMOVMSKPS Y6, BX
+	CMPL      BX, $0xff
+	JEQ       inside
+	MOVQ      CX, BX
+	SHRQ      $0x09, BX
+	MOVQ      1144(SP), SI
+	BTSQ      BX, SI
+	MOVQ      SI, 1144(SP)
+
+inside:
+	MOVQ grid+40(FP), BX
+	XORQ SI, SI
 
 look:
 	MOVQ        592(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X8
-	VMOVHPS     (BX)(R8*4), X8, X8
+	VMOVSD      (BX)(DI*4), X9
+	VMOVHPS     (BX)(R8*4), X9, X9
 	MOVQ        600(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X9
-	VMOVHPS     (BX)(R8*4), X9, X9
+	VMOVSD      (BX)(DI*4), X10
+	VMOVHPS     (BX)(R8*4), X10, X10
 	MOVQ        608(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X5
+	VMOVHPS     (BX)(R8*4), X5, X5
+	MOVQ        616(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
 	VMOVSD      (BX)(DI*4), X6
 	VMOVHPS     (BX)(R8*4), X6, X6
-	MOVQ        616(SP)(SI*4), R8
-	MOVL        R8, DI
-	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X7
-	VMOVHPS     (BX)(R8*4), X7, X7
-	VINSERTF128 $0x01, X6, Y8, Y6
-	VINSERTF128 $0x01, X7, Y9, Y7
-	VSHUFPS     $0x88, Y7, Y6, Y10
-	VSHUFPS     $0xdd, Y7, Y6, Y6
-	VSUBPS      Y10, Y6, Y6
-	VMULPS      48(SP)(SI*4), Y6, Y6
-	VADDPS      Y6, Y10, Y10
-	VMULPS      Y10, Y3, Y10
-	VMOVUPS     Y10, 48(SP)(SI*4)
+	VINSERTF128 $0x01, X5, Y9, Y5
+	VINSERTF128 $0x01, X6, Y10, Y6
+	VSHUFPS     $0x88, Y6, Y5, Y7
+	VSHUFPS     $0xdd, Y6, Y5, Y5
+	VSUBPS      Y7, Y5, Y5
+	VMULPS      48(SP)(SI*4), Y5, Y5
+	VADDPS      Y5, Y7, Y7
+	VMULPS      Y7, Y3, Y7
+	VMOVUPS     Y7, 48(SP)(SI*4)
 	ADDQ        $0x08, SI
 	CMPQ        SI, AX
 	JL          look
@@ -832,46 +845,40 @@ look:
 	XORQ        DI, DI
 
 write:
-	PREFETCHT0   1024(SI)(CX*1)
-	MOVBQZX      32(SP)(DI*1), R8
-	VPMOVSXBD    (BX)(R8*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y7
-	VBLENDVPS    Y6, (SI)(CX*1), Y7, Y7
-	VMOVUPS      Y7, (SI)(CX*1)
-	POPCNTQ      R8, R8
-	ADDQ         R8, AX
-	MOVBQZX      33(SP)(DI*1), R8
-	VPMOVSXBD    (BX)(R8*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y7
-	VBLENDVPS    Y6, 32(SI)(CX*1), Y7, Y7
-	VMOVUPS      Y7, 32(SI)(CX*1)
-	POPCNTQ      R8, R8
-	ADDQ         R8, AX
-	ADDQ         $0x02, DI
-	ADDQ         $0x40, CX
-	CMPQ         CX, DX
-	JL           write
-	MOVQ         DX, CX
-	MOVQ         n+48(FP), AX
-	SHLQ         $0x02, AX
-	CMPQ         CX, AX
-	JL           strip
-	MOVQ         1136(SP), AX
-	MOVQ         AX, written+88(FP)
-	VEXTRACTI128 $0x01, Y5, X0
-	VPMAXUD      X0, X5, X0
-	VPSHUFD      $0x4e, X0, X1
-	VPMAXUD      X1, X0, X0
-	VPSHUFD      $0xb1, X0, X1
-	VPMAXUD      X1, X0, X0
-	VMOVD        X0, AX
-	MOVL         AX, most+96(FP)
+	PREFETCHT0 1024(SI)(CX*1)
+	MOVBQZX    32(SP)(DI*1), R8
+	VPMOVSXBD  (BX)(R8*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y6
+	VBLENDVPS  Y5, (SI)(CX*1), Y6, Y6
+	VMOVUPS    Y6, (SI)(CX*1)
+	POPCNTQ    R8, R8
+	ADDQ       R8, AX
+	MOVBQZX    33(SP)(DI*1), R8
+	VPMOVSXBD  (BX)(R8*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y6
+	VBLENDVPS  Y5, 32(SI)(CX*1), Y6, Y6
+	VMOVUPS    Y6, 32(SI)(CX*1)
+	POPCNTQ    R8, R8
+	ADDQ       R8, AX
+	ADDQ       $0x02, DI
+	ADDQ       $0x40, CX
+	CMPQ       CX, DX
+	JL         write
+	MOVQ       DX, CX
+	MOVQ       n+48(FP), AX
+	SHLQ       $0x02, AX
+	CMPQ       CX, AX
+	JL         strip
+	MOVQ       1136(SP), AX
+	MOVQ       AX, written+88(FP)
+	MOVQ       1144(SP), AX
+	MOVQ       AX, outside+96(FP)
 	VZEROUPPER
 	RET
 
-// func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+// func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
 // Requires: AVX, AVX2, CMOV, MMX+, POPCNT
-TEXT ·adaptBF16AVX2(SB), $1400-100
+TEXT ·adaptBF16AVX2(SB), $1408-104
 	VBROADCASTSS gamma+56(FP), Y0
 	VBROADCASTSS beta1+60(FP), Y1
 	VBROADCASTSS beta2+64(FP), Y2
@@ -884,8 +891,8 @@ TEXT ·adaptBF16AVX2(SB), $1400-100
 	VMOVQ        AX, X4
 	VPBROADCASTQ X4, Y4
 	VPADDQ       adaptFirst<>+0(SB), Y4, Y4
-	VPXOR        Y5, Y5, Y5
 	MOVQ         $0x00000000, 1392(SP)
+	MOVQ         $0x00000000, 1400(SP)
 	XORQ         CX, CX
 
 strip:
@@ -902,36 +909,36 @@ draw:
 	MOVQ         BX, DI
 	SHRQ         $0x01, DI
 	PREFETCHT0   1024(AX)(DI*1)
-	VPSRLQ       $0x1e, Y4, Y7
-	VPXOR        Y7, Y4, Y6
+	VPSRLQ       $0x1e, Y4, Y6
+	VPXOR        Y6, Y4, Y5
 	VPADDQ       adaptWords<>+0(SB), Y4, Y4
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+32(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+64(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+32(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+64(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1b, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+96(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+128(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+32(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1b, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+96(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+128(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1f, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPMULLW      adaptRounding<>+0(SB), Y6, Y7
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+96(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1f, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPMULLW      adaptRounding<>+0(SB), Y5, Y6
 	MOVQ         SI, DI
 	SHLQ         $0x04, DI
-	VMOVDQU      Y7, 1136(SP)(DI*1)
-	VPMINUW      (SP), Y6, Y7
-	VPCMPEQW     Y7, Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X7
-	VPACKSSWB    X7, X6, X6
-	VPMOVMSKB    X6, DI
+	VMOVDQU      Y6, 1136(SP)(DI*1)
+	VPMINUW      (SP), Y5, Y6
+	VPCMPEQW     Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKSSWB    X6, X5, X5
+	VPMOVMSKB    X5, DI
 	MOVW         DI, 32(SP)(SI*1)
 	ADDQ         $0x02, SI
 	ADDQ         $0x40, BX
@@ -952,86 +959,87 @@ input:
 	SHRQ       $0x01, R12
 	MOVQ       R11, R13
 	SHLQ       $0x04, R13
-	VMOVUPS    (DI)(R10*1), Y6
-	VPMOVZXWD  (SI)(R12*1), Y7
-	VPSLLD     $0x10, Y7, Y7
-	VMULPS     Y7, Y0, Y7
-	VMULPS     Y6, Y1, Y10
-	VADDPS     Y10, Y7, Y7
-	VPMOVZXWD  1136(SP)(R13*1), Y10
-	VPADDD     Y10, Y7, Y10
-	VCMPPS     $0x03, Y7, Y7, Y11
-	VBLENDVPS  Y11, Y7, Y10, Y10
-	VPSRLD     $0x10, Y10, Y10
-	VPSLLD     $0x10, Y10, Y7
-	VMULPS     Y6, Y2, Y6
-	VADDPS     Y6, Y7, Y7
+	VMOVUPS    (DI)(R10*1), Y5
+	VPMOVZXWD  (SI)(R12*1), Y6
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y0, Y6
+	VMULPS     Y5, Y1, Y7
+	VADDPS     Y7, Y6, Y6
+	VPMOVZXWD  1136(SP)(R13*1), Y7
+	VPADDD     Y7, Y6, Y7
+	VCMPPS     $0x03, Y6, Y6, Y8
+	VBLENDVPS  Y8, Y6, Y7, Y7
+	VPSRLD     $0x10, Y7, Y7
+	VPSLLD     $0x10, Y7, Y6
+	VMULPS     Y5, Y2, Y5
+	VADDPS     Y5, Y6, Y6
 	TESTQ      R8, R8
 	JZ         unscaled0
-	VMULPS     (R8)(R10*1), Y7, Y7
+	VMULPS     (R8)(R10*1), Y6, Y6
 
 unscaled0:
 	MOVBQZX   32(SP)(R11*1), R14
-	VPMOVZXBD (BX)(R14*8), Y6
-	VPERMPS   Y7, Y6, Y6
-	VMOVUPS   Y6, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R14*8), Y5
+	VPERMPS   Y6, Y5, Y5
+	VMOVUPS   Y5, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced0
-	VCMPPS    $0x07, Y7, Y7, Y6
-	VANDPS    Y6, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y5
+	VANDPS    Y5, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R15
-	VPMOVSXBD (R15)(R14*8), Y6
-	VBLENDVPS Y6, (R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, (R9)(R10*1)
+	VPMOVSXBD (R15)(R14*8), Y5
+	VBLENDVPS Y5, (R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, (R9)(R10*1)
 
 untraced0:
 	POPCNTQ   R14, R14
 	ADDQ      R14, AX
-	VMOVUPS   32(DI)(R10*1), Y6
-	VPMOVZXWD 16(SI)(R12*1), Y7
-	VPSLLD    $0x10, Y7, Y7
-	VMULPS    Y7, Y0, Y7
-	VMULPS    Y6, Y1, Y11
-	VADDPS    Y11, Y7, Y7
-	VPMOVZXWD 1152(SP)(R13*1), Y11
-	VPADDD    Y11, Y7, Y11
-	VCMPPS    $0x03, Y7, Y7, Y12
-	VBLENDVPS Y12, Y7, Y11, Y11
-	VPSRLD    $0x10, Y11, Y11
-	VPSLLD    $0x10, Y11, Y7
-	VMULPS    Y6, Y2, Y6
-	VADDPS    Y6, Y7, Y7
+	VMOVUPS   32(DI)(R10*1), Y5
+	VPMOVZXWD 16(SI)(R12*1), Y6
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y0, Y6
+	VMULPS    Y5, Y1, Y8
+	VADDPS    Y8, Y6, Y6
+	VPMOVZXWD 1152(SP)(R13*1), Y8
+	VPADDD    Y8, Y6, Y8
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y6, Y8, Y8
+	VPSRLD    $0x10, Y8, Y8
+	VPSLLD    $0x10, Y8, Y6
+	VMULPS    Y5, Y2, Y5
+	VADDPS    Y5, Y6, Y6
 	TESTQ     R8, R8
 	JZ        unscaled1
-	VMULPS    32(R8)(R10*1), Y7, Y7
+	VMULPS    32(R8)(R10*1), Y6, Y6
 
 unscaled1:
 	MOVBQZX   33(SP)(R11*1), R13
-	VPMOVZXBD (BX)(R13*8), Y6
-	VPERMPS   Y7, Y6, Y6
-	VMOVUPS   Y6, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R13*8), Y5
+	VPERMPS   Y6, Y5, Y5
+	VMOVUPS   Y5, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced1
-	VCMPPS    $0x07, Y7, Y7, Y6
-	VANDPS    Y6, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y5
+	VANDPS    Y5, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R14
-	VPMOVSXBD (R14)(R13*8), Y6
-	VBLENDVPS Y6, 32(R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, 32(R9)(R10*1)
+	VPMOVSXBD (R14)(R13*8), Y5
+	VBLENDVPS Y5, 32(R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, 32(R9)(R10*1)
 
 untraced1:
 	POPCNTQ   R13, R13
 	ADDQ      R13, AX
-	VPACKUSDW Y11, Y10, Y6
-	VPERMQ    $0xd8, Y6, Y6
-	VMOVDQU   Y6, (SI)(R12*1)
+	VPACKUSDW Y8, Y7, Y5
+	VPERMQ    $0xd8, Y5, Y5
+	VMOVDQU   Y5, (SI)(R12*1)
 	ADDQ      $0x02, R11
 	ADDQ      $0x40, R10
 	CMPQ      R10, DX
 	JL        input
-	VPXOR     Y6, Y6, Y6
-	VMOVDQU   Y6, 48(SP)(AX*4)
+	VPXOR     Y5, Y5, Y5
+	VMOVDQU   Y5, 48(SP)(AX*4)
 	ADDQ      AX, 1392(SP)
+	VPXOR     Y5, Y5, Y5
 	XORQ      BX, BX
 
 locate:
@@ -1044,9 +1052,9 @@ locate:
 	VPMINUD   adaptConstants<>+96(SB), Y7, Y7
 	VPSRAD    $0x1f, Y6, Y6
 	VPAND     adaptConstants<>+128(SB), Y6, Y6
-	VPSRLD    $0x0c, Y7, Y10
-	VPADDD    Y6, Y10, Y10
-	VMOVDQU   Y10, 592(SP)(BX*4)
+	VPSRLD    $0x0c, Y7, Y8
+	VPADDD    Y6, Y8, Y8
+	VMOVDQU   Y8, 592(SP)(BX*4)
 	VPAND     adaptConstants<>+160(SB), Y7, Y7
 	VCVTDQ2PS Y7, Y7
 	VMULPS    adaptConstants<>+192(SB), Y7, Y7
@@ -1054,46 +1062,58 @@ locate:
 	ADDQ      $0x08, BX
 	CMPQ      BX, AX
 	JL        locate
-	MOVQ      grid+40(FP), BX
-	XORQ      SI, SI
+	VPMINUD   adaptConstants<>+96(SB), Y5, Y6
+	VPCMPEQD  Y5, Y6, Y6
+	VMOVMSKPS Y6, BX
+	CMPL      BX, $0xff
+	JEQ       inside
+	MOVQ      CX, BX
+	SHRQ      $0x09, BX
+	MOVQ      1400(SP), SI
+	BTSQ      BX, SI
+	MOVQ      SI, 1400(SP)
+
+inside:
+	MOVQ grid+40(FP), BX
+	XORQ SI, SI
 
 look:
 	MOVQ        592(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X8
-	VMOVHPS     (BX)(R8*4), X8, X8
+	VMOVSD      (BX)(DI*4), X9
+	VMOVHPS     (BX)(R8*4), X9, X9
 	MOVQ        600(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X9
-	VMOVHPS     (BX)(R8*4), X9, X9
+	VMOVSD      (BX)(DI*4), X10
+	VMOVHPS     (BX)(R8*4), X10, X10
 	MOVQ        608(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X5
+	VMOVHPS     (BX)(R8*4), X5, X5
+	MOVQ        616(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
 	VMOVSD      (BX)(DI*4), X6
 	VMOVHPS     (BX)(R8*4), X6, X6
-	MOVQ        616(SP)(SI*4), R8
-	MOVL        R8, DI
-	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X7
-	VMOVHPS     (BX)(R8*4), X7, X7
-	VINSERTF128 $0x01, X6, Y8, Y6
-	VINSERTF128 $0x01, X7, Y9, Y7
-	VSHUFPS     $0x88, Y7, Y6, Y10
-	VSHUFPS     $0xdd, Y7, Y6, Y6
-	VSUBPS      Y10, Y6, Y6
-	VMULPS      48(SP)(SI*4), Y6, Y6
-	VADDPS      Y6, Y10, Y10
-	VMULPS      Y10, Y3, Y10
-	VPSRLD      $0x10, Y10, Y6
-	VPAND       adaptRounding<>+32(SB), Y6, Y6
-	VPADDD      adaptRounding<>+64(SB), Y6, Y6
-	VPADDD      Y6, Y10, Y6
-	VCMPPS      $0x03, Y10, Y10, Y7
-	VBLENDVPS   Y7, Y10, Y6, Y6
-	VPSRLD      $0x10, Y6, Y10
-	VMOVUPS     Y10, 48(SP)(SI*4)
+	VINSERTF128 $0x01, X5, Y9, Y5
+	VINSERTF128 $0x01, X6, Y10, Y6
+	VSHUFPS     $0x88, Y6, Y5, Y7
+	VSHUFPS     $0xdd, Y6, Y5, Y5
+	VSUBPS      Y7, Y5, Y5
+	VMULPS      48(SP)(SI*4), Y5, Y5
+	VADDPS      Y5, Y7, Y7
+	VMULPS      Y7, Y3, Y7
+	VPSRLD      $0x10, Y7, Y5
+	VPAND       adaptRounding<>+32(SB), Y5, Y5
+	VPADDD      adaptRounding<>+64(SB), Y5, Y5
+	VPADDD      Y5, Y7, Y5
+	VCMPPS      $0x03, Y7, Y7, Y6
+	VBLENDVPS   Y6, Y7, Y5, Y5
+	VPSRLD      $0x10, Y5, Y7
+	VMOVUPS     Y7, 48(SP)(SI*4)
 	ADDQ        $0x08, SI
 	CMPQ        SI, AX
 	JL          look
@@ -1103,44 +1123,38 @@ look:
 	XORQ        DI, DI
 
 write:
-	MOVQ         CX, R8
-	SHRQ         $0x01, R8
-	PREFETCHT0   1024(SI)(R8*1)
-	MOVBQZX      32(SP)(DI*1), R9
-	VPMOVSXBD    (BX)(R9*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y7
-	VPMOVZXWD    (SI)(R8*1), Y10
-	VBLENDVPS    Y6, Y10, Y7, Y7
-	POPCNTQ      R9, R9
-	ADDQ         R9, AX
-	MOVBQZX      33(SP)(DI*1), R9
-	VPMOVSXBD    (BX)(R9*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y10
-	VPMOVZXWD    16(SI)(R8*1), Y11
-	VBLENDVPS    Y6, Y11, Y10, Y10
-	POPCNTQ      R9, R9
-	ADDQ         R9, AX
-	VPACKUSDW    Y10, Y7, Y6
-	VPERMQ       $0xd8, Y6, Y6
-	VMOVDQU      Y6, (SI)(R8*1)
-	ADDQ         $0x02, DI
-	ADDQ         $0x40, CX
-	CMPQ         CX, DX
-	JL           write
-	MOVQ         DX, CX
-	MOVQ         n+48(FP), AX
-	SHLQ         $0x02, AX
-	CMPQ         CX, AX
-	JL           strip
-	MOVQ         1392(SP), AX
-	MOVQ         AX, written+88(FP)
-	VEXTRACTI128 $0x01, Y5, X0
-	VPMAXUD      X0, X5, X0
-	VPSHUFD      $0x4e, X0, X1
-	VPMAXUD      X1, X0, X0
-	VPSHUFD      $0xb1, X0, X1
-	VPMAXUD      X1, X0, X0
-	VMOVD        X0, AX
-	MOVL         AX, most+96(FP)
+	MOVQ       CX, R8
+	SHRQ       $0x01, R8
+	PREFETCHT0 1024(SI)(R8*1)
+	MOVBQZX    32(SP)(DI*1), R9
+	VPMOVSXBD  (BX)(R9*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y6
+	VPMOVZXWD  (SI)(R8*1), Y7
+	VBLENDVPS  Y5, Y7, Y6, Y6
+	POPCNTQ    R9, R9
+	ADDQ       R9, AX
+	MOVBQZX    33(SP)(DI*1), R9
+	VPMOVSXBD  (BX)(R9*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y7
+	VPMOVZXWD  16(SI)(R8*1), Y8
+	VBLENDVPS  Y5, Y8, Y7, Y7
+	POPCNTQ    R9, R9
+	ADDQ       R9, AX
+	VPACKUSDW  Y7, Y6, Y5
+	VPERMQ     $0xd8, Y5, Y5
+	VMOVDQU    Y5, (SI)(R8*1)
+	ADDQ       $0x02, DI
+	ADDQ       $0x40, CX
+	CMPQ       CX, DX
+	JL         write
+	MOVQ       DX, CX
+	MOVQ       n+48(FP), AX
+	SHLQ       $0x02, AX
+	CMPQ       CX, AX
+	JL         strip
+	MOVQ       1392(SP), AX
+	MOVQ       AX, written+88(FP)
+	MOVQ       1400(SP), AX
+	MOVQ       AX, outside+96(FP)
 	VZEROUPPER
 	RET

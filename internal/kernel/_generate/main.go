@@ -53,7 +53,8 @@ func gemm() {
 }
 
 func vector() {
-	exp()
+	e := newExponential()
+	e.exp()
 	dot()
 	axpy()
 	scale()
@@ -62,6 +63,9 @@ func vector() {
 	relu()
 	reluBackward()
 	softmaxBackward()
+	n := newNormal(e)
+	n.gelu()
+	n.geluBackward()
 	sum()
 	squares()
 	normalize()
