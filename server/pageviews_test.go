@@ -221,13 +221,16 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 			`document.querySelectorAll(".compared tbody tr")[%d].children[1].textContent`, i)))
 	}
 
-	b.click("Labels")
+	b.click("Name, labels")
+	b.fill(".edit > label input", "renamed")
 	b.click("Add a label")
 	b.fill(`[aria-label="Label 1, its name"]`, "why")
 	b.fill(`[aria-label="Label 1, its value"]`, "<b>what if</b>")
 	b.click("Save")
 	b.until(`document.querySelector(".edit [role=status]").innerText === "Saved."`)
-	require.Equal(t, "<b>what if</b>", (*b.get("/v1/sessions/earlier").Labels)["why"])
+	require.Equal(t, "<b>what if</b>", (*b.get("/v1/sessions/renamed").Labels)["why"])
+	require.Equal(t, "renamed", value[string](b, `document.querySelector(".details h2").innerText`))
+	require.Equal(t, "renamed", value[string](b, `document.querySelector(".session-name").innerText`))
 	b.checkLooks("session")
 
 	b.click("Delete…")
@@ -235,7 +238,7 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	b.checkLooks("delete")
 	b.click("Delete it")
 	b.until(`document.querySelector(".details") === null`)
-	require.Equal(t, http.StatusNotFound, b.do("GET", "/v1/sessions/earlier", nil).StatusCode)
+	require.Equal(t, http.StatusNotFound, b.do("GET", "/v1/sessions/renamed", nil).StatusCode)
 	require.EqualValues(t, 2000, b.get(path).Offset, "the session that was forked is as it was")
 }
 

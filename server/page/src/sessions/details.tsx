@@ -5,7 +5,7 @@ import { deleteSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
-import { href, type View } from "../state/route";
+import { go, href, type View } from "../state/route";
 import { Dialog } from "../ui/dialog";
 import { grouped } from "../read/words";
 import { bitsText, perByte, shortId, sizeText, titleOf } from "../ui/words";
@@ -37,6 +37,12 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
     await task().catch((error) => setProblem(asProblem(error)));
     setBusy(false);
   };
+  const changed = (session: Session): void => {
+    const { name, labels, ttl_seconds } = session;
+    list.put(session);
+    if (on) on.session.value = { ...on.session.value, name, labels, ttl_seconds };
+    go("sessions", session.id); // the address may have been by the name that it had
+  };
   const others = list.all.value.filter(({ id, error }) => id !== of.id && !error);
   return (
     <article class="details" aria-label={`Session ${titleOf(of)}`}>
@@ -67,8 +73,8 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
           )}
         </>
       )}
-      <details><summary>Labels, and how long it is kept</summary>
-        <Edit of={of} onChanged={(session) => list.put(session)} /></details>
+      <details><summary>Name, labels, and how long it is kept</summary>
+        <Edit of={of} onChanged={changed} /></details>
       {asks && (
         <Dialog title={`Delete ${titleOf(of)}?`} onClose={() => setAsks(false)}>
           <p>

@@ -6,6 +6,7 @@ import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { knowModels, models } from "../state/feed";
 import { Dialog } from "../ui/dialog";
+import { namePattern, nameWords } from "../ui/words";
 import { ChooseSettings, settingsOf, type Adapting } from "./settings";
 
 interface Props {
@@ -48,8 +49,8 @@ export function Make({ onMade, onClose }: Props) {
         void make();
       }}>
         <label>Name <span class="note">(or none)</span>
-          <input value={name} pattern="[a-z0-9][a-z0-9._\-]{0,63}" placeholder="web-1"
-            title="1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
+          <input value={name} pattern={namePattern} placeholder="web-1"
+            title={nameWords}
             onInput={(event) => setName(event.currentTarget.value)} />
         </label>
         <label>From a file that was exported <span class="note">(or empty)</span>

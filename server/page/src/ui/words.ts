@@ -3,6 +3,10 @@ import { grouped } from "../read/words";
 
 // Numbers and names as people read them.
 
+/** What a session's name is made of, for forms that ask for one. */
+export const namePattern = "[a-z0-9][a-z0-9._\\-]{0,63}";
+export const nameWords = "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first";
+
 /** An id, shortened to its end: that is random, while ids of one time have one beginning. */
 export const shortId = (id: string): string => `…${id.slice(-8)}`;
 
