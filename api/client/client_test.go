@@ -72,7 +72,7 @@ func TestEachOperation(t *testing.T) {
 	patched, err = r.PatchSession(ctx, "web.log", client.SessionPatch{Name: new("")})
 	require.NoError(t, err)
 	require.Nil(t, patched.Name)
-	_, err = r.PatchSession(ctx, created.ID, client.SessionPatch{Name: new("web")})
+	_, err = r.PatchSession(ctx, patched.ID, client.SessionPatch{Name: new("web")})
 	require.NoError(t, err)
 	fork, err := r.ForkSession(ctx, "web",
 		client.ForkRequest{AtOffset: new(int64(20)), Name: new("fork")})
