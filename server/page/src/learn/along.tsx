@@ -60,5 +60,6 @@ export function Along(props: Props) {
 function said({ of, window, unit }: Props, at: number): string {
   const mean = of.mean(Math.max(of.start, at - window), at);
   const fixed = mean.fixed === null ? "" : `, static ${bitsText(mean.fixed)}`;
-  return `Byte ${grouped(Math.round(at))}: adapted ${bitsText(mean.adapted)}${fixed} bits a ${unit}`;
+  const byte = grouped(Math.round(at));
+  return `Byte ${byte}: adapted ${bitsText(mean.adapted)}${fixed} bits a ${unit}`;
 }

@@ -25,7 +25,8 @@ export function Inspector({ reading, place }: { reading: Reading; place: number 
       {isNaN(bits)
         ? <p>It has no score yet.</p>
         : <Costs bits={bits} fixed={fixed} isCoarse={isCoarse} />}
-      {!isNaN(bits) && <Expected key={first} reading={reading} place={first} bits={bits} fixed={fixed} />}
+      {!isNaN(bits) &&
+        <Expected key={first} reading={reading} place={first} bits={bits} fixed={fixed} />}
       <ForkHere reading={reading} offset={reading.from + first} />
     </>
   );
@@ -40,7 +41,8 @@ function Hint({ ofWords }: { ofWords: boolean }) {
         <dt><kbd>←</kbd> <kbd>→</kbd></dt><dd>a {ofWords ? "word" : "byte"}</dd>
         <dt><kbd>↑</kbd> <kbd>↓</kbd></dt><dd>a line</dd>
         <dt><kbd>n</kbd> <kbd>p</kbd></dt><dd>next and previous surprise</dd>
-        <dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>ends of the line; with <kbd>Ctrl</kbd> of the text</dd>
+        <dt><kbd>Home</kbd> <kbd>End</kbd></dt>
+        <dd>ends of the line; with <kbd>Ctrl</kbd> of the text</dd>
       </dl>
     </>
   );

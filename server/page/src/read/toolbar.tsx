@@ -54,7 +54,9 @@ export function Toolbar(p: Props) {
               onClick={() => p.setFollows(!p.follows)}>
               {p.follows ? "Following" : "Follow"}
             </button>
-            <button type="button" onClick={stop}>{activity === "feeding" ? "Pause" : "Stop"}</button>
+            <button type="button" onClick={stop}>
+              {activity === "feeding" ? "Pause" : "Stop"}
+            </button>
           </>
         ) : activity === "idle" && reading.end > reading.session.value.offset ? (
           <button type="button" class="primary" onClick={() => void resume(reading)}>Go on</button>

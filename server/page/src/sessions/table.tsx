@@ -34,7 +34,9 @@ function Row({ of, chosen }: { of: Session; chosen: boolean }) {
   return (
     <tr class={chosen ? "chosen" : ""}>
       <th scope="row">
-        <a href={href("sessions", of.id)} aria-current={chosen ? "true" : undefined}>{titleOf(of)}</a>
+        <a href={href("sessions", of.id)} aria-current={chosen ? "true" : undefined}>
+          {titleOf(of)}
+        </a>
         {of.error && <span class="warning"> cannot be used</span>}
         {labels.length > 0 && (
           <span class="labels">{labels.map(([name, value]) => (

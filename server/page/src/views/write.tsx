@@ -61,7 +61,8 @@ function Writing({ on }: { on: Reading }) {
   }, [suggestions]);
 
   const { id, offset, settings } = on.session.value;
-  const hasStatic = settings?.baseline === true || ["static", "cache"].includes(settings?.method ?? "");
+  const hasStatic = settings?.baseline === true ||
+    ["static", "cache"].includes(settings?.method ?? "");
   const from = sources.filter((source) => source === "adapted" || hasStatic);
   const busy = on.activity.value === "feeding";
   const unsent = on.end - offset; // bytes that wait, where sending them has ended early
