@@ -19,3 +19,15 @@ func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float
 //
 //go:noescape
 func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
+
+// adaptAVX512 is adaptAVX2, but that n is a multiple of 32,
+// and that strips are adaptStrip512 long.
+//
+//go:noescape
+func adaptAVX512(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
+
+// adaptBF16AVX512 is adaptBF16AVX2, but that n is a multiple of 32,
+// and that strips are adaptStrip512 long.
+//
+//go:noescape
+func adaptBF16AVX512(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)

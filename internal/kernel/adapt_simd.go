@@ -7,10 +7,12 @@ import "math/bits"
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
 const (
-	// adaptStrip is how many elements the assembly takes through its stages together.
-	adaptStrip = 128
+	// adaptStrip is how many elements adapt*AVX2 take through their stages together, and
+	// adaptStrip512 those that adapt*AVX512 take. Neither is above strip.
+	adaptStrip    = 128
+	adaptStrip512 = 256
 
-	// adaptRun is how many it does at most: the strips that a word has bits for.
+	// adaptRun is how many elements they do at most: a word has bits for their strips.
 	adaptRun = 64 * adaptStrip
 )
 
@@ -19,29 +21,40 @@ func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	if v.set < AVX2 || a.Mask != nil || a.Threshold == 0 {
 		return 0, 0
 	}
-	n = len(a.G) &^ 15
+	together, length := 16, adaptStrip
+	if v.set >= AVX512 {
+		together, length = 32, adaptStrip512
+	}
+	n = len(a.G) / together * together
 	for lo := 0; lo < n; lo += adaptRun {
 		hi := min(lo+adaptRun, n)
-		count, outside := a.run(lo, hi)
+		count, outside := v.run(a, lo, hi)
 		written += count
 		for ; outside != 0; outside &= outside - 1 {
-			from := lo + bits.TrailingZeros64(outside)*adaptStrip
-			a.beyond(from, min(from+adaptStrip, hi))
+			from := lo + bits.TrailingZeros64(outside)*length
+			a.beyond(from, min(from+length, hi))
 		}
 	}
 	return n, written
 }
 
 // run is the assembly on elements lo to hi; see adaptAVX2.
-func (a *Adaptation) run(lo, hi int) (written int, outside uint64) {
-	g, scale, x := &a.G[lo], part(a.Scale, lo), part(a.X, lo)
-	state, last := a.Key+(a.Counter+uint64(lo)/lanes+1)*golden, uint64(a.Threshold-1)
+func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
+	n, g, scale, x, grid := hi-lo, &a.G[lo], part(a.Scale, lo), part(a.X, lo), &a.Grid[0]
+	state := a.Key + (a.Counter+uint64(lo)/lanes+1)*golden
+	last := uint64(a.Threshold - 1)
 	if a.I.BF16 != nil {
-		return adaptBF16AVX2(&a.I.BF16[lo], &a.M.BF16[lo], g, scale, x, &a.Grid[0], hi-lo,
-			a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+		i, m := &a.I.BF16[lo], &a.M.BF16[lo]
+		if v.set >= AVX512 {
+			return adaptBF16AVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+		}
+		return adaptBF16AVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
 	}
-	return adaptAVX2(&a.I.F32[lo], &a.M.F32[lo], g, scale, x, &a.Grid[0], hi-lo,
-		a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+	i, m := &a.I.F32[lo], &a.M.F32[lo]
+	if v.set >= AVX512 {
+		return adaptAVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+	}
+	return adaptAVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
 }
 
 // part is where an array goes on from element lo, nil if there is no array.

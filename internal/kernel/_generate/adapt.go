@@ -69,6 +69,7 @@ func adapt() {
 	}
 	t.adapt("adaptAVX2", "float32", false)
 	t.adapt("adaptBF16AVX2", "uint16", true)
+	adapt512()
 }
 
 // adapt emits the function for I and M of one type.
