@@ -37,7 +37,8 @@ func (b *builder) pagePackages(classify func([]byte) []string) ([]dependency, er
 		}
 		name := strings.TrimPrefix(folder, "node_modules/")
 		d := dependency{origin: "npm", path: name, version: found.Version}
-		if err := d.readLicenses(filepath.Join(b.source, pageFolder, "licenses", name), classify); err != nil {
+		texts := filepath.Join(b.source, pageFolder, "licenses", name)
+		if err := d.readLicenses(texts, classify); err != nil {
 			return nil, err
 		}
 		all = append(all, d)

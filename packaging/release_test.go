@@ -118,7 +118,8 @@ func checkSBOM(t *testing.T, path string) {
 		}
 	}
 	for _, name := range []string{
-		"std", "go.etcd.io/bbolt", "github.com/go-chi/chi/v5", "preact", "uplot", "default.safetensors.zst",
+		"std", "go.etcd.io/bbolt", "github.com/go-chi/chi/v5", "preact", "uplot",
+		"default.safetensors.zst",
 	} {
 		require.True(t, names[name], name)
 	}
@@ -172,7 +173,7 @@ func checkDeb(t *testing.T, path string) {
 	if _, err := exec.LookPath("lintian"); err != nil {
 		return
 	}
-	out, err = exec.CommandContext(t.Context(), "lintian", "--allow-root", "--fail-on", "error,warning",
-		path).CombinedOutput()
+	out, err = exec.CommandContext(t.Context(),
+		"lintian", "--allow-root", "--fail-on", "error,warning", path).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

@@ -36,7 +36,9 @@ func (b *builder) writeSBOM(path string, t target, binary string, all []dependen
 	}
 	bom := cdx.NewBOM()
 	bom.SerialNumber = uuid.NewHash(sha256.New(), uuid.NameSpaceOID, sum[:], 8).URN()
-	bom.Metadata = &cdx.Metadata{Timestamp: b.rev.time.Format("2006-01-02T15:04:05Z"), Component: &self}
+	bom.Metadata = &cdx.Metadata{
+		Timestamp: b.rev.time.Format("2006-01-02T15:04:05Z"), Component: &self,
+	}
 	bom.Components = &components
 	bom.Dependencies = &[]cdx.Dependency{{Ref: self.BOMRef, Dependencies: &needs}}
 	out, err := os.Create(path)

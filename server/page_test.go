@@ -166,6 +166,40 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.until(`document.querySelector(".card.static footer, .card.adapted footer") !== null`)
 }
 
+// A file that is dropped is read, and a click in its text is the way back to that place in time.
+func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
+	b := newTab(t)
+	b.until(`document.querySelector(".composer") !== null`)
+	text := numbered(1, 400)
+	value[bool](b, fmt.Sprintf(`(() => {
+		const dataTransfer = new DataTransfer();
+		dataTransfer.items.add(new File([%q], "dropped.txt"));
+		document.querySelector(".composer").dispatchEvent(
+			new DragEvent("drop", {dataTransfer, bubbles: true, cancelable: true}));
+		return true;
+	})()`, text))
+	b.untilRead(len(text))
+	before := value[string](b, `location.hash`)
+	at := value[[]float64](b, `(() => {
+		const letters = document.querySelectorAll(".map .row")[1].firstElementChild.firstChild;
+		const range = document.createRange();
+		range.setStart(letters, 0);
+		range.setEnd(letters, 1);
+		const {x, y, width, height} = range.getBoundingClientRect();
+		return [x + width / 2, y + height / 2];
+	})()`)
+	b.run(chromedp.MouseClickXY(at[0], at[1]))
+	b.until(`document.querySelector(".map .caret") !== null`)
+	line := strings.Index(text, "\n") + 1
+	b.until(fmt.Sprintf(`document.querySelector(".inspector .note")?.innerText.startsWith("offset %d,")`, line))
+	b.click("Fork here")
+	b.until(`location.hash !== "` + before + `"`)
+	b.untilRead(line)
+	path := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
+	require.Equal(t, text[:line], b.sessionText(path))
+	require.Equal(t, "dropped.txt, from "+strconv.Itoa(line), (*b.get(path).Labels)["title"])
+}
+
 // The key to the colours is to be read whole on a telephone.
 func TestPageShowsTheWholeKeyToItsColours(t *testing.T) {
 	b := newTab(t)

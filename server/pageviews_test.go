@@ -189,6 +189,9 @@ func TestPageListsAndFindsSessions(t *testing.T) {
 	b.until(rows + ` === 60`)
 	b.fill(".find input", "host:web-5")
 	b.until(rows + ` === 11`) // web-5, and web-50 to web-59
+	b.run(chromedp.Focus("table.sessions a"))
+	b.press(kb.Enter)
+	b.until(`document.activeElement.matches(".details h2")`)
 	b.fill(".find input", "nothing like that")
 	b.until(`document.querySelector(".foot").innerText.startsWith("None of 60 sessions matches.")`)
 }

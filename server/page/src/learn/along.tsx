@@ -1,6 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { grouped } from "../read/words";
-import { bitsText } from "../ui/words";
+import { bitsText, grouped } from "../ui/words";
 import type { Costs } from "./costs";
 
 interface Props {

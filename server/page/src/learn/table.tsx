@@ -1,6 +1,5 @@
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
-import { bitsText } from "../ui/words";
+import { bitsText, grouped } from "../ui/words";
 import { firstFrom, type Costs } from "./costs";
 import type { Shadowed } from "./shadows";
 import { wordsFor } from "./strips";

@@ -1,8 +1,7 @@
 import type { Costs } from "./costs";
 import type { Shadowed } from "./shadows";
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
-import { bitsText, differenceText, sizeText } from "../ui/words";
+import { bitsText, differenceText, grouped, sizeText } from "../ui/words";
 
 interface Props {
   of: Reading;

@@ -2,7 +2,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
 import { isDark } from "../state/theme";
 import { Choice } from "../ui/choice";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { firstFrom } from "./costs";
 import { Heat } from "./heat";
 import { groupsOf, numbersOf, wordsFor, type Shown } from "./strips";

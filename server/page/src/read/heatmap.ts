@@ -1,5 +1,5 @@
 import type { Reading } from "../state/reading";
-import { cellStart, cellAt } from "./cells";
+import { cellStart, cellAt } from "../ui/cells";
 import { drawRow, placeAt } from "./row";
 import { Rows } from "./rows";
 import { classesOf, type Mode } from "./scale";

@@ -5,8 +5,9 @@ import type { Candidate } from "../api/types";
 import { show } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { Problem } from "../shell/problem";
+import { grouped } from "../ui/words";
 import { askAgain } from "./again";
-import { candidateName, changeIn, grouped, percent, shareOf, visible } from "./words";
+import { candidateName, changeIn, percent, shareOf, visible } from "./words";
 
 /** What the models expected at a place, and what came. */
 export function Inspector({ reading, place }: { reading: Reading; place: number }) {

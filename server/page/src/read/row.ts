@@ -1,4 +1,4 @@
-import { cellAt, tabColumns } from "./cells";
+import { cellAt, tabColumns } from "../ui/cells";
 
 /** The places of the letters of each text node of the map: one for each unit of UTF-16. */
 export const placesOf = new WeakMap<Text, number[]>();

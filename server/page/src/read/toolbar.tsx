@@ -2,10 +2,9 @@ import { useState } from "preact/hooks";
 import { feed, follow, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { Choice } from "../ui/choice";
-import { perByte } from "../ui/words";
+import { grouped, perByte } from "../ui/words";
 import { stepsOf, type Mode } from "./scale";
 import { Composer } from "./start";
-import { grouped } from "./words";
 
 export type Shape = "text" | "lines";
 

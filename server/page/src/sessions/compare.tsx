@@ -3,8 +3,7 @@ import { asProblem, type ProblemError } from "../api/problem";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { Choice } from "../ui/choice";
-import { grouped } from "../read/words";
-import { bitsText, signed, titleOf } from "../ui/words";
+import { bitsText, grouped, signed, titleOf } from "../ui/words";
 import { scoredByBoth, type Compared } from "./compared";
 
 /** How much text two sessions are compared on. */

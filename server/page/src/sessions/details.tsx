@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { exportSession } from "../api/manage";
 import { asProblem, type ProblemError } from "../api/problem";
 import { deleteSession } from "../api/sessions";
@@ -7,8 +7,7 @@ import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
 import { go, href, type View } from "../state/route";
 import { Dialog } from "../ui/dialog";
-import { grouped } from "../read/words";
-import { bitsText, perByte, shortId, sizeText, titleOf } from "../ui/words";
+import { bitsText, grouped, perByte, shortId, sizeText, titleOf } from "../ui/words";
 import { Compare } from "./compare";
 import { Edit } from "./edit";
 import { Fork } from "./fork";
@@ -27,6 +26,9 @@ const ways: [View, string][] = [["read", "Read"], ["learn", "Learn"], ["write", 
 
 /** All that one can know of a session and do with it. */
 export function Details({ of, on, list, onForked, onDeleted }: Props) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  // Who chose it with the keyboard need not go through the rest of the list to get here.
+  useEffect(() => heading.current!.focus(), []);
   const [asks, setAsks] = useState(false);
   const [hadShadows] = useState(!!of.shadows); // when it was opened
   const [busy, setBusy] = useState(false);
@@ -46,7 +48,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
   const others = list.all.value.filter(({ id, error }) => id !== of.id && !error);
   return (
     <article class="details" aria-label={`Session ${titleOf(of)}`}>
-      <h2>{titleOf(of)}</h2>
+      <h2 ref={heading} tabIndex={-1}>{titleOf(of)}</h2>
       {of.error && <p class="warning">This session cannot be used: {of.error}</p>}
       <p class="in-a-row">
         {!of.error && ways.map(([view, name]) => (

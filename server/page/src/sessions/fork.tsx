@@ -4,8 +4,7 @@ import { forkSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
-import { namePattern, nameWords } from "../ui/words";
+import { grouped, namePattern, nameWords } from "../ui/words";
 import { Travel } from "./travel";
 
 interface Props {

@@ -3,10 +3,9 @@ import { detachShadow } from "../api/manage";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
 import { createSession, getSession } from "../api/sessions";
 import type { Session, Shadow } from "../api/types";
-import { grouped } from "../read/words";
 import { Problem } from "../shell/problem";
 import { href } from "../state/route";
-import { bitsText, shadowName, shortId, sizeText } from "../ui/words";
+import { bitsText, grouped, shadowName, shortId, sizeText } from "../ui/words";
 import { ChooseSettings, settingsOf, type Adapting } from "./settings";
 
 /** How often it is asked how far the shadows have come. */

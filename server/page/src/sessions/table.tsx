@@ -1,7 +1,6 @@
 import type { Session } from "../api/types";
 import { href } from "../state/route";
-import { grouped } from "../read/words";
-import { agoText, bitsText, perByte, sizeText, titleOf } from "../ui/words";
+import { agoText, bitsText, grouped, perByte, sizeText, titleOf } from "../ui/words";
 
 interface Props {
   sessions: Session[];

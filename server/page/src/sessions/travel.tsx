@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { decode } from "../ui/decode";
 import { useCalm } from "../ui/hooks";
 

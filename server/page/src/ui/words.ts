@@ -1,5 +1,4 @@
 import type { Measures, Session } from "../api/types";
-import { grouped } from "../read/words";
 
 // Numbers and names as people read them.
 
@@ -30,6 +29,9 @@ export function shadowName(shadow: Session, of: Session): string {
     ...others.map(([setting, value]) => `${setting} ${value}`),
   ].filter(Boolean).join(" ") || shortId(shadow.id);
 }
+
+/** A number of several digits, in groups of three. */
+export const grouped = (n: number): string => n.toLocaleString("en").replaceAll(",", "\u202f");
 
 const sizes: [number, number, string][] = [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e4, 1e3, "kB"]];
 

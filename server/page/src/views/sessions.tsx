@@ -7,7 +7,7 @@ import { Table } from "../sessions/table";
 import { Problem } from "../shell/problem";
 import { reading, show, openProblem } from "../state/feed";
 import { go, href, route } from "../state/route";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 
 /** Lists the sessions, and does with them what is to be done. */
 export function SessionsView() {

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asProblem, type ProblemError } from "../api/problem";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { Problem } from "../shell/problem";
 import { begin, feed, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";

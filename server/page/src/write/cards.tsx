@@ -1,5 +1,5 @@
 import { adviceOn, detailOf } from "../api/problem";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { sources, type Source, type Suggestion, type Suggestions } from "./suggestions";
 
 interface Props {
