@@ -25,7 +25,7 @@ const home = "/home/alice"
 var port = regexp.MustCompile(`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
 
 // progress is told on a busy machine alone.
-var progress = regexp.MustCompile(`^lmserve: .*(, \d+\w* (left|so far)| are scored.*|: up to date)$`)
+var progress = regexp.MustCompile(`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
 
 // shell is a bash that commands of a page are typed into.
 type shell struct {
