@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -66,7 +65,7 @@ same model. That takes several times as long: bytes have to come out one after t
 			if err != nil {
 				return err
 			}
-			if err := writeOutput(c, to, func(w io.Writer) error { return packed.Write(w) }); err != nil {
+			if err := writeOutput(c, to, packed.Write); err != nil {
 				return err
 			}
 			printCompressed(c.ErrOrStderr(), args[0], int64(len(text)), packed)
@@ -127,8 +126,8 @@ On standard output bytes come as they are decoded: there, look at the exit code.
 			p := newProgress(c, "decompressing "+args[0])
 			defer p.end()
 			err = writeOutput(c, to, func(w io.Writer) error {
-				told := &tellingWriter{Writer: w, tell: func(n int64) { p.set(n, r.Bytes) }}
-				return r.Decompress(c.Context(), m, flags.threads, told)
+				to := &progressWriter{ctx: c.Context(), w: w, total: r.Bytes, set: p.set}
+				return r.Decompress(c.Context(), m, flags.threads, to)
 			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
@@ -140,20 +139,6 @@ On standard output bytes come as they are decoded: there, look at the exit code.
 	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet "+
 		"(default: FILE without "+compressedSuffix+"; -: standard output)")
 	return c
-}
-
-// tellingWriter tells how many bytes have been written.
-type tellingWriter struct {
-	io.Writer
-	n    int64
-	tell func(n int64)
-}
-
-func (w *tellingWriter) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	w.n += int64(n)
-	w.tell(w.n)
-	return n, err
 }
 
 // outputName is where a result goes: what --out says, or a name made of the input's. It refuses a
@@ -175,10 +160,12 @@ func outputName(in, out, usual string) (string, error) {
 
 // readInput reads a file, or standard input, whole.
 func readInput(c *cobra.Command, name string) ([]byte, error) {
-	if name == standardInput {
-		return io.ReadAll(c.InOrStdin())
+	in, closeIn, err := openAll([]string{name}, c.InOrStdin())
+	if err != nil {
+		return nil, err
 	}
-	return os.ReadFile(name)
+	defer closeIn()
+	return io.ReadAll(in)
 }
 
 // writeOutput writes a new file whole or not at all, or to standard output.

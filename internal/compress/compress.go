@@ -50,7 +50,10 @@ type Compressed struct {
 
 // Write writes the file.
 func (c *Compressed) Write(w io.Writer) error {
-	_, err := w.Write(append(c.Head, c.Text...))
+	if _, err := w.Write(c.Head); err != nil {
+		return err
+	}
+	_, err := w.Write(c.Text)
 	return err
 }
 
