@@ -49,6 +49,7 @@ func (Vectors) normGain(dgain, dy, x []float32, mean, rstd float32) {
 func (Vectors) widen(dst []float32, src []uint16)    { widenGo(dst, src) }
 func (Vectors) addWiden(dst []float32, src []uint16) { addWidenGo(dst, src) }
 
+func (Vectors) log(dst, src []float32) int                 { return 0 }
 func (Vectors) adam(a *Adam, w, m, v, g []float32) (n int) { return 0 }
 func (Vectors) adapt(a *Adaptation) (n, written int)       { return 0, 0 }
 
