@@ -1,0 +1,118 @@
+package companion
+
+import "github.com/lmserve/lmserve/internal/kernel"
+
+// logitMost bounds the logit of a row of weights.
+const logitMost = 12
+
+// look is what is known of the next byte at all of its nodes.
+type look struct {
+	contexts [contextCount]uint32
+	expected [matchCount]int // see State.expected
+	classes  [matchCount]int
+	rows     [setCount]int // of weights; that of the node is found at the node
+	last     uint32        // hash of the last byte
+
+	trees [networksMax]tree
+	of    int // networks
+}
+
+// at makes the look one at a state.
+func (l *look) at(s *State) {
+	l.contexts = s.contexts()
+	for m := range s.place.Matches {
+		l.expected[m], l.classes[m] = s.expected(m), s.place.Matches[m].class()
+	}
+	last := int(s.place.order(1))
+	l.rows = [setCount]int{matchRows + l.classes[0], 0, byteRows + last}
+	l.last = hash(uint32(last), 5)
+}
+
+// rowsAt are the rows of weights that the sets have at a node.
+func (l *look) rowsAt(node int) [setCount]int {
+	return [setCount]int{l.rows[0], nodeRows + node, l.rows[2]}
+}
+
+// buckets are the offsets of the contexts' buckets for one half of a byte; -1: there is none.
+type buckets [contextCount]int
+
+// find finds the buckets of the higher half, or of the lower one, given the hashes for it.
+func (b *buckets) find(s *State, hashes *[contextCount]uint32) {
+	for i, h := range hashes {
+		b[i] = s.table.find(h)
+	}
+}
+
+// lowers are the hashes of the buckets for the lower half of a byte, given the higher half.
+func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
+	for i, h := range l.contexts {
+		hashes[i] = lower(h, higher)
+	}
+	return hashes
+}
+
+// inputs are what is mixed at a node, and met the bit histories that the contexts have there.
+type inputs struct {
+	x   [inputCount]float32
+	met [contextCount]uint8
+}
+
+// gather sets the inputs at a node whose bit is the k-th of its byte.
+func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) {
+	for i := range l.of {
+		in.x[firstNetwork+i] = l.trees[i].logit(node)
+	}
+	half := nodeInHalf(node)
+	for i, at := range b {
+		in.met[i], in.x[firstContext+i] = 0, 0
+		if at >= 0 {
+			h := s.table[at+half]
+			in.met[i], in.x[firstContext+i] = h, s.floats[mapOf(i, h)+logit]
+		}
+	}
+	for m, expected := range l.expected {
+		x := float32(0)
+		if expected>>(8-k) == node { // the byte agrees with what is known
+			x = s.floats[matchOf(m, l.classes[m])+logit]
+			if expected>>(7-k)&1 == 0 {
+				x = -x
+			}
+		}
+		in.x[firstMatch+m] = x
+	}
+	in.x[constant] = constantInput
+}
+
+// mix writes the logits of the sets at a node to a, and returns their mean.
+func (in *inputs) mix(v kernel.Vectors, s *State, l *look, node int, a *[setCount]float32) float32 {
+	for j, row := range l.rowsAt(node) {
+		at := weightsOf(row)
+		a[j] = limit(v.Dot(s.floats[at:at+inputCount], in.x[:]), logitMost)
+	}
+	return (a[0] + a[1] + a[2]) / setCount
+}
+
+// limit keeps a logit within a bound.
+func limit(a, most float32) float32 { return max(-most, min(most, a)) }
+
+// refined is where the refinement is read: between a step and the next.
+type refined struct {
+	at   int     // of the step
+	part float32 // of the way to the next
+}
+
+// refinedAt says where the refinement stands at a node for a logit, and what it is there.
+func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
+	place := limit(a, refineEdge-1.0/128) + refineEdge
+	step := int(place)
+	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step)}
+	return r, float32(s.floats[r.at]*(1-r.part)) + float32(s.floats[r.at+1]*r.part)
+}
+
+// most is the largest probability of a bit, and 1 - most the smallest.
+const most = 1 - 1.0/(1<<20)
+
+// together is P(1) at a node: of the sets' mean, as a probability, and its refinement.
+func together(mean, refined float32) float32 {
+	return max(1-most, min(most, (mean+refined)/2))
+}
