@@ -109,7 +109,7 @@ const (
 )
 
 func checkEstimate(e []float32) error {
-	p, l, n := e[probability], e[logit], e[count]
+	p, l, n := e[estimateP], e[estimateLogit], e[estimateCount]
 	switch {
 	case !(p > 0 && p < 1):
 		return fmt.Errorf("the probability is %v, expected one between 0 and 1", p)

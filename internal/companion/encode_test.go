@@ -40,7 +40,7 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 	r.feed(records(3000, 1))
 	whole := r.s.AppendTo(nil)
 	table := binary.Size(header{})
-	float := len(whole) - 4*floats
+	float := len(whole) - 4*floatCount
 	nan := math.Float32bits(float32(math.NaN()))
 	put := func(at int, v uint32) func([]byte) []byte {
 		return func(d []byte) []byte { binary.LittleEndian.PutUint32(d[at:], v); return d }
@@ -80,7 +80,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(uint32(0), []byte{1})
 	f.Add(uint32(3), []byte{255, 255, 255, 255, 255, 255, 255, 255})
 	f.Add(uint32(59), []byte{0, 0, 0, 0, 1, 0, 0, 0})
-	f.Add(uint32(len(whole)-4*floats), []byte{0, 0, 128, 127})
+	f.Add(uint32(len(whole)-4*floatCount), []byte{0, 0, 128, 127})
 	f.Fuzz(func(t *testing.T, at uint32, damage []byte) {
 		data := append([]byte(nil), whole...)
 		copy(data[int(at)%len(data):], damage)

@@ -48,9 +48,9 @@ func (x *Scratch) learnEstimates(s *State) {
 	move := func(estimate int, bit float32) {
 		x.known.floats.keep(s.floats, estimate, estimateFloats)
 		e := s.floats[estimate : estimate+estimateFloats]
-		one := e[probability] + (bit-e[probability])/(e[count]+1.5)
+		one := e[estimateP] + (bit-e[estimateP])/(e[estimateCount]+1.5)
 		one = max(estimateEdge, min(1-estimateEdge, one))
-		e[probability], e[count] = one, min(e[count]+1, countMost)
+		e[estimateP], e[estimateCount] = one, min(e[estimateCount]+1, countMost)
 		at[n], p[n], p[len(at)+n] = int32(estimate), one, 1-one
 		n++
 	}
@@ -74,7 +74,7 @@ func (x *Scratch) learnEstimates(s *State) {
 	x.vectors.Log(p[:n], p[:n])
 	x.vectors.Log(p[len(at):len(at)+n], p[len(at):len(at)+n])
 	for i, estimate := range at[:n] {
-		s.floats[estimate+logit] = p[i] - p[len(at)+i]
+		s.floats[estimate+estimateLogit] = p[i] - p[len(at)+i]
 	}
 }
 
@@ -88,7 +88,7 @@ func (x *Scratch) learnRefinement(s *State) {
 		}
 		x.known.floats.keep(s.floats, at, 1)
 		p := s.floats[at] + float32((n.bit-s.floats[at])*refineRate)
-		s.floats[at] = max(1-most, min(most, p))
+		s.floats[at] = max(1-bitMost, min(bitMost, p))
 	}
 }
 

@@ -67,13 +67,13 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) {
 		in.met[i], in.x[firstContext+i] = 0, 0
 		if at >= 0 {
 			h := s.table[at+half]
-			in.met[i], in.x[firstContext+i] = h, s.floats[mapOf(i, h)+logit]
+			in.met[i], in.x[firstContext+i] = h, s.floats[mapOf(i, h)+estimateLogit]
 		}
 	}
 	for m, expected := range l.expected {
 		x := float32(0)
 		if expected>>(8-k) == node { // the byte agrees with what is known
-			x = s.floats[matchOf(m, l.classes[m])+logit]
+			x = s.floats[matchOf(m, l.classes[m])+estimateLogit]
 			if expected>>(7-k)&1 == 0 {
 				x = -x
 			}
@@ -109,10 +109,10 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	return r, float32(s.floats[r.at]*(1-r.part)) + float32(s.floats[r.at+1]*r.part)
 }
 
-// most is the largest probability of a bit, and 1 - most the smallest.
-const most = 1 - 1.0/(1<<20)
+// bitMost is the largest probability of a bit, and 1 - bitMost the smallest.
+const bitMost = 1 - 1.0/(1<<20)
 
 // together is P(1) at a node: of the sets' mean, as a probability, and its refinement.
 func together(mean, refined float32) float32 {
-	return max(1-most, min(most, (mean+refined)/2))
+	return max(1-bitMost, min(bitMost, (mean+refined)/2))
 }

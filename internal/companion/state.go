@@ -22,18 +22,18 @@ const (
 const (
 	estimateFloats = 3
 
-	probability = 0
-	logit       = 1
-	count       = 2
+	estimateP     = 0
+	estimateLogit = 1
+	estimateCount = 2
 )
 
 // The parts of State.floats, one behind the other.
 const (
-	mapsAt    = 0 // [context][history] estimates
-	matchesAt = mapsAt + contextCount*historyCount*estimateFloats
-	weightsAt = matchesAt + matchCount*matchClasses*estimateFloats // [row][inputCount]
-	refinesAt = weightsAt + weightRows*inputCount                  // [context][step]
-	floats    = refinesAt + refineContexts*refineSteps
+	mapsAt     = 0 // [context][history] estimates
+	matchesAt  = mapsAt + contextCount*historyCount*estimateFloats
+	weightsAt  = matchesAt + matchCount*matchClasses*estimateFloats // [row][inputCount]
+	refinesAt  = weightsAt + weightRows*inputCount                  // [context][step]
+	floatCount = refinesAt + refineContexts*refineSteps
 )
 
 // The rows of weights of each of the sets, one behind the other.
@@ -67,7 +67,7 @@ const (
 func New(set Settings) *State {
 	s := &State{
 		settings: set, table: make(table, set.TableBytes), text: make([]uint8, textBytes),
-		heads: make([]uint32, matchCount*headCount), floats: make([]float32, floats),
+		heads: make([]uint32, matchCount*headCount), floats: make([]float32, floatCount),
 	}
 	s.start()
 	return s
@@ -80,7 +80,7 @@ func (s *State) start() {
 			n0, n1 := float32(h.zeros), float32(h.ones)
 			s.estimate(mapOf(c, uint8(i)), (n1+0.4)/(n0+n1+0.8))
 		}
-		s.floats[mapOf(c, 0)+logit] = 0 // nothing was seen
+		s.floats[mapOf(c, 0)+estimateLogit] = 0 // nothing was seen
 	}
 	for m := range matchCount {
 		for class := range matchClasses {
@@ -108,7 +108,7 @@ var refineFirst = func() (p [refineSteps]float32) {
 func (s *State) estimate(at int, p float32) {
 	l := [2]float32{p, 1 - p}
 	portable.Log(l[:], l[:])
-	s.floats[at+probability], s.floats[at+logit], s.floats[at+count] = p, l[0]-l[1], estimateStart
+	s.floats[at+estimateP], s.floats[at+estimateLogit], s.floats[at+estimateCount] = p, l[0]-l[1], estimateStart
 }
 
 func (s *State) firstWeights() []float32 {
@@ -176,7 +176,7 @@ func (s *State) Reset() {
 
 // Bytes is the memory that a state with these settings occupies.
 func Bytes(set Settings) int64 {
-	return int64(set.TableBytes) + textBytes + 4*(matchCount*headCount+floats)
+	return int64(set.TableBytes) + textBytes + 4*(matchCount*headCount+floatCount)
 }
 
 // Length is how many bytes of text the state is of.
