@@ -24,8 +24,9 @@ POWER_CUTS ?= 40
 BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build page demo pictures default-model words-model bench quick test test-noasm test-arm64 race test-attack test-long \
-	test-page test-docs test-openai release test-release fuzz generate check cross lint vulnerabilities clean
+.PHONY: help build page demo pictures default-model words-model bench quick test test-noasm \
+	test-arm64 race test-attack test-long test-page test-docs test-openai release test-release fuzz \
+	generate check cross lint vulnerabilities clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18

@@ -1364,7 +1364,7 @@ type PastScores struct {
 	// From The first offset of which the session keeps text and scores.
 	From int64 `json:"from"`
 
-	// Next The offset behind these parts, where another request goes on.
+	// Next The offset behind these parts, where another request goes on. Without a part it is where they would begin: at `end`, or before the last piece of a fork that was cut within a piece of text, which has no bits until the fork is used.
 	Next int64 `json:"next"`
 
 	// End The session's offset.
@@ -1591,6 +1591,9 @@ type SessionName = string
 type SessionPatch struct {
 	// Labels Labels to be set or, where they are `null`, taken away; `null` takes all labels away. After that there are at most 16.
 	Labels json.RawMessage `json:"labels,omitempty"`
+
+	// Name Another name, of the form of any session's name, that no other session of the same key has. `null`, or an empty one, takes the name away.
+	Name json.RawMessage `json:"name,omitempty"`
 
 	// ShadowOf `null` makes of a shadow a session of its own, which keeps what it has come to. No other value can be set.
 	ShadowOf json.RawMessage `json:"shadow_of,omitempty"`
@@ -2005,6 +2008,9 @@ type InvalidField = Problem
 
 // NameTaken A problem document (RFC 9457).
 type NameTaken = Problem
+
+// NameTakenOrUnusable A problem document (RFC 9457).
+type NameTakenOrUnusable = Problem
 
 // NoBackup A problem document (RFC 9457).
 type NoBackup = Problem
@@ -3204,7 +3210,7 @@ type ServerInterface interface {
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(w http.ResponseWriter, r *http.Request, id SessionID)
-	// PatchSession Change a session's labels, and when it expires
+	// PatchSession Change a session's name and labels, and when it expires
 	// (PATCH /v1/sessions/{id})
 	PatchSession(w http.ResponseWriter, r *http.Request, id SessionID)
 	// PutSession Make a session of a name, or find it
@@ -3357,7 +3363,7 @@ func (_ Unimplemented) GetSession(w http.ResponseWriter, r *http.Request, id Ses
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PatchSession Change a session's labels, and when it expires
+// PatchSession Change a session's name and labels, and when it expires
 // (PATCH /v1/sessions/{id})
 func (_ Unimplemented) PatchSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -4834,6 +4840,8 @@ type InternalApplicationProblemPlusJSONResponse Problem
 type InvalidFieldApplicationProblemPlusJSONResponse Problem
 
 type NameTakenApplicationProblemPlusJSONResponse Problem
+
+type NameTakenOrUnusableApplicationProblemPlusJSONResponse Problem
 
 type NoBackupApplicationProblemPlusJSONResponse Problem
 
@@ -8080,7 +8088,7 @@ func (response PatchSession408ApplicationProblemPlusJSONResponse) VisitPatchSess
 }
 
 type PatchSession409ApplicationProblemPlusJSONResponse struct {
-	UnusableApplicationProblemPlusJSONResponse
+	NameTakenOrUnusableApplicationProblemPlusJSONResponse
 }
 
 func (response PatchSession409ApplicationProblemPlusJSONResponse) VisitPatchSessionResponse(w http.ResponseWriter) error {
@@ -10438,7 +10446,7 @@ type StrictServerInterface interface {
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(ctx context.Context, request GetSessionRequestObject) (GetSessionResponseObject, error)
-	// PatchSession Change a session's labels, and when it expires
+	// PatchSession Change a session's name and labels, and when it expires
 	// (PATCH /v1/sessions/{id})
 	PatchSession(ctx context.Context, request PatchSessionRequestObject) (PatchSessionResponseObject, error)
 	// PutSession Make a session of a name, or find it

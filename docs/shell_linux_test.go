@@ -25,7 +25,7 @@ const home = "/home/alice"
 var port = regexp.MustCompile(`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
 
 // progress is told on a busy machine alone.
-var progress = regexp.MustCompile(`^lmserve: .*(, \d+\w* (left|so far)| are scored.*|: up to date)$`)
+var progress = regexp.MustCompile(`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
 
 // shell is a bash that commands of a page are typed into.
 type shell struct {
@@ -66,7 +66,10 @@ func newShell(t *testing.T, dir string) *shell {
 	}()
 	t.Cleanup(func() {
 		_, _ = io.WriteString(s.in, "for job in $(jobs -p); do kill -- -$job; done 2>/dev/null; wait\nexit\n")
-		timer := time.AfterFunc(time.Minute, func() { _ = out.Close() })
+		timer := time.AfterFunc(time.Minute, func() {
+			kill(cmd.Process.Pid)
+			_ = out.Close()
+		})
 		defer timer.Stop()
 		for range s.lines { // until nobody holds the other end
 		}
@@ -75,6 +78,17 @@ func newShell(t *testing.T, dir string) *shell {
 	})
 	s.run("set -m", 0)
 	return s
+}
+
+// kill ends a shell that is busy with a command, and its jobs, each of which leads a group.
+func kill(shell int) {
+	jobs, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shell, shell))
+	for job := range strings.FieldsSeq(string(jobs)) {
+		if leader, err := strconv.Atoi(job); err == nil {
+			_ = syscall.Kill(-leader, syscall.SIGKILL)
+		}
+	}
+	_ = syscall.Kill(shell, syscall.SIGKILL)
 }
 
 // here is a command of a page with the ports, the folder for temporary files and the address of a

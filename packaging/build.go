@@ -77,8 +77,10 @@ func (b *builder) documents(ctx context.Context) (tree, error) {
 		return nil, err
 	}
 	docs := tree{}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md"} {
-		if err := docs.read(name, filepath.Join(b.source, name)); err != nil {
+	for _, name := range []string{
+		"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", modelNotice,
+	} {
+		if err := docs.read(name, filepath.Join(b.source, filepath.FromSlash(name))); err != nil {
 			return nil, err
 		}
 	}

@@ -78,7 +78,8 @@ func TestManifestsWithKeysHaveASecret(t *testing.T) {
 			at = m.MountPath
 		}
 	}
-	require.Equal(t, []core.EnvVar{{Name: "LMSERVE_SERVE_KEYS_FILE", Value: at + "/keys.json"}}, server.Env)
+	named := core.EnvVar{Name: "LMSERVE_SERVE_KEYS_FILE", Value: at + "/keys.json"}
+	require.Equal(t, []core.EnvVar{named}, server.Env)
 	pod.Volumes, server.Env = nil, nil
 	server.VolumeMounts = without.Spec.Template.Spec.Containers[0].VolumeMounts
 	require.Equal(t, without, set)

@@ -34,21 +34,35 @@ var chosen = map[string]struct{ license, file string }{
 // fileNames are those of files that say under which terms a module may be used.
 var fileNames = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents|ofl)([.-].*)?$`)
 
-// dependency is a module whose code is in a binary.
+// dependency is a module of Go or a package of npm whose code is in a binary.
 type dependency struct {
+	origin        string // "golang" or "npm", as URLs of packages begin
 	path, version string
 	licenses      []string // by their SPDX names
 	texts         tree     // the files that say so, by their paths in the module
 }
 
-// modules are the modules that a binary is made of, but for lmserve itself: Go's library first,
-// then the others by their paths. A module without an accepted licence is an error.
-func (b *builder) modules(ctx context.Context, t target, binary string) ([]dependency, error) {
-	info, err := buildinfo.ReadFile(binary)
+// dependencies are all that a binary is made of, but for lmserve itself: Go's library first, then
+// the modules by their paths, then what the web page has. One without an accepted licence is an
+// error.
+func (b *builder) dependencies(ctx context.Context, t target, binary string) ([]dependency, error) {
+	classify, err := newClassifier()
 	if err != nil {
 		return nil, err
 	}
-	classify, err := newClassifier()
+	modules, err := b.modules(ctx, t, binary, classify)
+	if err != nil {
+		return nil, err
+	}
+	page, err := b.pagePackages(classify)
+	return append(modules, page...), err
+}
+
+// modules are Go's library and the modules that the binary names.
+func (b *builder) modules(
+	ctx context.Context, t target, binary string, classify func([]byte) []string,
+) ([]dependency, error) {
+	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +75,11 @@ func (b *builder) modules(ctx context.Context, t target, binary string) ([]depen
 		return nil, err
 	}
 	folders["std"] = strings.TrimSpace(string(root))
-	all := []dependency{{path: "std", version: strings.TrimPrefix(info.GoVersion, "go")}}
+	all := []dependency{{
+		origin: "golang", path: "std", version: strings.TrimPrefix(info.GoVersion, "go"),
+	}}
 	for _, dep := range info.Deps {
-		all = append(all, dependency{path: dep.Path, version: dep.Version})
+		all = append(all, dependency{origin: "golang", path: dep.Path, version: dep.Version})
 	}
 	var errs []error
 	for i := range all {
@@ -118,7 +134,8 @@ func (d *dependency) readLicenses(dir string, classify func([]byte) []string) er
 	slices.Sort(d.licenses)
 	d.licenses = slices.Compact(d.licenses)
 	if len(d.licenses) == 0 {
-		return fmt.Errorf("%s %s: no licence is known of its files %q", d.path, d.version, d.texts.paths())
+		return fmt.Errorf("%s %s: no licence is known of its files %q", d.path, d.version,
+			d.texts.paths())
 	}
 	others := slices.DeleteFunc(slices.Clone(d.licenses), func(name string) bool {
 		return slices.Contains(accepted, name)
@@ -160,7 +177,10 @@ func licenseFiles(all []dependency) tree {
 // licenseFolder has the licences of modules.
 const licenseFolder = "licenses/"
 
+// modelNotice tells which texts the embedded model was trained on, and under which terms they are.
+const modelNotice = "weights/README.md"
+
 // isLicense reports whether a document says under which terms something may be used.
 func isLicense(path string) bool {
-	return path == "LICENSE" || strings.HasPrefix(path, licenseFolder)
+	return path == "LICENSE" || path == modelNotice || strings.HasPrefix(path, licenseFolder)
 }

@@ -77,13 +77,13 @@ func (b *builder) release(ctx context.Context, t target, docs tree, out string) 
 	if err != nil {
 		return err
 	}
-	modules, err := b.modules(ctx, t, binary)
+	needs, err := b.dependencies(ctx, t, binary)
 	if err != nil {
 		return err
 	}
-	files := docs.with(licenseFiles(modules))
+	files := docs.with(licenseFiles(needs))
 	base := filepath.Join(out, fmt.Sprintf("lmserve_%s_%s_%s", b.rev.fileVersion(), t.os, t.arch))
-	if err := b.writeSBOM(base+".cdx.json", t, binary, modules); err != nil {
+	if err := b.writeSBOM(base+".cdx.json", t, binary, needs); err != nil {
 		return err
 	}
 	if err := b.writeArchive(base, t, binary, files); err != nil {

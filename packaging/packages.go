@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // the form .deb
@@ -14,22 +12,30 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm" // the form .rpm
 )
 
-// packagedDocs is where packages have their documents.
-const packagedDocs = "/usr/share/doc/lmserve/"
-
 // writePackages writes the .deb and the .rpm of a target.
 func (b *builder) writePackages(base string, t target, binary string, docs tree) error {
-	dir := filepath.Join(b.work, "package-"+t.arch)
-	contents, err := b.packageContents(dir, binary, docs)
-	if err != nil {
-		return err
-	}
 	for _, form := range []string{"deb", "rpm"} {
 		packager, err := nfpm.Get(form)
 		if err != nil {
 			return err
 		}
-		info := nfpm.WithDefaults(b.packageInfo(t, contents))
+		info := nfpm.WithDefaults(b.packageInfo(t))
+		var placed tree
+		if form == "deb" {
+			placed, err = b.debFiles(docs, info)
+		} else {
+			placed, err = rpmFiles(docs)
+		}
+		if err != nil {
+			return err
+		}
+		dir := filepath.Join(b.work, form+"-"+t.arch)
+		if info.Contents, err = b.packageContents(dir, binary, placed); err != nil {
+			return err
+		}
+		if form == "deb" {
+			info.License = "" // the file copyright has it
+		}
 		if err := nfpm.PrepareForPackager(info, form); err != nil {
 			return err
 		}
@@ -44,29 +50,30 @@ func (b *builder) writePackages(base string, t target, binary string, docs tree)
 	return nil
 }
 
+const (
+	maintainer = "The lmserve authors <maintainers@lmserve.invalid>"
+	summary    = "Language-model server whose model learns the stream it serves"
+)
+
 // packageInfo is what a package says of itself.
-func (b *builder) packageInfo(t target, contents files.Contents) *nfpm.Info {
+func (b *builder) packageInfo(t target) *nfpm.Info {
 	script := func(name string) string { return b.linuxFile(name + ".sh") }
 	return &nfpm.Info{
 		Name: "lmserve", Arch: t.arch, Platform: t.os, Version: b.rev.version, Release: "1",
-		Section: "net", Priority: "optional", License: "Apache-2.0",
-		Maintainer: "The lmserve authors <maintainers@lmserve.invalid>",
-		Homepage:   "https://github.com/lmserve/lmserve",
-		Description: "Language-model server whose model learns the stream it serves\n" +
-			"lmserve hosts a Transformer-XL with fast weights: each session keeps fast weights of\n" +
-			"its own, rewritten after each chunk of text that it has scored.",
+		Section: "net", Priority: "optional", License: "Apache-2.0", Maintainer: maintainer,
+		Homepage: "https://github.com/lmserve/lmserve",
+		Description: summary + "\n" +
+			"lmserve hosts a Transformer-XL with fast weights: each session keeps fast\n" +
+			"weights of its own, rewritten after each chunk of text that it has scored.",
 		MTime: b.rev.time, DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
-			Contents: contents, Umask: 0o022,
+			Umask: 0o022,
 			Scripts: nfpm.Scripts{
 				PostInstall: script("postinstall"), PreRemove: script("preremove"),
 				PostRemove: script("postremove"),
 			},
 			Deb: nfpm.Deb{Compression: "gzip"},
-			RPM: nfpm.RPM{
-				BuildHost: "localhost", Compression: "gzip",
-				Summary: "Language-model server whose model learns the stream it serves",
-			},
+			RPM: nfpm.RPM{BuildHost: "localhost", Compression: "gzip", Summary: summary},
 		},
 	}
 }
@@ -76,7 +83,7 @@ func (b *builder) linuxFile(name string) string {
 	return filepath.Join(b.source, "packaging", "linux", name)
 }
 
-// packageContents puts what a package has into a folder, and says where each file goes.
+// packageContents puts documents into a folder, and says where each file of a package goes.
 func (b *builder) packageContents(dir, binary string, docs tree) (files.Contents, error) {
 	all := files.Contents{
 		b.content(binary, "/usr/bin/lmserve", 0o755),
@@ -85,14 +92,7 @@ func (b *builder) packageContents(dir, binary string, docs tree) (files.Contents
 		b.content(b.linuxFile("config.yaml"), "/etc/lmserve/config.yaml", 0o644),
 	}
 	all[len(all)-1].Type = files.TypeConfigNoReplace
-	for path, text := range docs {
-		to, text, err := packagedAt(path, text)
-		if err != nil {
-			return nil, err
-		}
-		if to == "" {
-			continue
-		}
+	for to, text := range docs {
 		from := filepath.Join(dir, filepath.FromSlash(to))
 		if err := os.MkdirAll(filepath.Dir(from), 0o755); err != nil {
 			return nil, err
@@ -110,38 +110,4 @@ func (b *builder) content(from, to string, mode fs.FileMode) *files.Content {
 		Source: from, Destination: to,
 		FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: b.rev.time},
 	}
-}
-
-// packagedAt says where a package has a document, and in what form; "" if it has it not.
-func packagedAt(path string, text []byte) (string, []byte, error) {
-	folder, name := filepath.Split(path)
-	switch {
-	case folder == manFolder:
-		packed, err := gzipOf(text)
-		return "/usr/share/man/man1/" + name + ".gz", packed, err
-	case path == completionFolder+completions["bash"]:
-		return "/usr/share/bash-completion/completions/lmserve", text, nil
-	case path == completionFolder+completions["zsh"]:
-		return "/usr/share/zsh/site-functions/" + name, text, nil
-	case path == completionFolder+completions["fish"]:
-		return "/usr/share/fish/vendor_completions.d/" + name, text, nil
-	case strings.HasPrefix(path, completionFolder):
-		return "", nil, nil
-	case path == "LICENSE":
-		return packagedDocs + "copyright", text, nil
-	}
-	return packagedDocs + path, text, nil
-}
-
-func gzipOf(text []byte) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(text); err != nil {
-		return nil, err
-	}
-	err = w.Close()
-	return out.Bytes(), err
 }

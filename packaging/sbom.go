@@ -7,14 +7,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/uuid"
 )
 
-// writeSBOM lists what a binary is made of, in CycloneDX's form: every module with its version and
-// licences, and the embedded model.
-func (b *builder) writeSBOM(path string, t target, binary string, modules []dependency) error {
+// writeSBOM lists what a binary is made of, in CycloneDX's form: every module, and every package of
+// the web page, with its version and licences, and the embedded model.
+func (b *builder) writeSBOM(path string, t target, binary string, all []dependency) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return err
@@ -26,7 +27,7 @@ func (b *builder) writeSBOM(path string, t target, binary string, modules []depe
 		return err
 	}
 	components := []cdx.Component{weights}
-	for _, m := range modules {
+	for _, m := range all {
 		components = append(components, m.component())
 	}
 	var needs []string
@@ -35,7 +36,9 @@ func (b *builder) writeSBOM(path string, t target, binary string, modules []depe
 	}
 	bom := cdx.NewBOM()
 	bom.SerialNumber = uuid.NewHash(sha256.New(), uuid.NameSpaceOID, sum[:], 8).URN()
-	bom.Metadata = &cdx.Metadata{Timestamp: b.rev.time.Format("2006-01-02T15:04:05Z"), Component: &self}
+	bom.Metadata = &cdx.Metadata{
+		Timestamp: b.rev.time.Format("2006-01-02T15:04:05Z"), Component: &self,
+	}
 	bom.Components = &components
 	bom.Dependencies = &[]cdx.Dependency{{Ref: self.BOMRef, Dependencies: &needs}}
 	out, err := os.Create(path)
@@ -52,9 +55,10 @@ func (b *builder) writeSBOM(path string, t target, binary string, modules []depe
 // component is lmserve itself, for one target.
 func (b *builder) component(t target, sum string) cdx.Component {
 	const name = "github.com/lmserve/lmserve"
+	at := purl("golang", name, b.rev.version)
 	return cdx.Component{
-		BOMRef: purl(name, b.rev.version), Type: cdx.ComponentTypeApplication, Name: name,
-		Version: b.rev.version, PackageURL: purl(name, b.rev.version), Licenses: spdx("Apache-2.0"),
+		BOMRef: at, Type: cdx.ComponentTypeApplication, Name: name,
+		Version: b.rev.version, PackageURL: at, Licenses: spdx("Apache-2.0"),
 		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}},
 		Properties: &[]cdx.Property{
 			{Name: "lmserve:system", Value: t.os}, {Name: "lmserve:processor", Value: t.arch},
@@ -64,7 +68,7 @@ func (b *builder) component(t target, sum string) cdx.Component {
 }
 
 func (d *dependency) component() cdx.Component {
-	at := purl(d.path, d.version)
+	at := purl(d.origin, d.path, d.version)
 	return cdx.Component{
 		BOMRef: at, Type: cdx.ComponentTypeLibrary, Name: d.path, Version: d.version,
 		PackageURL: at, Licenses: spdx(d.licenses...), Scope: cdx.ScopeRequired,
@@ -95,7 +99,9 @@ func spdx(names ...string) *cdx.Licenses {
 	return &all
 }
 
-// purl is the URL of a package, as its specification has it.
-func purl(module, version string) string {
-	return "pkg:golang/" + module + "@" + url.QueryEscape(version)
+// purl is the URL of a package, as its specification has it. A name may begin with an @, which
+// otherwise stands before the version.
+func purl(origin, name, version string) string {
+	name = strings.ReplaceAll(name, "@", "%40")
+	return "pkg:" + origin + "/" + name + "@" + url.QueryEscape(version)
 }

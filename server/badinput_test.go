@@ -167,7 +167,8 @@ func badFields() (all []badInput) {
 		}},
 		{"PATCH", "/v1/sessions/web", map[string]string{
 			"labels": notObject + many, "labels.a": `{"a":1} {"a":[]}` + long, "labels.": `{"":"x"}`,
-			"ttl_seconds": notInteger + ` 31536001`, "seed": `1`, "settings": `{}`, "name": `"x"`,
+			"ttl_seconds": notInteger + ` 31536001`, "seed": `1`, "settings": `{}`,
+			"name":    `"X" 1 [] {} "import"`,
 			"history": `"full"`,
 		}},
 		{"POST", "/v1/sessions/web/fork", map[string]string{

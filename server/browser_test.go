@@ -50,11 +50,29 @@ func newTab(t *testing.T) *tab {
 // newTabOf is newTab with a server of other options.
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
+	path := wantedBrowser(t)
+	return newTabOn(newRealRig(t, session.Options{Threads: 2}, o), path)
+}
+
+// newTabOfWords is newTab with the small model of words.
+func newTabOfWords(t *testing.T) *tab {
+	t.Helper()
+	path := wantedBrowser(t)
+	return newTabOn(newWordsRig(t), path)
+}
+
+// wantedBrowser is the path of a browser. It skips the test where there is none, or none is wanted.
+func wantedBrowser(t *testing.T) string {
+	t.Helper()
 	if os.Getenv(pageWanted) == "" {
 		t.Skip("make test-page runs it: minutes in a browser")
 	}
-	path := findChromium(t).path
-	g := newRealRig(t, session.Options{Threads: 2}, o)
+	return findChromium(t).path
+}
+
+func newTabOn(g *realRig, path string) *tab {
+	t := g.t
+	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
 		chromedp.NoSandbox, chromedp.Flag("disable-gpu", true))
 	ctx, endBrowser := chromedp.NewExecAllocator(context.Background(), options...)
@@ -80,7 +98,11 @@ func (b *tab) heard(event any) {
 			b.t.Errorf("the browser says: %s %s", e.Entry.Text, e.Entry.URL)
 		}
 	case *runtime.EventExceptionThrown:
-		b.t.Errorf("the page fails: %s", e.ExceptionDetails.Text)
+		thrown := ""
+		if e.ExceptionDetails.Exception != nil {
+			thrown = e.ExceptionDetails.Exception.Description
+		}
+		b.t.Errorf("the page fails: %s %s", e.ExceptionDetails.Text, thrown)
 	case *network.EventRequestWillBeSent:
 		u := e.Request.URL
 		if !strings.HasPrefix(u, b.url) && !strings.HasPrefix(u, "data:") && u != "about:blank" {

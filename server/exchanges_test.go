@@ -57,6 +57,10 @@ var exchangesOfSessions = []exchange{
 		"patchSession.merged", "One label is changed, and one taken away", "PATCH /v1/sessions/web-1",
 		`{"labels":{"host":"web-2","old":null},"ttl_seconds":86400}`, nil,
 	},
+	{
+		"patchSession.renamed", "A session gets another name", "PATCH /v1/sessions/web-1-next",
+		`{"name":"web-2"}`, nil,
+	},
 }
 
 var exchangesOfText = []exchange{

@@ -138,7 +138,10 @@ func TestAPatchIsAMergePatch(t *testing.T) {
 		`{"ttl_seconds":31536001}`:                            "ttl_seconds",
 		`{"ttl_seconds":"60"}`:                                "ttl_seconds",
 		`{"ttl_seconds":1e2}`:                                 "ttl_seconds",
-		`{"name":"web"}`:                                      "name",
+		`{"name":"Web"}`:                                      "name",
+		`{"name":"import"}`:                                   "name",
+		`{"name":7}`:                                          "name",
+		`{"name":"` + strings.Repeat("x", 65) + `"}`:          "name",
 		`{"settings":{}}`:                                     "settings",
 	} {
 		p := requireProblem(t, g.send("PATCH", path, body), api.ProblemInvalidField)
@@ -148,6 +151,34 @@ func TestAPatchIsAMergePatch(t *testing.T) {
 	requireProblem(t, g.send("PATCH", "/v1/sessions/none", "{}"), api.ProblemSessionNotFound)
 	require.Nil(t, g.get(path).Labels, "nothing was changed")
 	require.EqualValues(t, 31536000, g.get(path).TTLSeconds)
+}
+
+func TestASessionGetsAnotherName(t *testing.T) {
+	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
+	path := g.create(`{}`)
+	g.do("PUT", "/v1/sessions/taken", nil)
+	for _, c := range []struct{ at, body, name string }{
+		{path, `{"name":"web"}`, "web"},
+		{"/v1/sessions/web", `{"name":"web"}`, "web"},
+		{"/v1/sessions/web", `{"name":"log","labels":{"a":"1"}}`, "log"},
+		{"/v1/sessions/log", `{"labels":{"a":null}}`, "log"},
+		{"/v1/sessions/log", `{"name":null}`, ""},
+		{path, `{"name":"web"}`, "web"},
+		{path, `{"name":""}`, ""},
+	} {
+		info := decode[api.Session](t, g.send("PATCH", c.at, c.body), http.StatusOK)
+		require.Equal(t, c.name != "", info.Name != nil, c.body)
+		if c.name != "" {
+			require.Equal(t, c.name, *info.Name)
+			require.Equal(t, info.ID, g.get("/v1/sessions/"+c.name).ID)
+		}
+	}
+	for _, gone := range []string{"web", "log"} {
+		requireProblem(t, g.do("GET", "/v1/sessions/"+gone, nil), api.ProblemSessionNotFound)
+	}
+	p := requireProblem(t, g.send("PATCH", path, `{"name":"taken","ttl_seconds":5}`), api.ProblemNameTaken)
+	require.Equal(t, "name", *p.Field)
+	require.Zero(t, g.get(path).TTLSeconds, "nothing was changed")
 }
 
 // manyLabels are n labels.

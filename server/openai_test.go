@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/metrics"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/contract"
@@ -27,9 +29,15 @@ import (
 // contract.
 func newOpenAIRig(t *testing.T, o Options) *rig {
 	t.Helper()
+	return newOpenAIRigOf(t, o, session.Options{})
+}
+
+func newOpenAIRigOf(t *testing.T, o Options, so session.Options) *rig {
+	t.Helper()
 	m, err := modeltest.Small()
 	require.NoError(t, err)
-	sessions, err := session.NewManager(m, session.Options{Threads: 2})
+	so.Threads = 2
+	sessions, err := session.NewManager(m, so)
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -423,33 +431,57 @@ func TestTheLargestRequestsAreAnswered(t *testing.T) {
 
 // A client that leaves ends the work for it.
 func TestALeavingClientEndsItsCompletion(t *testing.T) {
-	g := newOpenAIRig(t, Options{})
 	for _, stream := range []bool{false, true} {
+		told := &completing{
+			Metrics: metrics.New(metrics.Options{Models: []string{"small"}}),
+			sampled: make(chan struct{}, 1),
+		}
+		g := newOpenAIRigOf(t, Options{}, session.Options{Observer: told})
 		ctx, cancel := context.WithCancel(t.Context())
-		body := fmt.Sprintf(
-			`{"model":"small","prompt":"x","max_tokens":65536,"stream":%t}`,
-			stream,
-		)
-		r, err := http.NewRequestWithContext(
-			ctx,
-			"POST",
-			g.url+"/v1/completions",
-			strings.NewReader(body),
-		)
+		body := fmt.Sprintf(`{"model":"small","prompt":"x","max_tokens":65536,"stream":%t}`, stream)
+		r, err := http.NewRequestWithContext(ctx, "POST", g.url+"/v1/completions",
+			strings.NewReader(body))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", contract.MediaJSON)
-		time.AfterFunc(300*time.Millisecond, cancel)
+		go func() {
+			<-told.sampled // it is under way
+			cancel()
+		}()
 		resp, err := g.plain.Do(r)
 		if err == nil {
 			_, err = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 		}
 		require.ErrorIs(t, err, context.Canceled)
+		g.completed(`{"model":"small","prompt":"x","max_tokens":1}`)
+		drained, cancelDrain := context.WithTimeout(t.Context(), time.Minute)
+		defer cancelDrain()
+		require.NoError(t, g.server.Drain(drained), "nobody is left at work")
+		require.Equal(t, []int{1}, told.tokens, "the other has come to no end")
 	}
-	begun := time.Now()
-	g.completed(`{"model":"small","prompt":"x","max_tokens":1}`)
-	drained, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	require.NoError(t, g.server.Drain(drained), "nobody is left at work")
-	require.Less(t, time.Since(begun), 5*time.Second)
+}
+
+// completing is an observer that tells when a model has sampled, and notes the lengths of the texts
+// that were sampled to their ends.
+type completing struct {
+	*metrics.Metrics
+	sampled chan struct{}
+
+	mu     sync.Mutex
+	tokens []int
+}
+
+func (c *completing) Phase(_ context.Context, p session.Phase, _, _ time.Time) {
+	if p == session.PhaseSample {
+		select {
+		case c.sampled <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *completing) Completed(_ string, tokens int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens = append(c.tokens, tokens)
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -111,6 +113,115 @@ func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 	b.checkLooks("read-difference")
 }
 
+// chooseFile gives the page a file of bytes to read, as one chooses it.
+func (b *tab) chooseFile(name string, content []byte) {
+	b.t.Helper()
+	b.until(`document.querySelector("input[type=file]") !== null`)
+	value[bool](b, fmt.Sprintf(`(() => {
+		const files = new DataTransfer();
+		files.items.add(new File([Uint8Array.from(atob(%q), (c) => c.charCodeAt(0))], %q));
+		const input = document.querySelector("input[type=file]");
+		input.files = files.files;
+		return input.dispatchEvent(new Event("change", {bubbles: true}));
+	})()`, base64.StdEncoding.EncodeToString(content), name))
+}
+
+// Bytes that are no text are shown by their values, each in its place, and are sent as they are.
+func TestPageReadsBytesThatAreNoText(t *testing.T) {
+	b := newTab(t)
+	content := []byte("a\xff\xfe\x80 \xc3\xa9\xe2\x82\r\n\x00z\n")
+	b.chooseFile("bytes.bin", content)
+	b.untilRead(len(content))
+	require.Equal(t, []string{"ff", "fe", "80", "e2", "82"}, value[[]string](b,
+		`[...document.querySelectorAll(".map .raw")].map((e) => e.textContent)`))
+	require.Contains(t, value[string](b, `document.querySelector(".map").textContent`), "é")
+	path := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
+	require.Equal(t, string(content), b.sessionText(path))
+	b.run(chromedp.Focus(".map"))
+	b.press(kb.ArrowRight)
+	b.until(`document.querySelector(".inspector .note")?.innerText === "offset 1, byte 0xff"`)
+	require.Equal(t, `\xff`, value[string](b, `document.querySelector(".inspector .glyph").innerText`))
+	b.checkLooks("read-bytes")
+}
+
+// A model of words has a colour, a panel and likely words for each word.
+func TestPageReadsWithAModelOfWords(t *testing.T) {
+	b := newTabOfWords(t)
+	text := strings.Repeat("the cat sat on the mat .\n", 40)
+	b.read(text)
+	b.run(chromedp.Focus(".map"))
+	b.press(kb.ArrowRight, kb.ArrowRight)
+	b.until(`document.querySelector(".inspector .glyph")?.innerText.includes("sat")`)
+	require.Contains(t, value[string](b, `document.querySelector(".inspector .note").innerText`), "offset ")
+	require.Regexp(t, `(?s)(the|cat|mat)`, value[string](b, `document.querySelector(".expected").innerText`))
+	require.Contains(t, value[string](b, `document.querySelector(".legend").innerText`), "bits a word")
+	b.click("Lines")
+	b.until(`document.querySelectorAll(".strangest tbody tr").length > 30`)
+	b.checkLooks("read-words")
+	value[bool](b, `(location.hash = location.hash.replace("read", "learn"), true)`)
+	b.until(`document.querySelector(".sums .adapted dt")?.innerText === "Adapted, bits a word"`)
+	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
+	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
+	b.click("Suggest")
+	b.until(`document.querySelector(".card.static footer, .card.adapted footer") !== null`)
+}
+
+// A file that is dropped is read, and a click in its text is the way back to that place in time.
+func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
+	b := newTab(t)
+	b.until(`document.querySelector(".composer") !== null`)
+	text := numbered(1, 400)
+	value[bool](b, fmt.Sprintf(`(() => {
+		const dataTransfer = new DataTransfer();
+		dataTransfer.items.add(new File([%q], "dropped.txt"));
+		document.querySelector(".composer").dispatchEvent(
+			new DragEvent("drop", {dataTransfer, bubbles: true, cancelable: true}));
+		return true;
+	})()`, text))
+	b.untilRead(len(text))
+	before := value[string](b, `location.hash`)
+	at := value[[]float64](b, `(() => {
+		const letters = document.querySelectorAll(".map .row")[1].firstElementChild.firstChild;
+		const range = document.createRange();
+		range.setStart(letters, 0);
+		range.setEnd(letters, 1);
+		const {x, y, width, height} = range.getBoundingClientRect();
+		return [x + width / 2, y + height / 2];
+	})()`)
+	b.run(chromedp.MouseClickXY(at[0], at[1]))
+	b.until(`document.querySelector(".map .caret") !== null`)
+	line := strings.Index(text, "\n") + 1
+	b.until(fmt.Sprintf(`document.querySelector(".inspector .note")?.innerText.startsWith("offset %d,")`, line))
+	b.click("Fork here")
+	b.until(`location.hash !== "` + before + `"`)
+	b.untilRead(line)
+	path := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
+	require.Equal(t, text[:line], b.sessionText(path))
+	require.Equal(t, "dropped.txt, from "+strconv.Itoa(line), (*b.get(path).Labels)["title"])
+}
+
+// The key to the colours is to be read whole on a telephone.
+func TestPageShowsTheWholeKeyToItsColours(t *testing.T) {
+	b := newTab(t)
+	b.read(numbered(1, 300))
+	b.look(360, 740, false)
+	for _, mode := range []string{"Adaptive", "Difference"} {
+		b.click(mode)
+		require.Empty(t, value[[]string](b, `[...document.querySelectorAll(".legend li")]
+			.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.innerText)`), mode)
+	}
+}
+
+// An address that names no session, or is none at all, is answered with what is wrong.
+func TestPageTakesAddressesThatNameNothing(t *testing.T) {
+	b := newTab(t)
+	for _, hash := range []string{"#/read/%", "#/learn/nothing-like-that"} {
+		b.open(hash)
+		b.until(`document.querySelector(".problem h2")?.innerText === "There is no such session"`)
+	}
+	b.checkLooks("problem")
+}
+
 // A session that something else feeds is shown as it grows, text and colours.
 func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b := newTab(t)
@@ -142,6 +253,17 @@ func TestPageAsksForAKey(t *testing.T) {
 	b.read("hello\n")
 	require.Equal(t, ring.token["alice"], value[string](b, `sessionStorage.getItem("lmserve.key")`))
 	require.NotContains(t, value[string](b, `JSON.stringify({...localStorage})`), ring.token["alice"])
+}
+
+// A key that nothing waits for any more is not asked for.
+func TestPageStopsAskingForAKeyThatNothingNeeds(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	b := newTabOf(t, Options{Keys: ring.Ring})
+	b.open("#/learn/some-session")
+	b.until(`document.querySelector("dialog[open]") !== null`)
+	value[bool](b, `(location.hash = "#/learn", true)`)
+	b.until(`document.querySelector("dialog[open]") === null`)
+	b.until(`document.querySelector("h1")?.innerText === "Watch a model learn"`)
 }
 
 // A long text scrolls smoothly, as only what is seen of it is in the page.

@@ -101,19 +101,26 @@ func TestPageShowsLearningWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".along").getAttribute("aria-valuemin") === "0"`)
 }
 
-// A session's shadow, another model or other settings on the same text, has a line of its own.
-func TestPageShowsASessionsShadow(t *testing.T) {
+// A session's shadows, other models or other settings on the same text, have lines of their own.
+func TestPageShowsASessionsShadows(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
 	b.score(path, numbered(1, 1600))
 	id := strings.TrimPrefix(path, "/v1/sessions/")
-	shadow := b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"p":0}}`, id))
+	shadows := []string{
+		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"p":0}}`, id)),
+		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"method":"static"}}`, id)),
+	}
 	b.open(place("learn", path))
-	b.until(`document.querySelector(".sums .shadow dt")?.innerText.includes("1\u202f600")`)
-	totals := b.get(shadow).Totals
-	require.Contains(t, value[string](b, `document.querySelector(".sums .shadow dd").innerText`),
-		fmt.Sprintf("%.3f", totals.Bits/1600))
-	require.Equal(t, 3, value[int](b, `document.querySelectorAll(".lines-key li").length`))
+	for i, name := range []string{"sparse-meta p 0", "static"} {
+		of := fmt.Sprintf(".sums .shadow%d ", i+1)
+		b.until(`document.querySelector("` + of + `dt")?.innerText === "Shadow ` + name +
+			`, up to byte 1\u202f600"`)
+		require.Contains(t, value[string](b, `document.querySelector("`+of+`dd").innerText`),
+			fmt.Sprintf("%.3f", b.get(shadows[i]).Totals.Bits/1600))
+	}
+	require.Equal(t, 4, value[int](b, `document.querySelectorAll(".lines-key li").length`))
+	b.checkLooks("learn-shadows")
 }
 
 func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
@@ -174,11 +181,17 @@ func TestPageListsAndFindsSessions(t *testing.T) {
 	b.open("#/sessions")
 	rows := `document.querySelectorAll("table.sessions tbody tr").length`
 	b.until(rows + ` === 50`)
+	// Sessions that were made at the same time are told apart.
+	b.until(`new Set([...document.querySelectorAll("table.sessions th a")]
+		.map((link) => link.innerText)).size === 50`)
 	b.checkLooks("sessions")
 	b.click("Show more")
 	b.until(rows + ` === 60`)
 	b.fill(".find input", "host:web-5")
 	b.until(rows + ` === 11`) // web-5, and web-50 to web-59
+	b.run(chromedp.Focus("table.sessions a"))
+	b.press(kb.Enter)
+	b.until(`document.activeElement.matches(".details h2")`)
 	b.fill(".find input", "nothing like that")
 	b.until(`document.querySelector(".foot").innerText.startsWith("None of 60 sessions matches.")`)
 }
@@ -211,13 +224,16 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 			`document.querySelectorAll(".compared tbody tr")[%d].children[1].textContent`, i)))
 	}
 
-	b.click("Labels")
+	b.click("Name, labels")
+	b.fill(".edit > label input", "renamed")
 	b.click("Add a label")
 	b.fill(`[aria-label="Label 1, its name"]`, "why")
 	b.fill(`[aria-label="Label 1, its value"]`, "<b>what if</b>")
 	b.click("Save")
 	b.until(`document.querySelector(".edit [role=status]").innerText === "Saved."`)
-	require.Equal(t, "<b>what if</b>", (*b.get("/v1/sessions/earlier").Labels)["why"])
+	require.Equal(t, "<b>what if</b>", (*b.get("/v1/sessions/renamed").Labels)["why"])
+	require.Equal(t, "renamed", value[string](b, `document.querySelector(".details h2").innerText`))
+	require.Equal(t, "renamed", value[string](b, `document.querySelector(".session-name").innerText`))
 	b.checkLooks("session")
 
 	b.click("Delete…")
@@ -225,7 +241,7 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	b.checkLooks("delete")
 	b.click("Delete it")
 	b.until(`document.querySelector(".details") === null`)
-	require.Equal(t, http.StatusNotFound, b.do("GET", "/v1/sessions/earlier", nil).StatusCode)
+	require.Equal(t, http.StatusNotFound, b.do("GET", "/v1/sessions/renamed", nil).StatusCode)
 	require.EqualValues(t, 2000, b.get(path).Offset, "the session that was forked is as it was")
 }
 
@@ -239,13 +255,33 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	b.until(`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
 	shadow := b.get(path).Shadows[0]
 	require.Equal(t, "static", string(b.get("/v1/sessions/"+shadow.ID).Settings.Method))
-	require.Equal(t, fmt.Sprintf("%.3f", *shadow.Compared.Difference),
+	// The list has the shadow as it is now, too.
+	b.until(`[...document.querySelectorAll("table.sessions tbody tr")].filter((row) =>
+		row.querySelector("[data-name=Text]").innerText === "1\u202f600 B").length === 2`)
+	require.Equal(t, strings.ReplaceAll(fmt.Sprintf("%.3f", *shadow.Compared.Difference), "-", "\u2212"),
 		value[string](b, `document.querySelectorAll(".shadows tbody td")[2].textContent`))
 	b.checkLooks("shadows")
 	b.click("Detach")
 	b.until(`document.querySelector(".shadows tbody") === null`)
 	require.Empty(t, b.get(path).Shadows)
 	require.EqualValues(t, 1600, b.get("/v1/sessions/"+shadow.ID).Offset)
+
+	// A shadow may have any of a method's settings.
+	value[bool](b, `(() => {
+		const method = document.querySelectorAll(".shadows select")[1];
+		method.value = "sparse-meta";
+		return method.dispatchEvent(new Event("change", {bubbles: true}));
+	})()`)
+	b.click("Settings of sparse-meta")
+	b.until(`document.querySelectorAll(".settings input").length === 5`)
+	b.fill(`.settings label:nth-child(2) input`, "0.25")
+	b.fill(`.settings label:nth-child(5) input`, "0.5, 0.75")
+	b.checkLooks("shadow-settings")
+	b.click("Make a shadow")
+	b.until(`document.querySelector(".shadows tbody a")?.innerText.includes("p 0.25")`)
+	settings := b.get("/v1/sessions/" + b.get(path).Shadows[0].ID).Settings
+	require.InDelta(t, 0.25, settings.P, 0)
+	require.Equal(t, []float32{0.5, 0.75}, settings.Gammas)
 }
 
 func TestPageExportsAndImportsASession(t *testing.T) {

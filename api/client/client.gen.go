@@ -1061,7 +1061,7 @@ type PastScores struct {
 	// From The first offset of which the session keeps text and scores.
 	From int64 `json:"from"`
 
-	// Next The offset behind these parts, where another request goes on.
+	// Next The offset behind these parts, where another request goes on. Without a part it is where they would begin: at `end`, or before the last piece of a fork that was cut within a piece of text, which has no bits until the fork is used.
 	Next int64 `json:"next"`
 
 	// End The session's offset.

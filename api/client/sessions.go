@@ -11,6 +11,8 @@ import (
 
 // A SessionPatch says what is to be changed of a session. Its zero value changes nothing.
 type SessionPatch struct {
+	// Name is to be the session's name: "" takes the name away, and nil leaves it as it is.
+	Name *string `json:"name,omitempty"`
 	// Labels are to be set or, where they are nil, taken away; all others stay.
 	Labels map[string]*string `json:"labels,omitempty"`
 	// TTLSeconds is the time without use after which the session is deleted: 0 is never, and nil
@@ -61,7 +63,7 @@ func (c *Client) GetSession(ctx context.Context, session string) (Session, error
 	return object[Session](c, request(newGetSessionRequest(ctx, c.base, session)))
 }
 
-// PatchSession changes a session's labels, and when it expires.
+// PatchSession changes a session's name and labels, and when it expires.
 func (c *Client) PatchSession(
 	ctx context.Context, session string, p SessionPatch,
 ) (Session, error) {

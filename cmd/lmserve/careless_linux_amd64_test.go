@@ -67,8 +67,8 @@ func zeros(e powercut.Event) bool {
 	return len(e.Data) > 0 && len(bytes.Trim(e.Data, "\x00")) == 0
 }
 
-// gap is the time, in events, for which a sync that never happened is missed: from then on until the
-// next sync of the same file or folder, or the end.
+// gap is the time, in events, for which a sync that never happened is missed: from then on until
+// the next sync of the same file or folder, or the end.
 type gap struct{ from, to int }
 
 // without gives a life in which some syncs never happened, and the gaps that they leave.

@@ -31,8 +31,8 @@ func inForce(t *testing.T, args ...string) map[string]configuredFlag {
 	return byName
 }
 
-// A flag has the value of the command line, or else of the environment, or else of the file, or else
-// its default; and what is said for one command comes before what is said for all.
+// A flag has the value of the command line, or else of the environment, or else of the file, or
+// else its default; and what is said for one command comes before what is said for all.
 func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 	file := configFile(t, "threads: 3\nserve:\n  threads: 4\n  log: json\n  allow-host: [a, b]\n"+
 		"  max-replay: 20s\n  scrub: false\nkeys:\n  add:\n    expires: 2030-01-31\n")
@@ -142,8 +142,8 @@ func TestTheDefaultConfigurationFile(t *testing.T) {
 	require.Contains(t, must(t, "", "config", "serve"), "configuration file: "+file+"\n")
 }
 
-// The flag --config of train and bench names a configuration of a model; there the variable names the
-// file, which may set that flag in the commands' own sections.
+// The flag --config of train and bench names a configuration of a model; there the variable names
+// the file, which may set that flag in the commands' own sections.
 func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
 	file := configFile(t, "bench: {config: tiny, seconds: 0.5}\ntrain: {config: small}\n")
 	t.Setenv(configVariable, file)

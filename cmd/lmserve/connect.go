@@ -30,6 +30,7 @@ type connectFlags struct {
 	server  string
 	session string
 	key     string
+	shadow  string // a second model: its file, or its name at the server; "": none
 	model   modelFlags
 	data    dataFlags
 }
@@ -50,6 +51,8 @@ type connection struct {
 	URL  string       // base URL, without a slash at the end
 	HTTP *http.Client // reaches the server under that URL
 	Key  string       // to show to the server; "" for none
+
+	Shadow string // name of the second model; "": there is none
 
 	close func() error
 }
@@ -73,7 +76,7 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	return &connection{
-		URL: f.server, HTTP: &http.Client{Transport: transport}, Key: f.key,
+		URL: f.server, HTTP: &http.Client{Transport: transport}, Key: f.key, Shadow: f.shadow,
 		close: func() error { transport.CloseIdleConnections(); return nil },
 	}, nil
 }
@@ -84,7 +87,10 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	serving := serveFlags{model: f.model, data: f.data}
+	serving := serveFlags{model: f.model, data: f.data, models: []string{f.model.path}}
+	if f.shadow != "" {
+		serving.models = append(serving.models, f.shadow)
+	}
 	if f.session == "" {
 		serving.data.dir = noDataDir
 	}
@@ -92,11 +98,11 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := f.model.load()
+	models, err := serving.loadModels()
 	if err != nil {
 		return nil, err
 	}
-	o, err := serving.openSessions(c.Context(), []*model.Model{m}, nil, log)
+	o, err := serving.openSessions(c.Context(), models, nil, log)
 	if errors.Is(err, sessionlog.ErrInUse) {
 		return nil, fmt.Errorf("%w; if a server has it open, name the server with --server", err)
 	}
@@ -124,7 +130,16 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}
 	return &connection{
 		URL: localURL, HTTP: &http.Client{Transport: transport}, Key: f.key, close: end,
+		Shadow: secondOf(models),
 	}, nil
+}
+
+// secondOf is the name of the second of some models; "" if there is none.
+func secondOf(models []*model.Model) string {
+	if len(models) < 2 {
+		return ""
+	}
+	return models[1].ID()
 }
 
 // close ends sessions that no server has served.

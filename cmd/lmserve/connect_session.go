@@ -91,6 +91,11 @@ func (f *connectFlags) withSession(
 		return flagError(err)
 	}
 	defer func() { err = firstError(err, done()) }()
+	if conn.Shadow != "" {
+		if s, err = withShadow(c.Context(), cl, s, conn.Shadow); err != nil {
+			return flagError(err)
+		}
+	}
 	return do(cl, s)
 }
 

@@ -33,8 +33,8 @@ func misused(t *testing.T, args ...string) {
 	require.Empty(t, stdout, "%q", args)
 }
 
-// Every command exits with 2 for an unknown flag, and for each flag whose value is none of its type,
-// whether the command line has it, the environment or the configuration file.
+// Every command exits with 2 for an unknown flag, and for each flag whose value is none of its
+// type, whether the command line has it, the environment or the configuration file.
 func TestWrongUsageIsExitCode2(t *testing.T) {
 	for _, words := range commands(t) {
 		misused(t, append(words, "--no-such-flag")...)

@@ -33,7 +33,8 @@ func TestExportChild(t *testing.T) {
 	require.Zero(t, code, stderr)
 }
 
-// At whatever moment 'sessions export --out' is killed, the file of that name is whole or not there.
+// At whatever moment 'sessions export --out' is killed, the file of that name is whole or not
+// there.
 func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

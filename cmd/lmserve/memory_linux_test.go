@@ -302,8 +302,9 @@ func (l *limited) status(field string) int64 {
 }
 
 // All the worst requests at once, of many clients, do not take a server beyond the memory that it
-// says it takes at most: the kernel refuses it more, and it does not die of that. Every answer is of
-// the contract, and afterwards a small score works as before. LMSERVE_TEST_LONG makes it a minute.
+// says it takes at most: the kernel refuses it more, and it does not die of that. Every answer is
+// of the contract, and afterwards a small score works as before. LMSERVE_TEST_LONG makes it a
+// minute.
 func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

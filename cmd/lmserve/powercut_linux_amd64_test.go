@@ -103,7 +103,8 @@ func (c *crash) deletionsAlone(sessions int) {
 	})
 }
 
-// serveTo lets a server live as long as clients work, which first ask what became of their sessions.
+// serveTo lets a server live as long as clients work, which first ask what became of their
+// sessions.
 func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *serverProcess) error) {
 	p := c.start(nil)
 	var wait sync.WaitGroup

@@ -55,6 +55,7 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	k.stream.register(c)
 	k.choice.registerOthers(c)
 	flags := c.Flags()
+	k.shadowFlag(flags)
 	rate := flags.Lookup("rate")
 	rate.Value = &rateFlag{Value: rate.Value, lines: &k.choice.rate}
 	rate.Usage += ";\nas a fraction, 1/1000, with --lines: " +
@@ -119,6 +120,9 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
+	if err := k.checkShadow(); err != nil {
+		return err
+	}
 	asked, err := k.stream.chosen()
 	if err != nil {
 		return err
@@ -167,7 +171,10 @@ func (k *scoring) score(
 	}
 	err := feed(c.Context(), cl, s, in, o, event)
 	progress.end()
-	return errors.Join(err, p.printTotal(err != nil))
+	if err := errors.Join(err, p.printTotal(err != nil)); err != nil {
+		return err
+	}
+	return k.readOn(c, cl, s.ID)
 }
 
 // printer makes the printer of the unit.

@@ -80,7 +80,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	limitMemory(f.memoryMost(models, connections), log)
-	told, err := newTelemetry(c.Context(), models[0].ID(), log)
+	told, err := newTelemetry(c.Context(), models, log)
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func (f *serveFlags) checkBudgetOf(m *model.Model) error {
 		&f.budget, sizeOf(least), m.ID())}
 }
 
-// memoryMost is the memory that the process may take in all. It is asked when the models are loaded,
-// and nothing else is. Each thread may have a worker of each.
+// memoryMost is the memory that the process may take in all. It is asked when the models are
+// loaded, and nothing else is. Each thread may have a worker of each.
 func (f *serveFlags) memoryMost(models []*model.Model, connections int) int64 {
 	budget := int64(f.budget)
 	if budget == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A server of two models scores the same text with both: a session on one has a shadow on the other,
-// which is there again, and goes on, after a restart.
+// A server of two models scores the same text with both: a session on one has a shadow on the
+// other, which is there again, and goes on, after a restart.
 func TestServeScoresATextWithTwoModels(t *testing.T) {
 	first, second, dir := randomModel(t), filepath.Join(t.TempDir(), "words"), t.TempDir()
 	m, err := modeltest.SmallOfWords()

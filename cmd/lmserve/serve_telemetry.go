@@ -12,6 +12,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/metrics"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/tracing"
 	"github.com/lmserve/lmserve/server"
@@ -33,16 +34,22 @@ var (
 	_ server.Metrics   = (*telemetry)(nil)
 )
 
-// newTelemetry makes the telemetry of a server of a model.
-func newTelemetry(ctx context.Context, model string, log *zap.Logger) (*telemetry, error) {
+// newTelemetry makes the telemetry of a server of some models.
+func newTelemetry(
+	ctx context.Context, models []*model.Model, log *zap.Logger,
+) (*telemetry, error) {
 	traces, err := tracing.FromEnvironment(ctx, buildVersion(), func(err error) {
 		log.Warn("traces", zap.Error(err))
 	})
 	if err != nil {
 		return nil, usageError{err}
 	}
+	names := make([]string, len(models))
+	for i, m := range models {
+		names[i] = m.ID()
+	}
 	return &telemetry{metrics.New(metrics.Options{
-		Version: buildVersion(), Model: model, Numerics: kernel.Arithmetic{}.Numerics(),
+		Version: buildVersion(), Models: names, Numerics: kernel.Arithmetic{}.Numerics(),
 		Problems: problem.Names(),
 	}), traces}, nil
 }

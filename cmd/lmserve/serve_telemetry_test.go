@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -60,41 +64,63 @@ func TestServeRefusesAnAdminAddressThatOthersCanReach(t *testing.T) {
 	require.Contains(t, stderr, "--admin 0.0.0.0:0 can be reached from other machines")
 }
 
-// The variables of OpenTelemetry have a server send the spans of its requests, the phases among
-// them; what they ask for and cannot be had is refused.
+// collected is what a collector of traces was sent.
+type collected struct {
+	mu    sync.Mutex
+	spans []*trace.Span
+}
+
+// ServeHTTP takes spans, as a collector does.
+func (c *collected) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	raw, _ := io.ReadAll(r.Body)
+	var sent collector.ExportTraceServiceRequest
+	if proto.Unmarshal(raw, &sent) != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range sent.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
+			c.spans = append(c.spans, scope.Spans...)
+		}
+	}
+}
+
+// named is the first span of a name, below another if one is given.
+func (c *collected) named(t *testing.T, name string, below *trace.Span) *trace.Span {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.IndexFunc(c.spans, func(s *trace.Span) bool {
+		return s.Name == name && (below == nil || bytes.Equal(s.ParentSpanId, below.SpanId))
+	})
+	require.GreaterOrEqual(t, at, 0, "there is no span %s", name)
+	return c.spans[at]
+}
+
+// The variables of OpenTelemetry have a server send the spans of its requests, and below each those
+// of the phases of its work; what they ask for and cannot be had is refused.
 func TestServeSendsTracesIfTheVariablesAskForThem(t *testing.T) {
-	names := make(chan string, 100)
-	to := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		raw, _ := io.ReadAll(r.Body)
-		var sent collector.ExportTraceServiceRequest
-		if proto.Unmarshal(raw, &sent) != nil {
-			return
-		}
-		for _, resource := range sent.ResourceSpans {
-			for _, scope := range resource.ScopeSpans {
-				for _, span := range scope.Spans {
-					names <- span.Name
-				}
-			}
-		}
-	}))
+	sent := new(collected)
+	to := httptest.NewServer(sent)
 	defer to.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.URL)
 	file := randomModel(t)
 	url, stop := serving(t, "--model", file)
-	status, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
+	status, made := send(t, http.MethodPost, url+"/v1/sessions", "",
+		`{"settings":{"chunk":16,"method":"dynamic-sgd"}}`)
 	require.Equal(t, http.StatusCreated, status)
 	path := url + "/v1/sessions/" + made["id"].(string) + "/score"
 	status, _ = send(t, http.MethodPost, path, "", `{"text":"`+strings.Repeat("a", 100)+`"}`)
 	require.Equal(t, http.StatusOK, status)
-	stop()
-	close(names)
-	found := map[string]bool{}
-	for name := range names {
-		found[name] = true
-	}
-	for _, name := range []string{"POST /v1/sessions/{id}/score", "queue", "forward", "commit"} {
-		require.True(t, found[name], "%s is not in %v", name, found)
+	stop() // which sends what is left
+	score := sent.named(t, "POST /v1/sessions/{id}/score", nil)
+	before := score.StartTimeUnixNano
+	for _, phase := range []string{"queue", "forward", "commit", "backward", "update", "remember"} {
+		span := sent.named(t, phase, score)
+		require.GreaterOrEqual(t, span.StartTimeUnixNano, before, "%s begins too soon", phase)
+		require.LessOrEqual(t, span.EndTimeUnixNano, score.EndTimeUnixNano, phase)
+		before = span.StartTimeUnixNano
 	}
 
 	t.Setenv("OTEL_TRACES_EXPORTER", "zipkin")

@@ -34,8 +34,8 @@ func (f *lineChoice) registerOthers(c *cobra.Command) {
 		"the strangest first (default: lines as they come)")
 }
 
-// check gives the largest p of a line that is printed or, with --top, that is flagged; 0 if all lines
-// are printed.
+// check gives the largest p of a line that is printed or, with --top, that is flagged; 0 if all
+// lines are printed.
 func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	var given []string
 	for _, name := range []string{"rate", "threshold", "top"} {

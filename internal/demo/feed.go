@@ -31,7 +31,8 @@ func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) er
 	for _, s := range all {
 		group.Go(func() error {
 			t := table{stream: s, printing: &printing}
-			for e, err := range c.Score(ctx, s.name, s.reader(ctx, watched), client.ScoreOptions{Lines: true}) {
+			text := s.reader(ctx, watched)
+			for e, err := range c.Score(ctx, s.name, text, client.ScoreOptions{Lines: true}) {
 				if err != nil {
 					return err
 				}

@@ -13,13 +13,14 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// incident is the end of the log of an lmserve server: clients feed their sessions, and then the disk
-// has changed some bytes of the data folder.
+// incident is the end of the log of an lmserve server: clients feed their sessions, and then the
+// disk has changed some bytes of the data folder.
 //
 //go:embed incident.log
 var incident string
 
-// novel is the second chapter of John Buchan's "The Thirty-Nine Steps" (1915), in the public domain.
+// novel is the second chapter of John Buchan's "The Thirty-Nine Steps" (1915), in the public
+// domain.
 //
 //go:embed novel.txt
 var novel string
@@ -40,7 +41,10 @@ type stream struct {
 func streams() ([]*stream, error) {
 	source, err := sources()
 	return []*stream{
-		{name: "server-log", title: "a server's log, with an incident in it", text: incident, lines: true},
+		{
+			name: "server-log", title: "a server's log, with an incident in it",
+			text: incident, lines: true,
+		},
 		{name: "novel", title: "a chapter of a novel", text: novel},
 		{name: "source-code", title: "source code of lmserve", text: source},
 	}, err
@@ -70,7 +74,8 @@ func (s *stream) prepare(ctx context.Context, c *client.Client) error {
 	_, _, err := c.EnsureSession(ctx, s.name, client.SessionRequest{
 		Seed:     &seed,
 		Settings: &client.SettingsRequest{Baseline: &yes},
-		Labels:   &client.Labels{"title": s.title, "demo": "text"}, // the page offers sessions with a demo
+		// The page offers sessions with a demo.
+		Labels: &client.Labels{"title": s.title, "demo": "text"},
 	})
 	return err
 }

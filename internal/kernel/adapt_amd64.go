@@ -5,17 +5,29 @@
 package kernel
 
 // adaptAVX2 is the portable stages of Adaptation, but for what lies outside of the grid.
-// n > 0 is a multiple of 16, state that of the generator at the first element, last the
-// largest lane that is written. most is the largest place that was looked up: the end of
-// the grid or more means that some were not in it.
+// n is a multiple of 16, above 0 and at most adaptRun; state is that of the generator at
+// the first element, last the largest lane that is written. Bit s of outside is set if
+// elements of strip s, which is adaptStrip long, are written and were not in the grid.
 //
 //go:noescape
-func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
 
 // adaptBF16AVX2 is the portable stages of Adaptation, but for what lies outside of the grid.
-// n > 0 is a multiple of 16, state that of the generator at the first element, last the
-// largest lane that is written. most is the largest place that was looked up: the end of
-// the grid or more means that some were not in it.
+// n is a multiple of 16, above 0 and at most adaptRun; state is that of the generator at
+// the first element, last the largest lane that is written. Bit s of outside is set if
+// elements of strip s, which is adaptStrip long, are written and were not in the grid.
 //
 //go:noescape
-func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
+
+// adaptAVX512 is adaptAVX2, but that n is a multiple of 32,
+// and that strips are adaptStrip512 long.
+//
+//go:noescape
+func adaptAVX512(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
+
+// adaptBF16AVX512 is adaptBF16AVX2, but that n is a multiple of 32,
+// and that strips are adaptStrip512 long.
+//
+//go:noescape
+func adaptBF16AVX512(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)

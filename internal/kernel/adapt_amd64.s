@@ -632,9 +632,9 @@ DATA adaptRounding<>+88(SB)/4, $0x00007fff
 DATA adaptRounding<>+92(SB)/4, $0x00007fff
 GLOBL adaptRounding<>(SB), RODATA|NOPTR, $96
 
-// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+// func adaptAVX2(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
 // Requires: AVX, AVX2, CMOV, MMX+, POPCNT
-TEXT ·adaptAVX2(SB), $1144-100
+TEXT ·adaptAVX2(SB), $1152-104
 	VBROADCASTSS gamma+56(FP), Y0
 	VBROADCASTSS beta1+60(FP), Y1
 	VBROADCASTSS beta2+64(FP), Y2
@@ -647,8 +647,8 @@ TEXT ·adaptAVX2(SB), $1144-100
 	VMOVQ        AX, X4
 	VPBROADCASTQ X4, Y4
 	VPADDQ       adaptFirst<>+0(SB), Y4, Y4
-	VPXOR        Y5, Y5, Y5
 	MOVQ         $0x00000000, 1136(SP)
+	MOVQ         $0x00000000, 1144(SP)
 	XORQ         CX, CX
 
 strip:
@@ -663,32 +663,32 @@ strip:
 
 draw:
 	PREFETCHT0   1024(AX)(BX*1)
-	VPSRLQ       $0x1e, Y4, Y7
-	VPXOR        Y7, Y4, Y6
+	VPSRLQ       $0x1e, Y4, Y6
+	VPXOR        Y6, Y4, Y5
 	VPADDQ       adaptWords<>+0(SB), Y4, Y4
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+32(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+64(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+32(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+64(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1b, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+96(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+128(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+32(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1b, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+96(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+128(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1f, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPMINUW      (SP), Y6, Y7
-	VPCMPEQW     Y7, Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X7
-	VPACKSSWB    X7, X6, X6
-	VPMOVMSKB    X6, DI
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+96(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1f, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPMINUW      (SP), Y5, Y6
+	VPCMPEQW     Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKSSWB    X6, X5, X5
+	VPMOVMSKB    X5, DI
 	MOVW         DI, 32(SP)(SI*1)
 	ADDQ         $0x02, SI
 	ADDQ         $0x40, BX
@@ -705,58 +705,58 @@ draw:
 
 input:
 	PREFETCHT0 1024(DI)(R10*1)
-	VMOVUPS    (DI)(R10*1), Y6
-	VMULPS     (SI)(R10*1), Y0, Y7
-	VMULPS     Y6, Y1, Y10
-	VADDPS     Y10, Y7, Y7
-	VMOVUPS    Y7, (SI)(R10*1)
-	VMULPS     Y6, Y2, Y10
-	VADDPS     Y10, Y7, Y7
+	VMOVUPS    (DI)(R10*1), Y5
+	VMULPS     (SI)(R10*1), Y0, Y6
+	VMULPS     Y5, Y1, Y7
+	VADDPS     Y7, Y6, Y6
+	VMOVUPS    Y6, (SI)(R10*1)
+	VMULPS     Y5, Y2, Y7
+	VADDPS     Y7, Y6, Y6
 	TESTQ      R8, R8
 	JZ         unscaled0
-	VMULPS     (R8)(R10*1), Y7, Y7
+	VMULPS     (R8)(R10*1), Y6, Y6
 
 unscaled0:
 	MOVBQZX   32(SP)(R11*1), R12
-	VPMOVZXBD (BX)(R12*8), Y10
-	VPERMPS   Y7, Y10, Y10
-	VMOVUPS   Y10, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R12*8), Y7
+	VPERMPS   Y6, Y7, Y7
+	VMOVUPS   Y7, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced0
-	VCMPPS    $0x07, Y7, Y7, Y10
-	VANDPS    Y10, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y7
+	VANDPS    Y7, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R13
-	VPMOVSXBD (R13)(R12*8), Y10
-	VBLENDVPS Y10, (R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, (R9)(R10*1)
+	VPMOVSXBD (R13)(R12*8), Y7
+	VBLENDVPS Y7, (R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, (R9)(R10*1)
 
 untraced0:
 	POPCNTQ R12, R12
 	ADDQ    R12, AX
-	VMOVUPS 32(DI)(R10*1), Y6
-	VMULPS  32(SI)(R10*1), Y0, Y7
-	VMULPS  Y6, Y1, Y10
-	VADDPS  Y10, Y7, Y7
-	VMOVUPS Y7, 32(SI)(R10*1)
-	VMULPS  Y6, Y2, Y10
-	VADDPS  Y10, Y7, Y7
+	VMOVUPS 32(DI)(R10*1), Y5
+	VMULPS  32(SI)(R10*1), Y0, Y6
+	VMULPS  Y5, Y1, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS Y6, 32(SI)(R10*1)
+	VMULPS  Y5, Y2, Y7
+	VADDPS  Y7, Y6, Y6
 	TESTQ   R8, R8
 	JZ      unscaled1
-	VMULPS  32(R8)(R10*1), Y7, Y7
+	VMULPS  32(R8)(R10*1), Y6, Y6
 
 unscaled1:
 	MOVBQZX   33(SP)(R11*1), R12
-	VPMOVZXBD (BX)(R12*8), Y10
-	VPERMPS   Y7, Y10, Y10
-	VMOVUPS   Y10, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R12*8), Y7
+	VPERMPS   Y6, Y7, Y7
+	VMOVUPS   Y7, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced1
-	VCMPPS    $0x07, Y7, Y7, Y10
-	VANDPS    Y10, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y7
+	VANDPS    Y7, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R13
-	VPMOVSXBD (R13)(R12*8), Y10
-	VBLENDVPS Y10, 32(R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, 32(R9)(R10*1)
+	VPMOVSXBD (R13)(R12*8), Y7
+	VBLENDVPS Y7, 32(R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, 32(R9)(R10*1)
 
 untraced1:
 	POPCNTQ R12, R12
@@ -765,9 +765,10 @@ untraced1:
 	ADDQ    $0x40, R10
 	CMPQ    R10, DX
 	JL      input
-	VPXOR   Y6, Y6, Y6
-	VMOVDQU Y6, 48(SP)(AX*4)
+	VPXOR   Y5, Y5, Y5
+	VMOVDQU Y5, 48(SP)(AX*4)
 	ADDQ    AX, 1136(SP)
+	VPXOR   Y5, Y5, Y5
 	XORQ    BX, BX
 
 locate:
@@ -780,9 +781,9 @@ locate:
 	VPMINUD   adaptConstants<>+96(SB), Y7, Y7
 	VPSRAD    $0x1f, Y6, Y6
 	VPAND     adaptConstants<>+128(SB), Y6, Y6
-	VPSRLD    $0x0c, Y7, Y10
-	VPADDD    Y6, Y10, Y10
-	VMOVDQU   Y10, 592(SP)(BX*4)
+	VPSRLD    $0x0c, Y7, Y8
+	VPADDD    Y6, Y8, Y8
+	VMOVDQU   Y8, 592(SP)(BX*4)
 	VPAND     adaptConstants<>+160(SB), Y7, Y7
 	VCVTDQ2PS Y7, Y7
 	VMULPS    adaptConstants<>+192(SB), Y7, Y7
@@ -790,39 +791,51 @@ locate:
 	ADDQ      $0x08, BX
 	CMPQ      BX, AX
 	JL        locate
-	MOVQ      grid+40(FP), BX
-	XORQ      SI, SI
+	VPMINUD   adaptConstants<>+96(SB), Y5, Y6
+	VPCMPEQD  Y5, Y6, Y6
+	VMOVMSKPS Y6, BX
+	CMPL      BX, $0xff
+	JEQ       inside
+	MOVQ      CX, BX
+	SHRQ      $0x09, BX
+	MOVQ      1144(SP), SI
+	BTSQ      BX, SI
+	MOVQ      SI, 1144(SP)
+
+inside:
+	MOVQ grid+40(FP), BX
+	XORQ SI, SI
 
 look:
 	MOVQ        592(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X8
-	VMOVHPS     (BX)(R8*4), X8, X8
+	VMOVSD      (BX)(DI*4), X9
+	VMOVHPS     (BX)(R8*4), X9, X9
 	MOVQ        600(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X9
-	VMOVHPS     (BX)(R8*4), X9, X9
+	VMOVSD      (BX)(DI*4), X10
+	VMOVHPS     (BX)(R8*4), X10, X10
 	MOVQ        608(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X5
+	VMOVHPS     (BX)(R8*4), X5, X5
+	MOVQ        616(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
 	VMOVSD      (BX)(DI*4), X6
 	VMOVHPS     (BX)(R8*4), X6, X6
-	MOVQ        616(SP)(SI*4), R8
-	MOVL        R8, DI
-	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X7
-	VMOVHPS     (BX)(R8*4), X7, X7
-	VINSERTF128 $0x01, X6, Y8, Y6
-	VINSERTF128 $0x01, X7, Y9, Y7
-	VSHUFPS     $0x88, Y7, Y6, Y10
-	VSHUFPS     $0xdd, Y7, Y6, Y6
-	VSUBPS      Y10, Y6, Y6
-	VMULPS      48(SP)(SI*4), Y6, Y6
-	VADDPS      Y6, Y10, Y10
-	VMULPS      Y10, Y3, Y10
-	VMOVUPS     Y10, 48(SP)(SI*4)
+	VINSERTF128 $0x01, X5, Y9, Y5
+	VINSERTF128 $0x01, X6, Y10, Y6
+	VSHUFPS     $0x88, Y6, Y5, Y7
+	VSHUFPS     $0xdd, Y6, Y5, Y5
+	VSUBPS      Y7, Y5, Y5
+	VMULPS      48(SP)(SI*4), Y5, Y5
+	VADDPS      Y5, Y7, Y7
+	VMULPS      Y7, Y3, Y7
+	VMOVUPS     Y7, 48(SP)(SI*4)
 	ADDQ        $0x08, SI
 	CMPQ        SI, AX
 	JL          look
@@ -832,46 +845,40 @@ look:
 	XORQ        DI, DI
 
 write:
-	PREFETCHT0   1024(SI)(CX*1)
-	MOVBQZX      32(SP)(DI*1), R8
-	VPMOVSXBD    (BX)(R8*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y7
-	VBLENDVPS    Y6, (SI)(CX*1), Y7, Y7
-	VMOVUPS      Y7, (SI)(CX*1)
-	POPCNTQ      R8, R8
-	ADDQ         R8, AX
-	MOVBQZX      33(SP)(DI*1), R8
-	VPMOVSXBD    (BX)(R8*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y7
-	VBLENDVPS    Y6, 32(SI)(CX*1), Y7, Y7
-	VMOVUPS      Y7, 32(SI)(CX*1)
-	POPCNTQ      R8, R8
-	ADDQ         R8, AX
-	ADDQ         $0x02, DI
-	ADDQ         $0x40, CX
-	CMPQ         CX, DX
-	JL           write
-	MOVQ         DX, CX
-	MOVQ         n+48(FP), AX
-	SHLQ         $0x02, AX
-	CMPQ         CX, AX
-	JL           strip
-	MOVQ         1136(SP), AX
-	MOVQ         AX, written+88(FP)
-	VEXTRACTI128 $0x01, Y5, X0
-	VPMAXUD      X0, X5, X0
-	VPSHUFD      $0x4e, X0, X1
-	VPMAXUD      X1, X0, X0
-	VPSHUFD      $0xb1, X0, X1
-	VPMAXUD      X1, X0, X0
-	VMOVD        X0, AX
-	MOVL         AX, most+96(FP)
+	PREFETCHT0 1024(SI)(CX*1)
+	MOVBQZX    32(SP)(DI*1), R8
+	VPMOVSXBD  (BX)(R8*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y6
+	VBLENDVPS  Y5, (SI)(CX*1), Y6, Y6
+	VMOVUPS    Y6, (SI)(CX*1)
+	POPCNTQ    R8, R8
+	ADDQ       R8, AX
+	MOVBQZX    33(SP)(DI*1), R8
+	VPMOVSXBD  (BX)(R8*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y6
+	VBLENDVPS  Y5, 32(SI)(CX*1), Y6, Y6
+	VMOVUPS    Y6, 32(SI)(CX*1)
+	POPCNTQ    R8, R8
+	ADDQ       R8, AX
+	ADDQ       $0x02, DI
+	ADDQ       $0x40, CX
+	CMPQ       CX, DX
+	JL         write
+	MOVQ       DX, CX
+	MOVQ       n+48(FP), AX
+	SHLQ       $0x02, AX
+	CMPQ       CX, AX
+	JL         strip
+	MOVQ       1136(SP), AX
+	MOVQ       AX, written+88(FP)
+	MOVQ       1144(SP), AX
+	MOVQ       AX, outside+96(FP)
 	VZEROUPPER
 	RET
 
-// func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, most uint32)
+// func adaptBF16AVX2(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
 // Requires: AVX, AVX2, CMOV, MMX+, POPCNT
-TEXT ·adaptBF16AVX2(SB), $1400-100
+TEXT ·adaptBF16AVX2(SB), $1408-104
 	VBROADCASTSS gamma+56(FP), Y0
 	VBROADCASTSS beta1+60(FP), Y1
 	VBROADCASTSS beta2+64(FP), Y2
@@ -884,8 +891,8 @@ TEXT ·adaptBF16AVX2(SB), $1400-100
 	VMOVQ        AX, X4
 	VPBROADCASTQ X4, Y4
 	VPADDQ       adaptFirst<>+0(SB), Y4, Y4
-	VPXOR        Y5, Y5, Y5
 	MOVQ         $0x00000000, 1392(SP)
+	MOVQ         $0x00000000, 1400(SP)
 	XORQ         CX, CX
 
 strip:
@@ -902,36 +909,36 @@ draw:
 	MOVQ         BX, DI
 	SHRQ         $0x01, DI
 	PREFETCHT0   1024(AX)(DI*1)
-	VPSRLQ       $0x1e, Y4, Y7
-	VPXOR        Y7, Y4, Y6
+	VPSRLQ       $0x1e, Y4, Y6
+	VPXOR        Y6, Y4, Y5
 	VPADDQ       adaptWords<>+0(SB), Y4, Y4
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+32(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+64(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+32(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+64(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1b, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPSRLQ       $0x20, Y6, Y7
-	VPMULUDQ     adaptWords<>+96(SB), Y7, Y7
-	VPMULUDQ     adaptWords<>+128(SB), Y6, Y10
-	VPADDQ       Y10, Y7, Y7
-	VPSLLQ       $0x20, Y7, Y7
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+32(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1b, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPSRLQ       $0x20, Y5, Y6
 	VPMULUDQ     adaptWords<>+96(SB), Y6, Y6
+	VPMULUDQ     adaptWords<>+128(SB), Y5, Y7
 	VPADDQ       Y7, Y6, Y6
-	VPSRLQ       $0x1f, Y6, Y7
-	VPXOR        Y7, Y6, Y6
-	VPMULLW      adaptRounding<>+0(SB), Y6, Y7
+	VPSLLQ       $0x20, Y6, Y6
+	VPMULUDQ     adaptWords<>+96(SB), Y5, Y5
+	VPADDQ       Y6, Y5, Y5
+	VPSRLQ       $0x1f, Y5, Y6
+	VPXOR        Y6, Y5, Y5
+	VPMULLW      adaptRounding<>+0(SB), Y5, Y6
 	MOVQ         SI, DI
 	SHLQ         $0x04, DI
-	VMOVDQU      Y7, 1136(SP)(DI*1)
-	VPMINUW      (SP), Y6, Y7
-	VPCMPEQW     Y7, Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X7
-	VPACKSSWB    X7, X6, X6
-	VPMOVMSKB    X6, DI
+	VMOVDQU      Y6, 1136(SP)(DI*1)
+	VPMINUW      (SP), Y5, Y6
+	VPCMPEQW     Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKSSWB    X6, X5, X5
+	VPMOVMSKB    X5, DI
 	MOVW         DI, 32(SP)(SI*1)
 	ADDQ         $0x02, SI
 	ADDQ         $0x40, BX
@@ -952,86 +959,87 @@ input:
 	SHRQ       $0x01, R12
 	MOVQ       R11, R13
 	SHLQ       $0x04, R13
-	VMOVUPS    (DI)(R10*1), Y6
-	VPMOVZXWD  (SI)(R12*1), Y7
-	VPSLLD     $0x10, Y7, Y7
-	VMULPS     Y7, Y0, Y7
-	VMULPS     Y6, Y1, Y10
-	VADDPS     Y10, Y7, Y7
-	VPMOVZXWD  1136(SP)(R13*1), Y10
-	VPADDD     Y10, Y7, Y10
-	VCMPPS     $0x03, Y7, Y7, Y11
-	VBLENDVPS  Y11, Y7, Y10, Y10
-	VPSRLD     $0x10, Y10, Y10
-	VPSLLD     $0x10, Y10, Y7
-	VMULPS     Y6, Y2, Y6
-	VADDPS     Y6, Y7, Y7
+	VMOVUPS    (DI)(R10*1), Y5
+	VPMOVZXWD  (SI)(R12*1), Y6
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y0, Y6
+	VMULPS     Y5, Y1, Y7
+	VADDPS     Y7, Y6, Y6
+	VPMOVZXWD  1136(SP)(R13*1), Y7
+	VPADDD     Y7, Y6, Y7
+	VCMPPS     $0x03, Y6, Y6, Y8
+	VBLENDVPS  Y8, Y6, Y7, Y7
+	VPSRLD     $0x10, Y7, Y7
+	VPSLLD     $0x10, Y7, Y6
+	VMULPS     Y5, Y2, Y5
+	VADDPS     Y5, Y6, Y6
 	TESTQ      R8, R8
 	JZ         unscaled0
-	VMULPS     (R8)(R10*1), Y7, Y7
+	VMULPS     (R8)(R10*1), Y6, Y6
 
 unscaled0:
 	MOVBQZX   32(SP)(R11*1), R14
-	VPMOVZXBD (BX)(R14*8), Y6
-	VPERMPS   Y7, Y6, Y6
-	VMOVUPS   Y6, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R14*8), Y5
+	VPERMPS   Y6, Y5, Y5
+	VMOVUPS   Y5, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced0
-	VCMPPS    $0x07, Y7, Y7, Y6
-	VANDPS    Y6, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y5
+	VANDPS    Y5, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R15
-	VPMOVSXBD (R15)(R14*8), Y6
-	VBLENDVPS Y6, (R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, (R9)(R10*1)
+	VPMOVSXBD (R15)(R14*8), Y5
+	VBLENDVPS Y5, (R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, (R9)(R10*1)
 
 untraced0:
 	POPCNTQ   R14, R14
 	ADDQ      R14, AX
-	VMOVUPS   32(DI)(R10*1), Y6
-	VPMOVZXWD 16(SI)(R12*1), Y7
-	VPSLLD    $0x10, Y7, Y7
-	VMULPS    Y7, Y0, Y7
-	VMULPS    Y6, Y1, Y11
-	VADDPS    Y11, Y7, Y7
-	VPMOVZXWD 1152(SP)(R13*1), Y11
-	VPADDD    Y11, Y7, Y11
-	VCMPPS    $0x03, Y7, Y7, Y12
-	VBLENDVPS Y12, Y7, Y11, Y11
-	VPSRLD    $0x10, Y11, Y11
-	VPSLLD    $0x10, Y11, Y7
-	VMULPS    Y6, Y2, Y6
-	VADDPS    Y6, Y7, Y7
+	VMOVUPS   32(DI)(R10*1), Y5
+	VPMOVZXWD 16(SI)(R12*1), Y6
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y0, Y6
+	VMULPS    Y5, Y1, Y8
+	VADDPS    Y8, Y6, Y6
+	VPMOVZXWD 1152(SP)(R13*1), Y8
+	VPADDD    Y8, Y6, Y8
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y6, Y8, Y8
+	VPSRLD    $0x10, Y8, Y8
+	VPSLLD    $0x10, Y8, Y6
+	VMULPS    Y5, Y2, Y5
+	VADDPS    Y5, Y6, Y6
 	TESTQ     R8, R8
 	JZ        unscaled1
-	VMULPS    32(R8)(R10*1), Y7, Y7
+	VMULPS    32(R8)(R10*1), Y6, Y6
 
 unscaled1:
 	MOVBQZX   33(SP)(R11*1), R13
-	VPMOVZXBD (BX)(R13*8), Y6
-	VPERMPS   Y7, Y6, Y6
-	VMOVUPS   Y6, 48(SP)(AX*4)
+	VPMOVZXBD (BX)(R13*8), Y5
+	VPERMPS   Y6, Y5, Y5
+	VMOVUPS   Y5, 48(SP)(AX*4)
 	TESTQ     R9, R9
 	JZ        untraced1
-	VCMPPS    $0x07, Y7, Y7, Y6
-	VANDPS    Y6, Y7, Y7
+	VCMPPS    $0x07, Y6, Y6, Y5
+	VANDPS    Y5, Y6, Y6
 	LEAQ      adaptUnpack<>+0(SB), R14
-	VPMOVSXBD (R14)(R13*8), Y6
-	VBLENDVPS Y6, 32(R9)(R10*1), Y7, Y7
-	VMOVUPS   Y7, 32(R9)(R10*1)
+	VPMOVSXBD (R14)(R13*8), Y5
+	VBLENDVPS Y5, 32(R9)(R10*1), Y6, Y6
+	VMOVUPS   Y6, 32(R9)(R10*1)
 
 untraced1:
 	POPCNTQ   R13, R13
 	ADDQ      R13, AX
-	VPACKUSDW Y11, Y10, Y6
-	VPERMQ    $0xd8, Y6, Y6
-	VMOVDQU   Y6, (SI)(R12*1)
+	VPACKUSDW Y8, Y7, Y5
+	VPERMQ    $0xd8, Y5, Y5
+	VMOVDQU   Y5, (SI)(R12*1)
 	ADDQ      $0x02, R11
 	ADDQ      $0x40, R10
 	CMPQ      R10, DX
 	JL        input
-	VPXOR     Y6, Y6, Y6
-	VMOVDQU   Y6, 48(SP)(AX*4)
+	VPXOR     Y5, Y5, Y5
+	VMOVDQU   Y5, 48(SP)(AX*4)
 	ADDQ      AX, 1392(SP)
+	VPXOR     Y5, Y5, Y5
 	XORQ      BX, BX
 
 locate:
@@ -1044,9 +1052,9 @@ locate:
 	VPMINUD   adaptConstants<>+96(SB), Y7, Y7
 	VPSRAD    $0x1f, Y6, Y6
 	VPAND     adaptConstants<>+128(SB), Y6, Y6
-	VPSRLD    $0x0c, Y7, Y10
-	VPADDD    Y6, Y10, Y10
-	VMOVDQU   Y10, 592(SP)(BX*4)
+	VPSRLD    $0x0c, Y7, Y8
+	VPADDD    Y6, Y8, Y8
+	VMOVDQU   Y8, 592(SP)(BX*4)
 	VPAND     adaptConstants<>+160(SB), Y7, Y7
 	VCVTDQ2PS Y7, Y7
 	VMULPS    adaptConstants<>+192(SB), Y7, Y7
@@ -1054,46 +1062,58 @@ locate:
 	ADDQ      $0x08, BX
 	CMPQ      BX, AX
 	JL        locate
-	MOVQ      grid+40(FP), BX
-	XORQ      SI, SI
+	VPMINUD   adaptConstants<>+96(SB), Y5, Y6
+	VPCMPEQD  Y5, Y6, Y6
+	VMOVMSKPS Y6, BX
+	CMPL      BX, $0xff
+	JEQ       inside
+	MOVQ      CX, BX
+	SHRQ      $0x09, BX
+	MOVQ      1400(SP), SI
+	BTSQ      BX, SI
+	MOVQ      SI, 1400(SP)
+
+inside:
+	MOVQ grid+40(FP), BX
+	XORQ SI, SI
 
 look:
 	MOVQ        592(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X8
-	VMOVHPS     (BX)(R8*4), X8, X8
+	VMOVSD      (BX)(DI*4), X9
+	VMOVHPS     (BX)(R8*4), X9, X9
 	MOVQ        600(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X9
-	VMOVHPS     (BX)(R8*4), X9, X9
+	VMOVSD      (BX)(DI*4), X10
+	VMOVHPS     (BX)(R8*4), X10, X10
 	MOVQ        608(SP)(SI*4), R8
+	MOVL        R8, DI
+	SHRQ        $0x20, R8
+	VMOVSD      (BX)(DI*4), X5
+	VMOVHPS     (BX)(R8*4), X5, X5
+	MOVQ        616(SP)(SI*4), R8
 	MOVL        R8, DI
 	SHRQ        $0x20, R8
 	VMOVSD      (BX)(DI*4), X6
 	VMOVHPS     (BX)(R8*4), X6, X6
-	MOVQ        616(SP)(SI*4), R8
-	MOVL        R8, DI
-	SHRQ        $0x20, R8
-	VMOVSD      (BX)(DI*4), X7
-	VMOVHPS     (BX)(R8*4), X7, X7
-	VINSERTF128 $0x01, X6, Y8, Y6
-	VINSERTF128 $0x01, X7, Y9, Y7
-	VSHUFPS     $0x88, Y7, Y6, Y10
-	VSHUFPS     $0xdd, Y7, Y6, Y6
-	VSUBPS      Y10, Y6, Y6
-	VMULPS      48(SP)(SI*4), Y6, Y6
-	VADDPS      Y6, Y10, Y10
-	VMULPS      Y10, Y3, Y10
-	VPSRLD      $0x10, Y10, Y6
-	VPAND       adaptRounding<>+32(SB), Y6, Y6
-	VPADDD      adaptRounding<>+64(SB), Y6, Y6
-	VPADDD      Y6, Y10, Y6
-	VCMPPS      $0x03, Y10, Y10, Y7
-	VBLENDVPS   Y7, Y10, Y6, Y6
-	VPSRLD      $0x10, Y6, Y10
-	VMOVUPS     Y10, 48(SP)(SI*4)
+	VINSERTF128 $0x01, X5, Y9, Y5
+	VINSERTF128 $0x01, X6, Y10, Y6
+	VSHUFPS     $0x88, Y6, Y5, Y7
+	VSHUFPS     $0xdd, Y6, Y5, Y5
+	VSUBPS      Y7, Y5, Y5
+	VMULPS      48(SP)(SI*4), Y5, Y5
+	VADDPS      Y5, Y7, Y7
+	VMULPS      Y7, Y3, Y7
+	VPSRLD      $0x10, Y7, Y5
+	VPAND       adaptRounding<>+32(SB), Y5, Y5
+	VPADDD      adaptRounding<>+64(SB), Y5, Y5
+	VPADDD      Y5, Y7, Y5
+	VCMPPS      $0x03, Y7, Y7, Y6
+	VBLENDVPS   Y6, Y7, Y5, Y5
+	VPSRLD      $0x10, Y5, Y7
+	VMOVUPS     Y7, 48(SP)(SI*4)
 	ADDQ        $0x08, SI
 	CMPQ        SI, AX
 	JL          look
@@ -1103,44 +1123,596 @@ look:
 	XORQ        DI, DI
 
 write:
-	MOVQ         CX, R8
-	SHRQ         $0x01, R8
-	PREFETCHT0   1024(SI)(R8*1)
-	MOVBQZX      32(SP)(DI*1), R9
-	VPMOVSXBD    (BX)(R9*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y7
-	VPMOVZXWD    (SI)(R8*1), Y10
-	VBLENDVPS    Y6, Y10, Y7, Y7
-	POPCNTQ      R9, R9
-	ADDQ         R9, AX
-	MOVBQZX      33(SP)(DI*1), R9
-	VPMOVSXBD    (BX)(R9*8), Y6
-	VPERMPS      48(SP)(AX*4), Y6, Y10
-	VPMOVZXWD    16(SI)(R8*1), Y11
-	VBLENDVPS    Y6, Y11, Y10, Y10
-	POPCNTQ      R9, R9
-	ADDQ         R9, AX
-	VPACKUSDW    Y10, Y7, Y6
-	VPERMQ       $0xd8, Y6, Y6
-	VMOVDQU      Y6, (SI)(R8*1)
-	ADDQ         $0x02, DI
-	ADDQ         $0x40, CX
-	CMPQ         CX, DX
-	JL           write
-	MOVQ         DX, CX
-	MOVQ         n+48(FP), AX
-	SHLQ         $0x02, AX
-	CMPQ         CX, AX
-	JL           strip
-	MOVQ         1392(SP), AX
-	MOVQ         AX, written+88(FP)
-	VEXTRACTI128 $0x01, Y5, X0
-	VPMAXUD      X0, X5, X0
-	VPSHUFD      $0x4e, X0, X1
-	VPMAXUD      X1, X0, X0
-	VPSHUFD      $0xb1, X0, X1
-	VPMAXUD      X1, X0, X0
-	VMOVD        X0, AX
-	MOVL         AX, most+96(FP)
+	MOVQ       CX, R8
+	SHRQ       $0x01, R8
+	PREFETCHT0 1024(SI)(R8*1)
+	MOVBQZX    32(SP)(DI*1), R9
+	VPMOVSXBD  (BX)(R9*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y6
+	VPMOVZXWD  (SI)(R8*1), Y7
+	VBLENDVPS  Y5, Y7, Y6, Y6
+	POPCNTQ    R9, R9
+	ADDQ       R9, AX
+	MOVBQZX    33(SP)(DI*1), R9
+	VPMOVSXBD  (BX)(R9*8), Y5
+	VPERMPS    48(SP)(AX*4), Y5, Y7
+	VPMOVZXWD  16(SI)(R8*1), Y8
+	VBLENDVPS  Y5, Y8, Y7, Y7
+	POPCNTQ    R9, R9
+	ADDQ       R9, AX
+	VPACKUSDW  Y7, Y6, Y5
+	VPERMQ     $0xd8, Y5, Y5
+	VMOVDQU    Y5, (SI)(R8*1)
+	ADDQ       $0x02, DI
+	ADDQ       $0x40, CX
+	CMPQ       CX, DX
+	JL         write
+	MOVQ       DX, CX
+	MOVQ       n+48(FP), AX
+	SHLQ       $0x02, AX
+	CMPQ       CX, AX
+	JL         strip
+	MOVQ       1392(SP), AX
+	MOVQ       AX, written+88(FP)
+	MOVQ       1400(SP), AX
+	MOVQ       AX, outside+96(FP)
+	VZEROUPPER
+	RET
+
+DATA adaptFirst512<>+0(SB)/8, $0x0000000000000000
+DATA adaptFirst512<>+8(SB)/8, $0x9e3779b97f4a7c15
+DATA adaptFirst512<>+16(SB)/8, $0x3c6ef372fe94f82a
+DATA adaptFirst512<>+24(SB)/8, $0xdaa66d2c7ddf743f
+DATA adaptFirst512<>+32(SB)/8, $0x78dde6e5fd29f054
+DATA adaptFirst512<>+40(SB)/8, $0x1715609f7c746c69
+DATA adaptFirst512<>+48(SB)/8, $0xb54cda58fbbee87e
+DATA adaptFirst512<>+56(SB)/8, $0x538454127b096493
+GLOBL adaptFirst512<>(SB), RODATA|NOPTR, $64
+
+DATA adaptUpper<>+0(SB)/2, $0x0001
+DATA adaptUpper<>+2(SB)/2, $0x0003
+DATA adaptUpper<>+4(SB)/2, $0x0005
+DATA adaptUpper<>+6(SB)/2, $0x0007
+DATA adaptUpper<>+8(SB)/2, $0x0009
+DATA adaptUpper<>+10(SB)/2, $0x000b
+DATA adaptUpper<>+12(SB)/2, $0x000d
+DATA adaptUpper<>+14(SB)/2, $0x000f
+DATA adaptUpper<>+16(SB)/2, $0x0011
+DATA adaptUpper<>+18(SB)/2, $0x0013
+DATA adaptUpper<>+20(SB)/2, $0x0015
+DATA adaptUpper<>+22(SB)/2, $0x0017
+DATA adaptUpper<>+24(SB)/2, $0x0019
+DATA adaptUpper<>+26(SB)/2, $0x001b
+DATA adaptUpper<>+28(SB)/2, $0x001d
+DATA adaptUpper<>+30(SB)/2, $0x001f
+DATA adaptUpper<>+32(SB)/2, $0x0021
+DATA adaptUpper<>+34(SB)/2, $0x0023
+DATA adaptUpper<>+36(SB)/2, $0x0025
+DATA adaptUpper<>+38(SB)/2, $0x0027
+DATA adaptUpper<>+40(SB)/2, $0x0029
+DATA adaptUpper<>+42(SB)/2, $0x002b
+DATA adaptUpper<>+44(SB)/2, $0x002d
+DATA adaptUpper<>+46(SB)/2, $0x002f
+DATA adaptUpper<>+48(SB)/2, $0x0031
+DATA adaptUpper<>+50(SB)/2, $0x0033
+DATA adaptUpper<>+52(SB)/2, $0x0035
+DATA adaptUpper<>+54(SB)/2, $0x0037
+DATA adaptUpper<>+56(SB)/2, $0x0039
+DATA adaptUpper<>+58(SB)/2, $0x003b
+DATA adaptUpper<>+60(SB)/2, $0x003d
+DATA adaptUpper<>+62(SB)/2, $0x003f
+GLOBL adaptUpper<>(SB), RODATA|NOPTR, $64
+
+DATA adaptWords512<>+0(SB)/8, $0xf1bbcdcbfa53e0a8
+DATA adaptWords512<>+8(SB)/8, $0xbf58476d1ce4e5b9
+DATA adaptWords512<>+16(SB)/8, $0x94d049bb133111eb
+GLOBL adaptWords512<>(SB), RODATA|NOPTR, $24
+
+DATA adaptPlace<>+0(SB)/4, $0x7fffffff
+DATA adaptPlace<>+4(SB)/4, $0x44891443
+DATA adaptPlace<>+8(SB)/4, $0x3f800000
+DATA adaptPlace<>+12(SB)/4, $0x05ffffff
+DATA adaptPlace<>+16(SB)/4, $0x00006001
+DATA adaptPlace<>+20(SB)/4, $0x00000fff
+DATA adaptPlace<>+24(SB)/4, $0x39800000
+GLOBL adaptPlace<>(SB), RODATA|NOPTR, $28
+
+DATA adaptRounding512<>+0(SB)/4, $0x9e379e37
+DATA adaptRounding512<>+4(SB)/4, $0xffff0000
+DATA adaptRounding512<>+8(SB)/4, $0x00000001
+DATA adaptRounding512<>+12(SB)/4, $0x00007fff
+GLOBL adaptRounding512<>(SB), RODATA|NOPTR, $16
+
+// func adaptAVX512(avg *float32, m *float32, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL, CMOV, MMX+, POPCNT
+TEXT ·adaptAVX512(SB), $2224-104
+	VBROADCASTSS gamma+56(FP), Z0
+	VBROADCASTSS beta1+60(FP), Z1
+	VBROADCASTSS beta2+64(FP), Z2
+	VBROADCASTSS out+68(FP), Z3
+	VPBROADCASTD adaptRounding512<>+0(SB), Z4
+	VPBROADCASTD adaptRounding512<>+4(SB), Z4
+	VPBROADCASTD adaptRounding512<>+8(SB), Z4
+	VPBROADCASTD adaptRounding512<>+12(SB), Z4
+	MOVQ         last+80(FP), AX
+	VPBROADCASTW AX, Z8
+	MOVQ         state+72(FP), AX
+	VPBROADCASTQ AX, Z4
+	VPADDQ       adaptFirst512<>+0(SB), Z4, Z4
+	VPBROADCASTQ adaptWords512<>+0(SB), Z5
+	VPBROADCASTQ adaptWords512<>+8(SB), Z6
+	VPBROADCASTQ adaptWords512<>+16(SB), Z7
+	VMOVDQU64    adaptUpper<>+0(SB), Z10
+	MOVQ         $0x00000000, 2208(SP)
+	MOVQ         $0x00000000, 2216(SP)
+	XORQ         CX, CX
+
+strip:
+	MOVQ    n+48(FP), DX
+	SHLQ    $0x02, DX
+	LEAQ    1024(CX), AX
+	CMPQ    AX, DX
+	CMOVQLT AX, DX
+	XORQ    AX, AX
+	MOVQ    avg+0(FP), BX
+	MOVQ    grad+16(FP), SI
+	MOVQ    scale+24(FP), DI
+	MOVQ    x+32(FP), R8
+	MOVQ    CX, R9
+	XORQ    R10, R10
+
+input:
+	PREFETCHT0 1024(SI)(R9*1)
+	PREFETCHT0 1088(SI)(R9*1)
+	PREFETCHT0 1024(BX)(R9*1)
+	PREFETCHT0 1088(BX)(R9*1)
+	VPSRLQ     $0x1e, Z4, Z17
+	VPXORQ     Z17, Z4, Z10
+	VPADDQ     Z5, Z4, Z4
+	VPMULLQ    Z6, Z10, Z10
+	VPSRLQ     $0x1b, Z10, Z17
+	VPXORQ     Z17, Z10, Z10
+	VPMULLQ    Z7, Z10, Z10
+	VPSRLQ     $0x1f, Z10, Z17
+	VPXORQ     Z17, Z10, Z10
+	VPCMPUW    $0x02, Z8, Z10, K1
+	KMOVD      K1, R11
+	MOVL       R11, (SP)(R10*1)
+	KSHIFTRD   $0x10, K1, K2
+	VMOVUPS    (SI)(R9*1), Z10
+	VMULPS     (BX)(R9*1), Z0, Z17
+	VMULPS     Z10, Z1, Z18
+	VADDPS     Z18, Z17, Z17
+	VMOVUPS    Z17, (BX)(R9*1)
+	VMULPS     Z10, Z2, Z18
+	VADDPS     Z18, Z17, Z17
+	TESTQ      DI, DI
+	JZ         unscaled0
+	VMULPS     (DI)(R9*1), Z17, Z17
+
+unscaled0:
+	VCOMPRESSPS.Z Z17, K1, Z18
+	VMOVUPS       Z18, 32(SP)(AX*4)
+	TESTQ         R8, R8
+	JZ            untraced0
+	VCMPPS        $0x07, Z17, Z17, K3
+	VMOVUPS.Z     Z17, K3, Z18
+	VMOVUPS       Z18, K1, (R8)(R9*1)
+
+untraced0:
+	MOVWLZX R11, R12
+	POPCNTL R12, R12
+	ADDQ    R12, AX
+	VMOVUPS 64(SI)(R9*1), Z10
+	VMULPS  64(BX)(R9*1), Z0, Z17
+	VMULPS  Z10, Z1, Z18
+	VADDPS  Z18, Z17, Z17
+	VMOVUPS Z17, 64(BX)(R9*1)
+	VMULPS  Z10, Z2, Z18
+	VADDPS  Z18, Z17, Z17
+	TESTQ   DI, DI
+	JZ      unscaled1
+	VMULPS  64(DI)(R9*1), Z17, Z17
+
+unscaled1:
+	VCOMPRESSPS.Z Z17, K2, Z18
+	VMOVUPS       Z18, 32(SP)(AX*4)
+	TESTQ         R8, R8
+	JZ            untraced1
+	VCMPPS        $0x07, Z17, Z17, K1
+	VMOVUPS.Z     Z17, K1, Z18
+	VMOVUPS       Z18, K2, 64(R8)(R9*1)
+
+untraced1:
+	SHRL      $0x10, R11
+	POPCNTL   R11, R11
+	ADDQ      R11, AX
+	ADDQ      $0x04, R10
+	ADDQ      $0x80, R9
+	CMPQ      R9, DX
+	JL        input
+	VPXORD    Z11, Z11, Z11
+	VMOVDQU32 Z11, 32(SP)(AX*4)
+	ADDQ      AX, 2208(SP)
+	VPXORD    Z9, Z9, Z9
+	XORQ      BX, BX
+
+locate:
+	VMOVUPS      32(SP)(BX*4), Z10
+	VPANDD.BCST  adaptPlace<>+0(SB), Z10, Z17
+	VMULPS.BCST  adaptPlace<>+4(SB), Z17, Z17
+	VADDPS.BCST  adaptPlace<>+8(SB), Z17, Z17
+	VPSUBD.BCST  adaptPlace<>+8(SB), Z17, Z17
+	VPMAXUD      Z17, Z9, Z9
+	VPMINUD.BCST adaptPlace<>+12(SB), Z17, Z17
+	VPSRLD       $0x0c, Z17, Z18
+	VPMOVD2M     Z10, K1
+	VPADDD.BCST  adaptPlace<>+16(SB), Z18, K1, Z18
+	VMOVDQU32    Z18, 1120(SP)(BX*4)
+	VPANDD.BCST  adaptPlace<>+20(SB), Z17, Z17
+	VCVTDQ2PS    Z17, Z17
+	VMULPS.BCST  adaptPlace<>+24(SB), Z17, Z17
+	VMOVUPS      Z17, 32(SP)(BX*4)
+	ADDQ         $0x10, BX
+	CMPQ         BX, AX
+	JL           locate
+	VPCMPUD.BCST $0x06, adaptPlace<>+12(SB), Z9, K1
+	KORTESTW     K1, K1
+	JZ           inside
+	MOVQ         CX, BX
+	SHRQ         $0x0a, BX
+	MOVQ         2216(SP), SI
+	BTSQ         BX, SI
+	MOVQ         SI, 2216(SP)
+
+inside:
+	MOVQ grid+40(FP), BX
+	XORQ SI, SI
+
+look:
+	MOVL         1120(SP)(SI*4), DI
+	MOVL         1124(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X12
+	VMOVHPS      (BX)(R8*4), X12, X12
+	MOVL         1128(SP)(SI*4), DI
+	MOVL         1132(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X13
+	VMOVHPS      (BX)(R8*4), X13, X13
+	MOVL         1136(SP)(SI*4), DI
+	MOVL         1140(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X16
+	VMOVHPS      (BX)(R8*4), X16, X16
+	MOVL         1144(SP)(SI*4), DI
+	MOVL         1148(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X10
+	VMOVHPS      (BX)(R8*4), X10, X10
+	MOVL         1152(SP)(SI*4), DI
+	MOVL         1156(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X14
+	VMOVHPS      (BX)(R8*4), X14, X14
+	MOVL         1160(SP)(SI*4), DI
+	MOVL         1164(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X15
+	VMOVHPS      (BX)(R8*4), X15, X15
+	MOVL         1168(SP)(SI*4), DI
+	MOVL         1172(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X17
+	VMOVHPS      (BX)(R8*4), X17, X17
+	MOVL         1176(SP)(SI*4), DI
+	MOVL         1180(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X18
+	VMOVHPS      (BX)(R8*4), X18, X18
+	VINSERTF32X4 $0x01, X16, Y12, Y16
+	VINSERTF32X4 $0x01, X17, Y14, Y17
+	VINSERTF64X4 $0x01, Y17, Z16, Z17
+	VINSERTF32X4 $0x01, X10, Y13, Y16
+	VINSERTF32X4 $0x01, X18, Y15, Y10
+	VINSERTF64X4 $0x01, Y10, Z16, Z10
+	VSHUFPS      $0x88, Z10, Z17, Z18
+	VSHUFPS      $0xdd, Z10, Z17, Z10
+	VSUBPS       Z18, Z10, Z10
+	VMULPS       32(SP)(SI*4), Z10, Z10
+	VADDPS       Z10, Z18, Z18
+	VMULPS       Z18, Z3, Z18
+	VMOVUPS      Z18, 32(SP)(SI*4)
+	ADDQ         $0x10, SI
+	CMPQ         SI, AX
+	JL           look
+	XORQ         AX, AX
+	MOVQ         m+8(FP), BX
+	XORQ         SI, SI
+
+write:
+	PREFETCHT0 1024(BX)(CX*1)
+	PREFETCHT0 1088(BX)(CX*1)
+	MOVL       (SP)(SI*1), DI
+	KMOVD      DI, K1
+	KSHIFTRD   $0x10, K1, K2
+	VMOVUPS    32(SP)(AX*4), Z10
+	VMOVUPS    (BX)(CX*1), Z17
+	VEXPANDPS  Z10, K1, Z17
+	VMOVUPS    Z17, (BX)(CX*1)
+	MOVWLZX    DI, R8
+	POPCNTL    R8, R8
+	ADDQ       R8, AX
+	VMOVUPS    32(SP)(AX*4), Z10
+	VMOVUPS    64(BX)(CX*1), Z17
+	VEXPANDPS  Z10, K2, Z17
+	VMOVUPS    Z17, 64(BX)(CX*1)
+	SHRL       $0x10, DI
+	POPCNTL    DI, DI
+	ADDQ       DI, AX
+	ADDQ       $0x04, SI
+	ADDQ       $0x80, CX
+	CMPQ       CX, DX
+	JL         write
+	MOVQ       DX, CX
+	MOVQ       n+48(FP), AX
+	SHLQ       $0x02, AX
+	CMPQ       CX, AX
+	JL         strip
+	MOVQ       2208(SP), AX
+	MOVQ       AX, written+88(FP)
+	MOVQ       2216(SP), AX
+	MOVQ       AX, outside+96(FP)
+	VZEROUPPER
+	RET
+
+// func adaptBF16AVX512(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL, CMOV, MMX+, POPCNT
+TEXT ·adaptBF16AVX512(SB), $2224-104
+	VBROADCASTSS gamma+56(FP), Z0
+	VBROADCASTSS beta1+60(FP), Z1
+	VBROADCASTSS beta2+64(FP), Z2
+	VBROADCASTSS out+68(FP), Z3
+	VPBROADCASTD adaptRounding512<>+0(SB), Z11
+	VPBROADCASTD adaptRounding512<>+4(SB), Z12
+	VPBROADCASTD adaptRounding512<>+8(SB), Z13
+	VPBROADCASTD adaptRounding512<>+12(SB), Z14
+	MOVQ         last+80(FP), AX
+	VPBROADCASTW AX, Z8
+	MOVQ         state+72(FP), AX
+	VPBROADCASTQ AX, Z4
+	VPADDQ       adaptFirst512<>+0(SB), Z4, Z4
+	VPBROADCASTQ adaptWords512<>+0(SB), Z5
+	VPBROADCASTQ adaptWords512<>+8(SB), Z6
+	VPBROADCASTQ adaptWords512<>+16(SB), Z7
+	VMOVDQU64    adaptUpper<>+0(SB), Z10
+	MOVQ         $0x00000000, 2208(SP)
+	MOVQ         $0x00000000, 2216(SP)
+	XORQ         CX, CX
+
+strip:
+	MOVQ    n+48(FP), DX
+	SHLQ    $0x02, DX
+	LEAQ    1024(CX), AX
+	CMPQ    AX, DX
+	CMOVQLT AX, DX
+	XORQ    AX, AX
+	MOVQ    avg+0(FP), BX
+	MOVQ    grad+16(FP), SI
+	MOVQ    scale+24(FP), DI
+	MOVQ    x+32(FP), R8
+	MOVQ    CX, R9
+	XORQ    R10, R10
+
+input:
+	PREFETCHT0    1024(SI)(R9*1)
+	PREFETCHT0    1088(SI)(R9*1)
+	MOVQ          R9, R11
+	SHRQ          $0x01, R11
+	PREFETCHT0    1024(BX)(R11*1)
+	VPSRLQ        $0x1e, Z4, Z16
+	VPXORQ        Z16, Z4, Z15
+	VPADDQ        Z5, Z4, Z4
+	VPMULLQ       Z6, Z15, Z15
+	VPSRLQ        $0x1b, Z15, Z16
+	VPXORQ        Z16, Z15, Z15
+	VPMULLQ       Z7, Z15, Z15
+	VPSRLQ        $0x1f, Z15, Z16
+	VPXORQ        Z16, Z15, Z15
+	VPCMPUW       $0x02, Z8, Z15, K1
+	KMOVD         K1, R12
+	MOVL          R12, (SP)(R10*1)
+	KSHIFTRD      $0x10, K1, K2
+	VPMULLW       Z11, Z15, Z15
+	VPMOVZXWD     Y15, Z16
+	VEXTRACTI64X4 $0x01, Z15, Y15
+	VPMOVZXWD     Y15, Z15
+	VMOVUPS       (SI)(R9*1), Z23
+	VPMOVZXWD     (BX)(R11*1), Z24
+	VPSLLD        $0x10, Z24, Z24
+	VMULPS        Z24, Z0, Z24
+	VMULPS        Z23, Z1, Z25
+	VADDPS        Z25, Z24, Z24
+	VPADDD        Z16, Z24, Z25
+	VCMPPS        $0x03, Z24, Z24, K3
+	VMOVAPS       Z24, K3, Z25
+	VPANDD        Z12, Z25, Z24
+	VMULPS        Z23, Z2, Z16
+	VADDPS        Z16, Z24, Z24
+	TESTQ         DI, DI
+	JZ            unscaled0
+	VMULPS        (DI)(R9*1), Z24, Z24
+
+unscaled0:
+	VCOMPRESSPS.Z Z24, K1, Z16
+	VMOVUPS       Z16, 32(SP)(AX*4)
+	TESTQ         R8, R8
+	JZ            untraced0
+	VCMPPS        $0x07, Z24, Z24, K3
+	VMOVUPS.Z     Z24, K3, Z16
+	VMOVUPS       Z16, K1, (R8)(R9*1)
+
+untraced0:
+	MOVWLZX   R12, R13
+	POPCNTL   R13, R13
+	ADDQ      R13, AX
+	VMOVUPS   64(SI)(R9*1), Z16
+	VPMOVZXWD 32(BX)(R11*1), Z23
+	VPSLLD    $0x10, Z23, Z23
+	VMULPS    Z23, Z0, Z23
+	VMULPS    Z16, Z1, Z24
+	VADDPS    Z24, Z23, Z23
+	VPADDD    Z15, Z23, Z24
+	VCMPPS    $0x03, Z23, Z23, K1
+	VMOVAPS   Z23, K1, Z24
+	VPANDD    Z12, Z24, Z23
+	VMULPS    Z16, Z2, Z15
+	VADDPS    Z15, Z23, Z23
+	TESTQ     DI, DI
+	JZ        unscaled1
+	VMULPS    64(DI)(R9*1), Z23, Z23
+
+unscaled1:
+	VCOMPRESSPS.Z Z23, K2, Z15
+	VMOVUPS       Z15, 32(SP)(AX*4)
+	TESTQ         R8, R8
+	JZ            untraced1
+	VCMPPS        $0x07, Z23, Z23, K1
+	VMOVUPS.Z     Z23, K1, Z15
+	VMOVUPS       Z15, K2, 64(R8)(R9*1)
+
+untraced1:
+	SHRL      $0x10, R12
+	POPCNTL   R12, R12
+	ADDQ      R12, AX
+	VPERMT2W  Z24, Z10, Z25
+	VMOVDQU16 Z25, (BX)(R11*1)
+	ADDQ      $0x04, R10
+	ADDQ      $0x80, R9
+	CMPQ      R9, DX
+	JL        input
+	VPXORD    Z17, Z17, Z17
+	VMOVDQU32 Z17, 32(SP)(AX*4)
+	ADDQ      AX, 2208(SP)
+	VPXORD    Z9, Z9, Z9
+	XORQ      BX, BX
+
+locate:
+	VMOVUPS      32(SP)(BX*4), Z15
+	VPANDD.BCST  adaptPlace<>+0(SB), Z15, Z16
+	VMULPS.BCST  adaptPlace<>+4(SB), Z16, Z16
+	VADDPS.BCST  adaptPlace<>+8(SB), Z16, Z16
+	VPSUBD.BCST  adaptPlace<>+8(SB), Z16, Z16
+	VPMAXUD      Z16, Z9, Z9
+	VPMINUD.BCST adaptPlace<>+12(SB), Z16, Z16
+	VPSRLD       $0x0c, Z16, Z23
+	VPMOVD2M     Z15, K1
+	VPADDD.BCST  adaptPlace<>+16(SB), Z23, K1, Z23
+	VMOVDQU32    Z23, 1120(SP)(BX*4)
+	VPANDD.BCST  adaptPlace<>+20(SB), Z16, Z16
+	VCVTDQ2PS    Z16, Z16
+	VMULPS.BCST  adaptPlace<>+24(SB), Z16, Z16
+	VMOVUPS      Z16, 32(SP)(BX*4)
+	ADDQ         $0x10, BX
+	CMPQ         BX, AX
+	JL           locate
+	VPCMPUD.BCST $0x06, adaptPlace<>+12(SB), Z9, K1
+	KORTESTW     K1, K1
+	JZ           inside
+	MOVQ         CX, BX
+	SHRQ         $0x0a, BX
+	MOVQ         2216(SP), SI
+	BTSQ         BX, SI
+	MOVQ         SI, 2216(SP)
+
+inside:
+	MOVQ grid+40(FP), BX
+	XORQ SI, SI
+
+look:
+	MOVL         1120(SP)(SI*4), DI
+	MOVL         1124(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X18
+	VMOVHPS      (BX)(R8*4), X18, X18
+	MOVL         1128(SP)(SI*4), DI
+	MOVL         1132(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X19
+	VMOVHPS      (BX)(R8*4), X19, X19
+	MOVL         1136(SP)(SI*4), DI
+	MOVL         1140(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X22
+	VMOVHPS      (BX)(R8*4), X22, X22
+	MOVL         1144(SP)(SI*4), DI
+	MOVL         1148(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X15
+	VMOVHPS      (BX)(R8*4), X15, X15
+	MOVL         1152(SP)(SI*4), DI
+	MOVL         1156(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X20
+	VMOVHPS      (BX)(R8*4), X20, X20
+	MOVL         1160(SP)(SI*4), DI
+	MOVL         1164(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X21
+	VMOVHPS      (BX)(R8*4), X21, X21
+	MOVL         1168(SP)(SI*4), DI
+	MOVL         1172(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X16
+	VMOVHPS      (BX)(R8*4), X16, X16
+	MOVL         1176(SP)(SI*4), DI
+	MOVL         1180(SP)(SI*4), R8
+	VMOVSD       (BX)(DI*4), X23
+	VMOVHPS      (BX)(R8*4), X23, X23
+	VINSERTF32X4 $0x01, X22, Y18, Y22
+	VINSERTF32X4 $0x01, X16, Y20, Y16
+	VINSERTF64X4 $0x01, Y16, Z22, Z16
+	VINSERTF32X4 $0x01, X15, Y19, Y22
+	VINSERTF32X4 $0x01, X23, Y21, Y15
+	VINSERTF64X4 $0x01, Y15, Z22, Z15
+	VSHUFPS      $0x88, Z15, Z16, Z23
+	VSHUFPS      $0xdd, Z15, Z16, Z15
+	VSUBPS       Z23, Z15, Z15
+	VMULPS       32(SP)(SI*4), Z15, Z15
+	VADDPS       Z15, Z23, Z23
+	VMULPS       Z23, Z3, Z23
+	VPSRLD       $0x10, Z23, Z15
+	VPANDD       Z13, Z15, Z15
+	VPADDD       Z14, Z15, Z15
+	VPADDD       Z15, Z23, Z15
+	VCMPPS       $0x03, Z23, Z23, K1
+	VMOVAPS      Z23, K1, Z15
+	VMOVUPS      Z15, 32(SP)(SI*4)
+	ADDQ         $0x10, SI
+	CMPQ         SI, AX
+	JL           look
+	XORQ         AX, AX
+	MOVQ         m+8(FP), BX
+	XORQ         SI, SI
+
+write:
+	MOVQ        CX, DI
+	SHRQ        $0x01, DI
+	PREFETCHT0  1024(BX)(DI*1)
+	MOVL        (SP)(SI*1), R8
+	KMOVD       R8, K1
+	KSHIFTRD    $0x10, K1, K2
+	VMOVUPS     32(SP)(AX*4), Z15
+	VEXPANDPS.Z Z15, K1, Z15
+	MOVWLZX     R8, R9
+	POPCNTL     R9, R9
+	ADDQ        R9, AX
+	VMOVUPS     32(SP)(AX*4), Z16
+	VEXPANDPS.Z Z16, K2, Z16
+	SHRL        $0x10, R8
+	POPCNTL     R8, R8
+	ADDQ        R8, AX
+	VMOVDQU16   (BX)(DI*1), Z23
+	VPERMT2W    Z16, Z10, Z15
+	VPBLENDMW   Z15, Z23, K1, Z23
+	VMOVDQU16   Z23, (BX)(DI*1)
+	ADDQ        $0x04, SI
+	ADDQ        $0x80, CX
+	CMPQ        CX, DX
+	JL          write
+	MOVQ        DX, CX
+	MOVQ        n+48(FP), AX
+	SHLQ        $0x02, AX
+	CMPQ        CX, AX
+	JL          strip
+	MOVQ        2208(SP), AX
+	MOVQ        AX, written+88(FP)
+	MOVQ        2216(SP), AX
+	MOVQ        AX, outside+96(FP)
 	VZEROUPPER
 	RET

@@ -2,46 +2,82 @@
 
 package kernel
 
-import "unsafe"
+import "math/bits"
 
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
+const (
+	// adaptStrip is how many elements adapt*AVX2 take through their stages together, and
+	// adaptStrip512 those that adapt*AVX512 take. Neither is above strip.
+	adaptStrip    = 128
+	adaptStrip512 = 256
+
+	// adaptRun is how many elements they do at most: a word has bits for their strips.
+	adaptRun = 64 * adaptStrip
+)
+
 // adapt does the first n elements, and counts the written ones.
 func (v Vectors) adapt(a *Adaptation) (n, written int) {
-	n = len(a.G) &^ 15
-	if v.set < AVX2 || n == 0 || a.Mask != nil || a.Threshold == 0 {
+	if v.set < AVX2 || a.Mask != nil || a.Threshold == 0 {
 		return 0, 0
 	}
-	g, scale, x := unsafe.SliceData(a.G), unsafe.SliceData(a.Scale), unsafe.SliceData(a.X)
-	state, last := a.Key+(a.Counter+1)*golden, uint64(a.Threshold-1)
-	var most uint32
-	if a.I.BF16 != nil {
-		written, most = adaptBF16AVX2(&a.I.BF16[0], &a.M.BF16[0], g, scale, x, &a.Grid[0], n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
-	} else {
-		written, most = adaptAVX2(&a.I.F32[0], &a.M.F32[0], g, scale, x, &a.Grid[0], n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+	together, length := 16, adaptStrip
+	if v.set >= AVX512 {
+		together, length = 32, adaptStrip512
 	}
-	if most >= gridEnd {
-		a.beyond(n)
+	n = len(a.G) / together * together
+	for lo := 0; lo < n; lo += adaptRun {
+		hi := min(lo+adaptRun, n)
+		count, outside := v.run(a, lo, hi)
+		written += count
+		for ; outside != 0; outside &= outside - 1 {
+			from := lo + bits.TrailingZeros64(outside)*length
+			a.beyond(from, min(from+length, hi))
+		}
 	}
 	return n, written
 }
 
-// beyond puts M of the first n elements right where x is outside the grid, which is rare.
-func (a *Adaptation) beyond(n int) {
+// run is the assembly on elements lo to hi; see adaptAVX2.
+func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
+	n, g, scale, x, grid := hi-lo, &a.G[lo], part(a.Scale, lo), part(a.X, lo), &a.Grid[0]
+	state := a.Key + (a.Counter+uint64(lo)/lanes+1)*golden
+	last := uint64(a.Threshold - 1)
+	if a.I.BF16 != nil {
+		i, m := &a.I.BF16[lo], &a.M.BF16[lo]
+		if v.set >= AVX512 {
+			return adaptBF16AVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+		}
+		return adaptBF16AVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+	}
+	i, m := &a.I.F32[lo], &a.M.F32[lo]
+	if v.set >= AVX512 {
+		return adaptAVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+	}
+	return adaptAVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+}
+
+// part is where an array goes on from element lo, nil if there is no array.
+func part(s []float32, lo int) *float32 {
+	if s == nil {
+		return nil
+	}
+	return &s[lo]
+}
+
+// beyond puts M of elements lo to hi, a strip or less, right where x is outside the grid.
+func (a *Adaptation) beyond(lo, hi int) {
 	var x [strip]float32
 	var lane [strip]uint16
 	var on, out [strip]uint8
-	for lo := 0; lo < n; lo += strip {
-		hi := min(lo+strip, n)
-		a.draw(&lane, lo, hi)
-		a.inputs(&x, lo, hi)
-		outside := 0
-		for _, e := range on[:a.choose(&on, &lane, lo, hi)] {
-			if _, _, ok := Locate(x[e]); !ok {
-				out[outside] = e
-				outside++
-			}
+	a.draw(&lane, lo, hi)
+	a.inputs(&x, lo, hi)
+	outside := 0
+	for _, e := range on[:a.choose(&on, &lane, lo, hi)] {
+		if _, _, ok := Locate(x[e]); !ok {
+			out[outside] = e
+			outside++
 		}
-		a.write(&x, out[:outside], lo)
 	}
+	a.write(&x, out[:outside], lo)
 }

@@ -131,7 +131,7 @@ func TestAdaptationHasTheSameBitsEverywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		n := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, 3000)).Draw(t, "n")
+		n := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, 3000), rapid.IntRange(8190, 8400)).Draw(t, "n")
 		a := adaptation(rng, n, rapid.SampledFrom([]int{0, 2, 50, 1000}).Draw(t, "odd"), flag("half"), flag("scaled"), flag("traced"), flag("masked"))
 		a.Threshold = rapid.OneOf(rapid.SampledFrom([]uint32{0, 1, MaskAll - 1, MaskAll}), rapid.Uint32Range(0, MaskAll)).Draw(t, "threshold")
 		requireSameRun(t, assembly, a)

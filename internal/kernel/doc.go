@@ -1,7 +1,8 @@
 // Package kernel is dense linear algebra on float32: matrix products, the
 // vector functions around a softmax, a counter-based generator of random bits,
 // and the threads that run them. Everything exists in portable Go. On amd64 with AVX2
-// and FMA the inner loops are assembly, and with AVX-512 those of the products are wider.
+// and FMA the inner loops are assembly, and with AVX-512 those of the products
+// and of the update are wider.
 //
 // An [Exec] holds threads, scratch and an [Arithmetic]: the precision of its products and
 // the set of instructions that it computes by. Nothing in the process decides beside it.

@@ -4,7 +4,8 @@ package kernel
 // has those before it.
 type Instructions uint8
 
-// The sets. AVX2 and AVX512 are both with FMA, and give the same bits.
+// The sets. AVX2 and AVX512 are both with FMA, and give the same bits. AVX512 is its parts F, BW,
+// DQ and VL, which all processors have that have it, but for Xeon Phi.
 const (
 	Widest   Instructions = iota // the last set that this machine has
 	Portable                     // none but what Go compiles to

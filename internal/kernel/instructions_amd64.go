@@ -11,7 +11,7 @@ func detect() Instructions {
 	switch {
 	case !cpu.X86.HasAVX2 || !cpu.X86.HasFMA:
 		return Portable
-	case !cpu.X86.HasAVX512F:
+	case !cpu.X86.HasAVX512F || !cpu.X86.HasAVX512BW || !cpu.X86.HasAVX512DQ || !cpu.X86.HasAVX512VL:
 		return AVX2
 	}
 	return AVX512

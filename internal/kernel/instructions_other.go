@@ -22,6 +22,8 @@ func (Vectors) scaleRow(x []float32, a float32)          { scaleRowGo(x, a) }
 func (Vectors) add(dst, a, b []float32)                  { addGo(dst, a, b) }
 func (Vectors) relu(dst, x []float32)                    { reluGo(dst, x) }
 func (Vectors) reluBackward(dst, d, x []float32)         { reluBackwardGo(dst, d, x) }
+func (Vectors) gelu(dst, x []float32)                    { geluGo(dst, x) }
+func (Vectors) geluBackward(dst, d, x []float32)         { geluBackwardGo(dst, d, x) }
 
 func (Vectors) softmaxBackward(d, prob []float32, dot, scale float32) {
 	softmaxBackwardGo(d, prob, dot, scale)

@@ -49,6 +49,16 @@ func reluBackwardAVX2(dst *float32, d *float32, x *float32, n int)
 //go:noescape
 func softmaxBackwardAVX2(d *float32, prob *float32, n int, dot float32, scale float32)
 
+// geluAVX2 is geluGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func geluAVX2(dst *float32, x *float32, n int)
+
+// geluBackwardAVX2 is geluBackwardGo; n > 0 a multiple of 8.
+//
+//go:noescape
+func geluBackwardAVX2(dst *float32, d *float32, x *float32, n int)
+
 // sumAVX2 is sumGo; n > 0 a multiple of 8.
 //
 //go:noescape

@@ -357,6 +357,310 @@ loop:
 	VZEROUPPER
 	RET
 
+DATA normalConstants<>+0(SB)/4, $0x7fffffff
+DATA normalConstants<>+4(SB)/4, $0x7fffffff
+DATA normalConstants<>+8(SB)/4, $0x7fffffff
+DATA normalConstants<>+12(SB)/4, $0x7fffffff
+DATA normalConstants<>+16(SB)/4, $0x7fffffff
+DATA normalConstants<>+20(SB)/4, $0x7fffffff
+DATA normalConstants<>+24(SB)/4, $0x7fffffff
+DATA normalConstants<>+28(SB)/4, $0x7fffffff
+DATA normalConstants<>+32(SB)/4, $0x41800000
+DATA normalConstants<>+36(SB)/4, $0x41800000
+DATA normalConstants<>+40(SB)/4, $0x41800000
+DATA normalConstants<>+44(SB)/4, $0x41800000
+DATA normalConstants<>+48(SB)/4, $0x41800000
+DATA normalConstants<>+52(SB)/4, $0x41800000
+DATA normalConstants<>+56(SB)/4, $0x41800000
+DATA normalConstants<>+60(SB)/4, $0x41800000
+DATA normalConstants<>+64(SB)/4, $0xfffff000
+DATA normalConstants<>+68(SB)/4, $0xfffff000
+DATA normalConstants<>+72(SB)/4, $0xfffff000
+DATA normalConstants<>+76(SB)/4, $0xfffff000
+DATA normalConstants<>+80(SB)/4, $0xfffff000
+DATA normalConstants<>+84(SB)/4, $0xfffff000
+DATA normalConstants<>+88(SB)/4, $0xfffff000
+DATA normalConstants<>+92(SB)/4, $0xfffff000
+DATA normalConstants<>+96(SB)/4, $0xbf000000
+DATA normalConstants<>+100(SB)/4, $0xbf000000
+DATA normalConstants<>+104(SB)/4, $0xbf000000
+DATA normalConstants<>+108(SB)/4, $0xbf000000
+DATA normalConstants<>+112(SB)/4, $0xbf000000
+DATA normalConstants<>+116(SB)/4, $0xbf000000
+DATA normalConstants<>+120(SB)/4, $0xbf000000
+DATA normalConstants<>+124(SB)/4, $0xbf000000
+DATA normalConstants<>+128(SB)/4, $0x3ecc422a
+DATA normalConstants<>+132(SB)/4, $0x3ecc422a
+DATA normalConstants<>+136(SB)/4, $0x3ecc422a
+DATA normalConstants<>+140(SB)/4, $0x3ecc422a
+DATA normalConstants<>+144(SB)/4, $0x3ecc422a
+DATA normalConstants<>+148(SB)/4, $0x3ecc422a
+DATA normalConstants<>+152(SB)/4, $0x3ecc422a
+DATA normalConstants<>+156(SB)/4, $0x3ecc422a
+DATA normalConstants<>+160(SB)/4, $0x3b852edc
+DATA normalConstants<>+164(SB)/4, $0x3b852edc
+DATA normalConstants<>+168(SB)/4, $0x3b852edc
+DATA normalConstants<>+172(SB)/4, $0x3b852edc
+DATA normalConstants<>+176(SB)/4, $0x3b852edc
+DATA normalConstants<>+180(SB)/4, $0x3b852edc
+DATA normalConstants<>+184(SB)/4, $0x3b852edc
+DATA normalConstants<>+188(SB)/4, $0x3b852edc
+DATA normalConstants<>+192(SB)/4, $0x3d250775
+DATA normalConstants<>+196(SB)/4, $0x3d250775
+DATA normalConstants<>+200(SB)/4, $0x3d250775
+DATA normalConstants<>+204(SB)/4, $0x3d250775
+DATA normalConstants<>+208(SB)/4, $0x3d250775
+DATA normalConstants<>+212(SB)/4, $0x3d250775
+DATA normalConstants<>+216(SB)/4, $0x3d250775
+DATA normalConstants<>+220(SB)/4, $0x3d250775
+DATA normalConstants<>+224(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+228(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+232(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+236(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+240(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+244(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+248(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+252(SB)/4, $0x3e3a99f5
+DATA normalConstants<>+256(SB)/4, $0x3edfb808
+DATA normalConstants<>+260(SB)/4, $0x3edfb808
+DATA normalConstants<>+264(SB)/4, $0x3edfb808
+DATA normalConstants<>+268(SB)/4, $0x3edfb808
+DATA normalConstants<>+272(SB)/4, $0x3edfb808
+DATA normalConstants<>+276(SB)/4, $0x3edfb808
+DATA normalConstants<>+280(SB)/4, $0x3edfb808
+DATA normalConstants<>+284(SB)/4, $0x3edfb808
+DATA normalConstants<>+288(SB)/4, $0x3f000000
+DATA normalConstants<>+292(SB)/4, $0x3f000000
+DATA normalConstants<>+296(SB)/4, $0x3f000000
+DATA normalConstants<>+300(SB)/4, $0x3f000000
+DATA normalConstants<>+304(SB)/4, $0x3f000000
+DATA normalConstants<>+308(SB)/4, $0x3f000000
+DATA normalConstants<>+312(SB)/4, $0x3f000000
+DATA normalConstants<>+316(SB)/4, $0x3f000000
+DATA normalConstants<>+320(SB)/4, $0x3c26eb07
+DATA normalConstants<>+324(SB)/4, $0x3c26eb07
+DATA normalConstants<>+328(SB)/4, $0x3c26eb07
+DATA normalConstants<>+332(SB)/4, $0x3c26eb07
+DATA normalConstants<>+336(SB)/4, $0x3c26eb07
+DATA normalConstants<>+340(SB)/4, $0x3c26eb07
+DATA normalConstants<>+344(SB)/4, $0x3c26eb07
+DATA normalConstants<>+348(SB)/4, $0x3c26eb07
+DATA normalConstants<>+352(SB)/4, $0x3dced8ef
+DATA normalConstants<>+356(SB)/4, $0x3dced8ef
+DATA normalConstants<>+360(SB)/4, $0x3dced8ef
+DATA normalConstants<>+364(SB)/4, $0x3dced8ef
+DATA normalConstants<>+368(SB)/4, $0x3dced8ef
+DATA normalConstants<>+372(SB)/4, $0x3dced8ef
+DATA normalConstants<>+376(SB)/4, $0x3dced8ef
+DATA normalConstants<>+380(SB)/4, $0x3dced8ef
+DATA normalConstants<>+384(SB)/4, $0x3eef018b
+DATA normalConstants<>+388(SB)/4, $0x3eef018b
+DATA normalConstants<>+392(SB)/4, $0x3eef018b
+DATA normalConstants<>+396(SB)/4, $0x3eef018b
+DATA normalConstants<>+400(SB)/4, $0x3eef018b
+DATA normalConstants<>+404(SB)/4, $0x3eef018b
+DATA normalConstants<>+408(SB)/4, $0x3eef018b
+DATA normalConstants<>+412(SB)/4, $0x3eef018b
+DATA normalConstants<>+416(SB)/4, $0x3f99635a
+DATA normalConstants<>+420(SB)/4, $0x3f99635a
+DATA normalConstants<>+424(SB)/4, $0x3f99635a
+DATA normalConstants<>+428(SB)/4, $0x3f99635a
+DATA normalConstants<>+432(SB)/4, $0x3f99635a
+DATA normalConstants<>+436(SB)/4, $0x3f99635a
+DATA normalConstants<>+440(SB)/4, $0x3f99635a
+DATA normalConstants<>+444(SB)/4, $0x3f99635a
+DATA normalConstants<>+448(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+452(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+456(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+460(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+464(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+468(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+472(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+476(SB)/4, $0x3fd5fd1c
+DATA normalConstants<>+480(SB)/4, $0x3f800000
+DATA normalConstants<>+484(SB)/4, $0x3f800000
+DATA normalConstants<>+488(SB)/4, $0x3f800000
+DATA normalConstants<>+492(SB)/4, $0x3f800000
+DATA normalConstants<>+496(SB)/4, $0x3f800000
+DATA normalConstants<>+500(SB)/4, $0x3f800000
+DATA normalConstants<>+504(SB)/4, $0x3f800000
+DATA normalConstants<>+508(SB)/4, $0x3f800000
+GLOBL normalConstants<>(SB), RODATA|NOPTR, $512
+
+// func geluAVX2(dst *float32, x *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·geluAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	SHLQ $0x02, DX
+	XORQ BX, BX
+
+loop:
+	VMOVUPS   (CX)(BX*1), Y0
+	VANDPS    normalConstants<>+0(SB), Y0, Y1
+	VMOVUPS   normalConstants<>+32(SB), Y4
+	VMINPS    Y1, Y4, Y1
+	VANDPS    normalConstants<>+64(SB), Y1, Y2
+	VSUBPS    Y2, Y1, Y3
+	VADDPS    Y2, Y1, Y4
+	VMULPS    Y4, Y3, Y3
+	VMULPS    normalConstants<>+96(SB), Y3, Y3
+	VMULPS    Y2, Y2, Y2
+	VMULPS    normalConstants<>+96(SB), Y2, Y2
+	VMOVUPS   expConstants<>+0(SB), Y7
+	VMINPS    Y2, Y7, Y2
+	VMOVUPS   expConstants<>+32(SB), Y7
+	VMAXPS    Y2, Y7, Y2
+	VMULPS    expConstants<>+96(SB), Y2, Y4
+	VADDPS    expConstants<>+128(SB), Y4, Y4
+	VSUBPS    expConstants<>+128(SB), Y4, Y5
+	VMULPS    expConstants<>+160(SB), Y5, Y7
+	VSUBPS    Y7, Y2, Y6
+	VMULPS    expConstants<>+192(SB), Y5, Y7
+	VSUBPS    Y7, Y6, Y6
+	VADDPS    Y3, Y6, Y6
+	VMULPS    Y6, Y6, Y5
+	VMULPS    expConstants<>+224(SB), Y6, Y3
+	VADDPS    expConstants<>+256(SB), Y3, Y3
+	VMULPS    expConstants<>+288(SB), Y6, Y7
+	VADDPS    expConstants<>+320(SB), Y7, Y7
+	VMULPS    expConstants<>+352(SB), Y6, Y8
+	VADDPS    expConstants<>+384(SB), Y8, Y8
+	VMULPS    Y5, Y3, Y3
+	VADDPS    Y7, Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    Y8, Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    Y6, Y3, Y3
+	VADDPS    expConstants<>+416(SB), Y3, Y3
+	VPSLLD    $0x17, Y4, Y4
+	VPADDD    expConstants<>+416(SB), Y4, Y4
+	VMULPS    Y4, Y3, Y3
+	VCMPPS    $0x05, expConstants<>+64(SB), Y2, Y7
+	VANDPS    Y7, Y3, Y3
+	VMOVUPS   normalConstants<>+160(SB), Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+192(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+224(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+256(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+288(SB), Y2, Y2
+	VMOVUPS   normalConstants<>+320(SB), Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+352(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+384(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+416(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+448(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+480(SB), Y4, Y4
+	VDIVPS    Y4, Y2, Y2
+	VMULPS    Y2, Y3, Y1
+	VMOVUPS   expConstants<>+416(SB), Y4
+	VSUBPS    Y1, Y4, Y4
+	VBLENDVPS Y0, Y1, Y4, Y1
+	VMULPS    Y1, Y0, Y0
+	VMOVUPS   Y0, (AX)(BX*1)
+	ADDQ      $0x20, BX
+	CMPQ      BX, DX
+	JL        loop
+	VZEROUPPER
+	RET
+
+// func geluBackwardAVX2(dst *float32, d *float32, x *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·geluBackwardAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	SHLQ $0x02, BX
+	XORQ SI, SI
+
+loop:
+	VMOVUPS   (DX)(SI*1), Y0
+	VANDPS    normalConstants<>+0(SB), Y0, Y1
+	VMOVUPS   normalConstants<>+32(SB), Y4
+	VMINPS    Y1, Y4, Y1
+	VANDPS    normalConstants<>+64(SB), Y1, Y2
+	VSUBPS    Y2, Y1, Y3
+	VADDPS    Y2, Y1, Y4
+	VMULPS    Y4, Y3, Y3
+	VMULPS    normalConstants<>+96(SB), Y3, Y3
+	VMULPS    Y2, Y2, Y2
+	VMULPS    normalConstants<>+96(SB), Y2, Y2
+	VMOVUPS   expConstants<>+0(SB), Y7
+	VMINPS    Y2, Y7, Y2
+	VMOVUPS   expConstants<>+32(SB), Y7
+	VMAXPS    Y2, Y7, Y2
+	VMULPS    expConstants<>+96(SB), Y2, Y4
+	VADDPS    expConstants<>+128(SB), Y4, Y4
+	VSUBPS    expConstants<>+128(SB), Y4, Y5
+	VMULPS    expConstants<>+160(SB), Y5, Y7
+	VSUBPS    Y7, Y2, Y6
+	VMULPS    expConstants<>+192(SB), Y5, Y7
+	VSUBPS    Y7, Y6, Y6
+	VADDPS    Y3, Y6, Y6
+	VMULPS    Y6, Y6, Y5
+	VMULPS    expConstants<>+224(SB), Y6, Y3
+	VADDPS    expConstants<>+256(SB), Y3, Y3
+	VMULPS    expConstants<>+288(SB), Y6, Y7
+	VADDPS    expConstants<>+320(SB), Y7, Y7
+	VMULPS    expConstants<>+352(SB), Y6, Y8
+	VADDPS    expConstants<>+384(SB), Y8, Y8
+	VMULPS    Y5, Y3, Y3
+	VADDPS    Y7, Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    Y8, Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    Y6, Y3, Y3
+	VADDPS    expConstants<>+416(SB), Y3, Y3
+	VPSLLD    $0x17, Y4, Y4
+	VPADDD    expConstants<>+416(SB), Y4, Y4
+	VMULPS    Y4, Y3, Y3
+	VCMPPS    $0x05, expConstants<>+64(SB), Y2, Y7
+	VANDPS    Y7, Y3, Y3
+	VMOVUPS   normalConstants<>+160(SB), Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+192(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+224(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+256(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    normalConstants<>+288(SB), Y2, Y2
+	VMOVUPS   normalConstants<>+320(SB), Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+352(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+384(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+416(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+448(SB), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    normalConstants<>+480(SB), Y4, Y4
+	VDIVPS    Y4, Y2, Y2
+	VMULPS    Y2, Y3, Y1
+	VMOVUPS   expConstants<>+416(SB), Y4
+	VSUBPS    Y1, Y4, Y4
+	VBLENDVPS Y0, Y1, Y4, Y1
+	VMULPS    normalConstants<>+128(SB), Y3, Y3
+	VMULPS    Y3, Y0, Y0
+	VADDPS    Y0, Y1, Y0
+	VMULPS    (CX)(SI*1), Y0, Y0
+	VMOVUPS   Y0, (AX)(SI*1)
+	ADDQ      $0x20, SI
+	CMPQ      SI, BX
+	JL        loop
+	VZEROUPPER
+	RET
+
 // func sumAVX2(x *float32, n int, lanes *[8]float64)
 // Requires: AVX
 TEXT ·sumAVX2(SB), NOSPLIT, $0-24

@@ -84,6 +84,22 @@ func (v Vectors) reluBackward(dst, d, x []float32) {
 	reluBackwardGo(dst[n:], d[n:], x[n:])
 }
 
+func (v Vectors) gelu(dst, x []float32) {
+	n := v.eights(len(x))
+	if n > 0 {
+		geluAVX2(&dst[0], &x[0], n)
+	}
+	geluGo(dst[n:], x[n:])
+}
+
+func (v Vectors) geluBackward(dst, d, x []float32) {
+	n := v.eights(len(x))
+	if n > 0 {
+		geluBackwardAVX2(&dst[0], &d[0], &x[0], n)
+	}
+	geluBackwardGo(dst[n:], d[n:], x[n:])
+}
+
 func (v Vectors) sum(x []float32, lanes *[8]float64) {
 	n := v.eights(len(x))
 	if n > 0 {

@@ -112,6 +112,16 @@ func allVectorFunctions(e Vectors, x, y, gain, bias []float32) (all []float32) {
 	keep()
 	e.ReLUBackward(out, gain, x)
 	keep()
+	for _, scale := range []float32{1, 4} {
+		copy(out, x)
+		e.Scale(out, scale)
+		e.GELU(out, out)
+		keep()
+		copy(out, x)
+		e.Scale(out, scale)
+		e.GELUBackward(out, gain, out)
+		keep()
+	}
 	keep(e.LayerNorm(out, y, gain, bias, 1e-5))
 	e.LayerNormBackward(out, x, y, gain, 0.1, 1.2)
 	keep()
@@ -177,6 +187,44 @@ func TestReLUAtItsEdges(t *testing.T) {
 		requireSameBits(t, []float32{0, 0, 2, nan, inf, 0, 3, 0, 0, 6, nan}, y)
 		e.ReLUBackward(y, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, x)
 		requireSameBits(t, []float32{0, 0, 3, 0, 5, 0, 7, 0, 0, 10, 0}, y)
+	})
+}
+
+func TestGELUAgreesWithFloat64(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
+		const n = 1 << 16
+		x, y, dx, ones := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+		for i := range x {
+			x[i], ones[i] = float32(-13+26*rand.Float64()), 1
+			if i%4 == 0 {
+				x[i] = float32(math.Copysign(math.Exp(-40*rand.Float64()), rand.Float64()-0.5))
+			}
+		}
+		e.GELU(y, x)
+		e.GELUBackward(dx, ones, x)
+		var relative, absolute float64
+		for i, v := range x {
+			v := float64(v)
+			phi := 0.5 * math.Erfc(-v/math.Sqrt2)
+			relative = max(relative, math.Abs(float64(y[i])-v*phi)/math.Abs(v*phi))
+			slope := phi + v*math.Exp(-v*v/2)/math.Sqrt(2*math.Pi)
+			absolute = max(absolute, math.Abs(float64(dx[i])-slope))
+		}
+		t.Logf("largest relative error %.3g, of the derivative %.3g", relative, absolute)
+		require.Less(t, relative, 6e-7)
+		require.Less(t, absolute, 3e-7)
+	})
+}
+
+func TestGELUAtItsEdges(t *testing.T) {
+	nan, inf, zero := float32(math.NaN()), float32(math.Inf(1)), float32(math.Copysign(0, -1))
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
+		x := []float32{0, zero, nan, inf, -inf, 1e30, -1e30, 20, -14, 0, 1e30}
+		y := make([]float32, len(x))
+		e.GELU(y, x)
+		requireSameBits(t, []float32{0, zero, nan, inf, nan, 1e30, zero, 20, zero, 0, 1e30}, y)
+		e.GELUBackward(y, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, x)
+		requireSameBits(t, []float32{0.5, 1, nan, nan, nan, 6, 0, 8, 0, 5, 11}, y)
 	})
 }
 

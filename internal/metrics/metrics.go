@@ -22,7 +22,7 @@ const namespace = "lmserve"
 // Options say what does not change while a server runs.
 type Options struct {
 	Version  string   // of the program
-	Model    string   // its name and the start of its hash
+	Models   []string // their names and the starts of their hashes; the first is the default
 	Numerics string   // the name of the arithmetic
 	Problems []string // that a request may be refused with: values of a label, all 0 at first
 }
@@ -47,14 +47,21 @@ func New(o Options) *Metrics {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels say what runs.",
 		ConstLabels: prometheus.Labels{
-			"version": o.Version, "model": o.Model, "numerics": o.Numerics,
+			"version": o.Version, "model": o.Models[0], "numerics": o.Numerics,
 		},
 	})
 	build.Set(1)
+	models := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "model_info",
+		Help: "Always 1; the models that sessions run on, and which is the default.",
+	}, []string{"default", "model"})
+	for i, name := range o.Models {
+		models.WithLabelValues(map[bool]string{true: "yes", false: "no"}[i == 0], name).Set(1)
+	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, &m.folder,
+		build, models, &m.folder,
 	)
 	m.registry.MustRegister(m.requests.all()...)
 	m.registry.MustRegister(m.work.all()...)

@@ -23,7 +23,7 @@ func (s source) Stats() session.Stats { return session.Stats(s) }
 // used are metrics that were told of everything once.
 func used() *Metrics {
 	m := New(Options{
-		Version: "v1", Model: "small-1", Numerics: "float32", Problems: []string{"session-busy"},
+		Version: "v1", Models: []string{"small-1", "words-2"}, Numerics: "float32", Problems: []string{"session-busy"},
 	})
 	bits, now := 40.0, time.Now()
 	m.RequestBegan()
@@ -37,6 +37,8 @@ func used() *Metrics {
 	m.Scored(session.LearnFalse, session.Tally{Bytes: 2, Tokens: 1, Bits: 3})
 	m.Line(&session.Line{Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp}})
 	m.Line(&session.Line{Strangeness: lines.Strangeness{P: .001}})
+	m.Compared(session.Tally{Bytes: 16, Bits: 32},
+		session.Tally{Bytes: 15, Bits: 30, Unknown: 1, UnknownBytes: 5, UnknownBits: 9})
 	m.Completed(session.FinishStop, 5)
 	m.Snapshot(time.Second, nil)
 	m.Snapshot(time.Second, errors.New("no room"))
@@ -61,6 +63,8 @@ func TestMetricsSayWhatTheyWereTold(t *testing.T) {
 	got := text(t, used())
 	for _, line := range strings.Split(strings.TrimSpace(`
 lmserve_build_info{model="small-1",numerics="float32",version="v1"} 1
+lmserve_model_info{default="yes",model="small-1"} 1
+lmserve_model_info{default="no",model="words-2"} 1
 lmserve_http_requests_in_flight 1
 lmserve_http_requests_total{method="GET",route="/v1/sessions/{id}",status="2xx"} 1
 lmserve_http_request_seconds_sum{method="GET",route="/v1/sessions/{id}"} 1
@@ -72,6 +76,10 @@ lmserve_scored_shannons_total{baseline="yes",learn="true"} 24
 lmserve_scored_shannons_total{baseline="no",learn="false"} 3
 lmserve_baseline_shannons_total{learn="true"} 40
 lmserve_baseline_shannons_total{learn="unflagged"} 0
+lmserve_shadow_bytes_total{role="session"} 16
+lmserve_shadow_bytes_total{role="shadow"} 10
+lmserve_shadow_shannons_total{role="session"} 32
+lmserve_shadow_shannons_total{role="shadow"} 21
 lmserve_lines_total 2
 lmserve_lines_flagged_total 1
 lmserve_line_strangeness_sum 3
@@ -101,7 +109,7 @@ lmserve_store_failed 0`), "\n") {
 
 // Whatever clients send, a label has one of few values.
 func TestLabelsAreBounded(t *testing.T) {
-	m := New(Options{})
+	m := New(Options{Models: []string{"small-1"}})
 	for _, method := range []string{"BREW", "", "get", "TRACE"} {
 		m.RequestBegan()
 		m.RequestEnded(context.Background(), "", method, 404, time.Millisecond)
@@ -113,7 +121,7 @@ func TestLabelsAreBounded(t *testing.T) {
 
 // Telling of a chunk costs nothing but the time of a few additions.
 func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
-	m, bits, now, ctx := New(Options{}), 3.0, time.Now(), context.Background()
+	m, bits, now, ctx := New(Options{Models: []string{"small-1"}}), 3.0, time.Now(), context.Background()
 	var observer session.Observer = m
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		for p := range session.Phases {
@@ -125,7 +133,7 @@ func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 
 // BenchmarkChunk is what metrics of one full chunk cost.
 func BenchmarkChunk(b *testing.B) {
-	m, bits, ctx := New(Options{}), 3.0, context.Background()
+	m, bits, ctx := New(Options{Models: []string{"small-1"}}), 3.0, context.Background()
 	var observer session.Observer = m
 	for b.Loop() {
 		for p := session.PhaseOpen; p <= session.PhaseRemember; p++ {

@@ -16,6 +16,7 @@ type work struct {
 	byPhase [session.Phases]prometheus.Observer
 
 	scored  [learns][2]scored // the second for sessions with a baseline
+	shadows [roles]compared
 	vectors []prometheus.Collector
 
 	lines, flagged   prometheus.Counter
@@ -30,6 +31,16 @@ type work struct {
 
 // scored counts text of one kind.
 type scored struct{ bytes, tokens, bits, baseline prometheus.Counter }
+
+// compared counts text that a session and a shadow of it have both scored.
+type compared struct{ bytes, bits prometheus.Counter }
+
+// The two ends of a shadow have an index each.
+const (
+	roleSession = iota
+	roleShadow
+	roles
+)
 
 // The kinds of learning have an index each.
 const (
@@ -83,6 +94,7 @@ func newWork() work {
 		w.completions.WithLabelValues(reason)
 	}
 	w.makeScored()
+	w.makeShadows()
 	return w
 }
 
@@ -107,6 +119,18 @@ func (w *work) makeScored() {
 				bits: bits.WithLabelValues(learn, has), baseline: baseline.WithLabelValues(learn),
 			}
 		}
+	}
+}
+
+// makeShadows makes the counters of sessions and their shadows.
+func (w *work) makeShadows() {
+	bytes := counters("shadow_bytes_total",
+		"Text that sessions and their shadows have scored, but for words that the model does not know.",
+		"role")
+	bits := counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
+	w.vectors = append(w.vectors, bytes, bits)
+	for role, name := range [roles]string{roleSession: "session", roleShadow: "shadow"} {
+		w.shadows[role] = compared{bytes.WithLabelValues(name), bits.WithLabelValues(name)}
 	}
 }
 
@@ -146,6 +170,14 @@ func (w *work) Line(l *session.Line) {
 	}
 	if l.Warm() {
 		w.strangeness.Observe(-math.Log10(l.P))
+	}
+}
+
+// Compared implements session.Observer. Models of all kinds compare by the words that they know.
+func (w *work) Compared(followed, shadow session.Tally) {
+	for role, t := range [roles]*session.Tally{roleSession: &followed, roleShadow: &shadow} {
+		w.shadows[role].bytes.Add(float64(t.Bytes - t.UnknownBytes))
+		w.shadows[role].bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may leave less than nothing
 	}
 }
 

@@ -19,6 +19,33 @@ func (ro *roster) amend(ctx context.Context, s *liveSession, r PatchRequest) err
 		return err
 	}
 	next := r.patched(s.head)
+	if err := ro.checkHead(s, &next); err != nil {
+		return err
+	}
+	if err := s.alive(); err != nil {
+		return err
+	}
+	named := func(bool) {}
+	if r.Name != nil {
+		var err error
+		if named, err = ro.registry.Rename(s.entry, next.Name); err != nil {
+			return &NameTakenError{next.Name}
+		}
+	}
+	err := ro.journal.setHeadLocked(ctx, s, &next)
+	if named(err == nil); err != nil {
+		return err
+	}
+	s.noteHeadLocked(&next)
+	ro.registry.SetTTL(s.entry, next.TTL)
+	return nil
+}
+
+// checkHead says why a session cannot have another head.
+func (ro *roster) checkHead(s *liveSession, next *head) error {
+	if err := checkNameOrNone(next.Name); err != nil {
+		return err
+	}
 	if err := next.checkKept(); err != nil {
 		return err
 	}
@@ -28,17 +55,16 @@ func (ro *roster) amend(ctx context.Context, s *liveSession, r PatchRequest) err
 			fmt.Sprintf("labels that leave it at most %d", sessionlog.MaxHeadBytes)}
 	}
 	if more := size - len(s.encode()); more > 0 {
-		if err := ro.room.Room(s.Owner, int64(more)); err != nil {
-			return err
-		}
+		return ro.room.Room(s.Owner, int64(more))
 	}
-	if err := s.alive(); err != nil {
-		return err
-	}
-	if err := ro.journal.setHeadLocked(ctx, s, &next); err != nil {
-		return err
-	}
-	s.noteHeadLocked(&next)
-	ro.registry.SetTTL(s.entry, next.TTL)
 	return nil
+}
+
+// index has the registry know a session by what its head says now. A name that another session of
+// the owner has stays that session's.
+func (ro *roster) index(s *liveSession) {
+	ro.registry.SetTTL(s.entry, s.TTL)
+	if named, err := ro.registry.Rename(s.entry, s.Name); err == nil {
+		named(true)
+	}
 }

@@ -124,7 +124,7 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("session: session %s has the name, but its %s", e.ID, text.String())
 }
 
-// NameTakenError says that another session of the caller has a name. Nothing was made.
+// NameTakenError says that another session of the owner has a name. Nothing was made or changed.
 type NameTakenError struct{ Name string }
 
 func (e *NameTakenError) Error() string {

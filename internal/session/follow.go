@@ -197,10 +197,17 @@ func (fo *follower) feed(of, s *liveSession, begin int64, r sessionlog.Record) e
 		return nil
 	}
 	tally, baseline := totalsOf(&r, at.offset)
-	s.compare(Comparison{
+	c := Comparison{
 		Offset:   at.offset,
 		Followed: of.account(tally, baseline),
 		Shadow:   s.account(at.tally, at.baseline),
-	})
+	}
+	before := s.compare(c)
+	if before == nil && begin == 0 {
+		before = new(Comparison)
+	}
+	if before != nil {
+		fo.engine.observer.Compared(c.Followed.since(before.Followed), c.Shadow.since(before.Shadow))
+	}
 	return nil
 }

@@ -63,7 +63,8 @@ type History struct {
 // Scores tells what a session's text has cost, from an offset on, length bytes and PastBytesMax at
 // most, in about equal parts, of which there are about points at most. A part is some of the pieces
 // that the text came in: it begins and ends where the log says how much the session's text had cost
-// until then. The errors are those of Text.
+// until then. The last piece of a fork that was cut out of a longer one has no part before the fork
+// is used: Next is before it then. The errors are those of Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {
@@ -76,7 +77,7 @@ func (mg *Manager) Scores(
 	if end <= offset {
 		return h, nil
 	}
-	sum := adder{s: p.s, history: &h, points: int64(max(1, points)), end: end}
+	sum := adder{s: p.s, seen: p.seen, history: &h, points: int64(max(1, points)), end: end}
 	if offset == 0 {
 		sum.begin(0, new(sessionlog.Record))
 	}
@@ -90,6 +91,7 @@ type past struct {
 	s          *liveSession
 	journal    *journal
 	start, end int64 // offsets of the text that is kept
+	seen       progress
 }
 
 // past finds a session's log, which has to have the offset.
@@ -109,7 +111,8 @@ func (mg *Manager) past(
 		return p, err
 	}
 	s.saw(found)
-	p = past{s: s, journal: j, start: found.Start, end: min(found.End, s.seen().offset)}
+	seen := s.seen()
+	p = past{s: s, journal: j, start: found.Start, end: min(found.End, seen.offset), seen: seen}
 	switch {
 	case offset > p.end:
 		return p, &OffsetError{Have: p.end, Want: offset}
@@ -149,6 +152,7 @@ func (p *past) read(
 // adder adds up the pieces of a text to a history.
 type adder struct {
 	s       *liveSession
+	seen    progress
 	history *History
 	points  int64
 	end     int64 // offset at which the history ends
@@ -169,11 +173,22 @@ func (a *adder) begin(offset int64, r *sessionlog.Record) {
 	a.size = max(1, (a.end-offset+a.points-1)/a.points)
 }
 
+// count gives an uncounted record at the end of the log the totals that the session has come to
+// since, if it has, and reports whether the record is counted then. They were never accepted from a
+// client: their time is that of the fork.
+func (a *adder) count(r *sessionlog.Record, end int64) bool {
+	if r.UnixMS == uncounted && end == a.seen.offset && !a.seen.blind {
+		setTotals(r, a.s.model.OfWords(), a.seen.tally, a.seen.baseline)
+		r.UnixMS = a.s.Created.UnixMilli()
+	}
+	return r.UnixMS != uncounted
+}
+
 // add takes in a record.
 func (a *adder) add(at int64, r sessionlog.Record) error {
 	end := at + int64(len(r.Text))
 	switch {
-	case r.UnixMS == uncounted: // its totals are those before it
+	case !a.count(&r, end): // its totals are those before it
 		return nil
 	case !a.begun:
 		if a.begin(end, &r); end >= a.end {

@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -87,6 +88,35 @@ func checkPast(t *rapid.T, mg *Manager) {
 	last := h.Scores[len(h.Scores)-1]
 	require.Equal(t, tally[h.Next].Bytes, last.Offset+last.Bytes)
 	require.True(t, h.Next >= min(total.Offset, at) && h.Next > offset)
+}
+
+// A fork far back that begins within a piece has no totals for the last of its text until it is used.
+func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	const cut = testChunk + 3
+	score(t, sv.mg, id, logText(3*testChunk))
+	sv.restart()
+	sv.mg.engine.forkRecovery = 1 // it is not computed at once
+	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(cut))})
+	require.NoError(t, err)
+	past := func(offset int64) History {
+		h, err := sv.mg.Scores(background, Caller{}, fork.ID, offset, PastBytesMax, 1)
+		require.NoError(t, err)
+		return h
+	}
+	h := past(0)
+	require.Equal(t, []int64{testChunk, cut}, []int64{h.Next, h.End})
+	h = past(h.Next)
+	require.Empty(t, h.Scores)
+	require.EqualValues(t, testChunk, h.Next)
+	withSession(t, sv.mg, fork.ID, func(*liveSession) {})
+	h = past(0)
+	require.EqualValues(t, cut, h.Next)
+	require.Len(t, h.Scores, 1)
+	require.Equal(t, get(t, sv.mg, fork.ID).Tally, h.Scores[0].Tally)
+	require.False(t, h.Scores[0].Time.Before(fork.Created.Truncate(time.Millisecond)))
 }
 
 // A session that keeps only the tail of its text says what it has.

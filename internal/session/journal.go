@@ -20,6 +20,9 @@ type journal struct {
 	// vanished is called with a session that the store has no more, because another server that
 	// shares the store has deleted it.
 	vanished func(*liveSession)
+	// claimed is called with a session that was claimed: its head is the store's, which another may
+	// have changed, or a request that was not told so.
+	claimed func(*liveSession)
 }
 
 // missed looks whether an error says that the session has vanished.
@@ -63,6 +66,7 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 	}
 	s.noteHeadLocked(&h)
 	s.claimedLocked(found)
+	j.claimed(s)
 	return nil
 }
 

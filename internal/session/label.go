@@ -26,6 +26,7 @@ func (s *liveSession) hasLabels(labels []Label) bool {
 
 // PatchRequest changes what a session keeps beside its text. What is left out stays as it is.
 type PatchRequest struct {
+	Name *string // as in a ForkRequest; to "" it takes the name away
 	// Unlabel takes all labels away before those of Labels are set.
 	Unlabel bool
 	// Labels are set to these values; one without a value is taken away.
@@ -52,6 +53,9 @@ func (r *PatchRequest) patched(h head) head {
 		labels[name] = *value
 	}
 	h.Labels = labels
+	if r.Name != nil {
+		h.Name = *r.Name
+	}
 	if r.Detach {
 		h.ShadowOf = ""
 	}

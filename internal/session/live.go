@@ -26,6 +26,8 @@ type liveSession struct {
 
 	watchers watchers // those who are told of what is fed
 
+	asked atomic.Int32 // requests at work on it, the feeding of a shadow by the server not among them
+
 	// feeding holds one token while a request feeds the session: only that request moves the offset.
 	// It is held for the length of the request. Those that wait get the token in the order they came.
 	feeding chan struct{}
@@ -69,8 +71,7 @@ func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSes
 	}
 	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
 	s.memory = accounts.Open(s)
-	s.entry = registry.NewEntry(s.ID, s.Owner, s.TTL, k.lastUsed, s)
-	s.entry.Name = s.Name
+	s.entry = registry.NewEntry(s.ID, s.Owner, s.Name, s.TTL, k.lastUsed, s)
 	return s
 }
 
@@ -130,11 +131,12 @@ func (s *liveSession) unlock() {
 	s.memory.Rest()
 }
 
-// job is what the session wants a worker for.
+// job is what the session wants a worker for. The work for a shadow is behind all other, unless
+// somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less urgent.
 func (s *liveSession) job() scheduler.Job {
 	return scheduler.Job{
 		Key: s.Owner, Session: s.ID, Model: s.model, Chunk: s.Settings.Chunk,
-		Behind: s.shadowOf() != "",
+		Behind: s.shadowOf() != "" && s.asked.Load() == 0,
 	}
 }
 
@@ -228,7 +230,7 @@ func (s *liveSession) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
-	s.Labels, s.TTL, s.ShadowOf = h.Labels, h.TTL, h.ShadowOf
+	s.Name, s.Labels, s.TTL, s.ShadowOf = h.Name, h.Labels, h.TTL, h.ShadowOf
 }
 
 func (s *liveSession) isClaimed() bool {

@@ -97,7 +97,7 @@ func assemble(served models, o Options) *Manager {
 			},
 		},
 	}
-	j.vanished = mg.roster.remove
+	j.vanished, j.claimed = mg.roster.remove, mg.roster.index
 	mg.engine.follower = newFollower(mg.engine, mg.roster, o.Threads)
 	return mg
 }
@@ -136,9 +136,9 @@ func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 // Err is why the store has failed, nil if it has not.
 func (mg *Manager) Err() error { return mg.life.Err() }
 
-// Patch changes the labels of a session, and when it expires, without waiting for requests that
-// feed it. It is no use of the session: a TTL that has run out already ends it at once. The errors
-// are a *FieldError, and those of a write to the session.
+// Patch changes the name of a session, its labels, and when it expires, without waiting for requests
+// that feed it. It is no use of the session: a TTL that has run out already ends it at once. The
+// errors are a *FieldError, a *NameTakenError, and those of a write to the session.
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {

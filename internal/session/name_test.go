@@ -2,13 +2,17 @@ package session
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 // put is Manager.Put for requests that find or make a session.
@@ -190,6 +194,105 @@ func TestForksAndImportsHaveTheNamesThatTheyAreGiven(t *testing.T) {
 		_, err = from("no name")
 		require.ErrorAs(t, err, new(*FieldError))
 	}
+}
+
+func rename(sv *server, who Caller, id, name string) error {
+	_, err := sv.mg.Patch(background, who, id, PatchRequest{Name: &name})
+	return err
+}
+
+func TestASessionIsFoundByTheNameThatItWasGivenLast(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{Seed: ptr(uint64(3))})
+	follower := shadow(t, sv.mg, "web", CreateRequest{})
+	score(t, sv.mg, "web", "some text")
+	require.NoError(t, rename(sv, Caller{}, "web", "log"))
+	for range 2 {
+		require.Equal(t, id, get(t, sv.mg, "log").ID)
+		require.Equal(t, "log", get(t, sv.mg, id).Name)
+		require.Equal(t, "log", get(t, sv.mg, follower).ShadowOf.Name)
+		_, err := sv.mg.Get(Caller{}, "web")
+		require.ErrorIs(t, err, ErrNotFound)
+		sv.restart()
+	}
+	other, made := put(t, sv.mg, Caller{}, "web", CreateRequest{})
+	require.True(t, made, "the name before is free")
+	require.ErrorAs(t, rename(sv, Caller{}, "web", "log"), new(*NameTakenError))
+	require.ErrorAs(t, rename(sv, Caller{}, "web", "Log"), new(*FieldError))
+	require.NoError(t, rename(sv, Caller{}, "web", "web"))
+	require.NoError(t, rename(sv, Caller{}, "log", ""))
+	require.NoError(t, rename(sv, Caller{}, "web", "log"))
+	require.Equal(t, other, get(t, sv.mg, "log").ID)
+	_, sum := score(t, sv.mg, id, " goes on")
+	require.EqualValues(t, 17, sum.Offset)
+	require.NoError(t, sv.mg.Delete(Caller{}, "log"))
+	require.NoError(t, rename(sv, Caller{}, id, "log"), "a deletion frees the name")
+	require.Empty(t, sv.told())
+}
+
+// An admin names a session for its owner.
+func TestANameThatIsGivenIsTheOwners(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	a, admin := Caller{Key: "a"}, Caller{Key: "c", Admin: true}
+	id, _ := put(t, sv.mg, a, "web", CreateRequest{})
+	put(t, sv.mg, admin, "log", CreateRequest{})
+	require.NoError(t, rename(sv, admin, id, "log"))
+	found, err := sv.mg.Get(a, "log")
+	require.NoError(t, err)
+	require.Equal(t, id, found.ID)
+	require.ErrorIs(t, rename(sv, Caller{Key: "b"}, id, "mine"), ErrNotFound)
+}
+
+// Of sessions that are named, and made, at the same time one has the name.
+func TestOneOfManyGetsAName(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	var wait sync.WaitGroup
+	var named atomic.Int32
+	for range 16 {
+		id := create(t, sv.mg, CreateRequest{})
+		wait.Go(func() {
+			switch err := rename(sv, Caller{}, id, "web"); {
+			case err == nil:
+				named.Add(1)
+			case !errors.As(err, new(*NameTakenError)):
+				t.Error(err)
+			}
+		})
+	}
+	wait.Go(func() {
+		if _, made, err := sv.mg.Put(background, Caller{}, "web", CreateRequest{}); err != nil {
+			t.Error(err)
+		} else if made {
+			named.Add(1)
+		}
+	})
+	wait.Wait()
+	require.EqualValues(t, 1, named.Load())
+	id := get(t, sv.mg, "web").ID
+	sv.restart()
+	require.Equal(t, id, get(t, sv.mg, "web").ID)
+}
+
+// A name whose writing failed is not the session's; where nobody knows, what the store has is.
+func TestANameThatCannotBeWritten(t *testing.T) {
+	sv, store := faulty(t, Options{})
+	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{})
+	store.fail("SetHead", sessionlog.ErrUnavailable, false)
+	require.Error(t, rename(sv, Caller{}, id, "log"))
+	require.Equal(t, id, get(t, sv.mg, "web").ID)
+	for _, made := range []bool{false, true} {
+		store.fail("SetHead", sessionlog.ErrUnknown, made)
+		require.ErrorIs(t, rename(sv, Caller{}, id, "log"), ErrUnknown)
+		score(t, sv.mg, id, "text") // which claims the session anew
+		name := map[bool]string{false: "web", true: "log"}[made]
+		require.Equal(t, name, get(t, sv.mg, id).Name)
+		require.Equal(t, id, get(t, sv.mg, name).ID)
+	}
+	_, err := sv.mg.Get(Caller{}, "web")
+	require.ErrorIs(t, err, ErrNotFound)
 }
 
 func TestAHeadWithoutANameKeepsItsBytes(t *testing.T) {

@@ -18,6 +18,9 @@ type Observer interface {
 	// Line is told of a line that has ended in a text whose caller has asked for lines. Of text that
 	// a fork or a shadow takes over from another session it is not told again, nor is Scored.
 	Line(l *Line)
+	// Compared is told of the totals that a piece of text has added to those of a session, and to
+	// those of a shadow of it.
+	Compared(followed, shadow Tally)
 	// Completed is told of a text that was sampled to its end, and of how many tokens.
 	Completed(reason string, tokens int)
 	// Snapshot is told how long the writing of a state took, and why it failed, if it has.
@@ -83,6 +86,7 @@ type unobserved struct{}
 func (unobserved) Phase(context.Context, Phase, time.Time, time.Time) {}
 func (unobserved) Scored(string, Tally)                               {}
 func (unobserved) Line(*Line)                                         {}
+func (unobserved) Compared(Tally, Tally)                              {}
 func (unobserved) Completed(string, int)                              {}
 func (unobserved) Snapshot(time.Duration, error)                      {}
 func (unobserved) Replayed(int64)                                     {}

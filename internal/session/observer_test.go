@@ -18,6 +18,7 @@ type recorded struct {
 	scored    Tally
 	baseline  float64
 	lines     []Line
+	compared  [2]Tally // of sessions, and of their shadows
 	reasons   []string
 	tokens    int
 	snapshots int
@@ -49,6 +50,16 @@ func (r *recorded) Line(l *Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, *l)
+}
+
+func (r *recorded) Compared(followed, shadow Tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, t := range []Tally{followed, shadow} {
+		r.compared[i].Bytes += t.Bytes
+		r.compared[i].Tokens += t.Tokens
+		r.compared[i].Bits += t.Bits
+	}
 }
 
 func (r *recorded) Completed(reason string, tokens int) {
@@ -141,6 +152,40 @@ func TestAnObserverIsToldOfLinesAndOfTextThatIsNotLearnt(t *testing.T) {
 
 // What a shadow takes over from its session is told once, and what only a reader of the session's
 // events asks for is not told.
+// What an observer is told of a session and its shadow is what both have scored while it looked on.
+func TestAnObserverIsToldOfBothEndsOfAShadow(t *testing.T) {
+	told := &recorded{}
+	sv := newServer(t, t.TempDir(), Options{Observer: told})
+	defer func() { sv.stop() }()
+	of := create(t, sv.mg, CreateRequest{})
+	id := shadow(t, sv.mg, of, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	compared := func() [2]Tally {
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		return told.compared
+	}
+	feedBoth := func() Comparison {
+		score(t, sv.mg, of, logText(3*testChunk+5))
+		return caughtUp(t, sv.mg, id)
+	}
+	c := feedBoth()
+	for i, want := range []Tally{c.Followed, c.Shadow} {
+		require.Eventually(t, func() bool { return compared()[i].Bytes == want.Bytes },
+			time.Minute, time.Millisecond)
+		require.Equal(t, want.Tokens, compared()[i].Tokens)
+		require.InDelta(t, want.Bits, compared()[i].Bits, 1e-9*want.Bits)
+	}
+	require.NotEqual(t, compared()[0].Bits, compared()[1].Bits)
+	sv.restart()
+	before := compared()
+	for range 2 {
+		c = feedBoth()
+	}
+	require.Eventually(t, func() bool { return compared()[0].Bytes > before[0].Bytes },
+		time.Minute, time.Millisecond)
+	require.Less(t, compared()[0].Bytes, c.Followed.Bytes, "what was before the restart is not")
+}
+
 func TestAnObserverIsToldOfALineOnce(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})

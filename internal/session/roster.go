@@ -107,17 +107,22 @@ func (ro *roster) named(ctx context.Context, who Caller, name string) (*liveSess
 
 // use finds a session for a request that feeds or samples it. done must follow.
 func (ro *roster) use(who Caller, id string) (s *liveSession, done func(), err error) {
-	if s, done, err = ro.useAny(who, id); err != nil {
+	s, used, err := ro.useAny(who, id)
+	if err != nil {
 		return nil, nil, err
 	}
 	if err := s.unusable(); err != nil {
-		done()
+		used()
 		return nil, nil, err
 	}
 	if who.Key == s.Owner { // else the limit is another key's
 		ro.room.Limit(s.Owner, who.MaxDisk)
 	}
-	return s, done, nil
+	s.asked.Add(1)
+	return s, func() {
+		s.asked.Add(-1)
+		used()
+	}, nil
 }
 
 // useAny is use for a session that may be unusable.

@@ -150,16 +150,20 @@ func (s *liveSession) takenUp() bool {
 	return true
 }
 
-// compare notes the totals of both ends at an offset.
-func (s *liveSession) compare(c Comparison) {
+// compare notes the totals of both ends at an offset, and gives those noted before; nil: none were.
+func (s *liveSession) compare(c Comparison) (before *Comparison) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.following.last = &c
+	before, s.mu.following.last = s.mu.following.last, &c
+	return before
 }
 
 // linkTo is what is told to one end of a shadow of the other.
 func linkTo(other, followed, shadow *liveSession) Shadow {
 	at, has := followed.seen(), shadow.seen()
+	other.mu.Lock()
+	name := other.Name
+	other.mu.Unlock()
 	shadow.mu.Lock()
 	compared, stalled := shadow.mu.following.last, shadow.mu.following.stalled
 	shadow.mu.Unlock()
@@ -172,7 +176,7 @@ func linkTo(other, followed, shadow *liveSession) Shadow {
 		}
 	}
 	return Shadow{
-		ID: other.ID, Name: other.Name, Model: other.Model.id(),
+		ID: other.ID, Name: name, Model: other.Model.id(),
 		Words:  other.model != nil && other.model.OfWords(),
 		Offset: has.offset, Behind: max(0, at.offset-has.offset), Err: stalled, Compared: compared,
 	}

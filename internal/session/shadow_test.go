@@ -145,6 +145,27 @@ func TestAShadowIsFedByItsSessionAlone(t *testing.T) {
 	require.Nil(t, info.ShadowOf)
 }
 
+// What the server feeds to a shadow is behind all other work; what somebody asks of it is not.
+func TestARequestToAShadowIsNotBehindOthers(t *testing.T) {
+	mg := newManager(t, Options{})
+	of := create(t, mg, CreateRequest{})
+	id := shadow(t, mg, of, CreateRequest{})
+	score(t, mg, of, logText(40))
+	caughtUp(t, mg, id)
+	s, err := mg.roster.find(Caller{}, id)
+	require.NoError(t, err)
+	require.True(t, s.job().Behind)
+	pieces := 0
+	_, err = mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3}, func(Piece) error {
+		pieces++
+		require.False(t, s.job().Behind)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Positive(t, pieces)
+	require.True(t, s.job().Behind)
+}
+
 func TestWhatCanBeFollowed(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

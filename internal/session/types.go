@@ -130,6 +130,17 @@ type Tally struct {
 	BaselineBits *float64
 }
 
+// since is what a Tally counts more than another of before, but for the baseline.
+func (t Tally) since(before Tally) Tally {
+	return Tally{
+		Bytes: t.Bytes - before.Bytes, Chars: t.Chars - before.Chars,
+		Tokens: t.Tokens - before.Tokens, Bits: t.Bits - before.Bits,
+		Unknown:      t.Unknown - before.Unknown,
+		UnknownBytes: t.UnknownBytes - before.UnknownBytes,
+		UnknownBits:  t.UnknownBits - before.UnknownBits,
+	}
+}
+
 // Info is what is known about a session at one moment, between two chunks.
 type Info struct {
 	Tally // of the session's text so far

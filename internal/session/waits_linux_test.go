@@ -68,6 +68,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 		clock:    &clock{now: time.Now},
 	}}
 	c.roster.journal.vanished = c.roster.remove
+	c.roster.journal.claimed = c.roster.index
 	c.roster.life.Serve()
 	for range n {
 		s := c.add(time.Duration(n%2) * time.Hour)

@@ -5,6 +5,9 @@ set -e
 case "$1" in
 upgrade | deconfigure | failed-upgrade | 1) exit 0 ;;
 esac
+if command -v systemctl >/dev/null; then
+	systemctl --no-reload disable lmserve.service # also where systemd does not run
+fi
 if [ -d /run/systemd/system ]; then
-	systemctl --no-reload disable --now lmserve.service
+	systemctl stop lmserve.service
 fi

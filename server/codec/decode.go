@@ -75,6 +75,12 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 		return request, problem.Field(api.ProblemInvalidField, "shadow_of",
 			problem.Shortened(string(r.ShadowOf)), "null")
 	}
+	if r.Name != nil {
+		request.Name = new(string) // which null leaves as it is
+		if err := json.Unmarshal(r.Name, request.Name); err != nil {
+			return request, problem.OfJSON(err)
+		}
+	}
 	if r.TTLSeconds != nil {
 		var n int64 // which null leaves as it is
 		if err := json.Unmarshal(r.TTLSeconds, &n); err != nil {

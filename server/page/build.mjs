@@ -20,7 +20,7 @@ await build({
 });
 copyFileSync("src/index.html", "dist/index.html");
 
-// The sum of all that dist/ is made of; dist_test.go makes it too.
+// The sum of all that dist/ is made of; page_test.go makes it too.
 const files = readdirSync("src", { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => `${entry.parentPath}/${entry.name}`.replaceAll("\\", "/"));

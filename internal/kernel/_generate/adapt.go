@@ -24,9 +24,9 @@ const (
 )
 
 const (
-	// adaptStrip is how many elements go through the stages of adapt*AVX2 together.
-	// One stage with everything would be slower: so long a chain of instructions fills
-	// the processor's window with little more than one turn.
+	// adaptStrip is how many elements go through the stages of adapt*AVX2 together, as in
+	// adapt_simd.go. One stage with everything would be slower: so long a chain of instructions
+	// fills the processor's window with little more than one turn.
 	adaptStrip = 128
 
 	// adaptAhead is how far ahead of their use the arenas are fetched, in bytes.
@@ -39,7 +39,7 @@ type adaptation struct {
 	half                     bool // I and M are in bfloat16
 	gamma, beta1, beta2, out reg.VecVirtual
 	state                    reg.VecVirtual // of the generator, four words
-	most                     reg.VecVirtual // largest place in the grid so far
+	most                     reg.VecVirtual // largest places in the grid, of a strip
 	last                     Mem            // largest lane that is written
 
 	bits  Mem           // of a strip: its mask, a bit an element
@@ -69,16 +69,17 @@ func adapt() {
 	}
 	t.adapt("adaptAVX2", "float32", false)
 	t.adapt("adaptBF16AVX2", "uint16", true)
+	adapt512()
 }
 
 // adapt emits the function for I and M of one type.
 func (t adaptTables) adapt(name, held string, half bool) {
-	TEXT(name, 0, "func(avg, m *"+held+", grad, scale, x, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, most uint32)")
+	TEXT(name, 0, "func(avg, m *"+held+", grad, scale, x, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, outside uint64)")
 	Pragma("noescape")
 	Doc(name+" is the portable stages of Adaptation, but for what lies outside of the grid.",
-		"n > 0 is a multiple of 16, state that of the generator at the first element, last the",
-		"largest lane that is written. most is the largest place that was looked up: the end of",
-		"the grid or more means that some were not in it.")
+		"n is a multiple of 16, above 0 and at most adaptRun; state is that of the generator at",
+		"the first element, last the largest lane that is written. Bit s of outside is set if",
+		"elements of strip s, which is adaptStrip long, are written and were not in the grid.")
 	a := &adaptation{
 		adaptTables: t, half: half,
 		gamma: broadcast("gamma"), beta1: broadcast("beta1"), beta2: broadcast("beta2"), out: broadcast("out"),
@@ -89,9 +90,9 @@ func (t adaptTables) adapt(name, held string, half bool) {
 		a.round = AllocLocal(2 * adaptStrip)
 	}
 	a.seed()
-	VPXOR(a.most, a.most, a.most)
-	written := AllocLocal(8)
+	written, outside := AllocLocal(8), AllocLocal(8)
 	MOVQ(U32(0), written)
+	MOVQ(U32(0), outside)
 	start := GP64()
 	XORQ(start, start)
 
@@ -109,7 +110,9 @@ func (t adaptTables) adapt(name, held string, half bool) {
 	VPXOR(zero, zero, zero)
 	VMOVDQU(zero, a.dense.Idx(a.count, 4))
 	ADDQ(a.count, written)
+	VPXOR(a.most, a.most, a.most)
 	a.locate()
+	a.note(outside, start)
 	a.lookUp()
 	XORQ(a.count, a.count)
 	stage("write", start, end, a.write())
@@ -119,20 +122,11 @@ func (t adaptTables) adapt(name, held string, half bool) {
 	CMPQ(start, n)
 	JL(LabelRef("strip"))
 
-	total := GP64()
-	MOVQ(written, total)
-	Store(total, ReturnIndex(0))
-	x := XMM()
-	VEXTRACTI128(Imm(1), a.most, x)
-	VPMAXUD(x, a.most.AsX(), x)
-	for _, swap := range []uint64{0x4E, 0xB1} {
-		t := XMM()
-		VPSHUFD(Imm(swap), x, t)
-		VPMAXUD(t, x, x)
+	for result, m := range []Mem{written, outside} {
+		r := GP64()
+		MOVQ(m, r)
+		Store(r, ReturnIndex(result))
 	}
-	most := GP32()
-	VMOVD(x, most)
-	Store(most, ReturnIndex(1))
 	VZEROUPPER()
 	RET()
 }
@@ -317,6 +311,24 @@ func (a *adaptation) locate() {
 		VMULPS(perCell, z, z)
 		VMOVUPS(z, a.dense.Idx(at, 4))
 	})
+}
+
+// note sets the bit of the strip that begins at start if a place was at the grid's end or beyond.
+func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
+	last := a.place[3]
+	t, inside := YMM(), GP32()
+	VPMINUD(last, a.most, t)
+	VPCMPEQD(a.most, t, t)
+	VMOVMSKPS(t, inside)
+	CMPL(inside, Imm(0xFF))
+	JEQ(LabelRef("inside"))
+	strip, bits := GP64(), GP64()
+	MOVQ(start, strip)
+	SHRQ(Imm(9), strip) // 4 adaptStrip is 2^9
+	MOVQ(outside, bits)
+	BTSQ(strip, bits)
+	MOVQ(bits, outside)
+	Label("inside")
 }
 
 // lookUp replaces the places by out g(x), in bfloat16 by the words that its halves are

@@ -54,7 +54,8 @@ func gemm() {
 }
 
 func vector() {
-	exp()
+	e := newExponential()
+	e.exp()
 	dot()
 	axpy()
 	scale()
@@ -63,6 +64,9 @@ func vector() {
 	relu()
 	reluBackward()
 	softmaxBackward()
+	n := newNormal(e)
+	n.gelu()
+	n.geluBackward()
 	sum()
 	squares()
 	normalize()

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"math"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -56,64 +54,6 @@ func constants(name string, bits ...uint32) []Mem {
 		m[i] = g.Offset(32 * i)
 	}
 	return m
-}
-
-func exp() {
-	f := math.Float32bits
-	c := constants("expConstants", f(89), f(-88), f(-87), f(1.44269504), f(12582912), f(0.693359375), f(-2.12194440e-4),
-		f(1.9875691500e-4), f(1.3981999507e-3), f(8.3334519073e-3), f(4.1665795894e-2), f(1.6666665459e-1), f(5.0000001201e-1),
-		f(1))
-	most, floor, least, log2e, round, ln2Hi, ln2Lo, poly, one := c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7:13], c[13]
-
-	TEXT("expAVX2", NOSPLIT, "func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)")
-	Pragma("noescape")
-	Doc("expAVX2 is expGo; n > 0 a multiple of 8.")
-	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	lanes := Load(Param("lanes"), GP64())
-	factor, shift, sum := broadcast("scale"), broadcast("shift"), YMM()
-	VMOVUPS(Mem{Base: lanes}, sum)
-	eightsThen(func(at reg.GPVirtual) {
-		x, t, n, r, r2, y, v := YMM(), YMM(), YMM(), YMM(), YMM(), YMM(), YMM()
-		VMULPS(index(src, at), factor, x)
-		VSUBPS(shift, x, x)
-		VMOVUPS(most, v)
-		VMINPS(x, v, x) // the last source, x, is the result if x is NaN
-		VMOVUPS(floor, v)
-		VMAXPS(x, v, x)
-
-		VMULPS(log2e, x, t)
-		VADDPS(round, t, t)
-		VSUBPS(round, t, n)
-		VMULPS(ln2Hi, n, v)
-		VSUBPS(v, x, r)
-		VMULPS(ln2Lo, n, v)
-		VSUBPS(v, r, r)
-
-		VMULPS(r, r, r2)
-		pair := func(k int) reg.VecVirtual {
-			p := YMM()
-			VMULPS(poly[k], r, p)
-			VADDPS(poly[k+1], p, p)
-			return p
-		}
-		y, b, c := pair(0), pair(2), pair(4)
-		VMULPS(r2, y, y)
-		VADDPS(b, y, y)
-		VMULPS(r2, y, y)
-		VADDPS(c, y, y)
-		VMULPS(r2, y, y)
-		VADDPS(r, y, y)
-		VADDPS(one, y, y)
-
-		VPSLLD(Imm(23), t, t)
-		VPADDD(one, t, t)
-		VMULPS(t, y, y)
-		const notLess = 5
-		VCMPPS(Imm(notLess), least, x, v)
-		VANDPS(v, y, y)
-		VMOVUPS(y, index(dst, at))
-		VADDPS(y, sum, sum)
-	}, func() { VMOVUPS(sum, Mem{Base: lanes}) })
 }
 
 func dot() {

@@ -33,10 +33,11 @@ const degree = 32
 type Entry[S any] struct {
 	ID    string
 	Owner string
-	Name  string // by which its owner finds the session, too; "": none
 	Value S
 
 	// Guarded by Registry.mu.
+	name     string        // by which its owner finds the session, too; "": none
+	becomes  string        // the name that is reserved for it by Rename; "": none
 	ttl      time.Duration // the session expires when it has not been used for so long; 0: never
 	lastUsed time.Time
 	users    int       // requests at work on the session, which does not expire under them
@@ -44,9 +45,13 @@ type Entry[S any] struct {
 	deadline time.Time // under which deadlines has the entry; zero: deadlines does not have it
 }
 
-// NewEntry describes a session without a name that was used last at a time.
-func NewEntry[S any](id, owner string, ttl time.Duration, lastUsed time.Time, value S) *Entry[S] {
-	return &Entry[S]{ID: id, Owner: owner, Value: value, ttl: ttl, lastUsed: lastUsed}
+// NewEntry describes a session that was used last at a time. A name of "" is none.
+func NewEntry[S any](
+	id, owner, name string, ttl time.Duration, lastUsed time.Time, value S,
+) *Entry[S] {
+	return &Entry[S]{
+		ID: id, Owner: owner, Value: value, name: name, ttl: ttl, lastUsed: lastUsed,
+	}
 }
 
 func (e *Entry[S]) expired(now time.Time) bool {
@@ -62,11 +67,11 @@ type owner[S any] struct {
 
 // naming is a name that an owner has given.
 type naming[S any] struct {
-	entry *Entry[S]     // nil: the session is being made
-	made  chan struct{} // closed when the making has ended, well or not
+	entry *Entry[S]     // nil: the session is being made, or is being given the name
+	made  chan struct{} // closed when that has ended, well or not
 }
 
-// reserve takes a name for a session that is being made; "" is none.
+// reserve takes a name for a session that is being made, or given the name; "" is none.
 func (o *owner[S]) reserve(name string) {
 	if name == "" {
 		return
@@ -77,11 +82,32 @@ func (o *owner[S]) reserve(name string) {
 	o.byName[name] = &naming[S]{made: make(chan struct{})}
 }
 
-// enter ends the making of a session whose name was reserved.
+// enter gives a session its name, which was reserved.
 func (o *owner[S]) enter(e *Entry[S]) {
-	if n := o.byName[e.Name]; n != nil {
+	if n := o.byName[e.name]; n != nil {
 		n.entry = e
 		close(n.made)
+	}
+}
+
+// cancel gives up a name that was reserved.
+func (o *owner[S]) cancel(name string) {
+	if n := o.byName[name]; n != nil {
+		close(n.made)
+		delete(o.byName, name)
+	}
+}
+
+// finds reports whether the name of a session finds it: of two that have the same it finds one.
+func (o *owner[S]) finds(e *Entry[S]) bool {
+	n := o.byName[e.name]
+	return n != nil && n.entry == e
+}
+
+// forget takes away the name of a session.
+func (o *owner[S]) forget(e *Entry[S]) {
+	if o.finds(e) {
+		delete(o.byName, e.name)
 	}
 }
 
@@ -138,10 +164,7 @@ func (r *Registry[S]) Reserve(owner, name string, most int) error {
 func (r *Registry[S]) Cancel(owner, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := r.mu.owners[owner].byName[name]; n != nil {
-		close(n.made)
-		delete(r.mu.owners[owner].byName, name)
-	}
+	r.mu.owners[owner].cancel(name)
 	r.vacateLocked(owner)
 }
 
@@ -164,11 +187,43 @@ func (r *Registry[S]) Add(e *Entry[S]) bool {
 	}
 	o := r.occupyLocked(e.Owner)
 	r.insertLocked(e)
-	if o.byName[e.Name] == nil {
-		o.reserve(e.Name)
+	if o.byName[e.name] == nil {
+		o.reserve(e.name)
 		o.enter(e)
 	}
 	return true
+}
+
+// Rename reserves another name for a session ("": none), which has the one it had until settle is
+// called with true, and keeps it if settle is called with false: one of the two must follow before
+// the session is renamed again. It fails with ErrName if another session of the owner has the name,
+// or is being made with it. The removal of the session gives the reserved name up.
+func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.mu.owners[e.Owner]
+	switch {
+	case !e.present, name == e.name && (name == "" || o.finds(e)):
+		return func(bool) {}, nil
+	case o.byName[name] != nil:
+		return nil, ErrName
+	}
+	e.becomes = name
+	o.reserve(name)
+	return func(renamed bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		e.becomes = ""
+		switch {
+		case !e.present:
+		case !renamed:
+			o.cancel(name)
+		default:
+			o.forget(e)
+			e.name = name
+			o.enter(e)
+		}
+	}, nil
 }
 
 // Remove takes a session out, and reports whether it was there.
@@ -190,8 +245,8 @@ func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 }
 
 // Named returns the entry of an owner's name, nil if there is none that has not expired. While a
-// session of this name is being made, the entry is nil, and making is closed when that has ended;
-// else making is nil.
+// session of this name is being made, or is being given it, the entry is nil, and making is closed
+// when that has ended; else making is nil.
 func (r *Registry[S]) Named(
 	owner, name string, now time.Time,
 ) (e *Entry[S], making <-chan struct{}) {
@@ -357,9 +412,8 @@ func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
 	r.unscheduleLocked(e)
 	o := r.mu.owners[e.Owner]
 	o.byID.Delete(e)
-	if n := o.byName[e.Name]; n != nil && n.entry == e {
-		delete(o.byName, e.Name)
-	}
+	o.forget(e)
+	o.cancel(e.becomes)
 	r.mu.byID.Delete(e)
 	e.present = false
 	r.vacateLocked(e.Owner)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,7 +37,14 @@ func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 type model struct {
 	entries map[string]*Entry[int]
 	pending map[string][]string    // places reserved, by owner: the names reserved with them
-	named   map[string]*Entry[int] // by owner and name; nil: being made
+	named   map[string]*Entry[int] // by owner and name; nil: being made, or given
+	renamed map[*Entry[int]]*renaming
+}
+
+// renaming is a name that an entry is being given.
+type renaming struct {
+	name   string
+	settle func(bool)
 }
 
 // key is an owner and a name of his, as named has them.
@@ -44,16 +52,19 @@ func key(owner, name string) string { return owner + "/" + name }
 
 // name notes the name of an entry, unless another entry or a making has it.
 func (m *model) name(e *Entry[int]) {
-	if _, taken := m.named[key(e.Owner, e.Name)]; e.Name != "" && !taken {
-		m.named[key(e.Owner, e.Name)] = e
+	if _, taken := m.named[key(e.Owner, e.name)]; e.name != "" && !taken {
+		m.named[key(e.Owner, e.name)] = e
 	}
 }
 
 // forget takes an entry out.
 func (m *model) forget(e *Entry[int]) {
 	delete(m.entries, e.ID)
-	if m.named[key(e.Owner, e.Name)] == e {
-		delete(m.named, key(e.Owner, e.Name))
+	if m.named[key(e.Owner, e.name)] == e {
+		delete(m.named, key(e.Owner, e.name))
+	}
+	if r := m.renamed[e]; r != nil && r.name != "" {
+		delete(m.named, key(e.Owner, r.name))
 	}
 }
 
@@ -87,7 +98,10 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 	const max, most = 12, 5
 	rapid.Check(t, func(t *rapid.T) {
 		r := New[int](max)
-		m := &model{entries: map[string]*Entry[int]{}, pending: map[string][]string{}, named: map[string]*Entry[int]{}}
+		m := &model{
+			entries: map[string]*Entry[int]{}, pending: map[string][]string{},
+			named: map[string]*Entry[int]{}, renamed: map[*Entry[int]]*renaming{},
+		}
 		now, serial := start, 0
 		owners := rapid.SampledFrom([]string{"", "a", "b"})
 		names := rapid.SampledFrom([]string{"", "n", "o"})
@@ -95,7 +109,7 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 		fresh := func(owner string) *Entry[int] {
 			serial++
 			id := fmt.Sprintf("%02d-%d", rapid.IntRange(0, 99).Draw(t, "id"), serial)
-			return NewEntry(id, owner, ttls.Draw(t, "ttl"), now, serial)
+			return NewEntry(id, owner, "", ttls.Draw(t, "ttl"), now, serial)
 		}
 		pick := func() *Entry[int] {
 			if len(m.entries) == 0 {
@@ -138,7 +152,7 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 					r.Cancel(owner, name)
 				} else {
 					e := fresh(owner)
-					e.Name = name
+					e.name = name
 					r.Enter(e)
 					m.entries[e.ID] = e
 					m.name(e)
@@ -149,10 +163,10 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 			},
 			"add": func(t *rapid.T) {
 				e := fresh(owners.Draw(t, "owner"))
-				e.Name = names.Draw(t, "name")
+				e.name = names.Draw(t, "name")
 				require.True(t, r.Add(e))
 				m.name(e)
-				require.False(t, r.Add(NewEntry(e.ID, "other", 0, now, 0)), "the id is taken")
+				require.False(t, r.Add(NewEntry(e.ID, "other", "", 0, now, 0)), "the id is taken")
 				m.entries[e.ID] = e
 			},
 			"remove": func(t *rapid.T) {
@@ -161,6 +175,51 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 				require.False(t, r.Remove(e))
 				require.False(t, r.Use(e, now))
 				m.forget(e)
+			},
+			"rename": func(t *rapid.T) {
+				e, name := pick(), names.Draw(t, "name")
+				if m.renamed[e] != nil {
+					t.Skip("it is being renamed")
+				}
+				has, taken := m.named[key(e.Owner, name)]
+				settle, err := r.Rename(e, name)
+				if taken && has != e {
+					require.ErrorIs(t, err, ErrName)
+					return
+				}
+				require.NoError(t, err)
+				if name != e.name || name != "" && !taken {
+					m.renamed[e] = &renaming{name, settle}
+					if name != "" {
+						m.named[key(e.Owner, name)] = nil
+					}
+				} else {
+					settle(rapid.Bool().Draw(t, "renamed"))
+				}
+			},
+			"renamed or not": func(t *rapid.T) {
+				byID := func(a, b *Entry[int]) int { return cmp.Compare(a.ID, b.ID) }
+				for _, e := range slices.SortedFunc(maps.Keys(m.renamed), byID) {
+					to := m.renamed[e]
+					renamed, old := rapid.Bool().Draw(t, "renamed"), key(e.Owner, e.name)
+					_, making := r.Named(e.Owner, to.name, now)
+					to.settle(renamed)
+					delete(m.renamed, e)
+					if m.entries[e.ID] != e {
+						continue // it was removed
+					}
+					if making != nil {
+						<-making
+						delete(m.named, key(e.Owner, to.name))
+					}
+					if renamed {
+						if m.named[old] == e {
+							delete(m.named, old)
+						}
+						require.Equal(t, to.name, e.name)
+						m.name(e)
+					}
+				}
 			},
 			"set ttl": func(t *rapid.T) { r.SetTTL(pick(), ttls.Draw(t, "ttl")) },
 			"use": func(t *rapid.T) {
@@ -229,7 +288,7 @@ func TestASessionThatIsGoneBetweenTwoPagesDoesNotEndTheList(t *testing.T) {
 	r := New[int](10)
 	var all []*Entry[int]
 	for n := range 5 {
-		e := NewEntry(fmt.Sprint(n), "a", 0, start, n)
+		e := NewEntry(fmt.Sprint(n), "a", "", 0, start, n)
 		require.NoError(t, r.Reserve("a", "", 0))
 		r.Enter(e)
 		all = append(all, e)
@@ -248,7 +307,7 @@ func TestASessionThatIsGoneBetweenTwoPagesDoesNotEndTheList(t *testing.T) {
 
 func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	r := New[int](1)
-	e := NewEntry("a", "", time.Minute, start, 1)
+	e := NewEntry("a", "", "", time.Minute, start, 1)
 	r.Add(e)
 	require.True(t, r.Use(e, start))
 	late := start.Add(time.Hour)
@@ -259,7 +318,7 @@ func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	require.Empty(t, r.Expire(late.Add(time.Minute-1), 10))
 	require.Equal(t, []*Entry[int]{e}, r.Expire(late.Add(time.Minute), 10))
 	require.Zero(t, r.Places())
-	r2 := NewEntry("b", "", time.Minute, start, 1)
+	r2 := NewEntry("b", "", "", time.Minute, start, 1)
 	r.Add(r2)
 	require.True(t, r.Use(r2, start))
 	r.Remove(r2)

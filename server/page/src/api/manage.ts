@@ -1,8 +1,9 @@
 import { call, callJSON } from "./http";
 import type { Session } from "./types";
 
-/** What may be changed of a session; null takes a label away. */
+/** What may be changed of a session; null takes a label, or the name, away. */
 export interface SessionPatch {
+  name?: string | null;
   labels?: Record<string, string | null>;
   ttl_seconds?: number;
 }

@@ -29,6 +29,8 @@ const advice: Record<string, string> = {
   "session-busy": "Something else feeds this session. Watch it, or try again when that has ended.",
   "session-unusable": "Export what can be read of it under Sessions, and begin a new one.",
   "session-full": "Begin a new session, or fork this one further back.",
+  "session-shadow": "It reads what the session before it reads. Feed that one, or fork this one.",
+  "name-taken": "Choose another name.",
   "session-limit": "Delete sessions that you do not need, or wait until others are idle.",
   "key-session-limit": "Delete sessions that you do not need.",
   "key-disk-limit": "Delete sessions that you do not need.",

@@ -84,6 +84,7 @@ export interface Model {
   tokenizer: "bytes" | "words";
   vocab_size: number;
   banks: number;
+  defaults: Settings;
 }
 
 /** A token that was possible at a place; of a model of words it has its text. */

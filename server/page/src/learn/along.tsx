@@ -1,6 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { grouped } from "../read/words";
-import { bitsText } from "../ui/words";
+import { bitsText, grouped } from "../ui/words";
 import type { Costs } from "./costs";
 
 interface Props {
@@ -60,5 +59,6 @@ export function Along(props: Props) {
 function said({ of, window, unit }: Props, at: number): string {
   const mean = of.mean(Math.max(of.start, at - window), at);
   const fixed = mean.fixed === null ? "" : `, static ${bitsText(mean.fixed)}`;
-  return `Byte ${grouped(Math.round(at))}: adapted ${bitsText(mean.adapted)}${fixed} bits a ${unit}`;
+  const byte = grouped(Math.round(at));
+  return `Byte ${byte}: adapted ${bitsText(mean.adapted)}${fixed} bits a ${unit}`;
 }

@@ -7,6 +7,7 @@ import { ticksText } from "../ui/words";
 export interface Line {
   label: string;
   colour: string; // a token, such as "--adapted"
+  dash?: number[]; // lengths of its dashes and gaps; left out, it has none
   values: (number | null)[];
 }
 
@@ -22,7 +23,6 @@ export interface ChartProps {
   onZoom: (from: number, to: number) => void;
 }
 
-const height = 300;
 const momentHeight = 7;
 
 /** Lines over the offsets of a stream, with a mark at the foot for each update. */
@@ -36,9 +36,10 @@ export function Chart(props: ChartProps) {
 
   useEffect(() => {
     const target = box.current!;
-    const u = new uPlot(optionsOf(latest, target.clientWidth), dataOf(props), target);
+    const size = () => ({ width: target.clientWidth, height: target.clientHeight });
+    const u = new uPlot({ ...optionsOf(latest), ...size() }, dataOf(props), target);
     plot.current = u;
-    const resized = new ResizeObserver(() => u.setSize({ width: target.clientWidth, height }));
+    const resized = new ResizeObserver(() => u.setSize(size()));
     resized.observe(target);
     return () => {
       resized.disconnect();
@@ -46,7 +47,8 @@ export function Chart(props: ChartProps) {
     };
   }, [kind]);
 
-  useEffect(() => plot.current?.setData(dataOf(props)), [props.x]);
+  useEffect(() => plot.current?.setData(dataOf(props)),
+    [props.x, ...props.lines.map((line) => line.values)]);
 
   useEffect(() => {
     const u = plot.current!;
@@ -60,19 +62,17 @@ export function Chart(props: ChartProps) {
 const dataOf = (props: ChartProps): uPlot.AlignedData =>
   [props.x, ...props.lines.map((line) => line.values)] as uPlot.AlignedData;
 
-function optionsOf(latest: { current: ChartProps }, width: number): uPlot.Options {
+function optionsOf(latest: { current: ChartProps }): Omit<uPlot.Options, "width" | "height"> {
   const { lines, gutter } = latest.current;
   const muted = colourOf("--muted");
-  const font = `${parseFloat(getComputedStyle(document.documentElement).fontSize) * 0.75}px ${
-    getComputedStyle(document.body).fontFamily}`;
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+  const font = `${rem * 0.75}px ${getComputedStyle(document.body).fontFamily}`;
   const axis = { stroke: muted, font, ticks: { show: false } };
   const isCut = (tick: number): boolean => {
     const { from, to } = latest.current;
     return (tick - from) / (to - from) > 0.97;
   };
   return {
-    width,
-    height,
     padding: [12, 1, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 9 } },
@@ -81,14 +81,15 @@ function optionsOf(latest: { current: ChartProps }, width: number): uPlot.Option
       y: { range: (_, low, high) => rangeOf(low, high) },
     },
     axes: [
-      { ...axis, size: 34, space: 90, grid: { show: false },
+      { ...axis, size: 2.1 * rem, space: 5.6 * rem, grid: { show: false },
         values: (_, ticks) => ticksText(ticks).map((text, i) => isCut(ticks[i]) ? null : text) },
-      { ...axis, size: gutter, space: 44, grid: { stroke: colourOf("--line"), width: 1 } },
+      { ...axis, size: gutter, space: 2.75 * rem, grid: { stroke: colourOf("--line"), width: 1 } },
     ],
     series: [{}, ...lines.map((line) => ({
       label: line.label,
       stroke: colourOf(line.colour),
-      width: 2,
+      dash: line.dash,
+      width: rem / 8,
       points: { show: false },
     }))],
     hooks: {

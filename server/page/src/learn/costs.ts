@@ -97,10 +97,11 @@ export class Costs {
     const step = (to - from) / places;
     for (let k = 1; k <= places && step > 0; k++) {
       const x = from + k * step;
+      const isBehind = x - step >= this.end;
       const mean = this.mean(Math.max(this.start, x - Math.max(window, step)), x);
       curve.x.push(x);
-      curve.adapted.push(mean.adapted);
-      curve.fixed.push(mean.fixed);
+      curve.adapted.push(isBehind ? null : mean.adapted);
+      curve.fixed.push(isBehind ? null : mean.fixed);
     }
     return curve;
   }

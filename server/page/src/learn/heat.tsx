@@ -25,10 +25,11 @@ export function Heat(props: HeatProps) {
   const dark = isDark();
 
   useEffect(() => {
-    const redraw = () => draw(box.current!, props, dark);
+    const drawn = box.current!; // which an observer may still name when the page has it no more
+    const redraw = () => draw(drawn, props, dark);
     redraw();
     const resized = new ResizeObserver(redraw);
-    resized.observe(box.current!);
+    resized.observe(drawn);
     return () => resized.disconnect();
   }, [props.updates.at(-1)?.offset, groups, props.shown, props.own, from, to, dark]);
 
@@ -57,7 +58,8 @@ export function Heat(props: HeatProps) {
 /** How high a branch's strip is, so that all of them fit on a screen. */
 function rowHeight(groups: Group[]): number {
   const rows = groups.reduce((sum, group) => sum + group.branches.length, 0);
-  return Math.max(4, Math.min(14, Math.floor(360 / rows)));
+  const room = Math.max(360, 0.4 * innerHeight);
+  return Math.max(4, Math.min(room / 25, Math.floor(room / rows)));
 }
 
 function draw(box: HTMLElement, props: HeatProps, dark: boolean): void {

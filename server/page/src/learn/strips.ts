@@ -72,16 +72,17 @@ export interface Group {
 
 /** The branches by layer, in the order in which text goes through them. */
 export function groupsOf(names: string[]): Group[] {
-  const groups = new Map<number, number[]>(); // by layer; -1: before the first
+  const groups = new Map<number, number[]>(); // by layer; -1: before the first, Infinity: the last
   names.forEach((name, b) => {
-    const layer = Number(/^layers\.(\d+)\./.exec(name)?.[1] ?? -1);
+    const outside = name.startsWith("crit.") ? Infinity : -1;
+    const layer = Number(/^layers\.(\d+)\./.exec(name)?.[1] ?? outside);
     groups.set(layer, [...(groups.get(layer) ?? []), b]);
   });
-  return [...groups].sort(([a], [b]) => a - b).map(([layer, branches]) => ({
-    label: layer < 0 ? "Embedding" : `Layer ${layer + 1}`,
-    short: layer < 0 ? "Emb" : `L${layer + 1}`,
-    branches,
-  }));
+  return [...groups].sort(([a], [b]) => a - b).map(([layer, branches]) => {
+    if (layer < 0) return { label: "Embedding", short: "Emb", branches };
+    if (layer === Infinity) return { label: "Output", short: "Out", branches };
+    return { label: `Layer ${layer + 1}`, short: `L${layer + 1}`, branches };
+  });
 }
 
 const parts: [RegExp, string][] = [
@@ -90,6 +91,7 @@ const parts: [RegExp, string][] = [
   [/o_net/, "attention's output"],
   [/CoreNet\.0/, "feed-forward, first half"],
   [/CoreNet\.3/, "feed-forward, second half"],
+  [/^crit\./, "output"],
   [/emb/, "embedding"],
 ];
 

@@ -1,13 +1,13 @@
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
-import { bitsText } from "../ui/words";
+import { bitsText, grouped } from "../ui/words";
 import { firstFrom, type Costs } from "./costs";
+import type { Shadowed } from "./shadows";
 import { wordsFor } from "./strips";
 
 interface Props {
-  news: number; // changes with what the others have
+  news: unknown; // changes with what the others have
   costs: Costs;
-  shadow: Costs | null;
+  shadows: Shadowed[];
   of: Reading;
   from: number;
   to: number;
@@ -27,7 +27,7 @@ export function Tables(props: Props) {
   );
 }
 
-function CostTable({ costs, shadow, of, from, to, unit }: Props) {
+function CostTable({ costs, shadows, of, from, to, unit }: Props) {
   const offsets = of.updates.map((update) => update.offset);
   const ends = Array.from({ length: rows }, (_, i) => from + ((i + 1) * (to - from)) / rows);
   return (
@@ -36,7 +36,8 @@ function CostTable({ costs, shadow, of, from, to, unit }: Props) {
       <thead>
         <tr><th scope="col">Bytes up to</th><th scope="col">Adapted</th>
           <th scope="col">Static</th>
-          {shadow && <th scope="col">Shadow</th>}<th scope="col">Saved</th><th scope="col">Updates seen</th></tr>
+          {shadows.map(({ id, name }) => <th scope="col" key={id}>Shadow {name}</th>)}
+          <th scope="col">Saved</th><th scope="col">Updates seen</th></tr>
       </thead>
       <tbody>
         {ends.map((end, i) => {
@@ -47,8 +48,10 @@ function CostTable({ costs, shadow, of, from, to, unit }: Props) {
               <th scope="row">{grouped(Math.round(end))}</th>
               <td>{bitsText(adapted)}</td>
               <td>{bitsText(fixed)}</td>
-              {shadow && <td>{bitsText(shadow.mean(begin, end).adapted)}</td>}
-              <td>{adapted === null || fixed === null ? "–" : (fixed - adapted).toFixed(3)}</td>
+              {shadows.map((shadow) => (
+                <td key={shadow.id}>{bitsText(shadow.costs.mean(begin, end).adapted)}</td>
+              ))}
+              <td>{bitsText(adapted === null || fixed === null ? null : fixed - adapted)}</td>
               <td>{firstFrom(offsets, end + 1) - firstFrom(offsets, begin + 1)}</td>
             </tr>
           );

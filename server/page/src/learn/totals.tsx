@@ -1,22 +1,21 @@
 import type { Costs } from "./costs";
+import type { Shadowed } from "./shadows";
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
-import { bitsText, differenceText, sizeText } from "../ui/words";
+import { bitsText, differenceText, grouped, sizeText } from "../ui/words";
 
 interface Props {
   of: Reading;
-  news: number; // changes with what `of` has
+  news: unknown; // changes with what `of` has
   costs: Costs;
-  shadow: Costs | null;
+  shadows: Shadowed[];
   unit: string;
 }
 
-/** What the whole stream has cost so far, in four numbers. */
-export function Totals({ of, costs, shadow, unit }: Props) {
+/** What the whole stream has cost so far, in four numbers, and one for each shadow. */
+export function Totals({ of, costs, shadows, unit }: Props) {
   const { totals, offset, step } = of.session.value;
   const updates = Math.max(step, (of.updates.at(-1)?.step ?? -1) + 1);
   const units = unit === "word" ? totals.tokens : totals.bytes;
-  const both = shadow && shadow.end > shadow.start ? Math.min(shadow.end, costs.end) : 0;
   const known = units > 0;
   const fixed = totals.baseline_bits;
   return (
@@ -29,13 +28,7 @@ export function Totals({ of, costs, shadow, unit }: Props) {
         <dt>Static, bits a {unit}</dt>
         <dd>{known && fixed !== undefined ? bitsText(fixed / units) : "–"}</dd>
       </div>
-      {shadow && both > 0 && (
-        <div class="shadow">
-          <dt>Shadow, up to byte {grouped(both)}</dt>
-          <dd>{bitsText(shadow.mean(shadow.start, both).adapted)}{" "}
-            <small>beside {bitsText(costs.mean(costs.start, both).adapted)}</small></dd>
-        </div>
-      )}
+      {shadows.map((shadow, i) => <OfShadow key={shadow.id} of={shadow} at={i} costs={costs} />)}
       <div>
         <dt>What learning does</dt>
         <dd>{known && fixed ? differenceText(totals.bits, fixed) : "–"}</dd>
@@ -45,5 +38,18 @@ export function Totals({ of, costs, shadow, unit }: Props) {
         <dd>{sizeText(offset)}</dd>
       </div>
     </dl>
+  );
+}
+
+/** What the text has cost a shadow, and the session up to there. */
+function OfShadow({ of, at, costs }: { of: Shadowed; at: number; costs: Costs }) {
+  const both = Math.min(of.costs.end, costs.end);
+  if (both <= of.costs.start) return null;
+  return (
+    <div class={`shadow${at + 1}`}>
+      <dt>Shadow {of.name}, up to byte {grouped(both)}</dt>
+      <dd>{bitsText(of.costs.mean(of.costs.start, both).adapted)}{" "}
+        <small>beside {bitsText(costs.mean(costs.start, both).adapted)}</small></dd>
+    </div>
   );
 }

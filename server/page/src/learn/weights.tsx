@@ -2,14 +2,14 @@ import { useMemo, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
 import { isDark } from "../state/theme";
 import { Choice } from "../ui/choice";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { firstFrom } from "./costs";
 import { Heat } from "./heat";
 import { groupsOf, numbersOf, wordsFor, type Shown } from "./strips";
 
 interface Props {
   of: Reading;
-  news: number; // changes with what `of` has
+  news: unknown; // changes with what `of` has
   from: number;
   to: number;
   cursor: number | null;
@@ -45,7 +45,9 @@ export function FastWeights(props: Props) {
     <figure class="weights">
       <figcaption>
         <h2>The fast weights at work</h2>
-        <span class="scale-key" aria-hidden="true">{own ? "least" : "0"} <i class={isDark() ? "dark" : "light"} /> largest</span>
+        <span class="scale-key" aria-hidden="true">
+          {own ? "least" : "0"} <i class={isDark() ? "dark" : "light"} /> largest
+        </span>
         <Choice label="Show" value={shown} onChoose={setShown} options={[
           { value: "norm", name: "size" }, { value: "change", name: "change" },
           ...(banks.length > 1 ? banks : []),
@@ -93,7 +95,8 @@ function saidOf(of: Reading, shown: Shown, offset: number, branch: number): stri
   const update = of.updates[u];
   const moment = `Update ${grouped(update.step + 1)}, at byte ${grouped(update.offset)}`;
   if (branch < 0) return `${moment}: wrote ${grouped(update.written)} weights.`;
-  const what = shown === "norm" ? "norm" : shown === "change" ? "changed by" : `bank ${shown + 1}, norm`;
+  const what = shown === "norm" ? "norm"
+    : shown === "change" ? "changed by" : `bank ${shown + 1}, norm`;
   return `${moment}: ${wordsFor(of.branches[branch].name)}, ${what} ${
     numbersOf(update, shown)[branch].toPrecision(3)}`;
 }

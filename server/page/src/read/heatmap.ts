@@ -1,5 +1,5 @@
 import type { Reading } from "../state/reading";
-import { cellStart, cellAt } from "./cells";
+import { cellStart, cellAt } from "../ui/cells";
 import { drawRow, placeAt } from "./row";
 import { Rows } from "./rows";
 import { classesOf, type Mode } from "./scale";
@@ -18,9 +18,9 @@ export interface Listener {
 }
 
 /**
- * A text as a map of surprise. Only the rows that are seen are in the document; the rest is numbers.
- * The rows lie in a frame that stays where it is while the element, which has the height of the
- * whole text, scrolls behind it.
+ * A text as a map of surprise. Only the rows that are seen are in the document; the rest is
+ * numbers. The rows lie in a frame that stays where it is while the element, which has the height
+ * of the whole text, scrolls behind it.
  */
 export class HeatMap {
   #spacer = document.createElement("div");

@@ -5,8 +5,9 @@ import type { Candidate } from "../api/types";
 import { show } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { Problem } from "../shell/problem";
+import { grouped } from "../ui/words";
 import { askAgain } from "./again";
-import { candidateName, changeIn, grouped, percent, shareOf, visible } from "./words";
+import { candidateName, changeIn, percent, shareOf, visible } from "./words";
 
 /** What the models expected at a place, and what came. */
 export function Inspector({ reading, place }: { reading: Reading; place: number }) {
@@ -25,7 +26,8 @@ export function Inspector({ reading, place }: { reading: Reading; place: number 
       {isNaN(bits)
         ? <p>It has no score yet.</p>
         : <Costs bits={bits} fixed={fixed} isCoarse={isCoarse} />}
-      {!isNaN(bits) && <Expected key={first} reading={reading} place={first} bits={bits} fixed={fixed} />}
+      {!isNaN(bits) &&
+        <Expected key={first} reading={reading} place={first} bits={bits} fixed={fixed} />}
       <ForkHere reading={reading} offset={reading.from + first} />
     </>
   );
@@ -40,7 +42,8 @@ function Hint({ ofWords }: { ofWords: boolean }) {
         <dt><kbd>←</kbd> <kbd>→</kbd></dt><dd>a {ofWords ? "word" : "byte"}</dd>
         <dt><kbd>↑</kbd> <kbd>↓</kbd></dt><dd>a line</dd>
         <dt><kbd>n</kbd> <kbd>p</kbd></dt><dd>next and previous surprise</dd>
-        <dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>ends of the line; with <kbd>Ctrl</kbd> of the text</dd>
+        <dt><kbd>Home</kbd> <kbd>End</kbd></dt>
+        <dd>ends of the line; with <kbd>Ctrl</kbd> of the text</dd>
       </dl>
     </>
   );

@@ -11,7 +11,7 @@ export interface Line {
 /** How many lines are listed. */
 export const linesListed = 200;
 
-/** Over how many of the last lines the usual bits of a byte are a mean. */
+/** Over about how many of the last lines the usual bits of a byte are a mean, by byte. */
 const linesRemembered = 32;
 /** How much of a strange line counts, in usual lines: else the next ones looked cheap beside it. */
 const timesUsualMax = 3;
@@ -19,14 +19,15 @@ const timesUsualMax = 3;
 /** The lines of a reading, the strangest first: those that cost most over what was usual. */
 export function strangestLines(reading: Reading): Line[] {
   const lines = scoredLines(reading);
-  let usual = NaN; // bits of a byte
-  lines.forEach((line, i) => {
+  let bits = 0; // of the lines before, the less the longer ago they were
+  let bytes = 0;
+  for (const line of lines) {
     const length = line.to - line.from;
-    const rate = line.bits / length;
-    if (isNaN(usual)) usual = rate;
-    line.excess = line.bits - usual * length;
-    usual += (Math.min(rate, timesUsualMax * usual) - usual) / Math.min(i + 1, linesRemembered);
-  });
+    const usual = bytes > 0 ? (bits / bytes) * length : line.bits;
+    line.excess = line.bits - usual;
+    bits += Math.min(line.bits, timesUsualMax * usual) - bits / linesRemembered;
+    bytes += length - bytes / linesRemembered;
+  }
   return lines.sort((a, b) => b.excess - a.excess).slice(0, linesListed);
 }
 

@@ -1,4 +1,4 @@
-import { cellAt, tabColumns } from "./cells";
+import { cellAt, tabColumns } from "../ui/cells";
 
 /** The places of the letters of each text node of the map: one for each unit of UTF-16. */
 export const placesOf = new WeakMap<Text, number[]>();
@@ -12,7 +12,10 @@ export interface Drawn {
   caret: [number, number]; // the places of the token that has the caret
 }
 
-/** Draws a row: a span for each run of letters that look alike. Gives whether all have a score. */
+/**
+ * Draws a row: a span for each run of letters that look alike, and for each byte that is no text.
+ * Gives whether all have a score.
+ */
 export function drawRow(host: HTMLElement, row: Drawn): boolean {
   const spans: HTMLElement[] = [];
   let look = "";
@@ -38,7 +41,7 @@ export function drawRow(host: HTMLElement, row: Drawn): boolean {
     const hasCaret = place < row.caret[1] && place + cell.size > row.caret[0];
     const kind = cell.kind === "text" ? "" : ` ${cell.kind}`;
     const now = heat + kind + (hasCaret ? " caret" : "");
-    if (now !== look) flush();
+    if (now !== look || cell.kind === "raw") flush();
     look = now;
     const columns = cell.kind === "tab" ? tabColumns - (column % tabColumns) : cell.width;
     const letters = cell.kind === "tab" ? cell.shown.padEnd(columns) : cell.shown;

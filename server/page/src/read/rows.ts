@@ -1,5 +1,5 @@
 import { Growing } from "../state/growing";
-import { cellAt, tabColumns } from "./cells";
+import { cellAt, tabColumns } from "../ui/cells";
 
 /** How far back from its end a row may be cut between two words. */
 const wordColumns = 24;

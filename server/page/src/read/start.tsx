@@ -5,8 +5,7 @@ import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { begin, feed } from "../state/feed";
 import { href } from "../state/route";
-import { shortId } from "../ui/words";
-import { grouped } from "./words";
+import { grouped, shortId } from "../ui/words";
 import { samples } from "./samples";
 
 const recentShown = 5;

@@ -1,7 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
+import { grouped } from "../ui/words";
 import { linesListed, strangestLines, type Line } from "./lines";
-import { grouped, visible } from "./words";
+import { visible } from "./words";
 
 const renewedMs = 1000;
 const bytesShown = 400;

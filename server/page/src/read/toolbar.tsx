@@ -2,10 +2,9 @@ import { useState } from "preact/hooks";
 import { feed, follow, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { Choice } from "../ui/choice";
-import { perByte } from "../ui/words";
+import { grouped, perByte } from "../ui/words";
 import { stepsOf, type Mode } from "./scale";
 import { Composer } from "./start";
-import { grouped } from "./words";
 
 export type Shape = "text" | "lines";
 
@@ -54,7 +53,9 @@ export function Toolbar(p: Props) {
               onClick={() => p.setFollows(!p.follows)}>
               {p.follows ? "Following" : "Follow"}
             </button>
-            <button type="button" onClick={stop}>{activity === "feeding" ? "Pause" : "Stop"}</button>
+            <button type="button" onClick={stop}>
+              {activity === "feeding" ? "Pause" : "Stop"}
+            </button>
           </>
         ) : activity === "idle" && reading.end > reading.session.value.offset ? (
           <button type="button" class="primary" onClick={() => void resume(reading)}>Go on</button>

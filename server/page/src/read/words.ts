@@ -1,6 +1,7 @@
 import type { Candidate } from "../api/types";
 import type { Reading } from "../state/reading";
-import { cellAt } from "./cells";
+import { cellAt } from "../ui/cells";
+import { grouped } from "../ui/words";
 
 const names: Record<string, string> = {
   " ": "space", "↵": "end of line", "→": "tab",
@@ -30,7 +31,6 @@ export function percent(share: number): string {
 }
 
 export const shareOf = (bits: number): number => 2 ** -bits;
-export const grouped = (n: number): string => n.toLocaleString("en").replaceAll(",", "\u202f");
 
 /** The place in bits, in a sentence that a screen reader says. */
 export function spoken(reading: Reading, place: number): string {

@@ -3,8 +3,7 @@ import { asProblem, type ProblemError } from "../api/problem";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { Choice } from "../ui/choice";
-import { grouped } from "../read/words";
-import { bitsText, titleOf } from "../ui/words";
+import { bitsText, grouped, signed, titleOf } from "../ui/words";
 import { scoredByBoth, type Compared } from "./compared";
 
 /** How much text two sessions are compared on. */
@@ -69,11 +68,16 @@ export function Compare({ of, others }: Props) {
   );
 }
 
-/** The session that is the likeliest to be compared with: a fork, a parent, one of the same parent. */
+/**
+ * The session that is the likeliest to be compared with: a fork, a parent, one of the same parent;
+ * a shadow; one of the same model.
+ */
 function relatedTo(of: Session, others: Session[]): Session | undefined {
   return others.find((other) =>
     other.parent?.id === of.id || of.parent?.id === other.id ||
-    (of.parent && of.parent.id === other.parent?.id)) ?? others[0];
+    (of.parent && of.parent.id === other.parent?.id)) ??
+    others.find((other) => other.shadow_of?.id === of.id || of.shadow_of?.id === other.id) ??
+    others.find((other) => other.model === of.model) ?? others[0];
 }
 
 type Shown = "first" | "second" | "difference";
@@ -90,14 +94,16 @@ function Result({ of }: { of: Compared }) {
       <table class="numbers">
         <caption>What {grouped(of.bytes)} bytes cost</caption>
         <thead>
-          <tr><th scope="col">Session</th><th scope="col">Bits</th><th scope="col">Bits a byte</th></tr>
+          <tr>
+            <th scope="col">Session</th><th scope="col">Bits</th><th scope="col">Bits a byte</th>
+          </tr>
         </thead>
         <tbody>
           {[first, second].map((side, i) => (
             <tr key={i}><th scope="row" class={i ? "second" : "first"}>{side.title}</th>
               <td>{side.total.toFixed(1)}</td><td>{bitsText(side.total / of.bytes)}</td></tr>
           ))}
-          <tr><th scope="row">Difference</th><td>{(first.total - second.total).toFixed(1)}</td>
+          <tr><th scope="row">Difference</th><td>{signed(first.total - second.total, 1)}</td>
             <td>{bitsText((first.total - second.total) / of.bytes)}</td></tr>
         </tbody>
       </table>

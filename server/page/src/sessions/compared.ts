@@ -13,7 +13,7 @@ export interface Side {
 
 /** What a text costs in two sessions. */
 export interface Compared {
-  bytes: number;
+  bytes: number; // of those that both have scored
   characters: string[];
   first: Side;
   second: Side;
@@ -30,12 +30,14 @@ export async function scoredByBoth(a: Session, b: Session, text: string): Promis
     at += encoder.encode(character).length;
     return from;
   });
+  // The last word may wait for its end in a model of words: then it counts for neither.
+  const known = first.map((cost, i) => (isNaN(cost + second[i]) ? 0 : 1));
   const side = (session: Session, costs: Float32Array): Side => ({
     title: titleOf(session),
-    total: costs.reduce((sum, cost) => sum + (cost || 0), 0),
+    total: costs.reduce((sum, cost, i) => sum + (known[i] ? cost : 0), 0),
     bits: firsts.map((from, i) => sumOf(costs.subarray(from, firsts[i + 1] ?? bytes.length))),
   });
-  return { bytes: bytes.length, characters, first: side(a, first), second: side(b, second) };
+  return { bytes: sumOf(known), characters, first: side(a, first), second: side(b, second) };
 }
 
 const sumOf = (costs: Float32Array): number => costs.reduce((sum, cost) => sum + cost, 0);

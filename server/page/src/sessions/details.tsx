@@ -1,14 +1,13 @@
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { exportSession } from "../api/manage";
 import { asProblem, type ProblemError } from "../api/problem";
 import { deleteSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
-import { href, type View } from "../state/route";
+import { go, href, type View } from "../state/route";
 import { Dialog } from "../ui/dialog";
-import { grouped } from "../read/words";
-import { bitsText, perByte, shortId, sizeText, titleOf } from "../ui/words";
+import { bitsText, grouped, perByte, shortId, sizeText, titleOf } from "../ui/words";
 import { Compare } from "./compare";
 import { Edit } from "./edit";
 import { Fork } from "./fork";
@@ -27,7 +26,11 @@ const ways: [View, string][] = [["read", "Read"], ["learn", "Learn"], ["write", 
 
 /** All that one can know of a session and do with it. */
 export function Details({ of, on, list, onForked, onDeleted }: Props) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  // Who chose it with the keyboard need not go through the rest of the list to get here.
+  useEffect(() => heading.current!.focus(), []);
   const [asks, setAsks] = useState(false);
+  const [hadShadows] = useState(!!of.shadows); // when it was opened
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const trying = async (task: () => Promise<void>): Promise<void> => {
@@ -36,10 +39,16 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
     await task().catch((error) => setProblem(asProblem(error)));
     setBusy(false);
   };
+  const changed = (session: Session): void => {
+    const { name, labels, ttl_seconds } = session;
+    list.put(session);
+    if (on) on.session.value = { ...on.session.value, name, labels, ttl_seconds };
+    go("sessions", session.id); // the address may have been by the name that it had
+  };
   const others = list.all.value.filter(({ id, error }) => id !== of.id && !error);
   return (
     <article class="details" aria-label={`Session ${titleOf(of)}`}>
-      <h2>{titleOf(of)}</h2>
+      <h2 ref={heading} tabIndex={-1}>{titleOf(of)}</h2>
       {of.error && <p class="warning">This session cannot be used: {of.error}</p>}
       <p class="in-a-row">
         {!of.error && ways.map(([view, name]) => (
@@ -56,18 +65,18 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
       <Facts of={of} />
       {on && !of.error && (
         <>
-          <details key={`fork ${of.id}`}><summary>Fork it, here or back in time</summary>
+          <details><summary>Fork it, here or back in time</summary>
             <Fork on={on} onForked={onForked} /></details>
-          <details key={`compare ${of.id}`}><summary>Compare it with another</summary>
+          <details><summary>Compare it with another</summary>
             <Compare of={of} others={others} /></details>
           {!of.shadow_of && (
-            <details key={`shadows ${of.id}`} open={!!of.shadows}><summary>Shadow it</summary>
+            <details open={hadShadows}><summary>Shadow it</summary>
               <Shadows of={of} onChanged={(session) => list.put(session)} /></details>
           )}
         </>
       )}
-      <details key={`edit ${of.id}`}><summary>Labels, and how long it is kept</summary>
-        <Edit of={of} onChanged={(session) => list.put(session)} /></details>
+      <details><summary>Name, labels, and how long it is kept</summary>
+        <Edit of={of} onChanged={changed} /></details>
       {asks && (
         <Dialog title={`Delete ${titleOf(of)}?`} onClose={() => setAsks(false)}>
           <p>
@@ -117,8 +126,8 @@ function Facts({ of }: { of: Session }) {
     ["Seed", String(of.seed)],
     ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
     ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
-    ["Shadow of", shadow && (shadow.name ?? `${shortId(shadow.id)}…`)],
-    ["Fork of", parent && `${shortId(parent.id)}… at byte ${grouped(parent.offset)}`],
+    ["Shadow of", shadow && (shadow.name ?? shortId(shadow.id))],
+    ["Fork of", parent && `${shortId(parent.id)} at byte ${grouped(parent.offset)}`],
   ];
   return (
     <dl class="facts">

@@ -3,6 +3,7 @@ import { patchSession } from "../api/manage";
 import { asProblem, type ProblemError } from "../api/problem";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
+import { namePattern, nameWords } from "../ui/words";
 
 const lives: [number, string][] = [
   [0, "for ever"], [3600, "an hour"], [86400, "a day"], [7 * 86400, "a week"],
@@ -14,8 +15,9 @@ interface Props {
   onChanged: (session: Session) => void;
 }
 
-/** Changes a session's labels, and how long it is kept. */
+/** Changes a session's name and labels, and how long it is kept. */
 export function Edit({ of, onChanged }: Props) {
+  const [name, setName] = useState(of.name ?? "");
   const [labels, setLabels] = useState(Object.entries(of.labels ?? {}));
   const [ttl, setTTL] = useState(of.ttl_seconds);
   const [state, setState] = useState<"" | "busy" | "saved">("");
@@ -31,6 +33,7 @@ export function Edit({ of, onChanged }: Props) {
     const gone = Object.keys(of.labels ?? {}).filter((label) => !(label in wanted));
     try {
       onChanged(await patchSession(of.id, {
+        ...(name !== (of.name ?? "") && { name: name || null }),
         labels: { ...Object.fromEntries(gone.map((label) => [label, null])), ...wanted },
         ttl_seconds: ttl,
       }));
@@ -45,6 +48,12 @@ export function Edit({ of, onChanged }: Props) {
       event.preventDefault();
       void save();
     }}>
+      <label>Name <span class="note">(or none)</span>
+        <input value={name} pattern={namePattern} title={nameWords} onInput={(event) => {
+          setState("");
+          setName(event.currentTarget.value);
+        }} />
+      </label>
       <fieldset>
         <legend>Labels</legend>
         {labels.map(([label, value], i) => (
@@ -71,7 +80,9 @@ export function Edit({ of, onChanged }: Props) {
           }}>
             {!lives.some(([seconds]) => seconds === of.ttl_seconds) &&
               <option value={of.ttl_seconds}>{of.ttl_seconds} seconds</option>}
-            {lives.map(([seconds, words]) => <option key={seconds} value={seconds}>{words}</option>)}
+            {lives.map(([seconds, words]) => (
+              <option key={seconds} value={seconds}>{words}</option>
+            ))}
           </select>
         </label>
         <button type="submit" disabled={state === "busy"}>Save</button>

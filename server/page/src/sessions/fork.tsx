@@ -4,7 +4,7 @@ import { forkSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
+import { grouped, namePattern, nameWords } from "../ui/words";
 import { Travel } from "./travel";
 
 interface Props {
@@ -46,8 +46,8 @@ export function Fork({ on, onForked }: Props) {
       {problem && <Problem error={problem} />}
       <div class="in-a-row">
         <label>Name <span class="note">(or none)</span>
-          <input value={name} pattern="[a-z0-9][a-z0-9._\-]{0,63}" placeholder="what-if"
-            title="1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
+          <input value={name} pattern={namePattern} placeholder="what-if"
+            title={nameWords}
             onInput={(event) => setName(event.currentTarget.value)} />
         </label>
         <button type="submit" class="primary" disabled={busy}>

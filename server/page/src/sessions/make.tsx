@@ -1,10 +1,13 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { importSession, putSession } from "../api/manage";
 import { asProblem, type ProblemError } from "../api/problem";
 import { createSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
+import { knowModels, models } from "../state/feed";
 import { Dialog } from "../ui/dialog";
+import { namePattern, nameWords } from "../ui/words";
+import { ChooseSettings, settingsOf, type Adapting } from "./settings";
 
 interface Props {
   onMade: (session: Session) => void;
@@ -14,15 +17,23 @@ interface Props {
 /** Makes a session, anew or of a file that was exported. */
 export function Make({ onMade, onClose }: Props) {
   const [name, setName] = useState("");
+  const [adapting, setAdapting] = useState<Adapting | null>(null);
   const [baseline, setBaseline] = useState(true);
   const [file, setFile] = useState<File | null>(null);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
+  useEffect(() => {
+    knowModels().then(() => {
+      const [{ id, defaults }] = models.value;
+      setAdapting({ model: id, method: defaults.method, numbers: {} });
+    }, (error) => setProblem(asProblem(error)));
+  }, []);
   const make = async (): Promise<void> => {
     setBusy(true);
     setProblem(null);
     try {
-      const request = { settings: { baseline } };
+      const settings = { ...(adapting && settingsOf(adapting)), baseline };
+      const request = { model: adapting?.model, settings };
       onMade(file ? await importSession(file, name)
         : name ? await putSession(name, request)
         : await createSession(request));
@@ -38,14 +49,15 @@ export function Make({ onMade, onClose }: Props) {
         void make();
       }}>
         <label>Name <span class="note">(or none)</span>
-          <input value={name} pattern="[a-z0-9][a-z0-9._\-]{0,63}" placeholder="web-1"
-            title="1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
+          <input value={name} pattern={namePattern} placeholder="web-1"
+            title={nameWords}
             onInput={(event) => setName(event.currentTarget.value)} />
         </label>
         <label>From a file that was exported <span class="note">(or empty)</span>
           <input type="file" accept=".zst,.safetensors"
             onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />
         </label>
+        {!file && adapting && <ChooseSettings of={adapting} onChange={setAdapting} />}
         {!file && (
           <label class="check">
             <input type="checkbox" checked={baseline}

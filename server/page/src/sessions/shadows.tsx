@@ -2,18 +2,14 @@ import { useEffect, useState } from "preact/hooks";
 import { detachShadow } from "../api/manage";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
 import { createSession, getSession } from "../api/sessions";
-import type { Session, Settings, Shadow } from "../api/types";
-import { grouped } from "../read/words";
+import type { Session, Shadow } from "../api/types";
 import { Problem } from "../shell/problem";
-import { models } from "../state/feed";
 import { href } from "../state/route";
-import { bitsText, shortId, sizeText } from "../ui/words";
+import { bitsText, grouped, shadowName, shortId, sizeText } from "../ui/words";
+import { ChooseSettings, settingsOf, type Adapting } from "./settings";
 
 /** How often it is asked how far the shadows have come. */
 const askMs = 2000;
-
-const methods: Settings["method"][] =
-  ["sparse-meta", "dynamic-sgd", "dynamic-rms", "cache", "static"];
 
 interface Props {
   of: Session;
@@ -24,7 +20,7 @@ interface Props {
 export function Shadows({ of, onChanged }: Props) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
-  const shadows = useShadows(of);
+  const shadows = useShadows(of, onChanged);
   const change = async (task: () => Promise<Session>): Promise<void> => {
     setBusy(true);
     setProblem(null);
@@ -43,29 +39,38 @@ export function Shadows({ of, onChanged }: Props) {
         A shadow gets the same text on another model, or with other settings, to compare what both
         expect. It never holds the session up.
       </p>
-      {shadows.all.length > 0 && (
-        <Table of={shadows.all} busy={busy} onDetach={(id) => void change(() => detachShadow(id))} />
+      {!!of.shadows?.length && (
+        <Table of={of} shadows={shadows.all} busy={busy}
+          onDetach={(id) => void change(() => detachShadow(id))} />
       )}
-      <New of={of} busy={busy} onMake={(model, settings) => void change(
-        () => createSession({ shadow_of: of.id, model, settings }))} />
+      <New of={of} busy={busy} onMake={(adapting) => void change(() => createSession({
+        shadow_of: of.id, model: adapting.model, settings: settingsOf(adapting),
+      }))} />
       {(problem ?? shadows.problem) && <Problem error={(problem ?? shadows.problem)!} />}
     </div>
   );
 }
 
-/** The session's shadows as they are now; asked again and again where there are any. */
-function useShadows(of: Session) {
-  const [all, setAll] = useState(of.shadows ?? []);
+/**
+ * The shadows of a session as they are now, as the session knows them and as sessions of their own;
+ * asked again and again where there are any.
+ */
+function useShadows(of: Session, onChanged: (session: Session) => void) {
+  const [all, setAll] = useState<Session[]>([]);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const ask = async (signal?: AbortSignal): Promise<void> => {
     try {
-      setAll((await getSession(of.id, signal)).shadows ?? []);
+      const session = await getSession(of.id, signal);
+      const shadows = await Promise.all(
+        (session.shadows ?? []).map(({ id }) => getSession(id, signal)));
+      setAll(shadows);
       setProblem(null);
+      for (const changed of [session, ...shadows]) onChanged(changed);
     } catch (error) {
       if (!isAbort(error)) setProblem(asProblem(error));
     }
   };
-  const any = all.length > 0;
+  const any = (of.shadows ?? []).length > 0;
   useEffect(() => {
     const ended = new AbortController();
     void ask(ended.signal);
@@ -79,31 +84,36 @@ function useShadows(of: Session) {
 }
 
 interface TableProps {
-  of: Shadow[];
+  of: Session;
+  shadows: Session[];
   busy: boolean;
   onDetach: (id: string) => void;
 }
 
-function Table({ of, busy, onDetach }: TableProps) {
+function Table({ of, shadows, busy, onDetach }: TableProps) {
+  const nameOf = ({ id, name }: Shadow): string => {
+    const session = shadows.find((one) => one.id === id);
+    return session ? shadowName(session, of) : name ?? shortId(id);
+  };
   return (
     <table class="numbers">
       <caption>Bits a byte of the same text</caption>
       <thead>
-        <tr><th scope="col">Shadow</th><th scope="col">It</th><th scope="col">Session</th>
+        <tr><th scope="col">Name</th><th scope="col">Shadow</th><th scope="col">Session</th>
           <th scope="col">Difference</th><th /></tr>
       </thead>
       <tbody>
-        {of.map((shadow) => (
+        {(of.shadows ?? []).map((shadow) => (
           <tr key={shadow.id}>
             <th scope="row">
-              <a href={href("sessions", shadow.id)}>{shadow.name ?? shortId(shadow.id)}</a>
+              <a href={href("sessions", shadow.id)}>{nameOf(shadow)}</a>
               <small>{shadow.error ?? stateOf(shadow)}</small>
             </th>
             <td>{bitsText(shadow.compared?.shadow_bits_per_byte)}</td>
             <td>{bitsText(shadow.compared?.session_bits_per_byte)}</td>
             <td>{bitsText(shadow.compared?.difference)}</td>
             <td><button type="button" disabled={busy} onClick={() => onDetach(shadow.id)}
-              aria-label={`Detach ${shadow.name ?? shortId(shadow.id)}`}
+              aria-label={`Detach ${nameOf(shadow)}`}
               title="It becomes a session of its own">Detach</button></td>
           </tr>
         ))}
@@ -120,30 +130,20 @@ function stateOf({ compared, behind_bytes: behind }: Shadow): string {
 interface NewProps {
   of: Session;
   busy: boolean;
-  onMake: (model: string, settings: Partial<Settings>) => void;
+  onMake: (adapting: Adapting) => void;
 }
 
 function New({ of, busy, onMake }: NewProps) {
-  const [model, setModel] = useState(of.model ?? "");
-  const [method, setMethod] = useState<Settings["method"]>("static");
+  const [adapting, setAdapting] = useState<Adapting>(
+    { model: of.model ?? "", method: "static", numbers: {} },
+  );
   return (
     <form onSubmit={(event) => {
       event.preventDefault();
-      onMake(model, { method });
+      onMake(adapting);
     }}>
+      <ChooseSettings of={adapting} onChange={setAdapting} />
       <div class="in-a-row">
-        <label>Model
-          <select value={model} onChange={(event) => setModel(event.currentTarget.value)}>
-            {models.value.map(({ id, name }) => <option key={id} value={id}>{name || id}</option>)}
-          </select>
-        </label>
-        <label>Method
-          <select value={method} onChange={(event) => {
-            setMethod(event.currentTarget.value as Settings["method"]);
-          }}>
-            {methods.map((name) => <option key={name} value={name}>{name}</option>)}
-          </select>
-        </label>
         <button type="submit" disabled={busy}>{busy ? "Working…" : "Make a shadow"}</button>
       </div>
     </form>

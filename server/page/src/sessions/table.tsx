@@ -1,7 +1,6 @@
 import type { Session } from "../api/types";
 import { href } from "../state/route";
-import { grouped } from "../read/words";
-import { agoText, bitsText, perByte, sizeText, titleOf } from "../ui/words";
+import { agoText, bitsText, grouped, perByte, sizeText, titleOf } from "../ui/words";
 
 interface Props {
   sessions: Session[];
@@ -34,7 +33,9 @@ function Row({ of, chosen }: { of: Session; chosen: boolean }) {
   return (
     <tr class={chosen ? "chosen" : ""}>
       <th scope="row">
-        <a href={href("sessions", of.id)} aria-current={chosen ? "true" : undefined}>{titleOf(of)}</a>
+        <a href={href("sessions", of.id)} aria-current={chosen ? "true" : undefined}>
+          {titleOf(of)}
+        </a>
         {of.error && <span class="warning"> cannot be used</span>}
         {labels.length > 0 && (
           <span class="labels">{labels.map(([name, value]) => (

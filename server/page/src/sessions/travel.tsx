@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { decode } from "../ui/decode";
 import { useCalm } from "../ui/hooks";
 
@@ -52,7 +52,8 @@ export function Travel({ on, at, onAt }: Props) {
         onInput={(event) => move(event.currentTarget.valueAsNumber)} />
       <div class="travelled" role="slider" tabIndex={0} aria-label="The text around the place"
         aria-valuemin={0} aria-valuemax={end} aria-valuenow={at}
-        aria-valuetext={`Byte ${grouped(at)}, after ${shown.text.slice(Math.max(0, unit - 40), unit)}`}
+        aria-valuetext={`Byte ${grouped(at)}, after ${
+          shown.text.slice(Math.max(0, unit - 40), unit)}`}
         onClick={(event) => {
           const clicked = unitUnder(event);
           if (clicked >= 0) toUnit(clicked);

@@ -147,8 +147,13 @@ async function fetchPast(
   into.addPast(await pastScores(into.session.value.id, range, signal));
 }
 
-async function readingOf(session: Session): Promise<Reading> {
+/** Asks the server for its models, once. */
+export async function knowModels(): Promise<void> {
   if (models.value.length === 0) models.value = await listModels();
+}
+
+async function readingOf(session: Session): Promise<Reading> {
+  await knowModels();
   const model = models.value.find((m) => m.id === session.model) ?? models.value[0];
   return new Reading(session, model?.tokenizer === "words");
 }
@@ -174,6 +179,8 @@ effect(() => {
   const { session } = route.value;
   if (session && session !== reading.peek()?.session.peek().id) void open(session);
   if (!session) {
+    // A text that is being sent is sent to its end; whatever else was begun is given up.
+    if (reading.peek()?.activity.peek() !== "feeding") stop();
     reading.value = null;
     openProblem.value = null;
   }

@@ -8,14 +8,24 @@ export const key = signal(sessionStorage.getItem(place) ?? "");
 /** Whether the page waits for a key: "no", "first", or "again" where the one before was no good. */
 export const keyWanted = signal<"no" | "first" | "again">("no");
 
-let waiting: (() => void)[] = [];
+const waiting = new Set<() => void>();
 
 /** Waits until somebody has given a key. */
 export function keyAsked(signal?: AbortSignal): Promise<void> {
   if (keyWanted.value === "no" && key.value !== "") return Promise.resolve();
   return new Promise((resolve, reject) => {
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
-    waiting.push(resolve);
+    const givenUp = (): void => {
+      waiting.delete(resume);
+      reject(signal!.reason);
+      if (waiting.size === 0) keyWanted.value = "no"; // nobody needs it any more
+    };
+    const resume = (): void => {
+      signal?.removeEventListener("abort", givenUp);
+      resolve();
+    };
+    if (signal?.aborted) return givenUp();
+    signal?.addEventListener("abort", givenUp, { once: true });
+    waiting.add(resume);
   });
 }
 
@@ -24,7 +34,8 @@ export function giveKey(given: string): void {
   key.value = given.trim();
   sessionStorage.setItem(place, key.value);
   keyWanted.value = "no";
-  for (const resume of waiting.splice(0)) resume();
+  for (const resume of waiting) resume();
+  waiting.clear();
 }
 
 /** Forgets the key and asks for another. */

@@ -18,9 +18,18 @@ export const route = computed<Route>(() => {
   const [view, session = ""] = hash.value.replace(/^#\/?/, "").split("/");
   return {
     view: views.find((known) => known === view) ?? "read",
-    session: decodeURIComponent(session),
+    session: decoded(session),
   };
 });
+
+/** A part of an address as it was before it was encoded. What was not encoded stays as it is. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
 
 /** The address of a view, with the session that it is to show. */
 export function href(view: View, session = route.value.session): string {

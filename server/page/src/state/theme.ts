@@ -23,7 +23,7 @@ const system = matchMedia("(prefers-color-scheme: dark)");
 const systemIsDark = signal(system.matches);
 system.addEventListener("change", () => (systemIsDark.value = system.matches));
 
-/** Whether the page is dark now. Who draws on a canvas reads this, and draws again when it changes. */
+/** Whether the page is dark now. Who draws on a canvas reads this, and draws again at a change. */
 export function isDark(): boolean {
   return theme.value === "dark" || (theme.value === "auto" && systemIsDark.value);
 }

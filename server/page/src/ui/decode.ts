@@ -1,4 +1,4 @@
-import { cellAt } from "../read/cells";
+import { cellAt } from "./cells";
 
 /** A text as one sees it, and where each of its UTF-16 units begins among the bytes. */
 export interface Decoded {

@@ -1,5 +1,5 @@
-// From little to much as colour. The ramp has one hue, and its lightness goes one way, so that every
-// eye reads it alike.
+// From little to much as colour. The ramp has one hue, and its lightness goes one way, so that
+// every eye reads it alike.
 const light = ["#f1efea", "#c9dcf0", "#7fb0e0", "#0b62b5", "#062b55"];
 const dark = ["#1a1e25", "#123a66", "#2272bd", "#6db3f8", "#eaf4ff"];
 

@@ -1,15 +1,37 @@
 import type { Measures, Session } from "../api/types";
-import { grouped } from "../read/words";
 
 // Numbers and names as people read them.
 
-/** An id, shortened. */
-export const shortId = (id: string): string => id.slice(0, 8);
+/** What a session's name is made of, for forms that ask for one. */
+export const namePattern = "[a-z0-9][a-z0-9._\\-]{0,63}";
+export const nameWords = "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first";
+
+/** An id, shortened to its end: that is random, while ids of one time have one beginning. */
+export const shortId = (id: string): string => `…${id.slice(-8)}`;
 
 /** By what a person knows a session. */
 export function titleOf(session: Session): string {
-  return session.name ?? session.labels?.title ?? shortId(session.id);
+  const { id, name, labels, settings, shadow_of: of } = session;
+  if (name ?? labels?.title) return name ?? labels!.title;
+  if (!of) return shortId(id);
+  return `${settings?.method ?? ""} shadow of ${of.name ?? shortId(of.id)}`.trim();
 }
+
+/** By what a person tells a session's shadows from each other: how they differ from it. */
+export function shadowName(shadow: Session, of: Session): string {
+  const { name, labels, model = "", settings } = shadow;
+  if (name ?? labels?.title) return name ?? labels!.title;
+  const others = Object.entries(settings ?? {}).filter(([setting, value]) =>
+    setting !== "method" && setting !== "baseline" && settings?.method === of.settings?.method &&
+    String(value) !== String(of.settings?.[setting]));
+  return [
+    model === of.model ? "" : `${model},`, settings?.method ?? "",
+    ...others.map(([setting, value]) => `${setting} ${value}`),
+  ].filter(Boolean).join(" ") || shortId(shadow.id);
+}
+
+/** A number of several digits, in groups of three. */
+export const grouped = (n: number): string => n.toLocaleString("en").replaceAll(",", "\u202f");
 
 const sizes: [number, number, string][] = [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e4, 1e3, "kB"]];
 
@@ -29,9 +51,13 @@ export function ticksText(ticks: number[]): string[] {
 
 /** Bits a unit; a dash where there are none. */
 export const bitsText = (bits: number | null | undefined): string =>
-  bits === null || bits === undefined || isNaN(bits) ? "–" : bits.toFixed(3);
+  bits === null || bits === undefined || isNaN(bits) ? "–" : signed(bits, 3);
 
-/** Bits a byte of the adapted and of the static model; unknown words, where there are any, apart. */
+/** A number with so many digits behind the point, and a minus sign where it is less than 0. */
+export const signed = (n: number, digits: number): string =>
+  n.toFixed(digits).replace("-", "\u2212");
+
+/** Bits a byte of the adapted and of the static model; unknown words, if there are any, apart. */
 export function perByte(totals: Measures): { adapted?: number; fixed?: number } {
   const { bytes, bits, bits_per_byte: known, baseline_bits: fixed } = totals;
   if (bytes === 0) return {};

@@ -4,7 +4,7 @@ import { Chart, type Line } from "../learn/chart";
 import { Costs, firstFrom } from "../learn/costs";
 import { FastWeights } from "../learn/weights";
 import { Tables } from "../learn/table";
-import { useShadow } from "../learn/shadow";
+import { newsOf, useShadows, type Shadowed } from "../learn/shadows";
 import { Totals } from "../learn/totals";
 import { Problem } from "../shell/problem";
 import { reading, resume, stop } from "../state/feed";
@@ -45,8 +45,8 @@ type Range = [number, number] | null;
 
 function Learning({ of }: { of: Reading }) {
   useCalm(of.changed, 200);
-  const shadow = useShadow(of);
-  const ofWords = of.ofWords && shadow === null;
+  const shadows = useShadows(of);
+  const ofWords = of.ofWords && shadows.length === 0;
   const costs = useMemo(() => new Costs(ofWords), [of, ofWords]);
   costs.take(of.pieces);
   const [window, setWindow] = useState(1024);
@@ -59,17 +59,17 @@ function Learning({ of }: { of: Reading }) {
   const curve = useMemo(
     () => costs.curve(from, to, places, window), [from, to, costs.end, window],
   );
+  // Changes when there is more in `of` and `shadows`, which stay the same objects.
+  const news = `${of.changed.peek()} ${newsOf(shadows)}`;
   const shadowed = useMemo(
-    () => shadow?.curve(from, to, places, window).adapted, [from, to, shadow?.end, window],
+    () => linesOf(shadows, from, to, window), [from, to, newsOf(shadows), window],
   );
-  // Changes when there is more in `of` and `shadow`, which stay the same objects.
-  const news = of.changed.peek() + (shadow?.end ?? 0);
   const unit = ofWords ? "word" : "byte";
   const lines: Line[] = [{ label: "adapted", colour: "--adapted", values: curve.adapted }];
   if (curve.fixed.some((value) => value !== null)) {
     lines.push({ label: "static", colour: "--static", values: curve.fixed });
   }
-  if (shadowed) lines.push({ label: "shadow", colour: "--shadow", values: shadowed });
+  lines.push(...shadowed);
   const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
   const gutter = rem * (narrow ? 2.75 : 5.25); // as wide as the labels of the strips
   return (
@@ -79,7 +79,7 @@ function Learning({ of }: { of: Reading }) {
         <Live of={of} />
       </header>
       {of.problem.value && <Problem error={of.problem.value} again={() => void resume(of)} />}
-      <Totals of={of} news={news} costs={costs} shadow={shadow} unit={unit} />
+      <Totals of={of} news={news} costs={costs} shadows={shadows} unit={unit} />
       {of.pieces.length === 0 ? <Waiting of={of} /> : (
         <>
           <figure>
@@ -102,16 +102,29 @@ function Learning({ of }: { of: Reading }) {
               <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
             </p>
           </figure>
-          <FastWeights of={of} news={news} from={from} to={to} cursor={cursor} branch={branch} narrow={narrow}
-            onCursor={(offset, at) => {
+          <FastWeights of={of} news={news} from={from} to={to} cursor={cursor} branch={branch}
+            narrow={narrow} onCursor={(offset, at) => {
               setCursor(offset);
               setBranch(at);
             }} />
-          <Tables news={news} costs={costs} shadow={shadow} of={of} from={from} to={to} unit={unit} />
+          <Tables news={news} costs={costs} shadows={shadows} of={of} from={from} to={to}
+            unit={unit} />
         </>
       )}
     </div>
   );
+}
+
+/** The dashes of shadows' lines: so they are told apart without colours, and above others. */
+const dashes = [[8, 5], [2, 4], [12, 4, 2, 4], [5, 3]];
+
+function linesOf(shadows: Shadowed[], from: number, to: number, window: number): Line[] {
+  return shadows.map(({ name, costs }, i) => ({
+    label: `shadow ${name}`,
+    colour: `--shadow${(i % dashes.length) + 1}`,
+    dash: dashes[i % dashes.length],
+    values: costs.curve(from, to, places, window).adapted,
+  }));
 }
 
 /** Offsets of the updates between two offsets. */
@@ -124,9 +137,12 @@ function momentsOf(of: Reading, from: number, to: number): number[] {
 function Legend({ lines, at }: { lines: Line[]; at: number }) {
   return (
     <ul class="lines-key">
-      {lines.map(({ label, values }) => (
-        <li key={label} class={label}>
-          <i aria-hidden="true" />{label} <b>{bitsText(values[Math.max(0, at)])}</b>
+      {lines.map(({ label, colour, dash, values }) => (
+        <li key={colour}>
+          <svg aria-hidden="true" width="28" height="3" stroke={`var(${colour})`}>
+            <path d="M0 1.5h28" stroke-width="3" stroke-dasharray={dash?.join()} />
+          </svg>
+          {label} <b>{bitsText(values[Math.max(0, at)])}</b>
         </li>
       ))}
     </ul>
@@ -139,7 +155,9 @@ function Live({ of }: { of: Reading }) {
   if (activity === "idle") {
     const rest = of.end > of.session.value.offset; // of a text that was not sent as a whole
     return (
-      <button type="button" onClick={() => void resume(of)}>{rest ? "Go on" : "Watch it live"}</button>
+      <button type="button" onClick={() => void resume(of)}>
+        {rest ? "Go on" : "Watch it live"}
+      </button>
     );
   }
   const words = { opening: "Opening…", feeding: "Text streams in", watching: "Watching" };
@@ -159,7 +177,8 @@ function Waiting({ of }: { of: Reading }) {
           ? "The session has no text yet. Give it some, or watch it while something else does."
           : "Nothing has been scored yet. The chart begins with the first chunk."}
       </p>
-      {of.activity.value === "idle" && <a class="button primary" href={href("read")}>Give it text</a>}
+      {of.activity.value === "idle" &&
+        <a class="button primary" href={href("read")}>Give it text</a>}
     </section>
   );
 }

@@ -7,7 +7,7 @@ import { Table } from "../sessions/table";
 import { Problem } from "../shell/problem";
 import { reading, show, openProblem } from "../state/feed";
 import { go, href, route } from "../state/route";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 
 /** Lists the sessions, and does with them what is to be done. */
 export function SessionsView() {
@@ -29,11 +29,14 @@ export function SessionsView() {
           <h1>Sessions</h1>
           <span class="in-a-row">
             <button type="button" onClick={() => void list.refresh()}>Refresh</button>
-            <button type="button" class="primary" onClick={() => setMaking(true)}>New session…</button>
+            <button type="button" class="primary" onClick={() => setMaking(true)}>
+              New session…
+            </button>
           </span>
         </header>
         <Find list={list} />
-        {list.problem.value && <Problem error={list.problem.value} again={() => void list.refresh()} />}
+        {list.problem.value &&
+          <Problem error={list.problem.value} again={() => void list.refresh()} />}
         {list.shown.value.length > 0 && <Table sessions={list.shown.value} chosen={chosen} />}
         <Foot list={list} />
       </div>
@@ -42,8 +45,9 @@ export function SessionsView() {
           <a class="back" href={href("sessions", "")}>Close</a>
           {openProblem.value && !of && <Problem error={openProblem.value} />}
           {(of ?? open) && (
-            <Details of={of ?? open!} on={open?.id === (of ?? open)!.id ? on : null} list={list}
-              onForked={goTo} onDeleted={() => {
+            <Details key={(of ?? open)!.id} of={of ?? open!}
+              on={open?.id === (of ?? open)!.id ? on : null} list={list} onForked={goTo}
+              onDeleted={() => {
                 list.remove((of ?? open)!.id);
                 go("sessions", "");
               }} />
@@ -70,7 +74,9 @@ function Find({ list }: { list: SessionList }) {
       <label>Order <select value={list.order.value} onChange={(event) => {
         list.order.value = event.currentTarget.value as Order;
       }}>
-        {Object.entries(orders).map(([order, words]) => <option key={order} value={order}>{words}</option>)}
+        {Object.entries(orders).map(([order, words]) => (
+          <option key={order} value={order}>{words}</option>
+        ))}
       </select></label>
     </search>
   );

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asProblem, type ProblemError } from "../api/problem";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { Problem } from "../shell/problem";
 import { begin, feed, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
@@ -61,7 +61,8 @@ function Writing({ on }: { on: Reading }) {
   }, [suggestions]);
 
   const { id, offset, settings } = on.session.value;
-  const hasStatic = settings?.baseline === true || ["static", "cache"].includes(settings?.method ?? "");
+  const hasStatic = settings?.baseline === true ||
+    ["static", "cache"].includes(settings?.method ?? "");
   const from = sources.filter((source) => source === "adapted" || hasStatic);
   const busy = on.activity.value === "feeding";
   const unsent = on.end - offset; // bytes that wait, where sending them has ended early

@@ -1,5 +1,5 @@
 import { adviceOn, detailOf } from "../api/problem";
-import { grouped } from "../read/words";
+import { grouped } from "../ui/words";
 import { sources, type Source, type Suggestion, type Suggestions } from "./suggestions";
 
 interface Props {
@@ -35,7 +35,7 @@ export function Cards({ of, chosen, hasStatic, onChoose, onAccept }: Props) {
               </button>
             </header>
             {source === "static" && !hasStatic
-              ? <p class="note">This session was made without a baseline, the static model beside it.</p>
+              ? <p class="note">This session has no baseline, the static model beside it.</p>
               : <Text of={suggestion} />}
             {suggestion?.done && suggestion.bytes.length > 0 && (
               <footer>

@@ -10,9 +10,9 @@ interface Props {
 }
 
 /**
- * A sheet to write on. Its text begins with the session's, which cannot be changed. The letters that
- * one sees stand below the text area, whose own are transparent: so the fixed part and what is
- * suggested look different from what one writes.
+ * A sheet to write on. Its text begins with the session's, which cannot be changed. The letters
+ * that one sees stand below the text area, whose own are transparent: so the fixed part and what
+ * is suggested look different from what one writes.
  */
 export function Sheet({ fixed, draft, ghost, onDraft, onCursor, onKey }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
@@ -47,7 +47,9 @@ export function Sheet({ fixed, draft, ghost, onDraft, onCursor, onKey }: Props) 
     <>
       <div class="sheet" ref={box}>
         <div class="letters" aria-hidden="true">
-          <span class="fixed">{fixed}</span>{draft}<span class="ghost">{ghost}</span>{"\n"}
+          <span class="fixed">{fixed}</span>{draft}
+          {/* Where a line may end: what is suggested moves no word that was written. */}
+          {ghost && <wbr />}<span class="ghost">{ghost}</span>{"\n"}
         </div>
         <textarea ref={area} aria-label="Text" aria-describedby="sheet-note" spellcheck={false}
           autocomplete="off" autocapitalize="off" onInput={input} onKeyDown={onKey}

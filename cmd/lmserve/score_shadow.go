@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+// shadowPoll is how often a command looks how far a shadow is.
+const shadowPoll = 50 * time.Millisecond
+
+// shadowFlag gives the command the flag of a second model.
+func (k *scoring) shadowFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&k.shadow, "shadow-model", "",
+		"a second model that scores the same text; its bits per byte stand below the total, beside\n"+
+			"those of the first\n(a file; with --server, the name of a model that the server has)")
+}
+
+// checkShadow refuses what cannot go with a second model.
+func (k *scoring) checkShadow() error {
+	switch {
+	case k.shadow == "":
+		return nil
+	case k.session != "":
+		return usageError{errors.New("--shadow-model cannot go with --session: the totals would be of " +
+			"other text, too; PUT makes a shadow of a session that stays (docs/guide.md)")}
+	case k.learn == string(client.LearnFalse):
+		return usageError{errors.New("--shadow-model cannot go with --learn false: " +
+			"the second model reads what the session takes in")}
+	}
+	return nil
+}
+
+// withShadow makes the shadow of a session, and gives the session with it.
+func withShadow(
+	ctx context.Context, cl *client.Client, s client.Session, model string,
+) (client.Session, error) {
+	_, err := cl.CreateSession(ctx, client.SessionRequest{
+		Model: &model, ShadowOf: &s.ID, Seed: &s.Seed,
+	})
+	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Field == "model" {
+		refused.Field = "shadow_model" // as the flag is called
+	}
+	if err != nil {
+		return s, err
+	}
+	return cl.GetSession(ctx, s.ID)
+}
+
+// caughtUp waits until the shadow of a session is where the session is.
+func caughtUp(
+	ctx context.Context, cl *client.Client, id string, p *progress,
+) (client.Shadow, error) {
+	for {
+		s, err := cl.GetSession(ctx, id)
+		switch {
+		case err != nil:
+			return client.Shadow{}, err
+		case len(s.Shadows) == 0:
+			return client.Shadow{}, errors.New("the session of the second model is gone")
+		}
+		shadow := s.Shadows[0]
+		switch {
+		case shadow.Error != nil:
+			return shadow, fmt.Errorf("the second model does not go on: %s", *shadow.Error)
+		case shadow.BehindBytes == 0:
+			return shadow, nil
+		}
+		p.set(shadow.Offset, s.Offset)
+		select {
+		case <-time.After(shadowPoll):
+		case <-ctx.Done():
+			return shadow, ctx.Err()
+		}
+	}
+}
+
+// shadowObject is what a second model has made of the text, as JSON.
+type shadowObject struct {
+	Shadow             string   `json:"shadow"` // the model
+	Bytes              int64    `json:"bytes"`
+	BitsPerByte        *float64 `json:"bits_per_byte,omitempty"`
+	SessionBitsPerByte *float64 `json:"session_bits_per_byte,omitempty"`
+	Difference         *float64 `json:"difference,omitempty"`
+}
+
+// printShadow prints what a second model has made of the text, beside the first.
+func (k *scoring) printShadow(w io.Writer, s client.Shadow) error {
+	o := shadowObject{Bytes: s.Offset}
+	if s.Model != nil {
+		o.Shadow = *s.Model
+	}
+	if c := s.Compared; c != nil {
+		o.BitsPerByte, o.SessionBitsPerByte = c.ShadowBitsPerByte, c.SessionBitsPerByte
+		o.Difference = c.Difference
+	}
+	if k.asJSON {
+		return printObject(w, o)
+	}
+	_, err := fmt.Fprintf(w, "%10s  %.3f bits/byte with %s, %.3f without\n", "shadow",
+		orZero(o.BitsPerByte), o.Shadow, orZero(o.SessionBitsPerByte))
+	return err
+}
+
+// readOn waits for the second model, if there is one, and prints what it has made of the text.
+func (k *scoring) readOn(c *cobra.Command, cl *client.Client, id string) error {
+	if k.shadow == "" {
+		return nil
+	}
+	p := newProgress(c, "scoring with the second model")
+	defer p.end()
+	s, err := caughtUp(c.Context(), cl, id, p)
+	if p.end(); err != nil {
+		return err
+	}
+	return k.printShadow(c.OutOrStdout(), s)
+}
