@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"math/bits"
 )
 
@@ -24,17 +26,67 @@ func EncodedBytes(set Settings) int64 { return int64(binary.Size(header{})) + By
 
 // AppendTo appends the state in the form that Decode reads.
 func (s *State) AppendTo(data []byte) []byte {
-	h := header{
-		Version: encodingVersion, Networks: uint8(s.settings.Networks),
-		TableLog: uint8(bits.TrailingZeros(uint(s.settings.TableBytes))), Place: s.place,
-	}
-	for _, part := range []any{h, []uint8(s.table), s.text, s.heads, s.floats} {
+	for _, part := range s.parts() {
 		var err error
 		if data, err = binary.Append(data, binary.LittleEndian, part); err != nil {
 			panic(err) // all parts have a fixed size
 		}
 	}
 	return data
+}
+
+// ReadAt reads what AppendTo appends, from an offset on: io.ReaderAt. The state must not change as
+// long as it is read.
+func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
+	begin := int64(0) // of a part
+	for _, part := range s.parts() {
+		size := int64(binary.Size(part))
+		if at+int64(n) < begin+size && n < len(b) {
+			n += copyPart(b[n:], part, at+int64(n)-begin)
+		}
+		begin += size
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// copyPart writes a part's encoded bytes from an offset on to b, as many as fit.
+func copyPart(b []byte, part any, at int64) int {
+	switch p := part.(type) {
+	case []uint8:
+		return copy(b, p[at:])
+	case []uint32:
+		return copyWords(b, at, len(p), func(i int64) uint32 { return p[i] })
+	case []float32:
+		return copyWords(b, at, len(p), func(i int64) uint32 { return math.Float32bits(p[i]) })
+	}
+	data, err := binary.Append(nil, binary.LittleEndian, part)
+	if err != nil {
+		panic(err) // all parts have a fixed size
+	}
+	return copy(b, data[at:])
+}
+
+// copyWords is copyPart for n numbers of four bytes.
+func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int) {
+	var bytes [4]byte
+	for end := 4 * int64(n); copied < len(b) && at < end; {
+		binary.LittleEndian.PutUint32(bytes[:], word(at/4))
+		k := copy(b[copied:], bytes[at%4:])
+		copied, at = copied+k, at+int64(k)
+	}
+	return copied
+}
+
+// parts are all of a state, in the order of the encoded form.
+func (s *State) parts() []any {
+	h := header{
+		Version: encodingVersion, Networks: uint8(s.settings.Networks),
+		TableLog: uint8(bits.TrailingZeros(uint(s.settings.TableBytes))), Place: s.place,
+	}
+	return []any{h, []uint8(s.table), s.text, s.heads, s.floats}
 }
 
 // Decode returns a state that AppendTo has written and that was made with these settings, which are
@@ -56,13 +108,22 @@ func Decode(set Settings, data []byte) (*State, error) {
 	}
 	s := New(set)
 	s.place = h.Place
-	for _, part := range []any{[]uint8(s.table), s.text, s.heads, s.floats} {
+	for _, part := range s.parts()[1:] {
 		rest = take(rest, part)
 	}
-	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("companion: %w", err)
+	if err := s.Check(); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// Check reports the first number that no text leaves behind: one that is not finite, where a network
+// gave no distribution, or one out of range.
+func (s *State) Check() error {
+	if err := s.check(); err != nil {
+		return fmt.Errorf("companion: %w", err)
+	}
+	return nil
 }
 
 // take reads a part from the beginning of the data, which is long enough, and returns the rest.

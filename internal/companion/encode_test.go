@@ -2,6 +2,7 @@ package companion
 
 import (
 	"encoding/binary"
+	"io"
 	"math"
 	"testing"
 
@@ -18,6 +19,12 @@ func TestAnEncodedStateGoesOn(t *testing.T) {
 		read, err := Decode(set, r.s.AppendTo(nil))
 		require.NoError(t, err)
 		requireSame(t, r.s, read)
+		data := r.s.AppendTo(nil)
+		at := rapid.IntRange(0, len(data)).Draw(t, "at")
+		part := make([]byte, rapid.IntRange(0, len(data)).Draw(t, "length"))
+		n, err := r.s.ReadAt(part, int64(at))
+		require.Equal(t, data[at:min(len(data), at+len(part))], part[:n])
+		require.Equal(t, n < len(part), err == io.EOF)
 		again := reader{read, widest(), r.of, r.at}
 		more := drawText(t, 300)
 		require.Equal(t, r.feed(more), again.feed(more))

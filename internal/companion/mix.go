@@ -92,9 +92,6 @@ func (in *inputs) mix(v kernel.Vectors, s *State, l *look, node int, a *[setCoun
 	return (a[0] + a[1] + a[2]) / setCount
 }
 
-// limit keeps a logit within a bound.
-func limit(a, most float32) float32 { return max(-most, min(most, a)) }
-
 // refined is where the refinement is read: between a step and the next.
 type refined struct {
 	at   int     // of the step
@@ -104,6 +101,9 @@ type refined struct {
 // refinedAt says where the refinement stands at a node for a logit, and what it is there.
 func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	place := limit(a, refineEdge-1.0/128) + refineEdge
+	if !(place >= 0) {
+		place = 0 // a NaN: the mean keeps it
+	}
 	step := int(place)
 	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step)}
 	return r, float32(s.floats[r.at]*(1-r.part)) + float32(s.floats[r.at+1]*r.part)

@@ -28,6 +28,18 @@ type scored struct {
 	refined refined
 }
 
+// ScratchBytes is the memory of a scratch that pieces of so many bytes were scored with, at most.
+func ScratchBytes(piece int) int64 {
+	const (
+		spans  = 8 * (2 + 8 + 8*(contextCount+matchCount) + 8 + 2*contextCount + 1 + matchCount)
+		floats = 10*inputCount + 8*(contextCount+matchCount)*estimateFloats + 8
+		held   = 4*(floats+matchCount) + 2*contextCount*bucketBytes + 1
+		growth = 2 // of a slice that is appended to
+		fixed  = 1 << 14
+	)
+	return fixed + growth*int64(piece)*(spans+held)
+}
+
 // NewScratch returns a scratch that computes by a set of instructions; all give the same bits.
 func NewScratch(v kernel.Vectors) *Scratch { return &Scratch{vectors: v} }
 

@@ -36,6 +36,9 @@ func (s *Stream) Hash() string {
 	case s.Cache != nil:
 		h.Write([]byte(s.Cache.Hash()))
 	}
+	if s.Companion != nil {
+		h.Write(s.Companion.AppendTo(nil))
+	}
 	if s.held != nil {
 		hashInts(h, uint64(s.held.line[lineBytes]), uint64(s.held.line[lineCarries]))
 		for _, mark := range s.held.marks {

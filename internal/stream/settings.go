@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 )
@@ -37,6 +38,11 @@ type Settings struct {
 	Cache    sparsemeta.CacheSettings   `json:"cache"`    // settings of Cache
 	Baseline bool                       `json:"baseline"` // whether the static model scores, too
 	Seed     uint64                     `json:"seed"`
+
+	// Companion mixes the model's distribution with counts of the text, see package companion, whose
+	// table of bit histories has CompanionBytes. Streams of before there were companions have none.
+	Companion      bool `json:"companion,omitempty"`
+	CompanionBytes int  `json:"companion_bytes,omitempty"`
 }
 
 // Defaults are the settings that the model's meta-learners were trained for, and those that its
@@ -44,6 +50,7 @@ type Settings struct {
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	SetRivals(&s, m.Rivals)
+	s.Companion, s.CompanionBytes = !m.OfWords(), companion.TableBytesDefault
 	if m.Learner != nil {
 		s.Method, s.Adapt = SparseMeta, m.Learner.Settings
 		s.Adapt.Gammas = slices.Clone(s.Adapt.Gammas)
@@ -123,6 +130,11 @@ func ChunkMin(m *model.Model) int {
 	return 1
 }
 
+// companion are the settings of the stream's companion, if it has one.
+func (s *Settings) companion() companion.Settings {
+	return companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
+}
+
 // Validate reports the first setting of the method that does not fit the model.
 func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {
@@ -130,6 +142,14 @@ func (s Settings) Validate(m *model.Model) error {
 	}
 	if least := ChunkMin(m); s.Chunk < least || s.Chunk > MaxChunk {
 		return fmt.Errorf("chunk is %d, expected %d to %d", s.Chunk, least, MaxChunk)
+	}
+	if s.Companion {
+		if m.OfWords() {
+			return fmt.Errorf("companion is true, expected false: the model is one of words")
+		}
+		if err := s.companion().Validate(); err != nil {
+			return err
+		}
 	}
 	switch s.Method {
 	case SparseMeta:

@@ -10,6 +10,7 @@ package stream
 import (
 	"sync/atomic"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -43,6 +44,8 @@ type Stream struct {
 	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
 	Cache   *sparsemeta.Cache   // state of Cache
 
+	Companion *companion.State // nil without one
+
 	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
 	linesFrom *int64       // the offset at which lines begin; nil: nowhere
 	held      *held        // nil: nothing was learnt by lines so far
@@ -66,6 +69,9 @@ func New(m *model.Model, set Settings) *Stream {
 	s.Text.Word = make([]byte, 0, m.Tokenizer.PendingMax())
 	if set.Baseline {
 		s.BaselineMemory = txl.NewMemory(m.LM.Config, 1)
+	}
+	if set.Companion {
+		s.Companion = companion.New(set.companion())
 	}
 	switch set.Method {
 	case SparseMeta:
@@ -104,6 +110,9 @@ func (s *Stream) Frozen() *Stream {
 	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
 		f.Cache = s.Cache.Copy()
 	}
+	if s.Companion != nil { // and so does the companion
+		f.Companion = s.Companion.Clone()
+	}
 	return &f
 }
 
@@ -111,7 +120,7 @@ func (s *Stream) Frozen() *Stream {
 // nothing had been adapted. The stream's settings must allow it, see Settings.HasStatic.
 func (s *Stream) Static() *Stream {
 	f := s.Frozen()
-	f.Fast, f.Dynamic, f.dynamic, f.Cache = nil, nil, Arena{}, nil
+	f.Fast, f.Dynamic, f.dynamic, f.Cache, f.Companion = nil, nil, Arena{}, nil, nil
 	if s.BaselineMemory != nil {
 		f.Memory.CopyFrom(s.BaselineMemory)
 	}
@@ -141,6 +150,9 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	bytes := 4*int64(set.Chunk) + memory + int64(m.Tokenizer.PendingMax())
 	if set.Baseline {
 		bytes += memory
+	}
+	if set.Companion {
+		bytes += companion.Bytes(set.companion())
 	}
 	switch set.Method {
 	case SparseMeta: // I and M of every bank, 16 bits an element
@@ -203,6 +215,9 @@ func (s *Stream) MemoryBytes() int64 {
 	}
 	if s.held != nil {
 		bytes += HeldBytes(s.model, s.Settings)
+	}
+	if s.Companion != nil {
+		bytes += companion.Bytes(s.Companion.Settings())
 	}
 	switch {
 	case s.Fast != nil:
