@@ -133,7 +133,7 @@ func (s *shell) run(command string, lines int) (got []string, code int) {
 		if !marked && (!background || len(got) >= lines) {
 			after := "code=$?\n"
 			if strings.HasPrefix(command, "kill %") { // the next command finds the job gone
-				after += "wait " + strings.TrimPrefix(command, "kill ") + "\n"
+				after += "wait " + strings.TrimPrefix(command, "kill ") + " 2>/dev/null\n"
 			}
 			_, err := io.WriteString(s.in, after+"echo; echo '"+end+"'$code\n")
 			require.NoError(s.t, err)

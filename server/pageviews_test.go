@@ -67,13 +67,12 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	after := b.score(path, numbered(2, 1600)).Totals
 	adapted = fmt.Sprintf("%.3f", after.Bits/float64(after.Bytes))
 	b.until(`document.querySelector(".sums .adapted dd").textContent === "` + adapted + `"`)
-	b.until(`document.querySelector(".strips canvas")?.width > 100`)
-	drawn := value[int](b, `(() => {
+	b.until(`(() => { // the updates that the page has seen are drawn
 		const canvas = document.querySelector(".strips canvas");
+		if (!(canvas?.width > 100)) return false;
 		const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-		return data.filter((value, i) => i % 4 === 3 && value > 0).length;
+		return data.some((value, i) => i % 4 === 3 && value > 0);
 	})()`)
-	require.NotZero(t, drawn, "the updates that the page has seen are drawn")
 
 	// The tables say what the pictures show.
 	b.click("The same as tables")
