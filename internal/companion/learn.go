@@ -35,7 +35,8 @@ func (x *Scratch) learnWeights(s *State) {
 		known.keep(floats, weightsOf(nodeRows+n.node), inputCount)
 		for j, row := range x.look.rowsAt(n.node) {
 			at := weightsOf(row)
-			x.vectors.Axpy(floats[at:at+inputCount], rate*(n.bit-n.sets[j]), n.x[:])
+			inputs := x.path[k*inputCount : (k+1)*inputCount]
+			x.vectors.Axpy(floats[at:at+inputCount], rate*(n.bit-n.sets[j]), inputs)
 		}
 	}
 }

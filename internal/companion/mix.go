@@ -1,7 +1,5 @@
 package companion
 
-import "github.com/lmserve/lmserve/internal/kernel"
-
 // logitMost bounds the logit of a row of weights.
 const logitMost = 12
 
@@ -51,23 +49,21 @@ func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
 	return hashes
 }
 
-// inputs are what is mixed at a node, and met the bit histories that the contexts have there.
-type inputs struct {
-	x   [inputCount]float32
-	met [contextCount]uint8
-}
+// inputs are what is mixed at a node.
+type inputs [inputCount]float32
 
-// gather sets the inputs at a node whose bit is the k-th of its byte.
-func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) {
+// gather sets the inputs at a node whose bit is the k-th of its byte, and returns the bit histories
+// that the contexts have there.
+func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [contextCount]uint8) {
 	for i := range l.of {
-		in.x[firstNetwork+i] = l.trees[i].logit(node)
+		in[firstNetwork+i] = l.trees[i].logit(node)
 	}
 	half := nodeInHalf(node)
 	for i, at := range b {
-		in.met[i], in.x[firstContext+i] = 0, 0
+		in[firstContext+i] = 0
 		if at >= 0 {
-			h := s.table[at+half]
-			in.met[i], in.x[firstContext+i] = h, s.floats[mapOf(i, h)+estimateLogit]
+			met[i] = s.table[at+half]
+			in[firstContext+i] = s.floats[mapOf(i, met[i])+estimateLogit]
 		}
 	}
 	for m, expected := range l.expected {
@@ -78,18 +74,16 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) {
 				x = -x
 			}
 		}
-		in.x[firstMatch+m] = x
+		in[firstMatch+m] = x
 	}
-	in.x[constant] = constantInput
+	in[constant] = constantInput
+	return met
 }
 
-// mix writes the logits of the sets at a node to a, and returns their mean.
-func (in *inputs) mix(v kernel.Vectors, s *State, l *look, node int, a *[setCount]float32) float32 {
-	for j, row := range l.rowsAt(node) {
-		at := weightsOf(row)
-		a[j] = limit(v.Dot(s.floats[at:at+inputCount], in.x[:]), logitMost)
-	}
-	return (a[0] + a[1] + a[2]) / setCount
+// meanOf bounds the logits of the rows of weights, and returns their mean.
+func meanOf(a, b, c *float32) float32 {
+	*a, *b, *c = limit(*a, logitMost), limit(*b, logitMost), limit(*c, logitMost)
+	return (*a + *b + *c) / setCount
 }
 
 // refined is where the refinement is read: between a step and the next.

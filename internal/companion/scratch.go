@@ -11,17 +11,24 @@ type Networks [networksMax][]float32
 type Scratch struct {
 	vectors kernel.Vectors
 	look    look
-	nodes   [8]scored    // of the byte that is scored
-	known   change       // what was scored since Begin
-	whole   [256]float32 // by nodes: see Distribution
-	ones    [256]float32
-	zeros   [256]float32
-	in      inputs
+	known   change // what was scored since Begin
+
+	// Of the byte that is scored: its nodes, their inputs [8][inputCount], and the weights of the
+	// nodes, side by side.
+	nodes   [8]scored
+	path    [8 * inputCount]float32
+	weights [8 * inputCount]float32
+
+	// Of all nodes, by their numbers: the inputs, the logits by each set, and see Distribution.
+	inputs [256 * inputCount]float32
+	logits [setCount][256]float32
+	ones   [256]float32
+	zeros  [256]float32
 }
 
 // scored is a node on the way to a byte that is scored.
 type scored struct {
-	inputs
+	met     [contextCount]uint8
 	node    int
 	bit     float32
 	sets    [setCount]float32 // probabilities of a 1
@@ -35,7 +42,7 @@ func ScratchBytes(piece int) int64 {
 		floats = 10*inputCount + 8*(contextCount+matchCount)*estimateFloats + 8
 		held   = 4*(floats+matchCount) + 2*contextCount*bucketBytes + 1
 		growth = 2 // of a slice that is appended to
-		fixed  = 1 << 14
+		fixed  = 1 << 15
 	)
 	return fixed + growth*int64(piece)*(spans+held)
 }

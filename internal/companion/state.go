@@ -130,6 +130,11 @@ func mapOf(context int, history uint8) int {
 func matchOf(m, class int) int { return matchesAt + (m*matchClasses+class)*estimateFloats }
 func weightsOf(row int) int    { return weightsAt + row*inputCount }
 
+// weights are so many rows of weights from one on.
+func (s *State) weights(row, n int) []float32 {
+	return s.floats[weightsOf(row):weightsOf(row+n)]
+}
+
 // refineOf is the offset of the steps of a context of the refinement.
 func refineOf(context uint32) int { return refinesAt + int(context%refineContexts)*refineSteps }
 

@@ -284,6 +284,28 @@ func TestSoftmaxOfAnUnmaskedRowSumsToOne(t *testing.T) {
 	e.Softmax(nil, 1)
 }
 
+// Rows at once have the bits of a scalar product each.
+func TestDotRowsAreDots(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
+		for _, n := range []int{0, 1, 8, 11, 16, 40} {
+			for _, stride := range []int{0, n, n + 3} {
+				for _, rows := range []int{0, 1, 2, 9} {
+					x, w := normal(rows*n), normal(max(0, rows-1)*stride+n)
+					got, want := make([]float32, rows), make([]float32, rows)
+					for i := range want {
+						want[i] = Vectors{}.Dot(x[i*n:i*n+n], w[i*stride:i*stride+n])
+					}
+					if rows == 0 {
+						w = nil
+					}
+					e.DotRows(got, x, w, n, stride)
+					requireSameBits(t, want, got)
+				}
+			}
+		}
+	})
+}
+
 func TestDotAndAxpyAgreeWithFloat64(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for range 100 {
