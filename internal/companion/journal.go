@@ -36,7 +36,15 @@ func (j *journal[T]) forth(array []T) {
 	}
 }
 
+// exchange exchanges the elements of a and the first ones of b: a few one by one, more in blocks.
 func exchange[T any](a, b []T) {
+	var block [16]T
+	for len(a) >= len(block) {
+		copy(block[:], a)
+		copy(a[:len(block)], b)
+		copy(b, block[:])
+		a, b = a[len(block):], b[len(block):]
+	}
 	b = b[:len(a)]
 	for i := range a {
 		a[i], b[i] = b[i], a[i]
