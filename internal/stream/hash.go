@@ -33,7 +33,8 @@ func (s *Stream) Hash() string {
 		h.Write([]byte(s.Fast.Hash()))
 	case s.Dynamic != nil:
 		h.Write([]byte(s.Dynamic.Hash()))
-	case s.Cache != nil:
+	}
+	if s.Cache != nil {
 		h.Write([]byte(s.Cache.Hash()))
 	}
 	if s.Companion != nil {

@@ -39,8 +39,10 @@ type Settings struct {
 	Baseline bool                       `json:"baseline"` // whether the static model scores, too
 	Seed     uint64                     `json:"seed"`
 
-	// Companion mixes the model's distribution with counts of the text, see package companion, whose
-	// table of bit histories has CompanionBytes. Streams of before there were companions have none.
+	// Companion mixes the model's distribution with what the text has had so far. Beside a model of
+	// bytes it is counts, see package companion, whose table of bit histories has CompanionBytes;
+	// beside one of words it is a cache with the settings of Cache. Streams of before there were
+	// companions have none.
 	Companion      bool `json:"companion,omitempty"`
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
 }
@@ -50,7 +52,7 @@ type Settings struct {
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	SetRivals(&s, m.Rivals)
-	s.Companion, s.CompanionBytes = !m.OfWords(), companion.TableBytesDefault
+	s.Companion, s.CompanionBytes = true, companion.TableBytesDefault
 	if m.Learner != nil {
 		s.Method, s.Adapt = SparseMeta, m.Learner.Settings
 		s.Adapt.Gammas = slices.Clone(s.Adapt.Gammas)
@@ -135,6 +137,14 @@ func (s *Settings) companion() companion.Settings {
 	return companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
 }
 
+// caches reports whether a stream has a cache: as its method, or as its companion.
+func (s *Settings) caches(m *model.Model) bool {
+	return s.Method == Cache || s.Companion && m.OfWords()
+}
+
+// counts reports whether a stream has a companion of counts.
+func (s *Settings) counts(m *model.Model) bool { return s.Companion && !m.OfWords() }
+
 // Validate reports the first setting of the method that does not fit the model.
 func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {
@@ -143,11 +153,13 @@ func (s Settings) Validate(m *model.Model) error {
 	if least := ChunkMin(m); s.Chunk < least || s.Chunk > MaxChunk {
 		return fmt.Errorf("chunk is %d, expected %d to %d", s.Chunk, least, MaxChunk)
 	}
-	if s.Companion {
-		if m.OfWords() {
-			return fmt.Errorf("companion is true, expected false: the model is one of words")
-		}
+	if s.Companion && !m.OfWords() {
 		if err := s.companion().Validate(); err != nil {
+			return err
+		}
+	}
+	if s.caches(m) {
+		if err := s.Cache.Validate(); err != nil {
 			return err
 		}
 	}
@@ -156,8 +168,6 @@ func (s Settings) Validate(m *model.Model) error {
 		return m.Learner.Accept(s.Adapt)
 	case DynamicSGD, DynamicRMS:
 		return s.Dynamic().Validate()
-	case Cache:
-		return s.Cache.Validate()
 	}
 	return nil
 }

@@ -162,7 +162,8 @@ func (s *Stream) parts() []part {
 		for i, m := range s.dynamic.Views {
 			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name, shape: layout.Tensors[i].Shape, floats: kernel.Array{F32: m}})
 		}
-	case s.Cache != nil:
+	}
+	if s.Cache != nil {
 		n, width := s.Cache.Len, s.model.LM.Config.DModel
 		all = append(all,
 			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},

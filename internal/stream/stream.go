@@ -42,9 +42,11 @@ type Stream struct {
 	// What the method keeps: one of them, none for Static.
 	Fast    *sparsemeta.State   // state of SparseMeta
 	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
-	Cache   *sparsemeta.Cache   // state of Cache
 
-	Companion *companion.State // nil without one
+	// What it has beside the method: counts of bytes, or a cache of words, which may be the method,
+	// too.
+	Companion *companion.State
+	Cache     *sparsemeta.Cache
 
 	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
 	linesFrom *int64       // the offset at which lines begin; nil: nowhere
@@ -70,8 +72,11 @@ func New(m *model.Model, set Settings) *Stream {
 	if set.Baseline {
 		s.BaselineMemory = txl.NewMemory(m.LM.Config, 1)
 	}
-	if set.Companion {
+	if set.counts(m) {
 		s.Companion = companion.New(set.companion())
+	}
+	if set.caches(m) {
+		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
 	}
 	switch set.Method {
 	case SparseMeta:
@@ -83,8 +88,6 @@ func New(m *model.Model, set Settings) *Stream {
 	case DynamicRMS:
 		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.RMS, m.Statistics)
 		s.dynamic = arenaOfAll(m.LM.Layout, s.Dynamic.M)
-	case Cache:
-		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
 	}
 	return s
 }
@@ -151,8 +154,11 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	if set.Baseline {
 		bytes += memory
 	}
-	if set.Companion {
+	if set.counts(m) {
 		bytes += companion.Bytes(set.companion())
+	}
+	if set.caches(m) {
+		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
 	}
 	switch set.Method {
 	case SparseMeta: // I and M of every bank, 16 bits an element
@@ -161,8 +167,6 @@ func StateBytes(m *model.Model, set Settings) int64 {
 		bytes += sparsemeta.DynamicBytes(layout.Size, 0)
 	case DynamicRMS:
 		bytes += sparsemeta.DynamicBytes(layout.Size, len(layout.Tensors))
-	case Cache:
-		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
 	}
 	return bytes
 }
@@ -219,13 +223,14 @@ func (s *Stream) MemoryBytes() int64 {
 	if s.Companion != nil {
 		bytes += companion.Bytes(s.Companion.Settings())
 	}
+	if s.Cache != nil {
+		bytes += s.Cache.Bytes()
+	}
 	switch {
 	case s.Fast != nil:
 		bytes += s.Fast.Bytes()
 	case s.Dynamic != nil:
 		bytes += s.Dynamic.Bytes()
-	case s.Cache != nil:
-		bytes += s.Cache.Bytes()
 	}
 	return bytes
 }

@@ -101,8 +101,9 @@ var Table = setting.Table[Settings]{
 	{
 		Name: "companion", Field: func(s *Settings) any { return &s.Companion },
 		Default: "true",
-		Help:    "whether the model's distribution is mixed with counts of the session's own text",
-		Note:    "Without, the model scores alone. A model of words has no companion.",
+		Help:    "whether the model's distribution is mixed with what the session's text has had so far",
+		Note: "Beside a model of bytes it is counts; beside one of words the cache of the method " +
+			"`cache`, whose settings it has. Without, the model scores alone.",
 	},
 	{
 		Name: "companion_bytes", Field: func(s *Settings) any { return &s.CompanionBytes },
@@ -140,10 +141,6 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 	if n := len(set.Adapt.Gammas); n != banks {
 		want := setting.Count(banks, "value") + ", one for each bank of the model"
 		return set, &setting.Error{Name: "gammas", Found: setting.Count(n, "value"), Want: want}
-	}
-	if set.Companion && m.OfWords() {
-		want := "false: the model is one of words"
-		return set, &setting.Error{Name: "companion", Found: "true", Want: want}
 	}
 	if n := set.CompanionBytes; n&(n-1) != 0 {
 		want := fmt.Sprintf("a power of two from %d to %d",

@@ -222,12 +222,13 @@ func (w *Worker) Settle(s *Stream) Settled {
 	return w.settled
 }
 
-// adapt makes the stream learn from a chunk by its method: from the gradient of the chunk's mean
-// loss at the effective weights, or from the chunk's hidden states.
+// adapt makes the stream learn from a chunk: its cache, if it has one, from the hidden states, and
+// by its method from the gradient of the chunk's mean loss at the effective weights.
 func (w *Worker) adapt(s *Stream, step *Step) {
-	switch {
-	case s.Cache != nil:
+	if s.Cache != nil {
 		s.Cache.Append(w.seg.Hidden(), s.Pending)
+	}
+	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
 	case s.held != nil:
 		w.adaptHeld(s, step)
