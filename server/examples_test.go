@@ -37,7 +37,7 @@ func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	o := Options{Metrics: metrics.New(metrics.Options{Models: []string{m.Name}})}
+	o := Options{Metrics: metrics.New(metrics.Options{Models: []string{m.ID()}})}
 	return newRigOn(t, sessions, o, l, &http.Transport{})
 }
 

@@ -61,7 +61,8 @@ Every command works with the embedded model; --model takes a file instead.
 	configFlag(root)
 	quietFlag(root)
 	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
-		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(),
+		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newCompress(),
+		newDecompress(),
 		newHealth(), newConfig(), newCompletion(), newMan(), newVersion())
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()

@@ -46,8 +46,8 @@ func TestADistributionChangesNothing(t *testing.T) {
 	requireSame(t, before, r.s)
 }
 
-// Back and Forth exchange the state before a piece of text and the one behind it, and texts go on to
-// the same bits in whatever pieces they come.
+// Back and Forth exchange the state before a piece of text and the one behind it, and texts go on
+// to the same bits in whatever pieces they come.
 func TestPiecesDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawText(t, 3000)

@@ -20,15 +20,16 @@
 //
 // The probability of a byte is the product over its eight nodes. All 256 are fixed before the byte
 // is known: nothing is learnt within a byte. When it is known, each row steps along the gradient of
-// its own loss, w_j += rate (bit - squash(a_j)) x, and histories, maps and refinements take the bit.
+// its own loss, w_j += rate (bit - squash(a_j)) x, and histories, maps and refinements take the
+// bit.
 //
 // # Sources
 //
 // Mixing of context models by bits, bit histories in buckets of nibbles with check bytes, adaptive
-// maps and matches are those of the PAQ compressors: M. Mahoney, Adaptive Weighing of Context Models
-// for Lossless Data Compression, Florida Institute of Technology CS-2005-16, 2005, and his Data
-// Compression Explained, 2010 (sections 4.1 to 4.3). Maps of a final probability in a context are
-// C. Bloom's secondary symbol estimation, 1996. The code is our own.
+// maps and matches are those of the PAQ compressors: M. Mahoney, Adaptive Weighing of Context
+// Models for Lossless Data Compression, Florida Institute of Technology CS-2005-16, 2005, and his
+// Data Compression Explained, 2010 (sections 4.1 to 4.3). Maps of a final probability in a context
+// are C. Bloom's secondary symbol estimation, 1996. The code is our own.
 //
 // # Order
 //
@@ -39,7 +40,8 @@
 // # Files
 //
 // A file names only what stands below it: hash; history (bit histories); table (their buckets);
-// match; place (where a text has come to); inputs (what is mixed); settings; tree (networks as logits
-// of nodes); state (all that is kept); journal (what a text changes of it); contexts; mix (the inputs
-// at a node, and their mixture); scratch (what is computed with); learn; score (the calls); encode.
+// match; place (where a text has come to); inputs (what is mixed); settings; tree (networks as
+// logits of nodes); state (all that is kept); journal (what a text changes of it); contexts; mix
+// (the inputs at a node, and their mixture); scratch (what is computed with); learn; score (the
+// calls); encode.
 package companion

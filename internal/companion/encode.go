@@ -117,8 +117,8 @@ func Decode(set Settings, data []byte) (*State, error) {
 	return s, nil
 }
 
-// Check reports the first number that no text leaves behind: one that is not finite, where a network
-// gave no distribution, or one out of range.
+// Check reports the first number that no text leaves behind: one that is not finite, where a
+// network gave no distribution, or one out of range.
 func (s *State) Check() error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("companion: %w", err)

@@ -1,8 +1,8 @@
 package companion
 
 // A bit history is what is remembered of the bits that came at a node of a context: how many zeros
-// and ones, and which was the last if both came. The more of one came, the fewer of the other can be
-// told, so that all histories have a number of one byte: 0 is the history of nothing.
+// and ones, and which was the last if both came. The more of one came, the fewer of the other can
+// be told, so that all histories have a number of one byte: 0 is the history of nothing.
 type history struct{ zeros, ones, last uint8 }
 
 const historyCount = 235
@@ -43,8 +43,8 @@ func makeHistories() (all [historyCount]history, next [historyCount][2]uint8) {
 	return all, next
 }
 
-// after is the history with a bit more. What came against the bit fades, the sooner the more it was:
-// what is recent tells most.
+// after is the history with a bit more. What came against the bit fades, the sooner the more it
+// was: what is recent tells most.
 func (h history) after(bit uint8) history {
 	n := [2]uint8{h.zeros, h.ones}
 	same, other := &n[bit], &n[1-bit]

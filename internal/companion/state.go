@@ -18,7 +18,8 @@ const (
 	headCount = 1 << 14 // of each match
 )
 
-// An estimate is three numbers: a probability, its logit, and how many bits it is of, up to a limit.
+// An estimate is three numbers: a probability, its logit, and how many bits it is of, up to a
+// limit.
 const (
 	estimateFloats = 3
 

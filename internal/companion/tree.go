@@ -32,8 +32,8 @@ func (t *tree) set(v kernel.Vectors, logProbs []float32) {
 	}
 }
 
-// logit is the network's own logit at a node, the logarithms of whose children are known. Where both
-// have no mass the network has no opinion. What is no distribution, but NaNs, leads to NaNs.
+// logit is the network's own logit at a node, the logarithms of whose children are known. Where
+// both have no mass the network has no opinion. What is no distribution, but NaNs, leads to NaNs.
 func (t *tree) logit(node int) float32 {
 	const most = 9
 	if t.mass[node] == 0 {

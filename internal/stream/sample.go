@@ -5,17 +5,22 @@ import (
 
 	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
-	"github.com/lmserve/lmserve/txl"
 )
 
 // undrawn stands for a target that is still to be drawn.
 var undrawn = []int32{-1}
 
+// Drawer draws the next token from the log-probabilities [V] of all. It may not keep them.
+// A *txl.Sampler is one.
+type Drawer interface {
+	Next(logProbs []float32) int32
+}
+
 // Generate samples what comes after the stream's text and feeds it to the
 // stream, token by token: it tells yield of each token and its log-probability
 // (nats, of the model's own distribution before temperature and truncation)
 // until yield returns false. On a Frozen copy it is a completion.
-func (w *Worker) Generate(s *Stream, sampler *txl.Sampler, yield func(id int32, logProb float32) bool) {
+func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logProb float32) bool) {
 	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
 }
 
@@ -32,7 +37,7 @@ type Token struct {
 // Sample is Generate for who wants to know the text of a token, and the whole distribution that it
 // was drawn from. A word that is pending counts as complete, see EndWord. A token for unknown words
 // is never drawn: it has no text.
-func (w *Worker) Sample(s *Stream, sampler *txl.Sampler, yield func(Token) bool) {
+func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	w.EndWord(s, nil)
 	tok, logProbs := w.model.Tokenizer, w.room()
 	for more := true; more; {
@@ -55,7 +60,7 @@ func (w *Worker) Sample(s *Stream, sampler *txl.Sampler, yield func(Token) bool)
 }
 
 // draw draws a token, and never the one for unknown words, which is -1 if there is none.
-func draw(sampler *txl.Sampler, logProbs []float32, unknown int32) int32 {
+func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 	if unknown < 0 {
 		return sampler.Next(logProbs)
 	}

@@ -33,10 +33,34 @@ const (
 	adaptAhead = 1024
 )
 
+// holding says how I and M are held.
+type holding struct {
+	half bool // in bfloat16
+}
+
+// held is the offset in I and M of what lies at an offset in the arrays of float32.
+func (h holding) held(at reg.GPVirtual) reg.GPVirtual {
+	if !h.half {
+		return at
+	}
+	halved := GP64()
+	MOVQ(at, halved)
+	SHRQ(Imm(1), halved)
+	return halved
+}
+
+// heldBytes is the size of an element of I or M.
+func (h holding) heldBytes() int {
+	if h.half {
+		return 2
+	}
+	return 4
+}
+
 // adaptation is what adaptAVX2 and adaptBF16AVX2 keep in registers and on their stacks.
 type adaptation struct {
 	adaptTables
-	half                     bool // I and M are in bfloat16
+	holding
 	gamma, beta1, beta2, out reg.VecVirtual
 	state                    reg.VecVirtual // of the generator, four words
 	most                     reg.VecVirtual // largest places in the grid, of a strip
@@ -81,7 +105,7 @@ func (t adaptTables) adapt(name, held string, half bool) {
 		"the first element, last the largest lane that is written. Bit s of outside is set if",
 		"elements of strip s, which is adaptStrip long, are written and were not in the grid.")
 	a := &adaptation{
-		adaptTables: t, half: half,
+		adaptTables: t, holding: holding{half},
 		gamma: broadcast("gamma"), beta1: broadcast("beta1"), beta2: broadcast("beta2"), out: broadcast("out"),
 		state: YMM(), most: YMM(), last: AllocLocal(32), count: GP64(),
 		bits: AllocLocal(adaptStrip / 8), dense: AllocLocal(4 * (adaptStrip + 8)), cell: AllocLocal(4 * (adaptStrip + 8)),
@@ -96,16 +120,10 @@ func (t adaptTables) adapt(name, held string, half bool) {
 	start := GP64()
 	XORQ(start, start)
 
-	Label("strip")
-	end := Load(Param("n"), GP64()).(reg.GPVirtual)
-	SHLQ(Imm(2), end)
-	limit := GP64()
-	LEAQ(Mem{Base: start, Disp: 4 * adaptStrip}, limit)
-	CMPQ(limit, end)
-	CMOVQLT(limit, end)
-	stage("draw", start, end, a.draw())
+	end := beginStrip(start, adaptStrip)
+	stage("draw", 16, start, end, a.draw())
 	XORQ(a.count, a.count)
-	stage("input", start, end, a.input())
+	stage("input", 16, start, end, a.input())
 	zero := YMM()
 	VPXOR(zero, zero, zero)
 	VMOVDQU(zero, a.dense.Idx(a.count, 4))
@@ -115,20 +133,9 @@ func (t adaptTables) adapt(name, held string, half bool) {
 	a.note(outside, start)
 	a.lookUp()
 	XORQ(a.count, a.count)
-	stage("write", start, end, a.write())
-	MOVQ(end, start)
-	n := Load(Param("n"), GP64())
-	SHLQ(Imm(2), n)
-	CMPQ(start, n)
-	JL(LabelRef("strip"))
-
-	for result, m := range []Mem{written, outside} {
-		r := GP64()
-		MOVQ(m, r)
-		Store(r, ReturnIndex(result))
-	}
-	VZEROUPPER()
-	RET()
+	stage("write", 16, start, end, a.write())
+	endStrip(start, end)
+	giveBack(written, outside)
 }
 
 // seed spreads the generator's state over the next four words.
@@ -143,16 +150,48 @@ func (a *adaptation) seed() {
 	VPADDQ(a.first[0], a.state, a.state)
 }
 
-// stage emits a loop over the groups of 16 elements, 64 bytes, from start to end. The
-// body also gets the offset in bytes of a group's mask.
-func stage(name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual)) {
+// beginStrip begins a strip of so many elements, or of those that are left, and gives its end.
+func beginStrip(start reg.GPVirtual, elements int) (end reg.GPVirtual) {
+	Label("strip")
+	end = Load(Param("n"), GP64()).(reg.GPVirtual)
+	SHLQ(Imm(2), end)
+	limit := GP64()
+	LEAQ(Mem{Base: start, Disp: 4 * elements}, limit)
+	CMPQ(limit, end)
+	CMOVQLT(limit, end)
+	return end
+}
+
+// endStrip goes on with the strip behind, if there is one.
+func endStrip(start, end reg.GPVirtual) {
+	MOVQ(end, start)
+	n := Load(Param("n"), GP64())
+	SHLQ(Imm(2), n)
+	CMPQ(start, n)
+	JL(LabelRef("strip"))
+}
+
+// giveBack returns the results.
+func giveBack(results ...Mem) {
+	for i, m := range results {
+		r := GP64()
+		MOVQ(m, r)
+		Store(r, ReturnIndex(i))
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// stage emits a loop over the groups of so many elements from start to end. The body also gets the
+// offset in bytes of a group's mask.
+func stage(name string, elements int, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual)) {
 	at, mask := GP64(), GP64()
 	MOVQ(start, at)
 	XORQ(mask, mask)
 	Label(name)
 	body(at, mask)
-	ADDQ(Imm(2), mask)
-	ADDQ(Imm(64), at)
+	ADDQ(Imm(uint64(elements/8)), mask)
+	ADDQ(Imm(uint64(4*elements)), at)
 	CMPQ(at, end)
 	JL(LabelRef(name))
 }
@@ -191,17 +230,6 @@ func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	MOVQ(mask, lane)
 	SHLQ(Imm(4), lane)
 	return lane
-}
-
-// held is the offset in I and M of what lies at an offset in the arrays of float32.
-func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
-	if !a.half {
-		return at
-	}
-	h := GP64()
-	MOVQ(at, h)
-	SHRQ(Imm(1), h)
-	return h
 }
 
 // input moves I, computes x, and keeps it where it is written.

@@ -17,7 +17,7 @@ const adaptStrip512 = 256
 // The stages are those of adaptAVX2, for 32 elements at a time, but that the mask is drawn in the
 // stage that computes x.
 type adaptation512 struct {
-	half                     bool // I and M are in bfloat16
+	holding
 	gamma, beta1, beta2, out reg.VecVirtual
 	state, step, mix1, mix2  reg.VecVirtual // of the generator, eight words
 	last                     reg.VecVirtual // largest lane that is written
@@ -93,8 +93,8 @@ func (t tables512) adapt(name, narrow, held string, half bool) {
 	Pragma("noescape")
 	Doc(name+" is "+narrow+", but that n is a multiple of 32,", "and that strips are adaptStrip512 long.")
 	a := &adaptation512{
-		half:  half,
-		gamma: broadcast512("gamma"), beta1: broadcast512("beta1"), beta2: broadcast512("beta2"), out: broadcast512("out"),
+		holding: holding{half},
+		gamma:   broadcast512("gamma"), beta1: broadcast512("beta1"), beta2: broadcast512("beta2"), out: broadcast512("out"),
 		state: ZMM(), step: ZMM(), mix1: ZMM(), mix2: ZMM(), last: ZMM(), most: ZMM(), upper: ZMM(),
 		rounding: spread(t.rounding, 4),
 		bits:     AllocLocal(adaptStrip512 / 8), dense: AllocLocal(4 * (adaptStrip512 + 16)), cell: AllocLocal(4 * (adaptStrip512 + 16)),
@@ -110,15 +110,9 @@ func (t tables512) adapt(name, narrow, held string, half bool) {
 	start := GP64()
 	XORQ(start, start)
 
-	Label("strip")
-	end := Load(Param("n"), GP64()).(reg.GPVirtual)
-	SHLQ(Imm(2), end)
-	limit := GP64()
-	LEAQ(Mem{Base: start, Disp: 4 * adaptStrip512}, limit)
-	CMPQ(limit, end)
-	CMOVQLT(limit, end)
+	end := beginStrip(start, adaptStrip512)
 	XORQ(a.count, a.count)
-	stage512("input", start, end, a.input())
+	stage("input", 32, start, end, a.input())
 	zero := ZMM()
 	VPXORD(zero, zero, zero)
 	VMOVDQU32(zero, a.dense.Idx(a.count, 4))
@@ -128,20 +122,9 @@ func (t tables512) adapt(name, narrow, held string, half bool) {
 	a.note(outside, start)
 	a.lookUp()
 	XORQ(a.count, a.count)
-	stage512("write", start, end, a.write())
-	MOVQ(end, start)
-	n := Load(Param("n"), GP64())
-	SHLQ(Imm(2), n)
-	CMPQ(start, n)
-	JL(LabelRef("strip"))
-
-	for result, m := range []Mem{written, outside} {
-		r := GP64()
-		MOVQ(m, r)
-		Store(r, ReturnIndex(result))
-	}
-	VZEROUPPER()
-	RET()
+	stage("write", 32, start, end, a.write())
+	endStrip(start, end)
+	giveBack(written, outside)
 }
 
 // seed spreads the generator's state over the next eight words.
@@ -155,44 +138,11 @@ func (a *adaptation512) seed(t tables512) {
 	VMOVDQU64(t.upper, a.upper)
 }
 
-// stage512 emits a loop over the groups of 32 elements, 128 bytes, from start to end. The
-// body also gets the offset in bytes of a group's mask.
-func stage512(name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual)) {
-	at, mask := GP64(), GP64()
-	MOVQ(start, at)
-	XORQ(mask, mask)
-	Label(name)
-	body(at, mask)
-	ADDQ(Imm(4), mask)
-	ADDQ(Imm(128), at)
-	CMPQ(at, end)
-	JL(LabelRef(name))
-}
-
-// held is the offset in I and M of what lies at an offset in the arrays of float32.
-func (a *adaptation512) held(at reg.GPVirtual) reg.GPVirtual {
-	if !a.half {
-		return at
-	}
-	h := GP64()
-	MOVQ(at, h)
-	SHRQ(Imm(1), h)
-	return h
-}
-
 // ahead512 asks for what 32 elements of so many bytes each lie in, ahead of a pointer.
 func ahead512(at, p reg.Register, bytes int) {
 	for line := 0; line < 32*bytes; line += lineBytes {
 		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead + line})
 	}
-}
-
-// heldBytes is the size of an element of I or M.
-func (a *adaptation512) heldBytes() int {
-	if a.half {
-		return 2
-	}
-	return 4
 }
 
 // draw makes the next 32 lanes.

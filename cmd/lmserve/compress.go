@@ -1,0 +1,190 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/compress"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+// compressedSuffix ends the names of compressed files.
+const compressedSuffix = ".lms"
+
+func newCompress() *cobra.Command {
+	var flags modelFlags
+	var adapt streamFlags
+	var out string
+	c := &cobra.Command{
+		Use:   "compress FILE|- [--out FILE]",
+		Short: "Write a file in as many bits as the model needs for it",
+		Long: `Write a file in the bits that 'lmserve score' reports for it, which proves them: an
+arithmetic coder takes the distribution that the model gives for each byte before it sees it,
+and the model adapts as it reads. The file has a checksum, the name of the model, its
+arithmetic and the settings, and 'lmserve decompress' makes the same bytes of it again, by the
+same model. That takes several times as long: bytes have to come out one after the other.`,
+		Example: `  lmserve compress access.log
+  journalctl | lmserve compress - --out journal.lms
+  lmserve compress novel.txt --model mine.safetensors.zst --method dynamic-rms`,
+		Args: exactly(1, "a file, or - for standard input"),
+		RunE: func(c *cobra.Command, args []string) error {
+			to, err := outputName(args[0], out, args[0]+compressedSuffix)
+			if err != nil {
+				return err
+			}
+			asked, err := adapt.chosen()
+			if err != nil {
+				return err
+			}
+			m, err := flags.load()
+			if err != nil {
+				return err
+			}
+			set, err := stream.With(m, asked)
+			if err != nil {
+				return settingError(err)
+			}
+			set.Seed = adapt.seed
+			text, err := readInput(c, args[0])
+			if err != nil {
+				return err
+			}
+			p, done := newProgress(c, "compressing "+args[0]), int64(0)
+			defer p.end()
+			packed, err := compress.Compress(c.Context(), m, set, flags.threads, text, func(n int) {
+				done += int64(n)
+				p.set(done, int64(len(text)))
+			})
+			p.end()
+			if err != nil {
+				return err
+			}
+			if err := writeOutput(c, to, func(w io.Writer) error { return packed.Write(w) }); err != nil {
+				return err
+			}
+			printCompressed(c.ErrOrStderr(), args[0], int64(len(text)), packed)
+			return nil
+		},
+	}
+	flags.register(c)
+	adapt.register(c)
+	c.Flags().StringVar(&out, "out", "",
+		"file to write, which must not exist yet (default: FILE"+compressedSuffix+"; -: standard output)")
+	return c
+}
+
+// printCompressed says how large the file is, and what the model needs of it.
+func printCompressed(w io.Writer, name string, size int64, c compress.Compressed) {
+	head, text := int64(len(c.Head)), int64(len(c.Text))
+	fmt.Fprintf(w, "%s: %s bytes became %s: %s of header, and %s", name,
+		humanize.Comma(size), humanize.Comma(head+text), humanize.Comma(head), humanize.Comma(text))
+	if size > 0 {
+		fmt.Fprintf(w, " for the %.4f bits a byte that the model needs", c.Bits/float64(size))
+	}
+	fmt.Fprintln(w)
+}
+
+func newDecompress() *cobra.Command {
+	var flags modelFlags
+	var out string
+	c := &cobra.Command{
+		Use:   "decompress FILE" + compressedSuffix + "|- [--out FILE]",
+		Short: "Make the bytes again of a file that compress wrote",
+		Long: `Make the bytes again of which 'lmserve compress' made a file, with the same model and
+arithmetic; any number of threads will do. The result gets its name only when its checksum is right.
+On standard output bytes come as they are decoded: there, look at the exit code.`,
+		Example: `  lmserve decompress access.log.lms --out copy.log
+  lmserve decompress journal.lms --out - | less`,
+		Args: exactly(1, "a file, or - for standard input"),
+		RunE: func(c *cobra.Command, args []string) error {
+			plain, named := strings.CutSuffix(args[0], compressedSuffix)
+			if !named && out == "" && args[0] != standardInput {
+				return usageError{fmt.Errorf("%s does not end in %s, expected --out", args[0], compressedSuffix)}
+			}
+			to, err := outputName(args[0], out, plain)
+			if err != nil {
+				return err
+			}
+			file, err := readInput(c, args[0])
+			if err != nil {
+				return err
+			}
+			r, err := compress.Open(file)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			m, err := flags.load()
+			if err != nil {
+				return err
+			}
+			p := newProgress(c, "decompressing "+args[0])
+			defer p.end()
+			err = writeOutput(c, to, func(w io.Writer) error {
+				told := &tellingWriter{Writer: w, tell: func(n int64) { p.set(n, r.Bytes) }}
+				return r.Decompress(c.Context(), m, flags.threads, told)
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return nil
+		},
+	}
+	flags.register(c)
+	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet "+
+		"(default: FILE without "+compressedSuffix+"; -: standard output)")
+	return c
+}
+
+// tellingWriter tells how many bytes have been written.
+type tellingWriter struct {
+	io.Writer
+	n    int64
+	tell func(n int64)
+}
+
+func (w *tellingWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	w.n += int64(n)
+	w.tell(w.n)
+	return n, err
+}
+
+// outputName is where a result goes: what --out says, or a name made of the input's. It refuses a
+// file that is there.
+func outputName(in, out, usual string) (string, error) {
+	if out == "" {
+		if out = usual; in == standardInput {
+			return "", usageError{errors.New("--out is missing: a file to write what standard input becomes")}
+		}
+	}
+	if out == standardInput {
+		return out, nil
+	}
+	if err := absent(out); err != nil {
+		return "", fmt.Errorf("%w, expected --out with a name that nothing has", err)
+	}
+	return out, nil
+}
+
+// readInput reads a file, or standard input, whole.
+func readInput(c *cobra.Command, name string) ([]byte, error) {
+	if name == standardInput {
+		return io.ReadAll(c.InOrStdin())
+	}
+	return os.ReadFile(name)
+}
+
+// writeOutput writes a new file whole or not at all, or to standard output.
+func writeOutput(c *cobra.Command, name string, fill func(io.Writer) error) error {
+	if name == standardInput {
+		return fill(c.OutOrStdout())
+	}
+	return atomicfile.Write(name, atomicfile.Options{Exclusive: true}, fill)
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// modelFile is the file of a small model.
+func modelFile(t *testing.T, seed uint64) string {
+	m, err := modeltest.New(seed)
+	require.NoError(t, err)
+	name := filepath.Join(t.TempDir(), "small.safetensors")
+	require.NoError(t, weights.WriteFile(name, m.File(), weights.WriteOptions{}))
+	return name
+}
+
+// Files come back byte for byte: of text, without a byte, and of bytes that are no text; through
+// pipes, too, and with other settings than the model's.
+func TestCompressedFilesComeBack(t *testing.T) {
+	model, dir := modelFile(t, 7), t.TempDir()
+	for name, text := range map[string]string{
+		"text": "what goes in comes out\n", "empty": "", "binary": "\xff\x00\n\r\x80\xfe", "zeros": string(make([]byte, 300)),
+	} {
+		file, back := filepath.Join(dir, name), filepath.Join(dir, name+".back")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		must(t, "", "compress", file, "--model", model, "--threads", "1")
+		must(t, "", "decompress", file+".lms", "--model", model, "--threads", "2", "--out", back)
+		got, err := os.ReadFile(back)
+		require.NoError(t, err)
+		require.Equal(t, text, string(got))
+		packed := must(t, text, "compress", "-", "--model", model, "--out", "-", "--method", "dynamic-sgd", "--seed", "5")
+		require.Equal(t, text, must(t, packed, "decompress", "-", "--model", model, "--out", "-"))
+	}
+}
+
+// The file is as large as the bits that score reports for the text.
+func TestCompressProvesTheBitsOfScore(t *testing.T) {
+	model, file := modelFile(t, 7), filepath.Join(t.TempDir(), "text")
+	text := must(t, "", "help", "serve")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	_, said, code := lmserve("", "compress", file, "--model", model)
+	require.Zero(t, code, said)
+	found := regexp.MustCompile(`, and ([\d,]+) for the ([\d.]+) bits a byte`).FindStringSubmatch(said)
+	require.NotNil(t, found, said)
+	total := must(t, text, "score", "--model", model, "--total-only", "-")
+	bits, err := strconv.ParseFloat(regexp.MustCompile(`(\d+) bits`).FindStringSubmatch(total)[1], 64)
+	require.NoError(t, err)
+	each, err := strconv.ParseFloat(found[2], 64)
+	require.NoError(t, err)
+	require.InEpsilon(t, bits, each*float64(len(text)), 1e-3)
+	size, err := strconv.ParseFloat(regexp.MustCompile(`,`).ReplaceAllString(found[1], ""), 64)
+	require.NoError(t, err)
+	require.InEpsilon(t, bits/8, size, 1e-3)
+}
+
+// Nothing is written over, and what cannot be read leaves no file.
+func TestCompressRefuses(t *testing.T) {
+	model, dir := modelFile(t, 7), t.TempDir()
+	file := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(file, []byte("text"), 0o600))
+	refused := func(want string, args ...string) {
+		t.Helper()
+		_, said, code := lmserve("", args...)
+		require.NotZero(t, code)
+		require.Contains(t, said, want)
+	}
+	must(t, "", "compress", file, "--model", model)
+	refused("already exists, expected --out", "compress", file, "--model", model)
+	refused("already exists, expected --out", "decompress", file+".lms", "--model", model)
+	refused("--out is missing", "compress", "-")
+	refused("does not end in .lms, expected --out", "decompress", file)
+	refused("found 0 arguments, expected a file", "compress")
+	refused("method", "compress", file, "--out", filepath.Join(dir, "x"), "--method", "magic")
+	back := filepath.Join(dir, "back")
+	refused("not a text that lmserve compressed", "decompress", file, "--out", back, "--model", model)
+	refused("which the text was compressed with", "decompress", file+".lms", "--out", back, "--model", modelFile(t, 8))
+	packed, err := os.ReadFile(file + ".lms")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file+".lms", packed[:len(packed)-2], 0o600))
+	refused("the file ends, expected more of it", "decompress", file+".lms", "--out", back, "--model", model)
+	require.NoFileExists(t, back)
+}
