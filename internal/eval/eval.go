@@ -22,13 +22,13 @@ const (
 	ResetNever    = "never"    // all documents are one stream
 )
 
-// WithCompanion behind the name of a method is the method with a companion, see package companion;
+// WithCompanion behind the name of a method is the method with a companion, see stream.Settings;
 // the name alone is the method without.
 const WithCompanion = "+companion"
 
 // Options say what to score and how. The zero value scores every byte of each document as a stream
-// of its own, with the methods static and, if the model has meta-learners, sparse-meta, and of a
-// model of bytes with these also beside a companion.
+// of its own, with the methods static and, if the model has meta-learners, sparse-meta, each alone
+// and beside a companion.
 type Options struct {
 	Methods  []string // with or without WithCompanion; gain and cost are relative to the first
 	Reset    string   // ResetDocument (also "") or ResetNever
@@ -65,10 +65,8 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		if m.Learner != nil {
 			o.Methods = append(o.Methods, stream.SparseMeta)
 		}
-		if !m.OfWords() {
-			for _, name := range slices.Clone(o.Methods) {
-				o.Methods = append(o.Methods, name+WithCompanion)
-			}
+		for _, name := range slices.Clone(o.Methods) {
+			o.Methods = append(o.Methods, name+WithCompanion)
 		}
 	}
 	o.Reset, o.KV = cmp.Or(o.Reset, ResetDocument), cmp.Or(o.KV, KVExact)

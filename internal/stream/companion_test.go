@@ -141,8 +141,32 @@ func TestSettingsOfACompanionAreChecked(t *testing.T) {
 	require.Equal(t, 1<<17, New(m, set).Companion.Settings().TableBytes)
 	_, err = With(m, setting.Values{"companion_bytes": 100_000})
 	require.ErrorContains(t, err, "a power of two from 65536 to 67108864")
-	words := wordModel(t)
-	require.False(t, Defaults(words).Companion)
-	_, err = With(words, setting.Values{"companion": true})
-	require.ErrorContains(t, err, "false: the model is one of words")
+}
+
+// The companion of a model of words is its cache, beside any method: it makes what comes again
+// cheaper, is a part of the state, and leaves the fast weights alone.
+func TestTheCompanionOfWordsIsACache(t *testing.T) {
+	m := wordModel(t)
+	text := []byte(strings.Repeat("the cat sat on a mat , and the dog\n", 30))
+	for _, method := range []string{Static, SparseMeta, DynamicSGD} {
+		w := testWorker(t, m, 1)
+		with := New(m, settings(m, methodIs(method)))
+		require.Nil(t, with.Companion)
+		without := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = method, false }))
+		require.Nil(t, without.Cache)
+		w.Feed(with, text, nil)
+		w.Feed(without, text, nil)
+		require.Less(t, with.Tally.Bits, without.Tally.Bits, method)
+		require.Equal(t, without.FastRMS(), with.FastRMS())
+		require.Equal(t, with.Cache.Bytes(), with.MemoryBytes()-without.MemoryBytes())
+		require.Equal(t, with.MemoryBytes(), StateBytes(m, with.Settings))
+		f, err := with.Snapshot()
+		require.NoError(t, err)
+		back, _, err := Restore(m, with.Settings, f.Stored())
+		require.NoError(t, err)
+		require.Equal(t, with.Hash(), back.Hash())
+		w.Feed(with, text, nil)
+		testWorker(t, m, 2).Feed(back, text, nil)
+		require.Equal(t, with.Hash(), back.Hash())
+	}
 }
