@@ -1688,7 +1688,7 @@ type SettingsRequest struct {
 	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
 	Chunk *int `json:"chunk,omitempty"`
 
-	// Companion Whether the model's distribution is mixed with counts of the session's own text. Without, the model scores alone. A model of words has no companion.
+	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone.
 	Companion *bool `json:"companion,omitempty"`
 
 	// CompanionBytes The size of the companion's table of counts, a power of two.
