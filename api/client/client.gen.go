@@ -1262,19 +1262,21 @@ type Settings struct {
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 	//
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
-	Method    Method    `json:"method"`
-	Chunk     int       `json:"chunk"`
-	P         float64   `json:"p"`
-	Gammas    []float32 `json:"gammas"`
-	Beta1     float32   `json:"beta1"`
-	Beta2     float32   `json:"beta2"`
-	Rate      float32   `json:"rate"`
-	Decay     float32   `json:"decay"`
-	Floor     float32   `json:"floor"`
-	CacheSize int       `json:"cache_size"`
-	Theta     float32   `json:"theta"`
-	Lambda    float32   `json:"lambda"`
-	Baseline  bool      `json:"baseline"`
+	Method         Method    `json:"method"`
+	Chunk          int       `json:"chunk"`
+	P              float64   `json:"p"`
+	Gammas         []float32 `json:"gammas"`
+	Beta1          float32   `json:"beta1"`
+	Beta2          float32   `json:"beta2"`
+	Rate           float32   `json:"rate"`
+	Decay          float32   `json:"decay"`
+	Floor          float32   `json:"floor"`
+	CacheSize      int       `json:"cache_size"`
+	Theta          float32   `json:"theta"`
+	Lambda         float32   `json:"lambda"`
+	Companion      bool      `json:"companion"`
+	CompanionBytes int       `json:"companion_bytes"`
+	Baseline       bool      `json:"baseline"`
 }
 
 // SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
@@ -1294,6 +1296,12 @@ type SettingsRequest struct {
 
 	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
 	Chunk *int `json:"chunk,omitempty"`
+
+	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone.
+	Companion *bool `json:"companion,omitempty"`
+
+	// CompanionBytes The size of the companion's table of counts, a power of two.
+	CompanionBytes *int `json:"companion_bytes,omitempty"`
 
 	// Decay Of `dynamic-sgd` and `dynamic-rms`: the part of the fast weights that an update takes away. In `dynamic-rms` it is multiplied by the weight's r/R.
 	Decay *float32 `json:"decay,omitempty"`

@@ -199,7 +199,8 @@ func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
 			must(t, "", args...)
 			var total struct{ Bits float64 }
 			printed := must(t, text,
-				"score", "--model", out, "--chunk", file.chunk, "--total-only", "--json", "-")
+				"score", "--model", out, "--chunk", file.chunk, "--companion=false",
+				"--total-only", "--json", "-")
 			require.NoError(t, json.Unmarshal([]byte(printed), &total))
 			require.InDelta(t, bits, total.Bits, 1e-3)
 		})

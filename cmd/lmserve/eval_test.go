@@ -49,7 +49,8 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	require.Less(t, strings.Index(out, "songs, 1"), strings.Index(out, "total"))
 
 	var res eval.Result
-	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--data", dir, "--json")), &res))
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--data", dir, "--json",
+		"--methods", "static,sparse-meta")), &res))
 	require.EqualValues(t, 150*14+14, res.Total.Bytes)
 	for k, s := range res.Total.Scores {
 		require.InDelta(t, res.Documents[0].Scores[k].Bits+res.Documents[1].Scores[k].Bits, s.Bits, 1e-9)

@@ -16,7 +16,8 @@ func TestLengthsOfTheMemoryAreChosen(t *testing.T) {
 	file := filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("around the rugged rock ", 30)), 0o600))
 	static := func(flags ...string) string {
-		out := must(t, "", append([]string{"score", file, "--static", "--total"}, flags...)...)
+		args := []string{"score", file, "--static", "--companion=false", "--total"}
+		out := must(t, "", append(args, flags...)...)
 		return strings.TrimSpace(out)
 	}
 	plain := static()

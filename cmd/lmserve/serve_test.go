@@ -62,11 +62,11 @@ func TestServeRefusesABudgetThatNoSessionFitsInto(t *testing.T) {
 	require.NotNil(t, least, stderr)
 	url, stop := serving(t, "--model", file, "--memory-budget", least[1])
 	defer stop()
-	status, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
-	require.Equal(t, http.StatusCreated, status)
-	status, _ = send(t, http.MethodPost, url+"/v1/completions", "",
+	status, _ := send(t, http.MethodPost, url+"/v1/completions", "",
 		`{"model":"small","prompt":"x","max_tokens":3}`)
 	require.Equal(t, http.StatusOK, status)
+	status, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
+	require.Equal(t, http.StatusCreated, status)
 	status, _ = send(t, http.MethodPost, url+"/v1/sessions/"+made["id"].(string)+"/score?unit=line", "",
 		`{"text":"a\nb\n"}`)
 	require.Equal(t, http.StatusOK, status)

@@ -30,6 +30,9 @@ func (b *bench) chunks() {
 			t.score()
 			t.Remember()
 		})
+		if threads == 1 && b.hasCompanion() {
+			b.companionChunk(static)
+		}
 		if b.model.Learner == nil {
 			continue
 		}

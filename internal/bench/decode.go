@@ -27,6 +27,9 @@ func (b *bench) decodeBytes() float64 {
 // decode measures the sampling of whole chunks behind an adapted stream: the median token, and the
 // mean, which includes a share of what a new chunk costs.
 func (b *bench) decode() {
+	if b.hasCompanion() {
+		b.companionToken()
+	}
 	bytes := b.decodeBytes()
 	t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: tokens}
 	if bytes < float64(cpuid.CPU.Cache.L3) {

@@ -115,7 +115,7 @@ func TestAStaticModelHasNoAdaptiveRows(t *testing.T) {
 	r := reported(t, static, o)
 	requireSound(t, r)
 	require.Zero(t, r.FastWeights)
-	require.Equal(t, []string{"16 after 64", "16 after 64"}, shapes(r, Chunks))
+	require.Equal(t, []string{"16 after 64", "16 after 64", "16"}, shapes(r, Chunks))
 	require.Equal(t, []string{"1 x 1 thread"}, shapes(r, Sessions))
 }
 

@@ -58,12 +58,16 @@ func (b *bench) sections() []stage {
 	if b.adaptsKeys() {
 		stale = 1
 	}
+	beside := 0
+	if b.hasCompanion() {
+		beside = 1
+	}
 	return []stage{
 		{Limits, b.limits, threads},
 		{Kernels, b.kernels, threads*(products+adaptive) + headProducts},
-		{Chunks, b.chunks, threads * (2 + adaptive + stale)},
+		{Chunks, b.chunks, threads*(2+adaptive+stale) + beside},
 		{Train, b.train, threads},
-		{Decode, b.decode, threads},
+		{Decode, b.decode, threads + beside},
 		{Sessions, b.sessions, 1},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/documents"
@@ -21,10 +22,15 @@ const (
 	ResetNever    = "never"    // all documents are one stream
 )
 
+// WithCompanion behind the name of a method is the method with a companion, see stream.Settings;
+// the name alone is the method without.
+const WithCompanion = "+companion"
+
 // Options say what to score and how. The zero value scores every byte of each document as a stream
-// of its own, with the methods static and, if the model has meta-learners, sparse-meta.
+// of its own, with the methods static and, if the model has meta-learners, sparse-meta, each alone
+// and beside a companion.
 type Options struct {
-	Methods  []string // gain and cost are relative to the first
+	Methods  []string // with or without WithCompanion; gain and cost are relative to the first
 	Reset    string   // ResetDocument (also "") or ResetNever
 	Shuffle  *uint64  // seed of the documents' order; nil: path order
 	MaxBytes int64    // scored of each document, from its beginning; 0: all
@@ -41,11 +47,12 @@ type Options struct {
 
 // settings returns the settings of a stream that runs the method.
 func (o Options) settings(m *model.Model, method string) (stream.Settings, error) {
-	if err := stream.Supports(m, method); err != nil {
+	name, companion := strings.CutSuffix(method, WithCompanion)
+	if err := stream.Supports(m, name); err != nil {
 		return stream.Settings{}, fmt.Errorf("eval: methods: %w", err)
 	}
 	asked := o.Settings.Clone()
-	asked["method"] = method
+	asked["method"], asked["companion"] = name, companion
 	set, err := stream.With(m, asked)
 	set.Seed = o.Seed
 	return set, err
@@ -57,6 +64,9 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		o.Methods = []string{stream.Static}
 		if m.Learner != nil {
 			o.Methods = append(o.Methods, stream.SparseMeta)
+		}
+		for _, name := range slices.Clone(o.Methods) {
+			o.Methods = append(o.Methods, name+WithCompanion)
 		}
 	}
 	o.Reset, o.KV = cmp.Or(o.Reset, ResetDocument), cmp.Or(o.KV, KVExact)
@@ -151,6 +161,7 @@ type evaluation struct {
 
 // track is one method's way through the documents.
 type track struct {
+	name   string // of the method
 	set    stream.Settings
 	worker *stream.Worker
 	stream *stream.Stream
@@ -185,7 +196,7 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 		if err != nil {
 			return e, err
 		}
-		t := &track{set: set, worker: e.workerFor(len(e.tracks))}
+		t := &track{name: method, set: set, worker: e.workerFor(len(e.tracks))}
 		if o.Reset == ResetNever {
 			t.whole = newMeter(m, streamMarks)
 		}
@@ -301,7 +312,7 @@ func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string,
 	why, err := f.feed(ctx, t.stream, text)
 	if why != "" {
 		t.broken = true
-		e.diverged = append(e.diverged, Divergence{t.set.Method, name, m.tally.Bytes, why})
+		e.diverged = append(e.diverged, Divergence{t.name, name, m.tally.Bytes, why})
 	}
 	return f.took, err
 }

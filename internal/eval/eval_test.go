@@ -86,12 +86,28 @@ func corpus(t *testing.T) (dir string) {
 	return dir
 }
 
+// allMethods are those of streams, each without a companion and with one.
+func allMethods() (all []string) {
+	for _, method := range stream.Methods() {
+		all = append(all, method, method+WithCompanion)
+	}
+	return all
+}
+
+// settingsOf are the settings of a stream that goes by a method as Options name it.
+func settingsOf(m *model.Model, method string) stream.Settings {
+	name, companion := strings.CutSuffix(method, WithCompanion)
+	set := stream.DefaultsFor(m, name)
+	set.Companion = companion
+	return set
+}
+
 // Each document is a stream of its own: its score is the score of the document alone, whatever
 // other documents there are. The bits of a domain, and of all, are the sums over documents.
 func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	m := small(t, 1)
 	var last int64
-	res := evaluate(t, m, corpus(t), Options{Methods: stream.Methods(), Seed: 3, Progress: func(done, total int64) {
+	res := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Seed: 3, Progress: func(done, total int64) {
 		require.Greater(t, done, last)
 		require.LessOrEqual(t, done, total)
 		last = done
@@ -105,7 +121,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 		require.Equal(t, doc.name, d.Name)
 		require.EqualValues(t, len(doc.text), d.Bytes)
 		for k, method := range res.Methods {
-			set := stream.DefaultsFor(m, method)
+			set := settingsOf(m, method)
 			set.Seed = 3
 			s := stream.New(m, set)
 			w.Feed(s, []byte(doc.text), nil)
@@ -138,7 +154,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 // With ResetNever the documents are scored like one text that is all of them put together.
 func TestNeverResetIsOneStream(t *testing.T) {
 	m := small(t, 1)
-	res := evaluate(t, m, corpus(t), Options{Methods: stream.Methods(), Reset: ResetNever, Seed: 3})
+	res := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Reset: ResetNever, Seed: 3})
 	var whole string
 	for _, doc := range texts {
 		whole += doc.text
@@ -146,7 +162,7 @@ func TestNeverResetIsOneStream(t *testing.T) {
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	for k, method := range res.Methods {
-		set := stream.DefaultsFor(m, method)
+		set := settingsOf(m, method)
 		set.Seed = 3
 		s := stream.New(m, set)
 		var nll []float32
@@ -164,7 +180,7 @@ func TestNeverResetIsOneStream(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, len(whole)/128*128, res.Windows[len(res.Windows)-1].To, "up to the end")
-	apart := evaluate(t, m, corpus(t), Options{Seed: 3})
+	apart := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Seed: 3})
 	require.Equal(t, apart.Documents[0].Scores[1].Bits, res.Documents[0].Scores[1].Bits, "the first begins the stream")
 	require.NotEqual(t, apart.Documents[1].Scores[1].Bits, res.Documents[1].Scores[1].Bits)
 }
@@ -204,8 +220,11 @@ func TestOnlyTheFirstBytesWhenAsked(t *testing.T) {
 	write(t, dir, "a", "0123456789")
 	res := evaluate(t, m, dir, Options{MaxBytes: 4})
 	require.EqualValues(t, 4, res.Total.Bytes)
-	require.Equal(t, []string{stream.Static}, res.Methods, "the default without meta-learners")
-	require.Equal(t, []string{stream.Static, stream.SparseMeta}, evaluate(t, small(t, 1), dir, Options{}).Methods, "and with")
+	require.Equal(t, []string{"static", "static+companion"}, res.Methods,
+		"the default without meta-learners")
+	require.Equal(t,
+		[]string{"static", "sparse-meta", "static+companion", "sparse-meta+companion"},
+		evaluate(t, small(t, 1), dir, Options{}).Methods, "and with")
 }
 
 func TestAShuffleIsAPermutationDrawnFromItsSeed(t *testing.T) {
@@ -260,7 +279,10 @@ func TestADivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	dir := corpus(t)
 	good, bad := small(t, 1), small(t, 3e38)
 	var last int64
-	o := Options{Progress: func(done, total int64) { require.Less(t, last, done); last = done }}
+	o := Options{
+		Methods:  []string{stream.Static, stream.SparseMeta + WithCompanion},
+		Progress: func(done, total int64) { require.Less(t, last, done); last = done },
+	}
 	res := evaluate(t, bad, dir, o)
 	static := evaluate(t, good, dir, Options{Methods: []string{stream.Static}})
 	for i, d := range res.Documents {
@@ -273,7 +295,7 @@ func TestADivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	}
 	require.Len(t, res.Divergence, 3)
 	d := res.Divergence[0]
-	require.Equal(t, stream.SparseMeta, d.Method)
+	require.Equal(t, stream.SparseMeta+WithCompanion, d.Method)
 	require.Equal(t, "a/one", d.Document)
 	require.Contains(t, d.Why, "not a finite number")
 	require.Less(t, d.Offset, int64(len(texts[0].text)))
@@ -284,7 +306,7 @@ func TestADivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	require.Nil(t, res.Curve[0].BitsPerByte[1])
 	require.Equal(t, 2*res.Total.Bytes, last, "bytes left out count as done")
 
-	never := evaluate(t, bad, dir, Options{Reset: ResetNever})
+	never := evaluate(t, bad, dir, Options{Methods: o.Methods, Reset: ResetNever})
 	require.Len(t, never.Divergence, 1, "once, where it happened")
 	for _, d := range never.Documents {
 		require.Nil(t, d.Scores[1], "%s: also what comes after", d.Name)

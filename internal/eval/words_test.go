@@ -60,7 +60,8 @@ func TestWordsHaveAPerplexity(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
-	res := evaluate(t, m, wordCorpus(t), Options{Methods: stream.Methods(), Seed: 3})
+	methods := append(stream.Methods(), stream.SparseMeta+WithCompanion)
+	res := evaluate(t, m, wordCorpus(t), Options{Methods: methods, Seed: 3})
 	require.True(t, res.Words)
 	sums := make([]tokenizer.Tally, len(res.Methods))
 	for i, doc := range wordTexts {
@@ -68,8 +69,9 @@ func TestWordsHaveAPerplexity(t *testing.T) {
 		require.EqualValues(t, len(doc.text), d.Bytes)
 		require.Equal(t, []int64{doc.tokens, doc.unknown}, []int64{d.Tokens, d.Unknown})
 		for k, method := range res.Methods {
-			set := stream.DefaultsFor(m, method)
-			set.Seed = 3
+			name, companion := strings.CutSuffix(method, WithCompanion)
+			set := stream.DefaultsFor(m, name)
+			set.Seed, set.Companion = 3, companion
 			s := stream.New(m, set)
 			w.Feed(s, []byte(doc.text), nil)
 			w.End(s, nil)
@@ -96,7 +98,9 @@ func TestTheCacheIsADistributionOverAllClusters(t *testing.T) {
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	s := stream.New(m, stream.DefaultsFor(m, stream.Cache))
-	static := stream.New(m, stream.DefaultsFor(m, stream.Static))
+	alone := stream.DefaultsFor(m, stream.Static)
+	alone.Companion = false
+	static := stream.New(m, alone)
 	var cached, plain []float64
 	text := []byte(strings.Repeat("cat hen fox\n", 5))
 	for rest := text; len(rest) > 0; {
@@ -132,7 +136,7 @@ func TestWordsOfOneStream(t *testing.T) {
 	for _, p := range res.Windows {
 		require.LessOrEqual(t, p.To, res.Total.Tokens)
 		require.Nil(t, p.BitsPerByte)
-		require.Len(t, p.BitsPerToken, 2)
+		require.Len(t, p.BitsPerToken, len(res.Methods))
 	}
 	require.EqualValues(t, 847/128*128, res.Windows[len(res.Windows)-1].To, "up to the end")
 	c := res.Chart()

@@ -73,7 +73,7 @@ func TestARowIsEnoughForContractAndDocumentation(t *testing.T) {
 	require.EqualValues(t, 2, doc.Info.Extensions["x-limits"].(map[string]any)["out_factor_max"])
 
 	after := read(t)
-	require.Contains(t, after["overlay.yaml"], "      out_factor: { x-order: 14 }\n")
+	require.Contains(t, after["overlay.yaml"], "      out_factor: { x-order: 16 }\n")
 	require.Contains(t, after["../docs/settings.md"],
 		"| `out_factor` | `--out-factor` | above 0 to 2 | the model's | Of `sparse-meta`: the factor on what the meta-learners write. In the paper it is 1. |\n")
 

@@ -51,8 +51,10 @@ func (Vectors) normGain(dgain, dy, x []float32, mean, rstd float32) {
 func (Vectors) widen(dst []float32, src []uint16)    { widenGo(dst, src) }
 func (Vectors) addWiden(dst []float32, src []uint16) { addWidenGo(dst, src) }
 
-func (Vectors) adam(a *Adam, w, m, v, g []float32) (n int) { return 0 }
-func (Vectors) adapt(a *Adaptation) (n, written int)       { return 0, 0 }
+func (Vectors) dotRows(dst, x, w []float32, n, stride int) bool { return false }
+func (Vectors) log(dst, src []float32) int                      { return 0 }
+func (Vectors) adam(a *Adam, w, m, v, g []float32) (n int)      { return 0 }
+func (Vectors) adapt(a *Adaptation) (n, written int)            { return 0, 0 }
 
 func (Vectors) packRows(dst, src, add []float32, stride, width, n, k int) {
 	packRowsGo(dst, src, add, stride, width, n, k)

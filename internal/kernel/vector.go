@@ -89,11 +89,6 @@ func (v Vectors) Dot(a, b []float32) float32 {
 	return fold(&lanes)
 }
 
-// fold adds lanes as a vector register is halved.
-func fold(l *[8]float32) float32 {
-	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
-}
-
 // Axpy adds a*x to y.
 func (v Vectors) Axpy(y []float32, a float32, x []float32) {
 	sameLength("Axpy", len(y), len(x))

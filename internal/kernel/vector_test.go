@@ -43,6 +43,35 @@ func TestExpAtTheEnds(t *testing.T) {
 	})
 }
 
+func TestLogOverTheWholeRange(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
+		var src, dst [64]float32
+		worst := 0.0
+		for bits := uint32(0x00800000); bits < 0x7f800000-64*9973; bits += 64 * 9973 {
+			for i := range src {
+				src[i] = math.Float32frombits(bits + uint32(i*9973))
+			}
+			e.Log(dst[:], src[:])
+			for i, v := range src {
+				want, got := math.Log(float64(v)), float64(dst[i])
+				worst = max(worst, math.Abs(got-want)/max(math.Abs(want), 1e-30))
+			}
+		}
+		require.Less(t, worst, 1.2e-7)
+		t.Logf("largest relative error %.3g", worst)
+	})
+}
+
+func TestLogAtTheEnds(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
+		negativeZero := float32(math.Copysign(0, -1))
+		x := []float32{1, 0, inf, -inf, nan, -1, negativeZero, 1e-40, 0, inf, nan, -1}
+		e.Log(x, x)
+		requireSameBits(t, []float32{0, -inf, inf, nan, nan, nan, -inf, -inf, -inf, inf, nan, nan}, x)
+	})
+}
+
 func TestVectorFunctionsHaveTheSameBitsEverywhere(t *testing.T) {
 	assembly := others(t)
 	for n := range 70 {
@@ -74,6 +103,8 @@ func allVectorFunctions(e Vectors, x, y, gain, bias []float32) (all []float32) {
 	keep()
 	e.Exp(out, y)
 	e.Scale(out, 1.3)
+	keep()
+	e.Log(out, y)
 	keep()
 	e.Add(out, x, y)
 	keep()
@@ -251,6 +282,28 @@ func TestSoftmaxOfAnUnmaskedRowSumsToOne(t *testing.T) {
 		require.Equal(t, float32(1)/256, v)
 	}
 	e.Softmax(nil, 1)
+}
+
+// Rows at once have the bits of a scalar product each.
+func TestDotRowsAreDots(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
+		for _, n := range []int{0, 1, 8, 11, 16, 40} {
+			for _, stride := range []int{0, n, n + 3} {
+				for _, rows := range []int{0, 1, 2, 9} {
+					x, w := normal(rows*n), normal(max(0, rows-1)*stride+n)
+					got, want := make([]float32, rows), make([]float32, rows)
+					for i := range want {
+						want[i] = Vectors{}.Dot(x[i*n:i*n+n], w[i*stride:i*stride+n])
+					}
+					if rows == 0 {
+						w = nil
+					}
+					e.DotRows(got, x, w, n, stride)
+					requireSameBits(t, want, got)
+				}
+			}
+		}
+	})
 }
 
 func TestDotAndAxpyAgreeWithFloat64(t *testing.T) {

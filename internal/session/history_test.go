@@ -210,7 +210,8 @@ func TestACompletionFromTheStaticModel(t *testing.T) {
 		require.ErrorAs(t, err, &wrong)
 		require.Equal(t, "from", wrong.Field)
 	}
-	id = create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	alone := Settings{"method": MethodStatic, "companion": false}
+	id = create(t, mg, CreateRequest{Settings: alone})
 	score(t, mg, id, logText(40))
 	r := CompleteRequest{MaxTokens: 9, Temperature: ptr(0.)}
 	same, _ := complete(t, mg, id, r)

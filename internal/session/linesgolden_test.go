@@ -67,7 +67,7 @@ func goldenRun(t *testing.T, mg *Manager, text string) []byte {
 	for _, method := range []string{
 		MethodSparseMeta, MethodDynamicSGD, MethodDynamicRMS, MethodStatic,
 	} {
-		settings := Settings{"method": method, "baseline": true}
+		settings := Settings{"method": method, "baseline": true, "companion": false}
 		id := create(t, mg, CreateRequest{Settings: settings})
 		require.NoError(t, out.Encode(method))
 		skipped := 0

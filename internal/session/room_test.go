@@ -128,7 +128,8 @@ func TestAKeyAtItsLimitOfTheDiskBesideOneThatGoesOn(t *testing.T) {
 func TestASmallImportOfALargeSessionIsRefusedBeforeItIsWritten(t *testing.T) {
 	from := newManager(t, Options{})
 	text := strings.Repeat("a", 100_000)
-	id := create(t, from, CreateRequest{Settings: Settings{"method": MethodStatic, "chunk": 1000}})
+	small := Settings{"method": MethodStatic, "chunk": 1000, "companion": false}
+	id := create(t, from, CreateRequest{Settings: small})
 	score(t, from, id, text)
 	file := export(t, from, id)
 	require.Less(t, len(file), 10_000)

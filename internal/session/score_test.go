@@ -145,8 +145,12 @@ func TestProbabilitiesSumToOneInAnAdaptedSession(t *testing.T) {
 func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(120)
-	static, _ := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}}), text)
-	never, sum := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{"p": 0., "baseline": true}}), text)
+	scored := func(set Settings) ([]Chunk, Summary) {
+		set["companion"] = false
+		return score(t, mg, create(t, mg, CreateRequest{Settings: set}), text)
+	}
+	static, _ := scored(Settings{"method": MethodStatic})
+	never, sum := scored(Settings{"p": 0., "baseline": true})
 	require.Equal(t, logProbs(static), logProbs(never))
 	require.Equal(t, sum.Total.Bits, *sum.Total.BaselineBits)
 	require.Equal(t, sum.Bits, *sum.BaselineBits)
@@ -155,7 +159,7 @@ func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 		require.Zero(t, c.Written)
 		require.Zero(t, c.FastRMS)
 	}
-	adapted, sum := score(t, mg, create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}), text)
+	adapted, sum := scored(Settings{"baseline": true})
 	require.NotEqual(t, logProbs(static), logProbs(adapted))
 	require.Equal(t, static[len(static)-1].Total.Bits, *sum.Total.BaselineBits, "the baseline is the static model")
 	require.NotZero(t, adapted[1].Written)
@@ -341,7 +345,7 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 	m, err := model.New("fast", lm, nil, 32, nil)
 	require.NoError(t, err)
 	mg := newManagerOf(t, m, Options{Threads: 1})
-	id := create(t, mg, CreateRequest{})
+	id := create(t, mg, CreateRequest{Settings: Settings{"companion": false}}) // a state of no size
 	heap := func() int64 {
 		var stats runtime.MemStats
 		runtime.GC()

@@ -1,6 +1,9 @@
 package stream
 
-import "github.com/lmserve/lmserve/tokenizer"
+import (
+	"github.com/lmserve/lmserve/internal/companion"
+	"github.com/lmserve/lmserve/tokenizer"
+)
 
 // FeedAs scores, accepts and settles the next piece of a text, as much as the chunk has room for,
 // learnt in some way. It returns how many bytes it has read.
@@ -77,9 +80,16 @@ func (w *Worker) Tell(s *Stream, visit func(Token)) {
 	if s.Settings.Baseline {
 		baseline = w.baseRoom()
 	}
+	if s.Companion != nil {
+		w.counts.Begin(s.Companion)
+		defer w.counts.Back(s.Companion)
+	}
 	for i, id := range w.tokens.IDs {
 		row := len(s.Pending) + i
 		w.distribution(s, row, logProbs)
+		if s.Companion != nil {
+			w.counts.Score(s.Companion, companion.Networks{w.network}, byte(id))
+		}
 		if baseline != nil {
 			w.base.LogProbs(row, 0, baseline)
 		}

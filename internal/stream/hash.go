@@ -33,8 +33,12 @@ func (s *Stream) Hash() string {
 		h.Write([]byte(s.Fast.Hash()))
 	case s.Dynamic != nil:
 		h.Write([]byte(s.Dynamic.Hash()))
-	case s.Cache != nil:
+	}
+	if s.Cache != nil {
 		h.Write([]byte(s.Cache.Hash()))
+	}
+	if s.Companion != nil {
+		h.Write(s.Companion.AppendTo(nil))
 	}
 	if s.held != nil {
 		hashInts(h, uint64(s.held.line[lineBytes]), uint64(s.held.line[lineCarries]))

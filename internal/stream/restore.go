@@ -91,7 +91,13 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	if err := s.readLines(f); err != nil {
 		return nil, "", err
 	}
+	if err := s.readCompanion(f); err != nil {
+		return nil, "", err
+	}
 	want := len(parts)
+	if s.Companion != nil {
+		want++
+	}
 	if s.lines != nil {
 		want++
 	}
@@ -251,7 +257,8 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }
-		if t.Name != tensorLines && t.Name != tensorWord && !slices.ContainsFunc(parts, known) {
+		if t.Name != tensorLines && t.Name != tensorWord && t.Name != tensorCompanion &&
+			!slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

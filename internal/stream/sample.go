@@ -3,6 +3,7 @@ package stream
 import (
 	"math"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -99,6 +100,16 @@ var space = []byte{' '}
 // distribution writes the log-probabilities [V] of the token after a row of the chunk. w.targets
 // are those of the rows before it, where the stream has a cache.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
+	if s.Companion != nil {
+		w.ofModel(s, row, w.network)
+		w.counts.Distribution(s.Companion, companion.Networks{w.network}, logProbs)
+		return
+	}
+	w.ofModel(s, row, logProbs)
+}
+
+// ofModel is distribution without a companion.
+func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	w.seg.LogProbs(row, 0, logProbs)
 	if s.Cache != nil {
 		hidden := w.seg.Hidden()[:(row+1)*w.model.LM.Config.DModel]

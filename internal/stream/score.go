@@ -42,11 +42,18 @@ func (w *Worker) scores(s *Stream, text []byte) Scores {
 	scores := Scores{
 		Text: text, Tokens: &w.tokens, NLL: w.nll[:len(ids)], falls: w.falls, pending: &w.text,
 	}
-	step := w.step(s)
-	step.Score(nil, ids, scores.NLL)
 	if s.Cache != nil {
 		w.targets = append(append(w.targets[:0], s.Pending...), ids...)
+	}
+	step := w.step(s)
+	switch {
+	case s.Companion != nil:
+		w.mixed(s, scores.NLL)
+	case s.Cache != nil:
+		step.Score(nil, ids, scores.NLL)
 		s.Cache.Mix(w.Exec, w.seg.Hidden(), w.targets, scores.NLL)
+	default:
+		step.Score(nil, ids, scores.NLL)
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:len(ids)]
@@ -73,6 +80,7 @@ func (w *Worker) CommitAs(s *Stream, scores Scores, how Lesson, each func(*lines
 	if s.held != nil {
 		s.held.mark(scores, how)
 	}
+	w.accept(s)
 	s.Tally, s.Baseline = s.After(scores)
 	s.Pending = append(s.Pending, scores.Tokens.IDs...)
 	s.Text.CopyFrom(scores.pending)

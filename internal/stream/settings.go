@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
 )
@@ -37,6 +38,13 @@ type Settings struct {
 	Cache    sparsemeta.CacheSettings   `json:"cache"`    // settings of Cache
 	Baseline bool                       `json:"baseline"` // whether the static model scores, too
 	Seed     uint64                     `json:"seed"`
+
+	// Companion mixes the model's distribution with what the text has had so far. Beside a model of
+	// bytes it is counts, see package companion, whose table of bit histories has CompanionBytes;
+	// beside one of words it is a cache with the settings of Cache. Streams of before there were
+	// companions have none.
+	Companion      bool `json:"companion,omitempty"`
+	CompanionBytes int  `json:"companion_bytes,omitempty"`
 }
 
 // Defaults are the settings that the model's meta-learners were trained for, and those that its
@@ -44,6 +52,7 @@ type Settings struct {
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	SetRivals(&s, m.Rivals)
+	s.Companion, s.CompanionBytes = true, companion.TableBytesDefault
 	if m.Learner != nil {
 		s.Method, s.Adapt = SparseMeta, m.Learner.Settings
 		s.Adapt.Gammas = slices.Clone(s.Adapt.Gammas)
@@ -123,6 +132,19 @@ func ChunkMin(m *model.Model) int {
 	return 1
 }
 
+// companion are the settings of the stream's companion, if it has one.
+func (s *Settings) companion() companion.Settings {
+	return companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
+}
+
+// caches reports whether a stream has a cache: as its method, or as its companion.
+func (s *Settings) caches(m *model.Model) bool {
+	return s.Method == Cache || s.Companion && m.OfWords()
+}
+
+// counts reports whether a stream has a companion of counts.
+func (s *Settings) counts(m *model.Model) bool { return s.Companion && !m.OfWords() }
+
 // Validate reports the first setting of the method that does not fit the model.
 func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {
@@ -131,13 +153,21 @@ func (s Settings) Validate(m *model.Model) error {
 	if least := ChunkMin(m); s.Chunk < least || s.Chunk > MaxChunk {
 		return fmt.Errorf("chunk is %d, expected %d to %d", s.Chunk, least, MaxChunk)
 	}
+	if s.Companion && !m.OfWords() {
+		if err := s.companion().Validate(); err != nil {
+			return err
+		}
+	}
+	if s.caches(m) {
+		if err := s.Cache.Validate(); err != nil {
+			return err
+		}
+	}
 	switch s.Method {
 	case SparseMeta:
 		return m.Learner.Accept(s.Adapt)
 	case DynamicSGD, DynamicRMS:
 		return s.Dynamic().Validate()
-	case Cache:
-		return s.Cache.Validate()
 	}
 	return nil
 }

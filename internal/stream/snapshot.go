@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -95,6 +96,16 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.lines != nil {
 		f.Tensors = append(f.Tensors, bytesTensor(tensorLines, s.lines.AppendState(nil)))
 	}
+	if s.Companion != nil {
+		if err := s.Companion.Check(); err != nil {
+			return nil, fmt.Errorf("stream: snapshot: %w", err)
+		}
+		size := companion.EncodedBytes(s.Companion.Settings())
+		f.Tensors = append(f.Tensors, weights.StoredTensor{
+			Name: tensorCompanion, DType: weights.U8, Shape: []int{int(size)}, Bytes: size,
+			Data: s.Companion,
+		})
+	}
 	return f, nil
 }
 
@@ -111,10 +122,12 @@ func (s *Stream) header() header {
 	return h
 }
 
-// Tensors of bytes. Only streams that make lines of their text, and streams of words, have them.
+// Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with a
+// companion have them.
 const (
-	tensorLines = "lines"     // the state of the lines
-	tensorWord  = "text.word" // tokenizer.Pending.Word
+	tensorLines     = "lines"     // the state of the lines
+	tensorWord      = "text.word" // tokenizer.Pending.Word
+	tensorCompanion = "companion" // the state of the companion
 )
 
 func bytesTensor(name string, data []byte) weights.StoredTensor {
@@ -149,7 +162,8 @@ func (s *Stream) parts() []part {
 		for i, m := range s.dynamic.Views {
 			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name, shape: layout.Tensors[i].Shape, floats: kernel.Array{F32: m}})
 		}
-	case s.Cache != nil:
+	}
+	if s.Cache != nil {
 		n, width := s.Cache.Len, s.model.LM.Config.DModel
 		all = append(all,
 			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},

@@ -40,6 +40,7 @@ func anySettings(t *rapid.T, m *model.Model) Settings {
 		set.Baseline = rapid.Bool().Draw(t, "baseline")
 		set.Chunk = rapid.SampledFrom([]int{1, 5, testChunk, 33}).Draw(t, "chunk")
 		set.Method = rapid.SampledFrom(Methods()).Draw(t, "method")
+		set.Companion = rapid.Bool().Draw(t, "companion")
 	})
 }
 

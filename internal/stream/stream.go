@@ -10,6 +10,7 @@ package stream
 import (
 	"sync/atomic"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -41,7 +42,11 @@ type Stream struct {
 	// What the method keeps: one of them, none for Static.
 	Fast    *sparsemeta.State   // state of SparseMeta
 	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
-	Cache   *sparsemeta.Cache   // state of Cache
+
+	// What it has beside the method: counts of bytes, or a cache of words, which may be the method,
+	// too.
+	Companion *companion.State
+	Cache     *sparsemeta.Cache
 
 	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
 	linesFrom *int64       // the offset at which lines begin; nil: nowhere
@@ -67,6 +72,12 @@ func New(m *model.Model, set Settings) *Stream {
 	if set.Baseline {
 		s.BaselineMemory = txl.NewMemory(m.LM.Config, 1)
 	}
+	if set.counts(m) {
+		s.Companion = companion.New(set.companion())
+	}
+	if set.caches(m) {
+		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
+	}
 	switch set.Method {
 	case SparseMeta:
 		rule := s.rule()
@@ -77,8 +88,6 @@ func New(m *model.Model, set Settings) *Stream {
 	case DynamicRMS:
 		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.RMS, m.Statistics)
 		s.dynamic = arenaOfAll(m.LM.Layout, s.Dynamic.M)
-	case Cache:
-		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
 	}
 	return s
 }
@@ -104,6 +113,9 @@ func (s *Stream) Frozen() *Stream {
 	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
 		f.Cache = s.Cache.Copy()
 	}
+	if s.Companion != nil { // and so does the companion
+		f.Companion = s.Companion.Clone()
+	}
 	return &f
 }
 
@@ -111,7 +123,7 @@ func (s *Stream) Frozen() *Stream {
 // nothing had been adapted. The stream's settings must allow it, see Settings.HasStatic.
 func (s *Stream) Static() *Stream {
 	f := s.Frozen()
-	f.Fast, f.Dynamic, f.dynamic, f.Cache = nil, nil, Arena{}, nil
+	f.Fast, f.Dynamic, f.dynamic, f.Cache, f.Companion = nil, nil, Arena{}, nil, nil
 	if s.BaselineMemory != nil {
 		f.Memory.CopyFrom(s.BaselineMemory)
 	}
@@ -142,6 +154,12 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	if set.Baseline {
 		bytes += memory
 	}
+	if set.counts(m) {
+		bytes += companion.Bytes(set.companion())
+	}
+	if set.caches(m) {
+		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
+	}
 	switch set.Method {
 	case SparseMeta: // I and M of every bank, 16 bits an element
 		bytes += 2 * 2 * int64(len(set.Adapt.Gammas)) * int64(m.ArenaSize())
@@ -149,8 +167,6 @@ func StateBytes(m *model.Model, set Settings) int64 {
 		bytes += sparsemeta.DynamicBytes(layout.Size, 0)
 	case DynamicRMS:
 		bytes += sparsemeta.DynamicBytes(layout.Size, len(layout.Tensors))
-	case Cache:
-		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
 	}
 	return bytes
 }
@@ -204,13 +220,17 @@ func (s *Stream) MemoryBytes() int64 {
 	if s.held != nil {
 		bytes += HeldBytes(s.model, s.Settings)
 	}
+	if s.Companion != nil {
+		bytes += companion.Bytes(s.Companion.Settings())
+	}
+	if s.Cache != nil {
+		bytes += s.Cache.Bytes()
+	}
 	switch {
 	case s.Fast != nil:
 		bytes += s.Fast.Bytes()
 	case s.Dynamic != nil:
 		bytes += s.Dynamic.Bytes()
-	case s.Cache != nil:
-		bytes += s.Cache.Bytes()
 	}
 	return bytes
 }

@@ -263,14 +263,15 @@ func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
 func TestNothingWrittenIsStatic(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
-	static := scored(w, New(m, settings(m, func(s *Settings) { s.Method = Static })), text)
-	never := New(m, settings(m, func(s *Settings) { s.Adapt.P = 0; s.Baseline = true }))
+	alone := func(s *Settings) { s.Companion, s.Baseline = false, true }
+	static := scored(w, New(m, settings(m, func(s *Settings) { alone(s); s.Method = Static })), text)
+	never := New(m, settings(m, func(s *Settings) { alone(s); s.Adapt.P = 0 }))
 	require.Equal(t, static, scored(w, never, text), "p = 0, to the bit")
 	require.Equal(t, never.Tally, never.Baseline)
 	require.NotZero(t, never.Step)
 	require.Zero(t, never.FastRMS())
 
-	adapted := New(m, settings(m, func(s *Settings) { s.Baseline = true }))
+	adapted := New(m, settings(m, alone))
 	got := scored(w, adapted, text)
 	require.Equal(t, static[:testChunk], got[:testChunk], "the first chunk is scored before any update")
 	require.NotEqual(t, static[testChunk:2*testChunk], got[testChunk:2*testChunk])
@@ -467,7 +468,9 @@ func TestGoldenStateUnderOneAndManyThreads(t *testing.T) {
 		var one string
 		for _, threads := range []int{1, 2, 3, runtime.NumCPU() + 1} {
 			w := testWorker(t, m, threads)
-			s := New(m, settings(m, func(s *Settings) { s.Method, s.Baseline = method, true }))
+			s := New(m, settings(m, func(s *Settings) {
+				s.Method, s.Baseline, s.Companion = method, true, false
+			}))
 			w.Feed(s, []byte(text), nil)
 			if one == "" {
 				one = s.Hash()

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -98,6 +99,19 @@ var Table = setting.Table[Settings]{
 		Note:   "At 0 the session scores as the static model does.",
 	},
 	{
+		Name: "companion", Field: func(s *Settings) any { return &s.Companion },
+		Default: "true",
+		Help:    "whether the model's distribution is mixed with what the session's text has had so far",
+		Note: "Beside a model of bytes it is counts; beside one of words the cache of the method " +
+			"`cache`, whose settings it has. Without, the model scores alone.",
+	},
+	{
+		Name: "companion_bytes", Field: func(s *Settings) any { return &s.CompanionBytes },
+		Min: companion.TableBytesMin, Max: companion.TableBytesMax, Limit: "companion_bytes_max",
+		Unit: "bytes", Default: fmt.Sprint(companion.TableBytesDefault),
+		Help: "the size of the companion's table of counts, a power of two",
+	},
+	{
 		Name: "baseline", Field: func(s *Settings) any { return &s.Baseline },
 		Default: "false", NoFlag: true,
 		Help: "whether every chunk is scored with the static model too",
@@ -127,6 +141,11 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 	if n := len(set.Adapt.Gammas); n != banks {
 		want := setting.Count(banks, "value") + ", one for each bank of the model"
 		return set, &setting.Error{Name: "gammas", Found: setting.Count(n, "value"), Want: want}
+	}
+	if n := set.CompanionBytes; n&(n-1) != 0 {
+		want := fmt.Sprintf("a power of two from %d to %d",
+			companion.TableBytesMin, companion.TableBytesMax)
+		return set, &setting.Error{Name: "companion_bytes", Found: fmt.Sprint(n), Want: want}
 	}
 	return set, set.Validate(m)
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"time"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model"
@@ -49,9 +50,11 @@ type Worker struct {
 	nll     []float32
 	baseNLL []float32
 
-	logProbs     []float32 // of a whole vocabulary, made on first use
-	baseLogProbs []float32 // the same under the static model
-	spelt        []byte    // text of a sampled token
+	counts       *companion.Scratch // of the streams' companions, made on first use
+	network      []float32          // distribution of the network beside a companion
+	logProbs     []float32          // of a whole vocabulary, made on first use
+	baseLogProbs []float32          // the same under the static model
+	spelt        []byte             // text of a sampled token
 
 	before sparsemeta.Before // fast weights before an update that is measured, made on first use
 
@@ -73,8 +76,8 @@ func NewWorker(m *model.Model, threads int) *Worker {
 // chunks of MaxChunk, and their baseline, and has learnt by lines from each, and measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	segments := 2 * txl.SegmentBytes(m.LM.Config, 1, MaxChunk)
-	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 2*m.LM.Config.Vocab
-	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m)
+	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 3*m.LM.Config.Vocab
+	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m) + companion.ScratchBytes(MaxChunk)
 }
 
 // Close ends the worker's threads.
@@ -92,6 +95,10 @@ func (w *Worker) fit(s *Stream) {
 	}
 	if s.Settings.Baseline && w.base == nil {
 		w.base, w.baseAt = w.segment(), place{}
+	}
+	if s.Companion != nil && w.counts == nil {
+		w.counts = companion.NewScratch(w.Exec.Vectors)
+		w.network = make([]float32, w.model.LM.Config.Vocab)
 	}
 	if s.Dynamic != nil && !s.frozen && w.all.Values == nil {
 		w.all = NewArenaOfAll(w.model.LM.Layout)
@@ -215,12 +222,13 @@ func (w *Worker) Settle(s *Stream) Settled {
 	return w.settled
 }
 
-// adapt makes the stream learn from a chunk by its method: from the gradient of the chunk's mean
-// loss at the effective weights, or from the chunk's hidden states.
+// adapt makes the stream learn from a chunk: its cache, if it has one, from the hidden states, and
+// by its method from the gradient of the chunk's mean loss at the effective weights.
 func (w *Worker) adapt(s *Stream, step *Step) {
-	switch {
-	case s.Cache != nil:
+	if s.Cache != nil {
 		s.Cache.Append(w.seg.Hidden(), s.Pending)
+	}
+	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
 	case s.held != nil:
 		w.adaptHeld(s, step)

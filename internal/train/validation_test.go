@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Validation measures what sessions would, of bytes as of words: document by document, or all of
-// them as one text.
+// Validation measures what sessions without a companion would, of bytes as of words: document by
+// document, or all of them as one text.
 func TestValidationIsServing(t *testing.T) {
 	texts := []string{modeltest.WordText(9), modeltest.WordText(5) + "and one more"}
 	for _, made := range []func() (*model.Model, error){modeltest.Small, modeltest.SmallOfWords} {
@@ -52,7 +52,7 @@ func TestValidationIsServing(t *testing.T) {
 // served are the tallies of texts as streams under seed 5, or as one stream.
 func served(m *model.Model, texts []string, one bool) (adaptive, static tokenizer.Tally) {
 	set := stream.Defaults(m)
-	set.Seed, set.Baseline = 5, true
+	set.Seed, set.Baseline, set.Companion = 5, true, false
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	s := stream.New(m, set)

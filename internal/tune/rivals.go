@@ -104,7 +104,9 @@ func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, 
 		if err != nil {
 			return 0, err
 		}
-		return eval.BitsPerToken(ctx, w, m, stream.DefaultsFor(candidate, method), texts)
+		set := stream.DefaultsFor(candidate, method)
+		set.Companion = false // what is tuned is the method alone
+		return eval.BitsPerToken(ctx, w, m, set, texts)
 	})
 	if err != nil {
 		return nil, best, err

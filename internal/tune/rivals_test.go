@@ -36,7 +36,9 @@ func TestTuningMakesTheModelsDefaultsBetter(t *testing.T) {
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	score := func(m *model.Model, method string) float64 {
-		bits, err := eval.BitsPerToken(t.Context(), w, m, stream.DefaultsFor(m, method), texts)
+		set := stream.DefaultsFor(m, method)
+		set.Companion = false
+		bits, err := eval.BitsPerToken(t.Context(), w, m, set, texts)
 		require.NoError(t, err)
 		return bits
 	}

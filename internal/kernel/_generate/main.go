@@ -16,6 +16,8 @@ var sets = map[string]func(){
 	"adapt":  adapt,
 	"bf16":   bf16,
 	"gemm":   gemm,
+	"dot":    dotRows,
+	"log":    log,
 	"peak":   peak,
 	"vector": vector,
 }

@@ -1,0 +1,49 @@
+package companion
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every history is told by its number, and leads to histories that are told as well.
+func TestHistoriesAreClosed(t *testing.T) {
+	numbers := map[history]int{}
+	for i, h := range histories {
+		require.True(t, allowed(h.zeros, h.ones), "%v", h)
+		numbers[h] = i
+	}
+	require.Len(t, numbers, historyCount)
+	require.Equal(t, 0, numbers[history{}])
+	for i, h := range histories {
+		for bit := range uint8(2) {
+			require.Equal(t, h.after(bit), histories[nextHistory[i][bit]])
+		}
+	}
+}
+
+// After a bit more of them have come than before, or as many as can be told, and no more of the
+// other.
+func TestAHistoryFollowsItsBits(t *testing.T) {
+	for _, h := range histories {
+		one, zero := h.after(1), h.after(0)
+		require.LessOrEqual(t, one.zeros, h.zeros)
+		require.LessOrEqual(t, zero.ones, h.ones)
+		require.GreaterOrEqual(t, int(one.ones)-int(one.zeros), int(h.ones)-int(h.zeros), "%v", h)
+		require.Equal(t, history{h.ones, h.zeros, 1 - h.last}, mirrored(h), "%v", h)
+		require.Equal(t, mirrored(one), flipped(mirrored(h).after(0)), "%v", h)
+	}
+	require.Equal(t, history{0, 1, 0}, history{}.after(1))
+	require.Equal(t, history{5, 1, 1}, history{30, 0, 0}.after(1))
+}
+
+// mirrored exchanges zeros and ones.
+func mirrored(h history) history { return history{h.ones, h.zeros, 1 - h.last} }
+
+// flipped gives a history of one kind of bit the last bit that its mirror image has.
+func flipped(h history) history {
+	if h.zeros == 0 || h.ones == 0 {
+		h.last = 1
+	}
+	return h
+}

@@ -1,0 +1,155 @@
+package companion
+
+const (
+	// The step of the weights is rateLeast, and at first rateMore more, which halves by the time
+	// that rateBits bits have come.
+	rateLeast = 0.005
+	rateMore  = 0.016
+	rateBits  = 8192
+
+	countMost  = 255 // an estimate forgets what is older
+	refineRate = 0.01
+
+	// An estimate stays away from 0 and 1 by so much.
+	estimateEdge = 1.0 / 4096
+)
+
+// learn takes the state behind a byte whose nodes were scored.
+func (x *Scratch) learn(s *State, b byte) {
+	x.learnWeights(s)
+	x.learnEstimates(s)
+	x.learnRefinement(s)
+	x.learnHistories(s, b)
+	x.goOn(s, b)
+}
+
+// learnWeights steps along the gradient of each set's own loss.
+func (x *Scratch) learnWeights(s *State) {
+	bits := 8 * float32(s.place.Bytes)
+	rate := float32(rateLeast) + rateMore/(1+float32(bits/rateBits))
+	floats, known := s.floats, &x.known.floats
+	known.keep(floats, weightsOf(x.look.rows[0]), inputCount)
+	known.keep(floats, weightsOf(x.look.rows[2]), inputCount)
+	for k := range x.nodes {
+		n := &x.nodes[k]
+		known.keep(floats, weightsOf(nodeRows+n.node), inputCount)
+		for j, row := range x.look.rowsAt(n.node) {
+			at := weightsOf(row)
+			inputs := x.path[k*inputCount : (k+1)*inputCount]
+			x.vectors.Axpy(floats[at:at+inputCount], rate*(n.bit-n.sets[j]), inputs)
+		}
+	}
+}
+
+// learnEstimates moves the maps of the histories that were met, and those of the matches.
+func (x *Scratch) learnEstimates(s *State) {
+	var at [8 * (contextCount + matchCount)]int32
+	var p [2 * len(at)]float32 // of a one, and behind all of them of a zero
+	n := 0
+	move := func(estimate int, bit float32) {
+		x.known.floats.keep(s.floats, estimate, estimateFloats)
+		e := s.floats[estimate : estimate+estimateFloats]
+		one := e[estimateP] + (bit-e[estimateP])/(e[estimateCount]+1.5)
+		one = max(estimateEdge, min(1-estimateEdge, one))
+		e[estimateP], e[estimateCount] = one, min(e[estimateCount]+1, countMost)
+		at[n], p[n], p[len(at)+n] = int32(estimate), one, 1-one
+		n++
+	}
+	for k := range x.nodes {
+		node := &x.nodes[k]
+		for i, h := range node.met {
+			if h != 0 {
+				move(mapOf(i, h), node.bit)
+			}
+		}
+		for m, expected := range x.look.expected {
+			if expected>>(8-k) == node.node {
+				hit := float32(0)
+				if float32(expected>>(7-k)&1) == node.bit {
+					hit = 1
+				}
+				move(matchOf(m, x.look.classes[m]), hit)
+			}
+		}
+	}
+	x.vectors.Log(p[:n], p[:n])
+	x.vectors.Log(p[len(at):len(at)+n], p[len(at):len(at)+n])
+	for i, estimate := range at[:n] {
+		s.floats[estimate+estimateLogit] = p[i] - p[len(at)+i]
+	}
+}
+
+// learnRefinement moves the step of the refinement that is nearer.
+func (x *Scratch) learnRefinement(s *State) {
+	for k := range x.nodes {
+		n := &x.nodes[k]
+		at := n.refined.at
+		if n.refined.part > 0.5 {
+			at++
+		}
+		x.known.floats.keep(s.floats, at, 1)
+		p := s.floats[at] + float32((n.bit-s.floats[at])*refineRate)
+		s.floats[at] = max(1-bitMost, min(bitMost, p))
+	}
+}
+
+// learnHistories takes the bits to the histories of all contexts.
+func (x *Scratch) learnHistories(s *State, b byte) {
+	hashes := x.look.lowers(int(b >> 4))
+	for i := range contextCount {
+		x.append(s, x.look.contexts[i], b, 0)
+		x.append(s, hashes[i], b, 4)
+	}
+}
+
+// append takes four bits of a byte, from the k-th on, to the histories of a bucket. If another
+// context has its place, that one is forgotten.
+func (x *Scratch) append(s *State, h uint32, b byte, k int) {
+	at, check := s.table.place(h)
+	bucket := s.table[at : at+bucketBytes]
+	x.known.table.keep(s.table, at, bucketBytes)
+	if bucket[0] != check {
+		clear(bucket)
+		bucket[0] = check
+	}
+	for i := range 4 {
+		history := &bucket[nodeInHalf(nodeOf(b, k+i))]
+		*history = nextHistory[*history][bitOf(b, k+i)]
+	}
+}
+
+// goOn takes the text, its matches and its place behind a byte.
+func (x *Scratch) goOn(s *State, b byte) {
+	at := int(s.place.Bytes % textBytes)
+	x.known.text.keep(s.text, at, 1)
+	for m := range s.place.Matches {
+		s.place.Matches[m].follow(s.expected(m) == 256|int(b))
+	}
+	s.text[at] = b
+	s.place.step(b)
+	for m, least := range matchLeast {
+		if s.place.Bytes < uint64(least) {
+			continue
+		}
+		head := m*headCount + int(s.place.recent(least)%headCount)
+		if found := &s.place.Matches[m]; found.weak(least) {
+			if n := s.agree(s.heads[head]); n >= least {
+				*found = match{At: s.heads[head], Length: uint32(n)}
+			}
+		}
+		x.known.heads.keep(s.heads, head, 1)
+		s.heads[head] = uint32(s.place.Bytes)
+	}
+}
+
+// agree is how many of the last bytes, up to matchMost, are those before an earlier offset.
+func (s *State) agree(before uint32) (n int) {
+	if before == 0 || !reachable(before, s.place.Bytes) {
+		return 0
+	}
+	here := uint32(s.place.Bytes)
+	for n < matchMost && n < int(before) && s.at(before-1-uint32(n)) == s.at(here-1-uint32(n)) {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,113 @@
+package companion
+
+import "math/bits"
+
+// Score returns the negative log-likelihood, in nats, of a byte behind the state's text, given the
+// networks' distributions there, and goes on behind the byte. The number is that of Distribution,
+// bit by bit.
+func (x *Scratch) Score(s *State, of Networks, b byte) (nll float32) {
+	x.prepare(s, of)
+	x.gatherPath(s, b)
+	var logits [setCount + 1][8]float32 // of the rows of weights, and then their means
+	means, p := &logits[setCount], [8]float32{}
+	x.vectors.DotRows(logits[0][:], x.path[:], s.weights(x.look.rows[0], 1), inputCount, 0)
+	x.vectors.DotRows(logits[1][:], x.path[:], x.weights[:], inputCount, inputCount)
+	x.vectors.DotRows(logits[2][:], x.path[:], s.weights(x.look.rows[2], 1), inputCount, 0)
+	for k := range means {
+		means[k] = meanOf(&logits[0][k], &logits[1][k], &logits[2][k])
+		x.nodes[k].refined, p[k] = x.look.refinedAt(s, x.nodes[k].node, means[k])
+	}
+	for j := range logits {
+		squash(x.vectors, logits[j][:])
+	}
+	for k := range x.nodes {
+		x.nodes[k].sets = [setCount]float32{logits[0][k], logits[1][k], logits[2][k]}
+		p[k] = together(means[k], p[k])
+		if x.nodes[k].bit == 0 {
+			p[k] = 1 - p[k]
+		}
+	}
+	x.vectors.Log(p[:], p[:])
+	sum := float32(0)
+	for _, l := range p {
+		sum += l
+	}
+	x.learn(s, b)
+	return -sum
+}
+
+// gatherPath finds the nodes on the way to a byte, and their inputs and weights.
+func (x *Scratch) gatherPath(s *State, b byte) {
+	for i := range x.look.of {
+		x.look.trees[i].path(x.vectors, b)
+	}
+	var half buckets
+	half.find(s, &x.look.contexts)
+	for k := range x.nodes {
+		if k == 4 {
+			hashes := x.look.lowers(int(b >> 4))
+			half.find(s, &hashes)
+		}
+		n, in := &x.nodes[k], (*inputs)(x.path[k*inputCount:])
+		n.node, n.bit = nodeOf(b, k), float32(bitOf(b, k))
+		n.met = in.gather(s, &x.look, &half, n.node, k)
+		copy(x.weights[k*inputCount:(k+1)*inputCount], s.weights(nodeRows+n.node, 1))
+	}
+}
+
+// Distribution writes the natural logarithms of the probabilities [256] of the next byte, given the
+// networks' distributions there. The state stays as it is.
+func (x *Scratch) Distribution(s *State, of Networks, logProbs []float32) {
+	x.prepare(s, of)
+	x.gatherAll(s)
+	x.vectors.DotRows(x.logits[0][:], x.inputs[:], s.weights(x.look.rows[0], 1), inputCount, 0)
+	x.vectors.DotRows(x.logits[1][:], x.inputs[:], s.weights(nodeRows, 256), inputCount, inputCount)
+	x.vectors.DotRows(x.logits[2][:], x.inputs[:], s.weights(x.look.rows[2], 1), inputCount, 0)
+	means := &x.logits[0]
+	for node := 1; node < 256; node++ {
+		mean := meanOf(&x.logits[0][node], &x.logits[1][node], &x.logits[2][node])
+		_, x.ones[node] = x.look.refinedAt(s, node, mean)
+		means[node] = mean
+	}
+	squash(x.vectors, means[:])
+	for node := 1; node < 256; node++ {
+		p := together(means[node], x.ones[node])
+		x.ones[node], x.zeros[node] = p, 1-p
+	}
+	x.vectors.Log(x.ones[:], x.ones[:])
+	x.vectors.Log(x.zeros[:], x.zeros[:])
+	sum := &x.logits[1] // of the logarithms on the way to a node
+	sum[1] = 0
+	for node := 1; node < 128; node++ {
+		sum[2*node], sum[2*node+1] = sum[node]+x.zeros[node], sum[node]+x.ones[node]
+	}
+	for node := 128; node < 256; node++ {
+		b := 2*node - 256
+		logProbs[b], logProbs[b+1] = sum[node]+x.zeros[node], sum[node]+x.ones[node]
+	}
+}
+
+// gatherAll finds the inputs at all nodes.
+func (x *Scratch) gatherAll(s *State) {
+	for i := range x.look.of {
+		x.look.trees[i].all(x.vectors)
+	}
+	var half buckets
+	half.find(s, &x.look.contexts)
+	x.gatherHalf(s, &half, 1, 0)
+	for higher := range 16 {
+		hashes := x.look.lowers(higher)
+		half.find(s, &hashes)
+		x.gatherHalf(s, &half, 16|higher, 4)
+	}
+}
+
+// gatherHalf finds the inputs at the 15 nodes of a half of a byte: from a node on whose bit is the
+// k-th of the byte.
+func (x *Scratch) gatherHalf(s *State, half *buckets, from, k int) {
+	for n := 1; n < 16; n++ {
+		deep := bits.Len(uint(n)) - 1
+		node := from<<deep | n&(1<<deep-1)
+		(*inputs)(x.inputs[node*inputCount:]).gather(s, &x.look, half, node, k+deep)
+	}
+}

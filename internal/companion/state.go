@@ -1,0 +1,189 @@
+package companion
+
+import "slices"
+
+// State is all that is kept of a text: a function of the settings, the text, and the distributions
+// of the networks along it. It is plain data. A Scratch reads it and goes on with it.
+type State struct {
+	settings Settings
+	place    place
+	table    table
+	text     []uint8   // the last textBytes of the text, each at its offset modulo textBytes
+	heads    []uint32  // where the text went on behind a hash of its last bytes, a part for each match
+	floats   []float32 // maps, weights and refinements, see below
+}
+
+const (
+	textBytes = 1 << 16
+	headCount = 1 << 14 // of each match
+)
+
+// An estimate is three numbers: a probability, its logit, and how many bits it is of, up to a
+// limit.
+const (
+	estimateFloats = 3
+
+	estimateP     = 0
+	estimateLogit = 1
+	estimateCount = 2
+)
+
+// The parts of State.floats, one behind the other.
+const (
+	mapsAt     = 0 // [context][history] estimates
+	matchesAt  = mapsAt + contextCount*historyCount*estimateFloats
+	weightsAt  = matchesAt + matchCount*matchClasses*estimateFloats // [row][inputCount]
+	refinesAt  = weightsAt + weightRows*inputCount                  // [context][step]
+	floatCount = refinesAt + refineContexts*refineSteps
+)
+
+// The rows of weights of each of the sets, one behind the other.
+const (
+	matchRows  = 0            // by the class of the first match
+	nodeRows   = matchClasses // by the node
+	byteRows   = nodeRows + 256
+	weightRows = byteRows + 256 // by the byte before
+	setCount   = 3
+)
+
+// The refinement is, in each of its contexts, what a logit of -8, -7 .. 8 came to; between two of
+// them it goes along a line.
+const (
+	refineContexts = 1 << 10
+	refineSteps    = 2*refineEdge + 1
+	refineEdge     = 8
+)
+
+// What the numbers are before there is a text.
+const (
+	weightOfOne    = 0.7 // of the only network
+	weightOfFirst  = 0.5 // of the first of two
+	weightOfSecond = 0.2
+	weightOfCounts = 0.1
+
+	estimateStart = 6 // an estimate begins as if so many bits had come
+)
+
+// New returns the state of an empty text. The settings must be valid.
+func New(set Settings) *State {
+	s := &State{
+		settings: set, table: make(table, set.TableBytes), text: make([]uint8, textBytes),
+		heads: make([]uint32, matchCount*headCount), floats: make([]float32, floatCount),
+	}
+	s.start()
+	return s
+}
+
+// start sets the numbers of a state that is all zero.
+func (s *State) start() {
+	for c := range contextCount {
+		for i, h := range histories {
+			n0, n1 := float32(h.zeros), float32(h.ones)
+			s.estimate(mapOf(c, uint8(i)), (n1+0.4)/(n0+n1+0.8))
+		}
+		s.floats[mapOf(c, 0)+estimateLogit] = 0 // nothing was seen
+	}
+	for m := range matchCount {
+		for class := range matchClasses {
+			s.estimate(matchOf(m, class), 1-1/(2*float32(class)+2.5))
+		}
+	}
+	for row := range weightRows {
+		copy(s.floats[weightsOf(row):], s.firstWeights())
+	}
+	for context := range refineContexts {
+		copy(s.floats[refineOf(uint32(context)):], refineFirst[:])
+	}
+}
+
+// refineFirst is 1/(1+e^-s) of the steps: at first the refinement changes nothing.
+var refineFirst = func() (p [refineSteps]float32) {
+	for i := range p {
+		p[i] = float32(i - refineEdge)
+	}
+	squash(portable, p[:])
+	return p
+}()
+
+// estimate sets an estimate to a probability.
+func (s *State) estimate(at int, p float32) {
+	l := [2]float32{p, 1 - p}
+	portable.Log(l[:], l[:])
+	s.floats[at+estimateP], s.floats[at+estimateLogit], s.floats[at+estimateCount] = p, l[0]-l[1], estimateStart
+}
+
+func (s *State) firstWeights() []float32 {
+	w := make([]float32, firstMatch+matchCount)
+	for i := range w {
+		w[i] = weightOfCounts
+	}
+	w[0], w[1] = weightOfOne, 0
+	if s.settings.Networks == 2 {
+		w[0], w[1] = weightOfFirst, weightOfSecond
+	}
+	return w
+}
+
+// Offsets in State.floats.
+func mapOf(context int, history uint8) int {
+	return mapsAt + (context*historyCount+int(history))*estimateFloats
+}
+func matchOf(m, class int) int { return matchesAt + (m*matchClasses+class)*estimateFloats }
+func weightsOf(row int) int    { return weightsAt + row*inputCount }
+
+// weights are so many rows of weights from one on.
+func (s *State) weights(row, n int) []float32 {
+	return s.floats[weightsOf(row):weightsOf(row+n)]
+}
+
+// refineOf is the offset of the steps of a context of the refinement.
+func refineOf(context uint32) int { return refinesAt + int(context%refineContexts)*refineSteps }
+
+// at is a byte of the text by its offset, which is one of the last textBytes.
+func (s *State) at(offset uint32) uint8 { return s.text[offset%textBytes] }
+
+// above is the byte of the line before that stands over the next byte; 0 if there is none.
+func (s *State) above() uint8 {
+	p := &s.place
+	if p.Column >= p.Width || p.Width > textBytes {
+		return 0
+	}
+	return s.at(uint32(p.Bytes) - p.Width)
+}
+
+// expected is the byte that a match expects next, behind a leading 1; 0 without a match.
+func (s *State) expected(m int) int {
+	if at := s.place.Matches[m].At; at != 0 {
+		return 256 | int(s.at(at))
+	}
+	return 0
+}
+
+// Settings are those that the state was made with.
+func (s *State) Settings() Settings { return s.settings }
+
+// Clone returns a copy, which shares nothing with the state.
+func (s *State) Clone() *State {
+	c := *s
+	c.table, c.text = slices.Clone(s.table), slices.Clone(s.text)
+	c.heads, c.floats = slices.Clone(s.heads), slices.Clone(s.floats)
+	return &c
+}
+
+// Reset makes the state that of an empty text.
+func (s *State) Reset() {
+	s.place = place{}
+	clear(s.table)
+	clear(s.text)
+	clear(s.heads)
+	clear(s.floats)
+	s.start()
+}
+
+// Bytes is the memory that a state with these settings occupies.
+func Bytes(set Settings) int64 {
+	return int64(set.TableBytes) + textBytes + 4*(matchCount*headCount+floatCount)
+}
+
+// Length is how many bytes of text the state is of.
+func (s *State) Length() uint64 { return s.place.Bytes }

@@ -1,0 +1,51 @@
+package companion
+
+// The table of bit histories is buckets of 16 bytes: a check byte, which is 0 in an empty bucket,
+// and the numbers of the histories at the 15 nodes of half a byte. A context has a bucket for the
+// higher half of the next byte and one for every lower half behind it. A bucket stands in one of
+// four places of a cache line; what is there instead goes if it knows the least.
+const (
+	bucketBytes = 16
+	lineBuckets = 4
+)
+
+// table has 16 bytes a bucket, and a power of two of buckets.
+type table []uint8
+
+// bucket says where a hash's bucket is to be looked for first, and its check byte.
+func (t table) bucket(h uint32) (at uint32, check uint8) {
+	h *= 0x9e3779b1
+	h ^= h >> 15
+	return h & uint32(len(t)/bucketBytes-1), max(1, uint8(h>>24))
+}
+
+// find returns the offset of a hash's bucket, or -1: it is not there.
+func (t table) find(h uint32) int {
+	first, check := t.bucket(h)
+	for i := range uint32(lineBuckets) {
+		at := int(first^i) * bucketBytes
+		if t[at] == check {
+			return at
+		}
+		if t[at] == 0 {
+			break
+		}
+	}
+	return -1
+}
+
+// place returns the offset where the bucket of a hash is or is to be, which may be that of another.
+func (t table) place(h uint32) (at int, check uint8) {
+	first, check := t.bucket(h)
+	least := 1 << 10
+	for i := range uint32(lineBuckets) {
+		here := int(first^i) * bucketBytes
+		if t[here] == check || t[here] == 0 {
+			return here, check
+		}
+		if seen := histories[t[here+1]].seen(); seen < least {
+			at, least = here, seen
+		}
+	}
+	return at, check
+}

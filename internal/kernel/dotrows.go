@@ -1,0 +1,13 @@
+package kernel
+
+// DotRows sets dst[i] to the scalar product of row i of x [rows,n] and the n numbers of w from
+// i*stride on, to the bits of Dot. With a stride of 0 all rows meet the same numbers.
+func (v Vectors) DotRows(dst, x, w []float32, n, stride int) {
+	sameLength("DotRows", len(x), len(dst)*n)
+	if len(dst) > 0 {
+		sameLength("DotRows", len(w), (len(dst)-1)*stride+n)
+	}
+	if !v.dotRows(dst, x, w, n, stride) {
+		dotRowsGo(dst, x, w, n, stride)
+	}
+}

@@ -1,0 +1,15 @@
+package kernel
+
+// dotRowsGo sets dst[i] to the scalar product of rows, its lanes folded as those of Dot.
+func dotRowsGo(dst, x, w []float32, n, stride int) {
+	for i := range dst {
+		var lanes [8]float32
+		dotGo(x[i*n:i*n+n], w[i*stride:i*stride+n], &lanes)
+		dst[i] = fold(&lanes)
+	}
+}
+
+// fold adds lanes as a vector register is halved.
+func fold(l *[8]float32) float32 {
+	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
+}

@@ -1,0 +1,14 @@
+//go:build amd64 && !noasm
+
+package kernel
+
+//go:generate sh -c "cd _generate && go run . dot -out ../dotrows_amd64.s -stubs ../dotrows_amd64.go -pkg kernel"
+
+// dotRows reports whether the assembly takes rows of such a length; if so it has done them.
+func (v Vectors) dotRows(dst, x, w []float32, n, stride int) bool {
+	if v.set < AVX2 || n == 0 || n%8 != 0 || len(dst) == 0 {
+		return false
+	}
+	dotRowsAVX2(&dst[0], &x[0], &w[0], len(dst), n, stride)
+	return true
+}
