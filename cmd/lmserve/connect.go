@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
 )
@@ -130,16 +129,8 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}
 	return &connection{
 		URL: localURL, HTTP: &http.Client{Transport: transport}, Key: f.key, close: end,
-		Shadow: secondOf(models),
+		Shadow: models.second(),
 	}, nil
-}
-
-// secondOf is the name of the second of some models; "" if there is none.
-func secondOf(models []*model.Model) string {
-	if len(models) < 2 {
-		return ""
-	}
-	return models[1].ID()
 }
 
 // close ends sessions that no server has served.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/metrics"
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/tracing"
 	"github.com/lmserve/lmserve/server"
@@ -34,9 +33,9 @@ var (
 	_ server.Metrics   = (*telemetry)(nil)
 )
 
-// newTelemetry makes the telemetry of a server of some models.
+// newTelemetry makes the telemetry of a server of models of these ids.
 func newTelemetry(
-	ctx context.Context, models []*model.Model, log *zap.Logger,
+	ctx context.Context, models []string, log *zap.Logger,
 ) (*telemetry, error) {
 	traces, err := tracing.FromEnvironment(ctx, buildVersion(), func(err error) {
 		log.Warn("traces", zap.Error(err))
@@ -44,12 +43,8 @@ func newTelemetry(
 	if err != nil {
 		return nil, usageError{err}
 	}
-	names := make([]string, len(models))
-	for i, m := range models {
-		names[i] = m.ID()
-	}
 	return &telemetry{metrics.New(metrics.Options{
-		Version: buildVersion(), Models: names, Numerics: kernel.Arithmetic{}.Numerics(),
+		Version: buildVersion(), Models: models, Numerics: kernel.Arithmetic{}.Numerics(),
 		Problems: problem.Names(),
 	}), traces}, nil
 }

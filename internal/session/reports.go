@@ -60,7 +60,7 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 // tell tells the observer of a text that was scored, and of its lines if the caller has asked for
 // them; that a reader of the session's events has makes no difference.
 func (r *reports) tell(c *Chunk) {
-	r.engine.observer.Scored(cmp.Or(r.options.Learn, LearnTrue), c.Tally)
+	r.engine.observer.Scored(r.s.model.id, cmp.Or(r.options.Learn, LearnTrue), c.Tally)
 	if r.options.Lines {
 		for i := range c.Lines {
 			r.engine.observer.Line(&c.Lines[i])
