@@ -41,7 +41,9 @@ func (s *Stream) Hash() string {
 		h.Write(s.Companion.AppendTo(nil))
 	}
 	if s.held != nil {
-		hashInts(h, uint64(s.held.line[lineBytes]), uint64(s.held.line[lineCarries]))
+		for _, n := range s.lineNumbers() {
+			hashInts(h, uint64(n))
+		}
 		for _, mark := range s.held.marks {
 			hashInts(h, uint64(mark))
 		}
@@ -49,6 +51,9 @@ func (s *Stream) Hash() string {
 			for _, v := range s.held.gradient {
 				hashInts(h, uint64(math.Float32bits(v)))
 			}
+		}
+		if before := s.beforeLine(); before != nil {
+			h.Write(before.AppendTo(nil))
 		}
 	}
 	if s.lines != nil {

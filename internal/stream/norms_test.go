@@ -110,7 +110,7 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 			settleEach(w, s, strings.Repeat("some text ", 5), false)
 			scores := w.Score(s, []byte("and "))
 			i := 0
-			w.Tell(s, func(tok Token) {
+			w.Tell(s, scores, func(tok Token) {
 				require.InDelta(t, -scores.NLL[i], tok.LogProbs[tok.ID], 2e-6)
 				require.InDelta(t, -scores.Baseline[i], tok.Baseline[tok.ID], 2e-6)
 				i++

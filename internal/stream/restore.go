@@ -81,7 +81,7 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	if s.held != nil {
 		_, carries := f.Tensor(tensorCarried)
-		if err := s.held.check(carries, m.OfWords()); err != nil {
+		if err := s.checkHeld(carries); err != nil {
 			return nil, "", err
 		}
 	}
@@ -91,12 +91,14 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	if err := s.readLines(f); err != nil {
 		return nil, "", err
 	}
-	if err := s.readCompanion(f); err != nil {
+	if err := s.readCompanions(f); err != nil {
 		return nil, "", err
 	}
 	want := len(parts)
-	if s.Companion != nil {
-		want++
+	for _, c := range s.companions() {
+		if _, ok := f.Tensor(c.name); ok {
+			want++
+		}
 	}
 	if s.lines != nil {
 		want++
@@ -106,6 +108,9 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	if len(f.Tensors) != want {
 		return nil, "", surplus(f, parts)
+	}
+	if err := s.checkCompanions(f); err != nil {
+		return nil, "", err
 	}
 	if s.Fast != nil {
 		s.Fast.Step = s.Step // there is an update for every chunk
@@ -215,6 +220,9 @@ func (s *Stream) reserveHeld(f *weights.Stored) {
 		return
 	}
 	s.holdLines()
+	if t, ok := f.Tensor(tensorNext); ok && s.Cache != nil && len(t.Shape) == 1 {
+		s.Cache.Len = min(t.Shape[0], len(s.Cache.Next))
+	}
 	if _, ok := f.Tensor(tensorCarried); ok {
 		s.held.line[lineCarries] = carriesOpen // until it is read
 	}
@@ -258,7 +266,7 @@ func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }
 		if t.Name != tensorLines && t.Name != tensorWord && t.Name != tensorCompanion &&
-			!slices.ContainsFunc(parts, known) {
+			t.Name != tensorBefore && !slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

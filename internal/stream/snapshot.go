@@ -96,14 +96,13 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.lines != nil {
 		f.Tensors = append(f.Tensors, bytesTensor(tensorLines, s.lines.AppendState(nil)))
 	}
-	if s.Companion != nil {
-		if err := s.Companion.Check(); err != nil {
+	for _, c := range s.companions() {
+		if err := c.state.Check(); err != nil {
 			return nil, fmt.Errorf("stream: snapshot: %w", err)
 		}
-		size := companion.EncodedBytes(s.Companion.Settings())
+		size := companion.EncodedBytes(c.state.Settings())
 		f.Tensors = append(f.Tensors, weights.StoredTensor{
-			Name: tensorCompanion, DType: weights.U8, Shape: []int{int(size)}, Bytes: size,
-			Data: s.Companion,
+			Name: c.name, DType: weights.U8, Shape: []int{int(size)}, Bytes: size, Data: c.state,
 		})
 	}
 	return f, nil
@@ -125,9 +124,10 @@ func (s *Stream) header() header {
 // Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with a
 // companion have them.
 const (
-	tensorLines     = "lines"     // the state of the lines
-	tensorWord      = "text.word" // tokenizer.Pending.Word
-	tensorCompanion = "companion" // the state of the companion
+	tensorLines     = "lines"          // the state of the lines
+	tensorWord      = "text.word"      // tokenizer.Pending.Word
+	tensorCompanion = "companion"      // the state of the companion
+	tensorBefore    = "held.companion" // the same before the line under way, see held
 )
 
 func bytesTensor(name string, data []byte) weights.StoredTensor {
@@ -167,7 +167,7 @@ func (s *Stream) parts() []part {
 		n, width := s.Cache.Len, s.model.LM.Config.DModel
 		all = append(all,
 			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
-			part{name: "cache.next", shape: []int{n}, tokens: s.Cache.Next[:n]})
+			part{name: tensorNext, shape: []int{n}, tokens: s.Cache.Next[:n]})
 	}
 	if s.held != nil {
 		all = s.appendHeld(all)
@@ -177,9 +177,9 @@ func (s *Stream) parts() []part {
 
 // appendHeld appends what is kept of learning by lines.
 func (s *Stream) appendHeld(all []part) []part {
-	h := s.held
+	h, line := s.held, s.lineNumbers()
 	all = append(all,
-		part{name: tensorHeld, shape: []int{len(h.line)}, tokens: h.line[:], most: HeldMax + 1},
+		part{name: tensorHeld, shape: []int{len(line)}, tokens: line, most: HeldMax + 1},
 		part{name: tensorMarks, shape: []int{len(h.marks)}, tokens: h.marks, most: tokenOpen})
 	if h.line[lineCarries] == carriesNothing {
 		return all
@@ -195,6 +195,7 @@ const (
 	tensorHeld    = "held.line"
 	tensorMarks   = "held.marks"
 	tensorCarried = "held.gradient"
+	tensorNext    = "cache.next"
 )
 
 // appendBank appends I and M of every branch.

@@ -8,6 +8,7 @@
 package stream
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/companion"
@@ -112,6 +113,9 @@ func (s *Stream) Frozen() *Stream {
 	f.Memory.CopyFrom(s.Memory)
 	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
 		f.Cache = s.Cache.Copy()
+		if s.held != nil {
+			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
+		}
 	}
 	if s.Companion != nil { // and so does the companion
 		f.Companion = s.Companion.Clone()

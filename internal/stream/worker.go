@@ -46,15 +46,22 @@ type Worker struct {
 	text    tokenizer.Pending // the text behind them
 	targets []int32           // the pending tokens and those scored last
 	open    []float32         // gradient of a line under way, made on first use
+	along   along             // how the text scored last moves its stream
+	skipped []uint16          // of its lesson
 	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
 	nll     []float32
 	baseNLL []float32
+
+	aheadFrom int64 // offset in the stream at which these lines begin
 
 	counts       *companion.Scratch // of the streams' companions, made on first use
 	network      []float32          // distribution of the network beside a companion
 	logProbs     []float32          // of a whole vocabulary, made on first use
 	baseLogProbs []float32          // the same under the static model
 	spelt        []byte             // text of a sampled token
+
+	kept     []float32 // hidden states of a chunk that were not skipped, made on first use
+	keptNext []int32   // the tokens behind them
 
 	before sparsemeta.Before // fast weights before an update that is measured, made on first use
 
@@ -77,6 +84,7 @@ func NewWorker(m *model.Model, threads int) *Worker {
 func WorkerBytes(m *model.Model) int64 {
 	segments := 2 * txl.SegmentBytes(m.LM.Config, 1, MaxChunk)
 	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 3*m.LM.Config.Vocab
+	numbers += MaxChunk * (m.LM.Config.DModel + 1) // of the rows that were not skipped
 	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m) + companion.ScratchBytes(MaxChunk)
 }
 
@@ -226,7 +234,7 @@ func (w *Worker) Settle(s *Stream) Settled {
 // by its method from the gradient of the chunk's mean loss at the effective weights.
 func (w *Worker) adapt(s *Stream, step *Step) {
 	if s.Cache != nil {
-		s.Cache.Append(w.seg.Hidden(), s.Pending)
+		w.remember(s)
 	}
 	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
