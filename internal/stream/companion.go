@@ -7,18 +7,27 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file puts a stream's companion beside its network: what is scored, sampled and told of is
-// then their mixture. The fast weights learn from the network's own loss.
+// This file puts a stream's companion beside its network, or beside two, the one that adapts and the
+// static one: what is scored, sampled and told of is then their mixture. The fast weights learn from
+// the network's own loss.
 
 // mixed replaces the network's losses of the tokens that are scored by the mixture's. The companion
 // goes on along them, and back: Commit takes it forth.
 func (w *Worker) mixed(s *Stream, nll []float32) {
 	w.counts.Begin(s.Companion)
 	for i, id := range w.tokens.IDs {
-		w.ofModel(s, len(s.Pending)+i, w.network)
-		nll[i] = w.counts.Score(s.Companion, companion.Networks{w.network}, byte(id))
+		w.ofNetworks(s, len(s.Pending)+i)
+		nll[i] = w.counts.Score(s.Companion, w.networks, byte(id))
 	}
 	w.counts.Back(s.Companion)
+}
+
+// ofNetworks sets w.networks to the distributions of the token after a row of the chunk.
+func (w *Worker) ofNetworks(s *Stream, row int) {
+	w.ofModel(s, row, w.networks[0])
+	if s.Companion.Settings().Networks > 1 {
+		w.base.LogProbs(row, 0, w.networks[1])
+	}
 }
 
 // accept takes the companion behind the tokens that were scored last.

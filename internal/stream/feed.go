@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -88,7 +87,7 @@ func (w *Worker) Tell(s *Stream, visit func(Token)) {
 		row := len(s.Pending) + i
 		w.distribution(s, row, logProbs)
 		if s.Companion != nil {
-			w.counts.Score(s.Companion, companion.Networks{w.network}, byte(id))
+			w.counts.Score(s.Companion, w.networks, byte(id))
 		}
 		if baseline != nil {
 			w.base.LogProbs(row, 0, baseline)

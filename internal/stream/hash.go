@@ -25,7 +25,7 @@ func (s *Stream) Hash() string {
 	for _, id := range s.Pending {
 		hashInts(h, uint64(id))
 	}
-	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
+	for _, mem := range []*txl.Memory{s.Memory, s.StaticMemory} {
 		hashMemory(h, mem, s.model.LM.Config.DModel)
 	}
 	switch {
@@ -79,7 +79,7 @@ func hashMemory(h hash.Hash, mem *txl.Memory, width int) {
 	hashInts(h, uint64(mem.Len))
 	var bits [4]byte
 	for _, layer := range mem.Layers {
-		for _, v := range layer[:mem.Len*width] {
+		for _, v := range layer[:min(len(layer), mem.Len*width)] {
 			binary.LittleEndian.PutUint32(bits[:], math.Float32bits(v))
 			h.Write(bits[:])
 		}

@@ -201,8 +201,8 @@ func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
 	s.Memory.Len = int(min(int64(s.model.LM.Config.MemLen), whole))
-	if s.BaselineMemory != nil {
-		s.BaselineMemory.Len = s.Memory.Len
+	if s.StaticMemory != nil {
+		s.StaticMemory.Len = s.Memory.Len
 	}
 	if s.Cache != nil {
 		s.Cache.Len = int(min(int64(s.Settings.Cache.Size), whole))

@@ -3,7 +3,6 @@ package stream
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -101,8 +100,8 @@ var space = []byte{' '}
 // are those of the rows before it, where the stream has a cache.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	if s.Companion != nil {
-		w.ofModel(s, row, w.network)
-		w.counts.Distribution(s.Companion, companion.Networks{w.network}, logProbs)
+		w.ofNetworks(s, row)
+		w.counts.Distribution(s.Companion, w.networks, logProbs)
 		return
 	}
 	w.ofModel(s, row, logProbs)

@@ -32,7 +32,7 @@ func (w *Worker) read(s *Stream, text []byte) int {
 // predict scores w.tokens, which the text completes, behind what the segments hold.
 func (w *Worker) predict(s *Stream, text []byte) Scores {
 	w.extend(s, w.tokens.IDs)
-	w.at, w.baseAt = place{}, place{} // until Commit the segments run ahead of the stream
+	w.at = place{} // until Commit the segments run ahead of the stream
 	return w.scores(s, text)
 }
 
@@ -57,8 +57,8 @@ func (w *Worker) scores(s *Stream, text []byte) Scores {
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:len(ids)]
-		baseline := w.baseline(s)
-		baseline.Score(nil, ids, scores.Baseline)
+		static := w.static(s)
+		static.Score(nil, ids, scores.Baseline)
 	}
 	return scores
 }
@@ -84,7 +84,7 @@ func (w *Worker) CommitAs(s *Stream, scores Scores, how Lesson, each func(*lines
 	s.Tally, s.Baseline = s.After(scores)
 	s.Pending = append(s.Pending, scores.Tokens.IDs...)
 	s.Text.CopyFrom(scores.pending)
-	w.hold(s, place{s.id, s.Step})
+	w.at = place{s.id, s.Step}
 }
 
 // PreviewLines tells each of every line that ends in a text that was scored and is not accepted
