@@ -150,7 +150,7 @@ type part struct {
 // parts are all arrays of the state, in the order of the file.
 func (s *Stream) parts() []part {
 	all := []part{{name: "pending", shape: []int{len(s.Pending)}, tokens: s.Pending}}
-	all = s.appendMemory(all, "memory.", s.Memory)
+	all = s.appendMemory(all, prefixMemory, s.Memory)
 	all = s.appendMemory(all, prefixStatic, s.StaticMemory)
 	switch {
 	case s.Fast != nil:
@@ -211,8 +211,11 @@ func (s *Stream) appendBank(all []part, bank int) []part {
 	return all
 }
 
-// prefixStatic begins the names of the tensors of the static model's memory.
-const prefixStatic = "baseline.memory."
+// What the names of the tensors of the memories begin with.
+const (
+	prefixMemory = "memory."
+	prefixStatic = "baseline.memory." // of the static model
+)
 
 // appendMemory appends the rows of a memory that are in use; mem may be nil, and some layers.
 func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
