@@ -8,15 +8,18 @@ import (
 )
 
 // This file puts a stream's companion beside its network: what is scored, sampled and told of is
-// then their mixture. The fast weights learn from the network's own loss.
+// then their mixture.
 
 // mixed replaces the network's losses of the tokens that are scored by the mixture's. The companion
 // goes on along them, and back: Commit takes it forth.
 func (w *Worker) mixed(s *Stream, nll []float32) {
+	w.slopes = w.slopes[:0]
 	w.counts.Begin(s.Companion)
 	for i, id := range w.tokens.IDs {
 		w.ofModel(s, len(s.Pending)+i, w.network)
 		nll[i] = w.counts.Score(s.Companion, companion.Networks{w.network}, byte(id))
+		slopes := w.counts.Slopes()
+		w.slopes = append(w.slopes, slopes[:]...)
 	}
 	w.counts.Back(s.Companion)
 }
@@ -25,6 +28,9 @@ func (w *Worker) mixed(s *Stream, nll []float32) {
 func (w *Worker) accept(s *Stream) {
 	if s.Companion != nil {
 		w.counts.Forth(s.Companion)
+	}
+	if s.slopes != nil {
+		s.slopes = append(s.slopes, w.slopes...)
 	}
 }
 

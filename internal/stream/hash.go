@@ -40,6 +40,9 @@ func (s *Stream) Hash() string {
 	if s.Companion != nil {
 		h.Write(s.Companion.AppendTo(nil))
 	}
+	for _, v := range s.slopes {
+		hashInts(h, uint64(math.Float32bits(v)))
+	}
 	if s.held != nil {
 		hashInts(h, uint64(s.held.line[lineBytes]), uint64(s.held.line[lineCarries]))
 		for _, mark := range s.held.marks {

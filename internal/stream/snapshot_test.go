@@ -45,7 +45,10 @@ func anySettings(t *rapid.T, m *model.Model) Settings {
 }
 
 func TestAStreamGoesOnFromASnapshotAsIfNothingHadHappened(t *testing.T) {
-	m := testModel(t)
+	eachModel(t, snapshotsChangeNothing)
+}
+
+func snapshotsChangeNothing(t *testing.T, m *model.Model) {
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		set := anySettings(t, m)
@@ -72,7 +75,10 @@ func TestAStreamGoesOnFromASnapshotAsIfNothingHadHappened(t *testing.T) {
 // A snapshot can be taken between the score of a full chunk and the update that the chunk causes,
 // too.
 func TestASnapshotBeforeAChunkIsSettled(t *testing.T) {
-	m := testModel(t)
+	eachModel(t, snapshotsComeBeforeAnUpdate)
+}
+
+func snapshotsComeBeforeAnUpdate(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 1)
 	each(t, Methods(), func(t *testing.T, method string) {
 		s := New(m, settings(m, methodIs(method)))

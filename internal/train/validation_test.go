@@ -28,7 +28,7 @@ func TestValidationIsServing(t *testing.T) {
 			require.NoError(t, c.Encode(m.Tokenizer, func(int) error { return nil }))
 		}
 		for _, one := range []bool{false, true} {
-			v := &validator{c, ValidationOptions{OneStream: one}, 5, 2}
+			v := &validator{text: c, options: ValidationOptions{OneStream: one}, seed: 5, threads: 2}
 			measured, err := v.measure(context.Background(), m, nil)
 			require.NoError(t, err)
 			adaptive, static := served(m, texts, one)
