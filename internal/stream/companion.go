@@ -10,12 +10,13 @@ import (
 // This file puts a stream's companion beside its network: what is scored, sampled and told of is
 // then their mixture. The fast weights learn from the network's own loss.
 
-// mixed replaces the network's losses of the tokens that are scored by the mixture's. The companion
-// goes on along them, and back: Commit takes it forth.
-func (w *Worker) mixed(s *Stream, nll []float32) {
+// mixed computes the mixture's losses of the tokens that are scored, and the network's own. The
+// companion goes on along them, and back: Commit takes it forth.
+func (w *Worker) mixed(s *Stream, nll, network []float32) {
 	w.counts.Begin(s.Companion)
 	for i, id := range w.tokens.IDs {
 		w.ofModel(s, len(s.Pending)+i, w.network)
+		network[i] = -w.network[id]
 		nll[i] = w.counts.Score(s.Companion, companion.Networks{w.network}, byte(id))
 	}
 	w.counts.Back(s.Companion)

@@ -48,9 +48,13 @@ func (w *Worker) scores(s *Stream, text []byte) Scores {
 	step := w.step(s)
 	switch {
 	case s.Companion != nil:
-		w.mixed(s, scores.NLL)
+		scores.Network = w.netNLL[:len(ids)]
+		w.mixed(s, scores.NLL, scores.Network)
 	case s.Cache != nil:
 		step.Score(nil, ids, scores.NLL)
+		if s.Settings.Method != Cache {
+			scores.Network = append(w.netNLL[:0], scores.NLL...)
+		}
 		s.Cache.Mix(w.Exec, w.seg.Hidden(), w.targets, scores.NLL)
 	default:
 		step.Score(nil, ids, scores.NLL)

@@ -49,6 +49,7 @@ type Worker struct {
 	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
 	nll     []float32
 	baseNLL []float32
+	netNLL  []float32
 
 	counts       *companion.Scratch // of the streams' companions, made on first use
 	network      []float32          // distribution of the network beside a companion
@@ -92,6 +93,7 @@ func (w *Worker) fit(s *Stream) {
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
 		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
+		w.netNLL = make([]float32, chunk)
 	}
 	if s.Settings.Baseline && w.base == nil {
 		w.base, w.baseAt = w.segment(), place{}
