@@ -25,11 +25,11 @@ export function Totals({ of, costs, shadows, unit }: Props) {
         <dt>{capital(served)}, bits a {unit}</dt>
         <dd>{known ? bitsText(totals.bits / units) : "–"}</dd>
       </div>
+      <OfNetwork costs={costs} unit={unit} />
       <div class="static">
         <dt>{capital(alone)}, bits a {unit}</dt>
         <dd>{known && fixed !== undefined ? bitsText(fixed / units) : "–"}</dd>
       </div>
-      <OfNetwork costs={costs} unit={unit} />
       {shadows.map((shadow, i) => <OfShadow key={shadow.id} of={shadow} at={i} costs={costs} />)}
       <div>
         <dt>{served === "adapted" ? "What learning does" : "Beside the static model"}</dt>
