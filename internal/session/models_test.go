@@ -180,7 +180,7 @@ func TestModelsTakeTurnsInTheMemoryThatThereIs(t *testing.T) {
 		requireSame(t, sv.mg, id, all[i], strings.Repeat(logText(40), 4))
 	}
 	_, err := sv.mg.Create(background, Caller{}, CreateRequest{
-		Model: all[0].ID(), Settings: Settings{"baseline": true},
+		Model: all[0].ID(), Settings: Settings{"companion_bytes": 1 << 22},
 	})
 	require.ErrorIs(t, err, ErrFull, "it would never fit beside the weights")
 }

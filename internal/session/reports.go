@@ -121,7 +121,7 @@ func (r *reports) finish(begun time.Time) {
 	r.sum.Offset, r.sum.Updates = p.offset, p.updates
 	r.sum.PendingBytes = p.offset - p.tally.Bytes
 	r.sum.Tally = r.s.account(r.tally, r.baseline)
-	if r.s.Settings.HasCompanion(r.s.model) {
+	if r.s.Settings.HasCompanion(r.s.model.Model) {
 		r.sum.NetworkBits = ifFinite(r.network)
 	}
 	r.sum.Total = r.s.account(p.tally, p.baseline)
