@@ -62,7 +62,7 @@ lists them), or a file.
 	configFlag(root)
 	quietFlag(root)
 	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
-		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newCompress(),
+		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newModels(), newCompress(),
 		newDecompress(),
 		newHealth(), newConfig(), newCompletion(), newMan(), newVersion())
 	root.SetHelpCommand(newHelp())

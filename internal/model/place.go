@@ -12,13 +12,13 @@ import (
 
 // Place is where a model is: in the binary, or in a file.
 type Place struct {
-	Embedded string // name of the embedded model; "": a file has it
-	File     string
+	Name string // by which Find finds it: of a file that has no name, its path
+	File string // "": the model is embedded
 }
 
 // String says the place in words.
 func (p Place) String() string {
-	if p.Embedded != "" {
+	if p.File == "" {
 		return "embedded"
 	}
 	return p.File
@@ -26,38 +26,36 @@ func (p Place) String() string {
 
 // Load loads the model.
 func (p Place) Load() (*Model, error) {
-	if p.Embedded == "" {
+	if p.File != "" {
 		return Load(p.File)
 	}
-	f, err := weights.Embedded(p.Embedded)
+	f, err := weights.Embedded(p.Name)
 	if err != nil {
 		return nil, err
 	}
 	m, err := FromFile(f)
 	if err != nil {
-		return nil, fmt.Errorf("embedded model %s: %w", p.Embedded, err)
+		return nil, fmt.Errorf("embedded model %s: %w", p.Name, err)
 	}
 	return m, nil
 }
 
-// extensions are those of files of models that are found by their names.
-var extensions = []string{".safetensors.zst", ".safetensors"}
-
-// Find finds the model of a name: an embedded one (with or without NamePrefix; "" is the default), a
-// file, or a file of that name in one of the folders.
+// Find finds the model of a name: an embedded one ("" is the default), a file, or a file of that
+// name in one of the folders. Names are with or without NamePrefix.
 func Find(name string, folders []string) (Place, error) {
 	if name == "" {
-		return Place{Embedded: weights.DefaultName}, nil
+		return Place{Name: weights.DefaultName}, nil
 	}
-	if short := strings.TrimPrefix(name, NamePrefix); slices.Contains(weights.EmbeddedNames(), short) {
-		return Place{Embedded: short}, nil
+	short := strings.TrimPrefix(name, NamePrefix)
+	if slices.Contains(weights.EmbeddedNames(), short) {
+		return Place{Name: short}, nil
 	}
 	_, missing := os.Stat(name)
 	if missing == nil || filepath.Base(name) != name {
-		return Place{File: name}, nil // which says itself why it cannot be read
+		return Place{name, name}, nil // whose Load says why it cannot be read
 	}
 	for _, p := range Places(folders) {
-		if p.File != "" && nameOfFile(p.File) == strings.TrimPrefix(name, NamePrefix) {
+		if p.Name == short {
 			return p, nil
 		}
 	}
@@ -66,10 +64,12 @@ func Find(name string, folders []string) (Place, error) {
 }
 
 // Places are those of all models that have a name: the embedded ones, the default first, and the
-// files in the folders. A folder that cannot be read has none.
+// files in the folders. The first of a name has it, and others have their paths. A folder that
+// cannot be read has none.
 func Places(folders []string) (all []Place) {
-	for _, name := range weights.EmbeddedNames() {
-		all = append(all, Place{Embedded: name})
+	taken := weights.EmbeddedNames()
+	for _, name := range taken {
+		all = append(all, Place{Name: name})
 	}
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
@@ -77,18 +77,23 @@ func Places(folders []string) (all []Place) {
 			continue
 		}
 		for _, e := range entries {
-			if nameOfFile(e.Name()) != "" && !e.IsDir() {
-				all = append(all, Place{File: filepath.Join(folder, e.Name())})
+			p := Place{nameOfFile(e.Name()), filepath.Join(folder, e.Name())}
+			if p.Name == "" || e.IsDir() {
+				continue
 			}
+			if slices.Contains(taken, p.Name) {
+				p.Name = p.File
+			}
+			taken, all = append(taken, p.Name), append(all, p)
 		}
 	}
 	return all
 }
 
 // nameOfFile is the name that a file gives its model; "": it is no model's.
-func nameOfFile(path string) string {
-	for _, extension := range extensions {
-		if name, ok := strings.CutSuffix(filepath.Base(path), extension); ok {
+func nameOfFile(file string) string {
+	for _, extension := range []string{".safetensors.zst", ".safetensors"} {
+		if name, ok := strings.CutSuffix(file, extension); ok {
 			return strings.TrimPrefix(name, NamePrefix)
 		}
 	}
