@@ -26,6 +26,7 @@ const tracesPatience = 5 * time.Second
 type telemetry struct {
 	*metrics.Metrics
 	traces *tracing.Tracer // nil: none
+	log    *zap.Logger
 }
 
 var (
@@ -46,7 +47,7 @@ func newTelemetry(
 	return &telemetry{metrics.New(metrics.Options{
 		Version: buildVersion(), Models: models, Numerics: kernel.Arithmetic{}.Numerics(),
 		Problems: problem.Names(),
-	}), traces}, nil
+	}), traces, log}, nil
 }
 
 // around is what goes around all else that the server does with a request; nil: nothing.
@@ -70,6 +71,14 @@ func (t *telemetry) close(log *zap.Logger) {
 func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended time.Time) {
 	t.Metrics.Phase(ctx, p, began, ended)
 	t.traces.Phase(ctx, p, began, ended)
+}
+
+// Loaded implements session.Observer. Of a failure the request's error says why.
+func (t *telemetry) Loaded(model string, took time.Duration, err error) {
+	t.Metrics.Loaded(model, took, err)
+	if err == nil {
+		t.log.Info("model loaded", zap.String("model", model), zap.Duration("took", took))
+	}
 }
 
 // RequestEnded implements server.Metrics.

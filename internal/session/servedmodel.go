@@ -117,7 +117,7 @@ func (s *servedModel) load() (*model.Model, error) {
 	return m, nil
 }
 
-// drop lets go of the weights, whose memory others have now.
+// drop lets go of the weights, whose memory others have now. The budget calls it under its lock.
 func (s *servedModel) drop() {
 	s.mu.Lock()
 	dropped := s.mu.loaded
@@ -126,7 +126,7 @@ func (s *servedModel) drop() {
 	s.mu.Unlock()
 	if dropped != nil {
 		s.told.Dropped(s.id)
-		s.forget(dropped)
+		go s.forget(dropped) // it may wait for who makes a worker, and the budget does not
 	}
 }
 
