@@ -73,7 +73,8 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	require.Equal(t, Settings{"method": MethodSparseMeta, "chunk": testChunk, "p": .5, "gammas": []float32{.99, .99975}, "beta1": float32(.5), "beta2": float32(.5),
 		"rate": rivals.SGD.Rate, "decay": rivals.SGD.Decay, "floor": rivals.SGD.Floor,
 		"cache_size": rivals.Cache.Size, "theta": rivals.Cache.Theta, "lambda": rivals.Cache.Lambda,
-		"companion": true, "companion_bytes": 1 << 20, "baseline": false}, info.Settings)
+		"companion": true, "companion_bytes": 1 << 20, "companion_static": true,
+		"baseline": false}, info.Settings)
 	rms, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodDynamicRMS, "decay": float32(.5)}})
 	require.NoError(t, err)
 	require.Equal(t, []any{rivals.RMS.Rate, float32(.5), rivals.RMS.Floor}, []any{rms.Settings["rate"], rms.Settings["decay"], rms.Settings["floor"]})
