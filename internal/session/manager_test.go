@@ -87,7 +87,7 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour, Settings: Settings{"method": MethodStatic, "chunk": 5, "p": .25,
 		"gammas": []float32{0, 1}, "beta1": float32(0), "beta2": float32(2), "rate": float32(.1), "decay": float32(1), "floor": float32(0),
 		"cache_size": 7, "theta": float32(3), "lambda": float32(.5), "companion": false,
-		"companion_bytes": 1 << 16, "baseline": true}}
+		"companion_bytes": 1 << 16, "companion_static": false, "baseline": true}}
 	info, err = mg.Create(context.Background(), Caller{}, own)
 	require.NoError(t, err)
 	require.Equal(t, own.Settings, info.Settings)
