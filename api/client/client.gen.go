@@ -572,6 +572,9 @@ type ChunkEvent struct {
 	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
+	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
+
 	// PendingBytes Bytes accepted behind those that this event reports, of a word that has not ended: they have no bits yet. The session's offset is that of the event, its `bytes` and these together. Only of a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
@@ -1444,6 +1447,9 @@ type SummaryEvent struct {
 
 	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
+
+	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
 
 	// Chunks Number of `chunk` events of this request, sent or not.
 	Chunks int64 `json:"chunks"`
