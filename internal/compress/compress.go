@@ -21,9 +21,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
@@ -35,10 +35,11 @@ const (
 
 // Header says what a text was compressed with.
 type Header struct {
-	Model    string           `json:"model"`              // its ID, which has a part of its hash
-	Numerics string           `json:"numerics"`           // the arithmetic, see kernel.Arithmetic.Numerics
-	Bytes    int64            `json:"bytes"`              // of the text
-	Settings *stream.Settings `json:"settings,omitempty"` // of the stream; nil: the model's defaults
+	Model    string         `json:"model"`              // its ID, which has a part of its hash
+	Numerics string         `json:"numerics"`           // the arithmetic, see kernel.Arithmetic.Numerics
+	Bytes    int64          `json:"bytes"`              // of the text
+	Seed     uint64         `json:"seed,omitempty"`     // of the stream
+	Settings setting.Values `json:"settings,omitempty"` // that are not the model's, see stream.Asked
 }
 
 // Compressed is a text that was compressed.
@@ -97,9 +98,9 @@ func ofBytes(m *model.Model) error {
 }
 
 func head(m *model.Model, set stream.Settings, text []byte) ([]byte, error) {
-	h := Header{Model: m.ID(), Numerics: m.Arithmetic.Numerics(), Bytes: int64(len(text))}
-	if !reflect.DeepEqual(set, stream.Defaults(m)) {
-		h.Settings = &set
+	h := Header{
+		Model: m.ID(), Numerics: m.Arithmetic.Numerics(), Bytes: int64(len(text)),
+		Seed: set.Seed, Settings: stream.Asked(m, set),
 	}
 	header, err := json.Marshal(h)
 	if err != nil {
@@ -142,13 +143,27 @@ func Open(file []byte) (*Reader, error) {
 		return nil, short(file, end+sha256.Size, "the header and the checksum")
 	}
 	r := &Reader{header: file[at:end], sum: file[end : end+sha256.Size], coded: file[end+sha256.Size:]}
-	if err := strictjson.Unmarshal(r.header, &r.Header); err != nil {
+	if err := r.read(r.header); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	if r.Bytes < 0 {
 		return nil, fmt.Errorf("header: bytes is %d, expected 0 or more", r.Bytes)
 	}
 	return r, nil
+}
+
+// read reads the header. Its settings are decoded to the types that their rows have.
+func (h *Header) read(header []byte) (err error) {
+	type plain Header
+	read := struct {
+		*plain
+		Settings map[string]json.RawMessage `json:"settings"`
+	}{plain: (*plain)(h)}
+	if err := strictjson.Unmarshal(header, &read); err != nil {
+		return err
+	}
+	h.Settings, err = stream.Table.Read(read.Settings)
+	return err
 }
 
 func short(file []byte, want int, what string) error {
@@ -162,12 +177,18 @@ func (r *Reader) Check(m *model.Model) error {
 		return fmt.Errorf("found model %s, expected %s, which the text was compressed with", m.ID(), r.Model)
 	case r.Numerics != numerics:
 		return fmt.Errorf("found arithmetic %s, expected %s, which the text was compressed with", numerics, r.Numerics)
-	case r.Settings != nil:
-		if err := r.Settings.Validate(m); err != nil {
-			return fmt.Errorf("header: %w", err)
-		}
+	}
+	if _, err := r.settings(m); err != nil {
+		return fmt.Errorf("header: settings: %w", err)
 	}
 	return ofBytes(m)
+}
+
+// settings are the stream's.
+func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
+	set, err := stream.With(m, r.Settings)
+	set.Seed = r.Seed
+	return set, err
 }
 
 var errDamaged = errors.New("the text that comes out is not the one that went in: the file is damaged, " +
@@ -179,9 +200,9 @@ func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to
 	if err := r.Check(m); err != nil {
 		return err
 	}
-	set := stream.Defaults(m)
-	if r.Settings != nil {
-		set = *r.Settings
+	set, err := r.settings(m)
+	if err != nil {
+		return err
 	}
 	w := stream.NewWorker(m, threads)
 	defer w.Close()

@@ -108,6 +108,14 @@ func TestFilesThatAreWrong(t *testing.T) {
 	fails(bytes.Replace(file, []byte(`"bytes":60`), []byte(`"bytes":-6`), 1), "header: bytes is -6")
 	fails(bytes.Replace(file, []byte(m.ID()), []byte("some-other-model-012345678")[:len(m.ID())], 1), "which the text was compressed with")
 	fails(bytes.Replace(file, []byte(m.Arithmetic.Numerics()), []byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
+	set := stream.DefaultsFor(m, stream.Static)
+	other, _ := pack(t, m, set, 1, text)
+	with := func(settings string) []byte {
+		return bytes.Replace(other, []byte(`{"method":"static"}`), []byte(settings), 1)
+	}
+	fails(with(`{"method":"statik"}`), `setting method: found "statik", expected static, `)
+	fails(with(`{"methot":"static"}`), "setting methot: found an unknown setting")
+	fails(with(`{"chunk":        0}`), "setting chunk: found 0, expected 1 to ")
 	fails(file[:len(file)-3], "the file ends, expected more of it: 60 bytes of text")
 	fails(append(slices.Clone(file), 1, 2), "2 bytes more than the text takes")
 	rng := rand.New(rand.NewPCG(1, 2))

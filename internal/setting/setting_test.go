@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -41,6 +42,25 @@ func TestValuesAreSetAndReported(t *testing.T) {
 
 	require.NoError(t, table.Set(&d, Values{"size": 8, "decays": []float32{}}))
 	require.Equal(t, dials{"fast", true, 8, .5, .25, []float32{0, .5}}, d, "what is left out stays")
+}
+
+func TestValuesAreReadFromJSON(t *testing.T) {
+	values := Values{"mode": "fast", "loud": true, "size": 7, "share": float32(.1), "chance": .1, "decays": []float32{0, .1}}
+	written, err := json.Marshal(values)
+	require.NoError(t, err)
+	read := func(text string) (Values, error) {
+		var raw map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(text), &raw))
+		return table.Read(raw)
+	}
+	back, err := read(string(written))
+	require.NoError(t, err)
+	require.Equal(t, values, back)
+
+	_, err = read(`{"mood": "fast"}`)
+	require.EqualError(t, err, "setting mood: found an unknown setting, expected mode, loud, size, share, chance, decays")
+	_, err = read(`{"size": 1.5}`)
+	require.EqualError(t, err, "setting size: found 1.5, expected 1 to 1000000")
 }
 
 func TestWhatCannotBeSetIsNamed(t *testing.T) {

@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,7 +38,7 @@ func (t Table[T]) Set(into *T, asked Values) error {
 	names := t.names()
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		if !slices.Contains(names, name) {
-			return &Error{name, "an unknown setting", strings.Join(names, ", ")}
+			return unknown(name, names)
 		}
 	}
 	for _, r := range t {
@@ -53,6 +54,28 @@ func (t Table[T]) Set(into *T, asked Values) error {
 		}
 	}
 	return nil
+}
+
+func unknown(name string, names []string) *Error {
+	return &Error{name, "an unknown setting", strings.Join(names, ", ")}
+}
+
+// Read gives values that were written as JSON the types of their rows. An *Error names the first
+// that is of no row or of another type; its range is not looked at.
+func (t Table[T]) Read(written map[string]json.RawMessage) (Values, error) {
+	values := make(Values, len(written))
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		i := slices.IndexFunc(t, func(r Row[T]) bool { return r.Name == name })
+		if i < 0 {
+			return nil, unknown(name, t.names())
+		}
+		of := new(T)
+		if err := json.Unmarshal(written[name], t[i].Field(of)); err != nil {
+			return nil, &Error{name, string(written[name]), t[i].wanted()}
+		}
+		values[name] = t[i].value(of)
+	}
+	return values, nil
 }
 
 // Check returns an *Error for the first setting of a T that is out of its range.

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 
 	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
@@ -117,6 +119,18 @@ var Table = setting.Table[Settings]{
 		Help: "whether every chunk is scored with the static model too",
 		Note: "It costs the time of one more scoring.",
 	},
+}
+
+// Asked are the settings that are not those that the model has for the method, by the names of
+// Table, and the method if it is not the model's: what With makes the same settings of.
+func Asked(m *model.Model, set Settings) setting.Values {
+	of := DefaultsFor(m, set.Method)
+	asked, known := Table.Values(&set), Table.Values(&of)
+	known["method"] = Defaults(m).Method
+	maps.DeleteFunc(asked, func(name string, value any) bool {
+		return reflect.DeepEqual(value, known[name])
+	})
+	return asked
 }
 
 // With are the model's default settings, and in their place what is asked for. A *setting.Error

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/setting"
 )
@@ -110,4 +111,20 @@ func TestWhatTheModelCannotServeIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "setting speed: found an unknown setting, expected method, chunk, p")
 	_, err = With(m, setting.Values{"rate": 1})
 	require.EqualError(t, err, "setting rate: found a value of type int, expected one of type float32")
+}
+
+// What is asked for makes the settings that it was made of, and is nothing for the model's own.
+func TestSettingsAreWhatIsAskedFor(t *testing.T) {
+	m := testModel(t)
+	require.Empty(t, Asked(m, Defaults(m)))
+	rapid.Check(t, func(rt *rapid.T) {
+		set := DefaultsFor(m, rapid.SampledFrom(Methods()).Draw(rt, "method"))
+		set.Chunk = rapid.IntRange(1, 9).Draw(rt, "chunk")
+		set.Baseline = rapid.Bool().Draw(rt, "baseline")
+		set.Companion = rapid.Bool().Draw(rt, "companion")
+		set.Dynamic().Rate = rapid.SampledFrom([]float32{0, 1e-3, set.Dynamic().Rate}).Draw(rt, "rate")
+		back, err := With(m, Asked(m, set))
+		require.NoError(rt, err)
+		require.Equal(rt, set, back)
+	})
 }
