@@ -7,16 +7,24 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file puts a stream's companion beside its network: what is scored, sampled and told of is
-// then their mixture. The fast weights learn from the network's own loss.
+// This file puts a stream's companion beside its network, or beside two, the one that adapts and the
+// static one: what is scored, sampled and told of is then their mixture. The fast weights learn from
+// the network's own loss.
 
 // mixed writes the mixture's losses of some of the tokens that are scored, and takes the companion
 // behind them.
 func (w *Worker) mixed(s *Stream, from, to int, nll []float32) {
 	for i := from; i < to; i++ {
-		w.ofModel(s, len(s.Pending)+i, w.network)
-		of := companion.Networks{w.network}
-		nll[i] = w.counts.Score(w.along.companion, of, byte(w.tokens.IDs[i]))
+		w.ofNetworks(s, len(s.Pending)+i)
+		nll[i] = w.counts.Score(w.along.companion, w.networks, byte(w.tokens.IDs[i]))
+	}
+}
+
+// ofNetworks sets w.networks to the distributions of the token after a row of the chunk.
+func (w *Worker) ofNetworks(s *Stream, row int) {
+	w.ofModel(s, row, w.networks[0])
+	if s.Companion.Settings().Networks > 1 {
+		w.base.LogProbs(row, 0, w.networks[1])
 	}
 }
 

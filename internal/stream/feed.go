@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -85,8 +84,7 @@ func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 			row := len(s.Pending) + i
 			w.distribution(s, row, logProbs)
 			if s.Companion != nil {
-				of := companion.Networks{w.network}
-				w.counts.Score(w.along.companion, of, byte(w.tokens.IDs[i]))
+				w.counts.Score(w.along.companion, w.networks, byte(w.tokens.IDs[i]))
 			}
 			if baseline != nil {
 				w.base.LogProbs(row, 0, baseline)

@@ -121,8 +121,9 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 }
 
 // A Static copy goes on as the baseline does, and changes nothing of its origin.
-func TestAStaticCopyIsTheBaseline(t *testing.T) {
-	m := testModel(t)
+func TestAStaticCopyIsTheBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
+
+func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {
 	text, rest := strings.Repeat("GET /index.html 200\n", 4)[:71], "POST /login 403\nand more of it\n"
 	each(t, adapting, func(t *testing.T, method string) {
 		w := testWorker(t, m, 1)

@@ -3,7 +3,6 @@ package stream
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -102,8 +101,8 @@ var space = []byte{' '}
 // are those of the rows before it, where the stream has a cache, and w.along is there.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	if s.Companion != nil {
-		w.ofModel(s, row, w.network)
-		w.counts.Distribution(w.along.companion, companion.Networks{w.network}, logProbs)
+		w.ofNetworks(s, row)
+		w.counts.Distribution(w.along.companion, w.networks, logProbs)
 		return
 	}
 	w.ofModel(s, row, logProbs)

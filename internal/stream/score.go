@@ -51,7 +51,7 @@ func (w *Worker) predict(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
 	w.extend(s, w.tokens.IDs)
-	w.at, w.baseAt = place{}, place{} // until Commit the segments run ahead of the stream
+	w.at = place{} // until Commit the segments run ahead of the stream
 	return w.scores(s, text, how, skip)
 }
 
@@ -72,8 +72,8 @@ func (w *Worker) scores(
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:len(ids)]
-		baseline := w.baseline(s)
-		baseline.Score(nil, ids, scores.Baseline)
+		static := w.static(s)
+		static.Score(nil, ids, scores.Baseline)
 	}
 	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
 		switch {
@@ -106,5 +106,5 @@ func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.Tally, s.Baseline = s.After(scores)
 	s.Pending = append(s.Pending, scores.Tokens.IDs...)
 	s.Text.CopyFrom(scores.pending)
-	w.hold(s, place{s.id, s.Step})
+	w.at = place{s.id, s.Step}
 }

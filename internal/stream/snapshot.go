@@ -150,8 +150,8 @@ type part struct {
 // parts are all arrays of the state, in the order of the file.
 func (s *Stream) parts() []part {
 	all := []part{{name: "pending", shape: []int{len(s.Pending)}, tokens: s.Pending}}
-	all = s.appendMemory(all, "memory.", s.Memory)
-	all = s.appendMemory(all, "baseline.memory.", s.BaselineMemory)
+	all = s.appendMemory(all, prefixMemory, s.Memory)
+	all = s.appendMemory(all, prefixStatic, s.StaticMemory)
 	switch {
 	case s.Fast != nil:
 		for bank := range s.Fast.M {
@@ -212,13 +212,22 @@ func (s *Stream) appendBank(all []part, bank int) []part {
 	return all
 }
 
-// appendMemory appends the rows of a memory that are in use; mem may be nil.
+// What the names of the tensors of the memories begin with.
+const (
+	prefixMemory = "memory."
+	prefixStatic = "baseline.memory." // of the static model
+)
+
+// appendMemory appends the rows of a memory that are in use; mem may be nil, and some layers.
 func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
 	if mem == nil {
 		return all
 	}
 	width := s.model.LM.Config.DModel
 	for l, rows := range mem.Layers {
+		if rows == nil {
+			continue
+		}
 		all = append(all, part{name: prefix + strconv.Itoa(l), shape: []int{mem.Len, width}, floats: kernel.Array{F32: rows[:mem.Len*width]}})
 	}
 	return all
