@@ -8,8 +8,7 @@ import (
 )
 
 // This file puts a stream's companion beside its network, or beside two, the one that adapts and the
-// static one: what is scored, sampled and told of is then their mixture. The fast weights learn from
-// the network's own loss.
+// static one: what is scored, sampled and told of is then their mixture.
 
 // mixed writes the mixture's losses of some of the tokens that are scored, and takes the companion
 // behind them.
@@ -17,6 +16,8 @@ func (w *Worker) mixed(s *Stream, from, to int, nll []float32) {
 	for i := from; i < to; i++ {
 		w.ofNetworks(s, len(s.Pending)+i)
 		nll[i] = w.counts.Score(w.along.companion, w.networks, byte(w.tokens.IDs[i]))
+		slopes := w.counts.Slopes()
+		w.slopes = append(w.slopes, slopes[:]...)
 	}
 }
 

@@ -75,6 +75,7 @@ func (w *Worker) scores(
 		static := w.static(s)
 		static.Score(nil, ids, scores.Baseline)
 	}
+	w.slopes = w.slopes[:0]
 	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
 		switch {
 		case s.Companion != nil:
