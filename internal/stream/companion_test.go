@@ -2,6 +2,7 @@ package stream
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,11 +62,23 @@ func TestACompanionKnowsWhatItHasRead(t *testing.T) {
 		w.Feed(with, []byte(again), nil)
 		w.Feed(without, []byte(again), nil)
 		require.Less(t, with.Tally.Bits, 0.8*without.Tally.Bits)
+		requireNetworkBits(t, w, with, without)
 		require.Equal(t, without.FastRMS(), with.FastRMS())
 		require.Equal(t, companion.Bytes(with.Settings.companion()),
 			with.MemoryBytes()-without.MemoryBytes())
 		require.Equal(t, with.MemoryBytes(), StateBytes(m, with.Settings))
 	})
+}
+
+// requireNetworkBits checks that a stream with a companion tells of its next text, too, what the
+// stream without it scores.
+func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
+	t.Helper()
+	const next = "and on it goes "
+	network := slices.Clone(w.Score(with, []byte(next)).Network)
+	alone := w.Score(without, []byte(next))
+	require.Nil(t, alone.Network)
+	require.Equal(t, alone.NLL, network)
 }
 
 // goldenCompanion is the state of a sparse-meta stream with a companion after text, by
@@ -167,6 +180,7 @@ func TestTheCompanionOfWordsIsACache(t *testing.T) {
 		w.Feed(with, text, nil)
 		w.Feed(without, text, nil)
 		require.Less(t, with.Tally.Bits, without.Tally.Bits, method)
+		requireNetworkBits(t, w, with, without)
 		require.Equal(t, without.FastRMS(), with.FastRMS())
 		require.Equal(t, with.Cache.Bytes(), with.MemoryBytes()-without.MemoryBytes())
 		require.Equal(t, with.MemoryBytes(), StateBytes(m, with.Settings))

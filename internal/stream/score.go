@@ -66,8 +66,14 @@ func (w *Worker) scores(
 	if s.Cache != nil {
 		w.targets = append(append(w.targets[:0], s.Pending...), ids...)
 	}
-	if s.Companion == nil {
-		step := w.step(s)
+	step := w.step(s)
+	switch {
+	case s.Companion != nil:
+		scores.Network = w.netNLL[:len(ids)]
+	case s.Cache != nil && s.Settings.Method != Cache:
+		step.Score(nil, ids, scores.NLL)
+		scores.Network = append(w.netNLL[:0], scores.NLL...)
+	default:
 		step.Score(nil, ids, scores.NLL)
 	}
 	if s.Settings.Baseline {
@@ -79,7 +85,7 @@ func (w *Worker) scores(
 	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
 		switch {
 		case s.Companion != nil:
-			w.mixed(s, from, to, scores.NLL)
+			w.mixed(s, from, to, &scores)
 		case s.Cache != nil:
 			w.mixCached(s, from, to, scores.NLL)
 		}

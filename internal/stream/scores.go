@@ -14,6 +14,7 @@ type Scores struct {
 	Tokens   *tokenizer.Tokens // those that are complete now; text of theirs may have come before
 	NLL      []float32         // negative log-likelihoods in nats, one a token
 	Baseline []float32         // under the static model; nil without a baseline
+	Network  []float32         // without the companion; nil if there is none
 	Lesson   Lesson            // how the text is learnt, if it is accepted
 
 	falls   []int              // of each token: the byte of Text that its cost falls on
@@ -23,6 +24,7 @@ type Scores struct {
 // Bits is the piece's information.
 func (s Scores) Bits() float64         { return AddBits(0, s.NLL) }
 func (s Scores) BaselineBits() float64 { return AddBits(0, s.Baseline) }
+func (s Scores) NetworkBits() float64  { return AddBits(0, s.Network) }
 
 // AddBits adds nats as bits, one token after the other: a sum does not depend
 // on how the tokens came in pieces.

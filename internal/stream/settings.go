@@ -172,6 +172,12 @@ func (s *Settings) caches(m *model.Model) bool {
 // counts reports whether a stream has a companion of counts.
 func (s *Settings) counts(m *model.Model) bool { return s.Companion && !m.OfWords() }
 
+// HasCompanion reports whether a stream mixes its network with a companion. One of words whose
+// method is the cache does not: that cache is all that it could have.
+func (s *Settings) HasCompanion(m *model.Model) bool {
+	return s.Companion && !(m.OfWords() && s.Method == Cache)
+}
+
 // Validate reports the first setting of the method that does not fit the model.
 func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {

@@ -52,6 +52,7 @@ type Worker struct {
 	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
 	nll     []float32
 	baseNLL []float32
+	netNLL  []float32
 
 	aheadFrom int64 // offset in the stream at which these lines begin
 
@@ -111,6 +112,7 @@ func (w *Worker) fit(s *Stream) {
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
 		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
+		w.netNLL = make([]float32, chunk)
 	}
 	if s.StaticMemory != nil && w.base == nil {
 		w.base = txl.NewBeside(w.seg)
