@@ -12,6 +12,9 @@ import (
 // each tensor of the layout. The gradients of tensors whose entry is nil, and what only they would
 // need, are not computed.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
+	if s.of != nil {
+		panic("txl: backward of a segment beside another, which only scores")
+	}
 	if len(targets) != s.n*s.B || s.n == 0 {
 		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
 	}

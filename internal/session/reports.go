@@ -87,7 +87,7 @@ func (r *reports) tellTokens(
 	if r.want.top == 0 {
 		return
 	}
-	w.Tell(st, func(t stream.Token) {
+	w.Tell(st, scores, func(t stream.Token) {
 		c.Top = append(c.Top, candidates(t.LogProbs, r.want.top))
 		if t.Baseline != nil {
 			c.BaselineTop = append(c.BaselineTop, candidates(t.Baseline, r.want.top))

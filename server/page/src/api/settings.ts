@@ -120,6 +120,12 @@ export const settings: Setting[] = [
     max: 67108864,
   },
   {
+    name: "companion_static",
+    kind: "switch",
+    help: "whether the companion mixes the static model's distribution in, too",
+    methods: ["sparse-meta"],
+  },
+  {
     name: "baseline",
     kind: "switch",
     help: "whether every chunk is scored with the static model too",
