@@ -18,6 +18,7 @@ type Scratch struct {
 	nodes   [8]scored
 	path    [8 * inputCount]float32
 	weights [8 * inputCount]float32
+	slopes  Slopes
 
 	// Of all nodes, by their numbers: the inputs, the logits by each set, and see Distribution.
 	inputs [256 * inputCount]float32

@@ -29,6 +29,9 @@ type Model struct {
 	// Chunk is the number of tokens between two updates of the fast weights
 	// that the meta-learners were trained for.
 	Chunk int
+	// Mixture is the share of the mixture's loss in what the fast weights beside a companion of counts
+	// learn from; the network's own loss has the rest. The meta-learners were trained for it.
+	Mixture float32
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
 	// Statistics are the root mean squares of the gradients of all weights,

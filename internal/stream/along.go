@@ -196,6 +196,9 @@ func (w *Worker) arrive(s *Stream) {
 		}
 		w.counts.Forth(s.Companion)
 	}
+	if s.slopes != nil {
+		s.slopes = append(s.slopes, w.slopes...)
+	}
 	if s.held == nil {
 		return
 	}

@@ -8,17 +8,18 @@ import (
 )
 
 // This file puts a stream's companion beside its network, or beside two, the one that adapts and the
-// static one: what is scored, sampled and told of is then their mixture. The fast weights learn from
-// the network's own loss.
+// static one: what is scored, sampled and told of is then their mixture.
 
-// mixed writes the mixture's losses of some of the tokens that are scored, and those of the network
-// that adapts, and takes the companion behind them.
-func (w *Worker) mixed(s *Stream, from, to int, nll, network []float32) {
+// mixed writes the mixture's losses of some of the tokens that are scored, and the network's own, and
+// takes the companion behind them.
+func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
 	for i := from; i < to; i++ {
-		id := w.tokens.IDs[i]
 		w.ofNetworks(s, len(s.Pending)+i)
-		network[i] = -w.networks[0][id]
-		nll[i] = w.counts.Score(w.along.companion, w.networks, byte(id))
+		id := w.tokens.IDs[i]
+		scores.Network[i] = -w.networks[0][id]
+		scores.NLL[i] = w.counts.Score(w.along.companion, w.networks, byte(id))
+		slopes := w.counts.Slopes()
+		w.slopes = append(w.slopes, slopes[:]...)
 	}
 }
 

@@ -39,6 +39,9 @@ func (s *Stream) Hash() string {
 	if s.Companion != nil {
 		h.Write(s.Companion.AppendTo(nil))
 	}
+	for _, v := range s.slopes {
+		hashInts(h, uint64(math.Float32bits(v)))
+	}
 	if s.held != nil {
 		for _, n := range s.lineNumbers() {
 			hashInts(h, uint64(n))

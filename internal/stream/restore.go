@@ -211,6 +211,9 @@ func (h *header) mostWritten(m *model.Model, set Settings) int {
 func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
+	if s.slopes != nil {
+		s.slopes = s.slopes[:slopesOfByte*len(s.Pending)]
+	}
 	s.Memory.Len = int(min(int64(s.model.LM.Config.MemLen), whole))
 	if s.StaticMemory != nil {
 		s.StaticMemory.Len = s.Memory.Len

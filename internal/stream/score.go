@@ -66,25 +66,26 @@ func (w *Worker) scores(
 	if s.Cache != nil {
 		w.targets = append(append(w.targets[:0], s.Pending...), ids...)
 	}
-	if s.Companion == nil {
-		step := w.step(s)
-		step.Score(nil, ids, scores.NLL)
-	}
+	step := w.step(s)
 	switch {
 	case s.Companion != nil:
-		scores.Network = w.netNLL[:len(ids)] // which mixed writes
+		scores.Network = w.netNLL[:len(ids)]
 	case s.Cache != nil && s.Settings.Method != Cache:
+		step.Score(nil, ids, scores.NLL)
 		scores.Network = append(w.netNLL[:0], scores.NLL...)
+	default:
+		step.Score(nil, ids, scores.NLL)
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:len(ids)]
 		static := w.static(s)
 		static.Score(nil, ids, scores.Baseline)
 	}
+	w.slopes = w.slopes[:0]
 	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
 		switch {
 		case s.Companion != nil:
-			w.mixed(s, from, to, scores.NLL, scores.Network)
+			w.mixed(s, from, to, &scores)
 		case s.Cache != nil:
 			w.mixCached(s, from, to, scores.NLL)
 		}

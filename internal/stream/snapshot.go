@@ -169,6 +169,12 @@ func (s *Stream) parts() []part {
 			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
 			part{name: tensorNext, shape: []int{n}, tokens: s.Cache.Next[:n]})
 	}
+	if s.slopes != nil {
+		all = append(all, part{
+			name: "companion.slopes", shape: []int{len(s.Pending), slopesOfByte},
+			floats: kernel.Array{F32: s.slopes},
+		})
+	}
 	if s.held != nil {
 		all = s.appendHeld(all)
 	}

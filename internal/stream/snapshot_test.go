@@ -76,7 +76,10 @@ func goesOnFromASnapshot(t *testing.T, m *model.Model) {
 // A snapshot can be taken between the score of a full chunk and the update that the chunk causes,
 // too.
 func TestASnapshotBeforeAChunkIsSettled(t *testing.T) {
-	m := upperModel(t)
+	eachModel(t, snapshotsComeBeforeAnUpdate)
+}
+
+func snapshotsComeBeforeAnUpdate(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 1)
 	each(t, Methods(), func(t *testing.T, method string) {
 		s := New(m, settings(m, methodIs(method)))

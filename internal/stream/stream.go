@@ -50,6 +50,7 @@ type Stream struct {
 	// too.
 	Companion *companion.State
 	Cache     *sparsemeta.Cache
+	slopes    []float32 // of the pending bytes, see learnsMixture; nil: it learns from other losses
 
 	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
 	linesFrom *int64       // the offset at which lines begin; nil: nowhere
@@ -77,6 +78,9 @@ func New(m *model.Model, set Settings) *Stream {
 	}
 	if set.counts(m) {
 		s.Companion = companion.New(set.companion())
+	}
+	if set.learnsMixture(m) {
+		s.slopes = make([]float32, 0, slopesOfByte*set.Chunk)
 	}
 	if set.caches(m) {
 		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
@@ -108,7 +112,7 @@ func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id, f.frozen = nextID.Add(1), true
 	f.Settings.Baseline, f.StaticMemory = false, nil
-	f.lines, f.linesFrom, f.held = nil, nil, nil
+	f.lines, f.linesFrom, f.held, f.slopes = nil, nil, nil, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
@@ -170,7 +174,7 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	memory := 4 * int64(layers) * int64(c.MemLen) * int64(c.DModel)
 	bytes := 4*int64(set.Chunk) + memory + int64(m.Tokenizer.PendingMax())
 	if set.counts(m) {
-		bytes += companion.Bytes(set.companion())
+		bytes += companion.Bytes(set.companion()) + set.slopesBytes(m)
 	}
 	if set.caches(m) {
 		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
@@ -236,7 +240,7 @@ func (s *Stream) MemoryBytes() int64 {
 		bytes += HeldBytes(s.model, s.Settings)
 	}
 	if s.Companion != nil {
-		bytes += companion.Bytes(s.Companion.Settings())
+		bytes += companion.Bytes(s.Companion.Settings()) + 4*int64(cap(s.slopes))
 	}
 	if s.Cache != nil {
 		bytes += s.Cache.Bytes()

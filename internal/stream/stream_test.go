@@ -40,7 +40,8 @@ func testModel(t testing.TB) *model.Model {
 
 var theModel = sync.OnceValues(func() (*model.Model, error) { return newModel(nil) })
 
-// eachModel runs a test for the model of testModel, and for one of adaptive input and softmax.
+// eachModel runs a test for the model of testModel, for one of adaptive input and softmax, and for one
+// whose fast weights learn from the mixture's loss.
 func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("plain", func(t *testing.T) { f(t, testModel(t)) })
 	clusters := testConfig
@@ -49,6 +50,7 @@ func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	require.NoError(t, err)
 	t.Run("clusters", func(t *testing.T) { f(t, m) })
 	t.Run("upper", func(t *testing.T) { f(t, upperModel(t)) })
+	t.Run("mixture", func(t *testing.T) { f(t, mixtureModel(t, testModel(t), 0.7)) })
 }
 
 // upperModel returns a model whose fast weights are in the upper half, as those of the embedded one:

@@ -58,6 +58,8 @@ type Worker struct {
 
 	counts       *companion.Scratch // of the streams' companions, made on first use
 	networks     companion.Networks // distributions of the networks beside a companion
+	slopes       []float32          // of the tokens scored last, beside a companion
+	logits       []float32          // gradients of a chunk's losses, made on first use
 	logProbs     []float32          // of a whole vocabulary, made on first use
 	baseLogProbs []float32          // the same under the static model
 	spelt        []byte             // text of a sampled token
@@ -88,6 +90,12 @@ func WorkerBytes(m *model.Model) int64 {
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
 	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 4*c.Vocab
 	numbers += MaxChunk * (c.DModel + 1) // of the rows that were not skipped
+	if !m.OfWords() {
+		numbers += MaxChunk * slopesOfByte
+	}
+	if m.Mixture > 0 {
+		numbers += MaxChunk * c.Vocab
+	}
 	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m) + companion.ScratchBytes(MaxChunk)
 }
 
@@ -115,6 +123,9 @@ func (w *Worker) fit(s *Stream) {
 		for i := range w.networks {
 			w.networks[i] = make([]float32, w.model.LM.Config.Vocab)
 		}
+	}
+	if n := slopesOfByte * chunk; s.Companion != nil && cap(w.slopes) < n {
+		w.slopes = make([]float32, 0, n)
 	}
 	if s.Dynamic != nil && !s.frozen && w.all.Values == nil {
 		w.all = NewArenaOfAll(w.model.LM.Layout)
@@ -221,7 +232,7 @@ func (w *Worker) Settle(s *Stream) Settled {
 		static.Remember()
 	}
 	s.Last = s.Pending[len(s.Pending)-1]
-	s.Pending = s.Pending[:0]
+	s.Pending, s.slopes = s.Pending[:0], s.slopes[:0]
 	if s.held != nil {
 		s.held.marks = s.held.marks[:0]
 	}
@@ -232,7 +243,8 @@ func (w *Worker) Settle(s *Stream) Settled {
 }
 
 // adapt makes the stream learn from a chunk: its cache, if it has one, from the hidden states, and
-// by its method from the gradient of the chunk's mean loss at the effective weights.
+// by its method from the gradient of the chunk's mean loss at the effective weights: of the
+// network's own, or of the mixture's.
 func (w *Worker) adapt(s *Stream, step *Step) {
 	if s.Cache != nil {
 		w.remember(s)
@@ -240,8 +252,10 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
 	case s.held != nil:
+		w.ofMixture(s, step)
 		w.adaptHeld(s, step)
 	default:
+		w.ofMixture(s, step)
 		w.backward(step, s.Pending)
 		w.update(s, step)
 	}
