@@ -28,6 +28,9 @@ func (s *Segment) BackwardOf(x *Exec, targets []int32, dlogits []float32, grads 
 
 // backward is Backward, or BackwardOf where there are gradients of logits.
 func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Grads) {
+	if s.of != nil {
+		panic("txl: backward of a segment beside another, which only scores")
+	}
 	if len(targets) != s.n*s.B || s.n == 0 {
 		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
 	}

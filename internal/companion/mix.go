@@ -55,8 +55,11 @@ type inputs [inputCount]float32
 // gather sets the inputs at a node whose bit is the k-th of its byte, and returns the bit histories
 // that the contexts have there.
 func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [contextCount]uint8) {
-	for i := range l.of {
-		in[firstNetwork+i] = l.trees[i].logit(node)
+	for i := range networksMax {
+		in[firstNetwork+i] = 0
+		if i < l.of {
+			in[firstNetwork+i] = l.trees[i].logit(node)
+		}
 	}
 	half := nodeInHalf(node)
 	for i, at := range b {

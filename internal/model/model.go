@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lmserve/lmserve/internal/kernel"
@@ -151,6 +152,13 @@ func (m *Model) ArenaSize() (n int) {
 		n += b.Size
 	}
 	return n
+}
+
+// IsBranch reports whether a tensor of the layout has fast weights.
+func (m *Model) IsBranch(tensor int) bool {
+	name := m.LM.Layout.Tensors[tensor].Name
+	return m.Learner != nil && slices.ContainsFunc(m.Learner.Branches,
+		func(b sparsemeta.Branch) bool { return b.Name == name })
 }
 
 // Views cuts an arena of all branches into one slice a weight of the layout,
