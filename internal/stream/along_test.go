@@ -12,6 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // lesson is a text of lines, the last of which may be under way, and which of them are skipped.
@@ -53,14 +54,27 @@ func (l *lesson) learnt(at int) bool {
 }
 
 // feed feeds the text in pieces, and returns the costs of its tokens, and the bytes that they fall
-// on.
+// on. On the way the stream is restored from snapshots, and who only reads the next line is told
+// what it costs.
 func (l *lesson) feed(
-	t *rapid.T, w *Worker, s *Stream, visit func(Scores),
+	t *rapid.T, w *Worker, s **Stream, visit func(Scores),
 ) (nll []float32, falls []int) {
 	for at := 0; at < len(l.text); {
 		n := rapid.IntRange(1, min(len(l.text)-at, 2*chunk)).Draw(t, "piece")
 		rest := l.how.From([]byte(l.text), at)
+		var read []float32
+		switch rapid.IntRange(0, 20).Draw(t, "between") {
+		case 0:
+			was := (*s).Hash()
+			*s = restored(t, (*s).model, (*s).Settings, snapshotBytes(t, *s))
+			require.Equal(t, was, (*s).Hash())
+		case 1:
+			line, _, _ := strings.Cut(l.text[at:at+n], "\n")
+			read = slices.Clone(w.Score((*s).Reader(), []byte(line)).NLL)
+		}
+		s := *s
 		scores := w.ScoreAs(s, []byte(l.text[at:at+n]), rest)
+		require.True(t, slices.Equal(read, scores.NLL[:len(read)]))
 		visit(scores)
 		nll = append(nll, scores.NLL...)
 		for _, fall := range scores.falls {
@@ -79,6 +93,7 @@ func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
 	set := settings(m, methodIs(Static))
+	set.CompanionBytes = companion.TableBytesMin
 	alone := set
 	alone.Companion = false
 	rapid.Check(t, func(t *rapid.T) {
@@ -94,7 +109,7 @@ func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
 			}):]
 		}
 		s := New(m, set)
-		got, _ := l.feed(t, w, s, func(Scores) {})
+		got, _ := l.feed(t, w, &s, func(Scores) {})
 
 		learnt, x := companion.New(set.companion()), companion.NewScratch(w.Exec.Vectors)
 		along, want := learnt.Clone(), []float32(nil)
@@ -134,11 +149,11 @@ func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
 			return text[:bytes]
 		})
 		s, base := New(m, set), New(m, alone)
-		got, falls := l.feed(t, w, s, func(Scores) {})
+		got, falls := l.feed(t, w, &s, func(Scores) {})
 
 		var all, window []position // of the learnt tokens, and besides of the line under way
 		k, width := 0, m.LM.Config.DModel
-		l.feed(t, other, base, func(scores Scores) {
+		l.feed(t, other, &base, func(scores Scores) {
 			hidden := other.seg.Hidden()
 			hidden = hidden[len(hidden)-len(scores.NLL)*width:]
 			for i, id := range scores.Tokens.IDs {
@@ -222,4 +237,35 @@ func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 		again.WatchLines(s.Offset())
 		require.Equal(t, s.Companion.AppendTo(nil), again.Companion.AppendTo(nil))
 	}
+}
+
+// A snapshot has the companion before a line under way, too; one that was taken before snapshots
+// had it is read as if what there is of the line were learnt.
+func TestASnapshotHasTheCompanionBeforeTheLine(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	s := New(m, settings(m, methodIs(Static)))
+	feedAs(w, s, "learnt\nskipped\nunder way", Lesson{ByLine: true, Skipped: []uint16{1}})
+	require.EqualValues(t, len("learnt\nunder way"), s.Companion.Length())
+	require.EqualValues(t, len("learnt\n"), s.beforeLine().Length())
+	for says, spoil := range map[string]func(*weights.File){
+		"its text has 16 bytes, expected 7, without the line": tensor(tensorBefore,
+			func(t *weights.Tensor) { copy(t.Data, s.Companion.AppendTo(nil)) }),
+		"is of version 7": tensor(tensorBefore, func(t *weights.Tensor) { t.Data[0] = 7 }),
+	} {
+		f, err := s.Snapshot()
+		require.NoError(t, err)
+		f.Tensors = slices.Clone(f.Tensors)
+		spoil(f)
+		_, _, err = Restore(m, s.Settings, f.Stored())
+		require.ErrorContains(t, err, says)
+	}
+	f, err := s.Snapshot()
+	require.NoError(t, err)
+	f.Tensors = slices.DeleteFunc(f.Tensors, func(t weights.Tensor) bool {
+		return t.Name == tensorBefore
+	})
+	old, _, err := Restore(m, s.Settings, f.Stored())
+	require.NoError(t, err)
+	require.Equal(t, s.Companion.AppendTo(nil), old.beforeLine().AppendTo(nil))
 }

@@ -36,9 +36,10 @@ function shownFor(of: Adapting): Setting[] {
   const ofWords = model?.tokenizer === "words";
   return settings.filter(({ name, methods: those }) => {
     if (name === "method") return false;
-    if (name === "companion_bytes") return isMixed && !ofWords;
     // The companion of a model of words is the cache, and has its settings.
-    return !those || those.includes(of.method) || (isMixed && ofWords && those.includes("cache"));
+    if (isMixed && ofWords && those?.includes("cache")) return true;
+    const isOfCounts = name.startsWith("companion_");
+    return (!those || those.includes(of.method)) && (!isOfCounts || (isMixed && !ofWords));
   });
 }
 
