@@ -201,8 +201,5 @@ func Load(file string) (*Model, error) {
 	return m, nil
 }
 
-// Default is the model that is embedded in the binary.
-func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
-
 // ErrNotAModel is returned for well-formed files of weights that hold no model.
 var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a checkpoint or a conformance file?)")

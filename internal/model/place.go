@@ -40,6 +40,9 @@ func (p Place) Load() (*Model, error) {
 	return m, nil
 }
 
+// Default is the model that is embedded in the binary.
+func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
+
 // Find finds the model of a name: an embedded one ("" is the default), a file, or a file of that
 // name in one of the folders. Names are with or without NamePrefix.
 func Find(name string, folders []string) (Place, error) {

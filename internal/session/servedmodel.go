@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -20,7 +19,7 @@ type servedModel struct {
 
 	id     string        // ID
 	source *model.Source // nil: the default
-	memory *budget.Base[*liveSession]
+	memory *budget.Base
 	forget func(*model.Model) // told of weights that nobody is to keep in memory
 	told   Observer
 
@@ -46,7 +45,7 @@ func sourcedModel(from *model.Source) *servedModel {
 }
 
 // base is what states of the model need of the budget beside their own memory; nil: nothing.
-func (s *servedModel) base() *budget.Base[*liveSession] {
+func (s *servedModel) base() *budget.Base {
 	if s == nil {
 		return nil
 	}
@@ -129,17 +128,3 @@ func (s *servedModel) drop() {
 		go s.forget(dropped) // it may wait for who makes a worker, and the budget does not
 	}
 }
-
-// ModelLoadError says that the weights of a model that is served cannot be loaded now. Nothing was
-// changed, and the next request that needs them tries it again.
-type ModelLoadError struct {
-	ID  string // ModelInfo.ID
-	Err error  // why
-}
-
-func (e *ModelLoadError) Error() string {
-	return fmt.Sprintf("session: model %s cannot be loaded: %v", e.ID, e.Err)
-}
-
-// Unwrap gives the reason.
-func (e *ModelLoadError) Unwrap() error { return e.Err }

@@ -1,38 +1,49 @@
 package budget
 
-import "container/list"
+import (
+	"container/list"
+	"sync"
+)
+
+// pool is the memory that accounts and bases share.
+type pool struct {
+	sync.Mutex
+	used   int64     // by all accounts and bases
+	spare  list.List // has the *Base that no state needs, the one used longest ago first
+	listed uint64    // places that were ever given here or among the states that can be given up
+}
+
+// stampLocked numbers the places in the lists, in the order in which they are given.
+func (p *pool) stampLocked() uint64 {
+	p.listed++
+	return p.listed
+}
 
 // Base is what several states need beside memory of their own, and have together: the weights of
 // the model that they are states of. It takes memory with the first state that needs it. When no
 // state needs it any more it stays, until others want the memory: it is dropped in its turn among
 // the states that can be given up.
-type Base[H any] struct {
-	budget *Budget[H]
-	bytes  int64
-	drop   func()
+type Base struct {
+	pool  *pool
+	bytes int64
+	drop  func()
 
-	// Guarded by budget.mu.
+	// Guarded by pool.
 	held  bool
 	users int           // accounts that have memory for a state
-	place *list.Element // in spare; nil: not there
-	since uint64        // Budget.mu.listed at its listing in spare
-}
-
-// NewBase makes a base that has no memory yet. Its drop is called when its memory is taken away: it
-// must return soon, and must not call the budget. A base of no bytes has its memory always.
-func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base[H] {
-	return &Base[H]{budget: b, bytes: bytes, drop: drop, held: bytes == 0}
+	place *list.Element // in pool.spare; nil: not there
+	since uint64        // pool.listed at its listing there
 }
 
 // Users is the number of accounts that have memory for a state that needs the base.
-func (s *Base[H]) Users() int {
-	s.budget.mu.Lock()
-	defer s.budget.mu.Unlock()
+func (s *Base) Users() int {
+	s.pool.Lock()
+	defer s.pool.Unlock()
 	return s.users
 }
 
 // size is the memory of a base; of none, 0.
-func (s *Base[H]) size() int64 {
+func (s *Base) size() int64 {
 	if s == nil {
 		return 0
 	}
@@ -40,7 +51,7 @@ func (s *Base[H]) size() int64 {
 }
 
 // needLocked is the memory that one more state takes for the base.
-func (s *Base[H]) needLocked() int64 {
+func (s *Base) needLocked() int64 {
 	if s == nil || s.held {
 		return 0
 	}
@@ -48,53 +59,43 @@ func (s *Base[H]) needLocked() int64 {
 }
 
 // useLocked notes an account that has got memory for a state.
-func (s *Base[H]) useLocked() {
+func (s *Base) useLocked() {
 	if s == nil {
 		return
 	}
-	s.budget.mu.used += s.needLocked()
+	s.pool.used += s.needLocked()
 	s.held = true
 	s.users++
 	if s.place != nil {
-		s.budget.mu.spare.Remove(s.place)
+		s.pool.spare.Remove(s.place)
 		s.place = nil
 	}
 }
 
 // leaveLocked notes an account that has no memory for a state any more.
-func (s *Base[H]) leaveLocked() {
+func (s *Base) leaveLocked() {
 	if s == nil {
 		return
 	}
 	if s.users--; s.users == 0 && s.bytes > 0 {
-		s.place, s.since = s.budget.mu.spare.PushBack(s), s.budget.stampLocked()
+		s.place, s.since = s.pool.spare.PushBack(s), s.pool.stampLocked()
 	}
 }
 
-// dropSpareLocked drops the base that was used longest ago of those that no state needs, unless a
-// state that can be given up was used longer ago; then that one is to go first. The base that is
-// kept is never dropped. It reports whether there was one.
-func (b *Budget[H]) dropSpareLocked(kept *Base[H]) bool {
-	place := b.mu.spare.Front()
-	if place != nil && place.Value.(*Base[H]) == kept {
+// dropSpareLocked drops the base that was used longest ago of those that no state needs, if it was
+// listed before the place of a number. The base that is kept is never dropped. It reports whether
+// there was one.
+func (p *pool) dropSpareLocked(kept *Base, before uint64) bool {
+	place := p.spare.Front()
+	if place != nil && place.Value.(*Base) == kept {
 		place = place.Next()
 	}
-	if place == nil {
+	if place == nil || place.Value.(*Base).since > before {
 		return false
 	}
-	s := place.Value.(*Base[H])
-	if idle := b.mu.idle.Front(); idle != nil && !b.keeps && idle.Value.(*Account[H]).since < s.since {
-		return false
-	}
-	b.mu.spare.Remove(place)
+	s := p.spare.Remove(place).(*Base)
 	s.place, s.held = nil, false
-	b.mu.used -= s.bytes
+	p.used -= s.bytes
 	s.drop()
 	return true
-}
-
-// stampLocked numbers the places in the two lists, in the order in which they are given.
-func (b *Budget[H]) stampLocked() uint64 {
-	b.mu.listed++
-	return b.mu.listed
 }

@@ -73,16 +73,16 @@ func TestBasesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40
 		b := New[string](Options{Max: most})
-		held := map[*Base[string]]bool{}
-		var bases []*Base[string]
+		held := map[*Base]bool{}
+		var bases []*Base
 		for range 3 {
-			var base *Base[string]
+			var base *Base
 			base = b.NewBase(10, func() { held[base] = false })
 			bases = append(bases, base)
 		}
 		type user struct {
 			*Account[string]
-			base *Base[string]
+			base *Base
 		}
 		var all []user
 		for i := range 6 {
@@ -105,7 +105,7 @@ func TestBasesAddUp(t *testing.T) {
 				u.Return(3)
 			}
 			sum := int64(0)
-			users := map[*Base[string]]int{}
+			users := map[*Base]int{}
 			for _, other := range all {
 				if sum += other.Bytes(); other.Bytes() > 0 {
 					users[other.base]++

@@ -9,7 +9,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
 	"sync/atomic"
 )
 
@@ -27,14 +27,11 @@ type Budget[H any] struct {
 	keeps bool
 
 	mu struct {
-		sync.Mutex
-		used    int64 // by all accounts and bases
-		holders int   // accounts that have memory for a state
-		// idle has the *Account[H] whose state can be given up, spare the *Base[H] that no state
-		// needs: in both the one used longest ago first.
-		idle, spare list.List
-		listed      uint64        // places that were ever given in one of the two
-		changed     chan struct{} // closed when those that wait should try again; nil: nobody waits
+		pool
+		holders int // accounts that have memory for a state
+		// idle has the *Account[H] whose state can be given up, the one used longest ago first.
+		idle    list.List
+		changed chan struct{} // closed when those that wait should try again; nil: nobody waits
 	}
 }
 
@@ -53,21 +50,28 @@ func New[H any](o Options) *Budget[H] {
 type Account[H any] struct {
 	budget *Budget[H]
 	holder H
-	base   *Base[H]     // that a state needs; nil: none
+	base   *Base        // that a state needs; nil: none
 	bytes  atomic.Int64 // written under budget.mu
 
 	// Guarded by budget.mu.
 	state  int64         // of bytes: the state's
 	place  *list.Element // in idle; nil: not there
-	since  uint64        // Budget.mu.listed at its listing in idle
+	since  uint64        // pool.listed at its listing in idle
 	closed bool
+}
+
+// NewBase makes a base that has no memory yet. Its drop is called when its memory is taken away,
+// under the budget's lock: it must return soon, and must not call the budget. A base of no bytes has
+// its memory always.
+func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
+	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
 // Open makes an account that has nothing.
 func (b *Budget[H]) Open(holder H) *Account[H] { return b.OpenOn(nil, holder) }
 
 // OpenOn makes an account that has nothing, whose state needs a base; nil: none.
-func (b *Budget[H]) OpenOn(base *Base[H], holder H) *Account[H] {
+func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
 }
 
@@ -225,7 +229,7 @@ func (a *Account[H]) Rest() {
 	b.mu.Lock()
 	b.unlistLocked(a)
 	if a.state > 0 {
-		a.place, a.since = b.mu.idle.PushBack(a), b.stampLocked()
+		a.place, a.since = b.mu.idle.PushBack(a), b.mu.stampLocked()
 	}
 	wake := b.wakeLocked()
 	b.mu.Unlock()
@@ -285,11 +289,15 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops bases, but for the one that is kept, until there is room, as long as it is
-// their turn.
-func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base[H]) error {
+// makeRoomLocked drops bases, but for the one that is kept, until there is room, as long as no state
+// that can be given up was used longer ago.
+func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
+	before := uint64(math.MaxUint64)
+	if first := b.mu.idle.Front(); first != nil && !b.keeps {
+		before = first.Value.(*Account[H]).since
+	}
 	full := b.roomLocked(bytes)
-	for full != nil && b.dropSpareLocked(kept) {
+	for full != nil && b.mu.dropSpareLocked(kept, before) {
 		full = b.roomLocked(bytes)
 	}
 	return full
