@@ -206,3 +206,24 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "no model of this name")
 }
+
+// A command takes a model by its name as it does by its file.
+func TestCommandsTakeAModelByItsName(t *testing.T) {
+	m, err := modeltest.New(5)
+	require.NoError(t, err)
+	file := besideTheProgram(t, "tiny", m)
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, []byte("a line\nand another\n"), 0o600))
+	for _, args := range [][]string{
+		{"score", "--total-only", text},
+		{"complete", "--prompt", "a", "--max-tokens", "3", "--seed", "1"},
+	} {
+		byName := must(t, "", append(args, "--model", "tiny")...)
+		require.Equal(t, must(t, "", append(args, "--model", file)...), byName)
+	}
+	must(t, "", "compress", text, "--model", "tiny", "--out", text+".lms")
+	must(t, "", "decompress", text+".lms", "--model", file, "--out", text+".again")
+	again, err := os.ReadFile(text + ".again")
+	require.NoError(t, err)
+	require.Equal(t, "a line\nand another\n", string(again))
+}

@@ -59,13 +59,6 @@ func NewSource(load func() (*Model, error)) (*Source, *Model, error) {
 	return &Source{Outline: m.Outline(), Bytes: m.WeightsBytes(), load: load}, m, nil
 }
 
-// SourceOf is the source of a model that is in memory, and stays there.
-func SourceOf(m *Model) *Source {
-	return &Source{
-		Outline: m.Outline(), Bytes: m.WeightsBytes(), load: func() (*Model, error) { return m, nil },
-	}
-}
-
 // Load loads the model. The error is ErrOther where the content has changed since NewSource.
 func (s *Source) Load() (*Model, error) {
 	m, err := s.load()

@@ -320,3 +320,25 @@ func TestAModelIsAskedForByItsIDItsNameOrItsShortName(t *testing.T) {
 		require.Equal(t, is, m.Named(name), fmt.Sprintf("%q", name))
 	}
 }
+
+// Where the store is memory a session has its state from the beginning, and is not made without.
+func TestASessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
+	other, broken := otherModel(t), errors.New("the file is gone")
+	var fails atomic.Bool
+	from, _, err := model.NewSource(func() (*model.Model, error) {
+		if fails.Load() {
+			return nil, broken
+		}
+		return model.FromFile(other.File())
+	})
+	require.NoError(t, err)
+	mg := newManager(t, Options{Others: []*model.Source{from}})
+	fails.Store(true)
+	_, err = mg.Create(background, Caller{}, CreateRequest{Model: other.ID()})
+	require.ErrorIs(t, err, broken)
+	require.Zero(t, mg.Stats().Sessions)
+	fails.Store(false)
+	id := create(t, mg, CreateRequest{Model: other.ID()})
+	score(t, mg, id, logText(40))
+	requireSame(t, mg, id, other, logText(40))
+}
