@@ -22,8 +22,9 @@ func newModels() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "models [NAME|FILE]...",
 		Short: "List the models that there are: names, sizes, bits and speed",
-		Long: `List the models that are embedded in the program, those whose files (NAME.safetensors.zst or
-NAME.safetensors) are beside it, and files that are named. --model takes each by its name.
+		Long: `List the models that are embedded in the program, those whose files
+(NAME.safetensors.zst or NAME.safetensors) are beside it, and files that are named.
+--model takes each by its name.
 
 The bits are those that 'lmserve train' has measured on its validation text, and has put into the
 model's file: per byte, or per token of a model of words; without a companion. Models compare by
@@ -32,7 +33,8 @@ nothing of it has none.
 
 The speed is measured, now and on this machine, if --measure asks for it: bytes a second that one
 session with the model's defaults scores and learns. Else there is none.`,
-		Example: "  lmserve models\n  lmserve models --measure --threads 2\n  lmserve models own.safetensors.zst --json",
+		Example: "  lmserve models\n  lmserve models --measure --threads 2\n" +
+			"  lmserve models own.safetensors.zst --json",
 		RunE: func(c *cobra.Command, named []string) error {
 			if err := flags.check(); err != nil {
 				return err

@@ -188,8 +188,10 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.safetensors")
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	out := must(t, "", "models", broken)
-	for _, want := range []string{`default +lmserve-default-\w+ +bytes +\d+ `, `1\.957 +1\.713 +- +embedded`,
-		`tiny +` + m.ID() + ` +words +\d+ .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`} {
+	for _, want := range []string{
+		`default +lmserve-default-\w+ +bytes +\d+ `, `1\.957 +1\.713 +- +embedded`,
+		`tiny +` + m.ID() + ` +words +\d+ .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
+	} {
 		require.Regexp(t, want, out)
 	}
 	var list []listedModel

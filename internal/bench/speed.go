@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// Speed measures how many bytes a second one session with the model's defaults scores and learns, on
-// so many threads, its memory full. The text is the same on every machine, and none of it comes
+// Speed measures how many bytes a second one session with the model's defaults scores and learns,
+// on so many threads, its memory full. The text is the same on every machine, and none of it comes
 // twice, so that there is something to learn everywhere.
 func Speed(
 	ctx context.Context, m *model.Model, threads int, enough time.Duration,

@@ -16,7 +16,9 @@ func TestAModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	m, err := modeltest.Small()
 	require.NoError(t, err)
 	folder := t.TempDir()
-	for _, file := range []string{"tiny.safetensors", "lmserve-swift.safetensors.zst", "default.safetensors"} {
+	for _, file := range []string{
+		"tiny.safetensors", "lmserve-swift.safetensors.zst", "default.safetensors",
+	} {
 		path := filepath.Join(folder, file)
 		require.NoError(t, weights.WriteFile(path, m.File(), weights.OptionsFor(path)))
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // Outline returns all that is known of the model without its large arrays: slow weights, statistics
-// of gradients and the scale of the meta-learners' inputs. It has the model's hash, and settings and
-// files can be checked against it; nothing can be computed with it.
+// of gradients and the scale of the meta-learners' inputs. It has the model's hash, and settings
+// and files can be checked against it; nothing can be computed with it.
 func (m *Model) Outline() *Model {
 	hash := m.Hash()
 	o := *m

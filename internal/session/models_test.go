@@ -286,13 +286,13 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 // A request that is given up while the weights are loaded leaves, and what is loaded is there for
 // the next one.
 func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
-	other, go_ := otherModel(t), make(chan struct{})
+	other, gate := otherModel(t), make(chan struct{})
 	var first sync.Once
 	from, _, err := model.NewSource(func() (*model.Model, error) {
 		known := false
 		first.Do(func() { known = true })
 		if !known {
-			<-go_
+			<-gate
 		}
 		return model.FromFile(other.File())
 	})
@@ -306,7 +306,7 @@ func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
 	require.Zero(t, mg.engine.models[1].memory.Users())
 	here := create(t, mg, CreateRequest{})
 	score(t, mg, here, logText(40)) // others do not wait at all
-	close(go_)
+	close(gate)
 	score(t, mg, id, logText(40))
 	requireSame(t, mg, id, other, logText(40))
 }

@@ -68,7 +68,7 @@ func TestABaseMakesRoomWhereStatesStay(t *testing.T) {
 	require.EqualValues(t, 25, b.Used())
 }
 
-// Whatever accounts do, the budget has what they have and their bases, and never more than there is.
+// Whatever accounts do, the budget has what they and their bases have, and no more than there is.
 func TestBasesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40
