@@ -62,6 +62,10 @@ type Cache struct {
 	Next []int32   // [Size] or more, the symbols that followed
 	Len  int
 
+	// Warm is how many positions have half of lambda: of n positions the share is
+	// lambda n/(n+Warm). Few of them say little, and 0 gives them all of it.
+	Warm int
+
 	set   CacheSettings
 	width int // D
 	job   cacheJob
@@ -118,7 +122,7 @@ func (c *Cache) Append(hidden []float32, next []int32) {
 
 // Copy returns a cache with the same positions and as much room.
 func (c *Cache) Copy() *Cache {
-	n := &Cache{set: c.set, width: c.width, Len: c.Len}
+	n := &Cache{set: c.set, width: c.width, Len: c.Len, Warm: c.Warm}
 	n.Keys, n.Next = make([]float32, len(c.Keys)), make([]int32, len(c.Next))
 	copy(n.Keys, c.Keys[:c.Len*c.width])
 	copy(n.Next, c.Next[:c.Len])
@@ -199,7 +203,7 @@ func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	if len(window) == 0 {
 		return
 	}
-	c := j.c
+	c, lambda := j.c, j.c.share(len(window))
 	x.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
 	cached := c.Next[min(begin, c.Len):c.Len] // symbols of the window: those in the cache
 	chunk := j.next[max(0, begin-c.Len):r]    // and those of the chunk
@@ -207,14 +211,14 @@ func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 		w, k := j.next[r], r-j.from
 		p := sumOf(w, cached, window, 0)
 		p = sumOf(w, chunk, window[len(cached):], p)
-		j.nll[k] = c.set.mix(j.nll[k], p)
+		j.nll[k] = mix(lambda, j.nll[k], p)
 		return
 	}
 	clear(c.sums)
 	sumAll(c.sums, cached, window)
 	sumAll(c.sums, chunk, window[len(cached):])
 	for w, p := range c.sums {
-		j.all[w] = -c.set.mix(-j.all[w], p)
+		j.all[w] = -mix(lambda, -j.all[w], p)
 	}
 }
 
@@ -235,10 +239,15 @@ func sumAll(sums []float64, symbols []int32, weights []float32) {
 	}
 }
 
+// share is that of so many positions in the probability.
+func (c *Cache) share(positions int) float64 {
+	return float64(c.set.Lambda) * (float64(positions) / float64(positions+c.Warm))
+}
+
 // mix returns -ln((1 - lambda) e^-nll + lambda p).
-func (s CacheSettings) mix(nll float32, p float64) float32 {
-	a := math.Log1p(-float64(s.Lambda)) - float64(nll)
-	b := math.Log(float64(s.Lambda) * p)
+func mix(lambda float64, nll float32, p float64) float32 {
+	a := math.Log1p(-lambda) - float64(nll)
+	b := math.Log(lambda * p)
 	if a < b {
 		a, b = b, a
 	}

@@ -43,7 +43,7 @@ func drawReading(t *rapid.T) *reading {
 func (r *reading) rows(lo, hi int) []float32 { return r.hidden[lo*r.width : hi*r.width] }
 
 // mixture is the definition, in float64: p(w) after position t.
-func (r *reading) mixture(set CacheSettings, t int) []float64 {
+func (r *reading) mixture(set CacheSettings, warm, t int) []float64 {
 	p := make([]float64, r.vocab)
 	scores, most, total := make([]float64, t), math.Inf(-1), 0.
 	for i := max(0, t-set.Size); i < t; i++ {
@@ -58,12 +58,16 @@ func (r *reading) mixture(set CacheSettings, t int) []float64 {
 		p[r.next[i]] += e
 		total += e
 	}
+	lambda, positions := float64(set.Lambda), float64(min(t, set.Size))
+	if warm > 0 {
+		lambda *= positions / (positions + float64(warm))
+	}
 	for w := range p {
 		model := math.Exp(float64(r.logProbs[t][w]))
 		if total == 0 {
 			p[w] = model
 		} else {
-			p[w] = (1-float64(set.Lambda))*model + float64(set.Lambda)*p[w]/total
+			p[w] = (1-lambda)*model + lambda*p[w]/total
 		}
 	}
 	return p
@@ -87,6 +91,8 @@ func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
 		n := len(r.next)
 		chunk := rapid.IntRange(1, n).Draw(t, "chunk")
 		whole, pieces := NewCache(set, r.width), NewCache(set, r.width)
+		whole.Warm = rapid.SampledFrom([]int{0, 1, 10}).Draw(t, "warm")
+		pieces.Warm = whole.Warm
 		for from := 0; from < n; from += chunk {
 			to := min(from+chunk, n)
 			want := r.nll(from, to)
@@ -100,7 +106,7 @@ func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
 			}
 			tolerance := 1e-5 + 2e-4*float64(set.Theta)
 			for at := from; at < to; at++ {
-				p := r.mixture(set, at)
+				p := r.mixture(set, whole.Warm, at)
 				all := append([]float32(nil), r.logProbs[at]...)
 				whole.MixAll(one, r.rows(from, at+1), r.next[from:at], all)
 				sum := 0.

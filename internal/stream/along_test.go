@@ -205,7 +205,7 @@ func mixed(all []position, set Settings, hidden []float32, id int32, nll float32
 			hit += e
 		}
 	}
-	lambda := float64(set.Cache.Lambda)
+	lambda := float64(set.Cache.Lambda) * float64(len(all)) / float64(len(all)+companionWarm)
 	return -math.Log((1-lambda)*math.Exp(-float64(nll)) + lambda*hit/sum)
 }
 

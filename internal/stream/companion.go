@@ -40,6 +40,10 @@ func (s *Stream) beforeLine() *companion.State {
 	return s.held.companion
 }
 
+// companionWarm is the Warm of a cache that is a companion: a session begins with few positions,
+// which know little. Found on validation text.
+const companionWarm = 200
+
 // named is a companion and the tensor it is stored as.
 type named struct {
 	name  string

@@ -84,6 +84,9 @@ func New(m *model.Model, set Settings) *Stream {
 	}
 	if set.caches(m) {
 		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
+		if set.Method != Cache {
+			s.Cache.Warm = companionWarm
+		}
 	}
 	switch set.Method {
 	case SparseMeta:
