@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -26,12 +27,14 @@ func newModels() *cobra.Command {
 (NAME.safetensors.zst or NAME.safetensors) are beside it, and files that are named.
 --model takes each by its name.
 
-The bits are those that 'lmserve train' has measured on its validation text, and has put into the
-model's file: per byte, or per token of a model of words; without a companion. Models compare by
-them where the validation text is the same (its fingerprint is in --json). A model that says
-nothing of it has none.
+WEIGHTS is their number, MEMORY what they take, and SESSION what the state of a session takes
+beside them. STATIC and ADAPTIVE are bits, fewer are better: without learning from the text, and
+with. It is 'lmserve train' that has measured them on its validation text, and has put them into
+the model's file: per byte, or per word and line end of a model of words; without a companion.
+Models compare by them where the validation text is the same (its fingerprint is in --json). A
+model that says nothing of it has none.
 
-The speed is measured, now and on this machine, if --measure asks for it: bytes a second that one
+SPEED is measured, now and on this machine, if --measure asks for it: bytes a second that one
 session with the model's defaults scores and learns. Else there is none.`,
 		Example: "  lmserve models\n  lmserve models --measure --threads 2\n" +
 			"  lmserve models own.safetensors.zst --json",
@@ -154,7 +157,7 @@ func bitsOf(card json.RawMessage) *measuredBits {
 // printModels prints a table.
 func printModels(w io.Writer, list []listedModel) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tID\tTOKENS\tWEIGHTS\tMEMORY\tA SESSION\tSTATIC\tADAPTIVE\tSPEED\tPLACE")
+	fmt.Fprintln(t, "NAME\tID\tREADS\tWEIGHTS\tMEMORY\tSESSION\tSTATIC\tADAPTIVE\tSPEED\tPLACE")
 	for _, m := range list {
 		if m.Error != "" {
 			fmt.Fprintf(t, "%s\t%s\n", m.Name, m.Error)
@@ -162,18 +165,23 @@ func printModels(w io.Writer, list []listedModel) error {
 		}
 		static, adaptive := "-", "-"
 		if m.Valid != nil {
-			static = fmt.Sprintf("%.3f", m.Valid.Static)
+			static = bitsEach(m.Valid.Static, m.Tokenizer)
 			if m.Valid.Adaptive != nil {
-				adaptive = fmt.Sprintf("%.3f", *m.Valid.Adaptive)
+				adaptive = bitsEach(*m.Valid.Adaptive, m.Tokenizer)
 			}
 		}
 		speed := "-"
 		if m.BytesPerSecond > 0 {
 			speed = fmt.Sprintf("%s B/s", digits(m.BytesPerSecond))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.ID, m.Tokenizer,
-			m.Weights, megabytes(m.WeightsBytes), megabytes(m.SessionBytes), static, adaptive, speed,
-			m.Place)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.3g M\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.ID, m.Tokenizer,
+			float64(m.Weights)/1e6, megabytes(m.WeightsBytes), megabytes(m.SessionBytes),
+			static, adaptive, speed, m.Place)
 	}
 	return t.Flush()
+}
+
+// bitsEach says of what a model's bits are: a byte, or a token of a model of words.
+func bitsEach(bits float64, tokenizer string) string {
+	return fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
 }

@@ -189,8 +189,8 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	out := must(t, "", "models", broken)
 	for _, want := range []string{
-		`default +lmserve-default-\w+ +bytes +\d+ `, `1\.957 +1\.713 +- +embedded`,
-		`tiny +` + m.ID() + ` +words +\d+ .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
+		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.957 a byte +1\.713 a byte +- +embedded`,
+		`tiny +` + m.ID() + ` +words +0\.\d+ M .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
 	} {
 		require.Regexp(t, want, out)
 	}
