@@ -159,7 +159,7 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.until(`document.querySelectorAll(".strangest tbody tr").length > 30`)
 	b.checkLooks("read-words")
 	value[bool](b, `(location.hash = location.hash.replace("read", "learn"), true)`)
-	b.until(`document.querySelector(".sums .adapted dt")?.innerText === "Adapted, bits a word"`)
+	b.until(`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits a word"`)
 	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
 	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
 	b.click("Suggest")

@@ -64,9 +64,10 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	require.Contains(t, value[string](b, `document.querySelector(".weights").innerText`), "from the next one on")
 
 	b.until(`document.querySelector(".live")?.innerText.startsWith("Watching")`)
-	after := b.score(path, numbered(2, 1600)).Totals
-	adapted = fmt.Sprintf("%.3f", after.Bits/float64(after.Bytes))
+	after := b.score(path, numbered(2, 1600))
+	adapted = fmt.Sprintf("%.3f", after.Totals.Bits/float64(after.Totals.Bytes))
 	b.until(`document.querySelector(".sums .adapted dd").textContent === "` + adapted + `"`)
+	b.checkNetwork(after)
 	b.until(`(() => { // the updates that the page has seen are drawn
 		const canvas = document.querySelector(".strips canvas");
 		if (!(canvas?.width > 100)) return false;
@@ -81,6 +82,19 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	b.until(seen + fmt.Sprintf(` === %d`, b.get(path).Step-uint64(3000/16)))
 	require.Positive(t, value[int](b, `document.querySelectorAll(".tables table:last-of-type tbody tr").length`))
 	b.checkLooks("learn")
+}
+
+// checkNetwork waits until the page shows what the only text that it has seen coming has cost the
+// network without the companion, as a number and as a line.
+func (b *tab) checkNetwork(seen api.SummaryEvent) {
+	b.t.Helper()
+	require.NotNil(b.t, seen.NetworkBits)
+	bytes := float64(seen.Bytes)
+	b.until(fmt.Sprintf(`document.querySelector(".sums .network dd")?.innerText === "%.3f beside %.3f"`,
+		*seen.NetworkBits/bytes, seen.Bits/bytes))
+	require.Equal(b.t, []string{"adapted with companion", "network alone", "static alone"},
+		value[[]string](b, `[...document.querySelectorAll(".lines-key li")]
+			.map((e) => e.innerText.replace(/[\s\d.]+$/, ""))`))
 }
 
 func TestPageShowsLearningWithTheKeyboardAlone(t *testing.T) {
@@ -272,15 +286,18 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 		return method.dispatchEvent(new Event("change", {bubbles: true}));
 	})()`)
 	b.click("Settings of sparse-meta")
-	b.until(`document.querySelectorAll(".settings input").length === 5`)
+	b.until(`document.querySelectorAll(".settings input").length === 6`)
 	b.fill(`.settings label:nth-child(2) input`, "0.25")
-	b.fill(`.settings label:nth-child(5) input`, "0.5, 0.75")
+	b.fill(`.settings label:nth-child(3) input`, "0.5, 0.75")
 	b.checkLooks("shadow-settings")
+	value[bool](b, `(document.querySelector(".shadows .check input").click(), true)`)
+	b.until(`document.querySelectorAll(".settings input").length === 5`) // its table's size is gone
 	b.click("Make a shadow")
-	b.until(`document.querySelector(".shadows tbody a")?.innerText.includes("p 0.25")`)
+	b.until(`document.querySelector(".shadows tbody a")?.innerText.includes("companion false")`)
 	settings := b.get("/v1/sessions/" + b.get(path).Shadows[0].ID).Settings
 	require.InDelta(t, 0.25, settings.P, 0)
 	require.Equal(t, []float32{0.5, 0.75}, settings.Gammas)
+	require.False(t, settings.Companion)
 }
 
 func TestPageExportsAndImportsASession(t *testing.T) {
@@ -311,4 +328,11 @@ func TestPageExportsAndImportsASession(t *testing.T) {
 	b.click("Import")
 	b.until(`document.querySelector(".details h2")?.innerText === "copy"`)
 	require.EqualValues(t, 500, b.get("/v1/sessions/copy").Offset)
+
+	b.click("New session…")
+	b.fill("dialog input:not([type])", "fresh")
+	b.click("Make")
+	b.until(`document.querySelector(".details h2")?.innerText === "fresh"`)
+	fresh := b.get("/v1/sessions/fresh").Settings
+	require.Equal(t, []bool{true, true}, []bool{fresh.Companion, fresh.Baseline})
 }

@@ -58,8 +58,8 @@ func (s CacheSettings) Validate() error {
 //
 // A row's result does not depend on which rows are asked for with it.
 type Cache struct {
-	Keys []float32 // [Size,D], the first Len rows in use, the oldest first
-	Next []int32   // [Size] the symbols that followed
+	Keys []float32 // [Size,D] or more, the first Len rows in use, the oldest first
+	Next []int32   // [Size] or more, the symbols that followed
 	Len  int
 
 	set   CacheSettings
@@ -73,6 +73,36 @@ func NewCache(set CacheSettings, width int) *Cache {
 	return &Cache{set: set, width: width, Keys: make([]float32, set.Size*width), Next: make([]int32, set.Size)}
 }
 
+// Reserve makes room for so many positions more than Size, which Open adds.
+func (c *Cache) Reserve(more int) {
+	keys, next := make([]float32, (c.set.Size+more)*c.width), make([]int32, c.set.Size+more)
+	copy(keys, c.Keys[:c.Len*c.width])
+	copy(next, c.Next[:c.Len])
+	c.Keys, c.Next = keys, next
+}
+
+// Open adds positions for which there is room, as Append does, that may be taken back again by a
+// smaller Len: they drive out none, until Close.
+func (c *Cache) Open(hidden []float32, next []int32) {
+	c.check("Open", hidden, len(next))
+	copy(c.Keys[c.Len*c.width:], hidden)
+	copy(c.Next[c.Len:], next)
+	c.Len += len(next)
+}
+
+// Close makes all positions like those that Append adds.
+func (c *Cache) Close() { c.forget(max(0, c.Len-c.set.Size)) }
+
+// forget drops the oldest positions.
+func (c *Cache) forget(drop int) {
+	if drop == 0 {
+		return
+	}
+	copy(c.Keys, c.Keys[drop*c.width:c.Len*c.width])
+	copy(c.Next, c.Next[drop:c.Len])
+	c.Len -= drop
+}
+
 // Append adds positions: their hidden states [n,D] and the symbols after them [n].
 func (c *Cache) Append(hidden []float32, next []int32) {
 	c.check("Append", hidden, len(next))
@@ -80,19 +110,16 @@ func (c *Cache) Append(hidden []float32, next []int32) {
 	if skip := len(next) - size; skip > 0 {
 		hidden, next = hidden[skip*D:], next[skip:]
 	}
-	drop := max(0, c.Len+len(next)-size)
-	copy(c.Keys, c.Keys[drop*D:c.Len*D])
-	copy(c.Next, c.Next[drop:c.Len])
-	c.Len -= drop
+	c.forget(max(0, c.Len+len(next)-size))
 	copy(c.Keys[c.Len*D:], hidden)
 	copy(c.Next[c.Len:], next)
 	c.Len += len(next)
 }
 
-// Copy returns a cache with the same positions.
+// Copy returns a cache with the same positions and as much room.
 func (c *Cache) Copy() *Cache {
-	n := NewCache(c.set, c.width)
-	n.Len = c.Len
+	n := &Cache{set: c.set, width: c.width, Len: c.Len}
+	n.Keys, n.Next = make([]float32, len(c.Keys)), make([]int32, len(c.Next))
 	copy(n.Keys, c.Keys[:c.Len*c.width])
 	copy(n.Next, c.Next[:c.Len])
 	return n
@@ -132,7 +159,7 @@ const cacheRows = 16
 func (c *Cache) run(x *Exec, j cacheJob) {
 	rows := len(j.hidden) / c.width
 	// Rounding up to a power of two keeps the room the same for most rows of a chunk.
-	x.Reserve(cacheRows * (c.set.Size + 1<<bits.Len(uint(rows))))
+	x.Reserve(cacheRows * (len(c.Next) + 1<<bits.Len(uint(rows))))
 	c.job, c.job.c = j, c
 	x.Parallel((rows-j.from+cacheRows-1)/cacheRows, &c.job)
 	c.job = cacheJob{}
@@ -221,8 +248,8 @@ func (s CacheSettings) mix(nll float32, p float64) float32 {
 	return float32(-(a + math.Log1p(math.Exp(b-a))))
 }
 
-// Bytes is the memory that the cache takes.
-func (c *Cache) Bytes() int64 { return 4 * int64(len(c.Keys)+len(c.Next)) }
+// Bytes is the memory that the cache takes, without that for open positions.
+func (c *Cache) Bytes() int64 { return 4 * int64(c.set.Size) * int64(c.width+1) }
 
 // Hash is the SHA-256 of the positions' bits, in hexadecimal: equal caches, equal hashes.
 func (c *Cache) Hash() string {

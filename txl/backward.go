@@ -12,6 +12,25 @@ import (
 // each tensor of the layout. The gradients of tensors whose entry is nil, and what only they would
 // need, are not computed.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
+	s.backward(x, targets, nil, grads)
+}
+
+// BackwardOf is Backward for the mean of other losses of the targets, one for each row, whose
+// gradients with respect to the row's logits [n*B,V] are given. The softmax must not be adaptive.
+func (s *Segment) BackwardOf(x *Exec, targets []int32, dlogits []float32, grads Grads) {
+	lay := s.model.Layout
+	if want := len(targets) * lay.headWidth(); len(dlogits) != want || lay.tails() > 0 {
+		panic(fmt.Sprintf("txl: backward of %d gradients of logits, expected %d, and no tails (%d)",
+			len(dlogits), want, lay.tails()))
+	}
+	s.backward(x, targets, dlogits, grads)
+}
+
+// backward is Backward, or BackwardOf where there are gradients of logits.
+func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Grads) {
+	if s.of != nil {
+		panic("txl: backward of a segment beside another, which only scores")
+	}
 	if len(targets) != s.n*s.B || s.n == 0 {
 		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
 	}
@@ -22,7 +41,7 @@ func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	}
 	s.clearProjections(grads)
 	lowest := s.lowestHalf(grads)
-	s.lossBackward(x, targets, grads)
+	s.lossBackward(x, targets, dlogits, grads)
 	s.drop.rows(siteOutput, 0, s.dx, s.cfg.DModel, 0, s.n*s.B)
 	for half := 2*len(s.layers) - 1; half >= lowest && half >= 0; half-- {
 		if half%2 == 1 {

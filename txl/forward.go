@@ -7,16 +7,20 @@ import "fmt"
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
+	if s.of != nil {
+		s.part()
+	}
 	s.addVectors()
 	s.show(0)
+	s.takeMemory(mem)
 	for i := range s.layers {
-		l := &s.layers[i]
-		copy(l.in, mem.Layers[i][:s.mlen*s.B*s.cfg.DModel])
-		s.projectMemory(x, i)
 		if forget {
-			l.distances = 0
+			s.layers[i].distances = 0
 		}
-		s.projectPositions(x, i)
+		if s.attends(i) {
+			s.projectMemory(x, i)
+			s.projectPositions(x, i)
+		}
 	}
 }
 
@@ -30,6 +34,9 @@ func (s *Segment) Continue(x *Exec) {
 	s.mlen, s.n = min(s.cfg.MemLen, total), 0
 	s.advance(total - s.mlen)
 	for i := range s.layers {
+		if !s.attends(i) {
+			continue
+		}
 		if s.keysMoved(i) {
 			s.projectMemory(x, i)
 		}
@@ -72,21 +79,27 @@ func (s *Segment) Extend(x *Exec, tokens []int32) {
 	}
 	copy(s.toks[n0*s.B:], tokens)
 	s.n, s.exec = n1, x
-	s.embed(x, n0, n1)
-	for i := range s.layers {
-		s.attend(x, i, n0, n1)
+	if s.first < 0 {
+		s.embed(x, n0, n1)
+	} else {
+		s.takeRows(n0, n1)
+	}
+	for i := max(0, s.first/2); i < len(s.layers); i++ {
+		if s.attends(i) {
+			s.attend(x, i, n0, n1)
+		}
 		s.feedForward(x, i, n0, n1)
 	}
 	s.project(x, n0, n1)
 }
 
-// Remember sets mem to the memory after this segment: for each layer the last
+// Remember sets mem to the memory after this segment: for each layer that mem has the last
 // MemLen rows of [memory; input]. mem may be the memory the segment began with.
 func (s *Segment) Remember(mem *Memory) {
 	width := s.B * s.cfg.DModel
 	total := s.mlen + s.n
 	mem.Len = min(s.cfg.MemLen, total)
-	for i := range s.layers {
+	for i := s.firstMemory(); i < len(s.layers); i++ {
 		copy(mem.Layers[i], s.layers[i].in[(total-mem.Len)*width:total*width])
 	}
 }

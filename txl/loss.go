@@ -56,19 +56,24 @@ func (s *Segment) LogProbs(i, b int, dst []float32) {
 }
 
 // lossBackward sets s.dx = dL/dhidden and the gradients of the softmax's layers. The gradients of
-// projections are added to what is there.
-func (s *Segment) lossBackward(x *Exec, targets []int32, grads Grads) {
-	s.headBackward(x, targets, grads)
+// projections are added to what is there. given is that of Segment.backward.
+func (s *Segment) lossBackward(x *Exec, targets []int32, given []float32, grads Grads) {
+	if given == nil {
+		s.logitsBackward(x, targets)
+	} else {
+		s.logitsGiven(x, targets, given)
+	}
+	s.headBackward(x, grads)
 	for i := range s.model.Layout.tails() {
 		s.tailBackward(x, &s.model.Layout.clusters[i+1], targets, grads)
 	}
 }
 
-// headBackward sets s.dx to the head's part of dL/dhidden, from
-// dlogits = (softmax(logits) - onehot(target)) / (n B), 0 where the target is below 0.
-func (s *Segment) headBackward(x *Exec, targets []int32, grads Grads) {
-	lay, D, rows := s.model.Layout, s.cfg.DModel, s.n*s.B
-	head, width := &lay.clusters[0], lay.headWidth()
+// logitsBackward sets s.dlogits = (softmax(logits) - onehot(target)) / (n B), 0 where the target is
+// below 0.
+func (s *Segment) logitsBackward(x *Exec, targets []int32) {
+	lay, rows := s.model.Layout, s.n*s.B
+	width := lay.headWidth()
 	copy(s.dlogits[:rows*width], s.logits)
 	s.pass.softmax = softmaxPass{s.dlogits, width, 1 / float32(rows)}
 	s.eachRow(x, &s.pass.softmax, 0, rows)
@@ -80,6 +85,24 @@ func (s *Segment) headBackward(x *Exec, targets []int32, grads Grads) {
 		}
 		dlogits[lay.headColumn(target)] -= 1 / float32(rows)
 	}
+}
+
+// logitsGiven sets s.dlogits to the gradients that are given / (n B), 0 where the target is below 0.
+func (s *Segment) logitsGiven(x *Exec, targets []int32, given []float32) {
+	width, rows := s.model.Layout.headWidth(), s.n*s.B
+	copy(s.dlogits, given)
+	x.Scale(s.dlogits[:rows*width], 1/float32(rows))
+	for r, target := range targets {
+		if target < 0 {
+			clear(rowOf(s.dlogits, r, width))
+		}
+	}
+}
+
+// headBackward sets s.dx to the head's part of dL/dhidden, from s.dlogits.
+func (s *Segment) headBackward(x *Exec, grads Grads) {
+	lay, D, rows := s.model.Layout, s.cfg.DModel, s.n*s.B
+	head, width := &lay.clusters[0], lay.headWidth()
 	p := projected{hidden: rowsOf(s.hidden, 0, rows, D), dhidden: rowsOf(s.dx, 0, rows, D)}
 	p.low, p.dlow = p.hidden, p.dhidden
 	if head.outProj != none {

@@ -9,12 +9,16 @@ type Memory struct {
 }
 
 // NewMemory returns an empty memory for batches of the given size.
-func NewMemory(c Config, batch int) *Memory {
+func NewMemory(c Config, batch int) *Memory { return NewMemoryAbove(c, batch, 0) }
+
+// NewMemoryAbove returns an empty memory of the layers above so many, which have none: their input
+// is that of another network, see NewBeside.
+func NewMemoryAbove(c Config, batch, alike int) *Memory {
 	m := &Memory{Layers: make([][]float32, c.NLayer)}
 	size := c.MemLen * batch * c.DModel
-	arena := make([]float32, c.NLayer*size)
-	for l := range m.Layers {
-		m.Layers[l] = arena[l*size : (l+1)*size : (l+1)*size]
+	arena := make([]float32, (c.NLayer-alike)*size)
+	for l := range m.Layers[alike:] {
+		m.Layers[alike+l] = arena[l*size : (l+1)*size : (l+1)*size]
 	}
 	return m
 }
@@ -22,7 +26,8 @@ func NewMemory(c Config, batch int) *Memory {
 // Reset forgets everything.
 func (m *Memory) Reset() { m.Len = 0 }
 
-// CopyFrom makes m equal to a memory of the same configuration and batch.
+// CopyFrom makes the layers that both have equal to those of a memory of the same configuration and
+// batch.
 func (m *Memory) CopyFrom(o *Memory) {
 	m.Len = o.Len
 	for l := range m.Layers {

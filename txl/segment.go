@@ -23,6 +23,9 @@ type Segment struct {
 	cfg  Config
 	B, T int
 
+	of    *Segment // the segment that this one is beside, see NewBeside; nil: of none
+	first int      // the lowest half of a layer that is computed here, see Layout.firstHalf
+
 	model *Model
 	fast  Fast
 	mlen  int  // rows of memory in front of the segment
@@ -75,12 +78,21 @@ type Grads = [][]float32
 
 // activations are those of one layer.
 type activations struct {
-	all   keyed
-	in    []float32     // c = [memory; input] [(MemLen+T)*B,D]
+	all keyed
+	in  []float32 // c = [memory; input] [(MemLen+T)*B,D]
+	kv  []float32 // keys, then values [(MemLen+T)*B,2*H*d]
+	cn  []float32 // pre-norm only: LN(c) [(MemLen+T)*B,D]
+	r   []float32 // r_net(R), distances MemLen+T-1 ... 0 [MemLen+T,H*d]
+	own
+
+	distances int // how many rows of r, from the end, are those of slow weights
+}
+
+// own are the activations of one layer that have rows for the segment alone: what the next segment
+// does not need, and the layer above needs only its result of.
+type own struct {
 	norm1 norm          // post-norm: over y1, rows of the segment; pre-norm: over c
 	q     []float32     // [T*B,H*d]
-	kv    []float32     // keys, then values [(MemLen+T)*B,2*H*d]
-	r     []float32     // r_net(R), distances MemLen+T-1 ... 0 [MemLen+T,H*d]
 	prob  []float32     // if kept: scores, then their softmax [B,H] of [T,MemLen+T], see scores
 	norms []softmaxNorm // [B,H,T]
 	av    []float32     // attention vectors, heads side by side [T*B,H*d]
@@ -90,9 +102,6 @@ type activations struct {
 	pre   []float32     // W1 x + b1 [T*B,rows of CoreNet.0]
 	act   []float32     // activation, after dropout [T*B,F]
 	y2    []float32     // post-norm only: x + ff [T*B,D]
-	cn    []float32     // pre-norm only: LN(c) [(MemLen+T)*B,D]
-
-	distances int // how many rows of r, from the end, are those of slow weights
 }
 
 // passes are the tasks of a segment, each with its arguments.
@@ -132,17 +141,19 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 	if batch < 1 || maxLen < 1 {
 		panic(fmt.Sprintf("txl: segment of batch %d and length %d, expected both at least 1", batch, maxLen))
 	}
-	s := &Segment{cfg: c, B: batch, T: maxLen}
+	return (&Segment{cfg: c, B: batch, T: maxLen, first: wholeNetwork}).allocate()
+}
+
+// allocate makes the arrays of a segment that knows its size.
+func (s *Segment) allocate() *Segment {
 	a := &arena{}
 	s.carve(a) // measure
 	a.buf = make([]float32, a.used)
 	a.used = 0
 	s.carve(a)
-	s.toks, s.members = make([]int32, maxLen*batch), make([]int32, 0, maxLen*batch)
-	s.vec = make(Fast, len(NewLayout(c).Tensors))
-	for i := range s.layers {
-		s.layers[i].norms = make([]softmaxNorm, batch*c.NHead*maxLen)
-	}
+	rows := s.T * s.B
+	s.toks, s.members = make([]int32, rows), make([]int32, 0, rows)
+	s.vec = make(Fast, len(NewLayout(s.cfg).Tensors))
 	s.show(0)
 	s.fillPositions()
 	return s
@@ -150,7 +161,11 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 
 // SegmentBytes is the memory of a segment, but for a part that does not count.
 func SegmentBytes(c Config, batch, maxLen int) int64 {
-	s, a := &Segment{cfg: c, B: batch, T: maxLen}, &arena{}
+	return (&Segment{cfg: c, B: batch, T: maxLen}).bytes()
+}
+
+func (s *Segment) bytes() int64 {
+	a := &arena{}
 	s.carve(a)
 	return 4 * int64(a.used)
 }
@@ -171,35 +186,49 @@ func (a *arena) take(n int) []float32 {
 }
 
 func (s *Segment) carve(a *arena) {
-	c := s.cfg
+	c, lay := s.cfg, NewLayout(s.cfg)
 	rows, keys := s.T*s.B, c.maxKeys(s.T)
-	D, hd, F, F1 := c.DModel, c.NHead*c.DHead, c.DInner, c.dHidden()
 	s.layers = make([]activations, c.NLayer)
 	for i := range s.layers {
 		l := &s.layers[i]
 		l.all = s.carveKeyed(a)
-		if !c.PreLNorm {
-			l.y2 = a.take(rows * D)
-			l.norm1 = norm{mean: a.take(rows), rstd: a.take(rows)}
+		l.r = a.take(keys * c.NHead * c.DHead)
+		if s.of != nil && i > 0 {
+			l.own = s.layers[0].own // without backward, one layer after the other has them
+		} else {
+			l.own = s.carveOwn(a)
 		}
-		l.q = a.take(rows * hd)
-		l.r = a.take(keys * hd)
-		l.prob = a.take(s.keptSize())
-		l.av = a.take(rows * hd)
-		l.y1 = a.take(rows * D)
-		l.x = a.take(rows * D)
-		l.norm2 = norm{mean: a.take(rows), rstd: a.take(rows)}
-		l.pre = a.take(rows * F1)
-		l.act = a.take(rows * F)
 	}
-	lay := NewLayout(c)
-	s.hidden = a.take(rows * D)
+	s.hidden = a.take(rows * c.DModel)
 	s.logits = a.take(rows * lay.headWidth())
-	s.pos = a.take(keys * D)
+	s.pos = a.take(keys * c.DModel)
 	s.vecs = a.take(lay.vectorSize())
-	s.ff = a.take(rows * D)
+	s.ff = a.take(rows * c.DModel)
 	s.carveClusters(a, lay)
-	s.carveBackward(a, lay)
+	if s.of == nil {
+		s.carveBackward(a, lay)
+	}
+}
+
+func (s *Segment) carveOwn(a *arena) (l own) {
+	c := s.cfg
+	rows, D, hd := s.T*s.B, c.DModel, c.NHead*c.DHead
+	if !c.PreLNorm {
+		l.y2 = a.take(rows * D)
+		l.norm1 = norm{mean: a.take(rows), rstd: a.take(rows)}
+	}
+	l.q = a.take(rows * hd)
+	l.prob = a.take(s.keptSize())
+	if a.buf != nil {
+		l.norms = make([]softmaxNorm, s.B*c.NHead*s.T)
+	}
+	l.av = a.take(rows * hd)
+	l.y1 = a.take(rows * D)
+	l.x = a.take(rows * D)
+	l.norm2 = norm{mean: a.take(rows), rstd: a.take(rows)}
+	l.pre = a.take(rows * c.dHidden())
+	l.act = a.take(rows * c.DInner)
+	return l
 }
 
 // slackRows is how many rows more than a segment needs one stream has, so that most segments leave
@@ -241,27 +270,32 @@ func (s *Segment) show(at int) {
 
 // carveClusters takes what projections and tails need.
 func (s *Segment) carveClusters(a *arena, lay *Layout) {
-	rows, width, tail := s.T*s.B, 0, 0
-	for i := range lay.clusters {
-		k := &lay.clusters[i]
-		if k.proj != none {
-			width = max(width, k.width)
-		}
-		if i > 0 {
-			tail = max(tail, k.tailSize(rows))
-		}
+	rows, tail := s.T*s.B, 0
+	for i := range lay.tails() {
+		tail = max(tail, lay.clusters[i+1].tailSize(rows))
 	}
 	if head := &lay.clusters[0]; head.proj != none {
 		s.headLow = a.take(rows * head.width)
 	}
-	s.low, s.dlow = a.take(rows*width), a.take(rows*width)
+	s.low = a.take(rows * lay.projectedWidth())
 	s.tail = a.take(tail)
+}
+
+// projectedWidth is the largest width of a cluster with a projection, 0 if there is none.
+func (l *Layout) projectedWidth() (width int) {
+	for i := range l.clusters {
+		if k := &l.clusters[i]; k.proj != none {
+			width = max(width, k.width)
+		}
+	}
+	return width
 }
 
 func (s *Segment) carveBackward(a *arena, lay *Layout) {
 	c := s.cfg
 	rows, keys := s.T*s.B, c.maxKeys(s.T)
 	D, hd := c.DModel, c.NHead*c.DHead
+	s.dlow = a.take(rows * lay.projectedWidth())
 	s.dlogits = a.take(rows * lay.headWidth())
 	s.dx, s.dy, s.dsub = a.take(rows*D), a.take(rows*D), a.take(rows*D)
 	s.dinner = a.take(rows * c.DInner)
@@ -376,7 +410,7 @@ func (s *Segment) scoresSize(rows int) int { return s.gap() + rows*(s.cfg.maxKey
 // keptSize is the memory of all probabilities of a layer, 0 if they are not kept.
 func (s *Segment) keptSize() int {
 	size := s.B * s.cfg.NHead * s.scoresSize(s.T)
-	if 4*size*s.cfg.NLayer > keptBytes {
+	if s.of != nil || 4*size*s.cfg.NLayer > keptBytes {
 		return 0
 	}
 	return size

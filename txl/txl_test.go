@@ -221,6 +221,38 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	}
 }
 
+// The gradient of given losses is that of the network's own where their gradients are the softmax's,
+// and goes with them.
+func TestBackwardOfGivenLosses(t *testing.T) {
+	c := shapes["plain"]
+	const batch = 2
+	m, fast := randomModel(t, c, 11)
+	x := newExec(t, 2)
+	seg := NewSegment(c, batch, c.SegLen)
+	seg.Begin(x, m, fast, NewMemory(c, batch))
+	ids := randomTokens(batch*(c.SegLen+1), c.Vocab, 5)
+	seg.Extend(x, ids[:batch*c.SegLen])
+	targets := slices.Clone(ids[batch:])
+	targets[3] = -1
+	want, got := make([]float32, m.Layout.Size), make([]float32, m.Layout.Size)
+	seg.Backward(x, targets, m.Layout.Slices(want))
+
+	dlogits := make([]float32, len(targets)*c.Vocab)
+	for r, target := range targets {
+		row := dlogits[r*c.Vocab : (r+1)*c.Vocab]
+		seg.LogProbs(r/batch, r%batch, row)
+		for j := range row {
+			row[j] = 2 * float32(math.Exp(float64(row[j])))
+		}
+		row[max(0, target)] -= 2
+	}
+	seg.BackwardOf(x, targets, dlogits, m.Layout.Slices(got))
+	for i := range got {
+		require.InDelta(t, 2*want[i], got[i], 1e-6)
+	}
+	require.Panics(t, func() { seg.BackwardOf(x, targets, dlogits[1:], m.Layout.Slices(got)) })
+}
+
 // A gradient does not depend on which others are wanted, and nothing else is written.
 func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	for name, c := range shapes {

@@ -7,7 +7,9 @@ func (s *Segment) advance(by int) {
 	at := s.at + by
 	if at+s.cfg.maxKeys(s.T) > s.keyedRows() {
 		for i := range s.layers {
-			s.moveDown(i, at)
+			if s.attends(i) {
+				s.moveDown(i, at)
+			}
 		}
 		at = 0
 	}

@@ -572,6 +572,9 @@ type ChunkEvent struct {
 	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
+	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
+
 	// PendingBytes Bytes accepted behind those that this event reports, of a word that has not ended: they have no bits yet. The session's offset is that of the event, its `bytes` and these together. Only of a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
@@ -1262,27 +1265,28 @@ type Settings struct {
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 	//
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
-	Method         Method    `json:"method"`
-	Chunk          int       `json:"chunk"`
-	P              float64   `json:"p"`
-	Gammas         []float32 `json:"gammas"`
-	Beta1          float32   `json:"beta1"`
-	Beta2          float32   `json:"beta2"`
-	Rate           float32   `json:"rate"`
-	Decay          float32   `json:"decay"`
-	Floor          float32   `json:"floor"`
-	CacheSize      int       `json:"cache_size"`
-	Theta          float32   `json:"theta"`
-	Lambda         float32   `json:"lambda"`
-	Companion      bool      `json:"companion"`
-	CompanionBytes int       `json:"companion_bytes"`
-	Baseline       bool      `json:"baseline"`
+	Method          Method    `json:"method"`
+	Chunk           int       `json:"chunk"`
+	P               float64   `json:"p"`
+	Gammas          []float32 `json:"gammas"`
+	Beta1           float32   `json:"beta1"`
+	Beta2           float32   `json:"beta2"`
+	Rate            float32   `json:"rate"`
+	Decay           float32   `json:"decay"`
+	Floor           float32   `json:"floor"`
+	CacheSize       int       `json:"cache_size"`
+	Theta           float32   `json:"theta"`
+	Lambda          float32   `json:"lambda"`
+	Companion       bool      `json:"companion"`
+	CompanionBytes  int       `json:"companion_bytes"`
+	CompanionStatic bool      `json:"companion_static"`
+	Baseline        bool      `json:"baseline"`
 }
 
 // SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
 // The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
 type SettingsRequest struct {
-	// Baseline Whether every chunk is scored with the static model too. It costs the time of one more scoring.
+	// Baseline Whether every chunk is scored with the static model too. It costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes the static model in anyway.
 	Baseline *bool `json:"baseline,omitempty"`
 
 	// Beta1 Of `sparse-meta`: the weight of a chunk's gradient in the average.
@@ -1302,6 +1306,9 @@ type SettingsRequest struct {
 
 	// CompanionBytes The size of the companion's table of counts, a power of two.
 	CompanionBytes *int `json:"companion_bytes,omitempty"`
+
+	// CompanionStatic Of `sparse-meta`: whether the companion mixes the static model's distribution in, too. It reads the text beside the adaptive one, through the layers alone in which both differ. It has no effect beside a model of words.
+	CompanionStatic *bool `json:"companion_static,omitempty"`
 
 	// Decay Of `dynamic-sgd` and `dynamic-rms`: the part of the fast weights that an update takes away. In `dynamic-rms` it is multiplied by the weight's r/R.
 	Decay *float32 `json:"decay,omitempty"`
@@ -1440,6 +1447,9 @@ type SummaryEvent struct {
 
 	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
+
+	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
 
 	// Chunks Number of `chunk` events of this request, sent or not.
 	Chunks int64 `json:"chunks"`

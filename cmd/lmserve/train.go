@@ -165,6 +165,10 @@ that one command line serves every sitting.`,
 		"writes one fast weight (default 0.5; words: 0.3)")
 	f.BoolVar(&normalise, "normalise", false, "meta, joint: divide what the meta-learners see of a "+
 		"weight's gradients by their usual size, by the statistics that the model of --init has")
+	f.BoolVar(&o.Meta.Companion, "companion", false, "meta, joint, online: learn from the loss of the "+
+		"mixture with a companion, and validate it")
+	f.Float32Var(&o.Meta.Mixture, "mixture", 0, "meta, joint, beside a companion: share of the "+
+		"mixture's loss in what the fast weights learn from, in serving too; the rest is the network's")
 	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 8)")
 	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
 	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")
@@ -179,6 +183,7 @@ var trainFlags = map[string]string{
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Balance": "balance", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",
 	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks", "Meta.Normal": "normalise",
+	"Meta.Companion": "companion", "Meta.Mixture": "mixture",
 	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",
 }
 

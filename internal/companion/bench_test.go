@@ -35,3 +35,11 @@ func BenchmarkDistribution(b *testing.B) {
 		x.Distribution(s, of[i%len(of)], logProbs[:])
 	}
 }
+
+func BenchmarkGradient(b *testing.B) {
+	of, x := someNetworks(1, 1), NewScratch(kernel.Arithmetic{}.Vectors())
+	slopes, gradient := Slopes{0.1, -0.2, 0.3, -0.4, 0.5, -0.6, 0.7, -0.8}, make([]float32, 256)
+	for i := 0; b.Loop(); i++ {
+		x.Gradient(of[i%len(of)][0], byte(i), &slopes, 0.5, gradient)
+	}
+}

@@ -18,13 +18,24 @@ func (j *journal[T]) keep(array []T, at, n int) {
 }
 
 // back takes the array back to where the journal began, and keeps what it held until now.
-func (j *journal[T]) back(array []T) {
-	end := len(j.held)
-	for i := len(j.spans) - 1; i >= 0; i-- {
+func (j *journal[T]) back(array []T) { j.backTo(array, 0) }
+
+// backTo takes the array back to where the journal had so many spans. It returns where the parts
+// behind them begin in what is held.
+func (j *journal[T]) backTo(array []T, spans int) (end int) {
+	end = len(j.held)
+	for i := len(j.spans) - 1; i >= spans; i-- {
 		s := j.spans[i]
 		end -= int(s.n)
 		exchange(array[s.at:s.at+s.n], j.held[end:])
 	}
+	return end
+}
+
+// drop takes the array back to where the journal had so many spans, and forgets the rest of it.
+func (j *journal[T]) drop(array []T, spans int) {
+	end := j.backTo(array, spans)
+	j.spans, j.held = j.spans[:spans], j.held[:end]
 }
 
 // forth undoes back.
@@ -82,4 +93,24 @@ func (c *change) forth(s *State) {
 	c.text.forth(s.text)
 	c.heads.forth(s.heads)
 	c.floats.forth(s.floats)
+}
+
+// Mark is a place within a piece of text.
+type Mark struct {
+	place                      place
+	table, text, heads, floats int // spans of the journals
+}
+
+func (c *change) mark(s *State) Mark {
+	return Mark{
+		s.place, len(c.table.spans), len(c.text.spans), len(c.heads.spans), len(c.floats.spans),
+	}
+}
+
+func (c *change) drop(s *State, to Mark) {
+	s.place = to.place
+	c.table.drop(s.table, to.table)
+	c.text.drop(s.text, to.text)
+	c.heads.drop(s.heads, to.heads)
+	c.floats.drop(s.floats, to.floats)
 }

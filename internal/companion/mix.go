@@ -55,8 +55,11 @@ type inputs [inputCount]float32
 // gather sets the inputs at a node whose bit is the k-th of its byte, and returns the bit histories
 // that the contexts have there.
 func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [contextCount]uint8) {
-	for i := range l.of {
-		in[firstNetwork+i] = l.trees[i].logit(node)
+	for i := range networksMax {
+		in[firstNetwork+i] = 0
+		if i < l.of {
+			in[firstNetwork+i] = l.trees[i].logit(node)
+		}
 	}
 	half := nodeInHalf(node)
 	for i, at := range b {
@@ -88,18 +91,20 @@ func meanOf(a, b, c *float32) float32 {
 
 // refined is where the refinement is read: between a step and the next.
 type refined struct {
-	at   int     // of the step
-	part float32 // of the way to the next
+	at    int     // of the step
+	part  float32 // of the way to the next
+	moves bool    // whether the logit is within the steps
 }
 
 // refinedAt says where the refinement stands at a node for a logit, and what it is there.
 func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
-	place := limit(a, refineEdge-1.0/128) + refineEdge
+	const most = refineEdge - 1.0/128
+	place := limit(a, most) + refineEdge
 	if !(place >= 0) {
 		place = 0 // a NaN: the mean keeps it
 	}
 	step := int(place)
-	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step)}
+	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step), within(a, most)}
 	return r, float32(s.floats[r.at]*(1-r.part)) + float32(s.floats[r.at+1]*r.part)
 }
 

@@ -17,12 +17,16 @@ func (x *Scratch) Score(s *State, of Networks, b byte) (nll float32) {
 		means[k] = meanOf(&logits[0][k], &logits[1][k], &logits[2][k])
 		x.nodes[k].refined, p[k] = x.look.refinedAt(s, x.nodes[k].node, means[k])
 	}
+	unsquashed := [setCount][8]float32(logits[:setCount])
 	for j := range logits {
 		squash(x.vectors, logits[j][:])
 	}
+	for k := range p {
+		p[k] = together(means[k], p[k])
+	}
+	x.slopesOf(s, &unsquashed, means, &p)
 	for k := range x.nodes {
 		x.nodes[k].sets = [setCount]float32{logits[0][k], logits[1][k], logits[2][k]}
-		p[k] = together(means[k], p[k])
 		if x.nodes[k].bit == 0 {
 			p[k] = 1 - p[k]
 		}

@@ -18,6 +18,7 @@ type Scratch struct {
 	nodes   [8]scored
 	path    [8 * inputCount]float32
 	weights [8 * inputCount]float32
+	slopes  Slopes
 
 	// Of all nodes, by their numbers: the inputs, the logits by each set, and see Distribution.
 	inputs [256 * inputCount]float32
@@ -57,6 +58,13 @@ func (x *Scratch) Begin(s *State) { x.known.begin(s) }
 // else may have happened to the state, or to the scratch, between the calls.
 func (x *Scratch) Back(s *State)  { x.known.back(s) }
 func (x *Scratch) Forth(s *State) { x.known.forth(s) }
+
+// Mark returns the place in the piece that the state has come to.
+func (x *Scratch) Mark(s *State) Mark { return x.known.mark(s) }
+
+// Drop takes the state back to a place in the piece, which then ends there. It may also be another
+// state that is equal to the one that has come to the end of the piece.
+func (x *Scratch) Drop(s *State, to Mark) { x.known.drop(s, to) }
 
 // prepare looks at the next byte.
 func (x *Scratch) prepare(s *State, of Networks) {

@@ -170,6 +170,15 @@ func (s *State) Clone() *State {
 	return &c
 }
 
+// CopyFrom makes the state a copy of another with the same settings.
+func (s *State) CopyFrom(other *State) {
+	s.place = other.place
+	copy(s.table, other.table)
+	copy(s.text, other.text)
+	copy(s.heads, other.heads)
+	copy(s.floats, other.floats)
+}
+
 // Reset makes the state that of an empty text.
 func (s *State) Reset() {
 	s.place = place{}

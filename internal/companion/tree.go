@@ -17,6 +17,9 @@ func squash(v kernel.Vectors, a []float32) {
 // limit keeps a logit within a bound.
 func limit(a, most float32) float32 { return max(-most, min(most, a)) }
 
+// within reports whether a logit is not at its bound.
+func within(a, most float32) bool { return a > -most && a < most }
+
 // tree is the distribution of a network over the 256 bytes, as masses below nodes: node n has the
 // children 2n, where the next bit is 0, and 2n+1; byte b is leaf 256+b.
 type tree struct {
@@ -35,12 +38,14 @@ func (t *tree) set(v kernel.Vectors, logProbs []float32) {
 // logit is the network's own logit at a node, the logarithms of whose children are known. Where
 // both have no mass the network has no opinion. What is no distribution, but NaNs, leads to NaNs.
 func (t *tree) logit(node int) float32 {
-	const most = 9
 	if t.mass[node] == 0 {
 		return 0
 	}
-	return limit(t.logs[2*node+1]-t.logs[2*node], most)
+	return limit(t.logs[2*node+1]-t.logs[2*node], treeMost)
 }
+
+// treeMost bounds the logit of a network.
+const treeMost = 9
 
 // path finds the logarithms at the children of the nodes on the way to a byte.
 func (t *tree) path(v kernel.Vectors, b byte) {

@@ -12,17 +12,16 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// row is after how many bytes of a text there is a row of the table.
-const row = 2048
-
 // strange is the probability that a line is shown at: about one line in so many is as strange.
 const strange = 1.0 / 50
 
 // feed feeds all streams side by side if somebody watches, and else one after the other, and prints
-// what their lines cost.
+// what their text costs.
 func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) error {
-	fmt.Printf("\nBits per byte as the static model (.) and the adapting one (#) see the texts:\n\n"+
-		"%-12s%8s%9s%10s\n", "", "bytes", "static", "adaptive")
+	fmt.Printf("\nBits per byte of the texts: the static model alone (.) and with a companion that "+
+		"counts (:),\nthe adapting model alone (+) and with its companion (#), which is what a "+
+		"session serves:\n\n%-12s%8s%8s%12s%10s%12s\n",
+		"", "bytes", "static", "+companion", "adaptive", "+companion")
 	group, ctx := errgroup.WithContext(ctx)
 	if !watched {
 		group.SetLimit(1)
@@ -31,53 +30,74 @@ func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) er
 	for _, s := range all {
 		group.Go(func() error {
 			t := table{stream: s, printing: &printing}
-			text := s.reader(ctx, watched)
-			for e, err := range c.Score(ctx, s.name, text, client.ScoreOptions{Lines: true}) {
+			for text := range s.rows() {
+				row, err := t.feed(ctx, c, text, watched)
 				if err != nil {
 					return err
 				}
-				t.add(e)
+				t.all.add(row)
+				if row.bytes >= rowBytes { // the rest of a text is a part of the whole alone
+					t.print(fmt.Sprint(t.all.bytes), row)
+				}
 			}
+			t.print("all", t.all)
 			return nil
 		})
 	}
 	return group.Wait()
 }
 
-// costs are the bytes of some text, and what they cost both models.
+// costs are the bytes of some text, and what they cost, in bits.
 type costs struct {
-	bytes          int64
-	bits, baseline float64
+	bytes                   int64
+	static, staticMixed     float64 // the static model, alone and with a companion
+	adaptive, adaptiveMixed float64 // the adapting model, alone and with its companion
 }
 
-func (c *costs) add(bytes int64, bits, baseline float64) {
-	c.bytes, c.bits, c.baseline = c.bytes+bytes, c.bits+bits, c.baseline+baseline
+func (c *costs) add(more costs) {
+	c.bytes += more.bytes
+	c.static, c.staticMixed = c.static+more.static, c.staticMixed+more.staticMixed
+	c.adaptive, c.adaptiveMixed = c.adaptive+more.adaptive, c.adaptiveMixed+more.adaptiveMixed
 }
 
-// table prints the events of one stream.
+// table prints what one stream costs.
 type table struct {
 	stream   *stream
 	printing *sync.Mutex // one row at a time, of any stream
-	row, all costs
+	all      costs
 }
 
-func (t *table) add(e client.Event) {
-	t.printing.Lock()
-	defer t.printing.Unlock()
-	if e.Summary != nil {
-		t.print("all", t.all)
+// feed feeds the text of a row, and tells what it costs.
+func (t *table) feed(
+	ctx context.Context, c *client.Client, text string, watched bool,
+) (row costs, err error) {
+	options := client.ScoreOptions{Lines: t.stream.lines}
+	for e, err := range c.Score(ctx, t.stream.name, reader(ctx, text, watched), options) {
+		switch {
+		case err != nil:
+			return row, err
+		case e.Line != nil:
+			t.tell(e.Line)
+		case e.Summary != nil:
+			row = costs{
+				bytes: e.Summary.Bytes, static: *e.Summary.BaselineBits,
+				adaptive: *e.Summary.NetworkBits, adaptiveMixed: e.Summary.Bits,
+			}
+		}
+	}
+	mixed, err := t.stream.shadowBits(ctx, c, t.all.bytes+row.bytes)
+	row.staticMixed = mixed - t.all.staticMixed
+	return row, err
+}
+
+// tell prints a line that is strange.
+func (t *table) tell(line *client.LineEvent) {
+	if !line.Warm || line.P > strange {
 		return
 	}
-	line := e.Line
-	if t.stream.lines && line.Warm && line.P <= strange {
-		fmt.Printf("%-12s  one line in %d: %s\n", t.stream.name, line.Rank, excerpt(line))
-	}
-	t.row.add(line.Bytes, line.Bits, *line.BaselineBits)
-	t.all.add(line.Bytes, line.Bits, *line.BaselineBits)
-	if t.row.bytes >= row {
-		t.print(fmt.Sprint(t.all.bytes), t.row)
-		t.row = costs{}
-	}
+	t.printing.Lock()
+	defer t.printing.Unlock()
+	fmt.Printf("%-12s  one line in %d: %s\n", t.stream.name, line.Rank, excerpt(line))
 }
 
 // excerpt is the strangest part of a line, with some text around it.
@@ -88,14 +108,23 @@ func excerpt(e *client.LineEvent) string {
 	return strconv.Quote(string(text[from:min(len(text), from+most)]))
 }
 
-// print draws both numbers on one line: # up to the adaptive one, a dot at the static one.
+// print draws the numbers on one line: # up to what is served, and marks at the others.
 func (t *table) print(at string, c costs) {
 	const perBit = 10
-	static, adaptive := c.baseline/float64(c.bytes), c.bits/float64(c.bytes)
-	bar := []byte(strings.Repeat("#", int(adaptive*perBit)))
-	for len(bar) <= int(static*perBit) {
-		bar = append(bar, ' ')
+	place := func(bits float64) int { return int(perBit * bits / float64(c.bytes)) }
+	bar := []byte(strings.Repeat("#", place(c.adaptiveMixed)))
+	for _, of := range []struct {
+		mark byte
+		bits float64
+	}{{'.', c.static}, {':', c.staticMixed}, {'+', c.adaptive}} {
+		for len(bar) <= place(of.bits) {
+			bar = append(bar, ' ')
+		}
+		bar[place(of.bits)] = of.mark
 	}
-	bar[int(static*perBit)] = '.'
-	fmt.Printf("%-12s%8s%9.3f%10.3f  %s\n", t.stream.name, at, static, adaptive, bar)
+	t.printing.Lock()
+	defer t.printing.Unlock()
+	n := float64(c.bytes)
+	fmt.Printf("%-12s%8s%8.3f%12.3f%10.3f%12.3f  %s\n", t.stream.name, at,
+		c.static/n, c.staticMixed/n, c.adaptive/n, c.adaptiveMixed/n, bar)
 }

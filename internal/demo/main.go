@@ -1,9 +1,9 @@
 // Command demo shows lmserve at work, over HTTP as any client would. It starts a server on a free
 // port, opens its page, and feeds three texts to sessions at a pace that one can follow: a server's
-// log with an incident in it, a novel, and source code. The terminal shows how the static and the
-// adapting model part, and which lines of the log are strange. On a terminal the server goes on
-// until Ctrl-C; elsewhere the texts come as fast as they are scored, and the program ends behind
-// them.
+// log with an incident in it, a novel, and source code. The terminal shows what the texts cost
+// the static and the adapting model, each alone and with a companion of counts, and which lines of
+// the log are strange. On a terminal the server goes on until Ctrl-C; elsewhere the texts come as
+// fast as they are scored, and the program ends behind them.
 package main
 
 import (

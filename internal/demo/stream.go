@@ -4,7 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +37,8 @@ const codeBytes = 14 << 10
 type stream struct {
 	name, title, text string
 	lines             bool // whether it is one of lines, of which some may be strange
+
+	shadow string // id of the session that reads the same text and learns by its companion alone
 }
 
 // streams are the three texts.
@@ -68,16 +72,66 @@ func sources() (string, error) {
 	return text.String(), err
 }
 
-// prepare makes the session of a stream. Its labels say what it is for.
+// prepare makes the session of a stream, and a shadow of it. The session's labels say what it is
+// for.
 func (s *stream) prepare(ctx context.Context, c *client.Client) error {
-	yes, seed := true, uint64(1)
+	yes, seed, static := true, uint64(1), client.MethodStatic
 	_, _, err := c.EnsureSession(ctx, s.name, client.SessionRequest{
 		Seed:     &seed,
 		Settings: &client.SettingsRequest{Baseline: &yes},
 		// The page offers sessions with a demo.
 		Labels: &client.Labels{"title": s.title, "demo": "text"},
 	})
+	if err != nil {
+		return err
+	}
+	shadow, err := c.CreateSession(ctx, client.SessionRequest{
+		ShadowOf: &s.name, Settings: &client.SettingsRequest{Method: &static},
+	})
+	s.shadow = shadow.ID
 	return err
+}
+
+// shadowBits is what the text up to an offset costs the shadow, which comes there a little later
+// than its session.
+func (s *stream) shadowBits(ctx context.Context, c *client.Client, end int64) (float64, error) {
+	for {
+		shadow, err := c.GetSession(ctx, s.shadow)
+		switch {
+		case err != nil:
+			return 0, err
+		case shadow.Offset == end:
+			return shadow.Totals.Bits, nil
+		case shadow.ShadowOf != nil && shadow.ShadowOf.Error != nil:
+			return 0, fmt.Errorf("the shadow of %s does not go on: %s", s.name, *shadow.ShadowOf.Error)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// rowBytes is after how many bytes of a text there is a row of the table.
+const rowBytes = 2048
+
+// rows are the text in pieces of whole lines, each for a row of the table.
+func (s *stream) rows() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for rest := s.text; rest != ""; {
+			end := len(rest)
+			if len(rest) > rowBytes {
+				if n := strings.IndexByte(rest[rowBytes-1:], '\n'); n >= 0 {
+					end = rowBytes + n
+				}
+			}
+			if !yield(rest[:end]) {
+				return
+			}
+			rest = rest[end:]
+		}
+	}
 }
 
 // pace is how fast a text comes while somebody watches, in bytes a second.
@@ -99,11 +153,10 @@ func (p paced) Read(b []byte) (int, error) {
 	}
 }
 
-// reader gives the text of a stream, at a pace for whoever watches.
-func (s *stream) reader(ctx context.Context, watched bool) io.Reader {
-	text := strings.NewReader(s.text)
+// reader gives a text, at a pace for whoever watches.
+func reader(ctx context.Context, text string, watched bool) io.Reader {
 	if watched {
-		return paced{ctx, text}
+		return paced{ctx, strings.NewReader(text)}
 	}
-	return text
+	return strings.NewReader(text)
 }

@@ -1,7 +1,8 @@
 // Command generate writes what is made of the tables of settings into the files that people read:
-// parts of the contract, of what the generator of its Go code is told, and of the documentation. A
-// part stands between two lines with "BEGIN GENERATED name" and "END GENERATED name"; the rest of
-// such a file is written by hand. It runs in the folder api, as a part of go generate.
+// parts of the contract, of what the generator of its Go code is told, of the documentation, and of
+// the web page's sources. A part stands between two lines with "BEGIN GENERATED name" and
+// "END GENERATED name"; the rest of such a file is written by hand. It runs in the folder api, as a
+// part of go generate.
 package main
 
 import (
@@ -24,6 +25,9 @@ func main() {
 // parts holds the generated texts: by file, and within a file by the name of the part.
 type parts map[string]map[string]string
 
+// pageSettings is where the page has the settings. What is built of it is built by `make page`.
+const pageSettings = "../server/page/src/api/settings.ts"
+
 // partsOf are the parts that are made of the tables.
 func partsOf(settings setting.Table[stream.Settings], sampling setting.Table[session.Sampling]) parts {
 	return parts{
@@ -36,6 +40,7 @@ func partsOf(settings setting.Table[stream.Settings], sampling setting.Table[ses
 		},
 		"overlay.yaml":        {"order of settings": settings.Order()},
 		"../docs/settings.md": {"settings": settings.Markdown(), "sampling": sampling.Markdown()},
+		pageSettings:          {"settings": settings.TypeScript()},
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,8 +46,9 @@ func TestTheFilesAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, before, read(t), "expected what make generate writes")
 }
 
-// A row that is added reaches the contract, the order of the fields in Go, and the documentation.
-func TestARowIsEnoughForContractAndDocumentation(t *testing.T) {
+// A row that is added reaches the contract, the order of the fields in Go, the documentation, and the
+// page.
+func TestARowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	inCopy(t)
 	row := setting.Row[stream.Settings]{
 		Name: "out_factor", Field: func(s *stream.Settings) any { return &s.Adapt.Out }, Methods: []string{stream.SparseMeta},
@@ -73,7 +75,16 @@ func TestARowIsEnoughForContractAndDocumentation(t *testing.T) {
 	require.EqualValues(t, 2, doc.Info.Extensions["x-limits"].(map[string]any)["out_factor_max"])
 
 	after := read(t)
-	require.Contains(t, after["overlay.yaml"], "      out_factor: { x-order: 16 }\n")
+	require.Contains(t, after["overlay.yaml"],
+		fmt.Sprintf("      out_factor: { x-order: %d }\n", len(stream.Table)+1))
+	require.Contains(t, after[pageSettings], `    name: "out_factor",
+    kind: "number",
+    help: "the factor on what the meta-learners write",
+    methods: ["sparse-meta"],
+    min: 0,
+    max: 2,
+  },
+`)
 	require.Contains(t, after["../docs/settings.md"],
 		"| `out_factor` | `--out-factor` | above 0 to 2 | the model's | Of `sparse-meta`: the factor on what the meta-learners write. In the paper it is 1. |\n")
 

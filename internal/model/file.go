@@ -33,6 +33,7 @@ type adapt struct {
 	Chunk    int                `json:"chunk"`
 	Branches []string           `json:"branches"`
 	Normal   *sparsemeta.Normal `json:"normal,omitempty"`
+	Mixture  float32            `json:"mixture,omitempty"`
 }
 
 // networkTensor names one array of a meta-learner.
@@ -86,7 +87,7 @@ func (m *Model) appendLearner(f *weights.File) {
 func (m *Model) adapt() adapt {
 	a := adapt{Chunk: m.Chunk}
 	if m.Learner != nil {
-		a.Settings, a.Normal = m.Learner.Settings, m.Learner.Normal
+		a.Settings, a.Normal, a.Mixture = m.Learner.Settings, m.Learner.Normal, m.Mixture
 		for _, b := range m.Learner.Branches {
 			a.Branches = append(a.Branches, b.Name)
 		}
@@ -151,7 +152,24 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.with(func(m *Model) { m.Store, m.Rivals, m.Statistics = storedAs(f, lm.Layout), rivals, statistics }), nil
+	if err := a.checkMixture(m); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	return m.with(func(m *Model) {
+		m.Store, m.Rivals, m.Statistics = storedAs(f, lm.Layout), rivals, statistics
+		m.Mixture = a.Mixture
+	}), nil
+}
+
+// checkMixture reports a share that is none, or that is not the model's to have.
+func (a adapt) checkMixture(m *Model) error {
+	switch share := a.Mixture; {
+	case !(share >= 0 && share <= 1):
+		return fmt.Errorf("mixture is %v, expected 0 to 1", share)
+	case share > 0 && (m.Learner == nil || m.OfWords()):
+		return fmt.Errorf("mixture is %v, expected 0 of a model of words or without branches", share)
+	}
+	return nil
 }
 
 // storedAs returns the 16-bit type that all slow weights of a file have in common, otherwise F32.

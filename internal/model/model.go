@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lmserve/lmserve/internal/kernel"
@@ -28,6 +29,9 @@ type Model struct {
 	// Chunk is the number of tokens between two updates of the fast weights
 	// that the meta-learners were trained for.
 	Chunk int
+	// Mixture is the share of the mixture's loss in what the fast weights beside a companion of counts
+	// learn from; the network's own loss has the rest. The meta-learners were trained for it.
+	Mixture float32
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
 	// Statistics are the root mean squares of the gradients of all weights,
@@ -148,6 +152,13 @@ func (m *Model) ArenaSize() (n int) {
 		n += b.Size
 	}
 	return n
+}
+
+// IsBranch reports whether a tensor of the layout has fast weights.
+func (m *Model) IsBranch(tensor int) bool {
+	name := m.LM.Layout.Tensors[tensor].Name
+	return m.Learner != nil && slices.ContainsFunc(m.Learner.Branches,
+		func(b sparsemeta.Branch) bool { return b.Name == name })
 }
 
 // Views cuts an arena of all branches into one slice a weight of the layout,

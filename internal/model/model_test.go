@@ -29,6 +29,7 @@ func small(t *testing.T) *Model {
 
 func TestAModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
+	m.Mixture = 0.25
 	for _, zstd := range []int{0, 3} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
 		require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{Zstd: zstd}))
@@ -38,6 +39,7 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 		require.Equal(t, m.LM.W, back.LM.W)
 		require.Equal(t, m.Learner, back.Learner)
 		require.Equal(t, m.Chunk, back.Chunk)
+		require.Equal(t, m.Mixture, back.Mixture)
 		require.JSONEq(t, string(m.Card), string(back.Card))
 		require.Equal(t, m.ID(), back.ID())
 	}
@@ -193,6 +195,13 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		"gammas":        func(f *weights.File) { f.Metadata[keyAdapt] = `{"chunk":8,"gammas":[2],"branches":["r_w_bias"]}` },
 		`branch "nothing"`: func(f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,"branches":["nothing"]}`
+		},
+		"mixture is 1.5, expected 0 to 1": func(f *weights.File) {
+			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"mixture":1.5}`, 1)
+		},
+		"mixture is 0.5, expected 0 of a model of words or without branches": func(f *weights.File) {
+			f.Metadata[keyAdapt] = `{"chunk":8,"mixture":0.5}`
+			f.Tensors = f.Tensors[:len(txl.NewLayout(smallConfig(f)).Tensors)]
 		},
 		"chunk is 0": func(f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":0}`

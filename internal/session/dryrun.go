@@ -123,7 +123,7 @@ func (r *dryRun) scoreLocked(
 	scores := w.Score(st, text)
 	phaseSince(ctx, r.engine.observer, PhaseForward, begun)
 	c := r.report(w, st, scores)
-	w.CommitAs(st, scores, stream.Lesson{}, r.takeLines(&c, stream.Lesson{}))
+	w.CommitLines(st, scores, r.takeLines(&c, scores.Lesson))
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {

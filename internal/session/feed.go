@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/lines"
@@ -118,19 +119,19 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if text, err = e.fit(s, text); err != nil {
 		return 0, err
 	}
-	scores, how, err := f.acceptLocked(ctx, l, text)
+	scores, err := f.acceptLocked(ctx, l, text)
 	if err != nil {
 		return 0, err
 	}
 	c := f.report(l.Worker(), s.stream, scores)
-	l.Worker().CommitAs(s.stream, scores, how, f.takeLines(&c, how))
+	l.Worker().CommitLines(s.stream, scores, f.takeLines(&c, scores.Lesson))
 	if f.given != nil {
 		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}
 	s.publishLocked()
 	e.follower.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
-	c.Complete, c.ByLine = s.stream.Room() == 0, how.ByLine
+	c.Complete, c.ByLine = s.stream.Room() == 0, scores.Lesson.ByLine
 	if f.given == nil { // else it was told of by the session that the text is from
 		f.tell(&c)
 	}
@@ -224,11 +225,11 @@ func (f *feeder) recordSizeMax(text []byte) int {
 // is not accepted, and ends the use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
-) (scores stream.Scores, how stream.Lesson, err error) {
+) (scores stream.Scores, err error) {
 	s, begun := f.s, time.Now()
-	scores = l.Worker().Score(s.stream, text)
+	scores = f.score(l.Worker(), text)
 	text = scores.Text
-	how = f.lesson(l.Worker(), scores)
+	how := stream.Lesson{ByLine: scores.Lesson.ByLine, Skipped: slices.Clone(scores.Lesson.Skipped)}
 	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
 	s.replay += scored.Sub(begun)
 	r := sessionlog.Record{
@@ -238,12 +239,12 @@ func (f *feeder) acceptLocked(
 	tally, baseline := s.stream.After(scores)
 	setTotals(&r, f.s.model.OfWords(), tally, baseline)
 	if !finite(r.Bits, r.Baseline, s.rms) {
-		return scores, how, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
+		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
 			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, s.rms))
 	}
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
-		return scores, how, err
+		return scores, err
 	}
 	err = l.Yield(func() error {
 		return f.engine.journal.appendLocked(ctx, s, s.stream.Offset(), r)
@@ -253,29 +254,26 @@ func (f *feeder) acceptLocked(
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
 	case l.Lost():
-		scores = l.Worker().Score(s.stream, text) // the same bits
+		scores = l.Worker().ScoreAs(s.stream, text, how) // the same bits
 	}
-	return scores, how, err
+	return scores, err
 }
 
-// lesson says how a text is learnt that was scored and is not accepted yet: by lines, of which
-// those are skipped that are stranger than the request's threshold, and those that are too long.
-func (f *feeder) lesson(w *stream.Worker, scores stream.Scores) (how stream.Lesson) {
-	if f.given != nil {
-		return f.given.Until(scores.Text, len(scores.Text))
+// score scores a text that is to be learnt as the request asks for: by lines, those are skipped that
+// are stranger than its threshold, and those that are too long.
+func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
+	switch {
+	case f.given != nil:
+		return w.ScoreAs(f.s.stream, text, *f.given)
+	case f.options.Learn == LearnUnflagged:
+		return w.ScoreLines(f.s.stream, text, f.skips)
 	}
-	if f.options.Learn != LearnUnflagged {
-		return how
-	}
-	how.ByLine = true
-	var ends uint16
-	w.PreviewLines(f.s.stream, scores, func(l *lines.Line) {
-		if l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax {
-			how.Skipped = append(how.Skipped, ends)
-		}
-		ends++
-	})
-	return how
+	return w.Score(f.s.stream, text)
+}
+
+// skips reports whether a line that is fed is not learnt.
+func (f *feeder) skips(l *lines.Line) bool {
+	return l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax
 }
 
 // restOfLines reports the line under way at the end of a text that was fed. If the session is cold

@@ -21,6 +21,7 @@ type reports struct {
 	sum     Summary
 
 	tally, baseline tokenizer.Tally // of sum
+	network         float64         // bits of the network alone
 	accepted        int64           // bytes of text
 }
 
@@ -45,6 +46,10 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 		Updates:      s.stream.Updates(),
 		Written:      int64(st.Written),
 		FastRMS:      s.rms,
+	}
+	if scores.Network != nil {
+		c.NetworkBits = ifFinite(scores.NetworkBits())
+		r.network = stream.AddBits(r.network, scores.Network)
 	}
 	if r.want.logProbs {
 		r.tellTokens(&c, w, st, scores)
@@ -82,7 +87,7 @@ func (r *reports) tellTokens(
 	if r.want.top == 0 {
 		return
 	}
-	w.Tell(st, func(t stream.Token) {
+	w.Tell(st, scores, func(t stream.Token) {
 		c.Top = append(c.Top, candidates(t.LogProbs, r.want.top))
 		if t.Baseline != nil {
 			c.BaselineTop = append(c.BaselineTop, candidates(t.Baseline, r.want.top))
@@ -102,12 +107,23 @@ func logProbsOf(nll []float32) []float64 {
 	return logProbs
 }
 
+// ifFinite is a number for callers, who are told of none that JSON cannot say.
+func ifFinite(v float64) *float64 {
+	if !finite(v) {
+		return nil
+	}
+	return &v
+}
+
 // finish completes the summary.
 func (r *reports) finish(begun time.Time) {
 	p := r.s.seen()
 	r.sum.Offset, r.sum.Updates = p.offset, p.updates
 	r.sum.PendingBytes = p.offset - p.tally.Bytes
 	r.sum.Tally = r.s.account(r.tally, r.baseline)
+	if r.s.Settings.HasCompanion(r.s.model) {
+		r.sum.NetworkBits = ifFinite(r.network)
+	}
 	r.sum.Total = r.s.account(p.tally, p.baseline)
 	r.sum.Elapsed = time.Since(begun)
 }

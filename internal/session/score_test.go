@@ -99,6 +99,11 @@ func TestTheSumOfACallDoesNotDependOnItsPieces(t *testing.T) {
 	require.Equal(t, whole.Bits, whole.Total.Bits)
 	require.Equal(t, int64(100), whole.Offset)
 	require.Equal(t, uint64(100/testChunk), whole.Updates)
+
+	r.Settings["companion"] = false
+	_, alone := score(t, mg, create(t, mg, r), text)
+	require.Nil(t, alone.NetworkBits)
+	require.Equal(t, alone.Bits, *whole.NetworkBits, "it tells what it would be without companion")
 }
 
 func bytewiseBody(text string) *reads {

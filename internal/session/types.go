@@ -247,6 +247,9 @@ type Chunk struct {
 	Updates  uint64  // updates of the fast weights made before this chunk was scored
 	Written  int64   // entries the last of these wrote; 0 if none
 	FastRMS  float64 // root mean square of the fast weights under which the chunk was scored
+	// NetworkBits are what Bits would be without the companion, under the network as it has adapted;
+	// nil without a companion, and where they are not a finite number.
+	NetworkBits *float64
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
 	// for. BaselineLogProbs are those under the static model; nil, too, unless the setting "baseline"
 	// asks for it.
@@ -288,6 +291,8 @@ type Update struct {
 type Summary struct {
 	Tally       // of the tokens that this call completed
 	Total Tally // of the session, after the call
+	// NetworkBits are the sum of those of the Chunks.
+	NetworkBits *float64
 
 	Offset int64 // of the session, after the call
 	// PendingBytes is the number of bytes at the end of the text that have no bits yet, see Info.

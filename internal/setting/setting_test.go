@@ -205,6 +205,50 @@ properties:
 	require.Equal(t, []string{"aa bb", "cccccccc", "d"}, wrapped("aa bb cccccccc d", 5))
 }
 
+func TestThePageHasAnObjectForEachRow(t *testing.T) {
+	require.Equal(t, `{
+  name: "mode",
+  kind: "word",
+  help: "how it goes",
+  words: ["slow", "fast"],
+},
+{
+  name: "loud",
+  kind: "switch",
+  help: "whether it is heard",
+},
+{
+  name: "size",
+  kind: "whole",
+  help: "how much it holds",
+  min: 1,
+  max: 1000000,
+},
+{
+  name: "share",
+  kind: "number",
+  help: "the share of loud",
+  methods: ["fast"],
+  min: 0,
+  max: 1,
+},
+{
+  name: "chance",
+  kind: "number",
+  help: "the chance",
+  min: 0,
+  max: 1,
+},
+{
+  name: "decays",
+  kind: "numbers",
+  help: "the decays",
+  min: -1,
+  max: 0.5,
+},
+`, table.TypeScript())
+}
+
 func TestTheDocumentationHasALineForEachRow(t *testing.T) {
 	require.Equal(t, `| name | flag | range | default | what it is |
 |---|---|---|---|---|

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -52,34 +51,14 @@ func BenchmarkLines(b *testing.B) {
 func feedLines(w *Worker, s *Stream, text []byte, skipped func(*lines.Line) bool) {
 	for len(text) > 0 {
 		part := text[:min(len(text), s.Room())]
-		scores, how := w.Score(s, part), Lesson{ByLine: skipped != nil}
-		if how.ByLine {
-			ends := uint16(0)
-			w.PreviewLines(s, scores, func(l *lines.Line) {
-				if skipped(l) {
-					how.Skipped = append(how.Skipped, ends)
-				}
-				ends++
-			})
+		scores := Scores{}
+		if skipped == nil {
+			scores = w.Score(s, part)
+		} else {
+			scores = w.ScoreLines(s, part, skipped)
 		}
-		w.CommitAs(s, scores, how, nil)
+		w.CommitLines(s, scores, nil)
 		w.Settle(s)
 		text = text[len(part):]
-	}
-}
-
-// BenchmarkPreview looks ahead at a chunk's lines.
-func BenchmarkPreview(b *testing.B) {
-	m, err := model.Default()
-	require.NoError(b, err)
-	w := NewWorker(m, 1)
-	defer w.Close()
-	s := New(m, Defaults(m))
-	s.WatchLines(0)
-	text := bytes.Repeat([]byte("0123456\n"), m.Chunk/8)
-	scores := w.Score(s, text)
-	b.ReportAllocs()
-	for b.Loop() {
-		w.PreviewLines(s, scores, func(*lines.Line) {})
 	}
 }

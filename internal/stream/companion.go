@@ -7,49 +7,112 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file puts a stream's companion beside its network: what is scored, sampled and told of is
-// then their mixture. The fast weights learn from the network's own loss.
+// This file puts a stream's companion beside its network, or beside two, the one that adapts and the
+// static one: what is scored, sampled and told of is then their mixture.
 
-// mixed replaces the network's losses of the tokens that are scored by the mixture's. The companion
-// goes on along them, and back: Commit takes it forth.
-func (w *Worker) mixed(s *Stream, nll []float32) {
-	w.counts.Begin(s.Companion)
-	for i, id := range w.tokens.IDs {
-		w.ofModel(s, len(s.Pending)+i, w.network)
-		nll[i] = w.counts.Score(s.Companion, companion.Networks{w.network}, byte(id))
+// mixed writes the mixture's losses of some of the tokens that are scored, and the network's own, and
+// takes the companion behind them.
+func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
+	for i := from; i < to; i++ {
+		w.ofNetworks(s, len(s.Pending)+i)
+		id := w.tokens.IDs[i]
+		scores.Network[i] = -w.networks[0][id]
+		scores.NLL[i] = w.counts.Score(w.along.companion, w.networks, byte(id))
+		slopes := w.counts.Slopes()
+		w.slopes = append(w.slopes, slopes[:]...)
 	}
-	w.counts.Back(s.Companion)
 }
 
-// accept takes the companion behind the tokens that were scored last.
-func (w *Worker) accept(s *Stream) {
+// ofNetworks sets w.networks to the distributions of the token after a row of the chunk.
+func (w *Worker) ofNetworks(s *Stream, row int) {
+	w.ofModel(s, row, w.networks[0])
+	if s.Companion.Settings().Networks > 1 {
+		w.base.LogProbs(row, 0, w.networks[1])
+	}
+}
+
+// beforeLine is the companion before the line under way that is learnt by lines; nil if there is
+// none, or no companion.
+func (s *Stream) beforeLine() *companion.State {
+	if s.held == nil || s.held.line[lineBytes] == 0 {
+		return nil
+	}
+	return s.held.companion
+}
+
+// named is a companion and the tensor it is stored as.
+type named struct {
+	name  string
+	state *companion.State
+}
+
+// companions are those that a snapshot has.
+func (s *Stream) companions() (all []named) {
 	if s.Companion != nil {
-		w.counts.Forth(s.Companion)
+		all = append(all, named{tensorCompanion, s.Companion})
 	}
+	if before := s.beforeLine(); before != nil {
+		all = append(all, named{tensorBefore, before})
+	}
+	return all
 }
 
-// readCompanion reads the state of the companion, if the stream has one.
-func (s *Stream) readCompanion(f *weights.Stored) error {
+// readCompanions reads the states of the companions that the stream has. A snapshot of before skipped
+// lines taught the companion nothing has none of before the line under way: what was read of the
+// line is learnt then.
+func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	if s.Companion == nil {
 		return nil
 	}
-	t, ok := f.Tensor(tensorCompanion)
-	if !ok {
-		return fmt.Errorf("tensor %q is missing", tensorCompanion)
-	}
 	set := s.Companion.Settings()
-	data, err := readBytes(t, int(companion.EncodedBytes(set)))
-	if err != nil {
+	if s.Companion, err = readCompanion(f, tensorCompanion, set); err != nil || s.beforeLine() == nil {
 		return err
 	}
-	read, err := companion.Decode(set, data)
-	if err == nil && read.Length() != uint64(s.Offset()) {
-		err = fmt.Errorf("its text has %d bytes, expected %d, those of the stream",
-			read.Length(), s.Offset())
+	if _, ok := f.Tensor(tensorBefore); !ok {
+		s.held.companion.CopyFrom(s.Companion)
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("tensor %q: %w", tensorCompanion, err)
+	s.held.companion, err = readCompanion(f, tensorBefore, set)
+	return err
+}
+
+// checkCompanions compares the lengths of the companions' texts with that of the stream's, some of
+// which may have been skipped.
+func (s *Stream) checkCompanions(f *weights.Stored) error {
+	if s.Companion == nil {
+		return nil
 	}
-	s.Companion = read
+	found, most := s.Companion.Length(), uint64(s.Offset())
+	if found > most || found < most && s.held == nil {
+		return fmt.Errorf("tensor %q: its text has %d bytes, expected %d, those of the stream",
+			tensorCompanion, found, most)
+	}
+	if _, ok := f.Tensor(tensorBefore); !ok {
+		return nil
+	}
+	before, under := s.held.companion.Length(), uint64(s.held.line[lineBytes])
+	if since := found - before; before > found || since < under || since > under && under <= HeldMax {
+		return fmt.Errorf("tensor %q: its text has %d bytes, expected %d, without the line under way",
+			tensorBefore, before, found-under)
+	}
 	return nil
+}
+
+// readCompanion reads a state with these settings.
+func readCompanion(
+	f *weights.Stored, name string, set companion.Settings,
+) (*companion.State, error) {
+	t, ok := f.Tensor(name)
+	if !ok {
+		return nil, fmt.Errorf("tensor %q is missing", name)
+	}
+	data, err := readBytes(t, int(companion.EncodedBytes(set)))
+	if err != nil {
+		return nil, err
+	}
+	state, err := companion.Decode(set, data)
+	if err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", name, err)
+	}
+	return state, nil
 }

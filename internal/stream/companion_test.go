@@ -2,6 +2,7 @@ package stream
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 // What is told of a token is the whole distribution that its score is of, and it sums to one; what
 // is sampled is drawn from the same.
 func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
-	m := testModel(t)
+	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	each(t, Methods(), func(t *testing.T, method string) {
 		set := settings(m, methodIs(method))
@@ -56,11 +57,12 @@ func TestACompanionKnowsWhatItHasRead(t *testing.T) {
 	w := testWorker(t, m, 1)
 	again := strings.Repeat(text, 4)
 	each(t, Methods(), func(t *testing.T, method string) {
-		with := New(m, settings(m, methodIs(method)))
+		with := New(m, settings(m, func(s *Settings) { s.Method, s.CompanionStatic = method, false }))
 		without := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = method, false }))
 		w.Feed(with, []byte(again), nil)
 		w.Feed(without, []byte(again), nil)
 		require.Less(t, with.Tally.Bits, 0.8*without.Tally.Bits)
+		requireNetworkBits(t, w, with, without)
 		require.Equal(t, without.FastRMS(), with.FastRMS())
 		require.Equal(t, companion.Bytes(with.Settings.companion()),
 			with.MemoryBytes()-without.MemoryBytes())
@@ -68,21 +70,42 @@ func TestACompanionKnowsWhatItHasRead(t *testing.T) {
 	})
 }
 
+// requireNetworkBits checks that a stream with a companion tells of its next text, too, what the
+// stream without it scores.
+func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
+	t.Helper()
+	const next = "and on it goes "
+	network := slices.Clone(w.Score(with, []byte(next)).Network)
+	alone := w.Score(without, []byte(next))
+	require.Nil(t, alone.Network)
+	require.Equal(t, alone.NLL, network)
+}
+
 // goldenCompanion is the state of a sparse-meta stream with a companion after text, by
-// kernel.Arithmetic.Numerics. A change here says that sessions made before do not go on to the same
-// bits.
-var goldenCompanion = map[string]string{
-	"float32":     "198d7fb81227f0bb2e88b7ea881e3ae5045bac91dd211ebe766bf7abe6a37771",
-	"float32-fma": "1f228866bcf9047b6c61149f34e71ba2cc13a750732901329ea1445849137ea1",
+// kernel.Arithmetic.Numerics, beside one network and beside two. A change here says that sessions
+// made before do not go on to the same bits.
+var goldenCompanion = map[string][2]string{
+	"float32": {
+		"198d7fb81227f0bb2e88b7ea881e3ae5045bac91dd211ebe766bf7abe6a37771",
+		"e8624c194ae6c89e0fe3785361157104d6d4e619d7e2768f826024cb7b0f9e5a",
+	},
+	"float32-fma": {
+		"1f228866bcf9047b6c61149f34e71ba2cc13a750732901329ea1445849137ea1",
+		"af23b9f3be5adc7f9f7c469184b8d7c3bc6a4e832a79e63d2df5580d2e884c1e",
+	},
 }
 
 func TestGoldenStateWithACompanion(t *testing.T) {
 	m := testModel(t)
-	for _, threads := range []int{1, 3} {
-		w := testWorker(t, m, threads)
-		s := New(m, settings(m, methodIs(SparseMeta)))
-		w.Feed(s, []byte(text), nil)
-		require.Equal(t, goldenCompanion[kernel.Arithmetic{}.Numerics()], s.Hash())
+	for networks, want := range goldenCompanion[kernel.Arithmetic{}.Numerics()] {
+		for _, threads := range []int{1, 3} {
+			w := testWorker(t, m, threads)
+			s := New(m, settings(m, func(s *Settings) {
+				s.Method, s.CompanionStatic = SparseMeta, networks > 0
+			}))
+			w.Feed(s, []byte(text), nil)
+			require.Equal(t, want, s.Hash())
+		}
 	}
 }
 
@@ -157,6 +180,7 @@ func TestTheCompanionOfWordsIsACache(t *testing.T) {
 		w.Feed(with, text, nil)
 		w.Feed(without, text, nil)
 		require.Less(t, with.Tally.Bits, without.Tally.Bits, method)
+		requireNetworkBits(t, w, with, without)
 		require.Equal(t, without.FastRMS(), with.FastRMS())
 		require.Equal(t, with.Cache.Bytes(), with.MemoryBytes()-without.MemoryBytes())
 		require.Equal(t, with.MemoryBytes(), StateBytes(m, with.Settings))

@@ -1,15 +1,14 @@
 package stream
 
 import (
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // FeedAs scores, accepts and settles the next piece of a text, as much as the chunk has room for,
 // learnt in some way. It returns how many bytes it has read.
 func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
-	scores := w.Score(s, text)
-	w.CommitAs(s, scores, how, nil)
+	scores := w.ScoreAs(s, text, how)
+	w.Commit(s, scores)
 	w.Settle(s)
 	return len(scores.Text)
 }
@@ -50,7 +49,7 @@ func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 func (w *Worker) scoreToken(s *Stream, id int32, size, chars int64) Scores {
 	w.resume(s)
 	w.setToken(id, size, chars)
-	return w.predict(s, nil)
+	return w.predict(s, nil, Lesson{}, nil)
 }
 
 // setToken makes w.tokens one token.
@@ -67,7 +66,7 @@ func (w *Worker) setToken(id int32, size, chars int64) {
 // many bytes it has read.
 func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 	scores := w.Score(s, text)
-	w.Tell(s, visit)
+	w.Tell(s, scores, visit)
 	w.Commit(s, scores)
 	w.Settle(s)
 	return len(scores.Text)
@@ -75,24 +74,25 @@ func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 
 // Tell tells visit of each of the tokens that Score has just scored, in order, with the distribution
 // that the token was scored under. It comes before Commit, and changes nothing.
-func (w *Worker) Tell(s *Stream, visit func(Token)) {
+func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 	logProbs, baseline := w.room(), []float32(nil)
 	if s.Settings.Baseline {
 		baseline = w.baseRoom()
 	}
-	if s.Companion != nil {
-		w.counts.Begin(s.Companion)
-		defer w.counts.Back(s.Companion)
-	}
-	for i, id := range w.tokens.IDs {
-		row := len(s.Pending) + i
-		w.distribution(s, row, logProbs)
-		if s.Companion != nil {
-			w.counts.Score(s.Companion, companion.Networks{w.network}, byte(id))
+	w.follow(s, &scores, scores.Lesson, nil, func(from, to int) {
+		for i := from; i < to; i++ {
+			row := len(s.Pending) + i
+			w.distribution(s, row, logProbs)
+			if s.Companion != nil {
+				w.counts.Score(w.along.companion, w.networks, byte(w.tokens.IDs[i]))
+			}
+			if baseline != nil {
+				w.base.LogProbs(row, 0, baseline)
+			}
+			visit(Token{
+				ID: w.tokens.IDs[i], Size: w.tokens.Sizes[i], LogProbs: logProbs, Baseline: baseline,
+			})
 		}
-		if baseline != nil {
-			w.base.LogProbs(row, 0, baseline)
-		}
-		visit(Token{ID: id, Size: w.tokens.Sizes[i], LogProbs: logProbs, Baseline: baseline})
-	}
+	})
+	w.stay()
 }

@@ -25,9 +25,8 @@ func (s *Stream) Hash() string {
 	for _, id := range s.Pending {
 		hashInts(h, uint64(id))
 	}
-	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
-		hashMemory(h, mem, s.model.LM.Config.DModel)
-	}
+	s.hashMemory(h, s.Memory)
+	s.hashMemory(h, s.StaticMemory)
 	switch {
 	case s.Fast != nil:
 		h.Write([]byte(s.Fast.Hash()))
@@ -40,8 +39,13 @@ func (s *Stream) Hash() string {
 	if s.Companion != nil {
 		h.Write(s.Companion.AppendTo(nil))
 	}
+	for _, v := range s.slopes {
+		hashInts(h, uint64(math.Float32bits(v)))
+	}
 	if s.held != nil {
-		hashInts(h, uint64(s.held.line[lineBytes]), uint64(s.held.line[lineCarries]))
+		for _, n := range s.lineNumbers() {
+			hashInts(h, uint64(n))
+		}
 		for _, mark := range s.held.marks {
 			hashInts(h, uint64(mark))
 		}
@@ -49,6 +53,9 @@ func (s *Stream) Hash() string {
 			for _, v := range s.held.gradient {
 				hashInts(h, uint64(math.Float32bits(v)))
 			}
+		}
+		if before := s.beforeLine(); before != nil {
+			h.Write(before.AppendTo(nil))
 		}
 	}
 	if s.lines != nil {
@@ -71,15 +78,18 @@ func (s *Stream) hashWords(h hash.Hash) {
 	h.Write(p.Word)
 }
 
-// hashMemory takes in the rows in use.
-func hashMemory(h hash.Hash, mem *txl.Memory, width int) {
+// hashMemory takes in the rows in use. A layer that the memory has not is that of s.Memory.
+func (s *Stream) hashMemory(h hash.Hash, mem *txl.Memory) {
 	if mem == nil {
 		return
 	}
 	hashInts(h, uint64(mem.Len))
 	var bits [4]byte
-	for _, layer := range mem.Layers {
-		for _, v := range layer[:mem.Len*width] {
+	for l, layer := range mem.Layers {
+		if layer == nil {
+			layer = s.Memory.Layers[l]
+		}
+		for _, v := range layer[:mem.Len*s.model.LM.Config.DModel] {
 			binary.LittleEndian.PutUint32(bits[:], math.Float32bits(v))
 			h.Write(bits[:])
 		}

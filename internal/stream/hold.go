@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
 )
 
@@ -38,7 +39,14 @@ const HeldMax = 4096
 
 // HeldBytes is the memory of what a stream keeps that learns by lines.
 func HeldBytes(m *model.Model, set Settings) int64 {
-	return 4*int64(heldSize(m, set)) + 4*int64(set.Chunk)
+	bytes := 4*int64(heldSize(m, set)) + 4*int64(set.Chunk)
+	if set.counts(m) {
+		bytes += companion.Bytes(set.companion())
+	}
+	if set.caches(m) {
+		bytes += 4 * cacheRoom * int64(m.LM.Config.DModel+1)
+	}
+	return bytes
 }
 
 // heldSize is the number of elements of a carried gradient.
@@ -94,15 +102,33 @@ const (
 
 // held is what a stream keeps that learns by lines.
 type held struct {
-	marks    []int32   // of the pending tokens
-	line     [2]int32  // of the line under way, see lineBytes
+	marking
 	gradient []float32 // carried: of the weights that the method writes
+	// companion is the stream's companion where the line under way came to be learnt by lines, while
+	// there is one; nil in a stream without a companion.
+	companion *companion.State
+}
+
+// marking says what becomes of tokens.
+type marking struct {
+	marks []int32  // of the pending tokens
+	line  [3]int32 // of the line under way, see lineBytes
+}
+
+// take appends the marks of so many tokens.
+func (m *marking) take(tokens int, mark int32) {
+	for range tokens {
+		m.marks = append(m.marks, mark)
+	}
 }
 
 // The numbers of a line under way.
 const (
 	lineBytes   = iota // those that came to be learnt by lines; HeldMax+1 at most
 	lineCarries        // what becomes of the carried gradient
+	lineCached         // positions of the cache that are its tokens'
+
+	lineNumbers = lineCached // in a stream without a cache
 )
 
 // check reports numbers that do not go together. carries says whether there is a gradient, and
@@ -134,6 +160,36 @@ func (h *held) check(carries, words bool) error {
 	return nil
 }
 
+// checkHeld reports numbers of what is held that do not fit the stream. carries says whether there is
+// a carried gradient.
+func (s *Stream) checkHeld(carries bool) error {
+	if s.Cache == nil {
+		return s.held.check(carries, s.OfWords())
+	}
+	open, under := int(s.held.line[lineCached]), int(s.held.line[lineBytes])
+	most := min(s.Cache.Len, cacheRoom)
+	if under == 0 || under > HeldMax {
+		most = 0
+	}
+	if open > most {
+		return fmt.Errorf("tensor %q, element %d is %d, expected 0 to %d", tensorHeld, lineCached,
+			open, most)
+	}
+	whole := int64(s.Step) * int64(s.Settings.Chunk)
+	if n := int64(min(s.Settings.Cache.Size+open, int(whole))); int64(s.Cache.Len) > n {
+		return fmt.Errorf("tensor %q has %d elements, expected at most %d", tensorNext, s.Cache.Len, n)
+	}
+	return s.held.check(carries, s.OfWords())
+}
+
+// lineNumbers are the numbers of the line under way that the stream has.
+func (s *Stream) lineNumbers() []int32 {
+	if s.Cache == nil {
+		return s.held.line[:lineNumbers]
+	}
+	return s.held.line[:]
+}
+
 // trailing is how many marks at the end are of a kind.
 func trailing(marks []int32, mark int32) (n int) {
 	for n < len(marks) && marks[len(marks)-1-n] == mark {
@@ -146,45 +202,20 @@ func trailing(marks []int32, mark int32) (n int) {
 func (s *Stream) holdLines() {
 	if s.held == nil {
 		s.held = &held{
-			marks:    make([]int32, len(s.Pending), s.Settings.Chunk),
+			marking:  marking{marks: make([]int32, len(s.Pending), s.Settings.Chunk)},
 			gradient: make([]float32, heldSize(s.model, s.Settings)),
 		}
-	}
-}
-
-// mark decides on the tokens of a text that was scored, which follow the pending ones. A token is
-// of the line that its cost falls on.
-func (h *held) mark(scores Scores, how Lesson) {
-	if !how.ByLine {
-		h.decide(tokenLearnt)
-		h.line[lineBytes] = 0
-		for range scores.NLL {
-			h.marks = append(h.marks, tokenLearnt)
+		if s.Companion != nil {
+			s.held.companion = s.Companion.Clone()
 		}
-		return
-	}
-	ends, skipped, k := uint16(0), how.Skipped, 0
-	for i, b := range scores.Text {
-		for ; k < len(scores.falls) && scores.falls[k] <= i; k++ {
-			h.marks = append(h.marks, tokenOpen)
+		if s.Cache != nil {
+			s.Cache.Reserve(cacheRoom)
 		}
-		if h.line[lineBytes] = min(h.line[lineBytes]+1, HeldMax+1); h.line[lineBytes] > HeldMax {
-			h.decide(tokenSkipped)
-		}
-		if b != '\n' {
-			continue
-		}
-		if len(skipped) > 0 && skipped[0] == ends {
-			h.decide(tokenSkipped)
-			skipped = skipped[1:]
-		}
-		h.decide(tokenLearnt) // what nobody has decided on
-		ends, h.line[lineBytes] = ends+1, 0
 	}
 }
 
 // decide decides on the line under way, as far as it is open.
-func (h *held) decide(mark int32) {
+func (h *marking) decide(mark int32) {
 	for i := len(h.marks) - 1; i >= 0 && h.marks[i] == tokenOpen; i-- {
 		h.marks[i] = mark
 	}
@@ -199,7 +230,7 @@ func (h *held) decide(mark int32) {
 
 // marked writes those of a chunk's targets that have a mark to dst, and -1 for the others. any says
 // whether there is one.
-func (h *held) marked(dst, targets []int32, mark int32) (all []int32, any bool) {
+func (h *marking) marked(dst, targets []int32, mark int32) (all []int32, any bool) {
 	for i, target := range targets {
 		if h.marks[i] == mark {
 			any = true

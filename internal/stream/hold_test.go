@@ -243,9 +243,8 @@ func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 		how, each := Lesson{ByLine: true, Skipped: []uint16{0}}, func(*lines.Line) {}
 		first, second := how.Until(text, chunk), how.From(text, chunk)
 		feed := func(text []byte, how Lesson) {
-			scores := w.Score(s, text)
-			w.PreviewLines(s, scores, each)
-			w.CommitAs(s, scores, how, each)
+			scores := w.ScoreAs(s, text, how)
+			w.CommitLines(s, scores, each)
 			w.Settle(s)
 		}
 		warm := func() { feed(text[:chunk], first); feed(text[chunk:], second) }

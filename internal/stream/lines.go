@@ -35,14 +35,17 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	return s.Offset() - s.lines.Bytes(), true
 }
 
-// addLines lets a meter take in the text that was scored at an offset of a stream. Every line that
-// ends in the text goes to each, which may be nil, with its offset in the stream.
-func addLines(m *lines.Meter, offset int64, scores Scores, each func(*lines.Line)) {
+// addLines lets a meter, whose lines begin at an offset of the stream, take in a part of the text
+// that was scored. Every line that ends in it goes to each, which may be nil, with its offset in the
+// stream.
+func addLines(
+	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
+) {
 	visit := each
 	if each != nil {
-		visit = atOffset(offset-m.Bytes(), each)
+		visit = atOffset(offset, each)
 	}
-	scores.EachByte(func(b byte, bits, baseline float64) {
+	scores.eachByte(from, to, func(b byte, bits, baseline float64) {
 		m.Add(b, max(0, bits), max(0, baseline), visit) // a rounding may leave less than nothing
 	})
 }

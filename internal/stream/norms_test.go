@@ -110,7 +110,7 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 			settleEach(w, s, strings.Repeat("some text ", 5), false)
 			scores := w.Score(s, []byte("and "))
 			i := 0
-			w.Tell(s, func(tok Token) {
+			w.Tell(s, scores, func(tok Token) {
 				require.InDelta(t, -scores.NLL[i], tok.LogProbs[tok.ID], 2e-6)
 				require.InDelta(t, -scores.Baseline[i], tok.Baseline[tok.ID], 2e-6)
 				i++
@@ -121,8 +121,9 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 }
 
 // A Static copy goes on as the baseline does, and changes nothing of its origin.
-func TestAStaticCopyIsTheBaseline(t *testing.T) {
-	m := testModel(t)
+func TestAStaticCopyIsTheBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
+
+func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {
 	text, rest := strings.Repeat("GET /index.html 200\n", 4)[:71], "POST /login 403\nand more of it\n"
 	each(t, adapting, func(t *testing.T, method string) {
 		w := testWorker(t, m, 1)

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -71,6 +73,7 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 		s.Baseline = s.Tally
 		s.Baseline.Bits, s.Baseline.UnknownBits = h.BaselineBits, h.BaselineUnknownBits
 	}
+	s.reserveStatic(f)
 	s.reserve()
 	s.reserveHeld(f)
 	parts := s.parts()
@@ -79,9 +82,12 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 			return nil, "", err
 		}
 	}
+	if err := s.shareStatic(); err != nil {
+		return nil, "", err
+	}
 	if s.held != nil {
 		_, carries := f.Tensor(tensorCarried)
-		if err := s.held.check(carries, m.OfWords()); err != nil {
+		if err := s.checkHeld(carries); err != nil {
 			return nil, "", err
 		}
 	}
@@ -91,12 +97,14 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	if err := s.readLines(f); err != nil {
 		return nil, "", err
 	}
-	if err := s.readCompanion(f); err != nil {
+	if err := s.readCompanions(f); err != nil {
 		return nil, "", err
 	}
 	want := len(parts)
-	if s.Companion != nil {
-		want++
+	for _, c := range s.companions() {
+		if _, ok := f.Tensor(c.name); ok {
+			want++
+		}
 	}
 	if s.lines != nil {
 		want++
@@ -106,6 +114,9 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	}
 	if len(f.Tensors) != want {
 		return nil, "", surplus(f, parts)
+	}
+	if err := s.checkCompanions(f); err != nil {
+		return nil, "", err
 	}
 	if s.Fast != nil {
 		s.Fast.Step = s.Step // there is an update for every chunk
@@ -200,13 +211,45 @@ func (h *header) mostWritten(m *model.Model, set Settings) int {
 func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
+	if s.slopes != nil {
+		s.slopes = s.slopes[:slopesOfByte*len(s.Pending)]
+	}
 	s.Memory.Len = int(min(int64(s.model.LM.Config.MemLen), whole))
-	if s.BaselineMemory != nil {
-		s.BaselineMemory.Len = s.Memory.Len
+	if s.StaticMemory != nil {
+		s.StaticMemory.Len = s.Memory.Len
 	}
 	if s.Cache != nil {
 		s.Cache.Len = int(min(int64(s.Settings.Cache.Size), whole))
 	}
+}
+
+// reserveStatic makes room for what a snapshot has of the static model's memory. Those of before the
+// layers were shared have all of its layers.
+func (s *Stream) reserveStatic(f *weights.Stored) {
+	if s.StaticMemory == nil || s.StaticMemory.Layers[0] != nil {
+		return
+	}
+	if _, whole := f.Tensor(prefixStatic + "0"); whole {
+		s.StaticMemory = txl.NewMemory(s.model.LM.Config, 1)
+	}
+}
+
+// shareStatic lets go of the layers of the static model's memory that are those of the adaptive
+// model's. An error says that they are not.
+func (s *Stream) shareStatic() error {
+	alike := s.Settings.layersAlike(s.model)
+	if s.StaticMemory == nil || alike == 0 || s.StaticMemory.Layers[0] == nil {
+		return nil
+	}
+	n := s.Memory.Len * s.model.LM.Config.DModel
+	for l, rows := range s.StaticMemory.Layers[:alike] {
+		if !slices.Equal(rows[:n], s.Memory.Layers[l][:n]) {
+			return fmt.Errorf("tensor %q differs from tensor %q, expected the same: nothing below "+
+				"the layer adapts", prefixStatic+strconv.Itoa(l), prefixMemory+strconv.Itoa(l))
+		}
+	}
+	s.StaticMemory = s.copyStatic()
+	return nil
 }
 
 // reserveHeld makes room for what a snapshot has of learning by lines.
@@ -215,6 +258,9 @@ func (s *Stream) reserveHeld(f *weights.Stored) {
 		return
 	}
 	s.holdLines()
+	if t, ok := f.Tensor(tensorNext); ok && s.Cache != nil && len(t.Shape) == 1 {
+		s.Cache.Len = min(t.Shape[0], len(s.Cache.Next))
+	}
 	if _, ok := f.Tensor(tensorCarried); ok {
 		s.held.line[lineCarries] = carriesOpen // until it is read
 	}
@@ -258,7 +304,7 @@ func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }
 		if t.Name != tensorLines && t.Name != tensorWord && t.Name != tensorCompanion &&
-			!slices.ContainsFunc(parts, known) {
+			t.Name != tensorBefore && !slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

@@ -3,7 +3,6 @@ package stream
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -45,6 +44,7 @@ func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 		last := len(s.Pending)
 		w.extend(s, undrawn)
 		w.targets = append(w.targets[:0], s.Pending...)
+		w.setOut(s, Lesson{})
 		w.distribution(s, last, logProbs)
 		t := Token{ID: draw(sampler, logProbs, tok.Unknown()), LogProbs: logProbs}
 		w.spelt = tok.Spell(w.spelt[:0], s.Before(), t.ID)
@@ -53,7 +53,7 @@ func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 		}
 		t.Size = s.Text.Size() + int64(len(t.Text))
 		w.setToken(t.ID, t.Size, s.Text.Chars+int64(tok.Chars(t.Text)))
-		w.Commit(s, w.scores(s, t.Text))
+		w.Commit(s, w.scores(s, t.Text, Lesson{}, nil))
 		w.Settle(s)
 		more = yield(t)
 	}
@@ -84,7 +84,7 @@ func (w *Worker) EndWord(s *Stream, visit func(Token)) {
 	}
 	scores := w.Score(s, end)
 	if visit != nil {
-		w.Tell(s, visit)
+		w.Tell(s, scores, visit)
 	}
 	w.text = tokenizer.Pending{Word: w.text.Word[:0]}
 	w.Commit(s, scores)
@@ -98,11 +98,11 @@ func (s *Stream) MidWord() bool { return s.Text.Line || len(s.Text.Word) > 0 }
 var space = []byte{' '}
 
 // distribution writes the log-probabilities [V] of the token after a row of the chunk. w.targets
-// are those of the rows before it, where the stream has a cache.
+// are those of the rows before it, where the stream has a cache, and w.along is there.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	if s.Companion != nil {
-		w.ofModel(s, row, w.network)
-		w.counts.Distribution(s.Companion, companion.Networks{w.network}, logProbs)
+		w.ofNetworks(s, row)
+		w.counts.Distribution(w.along.companion, w.networks, logProbs)
 		return
 	}
 	w.ofModel(s, row, logProbs)
@@ -112,8 +112,7 @@ func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	w.seg.LogProbs(row, 0, logProbs)
 	if s.Cache != nil {
-		hidden := w.seg.Hidden()[:(row+1)*w.model.LM.Config.DModel]
-		s.Cache.MixAll(w.Exec, hidden, w.targets[:row], logProbs)
+		w.mixAllCached(s, row, logProbs)
 	}
 }
 

@@ -6,10 +6,27 @@ import "github.com/lmserve/lmserve/internal/lines"
 // has room for, and does not change the stream: Commit accepts them. It reads the text up to the
 // byte by which the last token is complete that there is room for, else all of it: Scores.Text.
 // What is scored, and what is pending then, do not depend on the pieces in which the text comes.
-func (w *Worker) Score(s *Stream, text []byte) Scores {
+func (w *Worker) Score(s *Stream, text []byte) Scores { return w.ScoreAs(s, text, Lesson{}) }
+
+// ScoreAs is Score for a text that is learnt in some way.
+func (w *Worker) ScoreAs(s *Stream, text []byte, how Lesson) Scores {
+	read := w.begin(s, text)
+	return w.predict(s, text[:read], how.Until(text, read), nil)
+}
+
+// ScoreLines is Score for a text that is learnt by lines, of which those are skipped that skip
+// reports true for. It asks for every line that ends in the text, when the line is scored. The
+// stream makes lines of its text. A line is valid until skip returns.
+func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool) Scores {
+	read := w.begin(s, text)
+	return w.predict(s, text[:read], Lesson{ByLine: true}, skip)
+}
+
+// begin makes the segments ready for the text behind the stream's, and tokens of the text. It
+// returns how many bytes it has read.
+func (w *Worker) begin(s *Stream, text []byte) (read int) {
 	w.resume(s)
-	read := w.read(s, text)
-	return w.predict(s, text[:read])
+	return w.read(s, text)
 }
 
 // read makes tokens of the text behind the stream's, as many as the chunk has room for, and returns
@@ -30,14 +47,18 @@ func (w *Worker) read(s *Stream, text []byte) int {
 }
 
 // predict scores w.tokens, which the text completes, behind what the segments hold.
-func (w *Worker) predict(s *Stream, text []byte) Scores {
+func (w *Worker) predict(
+	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
+) Scores {
 	w.extend(s, w.tokens.IDs)
-	w.at, w.baseAt = place{}, place{} // until Commit the segments run ahead of the stream
-	return w.scores(s, text)
+	w.at = place{} // until Commit the segments run ahead of the stream
+	return w.scores(s, text, how, skip)
 }
 
 // scores are those of w.tokens, which the text completes, and which the segments were extended for.
-func (w *Worker) scores(s *Stream, text []byte) Scores {
+func (w *Worker) scores(
+	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
+) Scores {
 	ids := w.tokens.IDs
 	scores := Scores{
 		Text: text, Tokens: &w.tokens, NLL: w.nll[:len(ids)], falls: w.falls, pending: &w.text,
@@ -48,55 +69,49 @@ func (w *Worker) scores(s *Stream, text []byte) Scores {
 	step := w.step(s)
 	switch {
 	case s.Companion != nil:
-		w.mixed(s, scores.NLL)
-	case s.Cache != nil:
+		scores.Network = w.netNLL[:len(ids)]
+	case s.Cache != nil && s.Settings.Method != Cache:
 		step.Score(nil, ids, scores.NLL)
-		s.Cache.Mix(w.Exec, w.seg.Hidden(), w.targets, scores.NLL)
+		scores.Network = append(w.netNLL[:0], scores.NLL...)
 	default:
 		step.Score(nil, ids, scores.NLL)
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:len(ids)]
-		baseline := w.baseline(s)
-		baseline.Score(nil, ids, scores.Baseline)
+		static := w.static(s)
+		static.Score(nil, ids, scores.Baseline)
 	}
+	w.slopes = w.slopes[:0]
+	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
+		switch {
+		case s.Companion != nil:
+			w.mixed(s, from, to, &scores)
+		case s.Cache != nil:
+			w.mixCached(s, from, to, scores.NLL)
+		}
+	})
+	w.stay()
 	return scores
 }
 
-// Commit accepts the text that Score has just scored. It moves no weights: Settle does, once the
-// chunk is full.
-func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitAs(s, scores, Lesson{}, nil) }
+// Commit accepts the text that was just scored, learnt as it was scored. It moves no weights:
+// Settle does, once the chunk is full.
+func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 
-// CommitAs is Commit for a text that is learnt in some way. It tells each, if not nil, of every
-// line that ends in the text, if the stream makes lines of it. A line is valid until each returns.
-func (w *Worker) CommitAs(s *Stream, scores Scores, how Lesson, each func(*lines.Line)) {
+// CommitLines is Commit, which tells each, if not nil, of every line that ends in the text, if the
+// stream makes lines of it. A line is valid until each returns.
+func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.beginLines()
 	if s.lines != nil {
-		addLines(s.lines, s.Offset(), scores, each)
+		from := s.Offset() - s.lines.Bytes()
+		addLines(s.lines, from, scores, 0, len(scores.Text), each)
 	}
-	if how.ByLine {
+	if scores.Lesson.ByLine {
 		s.holdLines()
 	}
-	if s.held != nil {
-		s.held.mark(scores, how)
-	}
-	w.accept(s)
+	w.arrive(s)
 	s.Tally, s.Baseline = s.After(scores)
 	s.Pending = append(s.Pending, scores.Tokens.IDs...)
 	s.Text.CopyFrom(scores.pending)
-	w.hold(s, place{s.id, s.Step})
-}
-
-// PreviewLines tells each of every line that ends in a text that was scored and is not accepted
-// yet, as CommitAs will. A line is valid until each returns.
-func (w *Worker) PreviewLines(s *Stream, scores Scores, each func(*lines.Line)) {
-	s.beginLines()
-	if s.lines == nil {
-		return
-	}
-	if w.ahead == nil {
-		w.ahead = new(lines.Meter)
-	}
-	w.ahead.CopyFrom(s.lines)
-	addLines(w.ahead, s.Offset(), scores, each)
+	w.at = place{s.id, s.Step}
 }

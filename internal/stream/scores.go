@@ -2,6 +2,7 @@ package stream
 
 import (
 	"math"
+	"sort"
 
 	"github.com/lmserve/lmserve/tokenizer"
 )
@@ -13,6 +14,8 @@ type Scores struct {
 	Tokens   *tokenizer.Tokens // those that are complete now; text of theirs may have come before
 	NLL      []float32         // negative log-likelihoods in nats, one a token
 	Baseline []float32         // under the static model; nil without a baseline
+	Network  []float32         // without the companion; nil if there is none
+	Lesson   Lesson            // how the text is learnt, if it is accepted
 
 	falls   []int              // of each token: the byte of Text that its cost falls on
 	pending *tokenizer.Pending // the text behind the tokens
@@ -21,6 +24,7 @@ type Scores struct {
 // Bits is the piece's information.
 func (s Scores) Bits() float64         { return AddBits(0, s.NLL) }
 func (s Scores) BaselineBits() float64 { return AddBits(0, s.Baseline) }
+func (s Scores) NetworkBits() float64  { return AddBits(0, s.Network) }
 
 // AddBits adds nats as bits, one token after the other: a sum does not depend
 // on how the tokens came in pieces.
@@ -36,8 +40,14 @@ func AddBits(sum float64, nll []float32) float64 {
 // complete: of a word that is the last byte of the white space behind it. The end of a line for
 // which its chunk had no more room falls on the byte after it.
 func (s Scores) EachByte(visit func(b byte, bits, baseline float64)) {
-	k := 0
-	for i, b := range s.Text {
+	s.eachByte(0, len(s.Text), visit)
+}
+
+// eachByte is EachByte of a part of the text.
+func (s Scores) eachByte(from, to int, visit func(b byte, bits, baseline float64)) {
+	k := sort.SearchInts(s.falls, from)
+	for i, b := range s.Text[from:to] {
+		i += from
 		bits, baseline := 0., 0.
 		for ; k < len(s.falls) && s.falls[k] <= i; k++ {
 			bits += float64(s.NLL[k]) / math.Ln2

@@ -45,6 +45,9 @@ type Settings struct {
 	// companions have none.
 	Companion      bool `json:"companion,omitempty"`
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
+	// CompanionStatic mixes in the distribution of the static model besides, where the companion is
+	// counts and the method SparseMeta.
+	CompanionStatic bool `json:"companion_static,omitempty"`
 }
 
 // Defaults are the settings that the model's meta-learners were trained for, and those that its
@@ -53,6 +56,7 @@ func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	SetRivals(&s, m.Rivals)
 	s.Companion, s.CompanionBytes = true, companion.TableBytesDefault
+	s.CompanionStatic = true
 	if m.Learner != nil {
 		s.Method, s.Adapt = SparseMeta, m.Learner.Settings
 		s.Adapt.Gammas = slices.Clone(s.Adapt.Gammas)
@@ -134,7 +138,30 @@ func ChunkMin(m *model.Model) int {
 
 // companion are the settings of the stream's companion, if it has one.
 func (s *Settings) companion() companion.Settings {
-	return companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
+	set := companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
+	if s.CompanionStatic && s.Method == SparseMeta {
+		set.Networks = 2
+	}
+	return set
+}
+
+// runsStatic reports whether the static model reads a stream beside the one that adapts: to be
+// mixed in by the companion, or as the baseline.
+func (s *Settings) runsStatic(m *model.Model) bool {
+	return s.Baseline || s.counts(m) && s.companion().Networks > 1
+}
+
+// layersAlike is how many layers, from the bottom, have the same input in the static model as in
+// the one that adapts by the method.
+func (s *Settings) layersAlike(m *model.Model) int {
+	adapts := func(int) bool { return false }
+	switch s.Method {
+	case SparseMeta:
+		adapts = m.IsBranch
+	case DynamicSGD, DynamicRMS:
+		adapts = func(int) bool { return true }
+	}
+	return m.LM.LayersAlike(adapts)
 }
 
 // caches reports whether a stream has a cache: as its method, or as its companion.
@@ -144,6 +171,12 @@ func (s *Settings) caches(m *model.Model) bool {
 
 // counts reports whether a stream has a companion of counts.
 func (s *Settings) counts(m *model.Model) bool { return s.Companion && !m.OfWords() }
+
+// HasCompanion reports whether a stream mixes its network with a companion. One of words whose
+// method is the cache does not: that cache is all that it could have.
+func (s *Settings) HasCompanion(m *model.Model) bool {
+	return s.Companion && !(m.OfWords() && s.Method == Cache)
+}
 
 // Validate reports the first setting of the method that does not fit the model.
 func (s Settings) Validate(m *model.Model) error {

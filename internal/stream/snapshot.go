@@ -96,14 +96,13 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.lines != nil {
 		f.Tensors = append(f.Tensors, bytesTensor(tensorLines, s.lines.AppendState(nil)))
 	}
-	if s.Companion != nil {
-		if err := s.Companion.Check(); err != nil {
+	for _, c := range s.companions() {
+		if err := c.state.Check(); err != nil {
 			return nil, fmt.Errorf("stream: snapshot: %w", err)
 		}
-		size := companion.EncodedBytes(s.Companion.Settings())
+		size := companion.EncodedBytes(c.state.Settings())
 		f.Tensors = append(f.Tensors, weights.StoredTensor{
-			Name: tensorCompanion, DType: weights.U8, Shape: []int{int(size)}, Bytes: size,
-			Data: s.Companion,
+			Name: c.name, DType: weights.U8, Shape: []int{int(size)}, Bytes: size, Data: c.state,
 		})
 	}
 	return f, nil
@@ -125,9 +124,10 @@ func (s *Stream) header() header {
 // Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with a
 // companion have them.
 const (
-	tensorLines     = "lines"     // the state of the lines
-	tensorWord      = "text.word" // tokenizer.Pending.Word
-	tensorCompanion = "companion" // the state of the companion
+	tensorLines     = "lines"          // the state of the lines
+	tensorWord      = "text.word"      // tokenizer.Pending.Word
+	tensorCompanion = "companion"      // the state of the companion
+	tensorBefore    = "held.companion" // the same before the line under way, see held
 )
 
 func bytesTensor(name string, data []byte) weights.StoredTensor {
@@ -150,8 +150,8 @@ type part struct {
 // parts are all arrays of the state, in the order of the file.
 func (s *Stream) parts() []part {
 	all := []part{{name: "pending", shape: []int{len(s.Pending)}, tokens: s.Pending}}
-	all = s.appendMemory(all, "memory.", s.Memory)
-	all = s.appendMemory(all, "baseline.memory.", s.BaselineMemory)
+	all = s.appendMemory(all, prefixMemory, s.Memory)
+	all = s.appendMemory(all, prefixStatic, s.StaticMemory)
 	switch {
 	case s.Fast != nil:
 		for bank := range s.Fast.M {
@@ -167,7 +167,13 @@ func (s *Stream) parts() []part {
 		n, width := s.Cache.Len, s.model.LM.Config.DModel
 		all = append(all,
 			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
-			part{name: "cache.next", shape: []int{n}, tokens: s.Cache.Next[:n]})
+			part{name: tensorNext, shape: []int{n}, tokens: s.Cache.Next[:n]})
+	}
+	if s.slopes != nil {
+		all = append(all, part{
+			name: "companion.slopes", shape: []int{len(s.Pending), slopesOfByte},
+			floats: kernel.Array{F32: s.slopes},
+		})
 	}
 	if s.held != nil {
 		all = s.appendHeld(all)
@@ -177,9 +183,9 @@ func (s *Stream) parts() []part {
 
 // appendHeld appends what is kept of learning by lines.
 func (s *Stream) appendHeld(all []part) []part {
-	h := s.held
+	h, line := s.held, s.lineNumbers()
 	all = append(all,
-		part{name: tensorHeld, shape: []int{len(h.line)}, tokens: h.line[:], most: HeldMax + 1},
+		part{name: tensorHeld, shape: []int{len(line)}, tokens: line, most: HeldMax + 1},
 		part{name: tensorMarks, shape: []int{len(h.marks)}, tokens: h.marks, most: tokenOpen})
 	if h.line[lineCarries] == carriesNothing {
 		return all
@@ -195,6 +201,7 @@ const (
 	tensorHeld    = "held.line"
 	tensorMarks   = "held.marks"
 	tensorCarried = "held.gradient"
+	tensorNext    = "cache.next"
 )
 
 // appendBank appends I and M of every branch.
@@ -211,13 +218,22 @@ func (s *Stream) appendBank(all []part, bank int) []part {
 	return all
 }
 
-// appendMemory appends the rows of a memory that are in use; mem may be nil.
+// What the names of the tensors of the memories begin with.
+const (
+	prefixMemory = "memory."
+	prefixStatic = "baseline.memory." // of the static model
+)
+
+// appendMemory appends the rows of a memory that are in use; mem may be nil, and some layers.
 func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
 	if mem == nil {
 		return all
 	}
 	width := s.model.LM.Config.DModel
 	for l, rows := range mem.Layers {
+		if rows == nil {
+			continue
+		}
 		all = append(all, part{name: prefix + strconv.Itoa(l), shape: []int{mem.Len, width}, floats: kernel.Array{F32: rows[:mem.Len*width]}})
 	}
 	return all

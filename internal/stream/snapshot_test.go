@@ -41,11 +41,15 @@ func anySettings(t *rapid.T, m *model.Model) Settings {
 		set.Chunk = rapid.SampledFrom([]int{1, 5, testChunk, 33}).Draw(t, "chunk")
 		set.Method = rapid.SampledFrom(Methods()).Draw(t, "method")
 		set.Companion = rapid.Bool().Draw(t, "companion")
+		set.CompanionStatic = rapid.Bool().Draw(t, "companion_static")
 	})
 }
 
 func TestAStreamGoesOnFromASnapshotAsIfNothingHadHappened(t *testing.T) {
-	m := testModel(t)
+	eachModel(t, goesOnFromASnapshot)
+}
+
+func goesOnFromASnapshot(t *testing.T, m *model.Model) {
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		set := anySettings(t, m)
@@ -72,7 +76,10 @@ func TestAStreamGoesOnFromASnapshotAsIfNothingHadHappened(t *testing.T) {
 // A snapshot can be taken between the score of a full chunk and the update that the chunk causes,
 // too.
 func TestASnapshotBeforeAChunkIsSettled(t *testing.T) {
-	m := testModel(t)
+	eachModel(t, snapshotsComeBeforeAnUpdate)
+}
+
+func snapshotsComeBeforeAnUpdate(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 1)
 	each(t, Methods(), func(t *testing.T, method string) {
 		s := New(m, settings(m, methodIs(method)))
@@ -195,7 +202,7 @@ func TestASnapshotThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, `tensor "more" is none of a stream`, func(f *weights.File) { f.Tensors = append(f.Tensors, weights.F32Tensor("more", []int{0}, nil)) }},
 		{SparseMeta, "tensors, expected", func(f *weights.File) { f.Tensors = append(f.Tensors, f.Tensors[0]) }},
 		{Static, `tensor "memory.1" is F32[19 16], expected F32[20 16]`, tensor("memory.1", shape(19, 16))},
-		{Static, `tensor "baseline.memory.0", element 0 is NaN`, tensor("baseline.memory.0", func(t *weights.Tensor) { *t = notANumber(*t) })},
+		{SparseMeta, `tensor "baseline.memory.0", element 0 is NaN`, tensor("baseline.memory.0", func(t *weights.Tensor) { *t = notANumber(*t) })},
 		{DynamicRMS, `tensor "dynamic.M.r_w_bias", element 0 is NaN`, tensor("dynamic.M.r_w_bias", func(t *weights.Tensor) { *t = notANumber(*t) })},
 		{Cache, `tensor "cache.keys" is F32[23 16], expected F32[24 16]`, tensor("cache.keys", shape(23, 16))},
 		{Cache, `tensor "cache.next", element 3 is token -1`, tensor("cache.next", func(t *weights.Tensor) { copy(t.Data[12:16], "\xff\xff\xff\xff") })},

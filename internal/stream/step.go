@@ -12,7 +12,7 @@ import (
 //
 //	Begin or Continue  the network at the weights W + M and the memory before the chunk
 //	Score              the losses of the chunk's tokens
-//	Backward           the gradient G of their mean
+//	Backward           the gradient G of their mean, or of that of other losses, see Logits
 //	Update             I and M from G, eqs. 3 to 6 of the paper
 //	Remember           the memory that the next chunk attends to
 //
@@ -32,6 +32,9 @@ type Step struct {
 	Fast  Arena // M, the banks added up; the zero Arena: the network is static
 	Grads Arena // G of the branches, the weights that have fast weights
 	All   Arena // G of all weights; the zero Arena: only the branches' G is computed
+	// Logits are the gradients [n,B,V] of the targets' losses with respect to the logits, where it
+	// is not the network's own losses that Backward takes the mean of; else nil.
+	Logits []float32
 
 	State *sparsemeta.State // I and M of each bank; not used before Update
 	Rule
@@ -84,13 +87,21 @@ func (s *Step) Score(inputs, targets []int32, nll []float32) {
 // W + M. Targets [n,B] are those of the whole chunk.
 func (s *Step) Backward(targets []int32) {
 	if s.All.Values == nil {
-		s.Segment.Backward(s.Exec, targets, s.Grads.Views)
+		s.backward(targets, s.Grads.Views)
 		return
 	}
-	s.Segment.Backward(s.Exec, targets, s.All.Views)
+	s.backward(targets, s.All.Views)
 	for i, branch := range s.Grads.Views { // dL/dM is dL/dW
 		copy(branch, s.All.Views[i])
 	}
+}
+
+func (s *Step) backward(targets []int32, grads txl.Grads) {
+	if s.Logits == nil {
+		s.Segment.Backward(s.Exec, targets, grads)
+		return
+	}
+	s.Segment.BackwardOf(s.Exec, targets, s.Logits, grads)
 }
 
 // Update lets the chunk's gradient write the fast weights and returns the number of elements

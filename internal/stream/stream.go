@@ -8,6 +8,7 @@
 package stream
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/companion"
@@ -36,8 +37,10 @@ type Stream struct {
 	Last     int32             // the token before the pending ones
 	Text     tokenizer.Pending // the text behind the last token; empty for bytes
 
-	Memory         *txl.Memory
-	BaselineMemory *txl.Memory // nil without a baseline
+	Memory *txl.Memory
+	// StaticMemory is that of the static model, which reads the text beside the one that adapts: of
+	// the layers whose input is another than in that one. It is nil where nothing asks for it.
+	StaticMemory *txl.Memory
 
 	// What the method keeps: one of them, none for Static.
 	Fast    *sparsemeta.State   // state of SparseMeta
@@ -47,6 +50,7 @@ type Stream struct {
 	// too.
 	Companion *companion.State
 	Cache     *sparsemeta.Cache
+	slopes    []float32 // of the pending bytes, see learnsMixture; nil: it learns from other losses
 
 	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
 	linesFrom *int64       // the offset at which lines begin; nil: nowhere
@@ -69,11 +73,14 @@ func New(m *model.Model, set Settings) *Stream {
 	s.Memory = txl.NewMemory(m.LM.Config, 1)
 	s.Pending = make([]int32, 0, set.Chunk)
 	s.Text.Word = make([]byte, 0, m.Tokenizer.PendingMax())
-	if set.Baseline {
-		s.BaselineMemory = txl.NewMemory(m.LM.Config, 1)
+	if set.runsStatic(m) {
+		s.StaticMemory = txl.NewMemoryAbove(m.LM.Config, 1, set.layersAlike(m))
 	}
 	if set.counts(m) {
 		s.Companion = companion.New(set.companion())
+	}
+	if set.learnsMixture(m) {
+		s.slopes = make([]float32, 0, slopesOfByte*set.Chunk)
 	}
 	if set.caches(m) {
 		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
@@ -104,19 +111,32 @@ func (s *Stream) rule() Rule {
 func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id, f.frozen = nextID.Add(1), true
-	f.Settings.Baseline, f.BaselineMemory = false, nil
-	f.lines, f.linesFrom, f.held = nil, nil, nil
+	f.Settings.Baseline, f.StaticMemory = false, nil
+	f.lines, f.linesFrom, f.held, f.slopes = nil, nil, nil, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
 	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
 		f.Cache = s.Cache.Copy()
+		if s.held != nil {
+			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
+		}
 	}
 	if s.Companion != nil { // and so does the companion
 		f.Companion = s.Companion.Clone()
 	}
+	if f.Settings.runsStatic(s.model) {
+		f.StaticMemory = s.copyStatic()
+	}
 	return &f
+}
+
+// copyStatic returns a copy of the static model's memory.
+func (s *Stream) copyStatic() *txl.Memory {
+	c := txl.NewMemoryAbove(s.model.LM.Config, 1, s.Settings.layersAlike(s.model))
+	c.CopyFrom(s.StaticMemory)
+	return c
 }
 
 // Static returns a Frozen copy that reads on under the static model: what the stream would be if
@@ -124,8 +144,8 @@ func (s *Stream) Frozen() *Stream {
 func (s *Stream) Static() *Stream {
 	f := s.Frozen()
 	f.Fast, f.Dynamic, f.dynamic, f.Cache, f.Companion = nil, nil, Arena{}, nil, nil
-	if s.BaselineMemory != nil {
-		f.Memory.CopyFrom(s.BaselineMemory)
+	if f.StaticMemory = nil; s.StaticMemory != nil {
+		f.Memory.CopyFrom(s.StaticMemory)
 	}
 	return f
 }
@@ -135,9 +155,7 @@ func (s *Stream) Static() *Stream {
 func (s *Stream) Reader() *Stream {
 	f := s.Frozen()
 	if s.Settings.Baseline {
-		f.Settings.Baseline = true
-		f.BaselineMemory = txl.NewMemory(s.model.LM.Config, 1)
-		f.BaselineMemory.CopyFrom(s.BaselineMemory)
+		f.Settings.Baseline, f.StaticMemory = true, s.copyStatic()
 	}
 	if s.lines != nil {
 		f.lines = s.lines.Clone()
@@ -149,13 +167,14 @@ func (s *Stream) Reader() *Stream {
 // that makes no lines of its text.
 func StateBytes(m *model.Model, set Settings) int64 {
 	c, layout := m.LM.Config, m.LM.Layout
-	memory := 4 * int64(c.NLayer) * int64(c.MemLen) * int64(c.DModel)
-	bytes := 4*int64(set.Chunk) + memory + int64(m.Tokenizer.PendingMax())
-	if set.Baseline {
-		bytes += memory
+	layers := c.NLayer
+	if set.runsStatic(m) {
+		layers += c.NLayer - set.layersAlike(m)
 	}
+	memory := 4 * int64(layers) * int64(c.MemLen) * int64(c.DModel)
+	bytes := 4*int64(set.Chunk) + memory + int64(m.Tokenizer.PendingMax())
 	if set.counts(m) {
-		bytes += companion.Bytes(set.companion())
+		bytes += companion.Bytes(set.companion()) + set.slopesBytes(m)
 	}
 	if set.caches(m) {
 		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
@@ -206,7 +225,7 @@ func (s *Stream) FastRMS() float64 {
 // on whether lines are made of it.
 func (s *Stream) MemoryBytes() int64 {
 	n := cap(s.Pending)
-	for _, mem := range []*txl.Memory{s.Memory, s.BaselineMemory} {
+	for _, mem := range []*txl.Memory{s.Memory, s.StaticMemory} {
 		if mem != nil {
 			for _, l := range mem.Layers {
 				n += len(l)
@@ -221,7 +240,7 @@ func (s *Stream) MemoryBytes() int64 {
 		bytes += HeldBytes(s.model, s.Settings)
 	}
 	if s.Companion != nil {
-		bytes += companion.Bytes(s.Companion.Settings())
+		bytes += companion.Bytes(s.Companion.Settings()) + 4*int64(cap(s.slopes))
 	}
 	if s.Cache != nil {
 		bytes += s.Cache.Bytes()

@@ -40,7 +40,8 @@ func testModel(t testing.TB) *model.Model {
 
 var theModel = sync.OnceValues(func() (*model.Model, error) { return newModel(nil) })
 
-// eachModel runs a test for the model of testModel, and for one of adaptive input and softmax.
+// eachModel runs a test for the model of testModel, for one of adaptive input and softmax, and for one
+// whose fast weights learn from the mixture's loss.
 func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("plain", func(t *testing.T) { f(t, testModel(t)) })
 	clusters := testConfig
@@ -48,6 +49,18 @@ func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	m, err := newModelOf(clusters, nil)
 	require.NoError(t, err)
 	t.Run("clusters", func(t *testing.T) { f(t, m) })
+	t.Run("upper", func(t *testing.T) { f(t, upperModel(t)) })
+	t.Run("mixture", func(t *testing.T) { f(t, mixtureModel(t, testModel(t), 0.7)) })
+}
+
+// upperModel returns a model whose fast weights are in the upper half, as those of the embedded one:
+// the inputs of two of its three layers are those of the static model.
+func upperModel(t testing.TB) *model.Model {
+	c := testConfig
+	c.NLayer = 3
+	m, err := newModelOf(c, []string{"upper"})
+	require.NoError(t, err)
+	return m
 }
 
 var testConfig = txl.Config{
@@ -139,7 +152,7 @@ func pieces(t *rapid.T, text string) (cut []string) {
 }
 
 func TestScoreWithoutCommitChangesNothing(t *testing.T) {
-	m := testModel(t)
+	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	rapid.Check(t, func(t *rapid.T) {
 		s := New(m, settings(m, func(set *Settings) {
@@ -190,7 +203,7 @@ func splitsChangeNothing(t *testing.T, m *model.Model) {
 }
 
 func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
-	m := testModel(t)
+	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	rapid.Check(t, func(t *rapid.T) {
 		const n = 3
@@ -199,6 +212,8 @@ func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
 		for i := range n {
 			set := settings(m, func(set *Settings) {
 				set.Seed, set.Chunk = uint64(i), 8*(1+i/2)
+				set.Baseline = rapid.Bool().Draw(t, "baseline")
+				set.CompanionStatic = rapid.Bool().Draw(t, "companion_static")
 				set.Method = rapid.SampledFrom(Methods()).Draw(t, "method")
 			})
 			alone[i], together[i] = New(m, set), New(m, set)
@@ -260,8 +275,9 @@ func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
 	})
 }
 
-func TestNothingWrittenIsStatic(t *testing.T) {
-	m := testModel(t)
+func TestNothingWrittenIsStatic(t *testing.T) { eachModel(t, nothingWrittenIsStatic) }
+
+func nothingWrittenIsStatic(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 1)
 	alone := func(s *Settings) { s.Companion, s.Baseline = false, true }
 	static := scored(w, New(m, settings(m, func(s *Settings) { alone(s); s.Method = Static })), text)
@@ -527,7 +543,7 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		require.InEpsilon(t, after.TotalAlloc-before.TotalAlloc, s.MemoryBytes(), 0.05, method)
 		require.Equal(t, s.MemoryBytes(), StateBytes(m, set), method)
-		set.Baseline = false
+		set.Baseline, set.CompanionStatic = false, false
 		require.Equal(t, New(m, set).MemoryBytes(), StateBytes(m, set), method)
 	}
 }
@@ -535,7 +551,7 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 // A worker must never take the rows of a frozen stream for those of its origin, or the rows of two
 // copies for one another.
 func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
-	m := testModel(t)
+	m := upperModel(t)
 	long := strings.Repeat(text, 2)
 	const fed = 2*testChunk + 3
 	w, other := testWorker(t, m, 1), testWorker(t, m, 1)

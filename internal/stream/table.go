@@ -114,10 +114,18 @@ var Table = setting.Table[Settings]{
 		Help: "the size of the companion's table of counts, a power of two",
 	},
 	{
+		Name: "companion_static", Field: func(s *Settings) any { return &s.CompanionStatic },
+		Methods: []string{SparseMeta}, Default: "true",
+		Help: "whether the companion mixes the static model's distribution in, too",
+		Note: "It reads the text beside the adaptive one, through the layers alone in which both " +
+			"differ. It has no effect beside a model of words.",
+	},
+	{
 		Name: "baseline", Field: func(s *Settings) any { return &s.Baseline },
 		Default: "false", NoFlag: true,
 		Help: "whether every chunk is scored with the static model too",
-		Note: "It costs the time of one more scoring.",
+		Note: "It costs the time of scoring once more from the first layer on that adapts, and less " +
+			"where the companion mixes the static model in anyway.",
 	},
 }
 

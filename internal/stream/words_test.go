@@ -65,9 +65,9 @@ func TestWordsDoNotDependOnThePiecesOfTheText(t *testing.T) {
 					told = append(told, fmt.Sprint(l.Number, l.Offset, l.Bytes, l.Bits, l.P))
 				}
 				for rest := []byte(text); len(rest) > 0; {
-					scores := w.Score(s, rest)
+					scores := w.ScoreAs(s, rest, Lesson{ByLine: byLine})
 					rest = rest[len(scores.Text):]
-					w.CommitAs(s, scores, Lesson{ByLine: byLine}, note)
+					w.CommitLines(s, scores, note)
 					w.Settle(s)
 				}
 				return told

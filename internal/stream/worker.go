@@ -25,7 +25,7 @@ type Worker struct {
 
 	model *model.Model
 	seg   *txl.Segment
-	base  *txl.Segment // segment of the baseline, made on first use
+	base  *txl.Segment // segment of the static model beside it, made on first use
 	chunk int          // largest number of rows of the segments
 	grads Arena        // gradients of the branches
 	all   Arena        // gradients of all weights, made on first use
@@ -36,9 +36,10 @@ type Worker struct {
 	fast   Arena
 	fastAt place
 
-	// The streams and chunks whose rows the segments hold. Scoring goes on behind these rows
-	// instead of beginning the chunk again; the bits are the same either way.
-	at, baseAt place
+	// The stream and chunk whose rows the segments hold: base those of a stream that the static
+	// model reads, too. Scoring goes on behind these rows instead of beginning the chunk again; the
+	// bits are the same either way.
+	at place
 
 	inputs  []int32           // what the segments have read last
 	tokens  tokenizer.Tokens  // tokens scored last
@@ -46,15 +47,25 @@ type Worker struct {
 	text    tokenizer.Pending // the text behind them
 	targets []int32           // the pending tokens and those scored last
 	open    []float32         // gradient of a line under way, made on first use
+	along   along             // how the text scored last moves its stream
+	skipped []uint16          // of its lesson
 	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
 	nll     []float32
 	baseNLL []float32
+	netNLL  []float32
+
+	aheadFrom int64 // offset in the stream at which these lines begin
 
 	counts       *companion.Scratch // of the streams' companions, made on first use
-	network      []float32          // distribution of the network beside a companion
+	networks     companion.Networks // distributions of the networks beside a companion
+	slopes       []float32          // of the tokens scored last, beside a companion
+	logits       []float32          // gradients of a chunk's losses, made on first use
 	logProbs     []float32          // of a whole vocabulary, made on first use
 	baseLogProbs []float32          // the same under the static model
 	spelt        []byte             // text of a sampled token
+
+	kept     []float32 // hidden states of a chunk that were not skipped, made on first use
+	keptNext []int32   // the tokens behind them
 
 	before sparsemeta.Before // fast weights before an update that is measured, made on first use
 
@@ -73,10 +84,18 @@ func NewWorker(m *model.Model, threads int) *Worker {
 }
 
 // WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
-// chunks of MaxChunk, and their baseline, and has learnt by lines from each, and measured updates.
+// chunks of MaxChunk, and the static model beside them, and has learnt by lines from each, and measured updates.
 func WorkerBytes(m *model.Model) int64 {
-	segments := 2 * txl.SegmentBytes(m.LM.Config, 1, MaxChunk)
-	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 3*m.LM.Config.Vocab
+	c := m.LM.Config
+	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
+	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 4*c.Vocab
+	numbers += MaxChunk * (c.DModel + 1) // of the rows that were not skipped
+	if !m.OfWords() {
+		numbers += MaxChunk * slopesOfByte
+	}
+	if m.Mixture > 0 {
+		numbers += MaxChunk * c.Vocab
+	}
 	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m) + companion.ScratchBytes(MaxChunk)
 }
 
@@ -88,28 +107,34 @@ func (w *Worker) fit(s *Stream) {
 	chunk := s.Settings.Chunk
 	if w.chunk != chunk {
 		w.chunk, w.at = chunk, place{}
-		w.seg, w.base = w.segment(), nil
+		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
+		w.seg.SetReuse(w.reuse())
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
 		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
+		w.netNLL = make([]float32, chunk)
 	}
-	if s.Settings.Baseline && w.base == nil {
-		w.base, w.baseAt = w.segment(), place{}
+	if s.StaticMemory != nil && w.base == nil {
+		w.base = txl.NewBeside(w.seg)
+		w.base.SetReuse(w.reuse())
 	}
 	if s.Companion != nil && w.counts == nil {
 		w.counts = companion.NewScratch(w.Exec.Vectors)
-		w.network = make([]float32, w.model.LM.Config.Vocab)
+		for i := range w.networks {
+			w.networks[i] = make([]float32, w.model.LM.Config.Vocab)
+		}
+	}
+	if n := slopesOfByte * chunk; s.Companion != nil && cap(w.slopes) < n {
+		w.slopes = make([]float32, 0, n)
 	}
 	if s.Dynamic != nil && !s.frozen && w.all.Values == nil {
 		w.all = NewArenaOfAll(w.model.LM.Layout)
 	}
 }
 
-// segment makes a segment for chunks. The slow weights of a model that is served never change.
-func (w *Worker) segment() *txl.Segment {
-	s := txl.NewSegment(w.model.LM.Config, 1, w.chunk)
-	s.SetReuse(txl.Reuse{FixedWeights: true, StaleKeys: w.StaleKeys})
-	return s
+// reuse is what the segments keep. The slow weights of a model that is served never change.
+func (w *Worker) reuse() txl.Reuse {
+	return txl.Reuse{FixedWeights: true, StaleKeys: w.StaleKeys}
 }
 
 // step returns the step of the stream's current chunk, in the worker's arrays.
@@ -124,9 +149,10 @@ func (w *Worker) step(s *Stream) Step {
 	return step
 }
 
-// baseline returns the step of the same chunk under the static model.
-func (w *Worker) baseline(s *Stream) Step {
-	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.BaselineMemory}
+// static returns the step of the same chunk under the static model, of a stream that it reads, too.
+// Its phases come after those of step.
+func (w *Worker) static(s *Stream) Step {
+	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.StaticMemory}
 }
 
 // sum returns the fast weights of a SparseMeta stream, its banks added up.
@@ -150,25 +176,19 @@ func (s *Stream) Before() int32 {
 func (w *Worker) resume(s *Stream) {
 	w.fit(s)
 	here := place{s.id, s.Step}
-	if w.at != here || w.seg.Len() != len(s.Pending) {
-		step := w.step(s)
-		step.Begin()
-		step.Score(w.inputsOf(s.Last, s.Pending), nil, nil)
+	if w.at == here && w.seg.Len() == len(s.Pending) {
+		return
 	}
-	if s.Settings.Baseline && (w.baseAt != here || w.base.Len() != len(s.Pending)) {
-		baseline := w.baseline(s)
-		baseline.Begin()
-		baseline.Score(w.inputsOf(s.Last, s.Pending), nil, nil)
+	inputs := w.inputsOf(s.Last, s.Pending)
+	step := w.step(s)
+	step.Begin()
+	step.Score(inputs, nil, nil)
+	if s.StaticMemory != nil {
+		static := w.static(s)
+		static.Begin()
+		static.Score(inputs, nil, nil)
 	}
-	w.hold(s, here)
-}
-
-// hold notes which chunk the segments hold.
-func (w *Worker) hold(s *Stream, at place) {
-	w.at, w.baseAt = at, place{}
-	if s.Settings.Baseline {
-		w.baseAt = at
-	}
+	w.at = here
 }
 
 // extend makes the segments read what predicts the given targets, which follow the pending ones.
@@ -176,9 +196,9 @@ func (w *Worker) extend(s *Stream, targets []int32) {
 	inputs := w.inputsOf(s.Before(), targets)
 	step := w.step(s)
 	step.Score(inputs, nil, nil)
-	if s.Settings.Baseline {
-		baseline := w.baseline(s)
-		baseline.Score(inputs, nil, nil)
+	if s.StaticMemory != nil {
+		static := w.static(s)
+		static.Score(inputs, nil, nil)
 	}
 }
 
@@ -207,12 +227,12 @@ func (w *Worker) Settle(s *Stream) Settled {
 	step := w.step(s)
 	w.adapt(s, &step)
 	step.Remember()
-	if s.Settings.Baseline {
-		baseline := w.baseline(s)
-		baseline.Remember()
+	if s.StaticMemory != nil {
+		static := w.static(s)
+		static.Remember()
 	}
 	s.Last = s.Pending[len(s.Pending)-1]
-	s.Pending = s.Pending[:0]
+	s.Pending, s.slopes = s.Pending[:0], s.slopes[:0]
 	if s.held != nil {
 		s.held.marks = s.held.marks[:0]
 	}
@@ -223,16 +243,19 @@ func (w *Worker) Settle(s *Stream) Settled {
 }
 
 // adapt makes the stream learn from a chunk: its cache, if it has one, from the hidden states, and
-// by its method from the gradient of the chunk's mean loss at the effective weights.
+// by its method from the gradient of the chunk's mean loss at the effective weights: of the
+// network's own, or of the mixture's.
 func (w *Worker) adapt(s *Stream, step *Step) {
 	if s.Cache != nil {
-		s.Cache.Append(w.seg.Hidden(), s.Pending)
+		w.remember(s)
 	}
 	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
 	case s.held != nil:
+		w.ofMixture(s, step)
 		w.adaptHeld(s, step)
 	default:
+		w.ofMixture(s, step)
 		w.backward(step, s.Pending)
 		w.update(s, step)
 	}
@@ -258,11 +281,11 @@ func (w *Worker) update(s *Stream, step *Step) {
 
 // goOn takes the segments to the next chunk.
 func (w *Worker) goOn(s *Stream) {
-	w.hold(s, place{s.id, s.Step})
-	if s.Settings.Baseline {
-		baseline := w.baseline(s)
-		baseline.Continue()
-	}
+	w.at = place{s.id, s.Step}
 	step := w.step(s)
 	step.Continue()
+	if s.StaticMemory != nil {
+		static := w.static(s)
+		static.Continue()
+	}
 }

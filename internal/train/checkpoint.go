@@ -63,6 +63,12 @@ func (c *checkpoint) put64(name string, data []float64) {
 		weights.Tensor{Name: name, DType: weights.F64, Shape: []int{len(data)}, Data: raw})
 }
 
+// putBytes stores bytes.
+func (c *checkpoint) putBytes(name string, data []byte) {
+	c.file.Tensors = append(c.file.Tensors,
+		weights.Tensor{Name: name, DType: weights.U8, Shape: []int{len(data)}, Data: data})
+}
+
 // putAll stores copies of arrays.
 func (c *checkpoint) putAll(arrays []array) {
 	for _, a := range arrays {
@@ -109,6 +115,15 @@ func (c *checkpoint) get64(name string, dst []float64) {
 	for i := range dst {
 		dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:]))
 	}
+}
+
+// getBytes returns so many stored bytes, nil after an error, which is kept in c.err.
+func (c *checkpoint) getBytes(name string, size int) []byte {
+	t := c.tensor(name, weights.U8, size)
+	if t == nil {
+		return nil
+	}
+	return t.Data
 }
 
 // tensor finds an array of the given type and size. If there is none, c.err says so and the result

@@ -94,6 +94,9 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	switch {
 	case base.Learner != nil:
 		settings, chunk = base.Learner.Settings, base.Chunk
+		if !m.Companion && base.Mixture > 0 {
+			m.Companion, m.Mixture = true, base.Mixture
+		}
 	case len(m.Branches) == 0 && m.Scheme == SchemeWindow:
 		m.Branches = []string{"paper"}
 	case len(m.Branches) == 0:

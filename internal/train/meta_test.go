@@ -33,6 +33,13 @@ func TestPhasesResumeToTheSameBits(t *testing.T) {
 	}
 }
 
+// Beside a companion, too: it is a part of what a checkpoint holds.
+func TestBesideACompanionARunResumesToTheSameBits(t *testing.T) {
+	o := TinyMeta(t, SchemeOnline)
+	o.Meta.Companion, o.Meta.Mixture = true, .5
+	requireSameResult(t, o, 5, 7, 10)
+}
+
 func TestOneBankResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
@@ -105,10 +112,18 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 
 // In the online phase a stream is scored and adapted to exactly as a session would be: with
 // meta-learners that (almost) stand still, and a state in 16 bits as a session has it, loss and
-// fast weights are those of a stream fed the same bytes.
+// fast weights are those of a stream fed the same bytes, with a companion or without.
 func TestOnlineIsServing(t *testing.T) {
+	onlineIsServing(t, func(*MetaOptions) {})
+	for _, share := range []float32{0, .4, 1} {
+		onlineIsServing(t, func(o *MetaOptions) { o.Companion, o.Mixture = true, share })
+	}
+}
+
+func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Meta.Rate, o.Meta.Online.Reset = 1e-30, -1
+	change(&o.Meta)
 	r, _, err := open(o)
 	require.NoError(t, err)
 	defer r.x.Close()
@@ -120,7 +135,7 @@ func TestOnlineIsServing(t *testing.T) {
 	m, err := r.model(p.learner())
 	require.NoError(t, err)
 	set := stream.Defaults(m)
-	set.Seed = kernel.Key(o.Seed, useMasks)
+	set.Seed, set.Companion = kernel.Key(o.Seed, useMasks), o.Meta.Companion
 	s, w := stream.New(m, set), stream.NewWorker(m, 1)
 	defer w.Close()
 	p.text.Precision = stream.ServingPrecision
@@ -296,8 +311,13 @@ func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 
 // Outside gorgonia, warm steps with meta-learners allocate nothing.
 func TestMetaStepsAllocateNothing(t *testing.T) {
+	beside := false
 	warm := func(scheme, name string) stepper {
-		p := newPhaseOf(t, TinyMeta(t, scheme), name)
+		o := TinyMeta(t, scheme)
+		if o.Meta.Companion = beside && scheme == SchemeOnline; o.Meta.Companion {
+			o.Meta.Mixture = .5
+		}
+		p := newPhaseOf(t, o, name)
 		for range 3 {
 			_, err := p.step()
 			require.NoError(t, err)
@@ -314,6 +334,7 @@ func TestMetaStepsAllocateNothing(t *testing.T) {
 				online.slow.step(online.x, 0)
 			}
 		}), name)
+		beside = true
 		window := warm(SchemeWindow, name).(*windowScheme)
 		require.Zero(t, testing.AllocsPerRun(5, func() {
 			var o Outcome

@@ -44,6 +44,9 @@ func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []st
 		p.mean = optim.Mean{Sum: p.slow.grads.Values, Factor: 1 / float32(o.Online.Chunks)}
 	}
 	p.text = newText(step, 1, o.Chunk)
+	if o.Companion {
+		p.text.mixer = newMixer(x, o.Chunk, m.LM.Config.Vocab, o.Mixture)
+	}
 	return p, nil
 }
 
@@ -79,12 +82,13 @@ func (p *onlineScheme) chunk(i int) float64 {
 	}
 	p.going = p.slow == nil // otherwise the next chunk may have other weights
 	loss := p.text.score()
-	p.text.Backward(p.text.targets)
+	p.text.backward()
 	p.text.Remember()
 	p.meta.gather(&p.text.Step, p.options.Online.Sample)
 	if p.slow != nil {
 		p.mean.Add(p.x, p.text.All.Values)
 	}
+	p.text.backwardOfInput(true)
 	p.write(&p.text)
 	return loss
 }
@@ -97,7 +101,13 @@ func (p *onlineScheme) resetDue() bool {
 }
 
 func (p *onlineScheme) describe() string {
-	return fmt.Sprintf("online, %s; a step is %d chunks of %d tokens", p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
+	text := fmt.Sprintf("online, %s; a step is %d chunks of %d tokens",
+		p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
+	if p.options.Companion {
+		text += fmt.Sprintf("; beside a companion, whose mixture has %v of what the fast weights learn from",
+			p.options.Mixture)
+	}
+	return text
 }
 
 // onlineState is the part of the phase's state that is not arrays.
@@ -113,6 +123,9 @@ func (p *onlineScheme) save(c *checkpoint) {
 	p.saveWeights(c)
 	c.putAll(p.text.fastArrays())
 	p.text.saveMemory(c)
+	if p.text.mixer != nil {
+		p.text.mixer.save(c)
+	}
 }
 
 func (p *onlineScheme) load(c *checkpoint) error {
@@ -121,6 +134,9 @@ func (p *onlineScheme) load(c *checkpoint) error {
 	p.loadWeights(c, st.Steps)
 	c.getAll(p.text.fastArrays())
 	p.text.loadMemory(c, st.Memory)
+	if p.text.mixer != nil {
+		p.text.mixer.load(c)
+	}
 	if c.err != nil {
 		return c.err
 	}

@@ -37,6 +37,12 @@ func open(o Options) (*runner, *checkpoint, error) {
 		return nil, nil, &OptionError{"Meta.Chunk", fmt.Sprint(c),
 			fmt.Sprintf("%d to %d for a model of words", least, stream.MaxChunk)}
 	}
+	if r.o.Meta.Companion && r.base.OfWords() {
+		return nil, nil, &OptionError{"Meta.Companion", "true", "false of a model of words"}
+	}
+	if r.valid != nil {
+		r.valid.companion = r.o.Meta.Companion
+	}
 	if becomes != "" {
 		if err := r.note("meta-learners of %s %s", o.Init, becomes); err != nil {
 			return nil, nil, err
@@ -109,7 +115,7 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil || valid == nil {
 		return text, nil, err
 	}
-	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads}
+	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads, false}
 	record := recordOf(valid)
 	return text, &record, nil
 }

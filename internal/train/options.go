@@ -162,8 +162,16 @@ type MetaOptions struct {
 	// Normal, for meta-learners that are made anew, brings their inputs to one size by the
 	// statistics of gradients of the model to go on from, which the trained model keeps.
 	Normal *sparsemeta.Normal `json:"normal,omitempty"`
-	Online OnlineOptions      `json:"online"`
-	Window WindowOptions      `json:"window"`
+	// Companion puts a companion beside the network, as sessions have it: the losses that the
+	// meta-learners (and, in PhaseJoint, the slow weights) learn from, and those of all validations,
+	// are the mixture's. It is of models of bytes and SchemeOnline. Meta-learners that are trained
+	// further have it if they learnt from the mixture.
+	Companion bool `json:"companion,omitempty"`
+	// Mixture is the share of the mixture's loss in what the fast weights learn from beside a
+	// companion, in serving as in training; the network's own loss has the rest.
+	Mixture float32       `json:"mixture,omitempty"`
+	Online  OnlineOptions `json:"online"`
+	Window  WindowOptions `json:"window"`
 }
 
 // OnlineOptions are the settings of the online scheme.

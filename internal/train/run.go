@@ -78,6 +78,9 @@ func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 		return nil, err
 	}
 	m.Arithmetic = r.base.Arithmetic
+	if learner != nil {
+		m.Mixture = r.o.Meta.Mixture
+	}
 	if learner != nil && learner.Normal != nil {
 		m.Statistics = r.base.Statistics
 	}

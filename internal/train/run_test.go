@@ -170,6 +170,8 @@ func TestOptionsAreValidated(t *testing.T) {
 		"Meta.Window.Batch":         func(o *Options) { o.Meta.Window.Batch = 1 << 20 },
 		"Pretrain.Segment":          func(o *Options) { o.Pretrain.Segment = 1 << 20 },
 		"Meta.Chunk":                func(o *Options) { o.Meta.Chunk = -1 },
+		"Meta.Mixture":              func(o *Options) { o.Meta.Mixture = .5 },
+		"Meta.Companion":            func(o *Options) { o.Meta.Companion, o.Meta.Scheme = true, SchemeWindow },
 		"Meta.Rate":                 func(o *Options) { o.Meta.Rate = -1 },
 		"Pretrain.AttentionDropout": func(o *Options) { o.Pretrain.AttentionDropout = -.1 },
 	} {

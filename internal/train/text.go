@@ -17,13 +17,14 @@ type textStep struct {
 	inputs  []int32 // [T,B]
 	targets []int32 // [T,B]
 	nll     []float32
+	mixer   *mixer // nil: the network is alone
 }
 
 // newText returns chunks of a length for a step, which gets a segment of its own.
 func newText(s stream.Step, batch, length int) textStep {
 	n := batch * length
 	s.Segment = txl.NewSegment(s.Network.Config, batch, length)
-	return textStep{s, make([]int32, n), make([]int32, n), make([]float32, n)}
+	return textStep{s, make([]int32, n), make([]int32, n), make([]float32, n), nil}
 }
 
 // newStep returns a step of a batch of streams through the static network.
@@ -49,7 +50,7 @@ func (t *textStep) forward() float64 {
 
 // score is forward for a chunk that has begun.
 func (t *textStep) score() float64 {
-	t.Score(t.inputs, t.targets, t.nll)
+	t.losses(len(t.targets))
 	sum := 0.0
 	for _, v := range t.nll {
 		sum += float64(v)
@@ -57,10 +58,45 @@ func (t *textStep) score() float64 {
 	return sum / float64(len(t.nll))
 }
 
-// reset puts I and M back to zero.
+// losses reads the first n tokens of a chunk that has begun, and scores them.
+func (t *textStep) losses(n int) {
+	inputs, targets, nll := t.inputs[:n], t.targets[:n], t.nll[:n]
+	if t.mixer == nil {
+		t.Score(inputs, targets, nll)
+		return
+	}
+	t.Score(inputs, nil, nil)
+	t.mixer.score(&t.Step, targets, nll)
+}
+
+// backward is Backward of the loss that was scored, in which the mixture's has all.
+func (t *textStep) backward() {
+	if t.mixer != nil {
+		t.mixer.learnFrom(&t.Step, t.targets, 1)
+	}
+	t.Backward(t.targets)
+}
+
+// backwardOfInput makes G what the fast weights learn from. backward may have come before.
+func (t *textStep) backwardOfInput(done bool) {
+	switch {
+	case t.mixer != nil && !(done && t.mixer.share == 1):
+		t.mixer.learnFrom(&t.Step, t.targets, t.mixer.share)
+	case done:
+		return
+	}
+	t.Backward(t.targets)
+}
+
+// reset puts I and M back to zero, and the companion to where no text was read.
 func (t *textStep) reset() {
-	t.State.Reset()
-	clear(t.Fast.Values)
+	if t.State != nil {
+		t.State.Reset()
+		clear(t.Fast.Values)
+	}
+	if t.mixer != nil {
+		t.mixer.counts.Reset()
+	}
 }
 
 // fastArrays are all arrays of the fast weights' state.

@@ -145,7 +145,14 @@ func (m MetaOptions) validate() error {
 			return fmt.Errorf("train: option Meta.Normal: %w", err)
 		}
 	}
+	if m.Companion && m.Scheme == SchemeWindow {
+		return &OptionError{"Meta.Companion", "true", "false of windows: their streams share M"}
+	}
+	if m.Mixture != 0 && !m.Companion {
+		return &OptionError{"Meta.Mixture", fmt.Sprint(m.Mixture), "0 without a companion"}
+	}
 	return firstOf([]error{
+		between("Meta.Mixture", float64(m.Mixture), 0, 1),
 		knownSchedule("Meta.Schedule", m.Schedule),
 		within("Meta.Steps", m.Steps, 0, stepsMax),
 		within("Meta.Chunk", m.Chunk, 0, stream.MaxChunk),

@@ -16,6 +16,8 @@ type validator struct {
 	options ValidationOptions
 	seed    uint64 // seed of the masks
 	threads int
+	// companion makes the scores those of the mixtures with a companion.
+	companion bool
 }
 
 // measure scores the validation text, statically and (with meta-learners) adaptively, chunk by
@@ -58,6 +60,9 @@ func newServingStep(x *kernel.Exec, m *model.Model, seed uint64) stream.Step {
 // bits scores the validation text by a step and returns the bits a token.
 func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (float64, error) {
 	text, documents := newText(s, 1, m.Chunk), v.text.Documents
+	if v.companion {
+		text.mixer = newMixer(s.Exec, m.Chunk, m.LM.Config.Vocab, m.Mixture)
+	}
 	if v.options.OneStream {
 		documents = []corpus.Document{v.text.Joined()}
 	}
@@ -78,8 +83,8 @@ func (t *textStep) document(
 	ctx context.Context, doc *corpus.Document, first int32,
 ) (bits float64, err error) {
 	t.Memory.Reset()
+	t.reset()
 	if t.State != nil {
-		t.reset()
 		t.State.Step = 0
 	}
 	for at, n := 0, 0; at < doc.Len(); at += n {
@@ -92,10 +97,10 @@ func (t *textStep) document(
 		} else {
 			t.Continue()
 		}
-		t.Score(t.inputs[:n], t.targets[:n], t.nll[:n])
+		t.losses(n)
 		bits = stream.AddBits(bits, t.nll[:n])
 		if t.State != nil && n == len(t.targets) { // a chunk that is not full writes nothing
-			t.Backward(t.targets)
+			t.backwardOfInput(false)
 			t.Update()
 		}
 	}

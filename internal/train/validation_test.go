@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Validation measures what sessions without a companion would, of bytes as of words: document by
-// document, or all of them as one text.
+// Validation measures what sessions would, with a companion where training has one and else without,
+// of bytes as of words: document by document, or all of them as one text.
 func TestValidationIsServing(t *testing.T) {
 	texts := []string{modeltest.WordText(9), modeltest.WordText(5) + "and one more"}
 	for _, made := range []func() (*model.Model, error){modeltest.Small, modeltest.SmallOfWords} {
@@ -28,10 +28,10 @@ func TestValidationIsServing(t *testing.T) {
 			require.NoError(t, c.Encode(m.Tokenizer, func(int) error { return nil }))
 		}
 		for _, one := range []bool{false, true} {
-			v := &validator{c, ValidationOptions{OneStream: one}, 5, 2}
+			v := &validator{text: c, options: ValidationOptions{OneStream: one}, seed: 5, threads: 2}
 			measured, err := v.measure(context.Background(), m, nil)
 			require.NoError(t, err)
-			adaptive, static := served(m, texts, one)
+			adaptive, static := served(m, texts, one, stream.SparseMeta, false)
 			require.Equal(t, static.Bits/float64(static.Tokens), measured.Static)
 			require.Equal(t, adaptive.Bits/float64(adaptive.Tokens), *measured.Adaptive)
 			require.NotEqual(t, measured.Static, *measured.Adaptive)
@@ -45,14 +45,29 @@ func TestValidationIsServing(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, known, again.Static)
 			require.Equal(t, measured.Adaptive, again.Adaptive)
+			if m.OfWords() {
+				continue
+			}
+			v.companion = true
+			for _, m.Mixture = range []float32{0, .6} {
+				measured, err := v.measure(context.Background(), m, nil)
+				require.NoError(t, err)
+				adaptive, _ := served(m, texts, one, stream.SparseMeta, true)
+				require.Equal(t, adaptive.Bits/float64(adaptive.Tokens), *measured.Adaptive)
+				static, _ := served(m, texts, one, stream.Static, true)
+				require.Equal(t, static.Bits/float64(static.Tokens), measured.Static)
+			}
+			m.Mixture = 0
 		}
 	}
 }
 
 // served are the tallies of texts as streams under seed 5, or as one stream.
-func served(m *model.Model, texts []string, one bool) (adaptive, static tokenizer.Tally) {
-	set := stream.Defaults(m)
-	set.Seed, set.Baseline, set.Companion = 5, true, false
+func served(
+	m *model.Model, texts []string, one bool, method string, companion bool,
+) (adaptive, static tokenizer.Tally) {
+	set := stream.DefaultsFor(m, method)
+	set.Seed, set.Baseline, set.Companion = 5, true, companion
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	s := stream.New(m, set)

@@ -15,8 +15,9 @@ export interface Measures {
 }
 
 export interface Settings {
-  method: "sparse-meta" | "dynamic-sgd" | "dynamic-rms" | "cache" | "static";
+  method: string;
   chunk: number;
+  companion: boolean;
   baseline: boolean;
   [name: string]: unknown;
 }
@@ -111,6 +112,7 @@ export interface ChunkEvent extends Measures {
   totals: Measures;
   adapted: { updates: number; written: number; fast_rms: number };
   complete: boolean;
+  network_bits?: number; // only of a session with a companion: without it
   elapsed_ms: number;
   pending_bytes?: number;
   logprobs?: number[];

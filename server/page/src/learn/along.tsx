@@ -58,7 +58,8 @@ export function Along(props: Props) {
 
 function said({ of, window, unit }: Props, at: number): string {
   const mean = of.mean(Math.max(of.start, at - window), at);
+  const network = mean.network === null ? "" : `, network alone ${bitsText(mean.network)}`;
   const fixed = mean.fixed === null ? "" : `, static ${bitsText(mean.fixed)}`;
   const byte = grouped(Math.round(at));
-  return `Byte ${byte}: adapted ${bitsText(mean.adapted)}${fixed} bits a ${unit}`;
+  return `Byte ${byte}: adapted ${bitsText(mean.adapted)}${network}${fixed} bits a ${unit}`;
 }

@@ -1,18 +1,15 @@
 import { Growing } from "../state/growing";
 import type { Piece } from "../state/reading";
 
+/** Who a text cost something: the session, the static model, and the session's network alone. */
+const payers = ["adapted", "fixed", "network"] as const;
+type Payer = (typeof payers)[number];
+
 /** Bits a unit; null where nothing is known. */
-export interface Mean {
-  adapted: number | null;
-  fixed: number | null; // of the static model
-}
+export type Mean = Record<Payer, number | null>;
 
 /** Means at some places of the stream. */
-export interface Curve {
-  x: number[]; // offsets in bytes
-  adapted: (number | null)[];
-  fixed: (number | null)[];
-}
+export type Curve = { x: number[] } & Record<Payer, (number | null)[]>; // x: offsets in bytes
 
 const doubles = (): Growing<Float64Array> => new Growing((n) => new Float64Array(n));
 
@@ -28,6 +25,23 @@ export function firstFrom(values: ArrayLike<number>, x: number): number {
   return low;
 }
 
+/** What one of them has paid, up to the end of each piece. */
+class Sums {
+  readonly units = doubles(); // of the pieces whose bits are known
+  readonly bits = doubles();
+
+  push(units: number, bits: number | undefined): void {
+    this.units.push([last(this.units) + (bits === undefined ? 0 : units)]);
+    this.bits.push([last(this.bits) + (bits ?? 0)]);
+  }
+
+  /** The mean between two numbers of pieces. */
+  mean(low: number, high: number): number | null {
+    const n = sumAt(this.units, high) - sumAt(this.units, low);
+    return n > 1e-9 ? (sumAt(this.bits, high) - sumAt(this.bits, low)) / n : null;
+  }
+}
+
 /**
  * What a stream has cost, as sums from its beginning up to the end of each piece. So the mean over
  * any window takes two searches, however long the stream is.
@@ -35,16 +49,18 @@ export function firstFrom(values: ArrayLike<number>, x: number): number {
 export class Costs {
   #taken = 0; // pieces
   readonly #ends = doubles(); // offsets
-  readonly #units = doubles();
-  readonly #bits = doubles();
-  readonly #fixedUnits = doubles(); // of the pieces of which the static model's bits are known
-  readonly #fixedBits = doubles();
+  readonly #paid: Record<Payer, Sums> =
+    { adapted: new Sums(), fixed: new Sums(), network: new Sums() };
+  readonly #mixed = new Sums(); // the session's, of the pieces of which the network's are known
 
   /** `ofWords`: whether a cost is divided by words, and not by bytes. */
   constructor(private readonly ofWords: boolean) {}
 
   /** The offset at which the first piece begins. */
   start = 0;
+
+  /** The offset at which the first piece begins of which the network's own bits are known. */
+  networkFrom: number | null = null;
 
   /** The offset behind the last piece. */
   get end(): number {
@@ -61,30 +77,34 @@ export class Costs {
     if (this.#ends.length === 0) this.start = piece.offset;
     const end = piece.offset + piece.bytes;
     if (end <= this.end) return; // nothing new, or a chunk of no bytes
-    if (piece.offset > this.end) this.#push(piece.offset, 0, 0, undefined);
-    const units = this.ofWords ? piece.tokens : piece.bytes;
-    this.#push(end, units, piece.bits, piece.baselineBits);
+    if (piece.offset > this.end) this.#push(piece.offset, 0, { bits: 0 });
+    if (piece.networkBits !== undefined) this.networkFrom ??= piece.offset;
+    this.#push(end, this.ofWords ? piece.tokens : piece.bytes, piece);
   }
 
-  #push(end: number, units: number, bits: number, fixed: number | undefined): void {
+  #push(end: number, units: number, cost: Pick<Piece, "bits" | "baselineBits" | "networkBits">) {
     this.#ends.push([end]);
-    this.#units.push([last(this.#units) + units]);
-    this.#bits.push([last(this.#bits) + bits]);
-    this.#fixedUnits.push([last(this.#fixedUnits) + (fixed === undefined ? 0 : units)]);
-    this.#fixedBits.push([last(this.#fixedBits) + (fixed ?? 0)]);
+    this.#paid.adapted.push(units, cost.bits);
+    this.#paid.fixed.push(units, cost.baselineBits);
+    this.#paid.network.push(units, cost.networkBits);
+    this.#mixed.push(units, cost.networkBits === undefined ? undefined : cost.bits);
+  }
+
+  /** The means of the network alone and of the session, where those of both are known. */
+  get sinceNetwork(): { network: number | null; adapted: number | null } {
+    const all = this.#ends.length;
+    return { network: this.#paid.network.mean(0, all), adapted: this.#mixed.mean(0, all) };
   }
 
   /** The mean between two offsets. Within a piece its cost counts as spread evenly. */
   mean(from: number, to: number): Mean {
     const low = this.#place(from);
     const high = this.#place(to);
-    const ratio = (bits: Growing<Float64Array>, units: Growing<Float64Array>): number | null => {
-      const n = sumAt(units, high) - sumAt(units, low);
-      return n > 1e-9 ? (sumAt(bits, high) - sumAt(bits, low)) / n : null;
-    };
+    const { adapted, fixed, network } = this.#paid;
     return {
-      adapted: ratio(this.#bits, this.#units),
-      fixed: ratio(this.#fixedBits, this.#fixedUnits),
+      adapted: adapted.mean(low, high),
+      fixed: fixed.mean(low, high),
+      network: network.mean(low, high),
     };
   }
 
@@ -93,15 +113,14 @@ export class Costs {
    * shorter than the way from one place to the next is as long as that: no byte is left out.
    */
   curve(from: number, to: number, places: number, window: number): Curve {
-    const curve: Curve = { x: [], adapted: [], fixed: [] };
+    const curve: Curve = { x: [], adapted: [], fixed: [], network: [] };
     const step = (to - from) / places;
     for (let k = 1; k <= places && step > 0; k++) {
       const x = from + k * step;
       const isBehind = x - step >= this.end;
       const mean = this.mean(Math.max(this.start, x - Math.max(window, step)), x);
       curve.x.push(x);
-      curve.adapted.push(isBehind ? null : mean.adapted);
-      curve.fixed.push(isBehind ? null : mean.fixed);
+      for (const payer of payers) curve[payer].push(isBehind ? null : mean[payer]);
     }
     return curve;
   }

@@ -1,5 +1,5 @@
 import type { Reading } from "../state/reading";
-import { bitsText, grouped } from "../ui/words";
+import { bitsText, capital, grouped, namesOf } from "../ui/words";
 import { firstFrom, type Costs } from "./costs";
 import type { Shadowed } from "./shadows";
 import { wordsFor } from "./strips";
@@ -29,24 +29,28 @@ export function Tables(props: Props) {
 
 function CostTable({ costs, shadows, of, from, to, unit }: Props) {
   const offsets = of.updates.map((update) => update.offset);
+  const { served, alone } = namesOf(of.session.value);
+  const hasNetwork = costs.mean(from, to).network !== null;
   const ends = Array.from({ length: rows }, (_, i) => from + ((i + 1) * (to - from)) / rows);
   return (
     <table class="numbers">
       <caption>Bits a {unit} in {rows} equal parts of what the chart shows</caption>
       <thead>
-        <tr><th scope="col">Bytes up to</th><th scope="col">Adapted</th>
-          <th scope="col">Static</th>
+        <tr><th scope="col">Bytes up to</th><th scope="col">{capital(served)}</th>
+          {hasNetwork && <th scope="col">Network alone</th>}
+          <th scope="col">{capital(alone)}</th>
           {shadows.map(({ id, name }) => <th scope="col" key={id}>Shadow {name}</th>)}
           <th scope="col">Saved</th><th scope="col">Updates seen</th></tr>
       </thead>
       <tbody>
         {ends.map((end, i) => {
           const begin = i ? ends[i - 1] : from;
-          const { adapted, fixed } = costs.mean(begin, end);
+          const { adapted, network, fixed } = costs.mean(begin, end);
           return (
             <tr key={i}>
               <th scope="row">{grouped(Math.round(end))}</th>
               <td>{bitsText(adapted)}</td>
+              {hasNetwork && <td>{bitsText(network)}</td>}
               <td>{bitsText(fixed)}</td>
               {shadows.map((shadow) => (
                 <td key={shadow.id}>{bitsText(shadow.costs.mean(begin, end).adapted)}</td>

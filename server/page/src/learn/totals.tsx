@@ -1,7 +1,7 @@
 import type { Costs } from "./costs";
 import type { Shadowed } from "./shadows";
 import type { Reading } from "../state/reading";
-import { bitsText, differenceText, grouped, sizeText } from "../ui/words";
+import { bitsText, capital, differenceText, grouped, namesOf, sizeText } from "../ui/words";
 
 interface Props {
   of: Reading;
@@ -18,19 +18,21 @@ export function Totals({ of, costs, shadows, unit }: Props) {
   const units = unit === "word" ? totals.tokens : totals.bytes;
   const known = units > 0;
   const fixed = totals.baseline_bits;
+  const { served, alone } = namesOf(of.session.value);
   return (
     <dl class="sums">
       <div class="adapted">
-        <dt>Adapted, bits a {unit}</dt>
+        <dt>{capital(served)}, bits a {unit}</dt>
         <dd>{known ? bitsText(totals.bits / units) : "–"}</dd>
       </div>
+      <OfNetwork costs={costs} unit={unit} />
       <div class="static">
-        <dt>Static, bits a {unit}</dt>
+        <dt>{capital(alone)}, bits a {unit}</dt>
         <dd>{known && fixed !== undefined ? bitsText(fixed / units) : "–"}</dd>
       </div>
       {shadows.map((shadow, i) => <OfShadow key={shadow.id} of={shadow} at={i} costs={costs} />)}
       <div>
-        <dt>What learning does</dt>
+        <dt>{served === "adapted" ? "What learning does" : "Beside the static model"}</dt>
         <dd>{known && fixed ? differenceText(totals.bits, fixed) : "–"}</dd>
       </div>
       <div>
@@ -38,6 +40,21 @@ export function Totals({ of, costs, shadows, unit }: Props) {
         <dd>{sizeText(offset)}</dd>
       </div>
     </dl>
+  );
+}
+
+/** What the text has cost without the companion, and with it, as far as the page has seen it. */
+function OfNetwork({ costs, unit }: { costs: Costs; unit: string }) {
+  const from = costs.networkFrom;
+  if (from === null) return null;
+  const { network, adapted } = costs.sinceNetwork;
+  const isAll = from === costs.start;
+  return (
+    <div class="network">
+      <dt>Network alone, {isAll ? `bits a ${unit}` : `from byte ${grouped(from)} on`}</dt>
+      <dd>{bitsText(network)}{" "}
+        {!isAll && <small>beside {bitsText(adapted)}</small>}</dd>
+    </div>
   );
 }
 

@@ -122,7 +122,8 @@ function Facts({ of }: { of: Session }) {
     ["In memory", of.memory_bytes ? sizeText(of.memory_bytes) : "no: on the disk only"],
     ["On the disk", sizeText(of.disk_bytes)],
     ["Model", of.model],
-    ["Method", settings && `${settings.method}, chunks of ${settings.chunk}`],
+    ["Method", settings && `${settings.method}, chunks of ${settings.chunk}${
+      settings.companion ? ", with companion" : ""}`],
     ["Seed", String(of.seed)],
     ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
     ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],

@@ -18,22 +18,20 @@ interface Props {
 export function Make({ onMade, onClose }: Props) {
   const [name, setName] = useState("");
   const [adapting, setAdapting] = useState<Adapting | null>(null);
-  const [baseline, setBaseline] = useState(true);
   const [file, setFile] = useState<File | null>(null);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   useEffect(() => {
     knowModels().then(() => {
       const [{ id, defaults }] = models.value;
-      setAdapting({ model: id, method: defaults.method, numbers: {} });
+      setAdapting({ model: id, method: defaults.method, values: { baseline: true } });
     }, (error) => setProblem(asProblem(error)));
   }, []);
   const make = async (): Promise<void> => {
     setBusy(true);
     setProblem(null);
     try {
-      const settings = { ...(adapting && settingsOf(adapting)), baseline };
-      const request = { model: adapting?.model, settings };
+      const request = adapting ? { model: adapting.model, settings: settingsOf(adapting) } : {};
       onMade(file ? await importSession(file, name)
         : name ? await putSession(name, request)
         : await createSession(request));
@@ -58,13 +56,6 @@ export function Make({ onMade, onClose }: Props) {
             onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />
         </label>
         {!file && adapting && <ChooseSettings of={adapting} onChange={setAdapting} />}
-        {!file && (
-          <label class="check">
-            <input type="checkbox" checked={baseline}
-              onChange={(event) => setBaseline(event.currentTarget.checked)} />
-            Keep the static model beside it
-          </label>
-        )}
         {problem && <Problem error={problem} />}
         <div class="in-a-row">
           <button type="submit" class="primary" disabled={busy}>

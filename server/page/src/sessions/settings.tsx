@@ -1,54 +1,46 @@
 import { useState } from "preact/hooks";
+import { settings, type Setting } from "../api/settings";
 import type { Model, Settings } from "../api/types";
 import { models } from "../state/feed";
 
-type Method = Settings["method"];
-const methods: Method[] = ["sparse-meta", "dynamic-sgd", "dynamic-rms", "cache", "static"];
-
-/** A setting that is a number, or of `gammas` one number a bank. */
-interface Field {
-  name: string;
-  words: string;
-  max: number;
-  whole?: boolean;
-}
-
-const chunk: Field = { name: "chunk", words: "tokens between two updates", max: 1024, whole: true };
-const rate: Field = { name: "rate", words: "learning rate", max: 1000 };
-const decay: Field = { name: "decay", words: "taken away by an update", max: 1 };
-const fields: Record<Method, Field[]> = {
-  "sparse-meta": [
-    chunk,
-    { name: "p", words: "share of weights written", max: 1 },
-    { name: "beta1", words: "gradient in the average", max: 1000 },
-    { name: "beta2", words: "gradient beside the average", max: 1000 },
-    { name: "gammas", words: "decay of the average, by bank", max: 1 },
-  ],
-  "dynamic-sgd": [chunk, rate, decay],
-  "dynamic-rms": [chunk, rate, decay, { name: "floor", words: "added to the size", max: 1000 }],
-  cache: [
-    { name: "cache_size", words: "tokens remembered", max: 65536, whole: true },
-    { name: "theta", words: "sharpness", max: 1000 },
-    { name: "lambda", words: "share of the cache", max: 1 },
-  ],
-  static: [],
-};
+/** The methods of adaptation. */
+const methods = settings.find(({ name }) => name === "method")?.words ?? [];
 
 /** What a session is to run on, and how it is to adapt; what is left out has its default. */
 export interface Adapting {
   model: string;
-  method: Method;
-  numbers: Record<string, string>; // as they were typed
+  method: string;
+  values: Record<string, string | boolean>; // of the other settings, numbers as they were typed
 }
 
 /** The settings as the server takes them. */
-export function settingsOf({ method, numbers }: Adapting): Partial<Settings> {
-  const given = fields[method].flatMap(({ name }) => {
-    const typed = (numbers[name] ?? "").split(/[\s,;]+/).filter(Boolean).map(Number);
-    if (typed.length === 0) return [];
-    return [[name, name === "gammas" ? typed : typed[0]]];
+export function settingsOf(adapting: Adapting): Partial<Settings> {
+  const asked: Partial<Settings> = { method: adapting.method };
+  for (const { name, kind } of shownFor(adapting)) {
+    const value = adapting.values[name];
+    if (typeof value === "boolean") asked[name] = value;
+    if (typeof value !== "string") continue;
+    const numbers = value.split(/[\s,;]+/).filter(Boolean).map(Number);
+    if (numbers.length > 0) asked[name] = kind === "numbers" ? numbers : numbers[0];
+  }
+  return asked;
+}
+
+const modelOf = ({ model }: Adapting): Model | undefined =>
+  models.value.find(({ id }) => id === model) ?? models.value[0];
+
+/** The settings, but for the method, that make a difference to a session. */
+function shownFor(of: Adapting): Setting[] {
+  const model = modelOf(of);
+  const isMixed = of.values.companion ?? model?.defaults.companion ?? false;
+  const ofWords = model?.tokenizer === "words";
+  return settings.filter(({ name, methods: those }) => {
+    if (name === "method") return false;
+    // The companion of a model of words is the cache, and has its settings.
+    if (isMixed && ofWords && those?.includes("cache")) return true;
+    const isOfCounts = name.startsWith("companion_");
+    return (!those || those.includes(of.method)) && (!isOfCounts || (isMixed && !ofWords));
   });
-  return { method, ...Object.fromEntries(given) };
 }
 
 interface Props {
@@ -56,10 +48,12 @@ interface Props {
   onChange: (adapting: Adapting) => void;
 }
 
-/** Chooses a model, a method, and the method's settings. */
+/** Chooses a model, a method, and the settings. */
 export function ChooseSettings({ of, onChange }: Props) {
   const [isOpen, setOpen] = useState(false);
-  const model = models.value.find(({ id }) => id === of.model) ?? models.value[0];
+  const shown = shownFor(of);
+  const change = (name: string, value: string | boolean): void =>
+    onChange({ ...of, values: { ...of.values, [name]: value } });
   return (
     <>
       <div class="in-a-row">
@@ -72,24 +66,28 @@ export function ChooseSettings({ of, onChange }: Props) {
         </label>
         <label>Method
           <select value={of.method} onChange={(event) => {
-            onChange({ ...of, method: event.currentTarget.value as Method });
+            onChange({ ...of, method: event.currentTarget.value });
           }}>
             {methods.map((name) => <option key={name} value={name}>{name}</option>)}
           </select>
         </label>
       </div>
-      {fields[of.method].length > 0 && (
-        <button type="button" class="quiet" aria-expanded={isOpen}
-          onClick={() => setOpen(!isOpen)}>Settings of {of.method}</button>
-      )}
+      {shown.filter(({ kind }) => kind === "switch").map(({ name, help }) => (
+        <label key={name} class="check">
+          <input type="checkbox"
+            checked={Boolean(of.values[name] ?? modelOf(of)?.defaults[name])}
+            onChange={(event) => change(name, event.currentTarget.checked)} />
+          <span>{name} <span class="note">{help}</span></span>
+        </label>
+      ))}
+      <button type="button" class="quiet" aria-expanded={isOpen}
+        onClick={() => setOpen(!isOpen)}>Settings of {of.method}</button>
       {isOpen && (
         <div class="settings">
-          {fields[of.method].map((field) => (
-            <NumberField key={field.name} field={field} model={model} method={of.method}
-              typed={of.numbers[field.name] ?? ""}
-              onType={(typed) => onChange({
-                ...of, numbers: { ...of.numbers, [field.name]: typed },
-              })} />
+          {shown.filter(({ kind }) => kind !== "switch").map((setting) => (
+            <NumberField key={setting.name} of={setting} model={modelOf(of)}
+              typed={String(of.values[setting.name] ?? "")}
+              onType={(typed) => change(setting.name, typed)} />
           ))}
         </div>
       )}
@@ -98,29 +96,28 @@ export function ChooseSettings({ of, onChange }: Props) {
 }
 
 interface NumberProps {
-  field: Field;
+  of: Setting;
   model: Model | undefined;
-  method: Method;
   typed: string;
   onType: (typed: string) => void;
 }
 
-function NumberField({ field, model, method, typed, onType }: NumberProps) {
-  const { name, words, max, whole } = field;
+function NumberField({ of, model, typed, onType }: NumberProps) {
+  const { name, kind, help, methods: those, min, max } = of;
   // The model does not tell its defaults of the two methods of dynamic evaluation.
-  const isTold = name === "chunk" || !method.startsWith("dynamic");
-  const known = isTold ? model?.defaults?.[name] : undefined;
+  const isTold = !those?.some((method) => method.startsWith("dynamic"));
+  const known = isTold ? model?.defaults[name] : undefined;
   const shared = {
     value: typed,
     placeholder: known === undefined ? "as the model has it" : String(known),
     onInput: (event: { currentTarget: HTMLInputElement }) => onType(event.currentTarget.value),
   };
   return (
-    <label>{name} <span class="note">{words}</span>
-      {name === "gammas"
+    <label>{name} <span class="note">{help}</span>
+      {kind === "numbers"
         ? <input {...shared} pattern="[0-9.,;\s]+" />
-        : <input {...shared} type="number" min={whole ? 1 : 0} max={max}
-          step={whole ? 1 : "any"} />}
+        : <input {...shared} type="number" min={min} max={max}
+          step={kind === "whole" ? 1 : "any"} />}
     </label>
   );
 }

@@ -135,7 +135,7 @@ interface NewProps {
 
 function New({ of, busy, onMake }: NewProps) {
   const [adapting, setAdapting] = useState<Adapting>(
-    { model: of.model ?? "", method: "static", numbers: {} },
+    { model: of.model ?? "", method: "static", values: {} },
   );
   return (
     <form onSubmit={(event) => {

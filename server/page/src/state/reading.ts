@@ -11,6 +11,7 @@ export interface Piece {
   tokens: number;
   bits: number;
   baselineBits?: number;
+  networkBits?: number; // without the companion; the past does not tell them
 }
 
 /** An update of the fast weights: norms of M, and of its change, one number a branch. */
@@ -128,6 +129,7 @@ export class Reading {
       tokens: event.tokens,
       bits: event.bits,
       baselineBits: event.baseline_bits,
+      networkBits: event.network_bits,
     });
     this.placeScores(event, event.offset - this.from);
   }

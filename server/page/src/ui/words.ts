@@ -21,14 +21,29 @@ export function titleOf(session: Session): string {
 export function shadowName(shadow: Session, of: Session): string {
   const { name, labels, model = "", settings } = shadow;
   if (name ?? labels?.title) return name ?? labels!.title;
+  const isSame = settings?.method === of.settings?.method;
   const others = Object.entries(settings ?? {}).filter(([setting, value]) =>
-    setting !== "method" && setting !== "baseline" && settings?.method === of.settings?.method &&
+    setting !== "method" && setting !== "baseline" && (isSame || setting === "companion") &&
     String(value) !== String(of.settings?.[setting]));
   return [
     model === of.model ? "" : `${model},`, settings?.method ?? "",
     ...others.map(([setting, value]) => `${setting} ${value}`),
   ].filter(Boolean).join(" ") || shortId(shadow.id);
 }
+
+/**
+ * What the lines of a session's costs are called: what it serves, and what the static model would
+ * cost by itself.
+ */
+export function namesOf({ settings }: Session): { served: string; alone: string } {
+  const served = settings?.method === "static" ? "static" : "adapted";
+  return settings?.companion
+    ? { served: `${served} with companion`, alone: "static alone" }
+    : { served, alone: "static" };
+}
+
+/** A name at the beginning of a line. */
+export const capital = (name: string): string => name[0].toUpperCase() + name.slice(1);
 
 /** A number of several digits, in groups of three. */
 export const grouped = (n: number): string => n.toLocaleString("en").replaceAll(",", "\u202f");

@@ -12,7 +12,7 @@ import type { Reading } from "../state/reading";
 import { href } from "../state/route";
 import { Choice } from "../ui/choice";
 import { useCalm, useWidth } from "../ui/hooks";
-import { bitsText } from "../ui/words";
+import { bitsText, namesOf } from "../ui/words";
 
 const places = 600; // points of the chart
 const windows = [
@@ -65,10 +65,12 @@ function Learning({ of }: { of: Reading }) {
     () => linesOf(shadows, from, to, window), [from, to, newsOf(shadows), window],
   );
   const unit = ofWords ? "word" : "byte";
-  const lines: Line[] = [{ label: "adapted", colour: "--adapted", values: curve.adapted }];
-  if (curve.fixed.some((value) => value !== null)) {
-    lines.push({ label: "static", colour: "--static", values: curve.fixed });
-  }
+  const { served, alone } = namesOf(of.session.value);
+  const lines: Line[] = [
+    { label: served, colour: "--adapted", values: curve.adapted },
+    { label: "network alone", colour: "--network", dash: [4, 3], values: curve.network },
+    { label: alone, colour: "--static", values: curve.fixed },
+  ].filter(({ values }, i) => i === 0 || values.some((value) => value !== null));
   lines.push(...shadowed);
   const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
   const gutter = rem * (narrow ? 2.75 : 5.25); // as wide as the labels of the strips
@@ -98,7 +100,10 @@ function Learning({ of }: { of: Reading }) {
             </Along>
             <p class="note">
               Bytes of the stream from left to right; each mark at the foot is an update of the fast
-              weights. Drag to look closer. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
+              weights.{" "}
+              {of.session.value.settings?.companion && "The network alone is what the text costs " +
+                "without the companion, as far as this page has seen it. "}
+              Drag to look closer. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
               <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
             </p>
           </figure>

@@ -1,0 +1,53 @@
+package setting
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// TypeScript is the list of the settings for the web page, an object literal a setting: the lines
+// of an array, not indented. server/page/src/api/settings.ts says what their fields mean.
+func (t Table[T]) TypeScript() string {
+	var b strings.Builder
+	for _, r := range t {
+		help := strings.ReplaceAll(r.Help, "`", "") // a form has no other letters for names
+		fmt.Fprintf(&b, "{\n  name: %q,\n  kind: %q,\n  help: %q,\n", r.Name, r.formKind(), help)
+		if len(r.Methods) > 0 {
+			fmt.Fprintf(&b, "  methods: %s,\n", quoted(r.Methods))
+		}
+		switch r.Field(new(T)).(type) {
+		case *string:
+			fmt.Fprintf(&b, "  words: %s,\n", quoted(r.Words))
+		case *bool:
+		default:
+			fmt.Fprintf(&b, "  min: %s,\n  max: %s,\n", decimal(r.Min), decimal(r.Max))
+		}
+		b.WriteString("},\n")
+	}
+	return b.String()
+}
+
+// formKind says what a form asks for.
+func (r Row[T]) formKind() string {
+	switch r.Field(new(T)).(type) {
+	case *string:
+		return "word"
+	case *bool:
+		return "switch"
+	case *int:
+		return "whole"
+	case *[]float32:
+		return "numbers"
+	}
+	return "number"
+}
+
+// quoted is a list of words as an array.
+func quoted(words []string) string {
+	all := make([]string, len(words))
+	for i, word := range words {
+		all[i] = strconv.Quote(word)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}

@@ -1,0 +1,69 @@
+package stream
+
+// This file puts a stream's cache beside its network. Where a stream learns by lines, the cache
+// keeps the positions of learnt tokens, and behind these the open ones of the line under way, which
+// may be taken back.
+
+// mixCached replaces the network's losses of some of the tokens that are scored by the mixture's.
+func (w *Worker) mixCached(s *Stream, from, to int, nll []float32) {
+	end := len(s.Pending) + to
+	hidden, next := w.unskipped(w.targets[:end], end)
+	w.withCache(s, func() { s.Cache.Mix(w.Exec, hidden, next, nll[from:to]) })
+}
+
+// mixAllCached replaces the network's distribution after a row of the chunk by the mixture's.
+func (w *Worker) mixAllCached(s *Stream, row int, logProbs []float32) {
+	hidden, next := w.unskipped(w.targets[:row], row+1)
+	w.withCache(s, func() { s.Cache.MixAll(w.Exec, hidden, next, logProbs) })
+}
+
+// withCache calls mix while the cache ends with the positions that the text along which the worker
+// goes has not taken back.
+func (w *Worker) withCache(s *Stream, mix func()) {
+	all := s.Cache.Len
+	s.Cache.Len = w.along.cached
+	mix()
+	s.Cache.Len = all
+}
+
+// unskipped are the hidden states of the chunk's first rows, and the targets behind them, without
+// those of skipped tokens.
+func (w *Worker) unskipped(targets []int32, rows int) (hidden []float32, next []int32) {
+	width, marks := w.model.LM.Config.DModel, w.along.marks
+	hidden = w.seg.Hidden()[:rows*width]
+	if trailing(marks, tokenLearnt) == len(marks) {
+		return hidden, targets
+	}
+	w.kept, w.keptNext = w.kept[:0], w.keptNext[:0]
+	for i := range rows {
+		if i < len(marks) && marks[i] == tokenSkipped {
+			continue
+		}
+		w.kept = append(w.kept, hidden[i*width:(i+1)*width]...)
+		if i < len(targets) {
+			w.keptNext = append(w.keptNext, targets[i])
+		}
+	}
+	return w.kept, w.keptNext
+}
+
+// remember appends the full chunk to the cache.
+func (w *Worker) remember(s *Stream) {
+	if s.held == nil {
+		s.Cache.Append(w.seg.Hidden(), s.Pending)
+		return
+	}
+	w.along.marks = append(w.along.marks[:0], s.held.marks...)
+	hidden, next := w.unskipped(s.Pending, len(s.Pending))
+	open := trailing(s.held.marks, tokenOpen)
+	learnt, width := len(next)-open, w.model.LM.Config.DModel
+	if learnt > 0 {
+		s.Cache.Append(hidden[:learnt*width], next[:learnt])
+	}
+	s.Cache.Open(hidden[learnt*width:], next[learnt:])
+	s.held.line[lineCached] += int32(open)
+}
+
+// cacheRoom is how many open positions a cache has room for: the tokens of a line of HeldMax bytes,
+// words of a byte with a byte behind each, and the end of the line before.
+const cacheRoom = HeldMax/2 + 2

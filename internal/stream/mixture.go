@@ -1,0 +1,56 @@
+package stream
+
+import (
+	"github.com/lmserve/lmserve/internal/companion"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// This file makes fast weights beside a companion learn from the mixture's loss. The gradient of a
+// byte's loss depends on what the companion knew when the byte was scored. A stream keeps that part
+// of it, eight numbers a byte, until the chunk is full; the network's part is in the segment, or is
+// computed again, to the same bits.
+
+// slopesOfByte is how many slopes a stream keeps of a pending byte.
+const slopesOfByte = len(companion.Slopes{})
+
+// learnsMixture reports whether the fast weights of a stream learn from the mixture's loss.
+func (s *Settings) learnsMixture(m *model.Model) bool {
+	writes := s.Method == SparseMeta || s.Method == DynamicSGD || s.Method == DynamicRMS
+	return writes && s.counts(m) && m.Mixture > 0
+}
+
+// slopesBytes is the memory of the slopes that a stream keeps.
+func (s *Settings) slopesBytes(m *model.Model) int64 {
+	if !s.learnsMixture(m) {
+		return 0
+	}
+	return 4 * int64(slopesOfByte) * int64(s.Chunk)
+}
+
+// LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect to
+// the logits of the segment that holds the chunk. The mixture's loss has the share, the network's
+// own the rest. slopes [n,8] are those of the mixture's losses, of companion.Scratch.Slopes.
+func LogitGradients(
+	x *companion.Scratch, seg *txl.Segment, targets []int32, slopes []float32, share float32,
+	gradients []float32,
+) {
+	vocab := len(gradients) / len(targets)
+	for i, id := range targets {
+		row, of := gradients[i*vocab:(i+1)*vocab], slopes[i*slopesOfByte:]
+		seg.LogProbs(i, 0, row)
+		x.Gradient(row, byte(id), (*companion.Slopes)(of), share, row)
+	}
+}
+
+// ofMixture makes a step's backward that of the loss that the stream learns from.
+func (w *Worker) ofMixture(s *Stream, step *Step) {
+	if s.slopes == nil {
+		return
+	}
+	if n := s.Settings.Chunk * w.model.LM.Config.Vocab; len(w.logits) != n {
+		w.logits = make([]float32, n)
+	}
+	step.Logits = w.logits
+	LogitGradients(w.counts, w.seg, s.Pending, s.slopes, w.model.Mixture, step.Logits)
+}

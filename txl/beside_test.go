@@ -1,0 +1,148 @@
+package txl
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A segment beside another gives the bits of a whole one, wherever both networks part: here at
+// every tensor that can have fast weights, alone and with those of the softmax.
+func TestASegmentBesideAnotherGivesTheBitsOfAWholeOne(t *testing.T) {
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			m, all := randomModel(t, c, 7)
+			for at := range all {
+				fast := make(Fast, len(all))
+				fast[at] = all[at]
+				if bias := m.Layout.Index("crit.out_layers.0.bias"); at%2 == 0 {
+					fast[bias] = all[bias]
+				}
+				besideAsWhole(t, m, fast, nil, uint64(at))
+			}
+		})
+	}
+}
+
+// The same holds for networks that have fast weights both, some of which are the same.
+func TestASegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
+	c := shapes["odd"]
+	m, one := randomModel(t, c, 7)
+	_, two := randomModel(t, c, 8)
+	for i, tensor := range m.Layout.Tensors {
+		if tensor.Name < "layers.1.pos_ff" || tensor.Name > "layers.2" {
+			two[i] = one[i]
+		}
+	}
+	besideAsWhole(t, m, one, two, 1)
+}
+
+// besideAsWhole reads a text with fast weights and, beside it, with others, in pieces, behind
+// Continue and Begin.
+func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
+	c, x := m.Config, newExec(t, 2)
+	of, whole := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen)
+	beside := NewBeside(of)
+	for _, s := range []*Segment{of, beside, whole} {
+		s.SetReuse(Reuse{FixedWeights: true})
+	}
+	alike := m.LayersAlike(func(i int) bool {
+		return fast[i] != nil && (others == nil || &fast[i][0] != &others[i][0])
+	})
+	mem, wholeMem, upper := NewMemory(c, 1), NewMemory(c, 1), NewMemoryAbove(c, 1, alike)
+	ids := randomTokens(7*c.SegLen+1, c.Vocab, seed)
+	nll, want := make([]float32, c.SegLen), make([]float32, c.SegLen)
+	probs, wantProbs := make([]float32, c.Vocab), make([]float32, c.Vocab)
+	for k := range 7 {
+		if k == 0 || k == 4 {
+			of.Begin(x, m, fast, mem)
+			beside.Begin(x, m, others, upper)
+			whole.Begin(x, m, others, wholeMem)
+		} else {
+			of.Continue(x)
+			beside.Continue(x)
+			whole.Continue(x)
+		}
+		from := k * c.SegLen
+		for _, s := range []*Segment{of, whole} {
+			s.Extend(x, ids[from:from+c.SegLen])
+		}
+		beside.Extend(x, ids[from:from+1+k%3])
+		beside.Extend(x, ids[from+1+k%3:from+c.SegLen])
+		beside.NLL(0, ids[from+1:from+c.SegLen+1], nll)
+		whole.NLL(0, ids[from+1:from+c.SegLen+1], want)
+		require.Equal(t, want, nll)
+		beside.LogProbs(c.SegLen-1, 0, probs)
+		whole.LogProbs(c.SegLen-1, 0, wantProbs)
+		require.Equal(t, wantProbs, probs)
+		of.Remember(mem)
+		beside.Remember(upper)
+		whole.Remember(wholeMem)
+		require.Equal(t, wholeMem.Len, upper.Len)
+		for l, rows := range wholeMem.Layers {
+			had := upper.Layers[l]
+			if l < alike {
+				require.Nil(t, had)
+				had = mem.Layers[l]
+			}
+			require.Equal(t, rows, had, "layer %d", l)
+		}
+	}
+}
+
+// One segment serves pairs of networks that part at different halves, one after the other.
+func TestASegmentBesideAnotherLeavesNothingOfAPairInTheNext(t *testing.T) {
+	c := shapes["prenorm"]
+	m, all := randomModel(t, c, 3)
+	x := newExec(t, 1)
+	of := NewSegment(c, 1, c.SegLen)
+	beside := NewBeside(of)
+	for _, s := range []*Segment{of, beside} {
+		s.SetReuse(Reuse{FixedWeights: true})
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		fast := make(Fast, len(all))
+		if at := rapid.IntRange(-1, len(all)-1).Draw(rt, "tensor"); at >= 0 {
+			fast[at] = all[at]
+		}
+		alike := m.LayersAlike(func(i int) bool { return fast[i] != nil })
+		mem, upper, wholeMem := NewMemory(c, 1), NewMemoryAbove(c, 1, alike), NewMemory(c, 1)
+		whole := NewSegment(c, 1, c.SegLen)
+		for k := range uint64(3) {
+			ids := randomTokens(c.SegLen, c.Vocab, k)
+			of.Begin(x, m, fast, mem)
+			beside.Begin(x, m, nil, upper)
+			whole.Begin(x, m, nil, wholeMem)
+			for _, s := range []*Segment{of, beside, whole} {
+				s.Extend(x, ids)
+			}
+			require.Equal(rt, whole.Hidden(), beside.Hidden())
+			of.Remember(mem)
+			beside.Remember(upper)
+			whole.Remember(wholeMem)
+		}
+	})
+}
+
+// Calls in an order that would give other numbers are refused.
+func TestASegmentBesideAnotherFollowsIt(t *testing.T) {
+	c := shapes["plain"]
+	m, fast := randomModel(t, c, 3)
+	other, _ := randomModel(t, c, 4)
+	x := newExec(t, 1)
+	of := NewSegment(c, 1, c.SegLen)
+	beside := NewBeside(of)
+	of.Begin(x, m, nil, NewMemory(c, 1))
+	require.PanicsWithValue(t, "txl: a segment begins beside one of another model or memory", func() {
+		beside.Begin(x, other, nil, NewMemory(c, 1))
+	})
+	beside.Begin(x, m, nil, NewMemory(c, 1))
+	require.PanicsWithValue(t, "txl: a segment is extended before the one that it is beside", func() {
+		beside.Extend(x, []int32{1})
+	})
+	require.PanicsWithValue(t, "txl: backward of a segment beside another, which only scores", func() {
+		beside.Backward(x, nil, fast)
+	})
+	require.Less(t, BesideBytes(c, 1, c.SegLen), SegmentBytes(c, 1, c.SegLen))
+}
