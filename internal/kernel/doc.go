@@ -35,7 +35,7 @@
 //
 // # Files
 //
-// A file names only what stands below it: types (matrix, array, grid, random, precision,
+// A file names only what stands below it: types (matrix, array, large, grid, random, precision,
 // instructions); the portable functions, which are the reference of the assembly
 // (vector_portable, log_portable, dotrows_portable, pack, micro, peak, adam, adapt,
 // bf16_portable); the stubs of the assembly (*_amd64); the choice between the two (*_simd, and
