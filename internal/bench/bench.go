@@ -115,7 +115,7 @@ func bytesOf(m *model.Model, chunk int) Bytes {
 		Weights: 4 * int64(m.LM.Layout.Size),
 		Session: stream.StateBytes(m, set),
 		Static:  stream.StateBytes(m, static),
-		Worker:  txl.SegmentBytes(m.LM.Config, 1, chunk) + 2*4*int64(m.ArenaSize()),
+		Worker:  txl.SegmentBytes(m.LM.Config, 1, chunk) + 3*4*int64(m.ArenaSize()),
 	}
 }
 

@@ -88,7 +88,7 @@ func NewWorker(m *model.Model, threads int) *Worker {
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
-	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 4*c.Vocab
+	numbers := 2*m.ArenaSize() + 3*m.LM.Layout.Size + 4*c.Vocab
 	numbers += MaxChunk * (c.DModel + 1) // of the rows that were not skipped
 	if !m.OfWords() {
 		numbers += MaxChunk * slopesOfByte
