@@ -73,8 +73,9 @@ func (o Options) Validate() error {
 // Settings say how a stream learns: Method names one of the methods below, and the field of that
 // method has its numbers. Chunk is the number of bytes between two updates. With Baseline the
 // text is also scored by the model as it is when it learns nothing. With Companion the model is
-// mixed with counts of the stream's own text, in a table of CompanionBytes. Seed is that of the
-// random masks of MethodSparseMeta.
+// mixed with counts of the stream's own text, in a table of CompanionBytes, and by MethodSparseMeta
+// with the model as it is, too, if CompanionStatic says so. Seed is that of the random masks of
+// MethodSparseMeta.
 type Settings = stream.Settings
 
 // Methods, by which a stream adapts the model.

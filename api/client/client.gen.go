@@ -1338,10 +1338,10 @@ type SettingsRequest struct {
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as the static model does.
+	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the network stays the static model.
 	P *float64 `json:"p,omitempty"`
 
-	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as the static model does.
+	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the network stays the static model.
 	Rate *float32 `json:"rate,omitempty"`
 
 	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.

@@ -116,7 +116,7 @@ func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
 func TestNoWritesIsStatic(t *testing.T) {
 	text, _ := beginning(t, 600)
 	static := must(t, text, "score", "--static", "--json")
-	require.Equal(t, static, must(t, text, "score", "--p", "0", "--json"))
+	require.Equal(t, static, must(t, text, "score", "--p", "0", "--companion-static=false", "--json"))
 	require.NotEqual(t, static, must(t, text, "score", "--json"))
 }
 

@@ -36,7 +36,10 @@ func (b *bench) chunks() {
 		if b.model.Learner == nil {
 			continue
 		}
-		b.adaptiveChunk(threads, t, static)
+		adaptive := b.adaptiveChunk(threads, t, static)
+		if b.hasCompanion() {
+			b.staticBeside(threads, t, adaptive)
+		}
 		if b.adaptsKeys() {
 			b.staleChunk(threads, t, static)
 		}
@@ -155,19 +158,20 @@ func (a *adaptive) measured(b *bench) func() {
 	}
 }
 
-// adaptiveChunk measures a chunk and its phases; static is the time of a static one.
-func (b *bench) adaptiveChunk(threads int, t *text, static float64) {
+// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk; static is that of
+// a static one.
+func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
 	if b.ctx.Err() != nil {
-		return
+		return 0
 	}
 	a := newAdaptive(t, b.model)
 	r := b.beside(threads, "adaptive chunk", a.measured(b))
 	if b.ctx.Err() != nil {
-		return
+		return 0
 	}
 	l, adapted := b.model.Learner, b.adapted()
 	forward, backward := t.size.forwardAfter(adapted), t.size.backward(adapted)
-	total := median(a.whole)
+	total = median(a.whole)
 	tails := t.size.tailReads()
 	whole := t.task(Chunks, "adaptive chunk",
 		work{products: forward + backward, streams: updateBytes(l), reads: 2 * tails})
@@ -182,4 +186,5 @@ func (b *bench) adaptiveChunk(threads int, t *text, static float64) {
 		phase.note = fmt.Sprintf("%.0f %% of the chunk", 100*seconds/total)
 		b.add(phase, threads, seconds, r)
 	}
+	return total
 }

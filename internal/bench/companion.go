@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/lmserve/lmserve/internal/companion"
+	"github.com/lmserve/lmserve/txl"
 )
 
 // counts is a companion beside a network that knows nothing, and the text of language.
@@ -57,6 +58,32 @@ func (b *bench) companionChunk(static float64) {
 	seconds := b.measure(1, t, func() { c.read(b.Chunk) })
 	if rows := b.report.Rows; b.ctx.Err() == nil {
 		rows[len(rows)-1].Note = fmt.Sprintf("%.1f%% of static", 100*seconds/static)
+	}
+}
+
+// staticBeside measures what it costs that the static model reads a chunk, too, beside the adaptive
+// one, as a companion of two networks needs it; adaptive is the time of the adaptive chunk alone.
+func (b *bench) staticBeside(threads int, t *text, adaptive float64) {
+	if b.ctx.Err() != nil {
+		return
+	}
+	a := newAdaptive(t, b.model)
+	a.score() // the rows that are taken from, chunk after chunk
+	static := t.Step
+	static.Segment = txl.NewBeside(t.Segment)
+	static.Segment.SetReuse(txl.Reuse{FixedWeights: true})
+	alike := b.model.LM.LayersAlike(b.model.IsBranch)
+	static.Memory = txl.NewMemoryAbove(b.model.LM.Config, 1, alike)
+	static.Memory.Len = t.Memory.Len
+	static.Begin()
+	row := t.task(Chunks, "static beside it", work{flops: t.size.forwardBeside(b.adapted())})
+	seconds := b.measure(threads, row, func() {
+		static.Score(t.in, t.next, t.nll)
+		static.Remember()
+		static.Continue()
+	})
+	if rows := b.report.Rows; b.ctx.Err() == nil {
+		rows[len(rows)-1].Note = fmt.Sprintf("%.1f%% of adaptive", 100*seconds/adaptive)
 	}
 }
 

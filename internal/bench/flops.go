@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lmserve/lmserve/txl"
 )
@@ -70,16 +71,43 @@ func (s segment) forward() float64 { return s.forwardAfter(func(string) bool { r
 // values of the memory, and r, are there already in layers whose weights have not moved
 // since.
 func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
-	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
-	layer := product(rows, 3*hd, D) + 3*product(s.pairs(0)*s.batch, hd, 1) +
-		product(rows, D, hd) + product(rows, s.inner(), D) + product(rows, D, s.DInner)
-	flops := float64(s.NLayer)*layer + s.vocabularyForward()
+	D, hd := s.DModel, s.heads()
+	attention, feedForward := s.halves()
+	flops := float64(s.NLayer)*(attention+feedForward) + s.vocabularyForward()
 	for i := range s.NLayer {
 		if moved(fmt.Sprintf("layers.%d.dec_attn.qkv_net.weight", i)) {
 			flops += product(s.memory*s.batch, 2*hd, D)
 		}
 		if moved(fmt.Sprintf("layers.%d.dec_attn.r_net.weight", i)) {
 			flops += product(s.memory+s.rows, hd, D)
+		}
+	}
+	return flops
+}
+
+// halves counts the operations of forward in the halves of a layer, behind keys and values of the
+// memory, and r, that are there.
+func (s segment) halves() (attention, feedForward float64) {
+	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
+	attention = product(rows, 3*hd, D) + 3*product(s.pairs(0)*s.batch, hd, 1) + product(rows, D, hd)
+	return attention, product(rows, s.inner(), D) + product(rows, D, s.DInner)
+}
+
+// forwardBeside is forwardAfter without moved weights, for a segment that is beside one with fast
+// weights: from the first half of a layer on that has some.
+func (s segment) forwardBeside(adapted wanted) float64 {
+	attention, feedForward := s.halves()
+	flops, differs := s.vocabularyForward(), s.inputWanted(adapted)
+	for i := range s.NLayer {
+		for _, name := range layerTensors {
+			in := fmt.Sprintf("layers.%d.%s", i, name)
+			if !differs && strings.HasPrefix(name, "pos_ff") && adapted(in) {
+				flops -= attention // which is the same
+			}
+			differs = differs || adapted(in)
+		}
+		if differs {
+			flops += attention + feedForward
 		}
 	}
 	return flops

@@ -183,6 +183,25 @@ func TestOperationsAreThoseOfTheDefinition(t *testing.T) {
 	})
 }
 
+// Beside fast weights a static model computes what is above the lowest of them: nothing but the
+// softmax where these have none in the layers, all layers where the input has some.
+func TestOperationsBesideFastWeights(t *testing.T) {
+	s := segment{Config: txl.Config{
+		NLayer: 3, DModel: 4, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, MemLen: 8,
+	}, batch: 1, rows: 6, memory: 8}
+	attention, feedForward := s.halves()
+	for tensor, layers := range map[string]float64{
+		"crit.out_layers.0.bias":         0,
+		"layers.2.pos_ff.CoreNet.3.bias": feedForward,
+		"layers.2.dec_attn.o_net.weight": attention + feedForward,
+		"layers.1.pos_ff.CoreNet.0.bias": attention + 2*feedForward,
+		"word_emb.emb_layers.0.weight":   3 * (attention + feedForward),
+	} {
+		got := s.forwardBeside(func(name string) bool { return name == tensor })
+		require.InEpsilon(t, layers+s.vocabularyForward(), got, 1e-12, tensor)
+	}
+}
+
 func TestOperationsOfNamedModels(t *testing.T) {
 	c, err := txl.Named("enwik8-12l")
 	require.NoError(t, err)

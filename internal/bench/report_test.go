@@ -80,6 +80,7 @@ func TestAReportHasEverything(t *testing.T) {
 		static, adaptive := r.find(t, Chunks, "static chunk", threads), r.find(t, Chunks, "adaptive chunk", threads)
 		r.find(t, Chunks, "static chunk, anew", threads)
 		r.find(t, Chunks, "adaptive chunk, stale keys", threads)
+		r.find(t, Chunks, "static beside it", threads)
 		require.InEpsilon(t, 16/static.Seconds, static.Achieved, 1e-9, "characters a second")
 		sum := 0.0
 		for _, phase := range phaseNames {

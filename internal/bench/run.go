@@ -58,14 +58,14 @@ func (b *bench) sections() []stage {
 	if b.adaptsKeys() {
 		stale = 1
 	}
-	beside := 0
+	beside, both := 0, 0
 	if b.hasCompanion() {
-		beside = 1
+		beside, both = 1, adaptive
 	}
 	return []stage{
 		{Limits, b.limits, threads},
 		{Kernels, b.kernels, threads*(products+adaptive) + headProducts},
-		{Chunks, b.chunks, threads*(2+adaptive+stale) + beside},
+		{Chunks, b.chunks, threads*(2+adaptive+stale+both) + beside},
 		{Train, b.train, threads},
 		{Decode, b.decode, threads + beside},
 		{Sessions, b.sessions, 1},

@@ -23,6 +23,9 @@
 // its own loss, w_j += rate (bit - squash(a_j)) x, and histories, maps and refinements take the
 // bit.
 //
+// A network that learns beside the counts takes the gradient of the mixture's loss with respect to
+// its logits; where the counts already know, little of it is left.
+//
 // # Sources
 //
 // Mixing of context models by bits, bit histories in buckets of nibbles with check bytes, adaptive
@@ -42,6 +45,6 @@
 // A file names only what stands below it: hash; history (bit histories); table (their buckets);
 // match; place (where a text has come to); inputs (what is mixed); settings; tree (networks as
 // logits of nodes); state (all that is kept); journal (what a text changes of it); contexts; mix
-// (the inputs at a node, and their mixture); scratch (what is computed with); learn; score (the
-// calls); encode.
+// (the inputs at a node, and their mixture); scratch (what is computed with); gradient (of the loss
+// by a network's logits); learn; score (the calls); encode.
 package companion

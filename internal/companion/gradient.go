@@ -1,9 +1,5 @@
 package companion
 
-// Slopes are derivatives of a byte's loss, the negative log-likelihood in nats that Score returns,
-// by the first network's logit at each of the byte's nodes.
-type Slopes [8]float32
-
 // slopesOf finds the slopes of a byte whose nodes were scored, given the logits [set][node] that
 // the rows of weights had there and the means of these. The state must still be the one that was
 // scored by. With x the network's logit, s the mean and p = P(1),

@@ -27,6 +27,10 @@ type Scratch struct {
 	zeros  [256]float32
 }
 
+// Slopes are derivatives of a byte's loss, its negative log-likelihood in nats, by the first
+// network's logit at each of the byte's nodes.
+type Slopes [8]float32
+
 // scored is a node on the way to a byte that is scored.
 type scored struct {
 	met     [contextCount]uint8

@@ -246,7 +246,9 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Zero(t, get(t, sv.mg, a).MemoryBytes, "it made room")
 	require.Equal(t, size, get(t, sv.mg, b).MemoryBytes)
-	_, err := sv.mg.Create(background, Caller{}, CreateRequest{Settings: Settings{"baseline": true}})
+	_, err := sv.mg.Create(background, Caller{}, CreateRequest{
+		Settings: Settings{"companion_bytes": 1 << 26},
+	})
 	require.ErrorIs(t, err, ErrFull, "it would never fit")
 }
 

@@ -52,8 +52,8 @@ func (w *Worker) setOut(s *Stream, how Lesson) {
 
 // follow goes along a text that is scored: part by part, of which none is of two lines. It tells
 // visit of the tokens of each part, whose scores it needs then. Of a text that is learnt by lines
-// those lines are skipped that how says or, if skip is not nil, that skip is for. It returns how the
-// text is learnt then.
+// those lines are skipped that how says or, if skip is not nil, those that skip is for. It returns
+// how the text is learnt then.
 func (w *Worker) follow(
 	s *Stream, scores *Scores, how Lesson, skip func(*lines.Line) bool, visit func(from, to int),
 ) Lesson {
@@ -116,8 +116,8 @@ func (w *Worker) lookAhead(s *Stream) {
 	w.aheadFrom = s.Offset() - s.lines.Bytes()
 }
 
-// skips lets the meter ahead take in a part of a text, and reports whether a line ends in it that is
-// skipped.
+// skips lets the meter ahead take in a part of a text, and reports whether a line ends in it that
+// is skipped.
 func (w *Worker) skips(
 	scores *Scores, from, to int, skip func(*lines.Line) bool,
 ) (skips bool) {

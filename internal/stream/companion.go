@@ -57,9 +57,9 @@ func (s *Stream) companions() (all []named) {
 	return all
 }
 
-// readCompanions reads the states of the companions that the stream has. A snapshot of before skipped
-// lines taught the companion nothing has none of before the line under way: what was read of the
-// line is learnt then.
+// readCompanions reads the states of the companions that the stream has. A snapshot of a version in
+// which skipped lines taught the companion has none of before the line under way: what was read of
+// the line is learnt then.
 func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	if s.Companion == nil {
 		return nil

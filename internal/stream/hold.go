@@ -160,8 +160,8 @@ func (h *held) check(carries, words bool) error {
 	return nil
 }
 
-// checkHeld reports numbers of what is held that do not fit the stream. carries says whether there is
-// a carried gradient.
+// checkHeld reports numbers of what is held that do not fit the stream. carries says whether there
+// is a carried gradient.
 func (s *Stream) checkHeld(carries bool) error {
 	if s.Cache == nil {
 		return s.held.check(carries, s.OfWords())

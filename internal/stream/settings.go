@@ -136,10 +136,11 @@ func ChunkMin(m *model.Model) int {
 	return 1
 }
 
-// companion are the settings of the stream's companion, if it has one.
+// companion are the settings of the stream's companion, if it has one. Of a stream that writes no
+// fast weights it has one network, and the scores of the static model.
 func (s *Settings) companion() companion.Settings {
 	set := companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
-	if s.CompanionStatic && s.Method == SparseMeta {
+	if s.CompanionStatic && s.Method == SparseMeta && s.Adapt.P > 0 {
 		set.Networks = 2
 	}
 	return set

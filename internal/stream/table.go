@@ -38,7 +38,7 @@ var Table = setting.Table[Settings]{
 		Name: "p", Field: func(s *Settings) any { return &s.Adapt.P },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
 		Help: "the probability that an update writes one entry of the fast weights",
-		Note: "At 0 the session scores as the static model does.",
+		Note: "At 0 the network stays the static model.",
 	},
 	{
 		Name: "gammas", Field: func(s *Settings) any { return &s.Adapt.Gammas },
@@ -62,7 +62,7 @@ var Table = setting.Table[Settings]{
 		Methods: dynamicMethods, Min: 0, Max: 1000, Limit: "rate_max", Default: modelDefault,
 		Search: setting.Range{Min: 1e-8, Max: 1e3},
 		Help:   "the learning rate",
-		Note:   "At 0 the session scores as the static model does.",
+		Note:   "At 0 the network stays the static model.",
 	},
 	{
 		Name: "decay", Field: func(s *Settings) any { return &s.Dynamic().Decay },

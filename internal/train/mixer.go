@@ -2,65 +2,111 @@ package train
 
 import (
 	"github.com/lmserve/lmserve/internal/companion"
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/txl"
 )
 
-// mixer is a companion beside the step of one stream of bytes: what is lost is then the mixture's,
-// and so is what is learnt, as far as it has a share.
+// mixer is a companion beside the step of one stream of bytes, as sessions have it: what is lost is
+// then the mixture's, and so is what is learnt, as far as it has a share. Beside fast weights the
+// static network is mixed in, too.
 type mixer struct {
-	counts  *companion.State
-	scratch *companion.Scratch
-	share   float32   // of the mixture's loss in what the fast weights learn from
-	network []float32 // distribution of the network [256]
-	slopes  []float32 // of the chunk, see stream.LogitGradients
-	logits  []float32 // gradients of the chunk's losses [T,256]
+	counts   *companion.State
+	scratch  *companion.Scratch
+	share    float32      // of the mixture's loss in what the fast weights learn from
+	static   *stream.Step // nil: there are no fast weights
+	networks companion.Networks
+	slopes   []float32 // of the chunk, see stream.LogitGradients
+	logits   []float32 // gradients of the chunk's losses [T,256]
 }
 
-// newMixer returns a companion, of the size that sessions have by default, beside steps of chunks
-// of so many tokens.
-func newMixer(x *kernel.Exec, chunk, vocab int, share float32) *mixer {
-	set := companion.Settings{TableBytes: companion.TableBytesDefault, Networks: 1}
-	return &mixer{
-		counts: companion.New(set), scratch: companion.NewScratch(x.Vectors), share: share,
-		network: make([]float32, vocab), logits: make([]float32, chunk*vocab),
+// newMixer returns a companion of the default size beside a step of the model.
+func newMixer(t *textStep, m *model.Model, share float32) *mixer {
+	set, vocab := companion.Settings{TableBytes: companion.TableBytesDefault, Networks: 1}, 256
+	x := &mixer{
+		scratch: companion.NewScratch(t.Exec.Vectors), share: share,
+		logits: make([]float32, len(t.targets)*vocab),
+	}
+	if t.State != nil {
+		alike := m.LM.LayersAlike(m.IsBranch)
+		set.Networks = 2
+		x.static = &stream.Step{
+			Exec: t.Exec, Network: t.Network, Segment: txl.NewBeside(t.Segment),
+			Memory: txl.NewMemoryAbove(m.LM.Config, 1, alike),
+		}
+	}
+	for i := range set.Networks {
+		x.networks[i] = make([]float32, vocab)
+	}
+	x.counts = companion.New(set)
+	return x
+}
+
+// begin, goOn and remember are these phases of the static network's step, after those of the step.
+func (x *mixer) begin() {
+	if x != nil && x.static != nil {
+		x.static.Begin()
 	}
 }
 
-// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment holds the
-// chunk.
-func (m *mixer) score(s *stream.Step, targets []int32, nll []float32) {
-	m.slopes = m.slopes[:0]
-	m.scratch.Begin(m.counts)
+func (x *mixer) goOn() {
+	if x != nil && x.static != nil {
+		x.static.Continue()
+	}
+}
+
+func (x *mixer) remember() {
+	if x != nil && x.static != nil {
+		x.static.Remember()
+	}
+}
+
+// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment has read
+// the inputs [n].
+func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
+	if x.static != nil {
+		x.static.Score(inputs, nil, nil)
+	}
+	x.slopes = x.slopes[:0]
+	x.scratch.Begin(x.counts)
 	for i, id := range targets {
-		s.Segment.LogProbs(i, 0, m.network)
-		nll[i] = m.scratch.Score(m.counts, companion.Networks{m.network}, byte(id))
-		slopes := m.scratch.Slopes()
-		m.slopes = append(m.slopes, slopes[:]...)
+		s.Segment.LogProbs(i, 0, x.networks[0])
+		if x.static != nil {
+			x.static.Segment.LogProbs(i, 0, x.networks[1])
+		}
+		nll[i] = x.scratch.Score(x.counts, x.networks, byte(id))
+		slopes := x.scratch.Slopes()
+		x.slopes = append(x.slopes, slopes[:]...)
 	}
 }
 
 // learnFrom makes the step's backward that of a loss of the chunk that was scored last, in which the
 // mixture's loss has the share and the network's own the rest.
-func (m *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
+func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
 	if s.Logits = nil; share > 0 {
-		s.Logits = m.logits
-		stream.LogitGradients(m.scratch, s.Segment, targets, m.slopes, share, m.logits)
+		s.Logits = x.logits
+		stream.LogitGradients(x.scratch, s.Segment, targets, x.slopes, share, x.logits)
 	}
 }
 
-func (m *mixer) save(c *checkpoint) {
-	c.putBytes("companion", m.counts.AppendTo(nil))
+// save stores the companion, and the rows in use of the static network's memory.
+func (x *mixer) save(c *checkpoint) {
+	c.putBytes("companion", x.counts.AppendTo(nil))
+	saveRows(c, staticMemory, x.static.Memory, x.static.Network.Config.DModel)
 }
 
-func (m *mixer) load(c *checkpoint) {
-	set := m.counts.Settings()
+// load reads what save has stored, with so many rows.
+func (x *mixer) load(c *checkpoint, rows int) {
+	set := x.counts.Settings()
 	data := c.getBytes("companion", int(companion.EncodedBytes(set)))
 	if c.err != nil {
 		return
 	}
 	counts, err := companion.Decode(set, data)
 	if c.failWith(err); err == nil {
-		m.counts = counts
+		x.counts = counts
 	}
+	loadRows(c, staticMemory, x.static.Memory, rows, x.static.Network.Config.DModel)
 }
+
+const staticMemory = "static.memory"

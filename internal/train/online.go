@@ -45,7 +45,7 @@ func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []st
 	}
 	p.text = newText(step, 1, o.Chunk)
 	if o.Companion {
-		p.text.mixer = newMixer(x, o.Chunk, m.LM.Config.Vocab, o.Mixture)
+		p.text.mixer = newMixer(&p.text, m, o.Mixture)
 	}
 	return p, nil
 }
@@ -76,14 +76,14 @@ func (p *onlineScheme) chunk(i int) float64 {
 		p.text.Segment.SetDropout(p.slow.dropout(p.steps, i))
 	}
 	if p.going {
-		p.text.Continue()
+		p.text.goOn()
 	} else {
-		p.text.Begin()
+		p.text.begin()
 	}
 	p.going = p.slow == nil // otherwise the next chunk may have other weights
 	loss := p.text.score()
 	p.text.backward()
-	p.text.Remember()
+	p.text.remember()
 	p.meta.gather(&p.text.Step, p.options.Online.Sample)
 	if p.slow != nil {
 		p.mean.Add(p.x, p.text.All.Values)
@@ -135,7 +135,7 @@ func (p *onlineScheme) load(c *checkpoint) error {
 	c.getAll(p.text.fastArrays())
 	p.text.loadMemory(c, st.Memory)
 	if p.text.mixer != nil {
-		p.text.mixer.load(c)
+		p.text.mixer.load(c, st.Memory)
 	}
 	if c.err != nil {
 		return c.err

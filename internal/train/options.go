@@ -165,7 +165,8 @@ type MetaOptions struct {
 	// Companion puts a companion beside the network, as sessions have it: the losses that the
 	// meta-learners (and, in PhaseJoint, the slow weights) learn from, and those of all validations,
 	// are the mixture's. It is of models of bytes and SchemeOnline. Meta-learners that are trained
-	// further have it if they learnt from the mixture.
+	// further have it if they learnt from the mixture. Of the networks that are mixed only the one
+	// with fast weights has a gradient.
 	Companion bool `json:"companion,omitempty"`
 	// Mixture is the share of the mixture's loss in what the fast weights learn from beside a
 	// companion, in serving as in training; the network's own loss has the rest.

@@ -44,8 +44,24 @@ func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.S
 
 // forward begins a chunk behind the memory and returns its mean loss in nats.
 func (t *textStep) forward() float64 {
-	t.Begin()
+	t.begin()
 	return t.score()
+}
+
+// begin, goOn and remember are Begin, Continue and Remember, for all networks that are mixed.
+func (t *textStep) begin() {
+	t.Begin()
+	t.mixer.begin()
+}
+
+func (t *textStep) goOn() {
+	t.Continue()
+	t.mixer.goOn()
+}
+
+func (t *textStep) remember() {
+	t.Remember()
+	t.mixer.remember()
 }
 
 // score is forward for a chunk that has begun.
@@ -66,7 +82,7 @@ func (t *textStep) losses(n int) {
 		return
 	}
 	t.Score(inputs, nil, nil)
-	t.mixer.score(&t.Step, targets, nll)
+	t.mixer.score(&t.Step, inputs, targets, nll)
 }
 
 // backward is Backward of the loss that was scored, in which the mixture's has all.
@@ -112,11 +128,7 @@ func (t *textStep) fastArrays() []array {
 }
 
 // saveMemory stores the rows in use of every layer.
-func (t *textStep) saveMemory(c *checkpoint) {
-	for l, rows := range t.Memory.Layers {
-		c.put(memoryName(l), rows[:t.Memory.Len*t.rowSize()])
-	}
-}
+func (t *textStep) saveMemory(c *checkpoint) { saveRows(c, "memory", t.Memory, t.rowSize()) }
 
 // loadMemory reads so many rows of every layer.
 func (t *textStep) loadMemory(c *checkpoint, rows int) {
@@ -124,13 +136,27 @@ func (t *textStep) loadMemory(c *checkpoint, rows int) {
 		c.fail("memory has %d rows, expected 0 to %d", rows, most)
 		return
 	}
-	t.Memory.Len = rows
-	for l, layer := range t.Memory.Layers {
-		c.get(memoryName(l), layer[:rows*t.rowSize()])
+	loadRows(c, "memory", t.Memory, rows, t.rowSize())
+}
+
+// saveRows stores the rows in use of the layers that a memory has, under its name.
+func saveRows(c *checkpoint, name string, m *txl.Memory, size int) {
+	for l, rows := range m.Layers {
+		if rows != nil {
+			c.put(fmt.Sprintf("%s.%d", name, l), rows[:m.Len*size])
+		}
+	}
+}
+
+// loadRows reads so many rows, as many as there may be, of the layers that a memory has.
+func loadRows(c *checkpoint, name string, m *txl.Memory, rows, size int) {
+	m.Len = rows
+	for l, layer := range m.Layers {
+		if layer != nil {
+			c.get(fmt.Sprintf("%s.%d", name, l), layer[:rows*size])
+		}
 	}
 }
 
 // rowSize is the number of elements of a row of memory.
 func (t *textStep) rowSize() int { return t.Segment.B * t.Network.Config.DModel }
-
-func memoryName(layer int) string { return fmt.Sprintf("memory.%d", layer) }

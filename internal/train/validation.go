@@ -61,7 +61,7 @@ func newServingStep(x *kernel.Exec, m *model.Model, seed uint64) stream.Step {
 func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (float64, error) {
 	text, documents := newText(s, 1, m.Chunk), v.text.Documents
 	if v.companion {
-		text.mixer = newMixer(s.Exec, m.Chunk, m.LM.Config.Vocab, m.Mixture)
+		text.mixer = newMixer(&text, m, m.Mixture)
 	}
 	if v.options.OneStream {
 		documents = []corpus.Document{v.text.Joined()}
@@ -93,9 +93,9 @@ func (t *textStep) document(
 		}
 		n = doc.Read(at, first, t.inputs, t.targets)
 		if at == 0 {
-			t.Begin()
+			t.begin()
 		} else {
-			t.Continue()
+			t.goOn()
 		}
 		t.losses(n)
 		bits = stream.AddBits(bits, t.nll[:n])

@@ -101,8 +101,8 @@ function Learning({ of }: { of: Reading }) {
             <p class="note">
               Bytes of the stream from left to right; each mark at the foot is an update of the fast
               weights.{" "}
-              {of.session.value.settings?.companion && "The network alone is what the text costs " +
-                "without the companion, as far as this page has seen it. "}
+              {of.session.value.settings?.companion && "The network alone, without the " +
+                "companion, is shown of text that has come while this page looked on. "}
               Drag to look closer. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
               <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
             </p>
