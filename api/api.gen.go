@@ -1674,6 +1674,7 @@ type Settings struct {
 	Gammas          []float32 `json:"gammas"`
 	Beta1           float32   `json:"beta1"`
 	Beta2           float32   `json:"beta2"`
+	SkipBelow       float64   `json:"skip_below"`
 	Rate            float32   `json:"rate"`
 	Decay           float32   `json:"decay"`
 	Floor           float32   `json:"floor"`
@@ -1746,6 +1747,9 @@ type SettingsRequest struct {
 
 	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as the static model does.
 	Rate *float32 `json:"rate,omitempty"`
+
+	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. At 0 every chunk is learnt from. Text that is learnt line by line always is.
+	SkipBelow *float64 `json:"skip_below,omitempty"`
 
 	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.
 	Theta *float32 `json:"theta,omitempty"`

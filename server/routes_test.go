@@ -46,7 +46,7 @@ func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
 func TestSettingsGoThroughBothWays(t *testing.T) {
 	g := newRig(t, Options{})
 	for _, method := range []string{session.MethodStatic, session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache} {
-		body := `"method":"` + method + `","chunk":9,"p":0.25,"gammas":[0.5],"beta1":0.125,"beta2":2,"rate":0.5,"decay":0.75,"floor":3,` +
+		body := `"method":"` + method + `","chunk":9,"p":0.25,"gammas":[0.5],"beta1":0.125,"beta2":2,"skip_below":1.5,"rate":0.5,"decay":0.75,"floor":3,` +
 			`"cache_size":11,"theta":4,"lambda":0.375,"companion":true,"companion_bytes":65536,"companion_static":true,"baseline":true`
 		g.create(`{"settings":{` + body + `}}`)
 		asked := g.fake.asked.Settings

@@ -176,7 +176,8 @@ func asBlocks(n *yaml.Node) {
 		if child.Kind != yaml.ScalarNode {
 			flat = false
 		}
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
+		// The encoder's plain form of a key that is the end of a line reads as an empty key.
+		if n.Kind == yaml.MappingNode && i%2 == 0 && !strings.Contains(child.Value, "\n") {
 			child.Style = 0
 		}
 	}

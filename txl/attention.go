@@ -78,7 +78,7 @@ func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 	}
 	k.qu, k.qv, k.dqv = kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d)
 	q, ix := s.queries(l.q, b, h, i0, i1), s.model.Layout.layers[a.index]
-	rw, rr := s.vec[ix.rwBias][h*d:(h+1)*d], s.vec[ix.rrBias][h*d:(h+1)*d]
+	rw, rr := s.effective[ix.rwBias][h*d:(h+1)*d], s.effective[ix.rrBias][h*d:(h+1)*d]
 	for i := range rows {
 		w.Add(row(k.qu, i), row(q, i), rw)
 		w.Add(row(k.qv, i), row(q, i), rr)
@@ -110,10 +110,10 @@ func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	x.MulNT(rowsOf(l.y1, n0*s.B, n1*s.B, D), rowsOf(l.av, n0*s.B, n1*s.B, hd), s.weight(ix.o), false)
 	end := &s.pass.residual
 	*end = residualPass{width: D, drop: &s.drop, branch: l.y1, residual: l.in[s.mlen*s.B*D:], sum: l.y1,
-		normed: l.x, norm: &l.norm1, normGain: s.vec[ix.gain1], normOffset: s.vec[ix.bias1],
+		normed: l.x, norm: &l.norm1, normGain: s.effective[ix.gain1], normOffset: s.effective[ix.bias1],
 		site: siteAttentionOut, layer: i}
 	if s.cfg.PreLNorm {
-		end.norm, end.normGain, end.normOffset = &l.norm2, s.vec[ix.gain2], s.vec[ix.bias2]
+		end.norm, end.normGain, end.normOffset = &l.norm2, s.effective[ix.gain2], s.effective[ix.bias2]
 	}
 	s.eachRow(x, end, n0*s.B, n1*s.B)
 }

@@ -22,7 +22,7 @@ func (s *Segment) lower(
 }
 
 // biasOf is the effective bias of a cluster's logits.
-func (s *Segment) biasOf(k *cluster) []float32 { return k.part(s.vec[k.bias], 1) }
+func (s *Segment) biasOf(k *cluster) []float32 { return k.part(s.effective[k.bias], 1) }
 
 // projected is hidden states before and after lower, and their gradients. Without a projection both
 // are the same.

@@ -40,7 +40,7 @@ func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bo
 
 // layerNorm sets rows from..to of y to the normalised rows of in, by the tensors gain and bias.
 func (s *Segment) layerNorm(x *Exec, n norm, y, in []float32, gain, bias, from, to int) {
-	s.pass.norm = normPass{n, y, in, s.vec[gain], s.vec[bias]}
+	s.pass.norm = normPass{n, y, in, s.effective[gain], s.effective[bias]}
 	s.eachRow(x, &s.pass.norm, from, to)
 }
 
@@ -54,6 +54,6 @@ func (s *Segment) layerNormBackward(x *Exec, n norm, dx, dy, in []float32, gain,
 		}
 		s.eachCol(x, &s.pass.normGrads, s.cfg.DModel)
 	}
-	s.pass.normBackward = normBackwardPass{n, dx, dy, in, s.vec[gain]}
+	s.pass.normBackward = normBackwardPass{n, dx, dy, in, s.effective[gain]}
 	s.eachRow(x, &s.pass.normBackward, 0, rows)
 }

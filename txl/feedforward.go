@@ -12,15 +12,15 @@ func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	D, F, F1 := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden()
 	r0, r1 := n0*s.B, n1*s.B
 	x.MulNT(rowsOf(l.pre, r0, r1, F1), rowsOf(l.x, r0, r1, D), s.weight(ix.w1), false)
-	s.pass.activate = activatePass{cfg: &s.cfg, act: l.act, pre: l.pre, bias: s.vec[ix.b1]}
+	s.pass.activate = activatePass{cfg: &s.cfg, act: l.act, pre: l.pre, bias: s.effective[ix.b1]}
 	s.eachRow(x, &s.pass.activate, r0, r1)
 	s.drop.rows(siteInner, i, l.act, F, r0, r1)
 
 	x.MulNT(rowsOf(s.ff, r0, r1, D), rowsOf(l.act, r0, r1, F), s.weight(ix.w2), false)
 	out := s.output(i)
 	end := &s.pass.residual
-	*end = residualPass{width: D, drop: &s.drop, branch: s.ff, bias: s.vec[ix.b2], residual: l.x, sum: l.y2,
-		normed: out, norm: &l.norm2, normGain: s.vec[ix.gain2], normOffset: s.vec[ix.bias2],
+	*end = residualPass{width: D, drop: &s.drop, branch: s.ff, bias: s.effective[ix.b2], residual: l.x, sum: l.y2,
+		normed: out, norm: &l.norm2, normGain: s.effective[ix.gain2], normOffset: s.effective[ix.bias2],
 		site: siteFeedForward, layer: i}
 	if s.cfg.PreLNorm {
 		end.residual, end.sum, end.norm = l.y1, out, nil

@@ -3,14 +3,15 @@ package txl
 import "fmt"
 
 // Begin starts a segment at the given weights and memory, both only read and
-// kept by reference until the next Begin. fast may be empty (static model).
+// kept by reference until the next Begin. fast may be empty (static model); what it holds counts as
+// it is now, until Continue.
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
 	if s.of != nil {
 		s.part()
 	}
-	s.addVectors()
+	s.addFast(x)
 	s.show(0)
 	s.takeMemory(mem)
 	for i := range s.layers {
@@ -29,7 +30,7 @@ func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 // The fast weights may have changed their values. A layer whose keys, values and positions have no
 // fast weights keeps what it has computed.
 func (s *Segment) Continue(x *Exec) {
-	s.addVectors()
+	s.addFast(x)
 	total := s.mlen + s.n
 	s.mlen, s.n = min(s.cfg.MemLen, total), 0
 	s.advance(total - s.mlen)
@@ -41,26 +42,6 @@ func (s *Segment) Continue(x *Exec) {
 			s.projectMemory(x, i)
 		}
 		s.projectPositions(x, i)
-	}
-}
-
-// addVectors forms the effective vectors W+M once a segment; the sum W+M of a matrix is formed
-// while a product packs it.
-func (s *Segment) addVectors() {
-	off := 0
-	for i, t := range s.model.Layout.Tensors {
-		w := s.model.Tensor(i)
-		if f := s.fastOf(i); f != nil && !t.IsMatrix() {
-			sum := s.vecs[off : off+t.Size]
-			for j := range sum {
-				sum[j] = w[j] + f[j]
-			}
-			w = sum
-		}
-		if !t.IsMatrix() {
-			off += t.Size
-		}
-		s.vec[i] = w
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *Segment) project(x *Exec, n0, n1 int) {
 	s.addBias(x, s.logits, s.biasOf(head), width, r0, r1)
 	if lay.tails() > 0 {
 		x.MulNT(logits.ColRange(own, width), low, s.weight(lay.clusterWeight), false)
-		s.addBias(x, s.logits[own:], s.vec[lay.clusterBias], width, r0, r1)
+		s.addBias(x, s.logits[own:], s.effective[lay.clusterBias], width, r0, r1)
 	}
 }
 

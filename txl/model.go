@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/lmserve/lmserve/internal/kernel"
 )
 
 // Tensor is one named weight in the flat arena. A linear layer's weight has
@@ -179,7 +181,7 @@ func NewModel(c Config) (*Model, error) {
 		return nil, err
 	}
 	l := NewLayout(c)
-	return &Model{Config: c, Layout: l, W: make([]float32, l.Size)}, nil
+	return &Model{Config: c, Layout: l, W: kernel.NewLarge(l.Size)}, nil
 }
 
 // UntieSoftmax returns the model with tables of the softmax's own, which are copies of those of the

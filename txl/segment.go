@@ -26,17 +26,17 @@ type Segment struct {
 	of    *Segment // the segment that this one is beside, see NewBeside; nil: of none
 	first int      // the lowest half of a layer that is computed here, see Layout.firstHalf
 
-	model *Model
-	fast  Fast
-	mlen  int  // rows of memory in front of the segment
-	n     int  // rows so far
-	vec   Fast // effective vectors W+M of all tensors that are not matrices
-	vecs  []float32
-	toks  []int32 // input tokens [T,B]
-	drop  Dropout
-	reuse Reuse
-	exec  *Exec // of the last Extend
-	at    int   // row of what is keyed at which the window begins
+	model     *Model
+	fast      Fast
+	mlen      int       // rows of memory in front of the segment
+	n         int       // rows so far
+	effective Fast      // W+M of each tensor, nil where it stays in two parts; see addFast
+	sums      []float32 // those of tensors with fast weights, made on first use
+	toks      []int32   // input tokens [T,B]
+	drop      Dropout
+	reuse     Reuse
+	exec      *Exec // of the last Extend
+	at        int   // row of what is keyed at which the window begins
 
 	layers  []activations
 	hidden  []float32 // output of the last layer [T*B,D]
@@ -148,12 +148,12 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 func (s *Segment) allocate() *Segment {
 	a := &arena{}
 	s.carve(a) // measure
-	a.buf = make([]float32, a.used)
+	a.buf = kernel.NewLarge(a.used)
 	a.used = 0
 	s.carve(a)
 	rows := s.T * s.B
 	s.toks, s.members = make([]int32, rows), make([]int32, 0, rows)
-	s.vec = make(Fast, len(NewLayout(s.cfg).Tensors))
+	s.effective = make(Fast, len(NewLayout(s.cfg).Tensors))
 	s.show(0)
 	s.fillPositions()
 	return s
@@ -202,7 +202,6 @@ func (s *Segment) carve(a *arena) {
 	s.hidden = a.take(rows * c.DModel)
 	s.logits = a.take(rows * lay.headWidth())
 	s.pos = a.take(keys * c.DModel)
-	s.vecs = a.take(lay.vectorSize())
 	s.ff = a.take(rows * c.DModel)
 	s.carveClusters(a, lay)
 	if s.of == nil {
@@ -309,15 +308,6 @@ func (s *Segment) carveBackward(a *arena, lay *Layout) {
 	}
 }
 
-func (l *Layout) vectorSize() (n int) {
-	for _, t := range l.Tensors {
-		if !t.IsMatrix() {
-			n += t.Size
-		}
-	}
-	return n
-}
-
 // fillPositions writes the sinusoids for distances MemLen+T-1 ... 0, sines
 // first, then cosines. A segment with m rows of memory uses the last m+T rows.
 func (s *Segment) fillPositions() {
@@ -347,14 +337,6 @@ func (s *Segment) fastOf(i int) []float32 {
 		return nil
 	}
 	return s.fast[i]
-}
-
-// weight is the effective matrix W+M of tensor i, as a right operand.
-func (s *Segment) weight(i int) kernel.Matrix {
-	t := s.model.Layout.Tensors[i]
-	w := kernel.Mat(s.model.Tensor(i), t.Shape[0], t.Shape[1])
-	w.Add = s.fastOf(i)
-	return w
 }
 
 // output is where layer i writes its result: the next layer's input.

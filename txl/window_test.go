@@ -150,6 +150,7 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 			for j, v := range along {
 				moved[at][j] += float32(step) * v
 			}
+			s.addFast(x) // and keeps the keys
 			targets, nll := ids[c.SegLen+1:2*c.SegLen+1], make([]float32, c.SegLen)
 			s.Extend(x, ids[c.SegLen:2*c.SegLen])
 			s.NLL(0, targets, nll)

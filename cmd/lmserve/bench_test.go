@@ -22,7 +22,7 @@ func TestBenchPrintsATableOrJSON(t *testing.T) {
 	var r bench.Report
 	require.NoError(t, json.Unmarshal([]byte(must(t, "", append(args, "--json")...)), &r))
 	require.Equal(t, "tiny", r.Model)
-	require.Len(t, r.Rows, 3+6+3, "limits, chunks, phases")
+	require.Len(t, r.Rows, 4+6+3, "limits, chunks, phases")
 }
 
 func TestBenchRefusesBadFlags(t *testing.T) {

@@ -115,7 +115,7 @@ func bytesOf(m *model.Model, chunk int) Bytes {
 		Weights: 4 * int64(m.LM.Layout.Size),
 		Session: stream.StateBytes(m, set),
 		Static:  stream.StateBytes(m, static),
-		Worker:  txl.SegmentBytes(m.LM.Config, 1, chunk) + 2*4*int64(m.ArenaSize()),
+		Worker:  txl.SegmentBytes(m.LM.Config, 1, chunk) + 3*4*int64(m.ArenaSize()),
 	}
 }
 
@@ -144,10 +144,11 @@ type bench struct {
 	report Report
 	language
 
-	memory memory          // the arrays that memory speed is measured on
-	pieces int             // pieces of memory passed over so far
-	rounds int             // repetitions in a piece of the peak; 0: not known yet
-	seen   map[int][]rates // limits measured so far, by threads
+	memory  memory          // the arrays that memory speed is measured on
+	pieces  int             // pieces of memory passed over so far
+	factors []factors       // of the products from the cache, one a thread
+	rounds  int             // repetitions in a piece of the peak; 0: not known yet
+	seen    map[int][]rates // limits measured so far, by threads
 
 	begun, planned int // measurements
 }

@@ -64,7 +64,7 @@ func (b *bench) adaptsKeys() bool {
 func (b *bench) staticChunk(
 	threads int, t *text, what string, moved func(tensor string) bool, do func(),
 ) (seconds float64) {
-	w := work{flops: t.size.forwardAfter(moved), reads: t.size.tailReads()}
+	w := work{products: t.size.forwardAfter(moved), reads: t.size.tailReads()}
 	return b.measure(threads, t.task(Chunks, what, w), do)
 }
 
@@ -84,7 +84,7 @@ func (b *bench) staleChunk(threads int, t *text, static float64) {
 	}
 	adapted := b.adapted()
 	row := stale.task(Chunks, what, work{
-		flops: stale.size.forwardAfter(func(tensor string) bool {
+		products: stale.size.forwardAfter(func(tensor string) bool {
 			return adapted(tensor) && !keys(tensor)
 		}) + stale.size.backward(adapted),
 		streams: updateBytes(b.model.Learner), reads: 2 * stale.size.tailReads(),
@@ -174,11 +174,11 @@ func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float
 	total = median(a.whole)
 	tails := t.size.tailReads()
 	whole := t.task(Chunks, "adaptive chunk",
-		work{flops: forward + backward, streams: updateBytes(l), reads: 2 * tails})
+		work{products: forward + backward, streams: updateBytes(l), reads: 2 * tails})
 	whole.note = fmt.Sprintf("%.2f x static", total/static)
 	b.add(whole, threads, total, r)
 	phases := []task{
-		task{}.ofFlops(forward).reading(tails), task{}.ofFlops(backward).reading(tails), updateTask(l),
+		task{}.ofProducts(forward).reading(tails), task{}.ofProducts(backward).reading(tails), updateTask(l),
 	}
 	for p, phase := range phases {
 		phase.section, phase.what = Chunks, "  "+phaseNames[p]

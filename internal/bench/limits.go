@@ -14,7 +14,8 @@ import (
 
 // rates are the machine's limits with some number of threads, each per second.
 type rates struct {
-	flops float64 // operations in registers; a multiply-add is two
+	flops    float64 // operations in registers; a multiply-add is two
+	products float64 // operations of a matrix product whose operands are in the cache
 	// streams are bytes of y += a x over arrays far larger than the caches: two are read, one is
 	// written in place.
 	streams float64
@@ -24,6 +25,7 @@ type rates struct {
 const (
 	rateSamples = 5
 	ratePieces  = 32      // pieces of a sample, for each thread
+	productRate = 8       // products of a sample, for each thread
 	peakSeconds = 1e-3    // length of a sample of the peak
 	streamPiece = 1 << 15 // elements of each array that a piece passes over
 
@@ -31,6 +33,14 @@ const (
 	arrayMost   = 1 << 30
 	cachesLarge = 2 // an array is at least so many times as large as the last cache
 )
+
+// mean is the rates between two measurements.
+func (r rates) mean(s rates) rates {
+	return rates{
+		flops: (r.flops + s.flops) / 2, products: (r.products + s.products) / 2,
+		streams: (r.streams + s.streams) / 2, reads: (r.reads + s.reads) / 2,
+	}
+}
 
 // memory is two arrays far larger than any cache.
 type memory struct{ y, x []float32 }
@@ -50,10 +60,22 @@ func (m memory) piece(i int) (y, x []float32) {
 	return m.y[at : at+streamPiece], m.x[at : at+streamPiece]
 }
 
+// factors are the operands of a product, 178 KiB: they stay in the cache of a core. The rows are
+// whole tiles of every set of instructions, and k is the length of one chain of additions.
+type factors struct{ c, a, b kernel.Matrix }
+
+func newFactors() factors {
+	const m, n, k = 96, 64, 256
+	return factors{c: zeros(m, n), a: random(m, k), b: random(n, k)}
+}
+
 // rates measures the limits.
 func (b *bench) rates(threads int) rates {
 	b.x.SetThreads(threads)
-	r := rates{flops: b.peak(threads), streams: b.stream(threads, 3, b.addTo), reads: b.stream(threads, 2, b.dot)}
+	r := rates{
+		flops: b.peak(threads), products: b.products(threads),
+		streams: b.stream(threads, 3, b.addTo), reads: b.stream(threads, 2, b.dot),
+	}
 	b.seen[threads] = append(b.seen[threads], r)
 	return r
 }
@@ -65,7 +87,24 @@ func (b *bench) peak(threads int) float64 {
 		once := seconds(func() { b.x.PeakRounds(rounds) })
 		b.rounds = max(1, int(rounds*peakSeconds/ratePieces/once))
 	}
-	return b.rate(threads, float64(b.x.PeakRounds(1))*float64(b.rounds), func(int) { b.x.PeakRounds(b.rounds) })
+	amount := float64(b.x.PeakRounds(1)) * float64(b.rounds)
+	return b.rate(threads, ratePieces, amount, func(*kernel.Exec, int, int) {
+		b.x.PeakRounds(b.rounds)
+	})
+}
+
+// products is the operations a second of all threads together in products from the cache. Some
+// processors do not sustain the speed of their registers there, whoever writes the product.
+func (b *bench) products(threads int) float64 {
+	for len(b.factors) < threads {
+		b.factors = append(b.factors, newFactors())
+	}
+	f := b.factors[0]
+	amount := product(f.a.Rows, f.b.Rows, f.a.Cols)
+	return b.rate(threads, productRate, amount, func(w *kernel.Exec, thread, _ int) {
+		f := b.factors[thread]
+		w.MulNT(f.c, f.a, f.b, false)
+	})
 }
 
 // stream returns the bytes per second of passes over the arrays that move so many elements at each
@@ -73,16 +112,22 @@ func (b *bench) peak(threads int) float64 {
 func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64 {
 	first := b.pieces
 	b.pieces += rateSamples * ratePieces * threads
-	return b.rate(threads, float64(4*elements*streamPiece), func(i int) { pass(b.memory.piece(first + i)) })
+	amount := float64(4 * elements * streamPiece)
+	return b.rate(threads, ratePieces, amount, func(_ *kernel.Exec, _, i int) {
+		pass(b.memory.piece(first + i))
+	})
 }
 
-// rate returns what so many threads together do per second, the median of a few samples. do works
-// on the i'th piece, which counts as amount.
-func (b *bench) rate(threads int, amount float64, do func(i int)) float64 {
+// rate returns what so many threads together do per second, the median of a few samples of so many
+// pieces for each thread. do works on the i'th piece, which counts as amount.
+func (b *bench) rate(
+	threads, each int, amount float64, do func(w *kernel.Exec, thread, i int),
+) float64 {
 	var samples [rateSamples]float64
-	pieces := ratePieces * threads
+	pieces := each * threads
 	for k := range samples {
-		r := race{n: pieces, do: func(i int) { do(k*pieces + i) }, ends: make([]time.Time, threads)}
+		r := race{n: pieces, ends: make([]time.Time, threads)}
+		r.do = func(w *kernel.Exec, thread, i int) { do(w, thread, k*pieces+i) }
 		r.missing.Store(int64(threads))
 		b.x.Parallel(threads, &r)
 		samples[k] = amount * float64(pieces) / r.seconds()
@@ -94,7 +139,7 @@ func (b *bench) rate(threads int, amount float64, do func(i int)) float64 {
 // thread takes a good part of a sample. As a kernel.Task it has an index a thread.
 type race struct {
 	n       int
-	do      func(i int)
+	do      func(w *kernel.Exec, thread, i int)
 	missing atomic.Int64 // threads not there yet
 	next    atomic.Int64 // index of the next piece
 	begin   time.Time
@@ -102,7 +147,7 @@ type race struct {
 }
 
 // Do waits for the other threads and takes pieces as long as there are any.
-func (r *race) Do(_ *kernel.Exec, thread int) {
+func (r *race) Do(w *kernel.Exec, thread int) {
 	if r.missing.Add(-1) == 0 {
 		r.begin = time.Now()
 	}
@@ -110,7 +155,7 @@ func (r *race) Do(_ *kernel.Exec, thread int) {
 		runtime.Gosched()
 	}
 	for i := int(r.next.Add(1)) - 1; i < r.n; i = int(r.next.Add(1)) - 1 {
-		r.do(i)
+		r.do(w, thread, i)
 	}
 	r.ends[thread] = time.Now()
 }
@@ -148,6 +193,7 @@ var limitNames = []struct {
 	of                func(rates) float64
 }{
 	{"multiply-adds", "in registers", gflops, func(r rates) float64 { return r.flops }},
+	{"multiply-adds", "products from cache", gflops, func(r rates) float64 { return r.products }},
 	{"memory, in place", "y += a x", gbytes, func(r rates) float64 { return r.streams }},
 	{"memory, read", "x·y", gbytes, func(r rates) float64 { return r.reads }},
 }
@@ -165,7 +211,7 @@ func (b *bench) noteRange() {
 	for i := range b.report.Rows {
 		row := &b.report.Rows[i]
 		for _, l := range limitNames {
-			if row.Section == Limits && row.What == l.what {
+			if row.Section == Limits && row.What == l.what && row.Shape == l.shape {
 				v := b.all(row.Threads, l.of)
 				row.Note = fmt.Sprintf("%.4g to %.4g during the run", slices.Min(v)/1e9, slices.Max(v)/1e9)
 			}

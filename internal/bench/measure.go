@@ -12,14 +12,15 @@ const (
 
 // work is what a row has to do at least.
 type work struct {
-	flops   float64
-	streams float64 // bytes read and written in place
-	reads   float64 // bytes only read
+	flops    float64 // multiplications and additions, whose limit is the registers' speed
+	products float64 // those of many products, whose limit is that of products from the cache
+	streams  float64 // bytes read and written in place
+	reads    float64 // bytes only read
 }
 
 // seconds is how long the work takes at the machine's limits.
 func (w work) seconds(r rates) float64 {
-	return w.flops/r.flops + w.streams/r.streams + w.reads/r.reads
+	return w.flops/r.flops + w.products/r.products + w.streams/r.streams + w.reads/r.reads
 }
 
 // task is a row to be measured: its speed is amount a second, in unit.
@@ -34,6 +35,12 @@ type task struct {
 // ofFlops is the task with arithmetic for work.
 func (t task) ofFlops(n float64) task {
 	t.work, t.amount, t.unit = work{flops: n}, n/1e9, gflops
+	return t
+}
+
+// ofProducts is the task with the products of a chunk for work.
+func (t task) ofProducts(n float64) task {
+	t.work, t.amount, t.unit = work{products: n}, n/1e9, gflops
 	return t
 }
 
@@ -82,7 +89,7 @@ func (b *bench) beside(threads int, what string, f func()) rates {
 	b.x.SetThreads(threads)
 	f()
 	after := b.rates(threads)
-	return rates{(before.flops + after.flops) / 2, (before.streams + after.streams) / 2, (before.reads + after.reads) / 2}
+	return before.mean(after)
 }
 
 // time is the median time of f in seconds, once it is warm.

@@ -92,6 +92,8 @@ func TestAReportHasEverything(t *testing.T) {
 		r.find(t, Decode, "decoded token", threads)
 		r.find(t, Decode, "decoded token, mean", threads)
 	}
+	require.Equal(t, []string{"in registers", "products from cache", "y += a x", "x·y"},
+		shapes(r, Limits)[:len(limitNames)])
 	for _, what := range []string{"q kᵀ", "p v", "dpᵀ q", "softmax"} {
 		r.find(t, Kernels, "a head  "+what, 1)
 	}

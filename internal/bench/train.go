@@ -28,9 +28,9 @@ func (b *bench) train() {
 	weights := slices.Clone(t.Network.W) // Adam moves a copy of the model's weights
 	adam := optim.NewAdam(len(weights), optim.Beta1, optim.Beta2, optim.Epsilon, 0.25)
 	w := work{
-		flops:   size.forward() + size.backward(all),
-		streams: adamBytes * float64(len(weights)),
-		reads:   2 * size.tailReads(),
+		products: size.forward() + size.backward(all),
+		streams:  adamBytes * float64(len(weights)),
+		reads:    2 * size.tailReads(),
 	}
 	for _, threads := range b.threadCounts() {
 		b.measure(threads, t.task(Train, "step of training", w), func() {

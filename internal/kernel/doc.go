@@ -28,17 +28,18 @@
 // C is cut into pieces, which the threads claim. The work on a piece goes through the
 // blocks of k, and in a block through panels of 16 or 32 columns of op(B): a panel is
 // packed, with Add, into the first-level cache, and is then multiplied by every tile of 6
-// or 12 rows of op(A), which stays in the second-level cache. A product of one to four
-// rows, as in decoding a text, does not pack: it reads every element of B once, as fast as
-// the memory gives it.
+// or 12 rows of op(A), which stays in the second-level cache. With AVX-512, weights that meet the
+// rows of one chunk are not packed, but those rows are: the tiles read the weights where they are
+// and give C transposed. A product of one to four rows, as in decoding a text, does not pack: it
+// reads every element of B once, as fast as the memory gives it.
 //
 // # Files
 //
-// A file names only what stands below it: types (matrix, array, grid, random, precision,
+// A file names only what stands below it: types (matrix, array, large, grid, random, precision,
 // instructions); the portable functions, which are the reference of the assembly
 // (vector_portable, log_portable, dotrows_portable, pack, micro, peak, adam, adapt,
 // bf16_portable); the stubs of the assembly (*_amd64); the choice between the two (*_simd, and
 // instructions_other where there is no assembly); the public vector functions (vector, log,
-// dotrows, norm); a product on one thread (engine, product, gemm_float32, bf16_gemm); threads
+// dotrows, norm); a product on one thread (engine, product, gemm_streamed, gemm_float32, bf16_gemm); threads
 // (gate, exec); and the products that use them (gemm).
 package kernel

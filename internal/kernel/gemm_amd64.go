@@ -109,6 +109,11 @@ func packRowsAVX2(dst *float32, src *float32, stride int, width int, k int)
 //go:noescape
 func packRowsAddAVX2(dst *float32, src *float32, add *float32, stride int, width int, k int)
 
+// addTransposedAVX2 is addTransposedGo for 8 rows; k > 0 a multiple of 4.
+//
+//go:noescape
+func addTransposedAVX2(dst *float32, src *float32, stride int, width int, k int)
+
 // packColsAVX2 is packColsGo for 16 columns; k > 0.
 //
 //go:noescape

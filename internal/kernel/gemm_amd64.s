@@ -4167,6 +4167,169 @@ blocks_rest:
 	VZEROUPPER
 	RET
 
+// func addTransposedAVX2(dst *float32, src *float32, stride int, width int, k int)
+// Requires: AVX
+TEXT ·addTransposedAVX2(SB), NOSPLIT, $0-40
+	MOVQ src+8(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ width+24(FP), BX
+	MOVQ k+32(FP), SI
+	SHLQ $0x02, DX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), DI
+	LEAQ (BX)(BX*2), R8
+	LEAQ (AX)(DX*4), R9
+	SUBQ $0x10, SI
+	JL   lines_rest
+
+lines:
+	VMOVUPS     (AX), X0
+	VINSERTF128 $0x01, (R9), Y0, Y0
+	VMOVUPS     (AX)(DX*1), X1
+	VINSERTF128 $0x01, (R9)(DX*1), Y1, Y1
+	VMOVUPS     (AX)(DX*2), X2
+	VINSERTF128 $0x01, (R9)(DX*2), Y2, Y2
+	VMOVUPS     (AX)(DI*1), X3
+	VINSERTF128 $0x01, (R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y0
+	VUNPCKLPS   Y3, Y2, Y5
+	VUNPCKHPS   Y3, Y2, Y2
+	VUNPCKLPD   Y5, Y4, Y1
+	VUNPCKHPD   Y5, Y4, Y4
+	VUNPCKLPD   Y2, Y0, Y3
+	VUNPCKHPD   Y2, Y0, Y0
+	VADDPS      (CX), Y1, Y1
+	VMOVUPS     Y1, (CX)
+	VADDPS      (CX)(BX*1), Y4, Y4
+	VMOVUPS     Y4, (CX)(BX*1)
+	VADDPS      (CX)(BX*2), Y3, Y3
+	VMOVUPS     Y3, (CX)(BX*2)
+	VADDPS      (CX)(R8*1), Y0, Y0
+	VMOVUPS     Y0, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     16(AX), X0
+	VINSERTF128 $0x01, 16(R9), Y0, Y0
+	VMOVUPS     16(AX)(DX*1), X1
+	VINSERTF128 $0x01, 16(R9)(DX*1), Y1, Y1
+	VMOVUPS     16(AX)(DX*2), X2
+	VINSERTF128 $0x01, 16(R9)(DX*2), Y2, Y2
+	VMOVUPS     16(AX)(DI*1), X3
+	VINSERTF128 $0x01, 16(R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y0
+	VUNPCKLPS   Y3, Y2, Y5
+	VUNPCKHPS   Y3, Y2, Y2
+	VUNPCKLPD   Y5, Y4, Y1
+	VUNPCKHPD   Y5, Y4, Y4
+	VUNPCKLPD   Y2, Y0, Y3
+	VUNPCKHPD   Y2, Y0, Y0
+	VADDPS      (CX), Y1, Y1
+	VMOVUPS     Y1, (CX)
+	VADDPS      (CX)(BX*1), Y4, Y4
+	VMOVUPS     Y4, (CX)(BX*1)
+	VADDPS      (CX)(BX*2), Y3, Y3
+	VMOVUPS     Y3, (CX)(BX*2)
+	VADDPS      (CX)(R8*1), Y0, Y0
+	VMOVUPS     Y0, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     32(AX), X0
+	VINSERTF128 $0x01, 32(R9), Y0, Y0
+	VMOVUPS     32(AX)(DX*1), X1
+	VINSERTF128 $0x01, 32(R9)(DX*1), Y1, Y1
+	VMOVUPS     32(AX)(DX*2), X2
+	VINSERTF128 $0x01, 32(R9)(DX*2), Y2, Y2
+	VMOVUPS     32(AX)(DI*1), X3
+	VINSERTF128 $0x01, 32(R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y0
+	VUNPCKLPS   Y3, Y2, Y5
+	VUNPCKHPS   Y3, Y2, Y2
+	VUNPCKLPD   Y5, Y4, Y1
+	VUNPCKHPD   Y5, Y4, Y4
+	VUNPCKLPD   Y2, Y0, Y3
+	VUNPCKHPD   Y2, Y0, Y0
+	VADDPS      (CX), Y1, Y1
+	VMOVUPS     Y1, (CX)
+	VADDPS      (CX)(BX*1), Y4, Y4
+	VMOVUPS     Y4, (CX)(BX*1)
+	VADDPS      (CX)(BX*2), Y3, Y3
+	VMOVUPS     Y3, (CX)(BX*2)
+	VADDPS      (CX)(R8*1), Y0, Y0
+	VMOVUPS     Y0, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	VMOVUPS     48(AX), X0
+	VINSERTF128 $0x01, 48(R9), Y0, Y0
+	VMOVUPS     48(AX)(DX*1), X1
+	VINSERTF128 $0x01, 48(R9)(DX*1), Y1, Y1
+	VMOVUPS     48(AX)(DX*2), X2
+	VINSERTF128 $0x01, 48(R9)(DX*2), Y2, Y2
+	VMOVUPS     48(AX)(DI*1), X3
+	VINSERTF128 $0x01, 48(R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y0
+	VUNPCKLPS   Y3, Y2, Y5
+	VUNPCKHPS   Y3, Y2, Y2
+	VUNPCKLPD   Y5, Y4, Y1
+	VUNPCKHPD   Y5, Y4, Y4
+	VUNPCKLPD   Y2, Y0, Y3
+	VUNPCKHPD   Y2, Y0, Y0
+	VADDPS      (CX), Y1, Y1
+	VMOVUPS     Y1, (CX)
+	VADDPS      (CX)(BX*1), Y4, Y4
+	VMOVUPS     Y4, (CX)(BX*1)
+	VADDPS      (CX)(BX*2), Y3, Y3
+	VMOVUPS     Y3, (CX)(BX*2)
+	VADDPS      (CX)(R8*1), Y0, Y0
+	VMOVUPS     Y0, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, R9
+	SUBQ        $0x10, SI
+	JGE         lines
+
+lines_rest:
+	ADDQ $0x10, SI
+	SUBQ $0x04, SI
+	JL   blocks_rest
+
+blocks:
+	VMOVUPS     (AX), X0
+	VINSERTF128 $0x01, (R9), Y0, Y0
+	VMOVUPS     (AX)(DX*1), X1
+	VINSERTF128 $0x01, (R9)(DX*1), Y1, Y1
+	VMOVUPS     (AX)(DX*2), X2
+	VINSERTF128 $0x01, (R9)(DX*2), Y2, Y2
+	VMOVUPS     (AX)(DI*1), X3
+	VINSERTF128 $0x01, (R9)(DI*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y0
+	VUNPCKLPS   Y3, Y2, Y5
+	VUNPCKHPS   Y3, Y2, Y2
+	VUNPCKLPD   Y5, Y4, Y1
+	VUNPCKHPD   Y5, Y4, Y4
+	VUNPCKLPD   Y2, Y0, Y3
+	VUNPCKHPD   Y2, Y0, Y0
+	VADDPS      (CX), Y1, Y1
+	VMOVUPS     Y1, (CX)
+	VADDPS      (CX)(BX*1), Y4, Y4
+	VMOVUPS     Y4, (CX)(BX*1)
+	VADDPS      (CX)(BX*2), Y3, Y3
+	VMOVUPS     Y3, (CX)(BX*2)
+	VADDPS      (CX)(R8*1), Y0, Y0
+	VMOVUPS     Y0, (CX)(R8*1)
+	LEAQ        (CX)(BX*4), CX
+	ADDQ        $0x10, AX
+	ADDQ        $0x10, R9
+	SUBQ        $0x04, SI
+	JGE         blocks
+
+blocks_rest:
+	ADDQ $0x04, SI
+	VZEROUPPER
+	RET
+
 // func packColsAVX2(dst *float32, src *float32, stride int, width int, k int)
 // Requires: AVX
 TEXT ·packColsAVX2(SB), NOSPLIT, $0-40

@@ -5,6 +5,10 @@ import "math"
 // multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C over the blocks of k, in
 // order.
 func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
+	if e.streams(p, i1-i0, j1-j0) {
+		e.multiplyStreamed(p, i0, i1, j0, j1)
+		return
+	}
 	j0 = e.fewColumns(p, j0, j1)
 	tiles := tilesOf(i1-i0, e.micro.rows)
 	for k0 := 0; k0 < p.k && j0 < j1; k0 += blockK {

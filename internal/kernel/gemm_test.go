@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,4 +136,28 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	} {
 		require.PanicsWithValue(t, name, f)
 	}
+}
+
+// A product whose right operand streams (AVX-512 alone) has the bits of one whose is packed.
+func TestAStreamedOperandChangesNoBit(t *testing.T) {
+	eachKernel(t, 2, func(t *testing.T, x *Exec) {
+		packed := NewExecIn(1, Arithmetic{Instructions: min(x.Arithmetic().instructions(), AVX2)})
+		defer packed.Close()
+		for _, s := range [][3]int{
+			{24, 48, 96}, {32, 72, 64}, {64, 136, 300}, {100, 256, 515}, {128, 264, 768}, {56, 120, 256},
+		} {
+			m, n, k := s[0], s[1], s[2]
+			a := Mat(normal(m*(k+3)), m, k+3).ColRange(1, k+1)
+			b := Mat(normal(k*(n+5)), k, n+5).ColRange(2, n+2)
+			for form := range 2 { // NN and NT
+				for _, acc := range []bool{false, true} {
+					before := normal(m * (n + 1))
+					c, want := Mat(slices.Clone(before), m, n+1), Mat(before, m, n+1)
+					forms[form].mul(x, c.ColRange(0, n), a, b, acc)
+					forms[form].mul(packed, want.ColRange(0, n), a, b, acc)
+					requireSameBits(t, want.Data, c.Data)
+				}
+			}
+		}
+	})
 }

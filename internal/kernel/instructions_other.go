@@ -60,6 +60,10 @@ func (Vectors) packRows(dst, src, add []float32, stride, width, n, k int) {
 	packRowsGo(dst, src, add, stride, width, n, k)
 }
 
+func (Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
+	addTransposedGo(dst, src, stride, width, n, k)
+}
+
 func (Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 	packColsGo(dst, src, add, stride, width, n, k)
 }

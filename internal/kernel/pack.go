@@ -20,6 +20,15 @@ func packRowsGo(dst, src, add []float32, stride, width, n, k int) {
 	}
 }
 
+// addTransposedGo adds the transpose: dst[p][j] += src[j][p], for j < n and p < k.
+func addTransposedGo(dst, src []float32, stride, width, n, k int) {
+	for j := range n {
+		for p, v := range src[j*stride:][:k] {
+			dst[p*width+j] += v
+		}
+	}
+}
+
 // packColsGo copies: dst[p][j] = src[p][j] + add[p][j], for j < n and p < k.
 func packColsGo(dst, src, add []float32, stride, width, n, k int) {
 	for p := range k {

@@ -26,6 +26,18 @@ func (Vectors) packEightRows(dst, src, add []float32, at, stride, width, k int) 
 	}
 }
 
+// addTransposed adds the transpose of whole blocks of eight rows and four k's; what is not whole is
+// left to Go.
+func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
+	if v.set < AVX2 || n%8 != 0 || k%4 != 0 {
+		addTransposedGo(dst, src, stride, width, n, k)
+		return
+	}
+	for j := 0; j < n; j += 8 {
+		addTransposedAVX2(&dst[j], &src[j*stride], stride, width, k)
+	}
+}
+
 // packCols copies a panel sixteen columns at a time, also those beyond n that lie
 // inside the operand's memory.
 func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {

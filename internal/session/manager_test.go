@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
@@ -71,7 +72,8 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	require.NoError(t, err)
 	rivals := model.DefaultRivals()
 	require.Equal(t, Settings{"method": MethodSparseMeta, "chunk": testChunk, "p": .5, "gammas": []float32{.99, .99975}, "beta1": float32(.5), "beta2": float32(.5),
-		"rate": rivals.SGD.Rate, "decay": rivals.SGD.Decay, "floor": rivals.SGD.Floor,
+		"skip_below": stream.SkipBelowDefault,
+		"rate":       rivals.SGD.Rate, "decay": rivals.SGD.Decay, "floor": rivals.SGD.Floor,
 		"cache_size": rivals.Cache.Size, "theta": rivals.Cache.Theta, "lambda": rivals.Cache.Lambda,
 		"companion": true, "companion_bytes": 1 << 20, "companion_static": true,
 		"baseline": false}, info.Settings)
@@ -85,7 +87,7 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 
 	labels := map[string]string{"stream": "nginx"}
 	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour, Settings: Settings{"method": MethodStatic, "chunk": 5, "p": .25,
-		"gammas": []float32{0, 1}, "beta1": float32(0), "beta2": float32(2), "rate": float32(.1), "decay": float32(1), "floor": float32(0),
+		"gammas": []float32{0, 1}, "beta1": float32(0), "beta2": float32(2), "skip_below": 1.5, "rate": float32(.1), "decay": float32(1), "floor": float32(0),
 		"cache_size": 7, "theta": float32(3), "lambda": float32(.5), "companion": false,
 		"companion_bytes": 1 << 16, "companion_static": false, "baseline": true}}
 	info, err = mg.Create(context.Background(), Caller{}, own)

@@ -42,6 +42,7 @@ func anySettings(t *rapid.T, m *model.Model) Settings {
 		set.Method = rapid.SampledFrom(Methods()).Draw(t, "method")
 		set.Companion = rapid.Bool().Draw(t, "companion")
 		set.CompanionStatic = rapid.Bool().Draw(t, "companion_static")
+		set.SkipBelow = rapid.SampledFrom([]float64{0, 5.5, 8, 32}).Draw(t, "skip_below")
 	})
 }
 

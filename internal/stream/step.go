@@ -127,11 +127,11 @@ type Arena struct {
 
 // NewArena returns an arena of zeros for the branches of the model's meta-learners.
 func NewArena(m *model.Model) Arena {
-	values := make([]float32, m.ArenaSize())
+	values := kernel.NewLarge(m.ArenaSize())
 	return Arena{values, m.Views(values)}
 }
 
 // NewArenaOfAll returns an arena of zeros for all weights.
-func NewArenaOfAll(l *txl.Layout) Arena { return arenaOfAll(l, make([]float32, l.Size)) }
+func NewArenaOfAll(l *txl.Layout) Arena { return arenaOfAll(l, kernel.NewLarge(l.Size)) }
 
 func arenaOfAll(l *txl.Layout, values []float32) Arena { return Arena{values, l.Slices(values)} }

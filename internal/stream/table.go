@@ -14,6 +14,9 @@ import (
 // modelDefault is the default of most settings, in the words of the documentation.
 const modelDefault = "the model's"
 
+// skipBelowMax is more than a token costs a model that knows nothing.
+const skipBelowMax = 32
+
 // dynamicMethods are the two forms of dynamic evaluation.
 var dynamicMethods = []string{DynamicSGD, DynamicRMS}
 
@@ -56,6 +59,13 @@ var Table = setting.Table[Settings]{
 		Name: "beta2", Field: func(s *Settings) any { return &s.Adapt.Beta2 },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1000, Limit: "beta_max", Default: modelDefault,
 		Help: "the weight of a chunk's gradient beside the average",
+	},
+	{
+		Name: "skip_below", Field: func(s *Settings) any { return &s.SkipBelow },
+		Methods: []string{SparseMeta}, Min: 0, Max: skipBelowMax, Limit: "skip_below_max",
+		Unit: "bits", Default: fmt.Sprint(SkipBelowDefault),
+		Help: "chunks that cost the network fewer bits a token teach nothing: they are not learnt from",
+		Note: "At 0 every chunk is learnt from. Text that is learnt line by line always is.",
 	},
 	{
 		Name: "rate", Field: func(s *Settings) any { return &s.Dynamic().Rate },

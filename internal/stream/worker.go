@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"math"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/companion"
@@ -53,6 +54,7 @@ type Worker struct {
 	nll     []float32
 	baseNLL []float32
 	netNLL  []float32
+	losses  []float32 // of a whole chunk's tokens
 
 	aheadFrom int64 // offset in the stream at which these lines begin
 
@@ -88,7 +90,7 @@ func NewWorker(m *model.Model, threads int) *Worker {
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
-	numbers := 2*m.ArenaSize() + 2*m.LM.Layout.Size + 4*c.Vocab
+	numbers := 2*m.ArenaSize() + 3*m.LM.Layout.Size + 4*c.Vocab
 	numbers += MaxChunk * (c.DModel + 1) // of the rows that were not skipped
 	if !m.OfWords() {
 		numbers += MaxChunk * slopesOfByte
@@ -112,7 +114,7 @@ func (w *Worker) fit(s *Stream) {
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
 		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
-		w.netNLL = make([]float32, chunk)
+		w.netNLL, w.losses = make([]float32, chunk), make([]float32, chunk)
 	}
 	if s.StaticMemory != nil && w.base == nil {
 		w.base = txl.NewBeside(w.seg)
@@ -254,11 +256,29 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	case s.held != nil:
 		w.ofMixture(s, step)
 		w.adaptHeld(s, step)
+	case !w.teaches(s):
+		w.pass(s)
 	default:
 		w.ofMixture(s, step)
 		w.backward(step, s.Pending)
 		w.update(s, step)
 	}
+}
+
+// teaches tells whether the chunk is worth a backward pass and an update: the gradient of a chunk
+// that the network has foretold is small, and in a log most are. The loss is that of the whole
+// chunk at the weights before the update, whatever the pieces it was scored in.
+func (w *Worker) teaches(s *Stream) bool {
+	if s.Settings.SkipBelow == 0 || s.Fast == nil {
+		return true
+	}
+	losses := w.losses[:len(s.Pending)]
+	w.seg.NLL(0, s.Pending, losses)
+	sum := 0.0
+	for _, nats := range losses {
+		sum += float64(nats)
+	}
+	return sum >= s.Settings.SkipBelow*math.Ln2*float64(len(losses))
 }
 
 // backward computes the gradient of the mean loss of a chunk's targets.

@@ -44,6 +44,7 @@ func gemm() {
 	prefetch()
 	packRows(false)
 	packRows(true)
+	addTransposed()
 	packCols(false)
 	packCols(true)
 	packLeft(1)

@@ -77,7 +77,17 @@ func packRows(add bool) {
 	if add {
 		name = "packRowsAddAVX2"
 	}
-	p := beginPack(name, "is packRowsGo for 8 rows; k > 0 a multiple of 4.", add)
+	transposeRows(beginPack(name, "is packRowsGo for 8 rows; k > 0 a multiple of 4.", add), add, false)
+}
+
+// addTransposed is addTransposedGo for 8 rows.
+func addTransposed() {
+	doc := "is addTransposedGo for 8 rows; k > 0 a multiple of 4."
+	transposeRows(beginPack("addTransposedAVX2", doc, false), false, true)
+}
+
+// transposeRows writes the rows, with what is added to them, to dst, or adds them to dst if onto.
+func transposeRows(p packer, add, onto bool) {
 	three, threeWidths := GP64(), GP64()
 	LEAQ(Mem{Base: p.stride, Index: p.stride, Scale: 2}, three)
 	LEAQ(Mem{Base: p.width, Index: p.width, Scale: 2}, threeWidths)
@@ -95,10 +105,15 @@ func packRows(add bool) {
 			}
 		}
 		t := transpose(r)
-		VMOVUPS(t[0], Mem{Base: p.dst})
-		VMOVUPS(t[1], Mem{Base: p.dst, Index: p.width, Scale: 1})
-		VMOVUPS(t[2], Mem{Base: p.dst, Index: p.width, Scale: 2})
-		VMOVUPS(t[3], Mem{Base: p.dst, Index: threeWidths, Scale: 1})
+		for i, dst := range []Mem{
+			{Base: p.dst}, {Base: p.dst, Index: p.width, Scale: 1},
+			{Base: p.dst, Index: p.width, Scale: 2}, {Base: p.dst, Index: threeWidths, Scale: 1},
+		} {
+			if onto {
+				VADDPS(dst, t[i], t[i])
+			}
+			VMOVUPS(t[i], dst)
+		}
 		LEAQ(Mem{Base: p.dst, Index: p.width, Scale: 4}, p.dst)
 	}
 	step := func(k int) {

@@ -60,6 +60,14 @@ export const settings: Setting[] = [
     max: 1000,
   },
   {
+    name: "skip_below",
+    kind: "number",
+    help: "chunks that cost the network fewer bits a token teach nothing: they are not learnt from",
+    methods: ["sparse-meta"],
+    min: 0,
+    max: 32,
+  },
+  {
     name: "rate",
     kind: "number",
     help: "the learning rate",

@@ -1,0 +1,59 @@
+package txl
+
+import (
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/kernel"
+)
+
+// addFast forms the effective weights W+M of the layers and of all vectors, once a segment. Tables
+// of embeddings stay in two parts, of which a segment needs few rows, or few clusters: their sums
+// are formed where they are used.
+func (s *Segment) addFast(x *Exec) {
+	if size := s.sumsSize(); len(s.sums) < size {
+		s.sums = kernel.NewLarge(size)
+	}
+	off := 0
+	for i, t := range s.model.Layout.Tensors {
+		w, f := s.model.Tensor(i), s.fastOf(i)
+		switch {
+		case f == nil:
+			s.effective[i] = w
+		case !t.usedWhole():
+			s.effective[i] = nil
+		default:
+			width := t.Size
+			if t.IsMatrix() {
+				width = t.Shape[1]
+			}
+			sum := s.sums[off : off+t.Size]
+			s.add(x, sum, w, f, width, 0, t.Size/width)
+			s.effective[i] = sum
+			off += t.Size
+		}
+	}
+}
+
+// sumsSize is the size of the sums of the segment's fast weights.
+func (s *Segment) sumsSize() (n int) {
+	for i, t := range s.model.Layout.Tensors {
+		if s.fastOf(i) != nil && t.usedWhole() {
+			n += t.Size
+		}
+	}
+	return n
+}
+
+// usedWhole tells whether every segment needs all elements of the tensor.
+func (t Tensor) usedWhole() bool { return !t.IsMatrix() || strings.HasPrefix(t.Name, "layers.") }
+
+// weight is the effective matrix W+M of tensor i, as a right operand.
+func (s *Segment) weight(i int) kernel.Matrix {
+	t := s.model.Layout.Tensors[i]
+	if sum := s.effective[i]; sum != nil {
+		return kernel.Mat(sum, t.Shape[0], t.Shape[1])
+	}
+	w := kernel.Mat(s.model.Tensor(i), t.Shape[0], t.Shape[1])
+	w.Add = s.fastOf(i)
+	return w
+}
