@@ -330,6 +330,7 @@ const (
 	ProblemMalformedRequest            ProblemType = "urn:lmserve:problem:malformed-request"
 	ProblemMethodNotAllowed            ProblemType = "urn:lmserve:problem:method-not-allowed"
 	ProblemModelNotFound               ProblemType = "urn:lmserve:problem:model-not-found"
+	ProblemModelUnavailable            ProblemType = "urn:lmserve:problem:model-unavailable"
 	ProblemNameTaken                   ProblemType = "urn:lmserve:problem:name-taken"
 	ProblemNoBackup                    ProblemType = "urn:lmserve:problem:no-backup"
 	ProblemNoSpace                     ProblemType = "urn:lmserve:problem:no-space"
@@ -399,6 +400,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemMethodNotAllowed:
 		return true
 	case ProblemModelNotFound:
+		return true
+	case ProblemModelUnavailable:
 		return true
 	case ProblemNameTaken:
 		return true
@@ -1110,7 +1113,7 @@ type Model struct {
 	// OwnedBy As OpenAI has it: always `lmserve`.
 	OwnedBy string `json:"owned_by"`
 
-	// Name The name without the hash: requests may use either.
+	// Name The name without the hash: requests may use either, and the name also without `lmserve-`.
 	Name string `json:"name"`
 
 	// Parameters Number of slow weights; meta-learners are not counted.
@@ -1134,6 +1137,15 @@ type Model struct {
 
 	// Card What the makers of the model say of it: recipe, data, measured numbers. Any object.
 	Card json.RawMessage `json:"card"`
+
+	// Loaded Whether the weights are in memory. Those of the default are; others are loaded by the first request that needs them, and dropped when no session in memory needs them and others need the memory.
+	Loaded bool `json:"loaded"`
+
+	// SessionBytes Memory of a session's state under `defaults`, while it is in memory.
+	SessionBytes int64 `json:"session_bytes"`
+
+	// WeightsBytes Memory of the weights, when they are loaded.
+	WeightsBytes int64 `json:"weights_bytes"`
 }
 
 // ModelObject As OpenAI has it.

@@ -555,7 +555,7 @@ func (f *fakeSessions) Model() session.ModelInfo {
 	return session.ModelInfo{
 		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Vocab: 256, Start: '\n', Banks: 1,
 		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5, "gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
-		Card:     json.RawMessage(`{"data":"none"}`),
+		Card:     json.RawMessage(`{"data":"none"}`), Loaded: true, WeightsBytes: 1024, SessionBytes: 2048,
 	}
 }
 

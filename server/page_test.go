@@ -13,7 +13,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/session"
 	webpage "github.com/lmserve/lmserve/server/page"
 )
 
@@ -59,7 +63,44 @@ func (b *tab) untilRead(size int) {
 func TestPageAtTheStart(t *testing.T) {
 	b := newTab(t)
 	require.Equal(t, "See what a model did not expect", value[string](b, `document.querySelector("h1").innerText`))
+	require.False(t, value[bool](b, `document.querySelector(".choose-model") !== null`), "there is one model")
 	b.checkLooks("start")
+}
+
+// Where the server has several models, a session that Read or Write begins has the chosen one. Who
+// chooses none has the first.
+func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
+	path := wantedBrowser(t)
+	words, err := modeltest.SmallOfWords()
+	require.NoError(t, err)
+	from, _, err := model.NewSource(func() (*model.Model, error) { return model.FromFile(words.File()) })
+	require.NoError(t, err)
+	b := newTabOn(newRealRig(t, session.Options{Threads: 2, Others: []*model.Source{from}}, Options{}), path)
+	opened := func() api.Session {
+		t.Helper()
+		b.until(`location.hash.split("/")[2] > ""`)
+		return b.get(value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`))
+	}
+	choice := `document.querySelector(".choose-model select")`
+	b.until(choice + `?.options.length === 2`)
+	models := b.mg.Models()
+	b.checkLooks("start-models")
+	b.read("the cat sat\n")
+	require.Equal(t, models[0].ID, opened().Model)
+
+	b.open("#/read")
+	b.until(choice + ` !== null`)
+	value[bool](b, choice+`.value = "`+models[1].ID+`",
+		`+choice+`.dispatchEvent(new Event("change", {bubbles: true}))`)
+	b.until(`document.querySelector(".choose-model .note").innerText.startsWith("reads words; ")`)
+	b.read("the dog sat on the mat .\n")
+	require.Equal(t, models[1].ID, opened().Model)
+
+	b.open("#/write")
+	b.until(choice + `?.value === "` + models[1].ID + `"`)
+	b.checkLooks("write-models")
+	b.click("Begin a text")
+	require.Equal(t, models[1].ID, opened().Model)
 }
 
 // What is read is markup, control characters and bytes that are no text. None of it is ever

@@ -65,6 +65,10 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			g.fake.full = true
 			return g.text(path+"/score", "x")
 		},
+		api.ProblemModelUnavailable: func(g *rig, path string) *http.Response {
+			g.fake.fail = &session.ModelLoadError{ID: "fake-0", Err: errors.New("open /some/path: no such file")}
+			return g.text(path+"/score", strings.Repeat("x", 40))
+		},
 		api.ProblemAdminOnly: func(g *rig, _ string) *http.Response { return g.do("GET", "/v1/admin/backup", nil) },
 		api.ProblemBackupBusy: func(g *rig, _ string) *http.Response {
 			g.key = g.admin

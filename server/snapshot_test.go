@@ -314,6 +314,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"ErrNoBackup":     {session.ErrNoBackup, api.ProblemNoBackup},
 		"UnusableError":   {&session.UnusableError{Err: damage}, api.ProblemSessionUnusable},
 		"ModelError":      {fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{}), api.ProblemImportModel},
+		"ModelLoadError":  {&session.ModelLoadError{ID: "m-0", Err: io.EOF}, api.ProblemModelUnavailable},
 		"OffsetError":     {&session.OffsetError{}, api.ProblemOffsetConflict},
 		"FieldError":      {&field, api.ProblemInvalidField},
 		"TrimmedError":    {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},

@@ -100,7 +100,8 @@ func TestCompleteOverAServer(t *testing.T) {
 	require.EqualValues(t, len(text)+6, completed(t, "--server", url, "--session", session["id"].(string)).Offset)
 
 	for want, args := range map[string][]string{
-		"--model cannot go with --server":         {"--model", file, "--server", url},
+		"--threads cannot go with --server":       {"--threads", "1", "--server", url},
+		"--model is":                              {"--model", file, "--server", url},
 		"--server: client: base URL":              {"--server", "nowhere"},
 		"--logprobs is 21, expected 0 to 20":      {"--server", url, "--logprobs", "21"},
 		"--top-p is 0, expected above 0 to 1":     {"--server", url, "--top-p", "0"},

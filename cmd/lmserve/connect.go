@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
 )
@@ -38,6 +37,7 @@ type connectFlags struct {
 // register gives a command the flags.
 func (f *connectFlags) register(c *cobra.Command) {
 	f.model.register(c)
+	c.Flags().Lookup("model").Usage += "; with --server, the name of one that it serves"
 	f.data.registerFolder(c)
 	c.Flags().StringVar(&f.server, "server", "", "URL of the server that has the session, as "+
 		"http://127.0.0.1:8080 (default: none; the model runs in this process)")
@@ -67,10 +67,10 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 		return f.startLocal(c)
 	}
 	for _, name := range []string{
-		"model", "threads", "precision", memLenName, clampLenName, sameLengthName,
+		"threads", "precision", memLenName, clampLenName, sameLengthName,
 	} {
 		if c.Flags().Changed(name) {
-			err := fmt.Errorf("--%s cannot go with --server, which has a model of its own", name)
+			err := fmt.Errorf("--%s cannot go with --server, whose models compute as it says", name)
 			return nil, usageError{err}
 		}
 	}
@@ -130,16 +130,8 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}
 	return &connection{
 		URL: localURL, HTTP: &http.Client{Transport: transport}, Key: f.key, close: end,
-		Shadow: secondOf(models),
+		Shadow: models.second(),
 	}, nil
-}
-
-// secondOf is the name of the second of some models; "" if there is none.
-func secondOf(models []*model.Model) string {
-	if len(models) < 2 {
-		return ""
-	}
-	return models[1].ID()
 }
 
 // close ends sessions that no server has served.

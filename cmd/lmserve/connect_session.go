@@ -43,6 +43,15 @@ func sessionRequest(asked setting.Values) (r client.SessionRequest, err error) {
 	return r, err
 }
 
+// of is the request for a session on the model that the flags name at a server. In this process the
+// model is the only one, or the first.
+func (f *connectFlags) of(r client.SessionRequest) client.SessionRequest {
+	if f.server != "" && f.model.path != "" {
+		r.Model = &f.model.path
+	}
+	return r
+}
+
 // openSession finds the session of a name or an id, or makes the one of the name. Without a name it
 // makes one that done deletes. The caller calls done.
 func openSession(
@@ -50,7 +59,8 @@ func openSession(
 ) (s client.Session, done func() error, err error) {
 	if name != "" {
 		keep := func() error { return nil }
-		if r.Settings == nil { // then any session will do, one that only its id names, too
+		if r.Settings == nil && r.Model == nil {
+			// Then any session will do, one that only its id names, too.
 			s, err := cl.GetSession(ctx, name)
 			if !client.Is(err, client.ProblemSessionNotFound) {
 				return s, keep, err
@@ -86,7 +96,7 @@ func (f *connectFlags) withSession(
 	if err != nil {
 		return err
 	}
-	s, done, err := openSession(c.Context(), cl, f.session, r)
+	s, done, err := openSession(c.Context(), cl, f.session, f.of(r))
 	if err != nil {
 		return flagError(err)
 	}

@@ -40,7 +40,7 @@ func TestLengthsOutOfRangeAreRefused(t *testing.T) {
 		"clamp_len is -5, expected 0 or more":        {"--clamp-len", "-5"},
 		"same_length needs mem_len > 0":              {"--mem-len", "0", "--same-length"},
 		"--mem-len cannot go with --server":          {"--mem-len", "9", "--server", "http://127.0.0.1:1"},
-		"--same-length cannot go with --server, whi": {"--same-length", "--server", "http://127.0.0.1:1"},
+		"--same-length cannot go with --server, who": {"--same-length", "--server", "http://127.0.0.1:1"},
 	} {
 		_, stderr, code := lmserve("some text", append([]string{"score", "-"}, flags...)...)
 		require.Equal(t, exitUsage, code, stderr)

@@ -42,7 +42,8 @@ func newRoot() *cobra.Command {
 keeps fast weights of its own, rewritten sparsely from the loss gradient of every
 chunk of text it has scored: the model learns the stream while it serves it.
 
-Every command works with the embedded model; --model takes a file instead.
+Every command works with the embedded model; --model takes another by its name ('lmserve models'
+lists them), or a file.
 
 ` + configurationHelp + "\n\n" + exitHelp,
 		Example: `  journalctl | lmserve score
@@ -61,7 +62,7 @@ Every command works with the embedded model; --model takes a file instead.
 	configFlag(root)
 	quietFlag(root)
 	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
-		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newCompress(),
+		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newModels(), newCompress(),
 		newDecompress(),
 		newHealth(), newConfig(), newCompletion(), newMan(), newVersion())
 	root.SetHelpCommand(newHelp())

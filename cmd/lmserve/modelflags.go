@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -69,7 +71,7 @@ func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 }
 
 func (f *modelFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.path, "model", "", "file of the model (default: the embedded model)")
+	c.Flags().StringVar(&f.path, "model", "", "name of a model that 'lmserve models' lists, or its file (default: the first of these)")
 	f.registerComputing(c)
 }
 
@@ -82,20 +84,40 @@ func (f *modelFlags) registerComputing(c *cobra.Command) {
 
 func (f *modelFlags) load() (*model.Model, error) { return f.loadFile(f.path) }
 
-// loadFile loads the model of a file; "" is the embedded one.
-func (f *modelFlags) loadFile(path string) (*model.Model, error) {
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	load := model.Default
-	if path != "" {
-		load = func() (*model.Model, error) { return model.Load(path) }
-	}
-	m, err := load()
+// loadFile loads the model of a name or a file; "" is the default.
+func (f *modelFlags) loadFile(name string) (*model.Model, error) {
+	load, err := f.loader(name)
 	if err != nil {
 		return nil, err
 	}
-	return f.use(m)
+	return load()
+}
+
+// loader finds the model of a name or a file, and gives what loads it to compute as the flags say.
+func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	place, err := model.Find(name, modelFolders())
+	if err != nil {
+		return nil, err
+	}
+	return func() (*model.Model, error) {
+		m, err := place.Load()
+		if err != nil {
+			return nil, err
+		}
+		return f.use(m)
+	}, nil
+}
+
+// modelFolders are where files of models are found by their names: beside the program.
+func modelFolders() []string {
+	program, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{filepath.Dir(program)}
 }
 
 // use returns the model as the flags want it to compute.

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -80,7 +79,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	limitMemory(f.memoryMost(models, connections), log)
-	told, err := newTelemetry(c.Context(), models, log)
+	told, err := newTelemetry(c.Context(), models.ids(), log)
 	if err != nil {
 		return err
 	}
@@ -120,48 +119,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		scheme = "https"
 	}
 	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s%s",
-		models[0].ID(), scheme, l.Addr(), o.where, aboutModels(models), h.aboutAdmin())
+		models.first.ID(), scheme, l.Addr(), o.where, models.about(), h.aboutAdmin())
 	return h.serve(c.Context(), l, f.drain)
-}
-
-// loadModels loads the models that are served.
-func (f *serveFlags) loadModels() ([]*model.Model, error) {
-	files := f.models
-	if len(files) == 0 {
-		files = []string{""}
-	}
-	var all []*model.Model
-	for _, file := range files {
-		m, err := f.model.loadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		for n, other := range all {
-			if m.Hash() == other.Hash() {
-				return nil, usageError{fmt.Errorf("--model %s: found model %s, which %s has, too; "+
-					"expected another", file, m.ID(), files[n])}
-			}
-		}
-		all = append(all, m)
-	}
-	return all, nil
-}
-
-// aboutModels are the lines on standard output that say more of models than the first one's name.
-func aboutModels(all []*model.Model) string {
-	var text strings.Builder
-	for i, m := range all {
-		name := "the model"
-		if i > 0 {
-			fmt.Fprintf(&text, "lmserve: sessions may run on %s, too\n", m.ID())
-			name = m.ID()
-		}
-		if m.OfWords() {
-			fmt.Fprintf(&text, "lmserve: %s reads words; its vocabulary has %d tokens\n", name,
-				m.Tokenizer.Vocab())
-		}
-	}
-	return text.String()
 }
 
 // open listens, unless the address can be reached from other machines and is not protected.

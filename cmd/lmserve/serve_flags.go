@@ -16,7 +16,7 @@ import (
 
 type serveFlags struct {
 	model          modelFlags // how models compute
-	models         []string   // files; none: the embedded model
+	models         []string   // names or files; none: the default
 	data           dataFlags
 	listen         string
 	admin          string
@@ -45,8 +45,9 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.limits.register(c)
 	flags := c.Flags()
 	flags.StringArrayVar(&f.models, "model", nil,
-		"file of a model that sessions may run on; may be repeated, the first is that of sessions "+
-			"that ask for none\n(default: the embedded model)")
+		"name ('lmserve models' lists them) or file of a model that sessions may run on; may be "+
+			"repeated, the first is that of\nsessions that ask for none, the others are in memory "+
+			"while sessions there need them\n(default: the embedded model)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "",
 		"file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")

@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 )
 
@@ -39,19 +38,15 @@ func (f *foreignSessions) note(err error) {
 }
 
 // tell logs how many there are, if there are any, and what to do.
-func (f *foreignSessions) tell(log *zap.Logger, served []*model.Model, where string) {
+func (f *foreignSessions) tell(log *zap.Logger, served []string, where string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.count == 0 {
 		return
 	}
-	names := make([]string, len(served))
-	for i, m := range served {
-		names[i] = m.ID()
-	}
 	log.Warn("sessions of models that are not served are kept, and cannot be used: serve theirs, "+
 		"too, with another --model, or give the models that are served a folder of their own with "+
 		"--data-dir",
 		zap.Int("sessions", f.mu.count), zap.Strings("their_models", f.mu.models),
-		zap.Strings("models", names), zap.String("sessions_in", where))
+		zap.Strings("models", served), zap.String("sessions_in", where))
 }

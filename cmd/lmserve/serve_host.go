@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
@@ -32,7 +31,7 @@ type opened struct {
 
 // openSessions opens the store of the sessions.
 func (f *serveFlags) openSessions(
-	ctx context.Context, models []*model.Model, told *telemetry, log *zap.Logger,
+	ctx context.Context, models servedModels, told *telemetry, log *zap.Logger,
 ) (_ *opened, err error) {
 	o := &opened{}
 	if o.store, o.where, err = f.openStore(ctx, told, log); err != nil {
@@ -40,7 +39,7 @@ func (f *serveFlags) openSessions(
 	}
 	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
 	options := session.Options{
-		Others:         models[1:],
+		Others:         models.others,
 		Store:          o.store,
 		Report:         foreign.note,
 		Threads:        f.model.threads,
@@ -54,11 +53,11 @@ func (f *serveFlags) openSessions(
 	if told != nil {
 		options.Observer = told
 	}
-	o.sessions, err = session.NewManager(models[0], options)
+	o.sessions, err = session.NewManager(models.first, options)
 	if err != nil {
 		return nil, errors.Join(err, o.store.Close())
 	}
-	foreign.tell(log, models, o.where)
+	foreign.tell(log, models.ids(), o.where)
 	if told != nil {
 		told.Follow(o.sessions)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -27,37 +28,48 @@ const (
 )
 
 // memoryHelp says what --memory-budget is a part of.
-var memoryHelp = fmt.Sprintf(`In all, the process takes the budget, the models, %dM, %dK for each connection, and for each
+var memoryHelp = fmt.Sprintf(`The weights of all models but the first are a part of it.
+In all, the process takes the budget, the first model, %dM, %dK for each connection, and for each
 thread a worker of each model (as large as its chunks, 327M at most with the embedded model)
 and %dM for files. Its log says how much that is. The collector is told to keep to it, unless GOMEMLIMIT
 is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
 
 // checkBudget refuses a budget that no session of one of the models would fit into.
-func (f *serveFlags) checkBudget(models []*model.Model) error {
-	for _, m := range models {
-		if err := f.checkBudgetOf(m); err != nil {
-			return err
-		}
+func (f *serveFlags) checkBudget(models servedModels) error {
+	err := f.checkBudgetOf(models.first, 0)
+	for _, other := range models.others {
+		err = cmp.Or(err, f.checkBudgetOf(other.Outline, other.Bytes))
 	}
-	return nil
+	return err
 }
 
-func (f *serveFlags) checkBudgetOf(m *model.Model) error {
+// checkBudgetOf is checkBudget for a model whose weights take so much of the budget.
+func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 	least, err := session.MemoryMin(m)
+	least += weights
 	if err != nil || f.budget == 0 || int64(f.budget) >= least {
 		return err
 	}
 	const unit = 1 << 20
 	least = (least + unit - 1) / unit * unit
 	return usageError{fmt.Errorf("--memory-budget is %s, expected at least %s: so much memory the "+
-		"state of one session of model %s needs, and what a completion copies of it",
-		&f.budget, sizeOf(least), m.ID())}
+		"state of one session of model %s needs, and what a completion copies of it%s",
+		&f.budget, sizeOf(least), m.ID(), besideWeights(weights))}
 }
 
-// memoryMost is the memory that the process may take in all. It is asked when the models are
-// loaded, and nothing else is. Each thread may have a worker of each.
-func (f *serveFlags) memoryMost(models []*model.Model, connections int) int64 {
+// besideWeights says what else of a model is a part of the budget.
+func besideWeights(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return ", beside its weights"
+}
+
+// memoryMost is the memory that the process may take in all. It is asked when the first model is
+// loaded, and nothing else is: the weights of the others are a part of the budget. Each thread may
+// have a worker of each.
+func (f *serveFlags) memoryMost(models servedModels, connections int) int64 {
 	budget := int64(f.budget)
 	if budget == 0 {
 		budget = session.DefaultMemoryBytes()
@@ -66,7 +78,7 @@ func (f *serveFlags) memoryMost(models []*model.Model, connections int) int64 {
 	var loaded runtime.MemStats
 	runtime.ReadMemStats(&loaded)
 	thread := int64(session.FileBytes)
-	for _, m := range models {
+	for _, m := range models.known() {
 		thread += stream.WorkerBytes(m)
 	}
 	threads := int64(f.model.threads) * thread

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -59,4 +65,167 @@ func TestServeScoresATextWithTwoModels(t *testing.T) {
 	_, stderr, code := lmserve("", "serve", "--data-dir", "none", "--model", first, "--model", first)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "expected another")
+}
+
+// besideTheProgram puts a model where the program finds it by a name.
+func besideTheProgram(t *testing.T, name string, m *model.Model) (path string) {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	path = filepath.Join(filepath.Dir(program), name+".safetensors")
+	require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{}))
+	t.Cleanup(func() { _ = os.Remove(path) })
+	return path
+}
+
+// modelAt is what a server says of a model.
+func modelAt(t *testing.T, url, name string) map[string]any {
+	t.Helper()
+	status, is := send(t, http.MethodGet, url+"/v1/models/"+name, "", "")
+	require.Equal(t, http.StatusOK, status)
+	return is
+}
+
+// metricsOf are all metrics of a server.
+func metricsOf(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url + "/metrics")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// A model is served by its name, and loaded by the first text that is for it. While its file is
+// gone, it alone is not to be had; a server that does not have it leaves its sessions as they are.
+func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
+	m, err := modeltest.New(5)
+	require.NoError(t, err)
+	path, dir := besideTheProgram(t, "tiny", m), t.TempDir()
+	args := []string{"--data-dir", dir, "--model", randomModel(t), "--model", "tiny"}
+	url, stop := serving(t, args...)
+	require.Equal(t, false, modelAt(t, url, m.ID())["loaded"])
+	status, made := send(t, http.MethodPut, url+"/v1/sessions/on-tiny", "", `{"model":"`+m.ID()+`"}`)
+	require.Equal(t, http.StatusCreated, status, "%v", made)
+	status, _ = send(t, http.MethodPut, url+"/v1/sessions/on-first", "", "{}")
+	require.Equal(t, http.StatusCreated, status)
+	require.Equal(t, false, modelAt(t, url, m.ID())["loaded"], "there is no text yet")
+	score := func(session string) (int, map[string]any) {
+		return send(t, http.MethodPost, url+"/v1/sessions/"+session+"/score", "", `{"text":"a line\n"}`)
+	}
+
+	require.NoError(t, os.Rename(path, path+".away"))
+	status, refused := score("on-tiny")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, "urn:lmserve:problem:model-unavailable", refused["type"])
+	require.Contains(t, refused["detail"], m.ID())
+	require.NotContains(t, refused["detail"], path)
+	status, _ = score("on-first")
+	require.Equal(t, http.StatusOK, status)
+	status, _ = send(t, http.MethodGet, url+"/readyz", "", "")
+	require.Equal(t, http.StatusOK, status)
+	require.NoError(t, os.Rename(path+".away", path))
+	status, _ = score("on-tiny")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, true, modelAt(t, url, m.ID())["loaded"])
+	for _, line := range []string{
+		`lmserve_model_loads_total{model="` + m.ID() + `"} 1`,
+		`lmserve_model_load_failures_total{model="` + m.ID() + `"} 1`,
+		`lmserve_model_scored_bytes_total{model="` + m.ID() + `"} 7`,
+		`lmserve_model_states{model="` + m.ID() + `"} 1`,
+	} {
+		require.Contains(t, metricsOf(t, url), line+"\n")
+	}
+	out := must(t, "more\n", "score", "--server", url, "--model", m.ID(), "--session", "on-tiny")
+	require.Contains(t, out, "total")
+	_, stderr, code := lmserve("x", "score", "--server", url, "--model", "none")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--model is")
+	stop()
+
+	url, stop = serving(t, args[:4]...)
+	status, is := send(t, http.MethodGet, url+"/v1/sessions/on-tiny", "", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, is["error"], m.ID())
+	status, refused = score("on-tiny")
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, "urn:lmserve:problem:session-unusable", refused["type"])
+	require.Contains(t, refused["detail"], m.ID())
+	stop()
+
+	url, stop = serving(t, args...)
+	defer stop()
+	status, _ = score("on-tiny")
+	require.Equal(t, http.StatusOK, status)
+	_, is = send(t, http.MethodGet, url+"/v1/sessions/on-tiny", "", "")
+	require.EqualValues(t, 19, is["offset"])
+}
+
+// The weights of models that come and go are a part of the budget, which has to have room for them.
+func TestServeRefusesABudgetWithoutRoomForAModelsWeights(t *testing.T) {
+	m, err := modeltest.New(5)
+	require.NoError(t, err)
+	second := filepath.Join(t.TempDir(), "second")
+	require.NoError(t, weights.WriteFile(second, m.File(), weights.WriteOptions{}))
+	f := serveFlags{models: []string{randomModel(t), second}, model: modelFlags{threads: 1}}
+	f.model.lengths.given = func(string) bool { return false }
+	models, err := f.loadModels()
+	require.NoError(t, err)
+	least, err := session.MemoryMin(models.first)
+	require.NoError(t, err)
+	f.budget = byteSize(least)
+	require.NoError(t, f.checkBudgetOf(models.first, 0))
+	err = f.checkBudget(models)
+	require.ErrorContains(t, err, m.ID())
+	require.ErrorContains(t, err, "beside its weights")
+}
+
+func TestModelsListsWhatThereIs(t *testing.T) {
+	m, err := modeltest.SmallOfWords()
+	require.NoError(t, err)
+	besideTheProgram(t, "lmserve-tiny", m)
+	broken := filepath.Join(t.TempDir(), "broken.safetensors")
+	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
+	out := must(t, "", "models", broken)
+	for _, want := range []string{
+		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.957 a byte +1\.713 a byte +- +embedded`,
+		`tiny +` + m.ID() + ` +words +0\.\d+ M .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
+	} {
+		require.Regexp(t, want, out)
+	}
+	var list []listedModel
+	args := []string{"models", "--json", "--measure", "--seconds", "0.001", "--threads", "1"}
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", args...)), &list))
+	require.Len(t, list, 2)
+	require.Equal(t, "7723a28b69a171da", list[0].Valid.Text)
+	for _, about := range list {
+		require.Positive(t, about.BytesPerSecond)
+		require.Equal(t, 1, about.Threads)
+	}
+	require.Nil(t, list[1].Valid, "its card says nothing of lmserve train")
+	_, stderr, code := lmserve("", "models", "none")
+	require.NotZero(t, code)
+	require.Contains(t, stderr, "no model of this name")
+}
+
+// A command takes a model by its name as it does by its file.
+func TestCommandsTakeAModelByItsName(t *testing.T) {
+	m, err := modeltest.New(5)
+	require.NoError(t, err)
+	file := besideTheProgram(t, "tiny", m)
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, []byte("a line\nand another\n"), 0o600))
+	for _, args := range [][]string{
+		{"score", "--total-only", text},
+		{"complete", "--prompt", "a", "--max-tokens", "3", "--seed", "1"},
+	} {
+		byName := must(t, "", append(args, "--model", "tiny")...)
+		require.Equal(t, must(t, "", append(args, "--model", file)...), byName)
+	}
+	must(t, "", "compress", text, "--model", "tiny", "--out", text+".lms")
+	must(t, "", "decompress", text+".lms", "--model", file, "--out", text+".again")
+	again, err := os.ReadFile(text + ".again")
+	require.NoError(t, err)
+	require.Equal(t, "a line\nand another\n", string(again))
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/metrics"
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/tracing"
 	"github.com/lmserve/lmserve/server"
@@ -27,6 +26,7 @@ const tracesPatience = 5 * time.Second
 type telemetry struct {
 	*metrics.Metrics
 	traces *tracing.Tracer // nil: none
+	log    *zap.Logger
 }
 
 var (
@@ -34,9 +34,9 @@ var (
 	_ server.Metrics   = (*telemetry)(nil)
 )
 
-// newTelemetry makes the telemetry of a server of some models.
+// newTelemetry makes the telemetry of a server of models of these ids.
 func newTelemetry(
-	ctx context.Context, models []*model.Model, log *zap.Logger,
+	ctx context.Context, models []string, log *zap.Logger,
 ) (*telemetry, error) {
 	traces, err := tracing.FromEnvironment(ctx, buildVersion(), func(err error) {
 		log.Warn("traces", zap.Error(err))
@@ -44,14 +44,10 @@ func newTelemetry(
 	if err != nil {
 		return nil, usageError{err}
 	}
-	names := make([]string, len(models))
-	for i, m := range models {
-		names[i] = m.ID()
-	}
 	return &telemetry{metrics.New(metrics.Options{
-		Version: buildVersion(), Models: names, Numerics: kernel.Arithmetic{}.Numerics(),
+		Version: buildVersion(), Models: models, Numerics: kernel.Arithmetic{}.Numerics(),
 		Problems: problem.Names(),
-	}), traces}, nil
+	}), traces, log}, nil
 }
 
 // around is what goes around all else that the server does with a request; nil: nothing.
@@ -75,6 +71,14 @@ func (t *telemetry) close(log *zap.Logger) {
 func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended time.Time) {
 	t.Metrics.Phase(ctx, p, began, ended)
 	t.traces.Phase(ctx, p, began, ended)
+}
+
+// Loaded implements session.Observer. Of a failure the request's error says why.
+func (t *telemetry) Loaded(model string, took time.Duration, err error) {
+	t.Metrics.Loaded(model, took, err)
+	if err == nil {
+		t.log.Info("model loaded", zap.String("model", model), zap.Duration("took", took))
+	}
 }
 
 // RequestEnded implements server.Metrics.

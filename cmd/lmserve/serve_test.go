@@ -85,7 +85,7 @@ func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
 	f := serveFlags{data: dataFlags{dir: dir}, model: modelFlags{threads: 1}}
 	m, err := model.Default()
 	require.NoError(t, err)
-	o, err := f.openSessions(t.Context(), []*model.Model{m}, nil, zap.New(core))
+	o, err := f.openSessions(t.Context(), servedModels{first: m}, nil, zap.New(core))
 	require.NoError(t, err)
 	require.NoError(t, o.close())
 	require.Equal(t, 1, logged.Len(), "%v", logged.All())

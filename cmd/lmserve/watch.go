@@ -133,7 +133,7 @@ func (k *watching) watchAll(
 	for i, file := range files {
 		streams.Go(func() (err error) {
 			asked := client.SessionRequest{Seed: new(uint64)}
-			s, done, err := openSession(ctx, w.Client, names[i], asked)
+			s, done, err := openSession(ctx, w.Client, names[i], k.of(asked))
 			if err != nil {
 				return flagError(err)
 			}

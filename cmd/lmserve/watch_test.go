@@ -290,7 +290,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--session", "x", log, other}, exitUsage, "would both have the session x.app.log"},
 		{[]string{filepath.Join(dir, "none")}, exitFailure, "no such file"},
 		{[]string{"--server", "ftp://x", log}, exitUsage, "--server"},
-		{[]string{"--server", "http://x", "--model", "y", log}, exitUsage, "--model cannot go with --server"},
+		{[]string{"--server", "http://x", "--threads", "1", log}, exitUsage, "--threads cannot go with --server"},
 	} {
 		_, stderr, code := lmserve("", append([]string{"watch"}, c.args...)...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)

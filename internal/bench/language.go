@@ -64,10 +64,13 @@ func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 
 // text is the beginning of the text: n tokens, the last of which is the token after which texts
 // begin, so that nothing of a word is pending behind it.
-func (l language) text(n int) (text []byte) {
+func (l language) text(n int) []byte { return l.textFrom(0, n) }
+
+// textFrom is text, but of the part that begins with a token.
+func (l language) textFrom(begin, n int) (text []byte) {
 	last := l.tokenizer.Start()
 	for i := range n {
-		id := l.token(uint64(i))
+		id := l.token(uint64(begin + i))
 		if i == n-1 {
 			id = l.tokenizer.Start()
 		}

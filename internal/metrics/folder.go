@@ -21,6 +21,7 @@ type folder struct {
 	sessions, queue, memory, memoryMax *prometheus.Desc
 	disk, diskLeft, diskSize           *prometheus.Desc
 	diskAlarm, failed                  *prometheus.Desc
+	modelStates, modelWeights          *prometheus.Desc
 
 	scrubFindings, reopenings prometheus.Counter
 }
@@ -33,14 +34,18 @@ func newFolder() folder {
 		sessions: gauge("sessions", "Sessions: hot ones have their states in memory.", "state"),
 		queue:    gauge("queue_length", "Requests that wait for a session's state or a worker."),
 		memory: gauge("memory_bytes",
-			"Memory of the states of sessions, and of their text where it is kept in memory."),
+			"Memory of the states of sessions, of their text where it is kept in memory, and of the "+
+				"weights of all models but the default."),
 		memoryMax: gauge("memory_limit_bytes", "The most that this memory may be."),
 		disk: gauge("disk_bytes",
 			"What the data folder takes of the disk; free pages are used before it grows.", "kind"),
-		diskLeft:  gauge("disk_left_bytes", "What is left of the file system of the data folder."),
-		diskSize:  gauge("disk_size_bytes", "All of the file system of the data folder."),
-		diskAlarm: gauge("disk_alarm", "1 while too little of the disk is left for new text."),
-		failed:    gauge("store_failed", "1 when what keeps the sessions has failed."),
+		diskLeft:    gauge("disk_left_bytes", "What is left of the file system of the data folder."),
+		diskSize:    gauge("disk_size_bytes", "All of the file system of the data folder."),
+		diskAlarm:   gauge("disk_alarm", "1 while too little of the disk is left for new text."),
+		failed:      gauge("store_failed", "1 when what keeps the sessions has failed."),
+		modelStates: gauge("model_states", "States in memory of sessions of a model.", "model"),
+		modelWeights: gauge("model_weights_bytes",
+			"Memory of the weights of a model; 0 while they are not in memory.", "model"),
 		scrubFindings: counter("scrub_findings_total",
 			"Damage that was found by reading through the data folder."),
 		reopenings: counter("store_reopenings_total",
@@ -61,7 +66,7 @@ func (f *folder) Reopened() { f.reopenings.Inc() }
 func (f *folder) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		f.sessions, f.queue, f.memory, f.memoryMax, f.disk, f.diskLeft, f.diskSize, f.diskAlarm,
-		f.failed, f.scrubFindings.Desc(), f.reopenings.Desc(),
+		f.failed, f.modelStates, f.modelWeights, f.scrubFindings.Desc(), f.reopenings.Desc(),
 	} {
 		to <- d
 	}
@@ -87,6 +92,10 @@ func (f *folder) Collect(to chan<- prometheus.Metric) {
 	tell(f.memoryMax, float64(s.MemoryBytesMax))
 	tell(f.diskAlarm, truth(s.DiskAlarm))
 	tell(f.failed, truth(s.Failed))
+	for _, m := range s.Models {
+		tell(f.modelStates, float64(m.States), m.ID)
+		tell(f.modelWeights, float64(m.WeightsBytes), m.ID)
+	}
 	if u := s.Disk; u != nil {
 		tell(f.disk, float64(u.Database), "database")
 		tell(f.disk, float64(u.Free), "free")

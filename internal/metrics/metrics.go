@@ -32,6 +32,7 @@ type Options struct {
 type Metrics struct {
 	requests
 	work
+	byModel
 	folder
 	registry *prometheus.Registry
 }
@@ -41,7 +42,8 @@ var _ session.Observer = (*Metrics)(nil)
 // New makes metrics that have counted nothing yet.
 func New(o Options) *Metrics {
 	m := &Metrics{
-		requests: newRequests(o.Problems), work: newWork(), folder: newFolder(),
+		requests: newRequests(o.Problems), work: newWork(), byModel: newByModel(o.Models),
+		folder:   newFolder(),
 		registry: prometheus.NewRegistry(),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -65,6 +67,7 @@ func New(o Options) *Metrics {
 	)
 	m.registry.MustRegister(m.requests.all()...)
 	m.registry.MustRegister(m.work.all()...)
+	m.registry.MustRegister(m.byModel.vectors...)
 	return m
 }
 
@@ -76,6 +79,15 @@ func (m *Metrics) Write(w io.Writer) error {
 		err = errors.Join(err, written)
 	}
 	return err
+}
+
+// Scored implements session.Observer.
+func (m *Metrics) Scored(model, learn string, t session.Tally) {
+	m.work.scoredText(learn, t)
+	if on := m.byModel.of[model]; on != nil {
+		on.bytes.Add(float64(t.Bytes))
+		on.bits.Add(t.Bits)
+	}
 }
 
 func counter(name, help string) prometheus.Counter {

@@ -33,8 +33,8 @@ func used() *Metrics {
 	for p := range session.Phases {
 		m.Phase(context.Background(), p, now, now.Add(time.Millisecond))
 	}
-	m.Scored(session.LearnTrue, session.Tally{Bytes: 16, Tokens: 8, Bits: 24, BaselineBits: &bits})
-	m.Scored(session.LearnFalse, session.Tally{Bytes: 2, Tokens: 1, Bits: 3})
+	m.Scored("small-1", session.LearnTrue, session.Tally{Bytes: 16, Tokens: 8, Bits: 24, BaselineBits: &bits})
+	m.Scored("small-1", session.LearnFalse, session.Tally{Bytes: 2, Tokens: 1, Bits: 3})
 	m.Line(&session.Line{Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp}})
 	m.Line(&session.Line{Strangeness: lines.Strangeness{P: .001}})
 	m.Compared(session.Tally{Bytes: 16, Bits: 32},
@@ -43,11 +43,15 @@ func used() *Metrics {
 	m.Snapshot(time.Second, nil)
 	m.Snapshot(time.Second, errors.New("no room"))
 	m.Replayed(1000)
+	m.Loaded("words-2", time.Second, nil)
+	m.Loaded("words-2", time.Second, errors.New("gone"))
+	m.Dropped("words-2")
 	m.ScrubFinding()
 	m.Reopened()
 	m.Follow(source{
 		Sessions: 3, Hot: 1, Waiting: 2, MemoryBytes: 100, MemoryBytesMax: 1000, DiskAlarm: true,
-		Disk: &sessionlog.Usage{Database: 1, Free: 2, Snapshots: 3, Temporary: 4, Left: 5, All: 6},
+		Models: []session.ModelStats{{ID: "small-1", States: 1, WeightsBytes: 50}, {ID: "words-2"}},
+		Disk:   &sessionlog.Usage{Database: 1, Free: 2, Snapshots: 3, Temporary: 4, Left: 5, All: 6},
 	})
 	return m
 }
@@ -84,6 +88,15 @@ lmserve_lines_total 2
 lmserve_lines_flagged_total 1
 lmserve_line_strangeness_sum 3
 lmserve_line_strangeness_count 1
+lmserve_model_scored_bytes_total{model="small-1"} 18
+lmserve_model_scored_shannons_total{model="small-1"} 27
+lmserve_model_loads_total{model="small-1"} 0
+lmserve_model_loads_total{model="words-2"} 1
+lmserve_model_load_failures_total{model="words-2"} 1
+lmserve_model_drops_total{model="words-2"} 1
+lmserve_model_states{model="small-1"} 1
+lmserve_model_weights_bytes{model="small-1"} 50
+lmserve_model_weights_bytes{model="words-2"} 0
 lmserve_completions_total{reason="stop"} 1
 lmserve_completions_total{reason="length"} 0
 lmserve_completion_tokens_total 5
@@ -127,7 +140,7 @@ func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 		for p := range session.Phases {
 			observer.Phase(ctx, p, now, now)
 		}
-		observer.Scored(session.LearnTrue, session.Tally{Bytes: 1, Bits: 1, BaselineBits: &bits})
+		observer.Scored("small-1", session.LearnTrue, session.Tally{Bytes: 1, Bits: 1, BaselineBits: &bits})
 	}))
 }
 
@@ -140,7 +153,7 @@ func BenchmarkChunk(b *testing.B) {
 			began := time.Now()
 			observer.Phase(ctx, p, began, time.Now())
 		}
-		observer.Scored(session.LearnTrue, session.Tally{Bytes: 64, Bits: 99, BaselineBits: &bits})
+		observer.Scored("small-1", session.LearnTrue, session.Tally{Bytes: 64, Bits: 99, BaselineBits: &bits})
 	}
 }
 

@@ -146,8 +146,8 @@ func (w *work) Phase(_ context.Context, p session.Phase, began, ended time.Time)
 	w.byPhase[p].Observe(ended.Sub(began).Seconds())
 }
 
-// Scored implements session.Observer.
-func (w *work) Scored(learn string, t session.Tally) {
+// scoredText counts text that was scored, on whatever model.
+func (w *work) scoredText(learn string, t session.Tally) {
 	has := 0
 	if t.BaselineBits != nil {
 		has = 1

@@ -142,6 +142,17 @@ func (m *Model) Hash() string { return m.hash() }
 // ID names the model in answers: its name and the start of its hash.
 func (m *Model) ID() string { return m.Name + "-" + m.Hash()[:12] }
 
+// NamePrefix begins the names of the models that come with the product.
+const NamePrefix = "lmserve-"
+
+// Named tells whether a name is the model's: its ID, its Name, or that without NamePrefix.
+func (m *Model) Named(asked string) bool { return IsNamed(m.ID(), m.Name, asked) }
+
+// IsNamed is Model.Named of a model with this ID and Name.
+func IsNamed(id, name, asked string) bool {
+	return asked == id || asked == name || NamePrefix+asked == name
+}
+
 // ArenaSize is the number of elements of a fast-weight arena: all branches
 // one after the other. 0 without meta-learners.
 func (m *Model) ArenaSize() (n int) {
@@ -186,19 +197,6 @@ func Load(file string) (*Model, error) {
 	m, err := FromFile(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return m, nil
-}
-
-// Default is the model that is embedded in the binary.
-func Default() (*Model, error) {
-	f, err := weights.Default()
-	if err != nil {
-		return nil, err
-	}
-	m, err := FromFile(f)
-	if err != nil {
-		return nil, fmt.Errorf("embedded model: %w", err)
 	}
 	return m, nil
 }

@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// modelInfo is what Manager.Models tell of a model.
-func modelInfo(m *model.Model) (ModelInfo, error) {
+// modelInfo is what Manager.Models tell of a model, whose weights take so many bytes of memory.
+func modelInfo(m *model.Model, weightsBytes int64) (ModelInfo, error) {
 	defaults, err := effective(m, Settings{"chunk": m.Chunk})
 	if err != nil {
 		return ModelInfo{}, fmt.Errorf("session: model %s: %w", m.Name, err)
@@ -33,7 +34,10 @@ func modelInfo(m *model.Model) (ModelInfo, error) {
 		Banks:      len(defaults.Adapt.Gammas),
 		Defaults:   reported(defaults),
 		Card:       m.Card,
-		text:       m.Tokenizer,
+
+		WeightsBytes: weightsBytes,
+		SessionBytes: stream.StateBytes(m, defaults),
+		text:         m.Tokenizer,
 	}, nil
 }
 
@@ -53,6 +57,9 @@ func kindOf(t tokenizer.Tokenizer) string {
 
 // OfWords reports whether the model's tokens are words.
 func (m *ModelInfo) OfWords() bool { return m.Tokenizer == tokenizer.KindWords }
+
+// Named tells whether a name is the model's, as requests may have it, see model.Model.Named.
+func (m *ModelInfo) Named(name string) bool { return model.IsNamed(m.ID, m.Name, name) }
 
 // tokenizer is the model's; of the zero value, that of bytes.
 func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {

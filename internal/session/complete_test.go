@@ -116,7 +116,7 @@ func TestCompletionsRunBetweenTheChunksOfAFeeder(t *testing.T) {
 		default:
 		}
 	}
-	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, want.Hash(), hash(t, mg, id), "after %d completions", completions)
 }
 
@@ -134,7 +134,7 @@ func TestCommittedTextIsFedAsByScore(t *testing.T) {
 		done, _ := complete(t, mg, id, CompleteRequest{Prompt: []byte(prompt), MaxTokens: 33, Commit: commit})
 		text := after(string(done.Text))
 		require.Equal(t, int64(len(text)), done.Offset, commit)
-		want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+		want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 		require.Equal(t, want.Hash(), hash(t, mg, id), commit)
 		require.Equal(t, text, logged(t, mg, id), commit)
 	}
@@ -226,7 +226,7 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 
 	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("kept"), MaxTokens: 500, Commit: CommitAll}, func(Piece) error { return gone })
 	require.ErrorIs(t, err, gone)
-	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logText(20)+"kept")
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(20)+"kept")
 	require.Equal(t, want.Hash(), hash(t, mg, id), "the prompt was fed, the text was not")
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -26,7 +25,7 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 
 // sessionPlan is what a request for a session comes to: the model and the settings, but for the seed.
 type sessionPlan struct {
-	model *model.Model
+	model *servedModel
 	set   stream.Settings
 	of    *liveSession // that the session is to follow; nil: none
 	done  func()       // ends the use of it
@@ -40,7 +39,7 @@ func (mg *Manager) planOf(
 	if p.model, err = mg.engine.models.named(r.Model); err != nil {
 		return p, err
 	}
-	if p.set, err = effective(p.model, r.Settings); err != nil {
+	if p.set, err = effective(p.model.Model, r.Settings); err != nil {
 		return p, err
 	}
 	if err := checkRequest(r); err != nil || r.ShadowOf == "" {

@@ -154,7 +154,7 @@ func TestASessionThatComesBackHasTheSameBits(t *testing.T) {
 			got = append(got, logProbs(chunks)...)
 		}
 		sv.restart()
-		want, wantLogProbs := alone(rt, sv.mg.engine.model, r, text)
+		want, wantLogProbs := alone(rt, sv.mg.engine.models[0].Model, r, text)
 		require.Equal(rt, wantLogProbs, got)
 		require.Equal(rt, want.Hash(), hash(rt, sv.mg, id))
 		require.Empty(rt, sv.told())
@@ -217,7 +217,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	}
 	wait.Wait()
 	require.Equal(t, 3*size, most, "the budget was used, and not more")
-	want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	for _, id := range ids {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 	}
@@ -275,7 +275,7 @@ func TestADamagedSnapshotIsReportedAndGoneWithout(t *testing.T) {
 				require.NoError(t, os.WriteFile(file, b, 0o600))
 			}
 			sv.start()
-			want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+			want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 			require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 			told := sv.told()
 			require.Len(t, told, damaged)
@@ -456,7 +456,7 @@ func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
 	<-store.reached
 	score(t, mg, other, text) // with the only worker
 	close(store.resume)
-	want, wantLogProbs := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, wantLogProbs, logProbs(<-done))
 	require.Equal(t, want.Hash(), hash(t, mg, store.id))
 }
@@ -532,9 +532,9 @@ func TestAStoreThatHasFailedIsToldToEveryRequest(t *testing.T) {
 
 	// Another Manager takes over from here: what this one has in memory is given back, and requests
 	// hear of the failure, not of the drain.
-	set, err := effective(mg.engine.model, Settings{})
+	set, err := effective(mg.engine.models[0].Model, Settings{})
 	require.NoError(t, err)
-	state := stream.StateBytes(mg.engine.model, set)
+	state := stream.StateBytes(mg.engine.models[0].Model, set)
 	before := mg.roster.budget.Used()
 	require.NoError(t, mg.Drain(background))
 	require.Equal(t, before-state, mg.roster.budget.Used())

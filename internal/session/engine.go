@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
@@ -17,8 +16,7 @@ type clock struct{ now func() time.Time }
 // engine is what every request at work on a session is handed: the states, the workers that compute
 // with them, the journal that makes text durable, and the line in front of all of these.
 type engine struct {
-	models    models
-	model     *model.Model // the default
+	models    models // the default first
 	journal   *journal
 	states    *states
 	snapshots *snapshots

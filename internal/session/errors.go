@@ -84,6 +84,20 @@ func (e *ModelError) Error() string {
 	return fmt.Sprintf("its model is %.100s, here is %s", e.Have, e.Want)
 }
 
+// ModelLoadError says that the weights of a model that is served cannot be loaded now. Nothing was
+// changed, and the next request that needs them tries it again.
+type ModelLoadError struct {
+	ID  string // ModelInfo.ID
+	Err error  // why
+}
+
+func (e *ModelLoadError) Error() string {
+	return fmt.Sprintf("session: model %s cannot be loaded: %v", e.ID, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *ModelLoadError) Unwrap() error { return e.Err }
+
 // OffsetError says that a Score call expected another offset than the session has. Nothing was
 // accepted.
 type OffsetError struct {

@@ -56,7 +56,7 @@ func TestAFullDiskIsAnErrorOfTheCallAlone(t *testing.T) {
 	require.NoError(t, mg.Err())
 	store.from = 1 << 20
 	score(t, mg, id, logText(3 * testChunk)[testChunk:])
-	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logText(3*testChunk))
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(3*testChunk))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "it goes on as if nothing had been")
 }
 
@@ -234,7 +234,7 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		require.Equal(t, int64(20*testChunk), found.Start, "the last record is there")
 		require.Equal(t, empty+5+recordBytes, get(t, mg, id).MemoryBytes)
 
-		want, _ := alone(t, mg.engine.model, r, text)
+		want, _ := alone(t, mg.engine.models[0].Model, r, text)
 		require.Equal(t, want.Hash(), hash(t, mg, id))
 		_, err = mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(7))})
 		require.ErrorAs(t, err, new(*TrimmedError))
@@ -244,7 +244,7 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		require.NoError(t, err)
 		imported, err := mg.Import(background, Caller{}, bytes.NewReader(export(t, mg, id)), "")
 		require.NoError(t, err)
-		want, _ = alone(t, mg.engine.model, r, text+"and on")
+		want, _ = alone(t, mg.engine.models[0].Model, r, text+"and on")
 		for _, id := range []string{id, fork.ID, imported.ID} {
 			_, sum := score(t, mg, id, "and on")
 			require.Equal(t, want.Tally.Bits, sum.Total.Bits)

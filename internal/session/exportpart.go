@@ -34,12 +34,13 @@ func (p Part) String() string {
 // nothing to the store, and leaves the session's stream in memory alone.
 type partMaker struct {
 	models    models
-	model     *model.Model // of the session
+	model     *model.Model // of the session, set when its state is made
 	store     sessionlog.Store
 	scheduler *scheduler.Scheduler
 	goesOn    func() error // why the making should end
 	report    func(error)
-	room      func(bytes int64) error // takes memory for a state; nil: nobody shares it
+	// weights takes memory for a state of a model, and gives the model with its weights.
+	weights func(of *servedModel, bytes int64) (*model.Model, error)
 }
 
 // file makes the file, with its data in a spool. The Part has an Err if the session is not whole.
@@ -54,7 +55,8 @@ func (m *partMaker) file(
 	if err != nil {
 		return nil, Part{}, notEvenPart(id, err)
 	}
-	if m.model = m.models.withHash(h.Model.Hash); m.model == nil {
+	served := m.models.withHash(h.Model.Hash)
+	if served == nil {
 		err := &ModelError{Have: h.Model.id(), Want: m.models.names()}
 		return nil, Part{}, &UnusableError{ID: id, Err: err}
 	}
@@ -63,6 +65,9 @@ func (m *partMaker) file(
 		return nil, Part{}, err
 	}
 	h.cutTo(p.End)
+	if m.model, err = m.weights(served, h.stateBytes(served.Model)); err != nil {
+		return nil, Part{}, err
+	}
 	st, err := m.state(ctx, &h, p)
 	if err != nil {
 		return nil, Part{}, err
@@ -116,11 +121,6 @@ func (h *head) cutTo(end int64) {
 // state computes the state at the end of a part, and notes in the head if that is not the
 // arithmetic that the session had there.
 func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
-	if m.room != nil {
-		if err := m.room(h.stateBytes(m.model)); err != nil {
-			return nil, err
-		}
-	}
 	st, err := m.start(ctx, h, p)
 	if err != nil {
 		return nil, err
@@ -219,12 +219,14 @@ func (e *engine) exportPart(
 			return nil, err
 		}
 		defer e.life.Leave()
-		state := e.states.budget.Open(nil)
+		state := e.states.budget.OpenOn(s.model.base(), nil)
 		defer state.Close()
 		m := &partMaker{
 			models: e.models, store: e.store(), scheduler: e.scheduler, report: e.states.report,
 			goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
-			room:   func(bytes int64) error { return e.states.reserve(ctx, state, bytes) },
+			weights: func(of *servedModel, bytes int64) (*model.Model, error) {
+				return e.states.reserveFor(ctx, state, of, bytes)
+			},
 		}
 		f, p, err := m.file(ctx, s.ID, content)
 		if err == nil && p.Err != nil {

@@ -78,7 +78,7 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	before, err := sv.store.Get(background, id)
 	require.NoError(t, err)
 	var offline Part
-	require.NoError(t, ExportStored(background, sv.mg.engine.model, sv.store, id, 1, &again,
+	require.NoError(t, ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, &again,
 		func(told Part) { offline = told }, nil))
 	require.Equal(t, p.String(), offline.String())
 	require.Equal(t, b.Bytes(), again.Bytes())
@@ -108,7 +108,7 @@ func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 	sv.stop()
 	sv.start()
 	var file bytes.Buffer
-	require.NoError(t, ExportStored(background, sv.mg.engine.model, sv.store, id, 1, &file,
+	require.NoError(t, ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, &file,
 		func(Part) { t.Error("a part") }, tell))
 	_, err := sv.mg.Import(background, Caller{}, &file, "")
 	require.NoError(t, err)
@@ -124,11 +124,11 @@ func isTheSession(t testing.TB, r CreateRequest, file []byte, text string) {
 	info, err := mg.Import(background, Caller{}, bytes.NewReader(file), "")
 	require.NoError(t, err)
 	require.Equal(t, int64(len(text)), info.Offset)
-	want, _ := alone(t, mg.engine.model, r, text)
+	want, _ := alone(t, mg.engine.models[0].Model, r, text)
 	require.Equal(t, want.Hash(), hash(t, mg, info.ID))
 	more := logText(3 * testChunk)
 	score(t, mg, info.ID, more)
-	want, _ = alone(t, mg.engine.model, r, text+more)
+	want, _ = alone(t, mg.engine.models[0].Model, r, text+more)
 	require.Equal(t, want.Hash(), hash(t, mg, info.ID), "it goes on to the same bits")
 }
 
@@ -240,7 +240,7 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		require.ErrorAs(t, err, new(*UnusableError))
 		require.ErrorContains(t, err, "none of its text can be read")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
-		err = ExportStored(background, sv.mg.engine.model, sv.store, id, 1, io.Discard, nil, nil)
+		err = ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, io.Discard, nil, nil)
 		require.ErrorContains(t, err, "rescue")
 		sv.told()
 	})

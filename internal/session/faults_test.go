@@ -124,7 +124,7 @@ func feed(sv *server, id, text string, at int64) (Summary, error) {
 // requireText holds the session against a stream that was fed the text alone.
 func requireText(t *testing.T, sv *server, id, text string) {
 	t.Helper()
-	want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 	require.Equal(t, text, logged(t, sv.mg, id))
 	require.Equal(t, int64(len(text)), get(t, sv.mg, id).Offset)

@@ -178,12 +178,12 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	e, s := f.engine, f.s
 	next := s.watching(f.options, s.stream.Offset())
-	all := next.stateBytes(s.model)
-	more := all - s.stateBytes(s.model)
+	all := next.stateBytes(s.model.Model)
+	more := all - s.stateBytes(s.model.Model)
 	if more == 0 {
 		return true, nil
 	}
-	if err := e.states.budget.Fits(all); err != nil {
+	if err := s.memory.Fits(all); err != nil {
 		return false, memoryError(err)
 	}
 	err = l.Yield(func() (err error) {

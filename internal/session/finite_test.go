@@ -120,7 +120,7 @@ func TestASessionWhoseScoresAreNotFiniteGoesOnWithNothing(t *testing.T) {
 				}
 				f, err := s.stream.Snapshot()
 				require.NoError(t, err)
-				s.stream, _, err = stream.Restore(sv.mg.engine.model, s.Settings, f.Stored()) // no worker has it
+				s.stream, _, err = stream.Restore(sv.mg.engine.models[0].Model, s.Settings, f.Stored()) // no worker has it
 				require.NoError(t, err)
 			})
 			for range 2 {

@@ -75,7 +75,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	first := most
 	pass(func(i int) error { return feed(i, 40, len(text)) }) // each comes back
 	require.LessOrEqual(t, most, first+workingBytes/4, "the second time round takes nothing more")
-	want, _ := alone(t, sv.mg.engine.model, request, text)
+	want, _ := alone(t, sv.mg.engine.models[0].Model, request, text)
 	for _, i := range []int{0, 1, sessions / 2, sessions - 1} {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, ids[i]))
 	}

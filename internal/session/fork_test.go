@@ -56,7 +56,7 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		require.Equal(rt, f.Labels, info.Labels)
 		require.Equal(rt, "k", info.Owner)
 		who := Caller{Admin: true}
-		want, _ := alone(rt, mg.engine.model, r, text[:at])
+		want, _ := alone(rt, mg.engine.models[0].Model, r, text[:at])
 		require.Equal(rt, want.Tally.Bits, info.Bits)
 		require.Equal(rt, at, info.Offset)
 		if mg.engine.store().Durable() && rapid.Bool().Draw(rt, "restart") {
@@ -65,7 +65,7 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		}
 		_, err = mg.Score(background, who, info.ID, bytes.NewReader([]byte("and on")), ScoreOptions{Offset: &at}, func(Chunk) error { return nil })
 		require.NoError(rt, err)
-		want, _ = alone(rt, mg.engine.model, r, text[:at]+"and on")
+		want, _ = alone(rt, mg.engine.models[0].Model, r, text[:at]+"and on")
 		s, err := mg.roster.find(who, info.ID)
 		require.NoError(rt, err)
 		require.NoError(rt, mg.engine.states.open(background, s))
@@ -101,7 +101,7 @@ func TestAForkThatCannotBeMadeLeavesNothing(t *testing.T) {
 	require.ErrorAs(t, err, new(*QuotaError))
 	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(81))})
 	require.NoError(t, err)
-	want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logText(81))
+	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(81))
 	require.Equal(t, want.Hash(), hash(t, sv.mg, info.ID))
 	stored, err := sv.store.List(background, "", 10)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 			to = sv.mg
 		}
 		score(rt, to, info.ID, "and on")
-		want, _ := alone(rt, to.engine.model, r, text+"and on")
+		want, _ := alone(rt, to.engine.models[0].Model, r, text+"and on")
 		require.Equal(rt, want.Hash(), hash(rt, to, info.ID))
 		require.Empty(rt, sv.told())
 	})
@@ -250,7 +250,7 @@ func FuzzImport(f *testing.F) {
 		if err != nil || file.Metadata == nil || seal(file.Stored()) != nil {
 			return
 		}
-		p, err := parseExport(m, file.Stored())
+		p, err := parseExport(models{residentModel(m)}, file.Stored())
 		if err != nil || p.check(m) != nil {
 			return
 		}

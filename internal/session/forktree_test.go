@@ -84,7 +84,7 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 		}
 		checkFolder(rt, sv)
 		for id, text := range texts {
-			want, _ := alone(rt, sv.mg.engine.model, r, text)
+			want, _ := alone(rt, sv.mg.engine.models[0].Model, r, text)
 			require.Equal(rt, want.Hash(), hash(rt, sv.mg, id))
 			require.NoError(rt, sv.mg.Delete(Caller{}, id))
 		}
@@ -130,7 +130,7 @@ func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
 	require.NoError(t, sv.mg.Delete(Caller{}, forks[7]))
 	checkFolder(t, sv)
 	require.Equal(t, text, logged(t, sv.mg, forks[29]))
-	want, _ := alone(t, sv.mg.engine.model, CreateRequest{
+	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{
 		Seed: ptr(uint64(3)), Settings: Settings{"method": MethodStatic},
 	}, text)
 	require.Equal(t, want.Hash(), hash(t, sv.mg, forks[0]))

@@ -42,7 +42,7 @@ func TestPastScoresAreWhatTheTextHasCost(t *testing.T) {
 
 func checkPast(t *rapid.T, mg *Manager) {
 	r := drawRequest(t)
-	if mg.engine.model.OfWords() {
+	if mg.engine.models[0].Model.OfWords() {
 		r.Settings["chunk"] = testChunk
 	}
 	id, text := create(t, mg, r), wordText(rapid.IntRange(1, 300).Draw(t, "bytes"))

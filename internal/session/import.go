@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,18 +100,19 @@ func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *pa
 			return importError(err)
 		}
 		e.imports.file("storing", f, importReadings)
-		p, err = parseExport(cmp.Or(e.models.withHash(modelHashOf(f)), e.model), f)
+		p, err = parseExport(e.models, f)
 		return importError(err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	state := e.states.budget.Open(nil)
+	state := e.states.budget.OpenOn(p.model.base(), nil)
 	defer state.Close()
-	if err := e.states.reserve(ctx, state, p.head.stateBytes(p.model)); err != nil {
+	m, err := e.states.reserveFor(ctx, state, p.model, p.head.stateBytes(p.model.Model))
+	if err != nil {
 		return nil, err
 	}
-	return p, e.packs(ctx, func() error { return importError(p.check(p.model)) })
+	return p, e.packs(ctx, func() error { return importError(p.check(m)) })
 }
 
 // unpack reads a file, which may be compressed. The data of its tensors goes to the spool plain.

@@ -32,7 +32,7 @@ func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 
 // stateAt is the state of a text that was computed from its start.
 func stateAt(t *testing.T, sv *server, text string) string {
-	want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	return want.Hash()
 }
 

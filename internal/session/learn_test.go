@@ -464,7 +464,7 @@ func TestWhatIsNotLearntIsCharged(t *testing.T) {
 	_, err = feedLines(mg, id, text, all)
 	require.NoError(t, err)
 	withSession(t, mg, id, func(s *liveSession) {
-		state := s.stateBytes(mg.engine.model)
+		state := s.stateBytes(mg.engine.models[0].Model)
 		require.Greater(t, s.memory.Bytes()-state, int64(len(text))*27/10)
 		require.NoError(t, mg.engine.snapshots.trimVolatileLocked(background, s))
 		require.Equal(t, int64(1000+2*1000+recordBytes), s.memory.Bytes()-state)

@@ -18,7 +18,7 @@ import (
 // liveSession is a session as it lives in this process, hot (its stream is in memory) or cold.
 // Three things guard its parts, always taken in this order: feeding, state, mu.
 type liveSession struct {
-	model   *model.Model // nil: it is not served, or not known
+	model   *servedModel // nil: it is not served, or not known
 	head                 // what noteHeadLocked takes over changes under state and mu, the rest never
 	entry   *registry.Entry[*liveSession]
 	memory  *budget.Account[*liveSession]
@@ -36,12 +36,13 @@ type liveSession struct {
 	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
 	// channel so that waiting can be given up; those that wait get the token in the order they
 	// came.
-	state  chan struct{}
-	stream *stream.Stream // nil: cold
-	begun  *recovery      // of a cold session: a recovery that was given up, to go on from; else nil
-	rms    float64        // root mean square of the fast weights
-	replay time.Duration  // computing since the last snapshot: what a recovery would repeat
-	due    time.Duration  // the replay at which a snapshot is taken; 0 is that of Options.apart
+	state   chan struct{}
+	weights *model.Model   // of model, as long as memory has a state's; nil: there are none
+	stream  *stream.Stream // nil: cold
+	begun   *recovery      // of a cold session: a recovery that was given up, to go on from; else nil
+	rms     float64        // root mean square of the fast weights
+	replay  time.Duration  // computing since the last snapshot: what a recovery would repeat
+	due     time.Duration  // the replay at which a snapshot is taken; 0 is that of Options.apart
 
 	mu struct {
 		sync.Mutex
@@ -70,7 +71,7 @@ func newSession(k storedSession, accounts *budget.Budget[*liveSession]) *liveSes
 		model: k.model, head: k.head, feeding: make(chan struct{}, 1), state: make(chan struct{}, 1),
 	}
 	s.mu.seen, s.mu.epoch, s.mu.bad = k.seen, k.epoch, k.bad
-	s.memory = accounts.Open(s)
+	s.memory = accounts.OpenOn(s.model.base(), s)
 	s.entry = registry.NewEntry(s.ID, s.Owner, s.Name, s.TTL, k.lastUsed, s)
 	return s
 }
@@ -135,7 +136,7 @@ func (s *liveSession) unlock() {
 // somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less urgent.
 func (s *liveSession) job() scheduler.Job {
 	return scheduler.Job{
-		Key: s.Owner, Session: s.ID, Model: s.model, Chunk: s.Settings.Chunk,
+		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,
 		Behind: s.shadowOf() != "" && s.asked.Load() == 0,
 	}
 }
@@ -181,7 +182,7 @@ func (s *liveSession) dueLocked(most time.Duration) bool { return s.replay >= cm
 
 // dropLocked makes the session cold.
 func (s *liveSession) dropLocked() {
-	s.stream, s.begun = nil, nil
+	s.weights, s.stream, s.begun = nil, nil, nil
 	s.noteRecovery(Recovery{})
 	s.memory.Release()
 }

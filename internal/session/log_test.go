@@ -71,6 +71,6 @@ func TestWhatTheLogDoesNotTakeNeverHappened(t *testing.T) {
 
 	store.err = nil
 	score(t, mg, id, text[testChunk+5:])
-	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, want.Hash(), hash(t, mg, id), "and it goes on")
 }

@@ -43,13 +43,16 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	served := append(models{m}, o.Others...)
+	served := models{residentModel(m)}
+	for _, other := range o.Others {
+		served = append(served, sourcedModel(other))
+	}
 	if err := served.check(); err != nil {
 		return nil, err
 	}
 	mg := assemble(served, o.withDefaults())
 	for _, m := range served {
-		about, err := modelInfo(m)
+		about, err := modelInfo(m.Model, m.size())
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +71,12 @@ func assemble(served models, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
 		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
-	workers := scheduler.New(served[0], o.Threads)
+	workers := scheduler.New(served[0].Model, o.Threads)
+	workers.Live = served.live
+	for _, m := range served {
+		m.memory = memory.NewBase(m.comes(), m.drop)
+		m.forget, m.told = workers.Forget, o.Observer
+	}
 	life := lifecycle.New(o.Store, workers.Close)
 	j := &journal{store: o.Store, report: o.Report}
 	now := &clock{now: time.Now}
@@ -85,7 +93,7 @@ func assemble(served models, o Options) *Manager {
 			room: room, clock: now, max: o.MaxSessions, report: o.Report,
 		},
 		engine: &engine{
-			models: served, model: served[0],
+			models:  served,
 			journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
 			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
 			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
@@ -106,13 +114,20 @@ func assemble(served models, o Options) *Manager {
 func (mg *Manager) Models() []ModelInfo {
 	all := make([]ModelInfo, len(mg.about))
 	for i := range mg.about {
-		all[i] = mg.about[i].clone()
+		all[i] = mg.describe(i)
 	}
 	return all
 }
 
 // Model describes the default model.
-func (mg *Manager) Model() ModelInfo { return mg.about[0].clone() }
+func (mg *Manager) Model() ModelInfo { return mg.describe(0) }
+
+// describe describes a model as it is now.
+func (mg *Manager) describe(at int) ModelInfo {
+	m := mg.about[at].clone()
+	m.Loaded = mg.engine.models[at].current() != nil
+	return m
+}
 
 // ModelOf describes the model that a session runs on, or that would run on it: of one whose model is
 // not served, and where no session is named, that is the default. The error is ErrNotFound, or
@@ -126,7 +141,7 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 		return ModelInfo{}, err
 	}
 	at := max(0, slices.Index(mg.engine.models, s.model))
-	return mg.about[at].clone(), nil
+	return mg.describe(at), nil
 }
 
 // Failed is closed when the store has failed for good: all requests get ErrStore. The store has to

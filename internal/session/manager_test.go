@@ -254,7 +254,7 @@ func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
 		var full *LimitError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, LimitError{Offset: 50, Max: 50}, *full)
-		want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logText(50))
+		want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(50))
 		require.Equal(t, want.Hash(), hash(t, mg, id))
 	}
 	id := create(t, mg, CreateRequest{})
@@ -352,7 +352,7 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	require.ErrorIs(t, <-fed, ErrDraining)
 	require.NoError(t, <-drained)
 	require.NoError(t, mg.Drain(context.Background()), "again")
-	want, _ := alone(t, mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, logged(t, mg, id))
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logged(t, mg, id))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "settled")
 	require.Equal(t, int64(2*testChunk), get(t, mg, id).Offset)
 	require.NoError(t, mg.Delete(Caller{}, other))

@@ -10,29 +10,28 @@ import (
 )
 
 // models are those that a Manager serves, the default first. None is there twice.
-type models []*model.Model
+type models []*servedModel
 
 // withHash finds a model by its content hash; nil if it is not served.
-func (ms models) withHash(hash string) *model.Model {
-	i := slices.IndexFunc(ms, func(m *model.Model) bool { return m.Hash() == hash })
+func (ms models) withHash(hash string) *servedModel {
+	i := slices.IndexFunc(ms, func(m *servedModel) bool { return m.Hash() == hash })
 	if i < 0 {
 		return nil
 	}
 	return ms[i]
 }
 
-// named finds the model that a request names, by its id or by the name that its file has; "" is the
-// default. The error is a *FieldError.
-func (ms models) named(name string) (*model.Model, error) {
+// named finds the model that a request names, see model.Model.Named; "" is the default. The error
+// is a *FieldError.
+func (ms models) named(name string) (*servedModel, error) {
 	if name == "" {
 		return ms[0], nil
 	}
-	for _, m := range ms {
-		if name == m.ID() || name == m.Name {
-			return m, nil
-		}
+	i := slices.IndexFunc(ms, func(m *servedModel) bool { return m.Named(name) })
+	if i < 0 {
+		return nil, &FieldError{"model", strconv.Quote(name), ms.names()}
 	}
-	return nil, &FieldError{"model", strconv.Quote(name), ms.names()}
+	return ms[i], nil
 }
 
 // check refuses a model that is there twice: a session would not know which is its own.
@@ -52,4 +51,9 @@ func (ms models) names() string {
 		all[i] = m.ID()
 	}
 	return strings.Join(all, ", ")
+}
+
+// live tells whether a model is one of those in memory.
+func (ms models) live(m *model.Model) bool {
+	return slices.ContainsFunc(ms, func(s *servedModel) bool { return s.current() == m })
 }

@@ -12,9 +12,9 @@ import (
 type Observer interface {
 	// Phase is told of a part of a request's work that has ended. The context is the request's.
 	Phase(ctx context.Context, p Phase, began, ended time.Time)
-	// Scored is told of a text that was scored, and of what is learnt of it: LearnTrue, LearnFalse
-	// or LearnUnflagged.
-	Scored(learn string, t Tally)
+	// Scored is told of a text that was scored, of the model (ModelInfo.ID), and of what is learnt of
+	// the text: LearnTrue, LearnFalse or LearnUnflagged.
+	Scored(model, learn string, t Tally)
 	// Line is told of a line that has ended in a text whose caller has asked for lines. Of text that
 	// a fork or a shadow takes over from another session it is not told again, nor is Scored.
 	Line(l *Line)
@@ -27,6 +27,10 @@ type Observer interface {
 	Snapshot(took time.Duration, err error)
 	// Replayed is told of text of the log that was computed again, to recover a state.
 	Replayed(bytes int64)
+	// Loaded is told how long the loading of a model's weights took, and why it failed, if it has;
+	// and Dropped of weights that are no longer in memory. The model is ModelInfo.ID.
+	Loaded(model string, took time.Duration, err error)
+	Dropped(model string)
 }
 
 // Phase is a part of the work on a request. A request that scores takes a turn; then each chunk
@@ -84,9 +88,11 @@ func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
 type unobserved struct{}
 
 func (unobserved) Phase(context.Context, Phase, time.Time, time.Time) {}
-func (unobserved) Scored(string, Tally)                               {}
+func (unobserved) Scored(string, string, Tally)                       {}
 func (unobserved) Line(*Line)                                         {}
 func (unobserved) Compared(Tally, Tally)                              {}
 func (unobserved) Completed(string, int)                              {}
 func (unobserved) Snapshot(time.Duration, error)                      {}
 func (unobserved) Replayed(int64)                                     {}
+func (unobserved) Loaded(string, time.Duration, error)                {}
+func (unobserved) Dropped(string)                                     {}

@@ -23,6 +23,9 @@ type recorded struct {
 	tokens    int
 	snapshots int
 	replayed  int64
+
+	loads, drops []string // models
+	loadErrors   int
 }
 
 func (r *recorded) Phase(_ context.Context, p Phase, began, ended time.Time) {
@@ -34,7 +37,7 @@ func (r *recorded) Phase(_ context.Context, p Phase, began, ended time.Time) {
 	r.phases = append(r.phases, p)
 }
 
-func (r *recorded) Scored(learn string, t Tally) {
+func (r *recorded) Scored(_, learn string, t Tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.learn = append(r.learn, learn)
@@ -80,6 +83,21 @@ func (r *recorded) Replayed(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.replayed += bytes
+}
+
+func (r *recorded) Loaded(model string, _ time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loads = append(r.loads, model)
+	if err != nil {
+		r.loadErrors++
+	}
+}
+
+func (r *recorded) Dropped(model string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops = append(r.drops, model)
 }
 
 func (r *recorded) has(p Phase) (n int) {

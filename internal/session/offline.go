@@ -33,7 +33,7 @@ func Describe(found sessionlog.Session) Info {
 func Verify(
 	ctx context.Context, m *model.Model, store sessionlog.Store, found sessionlog.Session, visit func(error),
 ) error {
-	s := readStored(models{m}, found)
+	s := readStored(models{residentModel(m)}, found)
 	if s.bad != nil {
 		visit(&UnusableError{ID: s.ID, Err: s.bad})
 	}
@@ -105,7 +105,7 @@ func Replay(
 	if err != nil {
 		return r, err
 	}
-	s := readStored(models{m}, found)
+	s := readStored(models{residentModel(m)}, found)
 	if s.bad != nil {
 		return r, &UnusableError{ID: id, Err: s.bad}
 	}
@@ -158,8 +158,9 @@ func ExportStored(
 		return err
 	}
 	defer content.Close()
-	made := &partMaker{models: models{m}, store: store, scheduler: workers, goesOn: ctx.Err,
-		report: func(error) {}}
+	made := &partMaker{models: models{residentModel(m)}, store: store, scheduler: workers,
+		goesOn: ctx.Err, report: func(error) {},
+		weights: func(of *servedModel, _ int64) (*model.Model, error) { return of.Model, nil }}
 	f, p, err := made.file(ctx, id, content)
 	if err != nil {
 		return err

@@ -18,7 +18,8 @@ type Options struct {
 	// beyond MaxMemoryBytes there are no more.
 	Store sessionlog.Store
 	// Others are models that sessions may ask for, beside the one that is for those that ask for none.
-	Others []*model.Model
+	// Their weights are in memory as long as sessions in memory need them, and take of MaxMemoryBytes.
+	Others []*model.Source
 	// Report is told of what a person should know and no request is to blame for: damage that was
 	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
 	// must not call the Manager. Nil: nobody is told.
@@ -117,7 +118,8 @@ func DefaultMemoryBytes() int64 {
 }
 
 // MemoryMin is the least MaxMemoryBytes with which one session that has the model's default settings
-// can do all that a session does: have lines, learn by them, and be copied for a completion.
+// can do all that a session does: have lines, learn by them, and be copied for a completion. For one
+// of Options.Others there have to be its weights beside.
 func MemoryMin(m *model.Model) (int64, error) {
 	set, err := effective(m, nil)
 	if err != nil {

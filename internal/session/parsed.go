@@ -17,7 +17,7 @@ import (
 
 // parsed is an export taken apart. Its data is where the file is.
 type parsed struct {
-	model    *model.Model
+	model    *servedModel
 	head     head
 	snapshot *weights.Stored
 	log      logColumns
@@ -33,17 +33,8 @@ type logColumns struct {
 	start, end int64 // offsets of the log
 }
 
-// modelHashOf is the hash of the model that a file says it is of; "" if it says none.
-func modelHashOf(f *weights.Stored) string {
-	h, err := exportedHead(f.Metadata[keyHead])
-	if err != nil {
-		return ""
-	}
-	return h.Model.Hash
-}
-
 // parseExport takes a file apart, and checks what can be checked of it without its data.
-func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
+func parseExport(served models, f *weights.Stored) (*parsed, error) {
 	if err := checkSeal(f); err != nil {
 		return nil, err
 	}
@@ -54,10 +45,11 @@ func parseExport(m *model.Model, f *weights.Stored) (*parsed, error) {
 	if err := h.checkOrigin(); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyHead, err)
 	}
-	if h.Model.Hash != m.Hash() {
-		return nil, &ModelError{Have: h.Model.id(), Want: m.ID()}
+	m := served.withHash(h.Model.Hash)
+	if m == nil {
+		return nil, &ModelError{Have: h.Model.id(), Want: served.names()}
 	}
-	if err := h.Settings.Validate(m); err != nil {
+	if err := h.Settings.Validate(m.Model); err != nil {
 		return nil, err
 	}
 	p := &parsed{model: m, head: h, snapshot: &weights.Stored{Metadata: f.Metadata}}

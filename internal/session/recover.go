@@ -203,7 +203,7 @@ func (r *recoverer) empty(
 		}
 		return nil, &UnusableError{ID: s.ID, Err: bad}
 	}
-	return s.emptyStream(s.model), nil
+	return s.emptyStream(s.weights), nil
 }
 
 // changeNumericsLocked notes that the session goes on in another arithmetic. The snapshot comes

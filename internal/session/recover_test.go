@@ -138,7 +138,7 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 		fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
 		require.NoError(t, err)
 		require.Equal(t, at, fork.Offset)
-		want, _ := alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text[:border])
+		want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text[:border])
 		require.Equal(t, want.Tally.Bits, fork.Bits)
 		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{}) // far, too
 		require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 
 		info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(t, sv.mg, again.ID)), "")
 		require.NoError(t, err)
-		want, _ = alone(t, sv.mg.engine.model, CreateRequest{Seed: ptr(uint64(3))}, text[:at])
+		want, _ = alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text[:at])
 		require.Equal(t, want.Tally.Bits, info.Bits)
 		require.Equal(t, want.Tally.Bits, get(t, sv.mg, again.ID).Bits, "it was used")
 		require.Equal(t, want.Hash(), hash(t, sv.mg, info.ID))

@@ -65,7 +65,7 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 // tell tells the observer of a text that was scored, and of its lines if the caller has asked for
 // them; that a reader of the session's events has makes no difference.
 func (r *reports) tell(c *Chunk) {
-	r.engine.observer.Scored(cmp.Or(r.options.Learn, LearnTrue), c.Tally)
+	r.engine.observer.Scored(r.s.model.id, cmp.Or(r.options.Learn, LearnTrue), c.Tally)
 	if r.options.Lines {
 		for i := range c.Lines {
 			r.engine.observer.Line(&c.Lines[i])
@@ -121,7 +121,7 @@ func (r *reports) finish(begun time.Time) {
 	r.sum.Offset, r.sum.Updates = p.offset, p.updates
 	r.sum.PendingBytes = p.offset - p.tally.Bytes
 	r.sum.Tally = r.s.account(r.tally, r.baseline)
-	if r.s.Settings.HasCompanion(r.s.model) {
+	if r.s.Settings.HasCompanion(r.s.model.Model) {
 		r.sum.NetworkBits = ifFinite(r.network)
 	}
 	r.sum.Total = r.s.account(p.tally, p.baseline)

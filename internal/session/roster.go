@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
@@ -318,7 +317,7 @@ type blueprint struct {
 
 // fresh is a session that is not in the store yet.
 func (ro *roster) fresh(
-	who Caller, name string, m *model.Model, set stream.Settings, r CreateRequest,
+	who Caller, name string, m *servedModel, set stream.Settings, r CreateRequest,
 ) (*liveSession, error) {
 	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
 	if err != nil {
@@ -340,11 +339,11 @@ func (ro *roster) fresh(
 // blank is a session of no text that is in no store and in no registry: what a request continues
 // that names none. Its method is the static one, which no text is learnt by: it is what every method
 // that writes fast weights scores with before it has learnt.
-func (ro *roster) blank(who Caller, m *model.Model) (*liveSession, error) {
+func (ro *roster) blank(who Caller, m *servedModel) (*liveSession, error) {
 	if err := ro.life.Err(); err != nil {
 		return nil, storeError("completing", err)
 	}
-	return ro.fresh(who, "", m, stream.DefaultsFor(m, stream.Static), CreateRequest{})
+	return ro.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
 }
 
 // build makes a session, in the store first, and then fills it. If that fails nothing is left.
@@ -388,7 +387,7 @@ func (ro *roster) admit(m blueprint) error {
 	case errors.Is(err, registry.ErrFull):
 		return fmt.Errorf("%w: %d sessions", ErrFull, ro.max)
 	}
-	err = memoryError(ro.budget.Fits(s.stateBytes(s.model))) // else it could never be used
+	err = memoryError(s.memory.Fits(s.stateBytes(s.model.Model))) // else it could never be used
 	if err == nil {
 		ro.room.Limit(who.Key, who.MaxDisk)
 		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.KeyCharge+int64(len(s.encode()))+m.disk)

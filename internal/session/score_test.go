@@ -131,7 +131,7 @@ func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
 
 func TestProbabilitiesSumToOneInAnAdaptedSession(t *testing.T) {
 	mg := newManager(t, Options{})
-	w := stream.NewWorker(mg.engine.model, 1)
+	w := stream.NewWorker(mg.engine.models[0].Model, 1)
 	defer w.Close()
 	id := create(t, mg, CreateRequest{})
 	for _, piece := range []string{logText(5), logText(30), logText(61), logText(9)} {

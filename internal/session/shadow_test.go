@@ -58,7 +58,7 @@ func TestAShadowIsASessionThatWasFedTheSameText(t *testing.T) {
 		}
 		text := wordText(rapid.IntRange(1, 12*testChunk).Draw(rt, "bytes"))
 		dir := tempDir(t, rt)
-		sv := newServer(rt, dir, Options{Others: []*model.Model{other, words}})
+		sv := newServer(rt, dir, Options{Others: sources(rt, other, words)})
 		defer func() { sv.stop() }()
 		of := create(rt, sv.mg, CreateRequest{})
 		before := rapid.IntRange(0, len(text)).Draw(rt, "bytes before the shadow")
@@ -365,10 +365,10 @@ func TestATailIsKeptUntilTheShadowHasReadIt(t *testing.T) {
 
 func TestASessionRunsOnTheModelThatItAsksFor(t *testing.T) {
 	small, other := testModel(t), otherModel(t)
-	_, err := NewManager(small, Options{Others: []*model.Model{other, small}})
+	_, err := NewManager(small, Options{Others: sources(t, other, small)})
 	require.ErrorContains(t, err, "there twice")
 	dir := t.TempDir()
-	sv := newServer(t, dir, Options{Others: []*model.Model{other}})
+	sv := newServer(t, dir, Options{Others: sources(t, other)})
 	require.Equal(t, []string{small.ID(), other.ID()},
 		[]string{sv.mg.Models()[0].ID, sv.mg.Models()[1].ID})
 	_, err = sv.mg.Create(background, Caller{}, CreateRequest{Model: "none"})

@@ -104,7 +104,7 @@ func (sn *snapshots) thinLocked(
 // mostOf is how many snapshots a session may keep for forks: none where only the tail of the text is
 // kept, and none where the disk is better left to text.
 func (sn *snapshots) mostOf(s *liveSession) int {
-	if s.History == HistoryTail || !sn.room.Ample(s.Owner, s.stateBytes(s.model)) {
+	if s.History == HistoryTail || !sn.room.Ample(s.Owner, s.stateBytes(s.model.Model)) {
 		return 0
 	}
 	return sn.most
@@ -118,7 +118,7 @@ func (sn *snapshots) read(ctx context.Context, s *liveSession, at int64) (*strea
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return readSnapshot(ctx, s.model, sn.journal.store, &s.head, at)
+	return readSnapshot(ctx, s.weights, sn.journal.store, &s.head, at)
 }
 
 // readSnapshot reads the state that a snapshot is of.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
@@ -75,12 +76,13 @@ func (st *states) openBlank(ctx context.Context, s *liveSession) error {
 		return err
 	}
 	s.memory.Work()
-	need := (1 + frozenMax) * stream.StateBytes(s.model, s.Settings)
-	if err := st.reserve(ctx, s.memory, need); err != nil {
+	need := (1 + frozenMax) * stream.StateBytes(s.model.Model, s.Settings)
+	m, err := st.reserveFor(ctx, s.memory, s.model, need)
+	if err != nil {
 		s.unlock()
 		return err
 	}
-	s.stream = stream.New(s.model, s.Settings)
+	s.weights, s.stream = m, stream.New(m, s.Settings)
 	return nil
 }
 
@@ -139,9 +141,24 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 	}
 }
 
-// reserveLocked takes memory for a session's stream.
-func (st *states) reserveLocked(ctx context.Context, s *liveSession) error {
-	return st.reserve(ctx, s.memory, s.stateBytes(s.model))
+// reserveLocked takes memory for a session's stream, and loads the weights that it needs.
+func (st *states) reserveLocked(ctx context.Context, s *liveSession) (err error) {
+	s.weights, err = st.reserveFor(ctx, s.memory, s.model, s.stateBytes(s.model.Model))
+	return err
+}
+
+// reserveFor takes memory for a state of a model, and gives the model with its weights. The account
+// has nothing if that fails.
+func (st *states) reserveFor(
+	ctx context.Context, account *budget.Account[*liveSession], of *servedModel, need int64,
+) (m *model.Model, err error) {
+	if err := st.reserve(ctx, account, need); err != nil {
+		return nil, err
+	}
+	if m, err = of.weights(ctx); err != nil {
+		account.Release()
+	}
+	return m, err
 }
 
 // reserveNow takes memory beside what the account of a session at work has, and reports whether
@@ -241,12 +258,12 @@ func (st *states) keepLocked(s *liveSession) {
 // repeats no more than before. Below the limit a snapshot may go beyond it.
 func (st *states) mayKeep(s *liveSession) bool {
 	return st.room.Room(s.Owner, 1) == nil &&
-		st.room.Fits(s.stateBytes(s.model)) == nil
+		st.room.Fits(s.stateBytes(s.model.Model)) == nil
 }
 
 // hasRoom says whether there is room for all of one more snapshot of a session.
 func (st *states) hasRoom(s *liveSession) bool {
-	return st.room.Room(s.Owner, s.stateBytes(s.model)) == nil
+	return st.room.Room(s.Owner, s.stateBytes(s.model.Model)) == nil
 }
 
 // trimTailLocked is what keepLocked comes to in a store that is not durable: there is no recovery

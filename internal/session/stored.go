@@ -7,7 +7,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -56,7 +55,7 @@ func (h *head) progressAt(found sessionlog.Session) progress {
 // storedSession is what a store tells of a session without its log being read.
 type storedSession struct {
 	head
-	model    *model.Model // that it runs on; nil if it is not known
+	model    *servedModel // that it runs on; nil if it is not known
 	seen     progress
 	lastUsed time.Time
 	epoch    uint64
@@ -103,7 +102,7 @@ func (h *head) suits(served models, found sessionlog.Session) error {
 		return fmt.Errorf("its last record has an account of words: %t, expected %t, as the model "+
 			"says", last.Words != nil, m.OfWords())
 	}
-	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m))
+	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m.Model))
 }
 
 // checkEnd says what is wrong with the record that a session's totals are known by.

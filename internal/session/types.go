@@ -396,5 +396,9 @@ type ModelInfo struct {
 	Defaults   Settings        // what a session gets that asks for nothing: none is missing
 	Card       json.RawMessage // what its makers say of it: a JSON object; nil if they say nothing
 
+	WeightsBytes int64 // memory of the weights
+	SessionBytes int64 // memory of the state of a session that has the defaults
+	Loaded       bool  // the weights are in memory
+
 	text tokenizer.Tokenizer // nil: bytes
 }

@@ -203,6 +203,10 @@ func EncodeModel(m session.ModelInfo) api.Model {
 		Defaults:   EncodeSettings(m.Defaults),
 		Config:     m.Config,
 		Card:       m.Card,
+
+		Loaded:       m.Loaded,
+		WeightsBytes: m.WeightsBytes,
+		SessionBytes: m.SessionBytes,
 	}
 	if !m.Created.IsZero() {
 		model.Created = m.Created.Unix()

@@ -231,7 +231,7 @@ func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
 	}
 	var names []string
 	for _, m := range served {
-		if *name == m.ID || *name == m.Name {
+		if m.Named(*name) {
 			return m, nil
 		}
 		names = append(names, m.ID, m.Name)

@@ -87,7 +87,7 @@ func Of(err error) *Problem {
 	case errors.Is(err, session.ErrNoSpace):
 		return logged(api.ProblemNoSpace, err)
 	}
-	for _, of := range []func(error) *Problem{ofOther, ofKey} {
+	for _, of := range []func(error) *Problem{ofOther, ofModel, ofKey} {
 		if p := of(err); p != nil {
 			return p
 		}
@@ -138,6 +138,19 @@ func ofOther(err error) *Problem {
 		return Field(api.ProblemNameTaken, "name", Quoted(taken.Name), "a name that is free")
 	}
 	return nil
+}
+
+// ofModel says which model cannot be loaded; nil if err is not of that kind. Why it cannot concerns
+// those who run the server.
+func ofModel(err error) *Problem {
+	var failed *session.ModelLoadError
+	if !errors.As(err, &failed) {
+		return nil
+	}
+	p := logged(api.ProblemModelUnavailable, err)
+	detail := "Model " + failed.ID + " cannot be loaded. " + *p.Detail
+	p.Detail = &detail
+	return p
 }
 
 // ofDifference says what the session of a name has otherwise than a request asks for.

@@ -1,6 +1,6 @@
-// Package budget bounds the memory that sessions take: their states, and their text where the store
-// is memory too. It knows who may be asked to give a
-// state up, and who waits for memory; what a state is, and how it is given up, it does not know.
+// Package budget bounds the memory that sessions take: their states, what several states need
+// together, and their text where the store is memory too. It knows who may be asked to give a state
+// up, and who waits for memory; what a state is, and how it is given up, it does not know.
 //
 // Everything a chunk asks for costs O(1) under the lock.
 package budget
@@ -9,7 +9,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
 	"sync/atomic"
 )
 
@@ -27,9 +27,8 @@ type Budget[H any] struct {
 	keeps bool
 
 	mu struct {
-		sync.Mutex
-		used    int64 // by all accounts
-		holders int   // accounts that have memory for a state
+		pool
+		holders int // accounts that have memory for a state
 		// idle has the *Account[H] whose state can be given up, the one used longest ago first.
 		idle    list.List
 		changed chan struct{} // closed when those that wait should try again; nil: nobody waits
@@ -51,16 +50,30 @@ func New[H any](o Options) *Budget[H] {
 type Account[H any] struct {
 	budget *Budget[H]
 	holder H
+	base   *Base        // that a state needs; nil: none
 	bytes  atomic.Int64 // written under budget.mu
 
 	// Guarded by budget.mu.
 	state  int64         // of bytes: the state's
 	place  *list.Element // in idle; nil: not there
+	since  uint64        // pool.listed at its listing in idle
 	closed bool
 }
 
+// NewBase makes a base that has no memory yet. Its drop is called when its memory is taken away,
+// under the budget's lock: it must return soon, and must not call the budget. A base of no bytes has
+// its memory always.
+func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
+	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
+}
+
 // Open makes an account that has nothing.
-func (b *Budget[H]) Open(holder H) *Account[H] { return &Account[H]{budget: b, holder: holder} }
+func (b *Budget[H]) Open(holder H) *Account[H] { return b.OpenOn(nil, holder) }
+
+// OpenOn makes an account that has nothing, whose state needs a base; nil: none.
+func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
+	return &Account[H]{budget: b, holder: holder, base: base}
+}
 
 // Used is the number of bytes that all accounts have.
 func (b *Budget[H]) Used() int64 {
@@ -86,10 +99,11 @@ func (b *Budget[H]) Waiting() bool {
 	return b.mu.changed != nil
 }
 
-// Fits reports, as a *FullError, that a state could never have its memory.
-func (b *Budget[H]) Fits(bytes int64) error {
-	if bytes > b.max {
-		return &FullError{fmt.Sprintf("a state of %d bytes, there are %d for all", bytes, b.max)}
+// Fits reports, as a *FullError, that a state of so many bytes could never have its memory.
+func (a *Account[H]) Fits(bytes int64) error {
+	if bytes += a.base.size(); bytes > a.budget.max {
+		return &FullError{fmt.Sprintf("a state of %d bytes, there are %d for all", bytes,
+			a.budget.max)}
 	}
 	return nil
 }
@@ -98,7 +112,7 @@ func (b *Budget[H]) Fits(bytes int64) error {
 func (b *Budget[H]) Check(bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.roomLocked(bytes)
+	return b.makeRoomLocked(bytes, nil)
 }
 
 // Victim removes the holder from the list of those that are idle whose state was used longest ago.
@@ -122,11 +136,12 @@ type Want[H any] struct {
 	Changed <-chan struct{}
 }
 
-// Reserve takes memory for the holder's state. The error is ErrClosed, or a *FullError where
-// waiting is of no use.
+// Reserve takes memory for the holder's state, and with it for its base, if that has none: whoever
+// waits has nothing that others wait for. A base that no state needs is dropped for it. The error
+// is ErrClosed, or a *FullError where waiting is of no use.
 func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	b := a.budget
-	if err := b.Fits(bytes); err != nil {
+	if err := a.Fits(bytes); err != nil {
 		return want, err
 	}
 	b.mu.Lock()
@@ -134,7 +149,7 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	if a.closed {
 		return want, ErrClosed
 	}
-	full := b.roomLocked(bytes)
+	full := b.makeRoomLocked(bytes+a.base.needLocked(), a.base)
 	switch {
 	case full == nil:
 		a.addStateLocked(bytes)
@@ -183,7 +198,7 @@ func (a *Account[H]) Charge(bytes int64) error {
 	if bytes == 0 {
 		return nil
 	}
-	if err := b.roomLocked(bytes); err != nil {
+	if err := b.makeRoomLocked(bytes, nil); err != nil {
 		return err
 	}
 	a.addLocked(bytes)
@@ -214,7 +229,7 @@ func (a *Account[H]) Rest() {
 	b.mu.Lock()
 	b.unlistLocked(a)
 	if a.state > 0 {
-		a.place = b.mu.idle.PushBack(a)
+		a.place, a.since = b.mu.idle.PushBack(a), b.mu.stampLocked()
 	}
 	wake := b.wakeLocked()
 	b.mu.Unlock()
@@ -255,8 +270,10 @@ func (a *Account[H]) addStateLocked(bytes int64) {
 	a.addLocked(bytes)
 	if has := a.state > 0; has && !had {
 		a.budget.mu.holders++
+		a.base.useLocked()
 	} else if had && !has {
 		a.budget.mu.holders--
+		a.base.leaveLocked()
 	}
 }
 
@@ -270,6 +287,20 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 		return &FullError{fmt.Sprintf("%d of %d bytes of memory are in use", b.mu.used, b.max)}
 	}
 	return nil
+}
+
+// makeRoomLocked drops bases, but for the one that is kept, until there is room, as long as no state
+// that can be given up was used longer ago.
+func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
+	before := uint64(math.MaxUint64)
+	if first := b.mu.idle.Front(); first != nil && !b.keeps {
+		before = first.Value.(*Account[H]).since
+	}
+	full := b.roomLocked(bytes)
+	for full != nil && b.mu.dropSpareLocked(kept, before) {
+		full = b.roomLocked(bytes)
+	}
+	return full
 }
 
 func (b *Budget[H]) victimLocked() *Account[H] {

@@ -23,12 +23,16 @@ import (
 
 // Scheduler has the workers of one model, or of several. All methods may be called at once.
 type Scheduler struct {
+	// Live, if set, tells whether a model that a job names is in memory to stay. Of one that is not,
+	// no worker is kept. It is set before the first job.
+	Live func(*model.Model) bool
+
 	model   *model.Model // of jobs that name none
 	threads int
 
 	mu struct {
 		sync.Mutex
-		made   int     // slots
+		all    []*slot // idle or not
 		idle   []*slot // the least recently used first
 		line   line
 		active int // sessions that hold a worker or wait for one
@@ -95,7 +99,7 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 
 // freeLocked reports whether there is a slot that nobody has, or one to be made.
 func (sc *Scheduler) freeLocked() bool {
-	return len(sc.mu.idle) > 0 || sc.mu.made < sc.threads
+	return len(sc.mu.idle) > 0 || len(sc.mu.all) < sc.threads
 }
 
 // pickLocked removes an idle slot, or makes one. The best is the one that served the session last
@@ -105,7 +109,7 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return s.job == j },
 		func(s *slot) bool { return s.job.Model == j.Model && s.job.Chunk == j.Chunk },
-		func(*slot) bool { return sc.mu.made == sc.threads },
+		func(*slot) bool { return len(sc.mu.all) == sc.threads },
 	} {
 		if i := slices.IndexFunc(sc.mu.idle, fits); i >= 0 {
 			s := sc.mu.idle[i]
@@ -113,8 +117,9 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 			return s
 		}
 	}
-	sc.mu.made++
-	return &slot{of: map[*model.Model]*stream.Worker{}}
+	s := &slot{of: map[*model.Model]*stream.Worker{}}
+	sc.mu.all = append(sc.mu.all, s)
+	return s
 }
 
 // prepareLocked prepares a slot for a job.
@@ -154,6 +159,9 @@ func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.endLocked(s.job)
+	if m := s.job.Model; m != nil && sc.Live != nil && !sc.Live(m) {
+		s.forget(m)
+	}
 	t := sc.mu.behind.next()
 	if t == nil {
 		t = sc.mu.line.next()
@@ -184,6 +192,31 @@ func (sc *Scheduler) Close() {
 			w.Close()
 		}
 	}
-	sc.mu.made -= len(sc.mu.idle)
+	sc.mu.all = slices.DeleteFunc(sc.mu.all, func(s *slot) bool {
+		return slices.Contains(sc.mu.idle, s)
+	})
 	sc.mu.idle = nil
+}
+
+// Forget ends the workers of a model that is no longer Live, so that nothing here keeps it in
+// memory. One that a job still holds ends with the job.
+func (sc *Scheduler) Forget(m *model.Model) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, s := range sc.mu.all {
+		if s.job.Model != m || slices.Contains(sc.mu.idle, s) {
+			s.forget(m)
+		}
+	}
+}
+
+// forget ends the worker of a model, which no job holds.
+func (s *slot) forget(m *model.Model) {
+	if w := s.of[m]; w != nil {
+		w.Close()
+		delete(s.of, m)
+	}
+	if s.job.Model == m {
+		s.job, s.worker = Job{}, nil
+	}
 }

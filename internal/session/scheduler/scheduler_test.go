@@ -109,9 +109,9 @@ func TestASessionGetsTheWorkerThatHasItsSegment(t *testing.T) {
 	}
 	got := mustAcquire(t, sc, Job{Session: "c", Chunk: 16})
 	require.Same(t, first, got, "the least recently used of the right size")
-	require.Equal(t, 2, sc.mu.made)
+	require.Equal(t, 2, len(sc.mu.all))
 	other := mustAcquire(t, sc, Job{Session: "d", Chunk: 40})
-	require.Equal(t, 3, sc.mu.made, "a new one rather than another size")
+	require.Equal(t, 3, len(sc.mu.all), "a new one rather than another size")
 	sc.release(other)
 	require.Same(t, second, mustAcquire(t, sc, b))
 	last := mustAcquire(t, sc, Job{Session: "e", Chunk: 16})

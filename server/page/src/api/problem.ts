@@ -37,6 +37,7 @@ const advice: Record<string, string> = {
   "key-rate-limit": "Wait a moment, then go on.",
   "history-trimmed": "The session keeps the end of its text only.",
   "no-space": "Whoever runs the server has to make room on its disk.",
+  "model-unavailable": "Begin with another model, or have whoever runs the server look at its log.",
   overloaded: "Wait a moment, then try again.",
   draining: "Wait until the server is there again, then go on.",
   "store-failed": "Wait a few seconds, then try again.",

@@ -86,6 +86,7 @@ export interface Model {
   vocab_size: number;
   banks: number;
   defaults: Settings;
+  session_bytes: number;
 }
 
 /** A token that was possible at a place; of a model of words it has its text. */

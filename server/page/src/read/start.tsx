@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
 import { listSessions } from "../api/sessions";
 import type { Session } from "../api/types";
+import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
 import { begin, feed } from "../state/feed";
 import { href } from "../state/route";
@@ -33,6 +34,7 @@ export function Start() {
         often, it soon expects.
       </p>
       {problem && <Problem error={problem} />}
+      <ModelChoice />
       <Composer label="Text to read" action="Read it" busy={busy} onText={read} />
       <h2>Or try one of these</h2>
       <ul class="samples">

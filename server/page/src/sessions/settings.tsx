@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { settings, type Setting } from "../api/settings";
 import type { Model, Settings } from "../api/types";
 import { models } from "../state/feed";
+import { modelTitle } from "../ui/words";
 
 /** The methods of adaptation. */
 const methods = settings.find(({ name }) => name === "method")?.words ?? [];
@@ -61,7 +62,9 @@ export function ChooseSettings({ of, onChange }: Props) {
           <select value={of.model} onChange={(event) => {
             onChange({ ...of, model: event.currentTarget.value });
           }}>
-            {models.value.map(({ id, name }) => <option key={id} value={id}>{name || id}</option>)}
+            {models.value.map((model) => (
+              <option key={model.id} value={model.id}>{modelTitle(model, models.value)}</option>
+            ))}
           </select>
         </label>
         <label>Method

@@ -17,6 +17,9 @@ export const openProblem = signal<ProblemError | null>(null);
 /** The models that the server has; the first is that of new sessions. */
 export const models = signal<Model[]>([]);
 
+/** The id of the model that a session which is begun runs on; "" is the first. */
+export const chosenModel = signal("");
+
 /** How much text of a session that is opened anew is shown, from its end. */
 const textOpened = 16 << 20;
 const textPiece = 1 << 20;
@@ -38,6 +41,7 @@ export function stop(): void {
 /** Makes a session for a text and opens it. It is deleted when it was not used for a week. */
 export async function begin(title: string): Promise<Reading> {
   const session = await createSession({
+    model: chosenModel.value || undefined,
     settings: { baseline: true },
     labels: { title: title.slice(0, 256) },
     ttl_seconds: secondsKept,

@@ -1,4 +1,4 @@
-import type { Measures, Session } from "../api/types";
+import type { Measures, Model, Session } from "../api/types";
 
 // Numbers and names as people read them.
 
@@ -16,6 +16,10 @@ export function titleOf(session: Session): string {
   if (!of) return shortId(id);
   return `${settings?.method ?? ""} shadow of ${of.name ?? shortId(of.id)}`.trim();
 }
+
+/** By what a person knows a model among all: its id where another has the same name. */
+export const modelTitle = ({ id, name }: Model, all: Model[]): string =>
+  name && all.filter((model) => model.name === name).length === 1 ? name : id;
 
 /** By what a person tells a session's shadows from each other: how they differ from it. */
 export function shadowName(shadow: Session, of: Session): string {

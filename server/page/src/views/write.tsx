@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asProblem, type ProblemError } from "../api/problem";
 import { grouped } from "../ui/words";
+import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
 import { begin, feed, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
@@ -34,6 +35,7 @@ function Nothing() {
         was made. The longer you write, the more they differ.
       </p>
       {problem && <Problem error={problem} />}
+      <ModelChoice />
       <p>
         <button class="primary" type="button" onClick={() => {
           begin("Written here").catch((error) => setProblem(asProblem(error)));

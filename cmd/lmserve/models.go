@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/bench"
+	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/stream"
+)
+
+func newModels() *cobra.Command {
+	var flags modelFlags
+	var measure, asJSON bool
+	var seconds float64
+	c := &cobra.Command{
+		Use:   "models [NAME|FILE]...",
+		Short: "List the models that there are: names, sizes, bits and speed",
+		Long: `List the models that are embedded in the program, those whose files
+(NAME.safetensors.zst or NAME.safetensors) are beside it, and files that are named.
+--model takes each by its name.
+
+WEIGHTS is their number, MEMORY what they take, and SESSION what the state of a session takes
+beside them. STATIC and ADAPTIVE are bits, fewer are better: without learning from the text, and
+with. It is 'lmserve train' that has measured them on its validation text, and has put them into
+the model's file: per byte, or per word and line end of a model of words; without a companion.
+Models compare by them where the validation text is the same (its fingerprint is in --json). A
+model that says nothing of it has none.
+
+SPEED is measured, now and on this machine, if --measure asks for it: bytes a second that one
+session with the model's defaults scores and learns. Else there is none.`,
+		Example: "  lmserve models\n  lmserve models --measure --threads 2\n" +
+			"  lmserve models own.safetensors.zst --json",
+		RunE: func(c *cobra.Command, named []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			if !(seconds > 0 && seconds <= 3600) {
+				return usageError{fmt.Errorf("--seconds is %v, expected more than 0, at most 3600", seconds)}
+			}
+			places, err := modelPlaces(named)
+			if err != nil {
+				return err
+			}
+			list := []listedModel{}
+			for _, p := range places {
+				about, m, err := listModel(&flags, p)
+				if err != nil {
+					about.Error = err.Error()
+				} else if measure {
+					about.Threads = flags.threads
+					about.BytesPerSecond, err = bench.Speed(c.Context(), m, flags.threads,
+						time.Duration(seconds*float64(time.Second)))
+					if err != nil {
+						return err
+					}
+				}
+				list = append(list, about)
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), list)
+			}
+			return printModels(c.OutOrStdout(), list)
+		},
+	}
+	flags.registerComputing(c)
+	c.Flags().BoolVar(&measure, "measure", false, "measure the speed of each")
+	c.Flags().Float64Var(&seconds, "seconds", 2, "seconds to measure each for")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	return c
+}
+
+// modelPlaces are those of all models that have names, and of those that are named besides.
+func modelPlaces(named []string) ([]model.Place, error) {
+	places := model.Places(modelFolders())
+	for _, name := range named {
+		p, err := model.Find(name, modelFolders())
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	return places, nil
+}
+
+// listedModel is a model as 'models' prints it.
+type listedModel struct {
+	Name         string `json:"name,omitempty"` // that --model takes; of a file, its path
+	ID           string `json:"id,omitempty"`
+	Place        string `json:"place"` // embedded, or the file
+	Tokenizer    string `json:"tokenizer,omitempty"`
+	Weights      int    `json:"weights,omitempty"` // their number
+	WeightsBytes int64  `json:"weights_bytes,omitempty"`
+	SessionBytes int64  `json:"session_bytes,omitempty"` // of a session with the defaults
+	// Valid is what its training has measured; nil: its card does not say.
+	Valid          *measuredBits `json:"valid,omitempty"`
+	BytesPerSecond float64       `json:"bytes_per_second,omitempty"` // 0: not measured
+	Threads        int           `json:"threads,omitempty"`          // of that
+	Error          string        `json:"error,omitempty"`            // why it is no model
+}
+
+// measuredBits are bits a byte, or a token of a model of words, of a validation text.
+type measuredBits struct {
+	Static   float64  `json:"static"`
+	Adaptive *float64 `json:"adaptive,omitempty"`
+	Text     string   `json:"text,omitempty"` // its fingerprint
+	Bytes    int64    `json:"bytes,omitempty"`
+}
+
+// listModel loads a model, and says of it what is known without measuring. If that fails, it says
+// the place.
+func listModel(flags *modelFlags, p model.Place) (about listedModel, m *model.Model, err error) {
+	about = listedModel{Name: p.Name, Place: p.String()}
+	if m, err = p.Load(); err == nil {
+		m, err = flags.use(m)
+	}
+	if err != nil {
+		return about, nil, err
+	}
+	about.ID, about.Weights, about.WeightsBytes = m.ID(), m.LM.Layout.Size, m.WeightsBytes()
+	about.Tokenizer = "bytes"
+	if m.OfWords() {
+		about.Tokenizer = "words"
+	}
+	about.SessionBytes = stream.StateBytes(m, stream.Defaults(m))
+	about.Valid = bitsOf(m.Card)
+	return about, m, nil
+}
+
+// bitsOf reads a card of lmserve train. Of another card there is nothing to say.
+func bitsOf(card json.RawMessage) *measuredBits {
+	var c struct {
+		Valid  *measuredBits `json:"valid"`
+		Recipe struct {
+			Valid struct {
+				Bytes       int64  `json:"bytes"`
+				Fingerprint string `json:"fingerprint"`
+			} `json:"valid"`
+		} `json:"recipe"`
+	}
+	if len(card) == 0 || json.Unmarshal(card, &c) != nil || c.Valid == nil || c.Valid.Static <= 0 {
+		return nil
+	}
+	c.Valid.Text, c.Valid.Bytes = c.Recipe.Valid.Fingerprint, c.Recipe.Valid.Bytes
+	return c.Valid
+}
+
+// printModels prints a table.
+func printModels(w io.Writer, list []listedModel) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tID\tREADS\tWEIGHTS\tMEMORY\tSESSION\tSTATIC\tADAPTIVE\tSPEED\tPLACE")
+	for _, m := range list {
+		if m.Error != "" {
+			fmt.Fprintf(t, "%s\t%s\n", m.Name, m.Error)
+			continue
+		}
+		static, adaptive := "-", "-"
+		if m.Valid != nil {
+			static = bitsEach(m.Valid.Static, m.Tokenizer)
+			if m.Valid.Adaptive != nil {
+				adaptive = bitsEach(*m.Valid.Adaptive, m.Tokenizer)
+			}
+		}
+		speed := "-"
+		if m.BytesPerSecond > 0 {
+			speed = fmt.Sprintf("%s B/s", digits(m.BytesPerSecond))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.3g M\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.ID, m.Tokenizer,
+			float64(m.Weights)/1e6, megabytes(m.WeightsBytes), megabytes(m.SessionBytes),
+			static, adaptive, speed, m.Place)
+	}
+	return t.Flush()
+}
+
+// bitsEach says of what a model's bits are: a byte, or a token of a model of words.
+func bitsEach(bits float64, tokenizer string) string {
+	return fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
+}

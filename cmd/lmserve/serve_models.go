@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/model"
+)
+
+// servedModels are the models that a server serves. The first is in memory as long as the server
+// runs; the others come when sessions need them.
+type servedModels struct {
+	first  *model.Model
+	others []*model.Source
+}
+
+// loadModels loads the first of the models that are served, and gets to know the others.
+func (f *serveFlags) loadModels() (s servedModels, err error) {
+	names := f.models
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for i, name := range names {
+		load, err := f.model.loader(name)
+		if err != nil {
+			return s, err
+		}
+		from, m, err := model.NewSource(load)
+		if err != nil {
+			return s, err
+		}
+		for k, other := range s.known() {
+			if m.Hash() == other.Hash() {
+				return s, usageError{fmt.Errorf("--model %s: found model %s, which %s has, too; "+
+					"expected another", name, m.ID(), names[k])}
+			}
+		}
+		if i == 0 {
+			s.first = m
+		} else {
+			s.others = append(s.others, from)
+		}
+	}
+	return s, nil
+}
+
+// known is what is known of all, the first at the beginning. Of the others that is all but the
+// weights.
+func (s *servedModels) known() (all []*model.Model) {
+	if s.first != nil {
+		all = append(all, s.first)
+	}
+	for _, other := range s.others {
+		all = append(all, other.Outline)
+	}
+	return all
+}
+
+// ids are those of all.
+func (s *servedModels) ids() (ids []string) {
+	for _, m := range s.known() {
+		ids = append(ids, m.ID())
+	}
+	return ids
+}
+
+// second is the id of the second; "" if there is none.
+func (s *servedModels) second() string {
+	if len(s.others) == 0 {
+		return ""
+	}
+	return s.others[0].Outline.ID()
+}
+
+// about are the lines on standard output that say more of the models than the first one's name.
+func (s *servedModels) about() string {
+	var text strings.Builder
+	for i, m := range s.known() {
+		name := "the model"
+		if i > 0 {
+			fmt.Fprintf(&text, "lmserve: sessions may run on %s, too\n", m.ID())
+			name = m.ID()
+		}
+		if m.OfWords() {
+			fmt.Fprintf(&text, "lmserve: %s reads words; its vocabulary has %d tokens\n", name,
+				m.Tokenizer.Vocab())
+		}
+	}
+	return text.String()
+}

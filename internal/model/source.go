@@ -1,0 +1,72 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Outline returns all that is known of the model without its large arrays: slow weights, statistics
+// of gradients and the scale of the meta-learners' inputs. It has the model's hash, and settings
+// and files can be checked against it; nothing can be computed with it.
+func (m *Model) Outline() *Model {
+	hash := m.Hash()
+	o := *m
+	o.LM = &txl.Model{Config: m.LM.Config, Layout: m.LM.Layout}
+	if m.Statistics != nil {
+		o.Statistics = &sparsemeta.Statistics{Branches: m.Statistics.Branches}
+	}
+	if m.Learner != nil {
+		learner := *m.Learner
+		learner.Scale = nil
+		o.Learner = &learner
+	}
+	o.hash = func() string { return hash }
+	return &o
+}
+
+// WeightsBytes is the memory of what an Outline is without.
+func (m *Model) WeightsBytes() int64 {
+	bytes := 4 * int64(len(m.LM.W))
+	if m.Statistics != nil {
+		bytes += int64(len(m.Statistics.Codes))
+	}
+	if m.Learner != nil {
+		bytes += 4 * int64(len(m.Learner.Scale))
+	}
+	return bytes
+}
+
+// ErrOther says that a Source has another model than before.
+var ErrOther = errors.New("model: another model is there now")
+
+// Source is a model that can be loaded whenever it is needed.
+type Source struct {
+	Outline *Model
+	Bytes   int64 // WeightsBytes of the model
+
+	load func() (*Model, error)
+}
+
+// NewSource loads a model once, to know it. Whoever has no use for the model now lets go of it.
+func NewSource(load func() (*Model, error)) (*Source, *Model, error) {
+	m, err := load()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Source{Outline: m.Outline(), Bytes: m.WeightsBytes(), load: load}, m, nil
+}
+
+// Load loads the model. The error is ErrOther where the content has changed since NewSource.
+func (s *Source) Load() (*Model, error) {
+	m, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	if m.Hash() != s.Outline.Hash() {
+		return nil, fmt.Errorf("%w: found %s, expected %s", ErrOther, m.ID(), s.Outline.ID())
+	}
+	return m, nil
+}

@@ -1,0 +1,29 @@
+import { useEffect } from "preact/hooks";
+import { chosenModel, knowModels, models } from "../state/feed";
+import { modelTitle, sizeText } from "../ui/words";
+
+/** Chooses the model of the session that is begun next, where the server has several. */
+export function ModelChoice() {
+  useEffect(() => {
+    // What it is that keeps the models from being known is told when a session is begun.
+    knowModels().catch(() => undefined);
+  }, []);
+  const chosen = models.value.find(({ id }) => id === chosenModel.value) ?? models.value[0];
+  if (models.value.length < 2) return null;
+  return (
+    <p class="choose-model">
+      <label>Model{" "}
+        <select value={chosen.id} onChange={(event) => {
+          chosenModel.value = event.currentTarget.value;
+        }}>
+          {models.value.map((model) => (
+            <option key={model.id} value={model.id}>{modelTitle(model, models.value)}</option>
+          ))}
+        </select>
+      </label>{" "}
+      <span class="note">
+        reads {chosen.tokenizer}; a session takes {sizeText(chosen.session_bytes)}
+      </span>
+    </p>
+  );
+}

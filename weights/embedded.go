@@ -1,0 +1,54 @@
+package weights
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// DefaultName is the name of the embedded model that is used where none is named.
+const DefaultName = "default"
+
+//go:embed default.safetensors.zst
+var defaultModel []byte
+
+// embedded are the models in the binary, the default first.
+var embedded = shelf{{DefaultName, defaultModel}}
+
+// Default reads the embedded model that is used where none is named. Every call returns a File of
+// its own.
+func Default() (*File, error) { return Embedded(DefaultName) }
+
+// Embedded reads the embedded model of a name. Every call returns a File of its own.
+func Embedded(name string) (*File, error) { return embedded.read(name) }
+
+// EmbeddedNames are the names of the embedded models, the default first.
+func EmbeddedNames() []string { return embedded.names() }
+
+// shelf is files of weights by name.
+type shelf []struct {
+	name string
+	file []byte
+}
+
+func (s shelf) names() (names []string) {
+	for _, m := range s {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func (s shelf) read(name string) (*File, error) {
+	i := slices.Index(s.names(), name)
+	if i < 0 {
+		return nil, fmt.Errorf("weights: embedded model: found %q, expected %s", name,
+			strings.Join(s.names(), ", "))
+	}
+	f, err := Read(bytes.NewReader(s[i].file), Limits{})
+	if err != nil {
+		return nil, inFile(err, "embedded model "+name)
+	}
+	return f, nil
+}
