@@ -3,15 +3,16 @@ package companion
 // contexts are the hashes of the contexts of the next byte.
 func (s *State) contexts() (hashes [contextCount]uint32) {
 	p, last := &s.place, uint32(s.place.order(1))
-	for i, n := range [...]int{1, 2, 3, 4, 6} {
+	for i, n := range [...]int{0, 1, 2, 3, 4, 6} {
 		of := p.order(n)
-		hashes[contextOrder1+i] = hash(uint32(of), uint32(of>>32)+uint32(77*n))
+		hashes[contextOrder0+i] = hash(uint32(of), uint32(of>>32)+uint32(77*n))
 	}
 	hashes[contextWord] = hash(p.Word, last)
 	hashes[contextColumn] = hash(uint32(s.above()), min(p.Column, 255)+2000)
 	hashes[contextField] = hash(p.Field, p.Word+5000)
 	expected, class := s.expectation()
 	hashes[contextExpected] = hash(uint32(expected), uint32(class)+8500)
+	hashes[contextFollowed] = hash(s.words[followersOf(last)], last+6000)
 	for i := range hashes {
 		hashes[i] = hash(hashes[i], uint32(7919*i))
 	}

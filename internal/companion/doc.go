@@ -12,11 +12,12 @@
 //   - of each match whether the byte that followed a like text before has a 1 here;
 //   - a constant.
 //
-// Three rows of weights, chosen by the class of the match, by the node and by the byte before, give
-// a logit each, the scalar product of the row and the inputs. Their mean s is a probability, and
-// P(1) is the mean of it and of its refinement, a table of what s came to behind the byte before:
+// Four rows of weights, chosen by the class of the match, by the node, by the last byte and by the
+// one before it, give a logit each, the scalar product of the row and the inputs. Their mean s is a
+// probability, and P(1) is the mean of it and of its refinement, a table of what s came to behind
+// the last byte:
 //
-//	a_j = w_j x    s = (a_1 + a_2 + a_3)/3    P(1) = (squash(s) + r(s))/2    squash(s) = 1/(1+e^-s)
+//	a_j = w_j x    s = (a_1 + .. + a_4)/4    P(1) = (squash(s) + r(s))/2    squash(s) = 1/(1+e^-s)
 //
 // The probability of a byte is the product over its eight nodes. All 256 are fixed before the byte
 // is known: nothing is learnt within a byte. When it is known, each row steps along the gradient of

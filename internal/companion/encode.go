@@ -9,10 +9,11 @@ import (
 	"math/bits"
 )
 
-// encodingVersion is that of the whole form: the meaning of every number of a state.
-const encodingVersion = 1
+// Version is that of what is computed of a text, and of the form of a state: the meaning of every
+// number of it.
+const Version = 2
 
-// header begins an encoded state. Behind it are the table, the text, the heads and the floats, each
+// header begins an encoded state. Behind it are the table, the text, the words and the floats, each
 // whole, all numbers little endian.
 type header struct {
 	Version  uint8
@@ -83,10 +84,10 @@ func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int
 // parts are all of a state, in the order of the encoded form.
 func (s *State) parts() []any {
 	h := header{
-		Version: encodingVersion, Networks: uint8(s.settings.Networks),
+		Version: Version, Networks: uint8(s.settings.Networks),
 		TableLog: uint8(bits.TrailingZeros(uint(s.settings.TableBytes))), Place: s.place,
 	}
-	return []any{h, []uint8(s.table), s.text, s.heads, s.floats}
+	return []any{h, []uint8(s.table), s.text, s.words, s.floats}
 }
 
 // Decode returns a state that AppendTo has written and that was made with these settings, which are
@@ -99,7 +100,7 @@ func Decode(set Settings, data []byte) (*State, error) {
 	}
 	var h header
 	rest := take(data, &h)
-	want := header{encodingVersion, uint8(set.Networks),
+	want := header{Version, uint8(set.Networks),
 		uint8(bits.TrailingZeros(uint(set.TableBytes))), h.Place}
 	if h != want {
 		return nil, fmt.Errorf("companion: the state is of version %d, for %d networks, with a table "+
@@ -146,7 +147,7 @@ func (s *State) check() error {
 				i, b, historyCount)
 		}
 	}
-	for i := mapsAt; i < weightsAt; i += estimateFloats {
+	for i := mapsAt; i < matchesEnd; i += estimateFloats {
 		if err := checkEstimate(s.floats[i : i+estimateFloats]); err != nil {
 			return fmt.Errorf("estimate %d: %w", i/estimateFloats, err)
 		}

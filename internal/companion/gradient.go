@@ -1,34 +1,21 @@
 package companion
 
-// slopesOf finds the slopes of a byte whose nodes were scored, given the logits [set][node] that
-// the rows of weights had there and the means of these. The state must still be the one that was
-// scored by. With x the network's logit, s the mean and p = P(1),
-//
-//	dp/ds = (squash(s) (1 - squash(s)) + dr/ds)/2    d(-ln P)/dp = -1/p or, of a 0, 1/(1-p)
-//
-// What is at a bound of its range does not move.
-func (x *Scratch) slopesOf(s *State, logits *[setCount][8]float32, squashed, p *[8]float32) {
-	match := s.weights(x.look.rows[0], 1)[firstNetwork]
-	last := s.weights(x.look.rows[2], 1)[firstNetwork]
+// slope is what the slopes of the byte that was scored last are made of, at its nodes.
+type slope struct {
+	logits   [setCount][8]float32 // of the rows of weights
+	squashed [8]float32           // the means of these as probabilities
+	p        [8]float32           // P(1)
+	rises    [8]float32           // the derivatives of the refinements
+	weights  [setCount]float32    // of the first network; but for those of the nodes
+}
+
+// keepSlope keeps what learning changes of the state.
+func (x *Scratch) keepSlope(s *State) {
+	for j, row := range x.look.rows {
+		x.slope.weights[j] = s.weights(row, 1)[firstNetwork]
+	}
 	for k := range x.nodes {
-		n, at := &x.nodes[k], k*inputCount+firstNetwork
-		x.slopes[k] = 0
-		if x.look.trees[0].mass[n.node] > 0 && within(x.path[at], treeMost) &&
-			p[k] > 1-bitMost && p[k] < bitMost {
-			pull := float32(0) // ds/dx, setCount times
-			for j, w := range [setCount]float32{match, x.weights[at], last} {
-				if within(logits[j][k], logitMost) {
-					pull += w
-				}
-			}
-			rise := float32(squashed[k]*(1-squashed[k])) + n.refined.rise(s)
-			x.slopes[k] = float32(pull*rise) / (2 * setCount)
-			if n.bit == 1 {
-				x.slopes[k] /= -p[k]
-			} else {
-				x.slopes[k] /= 1 - p[k]
-			}
-		}
+		x.slope.rises[k] = x.nodes[k].refined.rise(s)
 	}
 }
 
@@ -40,8 +27,39 @@ func (r *refined) rise(s *State) float32 {
 	return s.floats[r.at+1] - s.floats[r.at]
 }
 
-// Slopes are those of the byte that Score was called for last.
-func (x *Scratch) Slopes() Slopes { return x.slopes }
+// Slopes are those of the byte that was scored last. With x the network's logit, s the mean of the
+// rows' logits and p = P(1),
+//
+//	dp/ds = (squash(s) (1 - squash(s)) + dr/ds)/2    d(-ln P)/dp = -1/p or, of a 0, 1/(1-p)
+//
+// What is at a bound of its range does not move.
+func (x *Scratch) Slopes() (slopes Slopes) {
+	of := &x.slope
+	for k := range x.nodes {
+		n, at, p := &x.nodes[k], k*inputCount+firstNetwork, of.p[k]
+		if !(x.look.trees[0].mass[n.node] > 0) || !within(x.path[at], treeMost) ||
+			p <= 1-bitMost || p >= bitMost {
+			continue
+		}
+		pull := float32(0) // ds/dx, setCount times
+		for j, w := range of.weights {
+			if j == setNode {
+				w = x.weights[at]
+			}
+			if within(of.logits[j][k], logitMost) {
+				pull += w
+			}
+		}
+		rise := float32(of.squashed[k]*(1-of.squashed[k])) + of.rises[k]
+		slopes[k] = float32(pull*rise) / (2 * setCount)
+		if n.bit == 1 {
+			slopes[k] /= -p
+		} else {
+			slopes[k] /= 1 - p
+		}
+	}
+	return slopes
+}
 
 // Gradient writes the gradient of a byte's loss by the logits [256] of the first network, whose
 // distribution there was given by natural logarithms of probabilities [256]. The loss is a mean:

@@ -40,7 +40,7 @@ func requireSame(t require.TestingT, want, got *State) {
 	require.Equal(t, want.place, got.place)
 	require.Equal(t, want.table, got.table)
 	require.Equal(t, want.text, got.text)
-	require.Equal(t, want.heads, got.heads)
+	require.Equal(t, want.words, got.words)
 	for i, v := range want.floats {
 		if math.Float32bits(v) != math.Float32bits(got.floats[i]) {
 			require.Failf(t, "floats differ", "number %d: want %v, got %v", i, v, got.floats[i])

@@ -4,9 +4,10 @@ package companion
 const networksMax = 2
 
 // The contexts of a byte: of its last bytes; of its word; and, for records, tables and logs, of its
-// column and field; and what a match expects.
+// column and field; what a match expects; and what followed the last byte before.
 const (
-	contextOrder1 = iota
+	contextOrder0 = iota // nothing
+	contextOrder1
 	contextOrder2
 	contextOrder3
 	contextOrder4
@@ -15,6 +16,7 @@ const (
 	contextColumn   // the byte above and the column
 	contextField    // the number of the field and the word so far
 	contextExpected // the byte that a match expects and the match's class
+	contextFollowed // the last byte, and the last four bytes that followed it
 	contextCount
 )
 

@@ -62,20 +62,90 @@ func exchange[T any](a, b []T) {
 	}
 }
 
+// pages is a journal of the floats, of which a text changes the same ones again and again: they are
+// kept once, in pages.
+type pages struct {
+	numbers []int32 // of the pages that are kept
+	held    [][pageFloats]float32
+	kept    [pageCount]uint32 // the epoch in which each page was kept last
+	epoch   uint32            // since the journal began, or since it was marked last
+}
+
+const (
+	pageFloats = inputCount // so that a row of weights is one
+	pageCount  = floatCount / pageFloats
+)
+
+func (j *pages) begin() {
+	j.numbers, j.held = j.numbers[:0], j.held[:0]
+	j.turn()
+}
+
+// turn begins an epoch: every page is kept anew.
+func (j *pages) turn() {
+	if j.epoch++; j.epoch == 0 {
+		clear(j.kept[:])
+		j.epoch = 1
+	}
+}
+
+// page is a page of the floats.
+func page(floats []float32, number int32) *[pageFloats]float32 {
+	return (*[pageFloats]float32)(floats[number*pageFloats:])
+}
+
+// keep is called before a page of the floats changes.
+func (j *pages) keep(floats []float32, number int32) {
+	if j.kept[number] != j.epoch {
+		j.kept[number] = j.epoch
+		j.numbers = append(j.numbers, number)
+		j.held = append(j.held, *page(floats, number))
+	}
+}
+
+// mark returns how many pages were kept so far.
+func (j *pages) mark() int {
+	j.turn()
+	return len(j.numbers)
+}
+
+// backTo takes the floats back to where the journal had so many pages, and keeps what they were.
+func (j *pages) backTo(floats []float32, n int) {
+	for i := len(j.numbers) - 1; i >= n; i-- {
+		p := page(floats, j.numbers[i])
+		*p, j.held[i] = j.held[i], *p
+	}
+}
+
+// drop takes the floats back to where the journal had so many pages, and forgets the rest of it.
+func (j *pages) drop(floats []float32, n int) {
+	j.backTo(floats, n)
+	j.numbers, j.held = j.numbers[:n], j.held[:n]
+	j.turn()
+}
+
+// forth undoes a backTo where the journal began.
+func (j *pages) forth(floats []float32) {
+	for i, number := range j.numbers {
+		p := page(floats, number)
+		*p, j.held[i] = j.held[i], *p
+	}
+}
+
 // change is what some text has changed of a state.
 type change struct {
 	place  place
 	table  journal[uint8]
 	text   journal[uint8]
-	heads  journal[uint32]
-	floats journal[float32]
+	words  journal[uint32]
+	floats pages
 }
 
 func (c *change) begin(s *State) {
 	c.place = s.place
 	c.table.begin()
 	c.text.begin()
-	c.heads.begin()
+	c.words.begin()
 	c.floats.begin()
 }
 
@@ -83,27 +153,27 @@ func (c *change) back(s *State) {
 	c.place, s.place = s.place, c.place
 	c.table.back(s.table)
 	c.text.back(s.text)
-	c.heads.back(s.heads)
-	c.floats.back(s.floats)
+	c.words.back(s.words)
+	c.floats.backTo(s.floats, 0)
 }
 
 func (c *change) forth(s *State) {
 	c.place, s.place = s.place, c.place
 	c.table.forth(s.table)
 	c.text.forth(s.text)
-	c.heads.forth(s.heads)
+	c.words.forth(s.words)
 	c.floats.forth(s.floats)
 }
 
 // Mark is a place within a piece of text.
 type Mark struct {
 	place                      place
-	table, text, heads, floats int // spans of the journals
+	table, text, words, floats int // the lengths of the journals
 }
 
 func (c *change) mark(s *State) Mark {
 	return Mark{
-		s.place, len(c.table.spans), len(c.text.spans), len(c.heads.spans), len(c.floats.spans),
+		s.place, len(c.table.spans), len(c.text.spans), len(c.words.spans), c.floats.mark(),
 	}
 }
 
@@ -111,6 +181,6 @@ func (c *change) drop(s *State, to Mark) {
 	s.place = to.place
 	c.table.drop(s.table, to.table)
 	c.text.drop(s.text, to.text)
-	c.heads.drop(s.heads, to.heads)
+	c.words.drop(s.words, to.words)
 	c.floats.drop(s.floats, to.floats)
 }

@@ -5,7 +5,7 @@ const (
 	// that rateBits bits have come.
 	rateLeast = 0.005
 	rateMore  = 0.016
-	rateBits  = 8192
+	rateBits  = 16384
 
 	countMost  = 255 // an estimate forgets what is older
 	refineRate = 0.01
@@ -27,16 +27,13 @@ func (x *Scratch) learn(s *State, b byte) {
 func (x *Scratch) learnWeights(s *State) {
 	bits := 8 * float32(s.place.Bytes)
 	rate := float32(rateLeast) + rateMore/(1+float32(bits/rateBits))
-	floats, known := s.floats, &x.known.floats
-	known.keep(floats, weightsOf(x.look.rows[0]), inputCount)
-	known.keep(floats, weightsOf(x.look.rows[2]), inputCount)
 	for k := range x.nodes {
 		n := &x.nodes[k]
-		known.keep(floats, weightsOf(nodeRows+n.node), inputCount)
+		inputs := x.path[k*inputCount : (k+1)*inputCount]
 		for j, row := range x.look.rowsAt(n.node) {
 			at := weightsOf(row)
-			inputs := x.path[k*inputCount : (k+1)*inputCount]
-			x.vectors.Axpy(floats[at:at+inputCount], rate*(n.bit-n.sets[j]), inputs)
+			x.known.floats.keep(s.floats, int32(at/pageFloats))
+			x.vectors.Axpy(s.floats[at:at+inputCount], rate*(n.bit-n.sets[j]), inputs)
 		}
 	}
 }
@@ -47,7 +44,8 @@ func (x *Scratch) learnEstimates(s *State) {
 	var p [2 * len(at)]float32 // of a one, and behind all of them of a zero
 	n := 0
 	move := func(estimate int, bit float32) {
-		x.known.floats.keep(s.floats, estimate, estimateFloats)
+		x.known.floats.keep(s.floats, int32(estimate/pageFloats))
+		x.known.floats.keep(s.floats, int32((estimate+estimateFloats-1)/pageFloats))
 		e := s.floats[estimate : estimate+estimateFloats]
 		one := e[estimateP] + (bit-e[estimateP])/(e[estimateCount]+1.5)
 		one = max(estimateEdge, min(1-estimateEdge, one))
@@ -87,7 +85,7 @@ func (x *Scratch) learnRefinement(s *State) {
 		if n.refined.part > 0.5 {
 			at++
 		}
-		x.known.floats.keep(s.floats, at, 1)
+		x.known.floats.keep(s.floats, int32(at/pageFloats))
 		p := s.floats[at] + float32((n.bit-s.floats[at])*refineRate)
 		s.floats[at] = max(1-bitMost, min(bitMost, p))
 	}
@@ -126,19 +124,22 @@ func (x *Scratch) goOn(s *State, b byte) {
 		s.place.Matches[m].follow(s.expected(m) == 256|int(b))
 	}
 	s.text[at] = b
+	follower := followersOf(uint32(s.place.order(1)))
+	x.known.words.keep(s.words, follower, 1)
+	s.words[follower] = s.words[follower]<<8 | uint32(b)
 	s.place.step(b)
 	for m, least := range matchLeast {
 		if s.place.Bytes < uint64(least) {
 			continue
 		}
-		head := m*headCount + int(s.place.recent(least)%headCount)
+		head := headOf(m, s.place.recent(least))
 		if found := &s.place.Matches[m]; found.weak(least) {
-			if n := s.agree(s.heads[head]); n >= least {
-				*found = match{At: s.heads[head], Length: uint32(n)}
+			if n := s.agree(s.words[head]); n >= least {
+				*found = match{At: s.words[head], Length: uint32(n)}
 			}
 		}
-		x.known.heads.keep(s.heads, head, 1)
-		s.heads[head] = uint32(s.place.Bytes)
+		x.known.words.keep(s.words, head, 1)
+		s.words[head] = uint32(s.place.Bytes)
 	}
 }
 

@@ -22,13 +22,18 @@ func (l *look) at(s *State) {
 		l.expected[m], l.classes[m] = s.expected(m), s.place.Matches[m].class()
 	}
 	last := int(s.place.order(1))
-	l.rows = [setCount]int{matchRows + l.classes[0], 0, byteRows + last}
+	l.rows = [setCount]int{
+		setMatch: matchRows + l.classes[0], setByte: byteRows + last,
+		setSecond: secondRows + int(s.place.order(2)>>8),
+	}
 	l.last = hash(uint32(last), 5)
 }
 
 // rowsAt are the rows of weights that the sets have at a node.
 func (l *look) rowsAt(node int) [setCount]int {
-	return [setCount]int{l.rows[0], nodeRows + node, l.rows[2]}
+	rows := l.rows
+	rows[setNode] = nodeRows + node
+	return rows
 }
 
 // buckets are the offsets of the contexts' buckets for one half of a byte; -1: there is none.
@@ -83,10 +88,13 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	return met
 }
 
-// meanOf bounds the logits of the rows of weights, and returns their mean.
-func meanOf(a, b, c *float32) float32 {
-	*a, *b, *c = limit(*a, logitMost), limit(*b, logitMost), limit(*c, logitMost)
-	return (*a + *b + *c) / setCount
+// meanOf bounds the logits of the sets [set][node] at a node, and returns their mean.
+func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean float32) {
+	for j := range logits {
+		logits[j][node] = limit(logits[j][node], logitMost)
+		mean += logits[j][node]
+	}
+	return mean / setCount
 }
 
 // refined is where the refinement is read: between a step and the next.

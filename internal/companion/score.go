@@ -8,25 +8,33 @@ import "math/bits"
 func (x *Scratch) Score(s *State, of Networks, b byte) (nll float32) {
 	x.prepare(s, of)
 	x.gatherPath(s, b)
-	var logits [setCount + 1][8]float32 // of the rows of weights, and then their means
-	means, p := &logits[setCount], [8]float32{}
-	x.vectors.DotRows(logits[0][:], x.path[:], s.weights(x.look.rows[0], 1), inputCount, 0)
-	x.vectors.DotRows(logits[1][:], x.path[:], x.weights[:], inputCount, inputCount)
-	x.vectors.DotRows(logits[2][:], x.path[:], s.weights(x.look.rows[2], 1), inputCount, 0)
+	var logits [setCount][8]float32
+	var means, p [8]float32
+	for j, row := range x.look.rows {
+		weights, stride := s.weights(row, 1), 0
+		if j == setNode {
+			weights, stride = x.weights[:], inputCount
+		}
+		x.vectors.DotRows(logits[j][:], x.path[:], weights, inputCount, stride)
+	}
 	for k := range means {
-		means[k] = meanOf(&logits[0][k], &logits[1][k], &logits[2][k])
+		means[k] = meanOf(&logits, k)
 		x.nodes[k].refined, p[k] = x.look.refinedAt(s, x.nodes[k].node, means[k])
 	}
-	unsquashed := [setCount][8]float32(logits[:setCount])
+	x.slope.logits = logits
 	for j := range logits {
 		squash(x.vectors, logits[j][:])
 	}
+	squash(x.vectors, means[:])
 	for k := range p {
 		p[k] = together(means[k], p[k])
 	}
-	x.slopesOf(s, &unsquashed, means, &p)
+	x.slope.squashed, x.slope.p = means, p
+	x.keepSlope(s)
 	for k := range x.nodes {
-		x.nodes[k].sets = [setCount]float32{logits[0][k], logits[1][k], logits[2][k]}
+		for j := range logits {
+			x.nodes[k].sets[j] = logits[j][k]
+		}
 		if x.nodes[k].bit == 0 {
 			p[k] = 1 - p[k]
 		}
@@ -64,12 +72,16 @@ func (x *Scratch) gatherPath(s *State, b byte) {
 func (x *Scratch) Distribution(s *State, of Networks, logProbs []float32) {
 	x.prepare(s, of)
 	x.gatherAll(s)
-	x.vectors.DotRows(x.logits[0][:], x.inputs[:], s.weights(x.look.rows[0], 1), inputCount, 0)
-	x.vectors.DotRows(x.logits[1][:], x.inputs[:], s.weights(nodeRows, 256), inputCount, inputCount)
-	x.vectors.DotRows(x.logits[2][:], x.inputs[:], s.weights(x.look.rows[2], 1), inputCount, 0)
+	for j, row := range x.look.rows {
+		weights, stride := s.weights(row, 1), 0
+		if j == setNode {
+			weights, stride = s.weights(nodeRows, 256), inputCount
+		}
+		x.vectors.DotRows(x.logits[j][:], x.inputs[:], weights, inputCount, stride)
+	}
 	means := &x.logits[0]
 	for node := 1; node < 256; node++ {
-		mean := meanOf(&x.logits[0][node], &x.logits[1][node], &x.logits[2][node])
+		mean := meanOf(&x.logits, node)
 		_, x.ones[node] = x.look.refinedAt(s, node, mean)
 		means[node] = mean
 	}

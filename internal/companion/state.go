@@ -9,13 +9,18 @@ type State struct {
 	place    place
 	table    table
 	text     []uint8   // the last textBytes of the text, each at its offset modulo textBytes
-	heads    []uint32  // where the text went on behind a hash of its last bytes, a part for each match
+	words    []uint32  // heads and followers, see below
 	floats   []float32 // maps, weights and refinements, see below
 }
 
+const textBytes = 1 << 16
+
+// The parts of State.words, one behind the other.
 const (
-	textBytes = 1 << 16
-	headCount = 1 << 14 // of each match
+	headsAt     = 0 // [match][hash of the last bytes]: where the text went on behind them
+	headCount   = 1 << 14
+	followersAt = headsAt + matchCount*headCount // [byte]: the last four that followed it
+	wordCount   = followersAt + 256
 )
 
 // An estimate is three numbers: a probability, its logit, and how many bits it is of, up to a
@@ -32,8 +37,9 @@ const (
 const (
 	mapsAt     = 0 // [context][history] estimates
 	matchesAt  = mapsAt + contextCount*historyCount*estimateFloats
-	weightsAt  = matchesAt + matchCount*matchClasses*estimateFloats // [row][inputCount]
-	refinesAt  = weightsAt + weightRows*inputCount                  // [context][step]
+	matchesEnd = matchesAt + matchCount*matchClasses*estimateFloats
+	weightsAt  = (matchesEnd + pageFloats - 1) / pageFloats * pageFloats // [row][inputCount]
+	refinesAt  = weightsAt + weightRows*inputCount                       // [context][step]
 	floatCount = refinesAt + refineContexts*refineSteps
 )
 
@@ -42,8 +48,17 @@ const (
 	matchRows  = 0            // by the class of the first match
 	nodeRows   = matchClasses // by the node
 	byteRows   = nodeRows + 256
-	weightRows = byteRows + 256 // by the byte before
-	setCount   = 3
+	secondRows = byteRows + 256 // by the last byte, and here by the one before it
+	weightRows = secondRows + 256
+)
+
+// The sets of rows.
+const (
+	setMatch = iota
+	setNode
+	setByte
+	setSecond
+	setCount
 )
 
 // The refinement is, in each of its contexts, what a logit of -8, -7 .. 8 came to; between two of
@@ -68,7 +83,7 @@ const (
 func New(set Settings) *State {
 	s := &State{
 		settings: set, table: make(table, set.TableBytes), text: make([]uint8, textBytes),
-		heads: make([]uint32, matchCount*headCount), floats: make([]float32, floatCount),
+		words: make([]uint32, wordCount), floats: make([]float32, floatCount),
 	}
 	s.start()
 	return s
@@ -131,6 +146,10 @@ func mapOf(context int, history uint8) int {
 func matchOf(m, class int) int { return matchesAt + (m*matchClasses+class)*estimateFloats }
 func weightsOf(row int) int    { return weightsAt + row*inputCount }
 
+// Offsets in State.words.
+func headOf(m int, hash uint32) int { return headsAt + m*headCount + int(hash%headCount) }
+func followersOf(b uint32) int      { return followersAt + int(b) }
+
 // weights are so many rows of weights from one on.
 func (s *State) weights(row, n int) []float32 {
 	return s.floats[weightsOf(row):weightsOf(row+n)]
@@ -166,7 +185,7 @@ func (s *State) Settings() Settings { return s.settings }
 func (s *State) Clone() *State {
 	c := *s
 	c.table, c.text = slices.Clone(s.table), slices.Clone(s.text)
-	c.heads, c.floats = slices.Clone(s.heads), slices.Clone(s.floats)
+	c.words, c.floats = slices.Clone(s.words), slices.Clone(s.floats)
 	return &c
 }
 
@@ -175,7 +194,7 @@ func (s *State) CopyFrom(other *State) {
 	s.place = other.place
 	copy(s.table, other.table)
 	copy(s.text, other.text)
-	copy(s.heads, other.heads)
+	copy(s.words, other.words)
 	copy(s.floats, other.floats)
 }
 
@@ -184,14 +203,14 @@ func (s *State) Reset() {
 	s.place = place{}
 	clear(s.table)
 	clear(s.text)
-	clear(s.heads)
+	clear(s.words)
 	clear(s.floats)
 	s.start()
 }
 
 // Bytes is the memory that a state with these settings occupies.
 func Bytes(set Settings) int64 {
-	return int64(set.TableBytes) + textBytes + 4*(matchCount*headCount+floatCount)
+	return int64(set.TableBytes) + textBytes + 4*(wordCount+floatCount)
 }
 
 // Length is how many bytes of text the state is of.

@@ -5,7 +5,7 @@
 //
 // A file, all numbers big-endian:
 //
-//	"LMSC", a byte with the version of the format, 1
+//	"LMSC", a byte with the version of the format, 2
 //	length of the header, 4 bytes
 //	header: JSON, see Header
 //	SHA-256 of the header and the text
@@ -28,8 +28,12 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
+// version is that of the format. It stands, too, for what a header leaves out and the model's hash
+// does not tell: the program's own defaults in stream.Table, and companion.Version.
+const version = 2
+
 const (
-	magic     = "LMSC\x01"
+	magic     = "LMSC"
 	headerMax = 64 << 10
 )
 
@@ -106,7 +110,7 @@ func head(m *model.Model, set stream.Settings, text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := binary.BigEndian.AppendUint32([]byte(magic), uint32(len(header)))
+	b := binary.BigEndian.AppendUint32(append([]byte(magic), version), uint32(len(header)))
 	b = append(b, header...)
 	return append(b, checksum(header, text)...), nil
 }
@@ -130,13 +134,18 @@ func Open(file []byte) (*Reader, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {
 		return nil, fmt.Errorf("byte 0: found %q, expected %q: not a text that lmserve compressed", file[:min(len(file), len(magic))], magic)
 	}
-	at := len(magic) + 4
+	const length = len(magic) + 1 // where the header's stands
+	at := length + 4
 	if len(file) < at {
 		return nil, short(file, at, "the length of the header")
 	}
-	size := binary.BigEndian.Uint32(file[len(magic):])
+	if found := file[len(magic)]; found != version {
+		return nil, fmt.Errorf("byte %d: version %d of the format, expected %d: made by another version of lmserve",
+			len(magic), found, version)
+	}
+	size := binary.BigEndian.Uint32(file[length:])
 	if size > headerMax {
-		return nil, fmt.Errorf("byte %d: a header of %d bytes, expected %d at most", len(magic), size, headerMax)
+		return nil, fmt.Errorf("byte %d: a header of %d bytes, expected %d at most", length, size, headerMax)
 	}
 	end := at + int(size)
 	if len(file) < end+sha256.Size {

@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -89,6 +91,23 @@ func TestTheSizeIsThatOfTheBits(t *testing.T) {
 	require.InDelta(t, c.Bits/8, float64(len(c.Text)), max(1, 1e-3*c.Bits/8), "a whole byte ends it")
 }
 
+// What the version of the format stands for: if one of it changes, files that are there would be
+// read as another text, and version must be another, too.
+func TestTheVersionStandsForWhatAHeaderLeavesOut(t *testing.T) {
+	require.Equal(t, 2, version)
+	require.Equal(t, 2, companion.Version)
+	set := stream.Defaults(small(t))
+	own := stream.Table.Values(&set)
+	for _, row := range stream.Table {
+		if row.Default == "the model's" {
+			delete(own, row.Name)
+		}
+	}
+	require.Equal(t, setting.Values{
+		"companion": true, "companion_bytes": 1 << 20, "companion_static": true, "baseline": false,
+	}, own)
+}
+
 // What is wrong with a file is said, and a damaged text is not taken for the text.
 func TestFilesThatAreWrong(t *testing.T) {
 	m := small(t)
@@ -99,10 +118,11 @@ func TestFilesThatAreWrong(t *testing.T) {
 		_, err := unpack(m, 1, file)
 		require.ErrorContains(t, err, want)
 	}
-	fails(nil, `byte 0: found "", expected "LMSC\x01"`)
-	fails([]byte("text\n"), `byte 0: found "text\n", expected "LMSC\x01": not a text that lmserve compressed`)
+	fails(nil, `byte 0: found "", expected "LMSC"`)
+	fails([]byte("text\n"), `byte 0: found "text", expected "LMSC": not a text that lmserve compressed`)
 	fails(file[:7], "byte 7: the file ends, expected 9 bytes or more, with the length of the header")
 	fails(file[:30], "byte 30: the file ends")
+	fails(slices.Concat(file[:4], []byte{1}, file[5:]), "byte 4: version 1 of the format, expected 2: made by another version of lmserve")
 	fails(slices.Concat(file[:5], []byte{1, 0, 0, 0}, file[9:]), "byte 5: a header of 16777216 bytes, expected 65536 at most")
 	fails(bytes.Replace(file, []byte(`"bytes"`), []byte(`"bites"`), 1), "header: ")
 	fails(bytes.Replace(file, []byte(`"bytes":60`), []byte(`"bytes":-6`), 1), "header: bytes is -6")
@@ -121,7 +141,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		damaged := slices.Clone(file)
-		damaged[len(magic)+4+rng.IntN(len(file)-len(magic)-4)] ^= 1 << rng.IntN(8)
+		damaged[len(magic)+5+rng.IntN(len(file)-len(magic)-5)] ^= 1 << rng.IntN(8)
 		if back, err := unpack(m, 1, damaged); err == nil { // bits of the last byte may be spare
 			require.Equal(t, text, back)
 		}

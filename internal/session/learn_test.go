@@ -24,8 +24,18 @@ import (
 // unflagged flags about a third of all lines of the texts that whole makes.
 var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
 
-// strangeText is a text with lines that unflagged flags.
-func strangeText() string { return whole(0, lines.WarmUp+20) }
+// strangeText is a text with lines that unflagged flags: their numbers cannot be foreseen.
+func strangeText() string {
+	var b strings.Builder
+	for i := range lines.WarmUp + 20 {
+		page := uint32(i * i % 7)
+		if i%5 == 4 {
+			page = uint32(i) * 2654435761 >> 12
+		}
+		fmt.Fprintf(&b, "%d GET /%d\n", i%10, page)
+	}
+	return b.String()
+}
 
 // feedLines scores a text with options.
 func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {

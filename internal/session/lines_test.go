@@ -180,7 +180,7 @@ func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
 		method := rapid.SampledFrom([]string{MethodSparseMeta, MethodDynamicSGD}).Draw(rt, "method")
 		r := CreateRequest{Settings: Settings{"method": method}}
 		id, undisturbed := create(rt, sv.mg, r), create(rt, sv.mg, r)
-		text := whole(0, lines.WarmUp+20)
+		text := strangeText()
 		want, _ := watch(rt, sv.mg, undisturbed, o, text)
 		var found []Line
 		for _, body := range cut(rt, text, 200) {

@@ -18,8 +18,10 @@ func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
 		id := w.tokens.IDs[i]
 		scores.Network[i] = -w.networks[0][id]
 		scores.NLL[i] = w.counts.Score(w.along.companion, w.networks, byte(id))
-		slopes := w.counts.Slopes()
-		w.slopes = append(w.slopes, slopes[:]...)
+		if s.slopes != nil {
+			slopes := w.counts.Slopes()
+			w.slopes = append(w.slopes, slopes[:]...)
+		}
 	}
 }
 
