@@ -29,7 +29,8 @@ func decoded(t require.TestingT, raw []byte) (v any) {
 
 // varies are the fields that depend on the moment, on the machine's arithmetic or on the model.
 var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|last_used_at|` +
-	`elapsed_ms|memory_bytes|disk_bytes|numerics|bits|baseline_bits|bpc|baseline_bpc|perplexity|` +
+	`elapsed_ms|memory_bytes|session_bytes|disk_bytes|numerics|bits|baseline_bits|bpc|` +
+	`baseline_bpc|perplexity|` +
 	`fast_rms|p|rank|from|to|text|text_base64|token_bits|logprobs|token_logprobs|top_logprobs|` +
 	`baseline_logprobs|baseline_top_logprobs|norm|change|time|card|message|detail|` +
 	`parameters)$`)
