@@ -1748,7 +1748,7 @@ type SettingsRequest struct {
 	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as the static model does.
 	Rate *float32 `json:"rate,omitempty"`
 
-	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. At 0 every chunk is learnt from. Text that is learnt line by line always is.
+	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.
 	SkipBelow *float64 `json:"skip_below,omitempty"`
 
 	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.

@@ -43,9 +43,9 @@ type Settings struct {
 	Baseline bool                       `json:"baseline"` // whether the static model scores, too
 	Seed     uint64                     `json:"seed"`
 
-	// SkipBelow is a loss of the network, in bits a token: a chunk of SparseMeta that costs less is
-	// not learnt from, see Worker.teaches. Streams of before there was this setting have 0, and learn
-	// from every chunk.
+	// SkipBelow is a loss of the network, in bits a token: a chunk of SparseMeta beside counts that
+	// costs less is not learnt from, see Worker.teaches. Streams of before there was this setting
+	// have 0, and learn from every chunk.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
 	// Companion mixes the model's distribution with what the text has had so far. Beside a model of

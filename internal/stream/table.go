@@ -65,7 +65,7 @@ var Table = setting.Table[Settings]{
 		Methods: []string{SparseMeta}, Min: 0, Max: skipBelowMax, Limit: "skip_below_max",
 		Unit: "bits", Default: fmt.Sprint(SkipBelowDefault),
 		Help: "chunks that cost the network fewer bits a token teach nothing: they are not learnt from",
-		Note: "At 0 every chunk is learnt from. Text that is learnt line by line always is.",
+		Note: "Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.",
 	},
 	{
 		Name: "rate", Field: func(s *Settings) any { return &s.Dynamic().Rate },

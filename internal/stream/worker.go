@@ -266,10 +266,11 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 }
 
 // teaches tells whether the chunk is worth a backward pass and an update: the gradient of a chunk
-// that the network has foretold is small, and in a log most are. The loss is that of the whole
-// chunk at the weights before the update, whatever the pieces it was scored in.
+// that the network has foretold is small, and in a log most are. Beside a companion, which counts
+// the chunk all the same, it is not missed; without one it is. The loss is that of the whole chunk
+// at the weights before the update, whatever the pieces it was scored in.
 func (w *Worker) teaches(s *Stream) bool {
-	if s.Settings.SkipBelow == 0 || s.Fast == nil {
+	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {
 		return true
 	}
 	losses := w.losses[:len(s.Pending)]
