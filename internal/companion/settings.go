@@ -14,7 +14,7 @@ type Settings struct {
 // The sizes of a table.
 const (
 	TableBytesMin     = 1 << 16
-	TableBytesDefault = 1 << 20
+	TableBytesDefault = 1 << 21
 	TableBytesMax     = 1 << 26
 )
 

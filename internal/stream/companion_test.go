@@ -102,6 +102,7 @@ func TestGoldenStateWithACompanion(t *testing.T) {
 			w := testWorker(t, m, threads)
 			s := New(m, settings(m, func(s *Settings) {
 				s.Method, s.CompanionStatic = SparseMeta, networks > 0
+				s.CompanionBytes = 1 << 20
 			}))
 			w.Feed(s, []byte(text), nil)
 			require.Equal(t, want, s.Hash())
