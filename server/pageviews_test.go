@@ -286,12 +286,12 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 		return method.dispatchEvent(new Event("change", {bubbles: true}));
 	})()`)
 	b.click("Settings of sparse-meta")
-	b.until(`document.querySelectorAll(".settings input").length === 6`)
+	b.until(`document.querySelectorAll(".settings input").length === 7`)
 	b.fill(`.settings label:nth-child(2) input`, "0.25")
 	b.fill(`.settings label:nth-child(3) input`, "0.5, 0.75")
 	b.checkLooks("shadow-settings")
 	value[bool](b, `(document.querySelector(".shadows .check input").click(), true)`)
-	b.until(`document.querySelectorAll(".settings input").length === 5`) // its table's size is gone
+	b.until(`document.querySelectorAll(".settings input").length === 6`) // its table's size is gone
 	b.click("Make a shadow")
 	b.until(`document.querySelector(".shadows tbody a")?.innerText.includes("companion false")`)
 	settings := b.get("/v1/sessions/" + b.get(path).Shadows[0].ID).Settings

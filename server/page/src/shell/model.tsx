@@ -6,7 +6,9 @@ import { modelTitle, sizeText } from "../ui/words";
 export function ModelChoice() {
   useEffect(() => {
     // What it is that keeps the models from being known is told when a session is begun.
-    knowModels().catch(() => undefined);
+    const leaving = new AbortController();
+    knowModels(leaving.signal).catch(() => undefined);
+    return () => leaving.abort();
   }, []);
   const chosen = models.value.find(({ id }) => id === chosenModel.value) ?? models.value[0];
   if (models.value.length < 2) return null;

@@ -152,8 +152,8 @@ async function fetchPast(
 }
 
 /** Asks the server for its models, once. */
-export async function knowModels(): Promise<void> {
-  if (models.value.length === 0) models.value = await listModels();
+export async function knowModels(signal?: AbortSignal): Promise<void> {
+  if (models.value.length === 0) models.value = await listModels(signal);
 }
 
 async function readingOf(session: Session): Promise<Reading> {
