@@ -139,6 +139,9 @@ that one command line serves every sitting.`,
 	f.Float64Var(&o.Pretrain.Balance, "balance", 0,
 		"pretraining: from 0, all tokens are read alike, to 1, all domains are; between, small ones "+
 			"more often than by their size")
+	f.Float32Var(&o.Pretrain.Companion, "companion-share", 0,
+		"pretraining: share, in what is learnt from, of the loss of the mixture with a companion of "+
+			"counts; the network's own loss has the rest")
 	f.StringVar(&o.Pretrain.Optimizer, "optimizer", "", "pretraining: muon (the layers' matrices take orthogonal steps) or adam (default muon)")
 	f.Float64Var(&o.Pretrain.Rate, "lr", 0, "pretraining: largest learning rate (default 0.003, adam 0.001)")
 	f.IntVar(&o.Pretrain.Warmup, "warmup", 0, "pretraining: warm-up steps (default a twentieth of the steps; -1: none)")
@@ -183,7 +186,7 @@ var trainFlags = map[string]string{
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Balance": "balance", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",
 	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks", "Meta.Normal": "normalise",
-	"Meta.Companion": "companion", "Meta.Mixture": "mixture",
+	"Meta.Companion": "companion", "Meta.Mixture": "mixture", "Pretrain.Companion": "companion-share",
 	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",
 }
 

@@ -133,6 +133,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		"--mixture is 0.5, expected 0 without a companion":                  {"--mixture", "0.5"},
 		"--companion is true, expected false of windows":                    {"--companion", "--scheme", "window"},
 		"--mixture is 2, expected 0 to 1":                                   {"--companion", "--mixture", "2"},
+		"--companion-share is 2, expected 0 to 1":                           {"--companion-share", "2"},
 		"--joint-lr is 11, expected 0 to 10":                                {"--joint-lr", "11"},
 		`--config huge: txl: configuration "huge" is not known`:             {"--config", "huge"},
 		"--config " + broken + `: json: unknown field "width" (expected`:    {"--config", broken},

@@ -4,27 +4,8 @@ import (
 	"bytes"
 	"sort"
 
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/lines"
 )
-
-// along is how a text that is scored, and not accepted yet, moves what a stream keeps of lines and
-// beside its network. A line that is skipped takes back what was kept of it, so that the text
-// behind it is scored beside what was learnt.
-type along struct {
-	// The companion at the text, which is held.companion once back is true: the line that was under
-	// way at the beginning of the text is skipped.
-	companion *companion.State
-	back      bool
-
-	// Where the line under way begins, if begun: it does in this text. Else held.companion is the
-	// companion there.
-	line  companion.Mark
-	begun bool
-
-	marking     // as it will be behind the text; empty in a stream that does not learn by lines
-	cached  int // positions of the cache that are not taken back
-}
 
 // setOut begins a text behind the stream's.
 func (w *Worker) setOut(s *Stream, how Lesson) {

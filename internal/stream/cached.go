@@ -63,7 +63,3 @@ func (w *Worker) remember(s *Stream) {
 	s.Cache.Open(hidden[learnt*width:], next[learnt:])
 	s.held.line[lineCached] += int32(open)
 }
-
-// cacheRoom is how many open positions a cache has room for: the tokens of a line of HeldMax bytes,
-// words of a byte with a byte behind each, and the end of the line before.
-const cacheRoom = HeldMax/2 + 2

@@ -7,31 +7,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file puts a stream's companion beside its network, or beside two, the one that adapts and the
-// static one: what is scored, sampled and told of is then their mixture.
-
-// mixed writes the mixture's losses of some of the tokens that are scored, and the network's own, and
-// takes the companion behind them.
-func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
-	for i := from; i < to; i++ {
-		w.ofNetworks(s, len(s.Pending)+i)
-		id := w.tokens.IDs[i]
-		scores.Network[i] = -w.networks[0][id]
-		scores.NLL[i] = w.counts.Score(w.along.companion, w.networks, byte(id))
-		if s.slopes != nil {
-			slopes := w.counts.Slopes()
-			w.slopes = append(w.slopes, slopes[:]...)
-		}
-	}
-}
-
-// ofNetworks sets w.networks to the distributions of the token after a row of the chunk.
-func (w *Worker) ofNetworks(s *Stream, row int) {
-	w.ofModel(s, row, w.networks[0])
-	if s.Companion.Settings().Networks > 1 {
-		w.base.LogProbs(row, 0, w.networks[1])
-	}
-}
+// This file says which companions of a stream a snapshot has, and restores them.
 
 // beforeLine is the companion before the line under way that is learnt by lines; nil if there is
 // none, or no companion.
@@ -41,10 +17,6 @@ func (s *Stream) beforeLine() *companion.State {
 	}
 	return s.held.companion
 }
-
-// companionWarm is the Warm of a cache that is a companion: a session begins with few positions,
-// which know little. Found on validation text.
-const companionWarm = 200
 
 // named is a companion and the tensor it is stored as.
 type named struct {

@@ -52,15 +52,6 @@ func (w *Worker) scoreToken(s *Stream, id int32, size, chars int64) Scores {
 	return w.predict(s, nil, Lesson{}, nil)
 }
 
-// setToken makes w.tokens one token.
-func (w *Worker) setToken(id int32, size, chars int64) {
-	w.tokens.Reset()
-	w.tokens.IDs = append(w.tokens.IDs, id)
-	w.tokens.Sizes, w.tokens.Chars = append(w.tokens.Sizes, size), append(w.tokens.Chars, chars)
-	w.falls = append(w.falls[:0], 0)
-	w.text = tokenizer.Pending{Word: w.text.Word[:0]}
-}
-
 // Read feeds the next piece of a text, as much as the chunk has room for, and tells visit of each
 // of its tokens, in order, with the distribution that the token was scored under. It returns how
 // many bytes it has read.
@@ -70,29 +61,4 @@ func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 	w.Commit(s, scores)
 	w.Settle(s)
 	return len(scores.Text)
-}
-
-// Tell tells visit of each of the tokens that Score has just scored, in order, with the distribution
-// that the token was scored under. It comes before Commit, and changes nothing.
-func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
-	logProbs, baseline := w.room(), []float32(nil)
-	if s.Settings.Baseline {
-		baseline = w.baseRoom()
-	}
-	w.follow(s, &scores, scores.Lesson, nil, func(from, to int) {
-		for i := from; i < to; i++ {
-			row := len(s.Pending) + i
-			w.distribution(s, row, logProbs)
-			if s.Companion != nil {
-				w.counts.Score(w.along.companion, w.networks, byte(w.tokens.IDs[i]))
-			}
-			if baseline != nil {
-				w.base.LogProbs(row, 0, baseline)
-			}
-			visit(Token{
-				ID: w.tokens.IDs[i], Size: w.tokens.Sizes[i], LogProbs: logProbs, Baseline: baseline,
-			})
-		}
-	})
-	w.stay()
 }

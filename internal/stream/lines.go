@@ -8,9 +8,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// LinesBytes is the memory of what a stream keeps of its lines, at most.
-const LinesBytes = lines.MeterBytes
-
 // WatchLines makes lines of the stream's text from an offset on, at which the stream is or will
 // come by; between two pieces of text. A stream that makes lines of its text already goes on. The
 // lines do not change what the stream learns, nor its scores.

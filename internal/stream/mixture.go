@@ -2,7 +2,6 @@ package stream
 
 import (
 	"github.com/lmserve/lmserve/internal/companion"
-	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -10,23 +9,6 @@ import (
 // byte's loss depends on what the companion knew when the byte was scored. A stream keeps that part
 // of it, eight numbers a byte, until the chunk is full; the network's part is in the segment, or is
 // computed again, to the same bits.
-
-// slopesOfByte is how many slopes a stream keeps of a pending byte.
-const slopesOfByte = len(companion.Slopes{})
-
-// learnsMixture reports whether the fast weights of a stream learn from the mixture's loss.
-func (s *Settings) learnsMixture(m *model.Model) bool {
-	writes := s.Method == SparseMeta || s.Method == DynamicSGD || s.Method == DynamicRMS
-	return writes && s.counts(m) && m.Mixture > 0
-}
-
-// slopesBytes is the memory of the slopes that a stream keeps.
-func (s *Settings) slopesBytes(m *model.Model) int64 {
-	if !s.learnsMixture(m) {
-		return 0
-	}
-	return 4 * int64(slopesOfByte) * int64(s.Chunk)
-}
 
 // LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect to
 // the logits of the segment that holds the chunk. The mixture's loss has the share, the network's

@@ -55,12 +55,3 @@ func (s *Stream) branches() []sparsemeta.Branch {
 	}
 	return model.Weights(s.model.LM.Layout)
 }
-
-// beforeBytes is the most that the fast weights before an update take.
-func beforeBytes(m *model.Model) int64 {
-	banks := int64(0)
-	if m.Learner != nil {
-		banks = int64(len(m.Learner.Settings.Gammas))
-	}
-	return max(2*banks*int64(m.ArenaSize()), 4*int64(m.LM.Layout.Size))
-}

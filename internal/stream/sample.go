@@ -23,16 +23,6 @@ func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logPro
 	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
 }
 
-// Token is a token that was read or sampled. Its slices are valid until the function that is told
-// of it returns.
-type Token struct {
-	ID       int32
-	Size     int64     // bytes of the text that it stands for, some of which may have come before
-	Text     []byte    // of a sampled token: what it adds to the text, with the space before a word
-	LogProbs []float32 // of all tokens of the vocabulary [V], in nats, before sampling cuts them
-	Baseline []float32 // of a token that was read: the same under the static model; nil without one
-}
-
 // Sample is Generate for who wants to know the text of a token, and the whole distribution that it
 // was drawn from. A word that is pending counts as complete, see EndWord. A token for unknown words
 // is never drawn: it has no text.
@@ -96,38 +86,3 @@ func (w *Worker) EndWord(s *Stream, visit func(Token)) {
 func (s *Stream) MidWord() bool { return s.Text.Line || len(s.Text.Word) > 0 }
 
 var space = []byte{' '}
-
-// distribution writes the log-probabilities [V] of the token after a row of the chunk. w.targets
-// are those of the rows before it, where the stream has a cache, and w.along is there.
-func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
-	if s.Companion != nil {
-		w.ofNetworks(s, row)
-		w.counts.Distribution(w.along.companion, w.networks, logProbs)
-		return
-	}
-	w.ofModel(s, row, logProbs)
-}
-
-// ofModel is distribution without a companion.
-func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
-	w.seg.LogProbs(row, 0, logProbs)
-	if s.Cache != nil {
-		w.mixAllCached(s, row, logProbs)
-	}
-}
-
-// room is a place for the distribution of a token [V].
-func (w *Worker) room() []float32 {
-	if w.logProbs == nil {
-		w.logProbs = make([]float32, w.model.LM.Config.Vocab)
-	}
-	return w.logProbs
-}
-
-// baseRoom is a place for the distribution of a token under the static model [V].
-func (w *Worker) baseRoom() []float32 {
-	if w.baseLogProbs == nil {
-		w.baseLogProbs = make([]float32, w.model.LM.Config.Vocab)
-	}
-	return w.baseLogProbs
-}

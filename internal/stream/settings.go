@@ -215,3 +215,24 @@ func (s Settings) Validate(m *model.Model) error {
 	}
 	return nil
 }
+
+// companionWarm is the Warm of a cache that is a companion: a session begins with few positions,
+// which know little. Found on validation text.
+const companionWarm = 200
+
+// slopesOfByte is how many slopes a stream keeps of a pending byte.
+const slopesOfByte = len(companion.Slopes{})
+
+// learnsMixture reports whether the fast weights of a stream learn from the mixture's loss.
+func (s *Settings) learnsMixture(m *model.Model) bool {
+	writes := s.Method == SparseMeta || s.Method == DynamicSGD || s.Method == DynamicRMS
+	return writes && s.counts(m) && m.Mixture > 0
+}
+
+// slopesBytes is the memory of the slopes that a stream keeps.
+func (s *Settings) slopesBytes(m *model.Model) int64 {
+	if !s.learnsMixture(m) {
+		return 0
+	}
+	return 4 * int64(slopesOfByte) * int64(s.Chunk)
+}

@@ -16,13 +16,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// keySnapshot is the metadata that a snapshot's header stands in, snapshotVersion the
-// version of the whole file (docs/formats.md).
-const (
-	keySnapshot     = "lmserve.snapshot"
-	snapshotVersion = 1
-)
-
 // header is a snapshot without its tensors.
 type header struct {
 	Version      int      `json:"version"`
@@ -121,15 +114,6 @@ func (s *Stream) header() header {
 	return h
 }
 
-// Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with a
-// companion have them.
-const (
-	tensorLines     = "lines"          // the state of the lines
-	tensorWord      = "text.word"      // tokenizer.Pending.Word
-	tensorCompanion = "companion"      // the state of the companion
-	tensorBefore    = "held.companion" // the same before the line under way, see held
-)
-
 func bytesTensor(name string, data []byte) weights.StoredTensor {
 	return weights.StoredTensor{
 		Name: name, DType: weights.U8, Shape: []int{len(data)}, Bytes: int64(len(data)),
@@ -195,14 +179,6 @@ func (s *Stream) appendHeld(all []part) []part {
 		name: tensorCarried, shape: []int{len(h.gradient)}, floats: floats, any: true,
 	})
 }
-
-// The tensors of learning by lines that Restore looks for.
-const (
-	tensorHeld    = "held.line"
-	tensorMarks   = "held.marks"
-	tensorCarried = "held.gradient"
-	tensorNext    = "cache.next"
-)
 
 // appendBank appends I and M of every branch.
 func (s *Stream) appendBank(all []part, bank int) []part {

@@ -256,3 +256,14 @@ func (s *Stream) MemoryBytes() int64 {
 	}
 	return bytes
 }
+
+// LinesBytes is the memory of what a stream keeps of its lines, at most.
+const LinesBytes = lines.MeterBytes
+
+// Before is the token in front of the next one.
+func (s *Stream) Before() int32 {
+	if n := len(s.Pending); n > 0 {
+		return s.Pending[n-1]
+	}
+	return s.Last
+}

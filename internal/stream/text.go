@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/weights"
@@ -79,15 +78,4 @@ func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	}
 	s.Text.CopyFrom(&text)
 	return nil
-}
-
-// readBytes reads a tensor of bytes, of which there may be so many.
-func readBytes(t *weights.StoredTensor, most int) ([]byte, error) {
-	if t.DType != weights.U8 || len(t.Shape) != 1 || t.Bytes > int64(most) {
-		return nil, fmt.Errorf("tensor %q is %s%v, expected %s with one dimension of at most %d",
-			t.Name, t.DType, t.Shape, weights.U8, most)
-	}
-	data := make([]byte, t.Bytes)
-	_, err := io.ReadFull(t.Reader(), data)
-	return data, err
 }

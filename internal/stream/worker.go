@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"math"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/companion"
@@ -166,14 +165,6 @@ func (w *Worker) sum(s *Stream) Arena {
 	return w.fast
 }
 
-// Before is the token in front of the next one.
-func (s *Stream) Before() int32 {
-	if n := len(s.Pending); n > 0 {
-		return s.Pending[n-1]
-	}
-	return s.Last
-}
-
 // resume makes the segments hold the inputs of exactly the pending tokens.
 func (w *Worker) resume(s *Stream) {
 	w.fit(s)
@@ -218,70 +209,6 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 // where the chunk was not full, Backward and Update where nothing was learnt.
 type Settled struct{ Begun, Backward, Update, Remember time.Time }
 
-// Settle ends the chunk if it is full: the stream adapts to it, and remembers it. The chunk's
-// tokens were scored before: no token's score sees the update that the token causes.
-func (w *Worker) Settle(s *Stream) Settled {
-	if s.Room() > 0 {
-		return Settled{}
-	}
-	w.resume(s)
-	w.settled = Settled{Begun: time.Now()}
-	step := w.step(s)
-	w.adapt(s, &step)
-	step.Remember()
-	if s.StaticMemory != nil {
-		static := w.static(s)
-		static.Remember()
-	}
-	s.Last = s.Pending[len(s.Pending)-1]
-	s.Pending, s.slopes = s.Pending[:0], s.slopes[:0]
-	if s.held != nil {
-		s.held.marks = s.held.marks[:0]
-	}
-	s.Step++
-	w.goOn(s)
-	w.settled.Remember = time.Now()
-	return w.settled
-}
-
-// adapt makes the stream learn from a chunk: its cache, if it has one, from the hidden states, and
-// by its method from the gradient of the chunk's mean loss at the effective weights: of the
-// network's own, or of the mixture's.
-func (w *Worker) adapt(s *Stream, step *Step) {
-	if s.Cache != nil {
-		w.remember(s)
-	}
-	switch {
-	case s.frozen, s.Fast == nil && s.Dynamic == nil:
-	case s.held != nil:
-		w.ofMixture(s, step)
-		w.adaptHeld(s, step)
-	case !w.teaches(s):
-		w.pass(s)
-	default:
-		w.ofMixture(s, step)
-		w.backward(step, s.Pending)
-		w.update(s, step)
-	}
-}
-
-// teaches tells whether the chunk is worth a backward pass and an update: the gradient of a chunk
-// that the network has foretold is small, and in a log most are. Beside a companion, which counts
-// the chunk all the same, it is not missed; without one it is. The loss is that of the whole chunk
-// at the weights before the update, whatever the pieces it was scored in.
-func (w *Worker) teaches(s *Stream) bool {
-	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {
-		return true
-	}
-	losses := w.losses[:len(s.Pending)]
-	w.seg.NLL(0, s.Pending, losses)
-	sum := 0.0
-	for _, nats := range losses {
-		sum += float64(nats)
-	}
-	return sum >= s.Settings.SkipBelow*math.Ln2*float64(len(losses))
-}
-
 // backward computes the gradient of the mean loss of a chunk's targets.
 func (w *Worker) backward(step *Step, targets []int32) {
 	step.Backward(targets)
@@ -300,13 +227,29 @@ func (w *Worker) update(s *Stream, step *Step) {
 	s.Written = len(w.all.Values)
 }
 
-// goOn takes the segments to the next chunk.
-func (w *Worker) goOn(s *Stream) {
-	w.at = place{s.id, s.Step}
-	step := w.step(s)
-	step.Continue()
-	if s.StaticMemory != nil {
-		static := w.static(s)
-		static.Continue()
+// along is how a text that is scored, and not accepted yet, moves what a stream keeps of lines and
+// beside its network. A line that is skipped takes back what was kept of it, so that the text
+// behind it is scored beside what was learnt.
+type along struct {
+	// The companion at the text, which is held.companion once back is true: the line that was under
+	// way at the beginning of the text is skipped.
+	companion *companion.State
+	back      bool
+
+	// Where the line under way begins, if begun: it does in this text. Else held.companion is the
+	// companion there.
+	line  companion.Mark
+	begun bool
+
+	marking     // as it will be behind the text; empty in a stream that does not learn by lines
+	cached  int // positions of the cache that are not taken back
+}
+
+// beforeBytes is the most that the fast weights before an update take.
+func beforeBytes(m *model.Model) int64 {
+	banks := int64(0)
+	if m.Learner != nil {
+		banks = int64(len(m.Learner.Settings.Gammas))
 	}
+	return max(2*banks*int64(m.ArenaSize()), 4*int64(m.LM.Layout.Size))
 }

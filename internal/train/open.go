@@ -40,8 +40,12 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if r.o.Meta.Companion && r.base.OfWords() {
 		return nil, nil, &OptionError{"Meta.Companion", "true", "false of a model of words"}
 	}
+	if share := r.o.Pretrain.Companion; share > 0 && r.base.OfWords() {
+		return nil, nil, &OptionError{"Pretrain.Companion", fmt.Sprint(share),
+			"0 of a model of words"}
+	}
 	if r.valid != nil {
-		r.valid.companion = r.o.Meta.Companion
+		r.valid.companion = r.o.Meta.Companion || r.o.Pretrain.Companion > 0
 	}
 	if becomes != "" {
 		if err := r.note("meta-learners of %s %s", o.Init, becomes); err != nil {

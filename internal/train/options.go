@@ -136,6 +136,10 @@ type PretrainOptions struct {
 	// gets a part of the reading in proportion to tokens^(1-Balance). 0: all tokens are alike;
 	// 1: all domains are.
 	Balance float64 `json:"balance"`
+	// Companion puts a companion beside every stream, as sessions have it: of the loss that the
+	// slow weights learn from the mixture's has this share, 0 to 1, and the network's own has the
+	// rest. 0: there are none. Above 0 validations are of the mixture. It is of models of bytes.
+	Companion float32 `json:"companion,omitempty"`
 	SlowOptions
 }
 

@@ -67,6 +67,11 @@ func (t *textStep) remember() {
 // score is forward for a chunk that has begun.
 func (t *textStep) score() float64 {
 	t.losses(len(t.targets))
+	return t.mean()
+}
+
+// mean is that of the losses that were written last.
+func (t *textStep) mean() float64 {
 	sum := 0.0
 	for _, v := range t.nll {
 		sum += float64(v)

@@ -53,6 +53,7 @@ func (o Options) validate() error {
 		within("Pretrain.Batch", o.Pretrain.Batch, 1, batchMax),
 		within("Pretrain.Segment", o.Pretrain.Segment, 0, lengthMax),
 		between("Pretrain.Balance", o.Pretrain.Balance, 0, 1),
+		between("Pretrain.Companion", float64(o.Pretrain.Companion), 0, 1),
 		o.Pretrain.SlowOptions.validate("Pretrain", o.Pretrain.Steps),
 		o.Meta.validate(),
 		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),

@@ -1,0 +1,43 @@
+package stream
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/weights"
+)
+
+// keySnapshot is the metadata that a snapshot's header stands in, snapshotVersion the
+// version of the whole file (docs/formats.md).
+const (
+	keySnapshot     = "lmserve.snapshot"
+	snapshotVersion = 1
+)
+
+// Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with a
+// companion have them.
+const (
+	tensorLines     = "lines"          // the state of the lines
+	tensorWord      = "text.word"      // tokenizer.Pending.Word
+	tensorCompanion = "companion"      // the state of the companion
+	tensorBefore    = "held.companion" // the same before the line under way, see held
+)
+
+// The tensors of learning by lines that Restore looks for.
+const (
+	tensorHeld    = "held.line"
+	tensorMarks   = "held.marks"
+	tensorCarried = "held.gradient"
+	tensorNext    = "cache.next"
+)
+
+// readBytes reads a tensor of bytes, of which there may be so many.
+func readBytes(t *weights.StoredTensor, most int) ([]byte, error) {
+	if t.DType != weights.U8 || len(t.Shape) != 1 || t.Bytes > int64(most) {
+		return nil, fmt.Errorf("tensor %q is %s%v, expected %s with one dimension of at most %d",
+			t.Name, t.DType, t.Shape, weights.U8, most)
+	}
+	data := make([]byte, t.Bytes)
+	_, err := io.ReadFull(t.Reader(), data)
+	return data, err
+}
