@@ -35,7 +35,7 @@ Phases, of which --phase lists those to run, in order:
   joint     both together
 A phase goes on with what the one before it, or the model of --init, has. Meta and
 joint train the meta-learners they find further, unless --branches, --gammas or
---normalise ask for others than these; then, and after pretraining, they are made anew.
+--normalise ask for others than these; then they are made anew.
 
 A token is a byte or, with --tokenizer words, a word or the end of a line. The words
 of the vocabulary are those of the text, the most frequent first, or those of a file.
@@ -172,6 +172,8 @@ that one command line serves every sitting.`,
 		"mixture with a companion, and validate it")
 	f.Float32Var(&o.Meta.Mixture, "mixture", 0, "meta, joint, beside a companion: share of the "+
 		"mixture's loss in what the fast weights learn from, in serving too; the rest is the network's")
+	f.IntVar(&o.Meta.CompanionBytes, "companion-bytes", 0, "size of the companion's table, a power "+
+		"of two, in training and by default in serving (default that of --init's model)")
 	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 8)")
 	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
 	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")
@@ -186,7 +188,7 @@ var trainFlags = map[string]string{
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Balance": "balance", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",
 	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks", "Meta.Normal": "normalise",
-	"Meta.Companion": "companion", "Meta.Mixture": "mixture", "Pretrain.Companion": "companion-share",
+	"Meta.Companion": "companion", "Meta.Mixture": "mixture", "Meta.CompanionBytes": "companion-bytes", "Pretrain.Companion": "companion-share",
 	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -34,6 +35,8 @@ type adapt struct {
 	Branches []string           `json:"branches"`
 	Normal   *sparsemeta.Normal `json:"normal,omitempty"`
 	Mixture  float32            `json:"mixture,omitempty"`
+	// CompanionBytes is missing where it is companion.TableBytesDefault.
+	CompanionBytes int `json:"companion_bytes,omitempty"`
 }
 
 // networkTensor names one array of a meta-learner.
@@ -86,6 +89,9 @@ func (m *Model) appendLearner(f *weights.File) {
 
 func (m *Model) adapt() adapt {
 	a := adapt{Chunk: m.Chunk}
+	if m.CompanionBytes != companion.TableBytesDefault {
+		a.CompanionBytes = m.CompanionBytes
+	}
 	if m.Learner != nil {
 		a.Settings, a.Normal, a.Mixture = m.Learner.Settings, m.Learner.Normal, m.Mixture
 		for _, b := range m.Learner.Branches {
@@ -152,13 +158,24 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkMixture(m); err != nil {
+	if err := cmp.Or(a.checkMixture(m), a.checkCompanion(m)); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
 	}
 	return m.with(func(m *Model) {
 		m.Store, m.Rivals, m.Statistics = storedAs(f, lm.Layout), rivals, statistics
-		m.Mixture = a.Mixture
+		m.Mixture, m.CompanionBytes = a.Mixture, cmp.Or(a.CompanionBytes, m.CompanionBytes)
 	}), nil
+}
+
+// checkCompanion reports a table of no size that one can have, or beside a model that has none.
+func (a adapt) checkCompanion(m *Model) error {
+	switch {
+	case a.CompanionBytes == 0:
+		return nil
+	case m.OfWords():
+		return fmt.Errorf("companion_bytes is %d, expected none of a model of words", a.CompanionBytes)
+	}
+	return companion.Settings{TableBytes: a.CompanionBytes, Networks: 1}.Validate()
 }
 
 // checkMixture reports a share that is none, or that is not the model's to have.

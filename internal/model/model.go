@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -32,6 +33,9 @@ type Model struct {
 	// Mixture is the share of the mixture's loss in what the fast weights beside a companion of counts
 	// learn from; the network's own loss has the rest. The meta-learners were trained for it.
 	Mixture float32
+	// CompanionBytes is the size of the table of counts that a session has beside the network unless
+	// it asks for another one; see companion.Settings.
+	CompanionBytes int
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
 	// Statistics are the root mean squares of the gradients of all weights,
@@ -61,7 +65,7 @@ func NewOf(
 ) (*Model, error) {
 	m := &Model{
 		Name: name, LM: lm, Tokenizer: tok, Learner: learner, Chunk: chunk, Rivals: DefaultRivals(),
-		Card: card,
+		CompanionBytes: companion.TableBytesDefault, Card: card,
 	}
 	if err := m.check(); err != nil {
 		return nil, err

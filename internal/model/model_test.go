@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -29,7 +30,8 @@ func small(t *testing.T) *Model {
 
 func TestAModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
-	m.Mixture = 0.25
+	require.Equal(t, companion.TableBytesDefault, m.CompanionBytes)
+	m.Mixture, m.CompanionBytes = 0.25, 1<<19
 	for _, zstd := range []int{0, 3} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
 		require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{Zstd: zstd}))
@@ -40,6 +42,7 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 		require.Equal(t, m.Learner, back.Learner)
 		require.Equal(t, m.Chunk, back.Chunk)
 		require.Equal(t, m.Mixture, back.Mixture)
+		require.Equal(t, m.CompanionBytes, back.CompanionBytes)
 		require.JSONEq(t, string(m.Card), string(back.Card))
 		require.Equal(t, m.ID(), back.ID())
 	}
@@ -202,6 +205,9 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		"mixture is 0.5, expected 0 of a model of words or without branches": func(f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":8,"mixture":0.5}`
 			f.Tensors = f.Tensors[:len(txl.NewLayout(smallConfig(f)).Tensors)]
+		},
+		"the table has 1000 bytes": func(f *weights.File) {
+			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"companion_bytes":1000}`, 1)
 		},
 		"chunk is 0": func(f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":0}`

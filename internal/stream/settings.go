@@ -64,7 +64,7 @@ type Settings struct {
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	SetRivals(&s, m.Rivals)
-	s.Companion, s.CompanionBytes = true, companion.TableBytesDefault
+	s.Companion, s.CompanionBytes = true, m.CompanionBytes
 	s.CompanionStatic = true
 	if m.Learner != nil {
 		s.SkipBelow = SkipBelowDefault

@@ -120,7 +120,7 @@ var Table = setting.Table[Settings]{
 	{
 		Name: "companion_bytes", Field: func(s *Settings) any { return &s.CompanionBytes },
 		Min: companion.TableBytesMin, Max: companion.TableBytesMax, Limit: "companion_bytes_max",
-		Unit: "bytes", Default: fmt.Sprint(companion.TableBytesDefault),
+		Unit: "bytes", Default: modelDefault,
 		Help: "the size of the companion's table of counts, a power of two",
 	},
 	{

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -51,7 +52,8 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 			}
 		}
 	}
-	m := &model.Model{Name: base.Name, LM: base.LM, Tokenizer: base.Tokenizer, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic}
+	m := &model.Model{Name: base.Name, LM: base.LM, Tokenizer: base.Tokenizer, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic,
+		CompanionBytes: cmp.Or(o.CompanionBytes, base.CompanionBytes)}
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
 	meta.schedule = optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Steps: o.Steps}
 	if joint != nil {

@@ -371,8 +371,8 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.Equal(t, r.seen.Bytes(), p.(*pretraining).tokens)
 }
 
-// Meta-learners that a model has are trained further if the options ask for nothing else, and made
-// anew otherwise.
+// Meta-learners that a model has outlive pretraining, and are trained further, if the options ask for
+// nothing else; otherwise they are made anew.
 func TestMetaLearnersGoOn(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
@@ -388,15 +388,17 @@ func TestMetaLearnersGoOn(t *testing.T) {
 		says   string
 		goesOn bool
 	}{
-		"nothing asked":  {func(o *Options) {}, learnerKept, true},
-		"its branches":   {func(o *Options) { o.Meta.Branches = []string{"*.o_net.weight", "word_emb.*"} }, learnerKept, true},
-		"as many banks":  {func(o *Options) { o.Meta.Settings.Gammas = []float32{.8, .98, .998} }, learnerKept, true},
-		"other p":        {func(o *Options) { o.Meta.Settings.P = .75 }, learnerKept, true},
-		"joint":          {func(o *Options) { o.Phases = []string{PhaseJoint} }, learnerKept, true},
-		"windows":        {func(o *Options) { o.Meta.Scheme = SchemeWindow }, learnerKept, true},
-		"other branches": {func(o *Options) { o.Meta.Branches = []string{"word_emb.*"} }, learnerRenewed, false},
-		"other banks":    {func(o *Options) { o.Meta.Settings.Gammas = []float32{.99} }, learnerRenewed, false},
-		"pretraining":    {func(o *Options) { o.Phases, o.Meta.Branches = nil, []string{"word_emb.*", "*.o_net.weight"} }, learnerDropped, false},
+		"nothing asked":            {func(o *Options) {}, learnerTrained, true},
+		"its branches":             {func(o *Options) { o.Meta.Branches = []string{"*.o_net.weight", "word_emb.*"} }, learnerTrained, true},
+		"as many banks":            {func(o *Options) { o.Meta.Settings.Gammas = []float32{.8, .98, .998} }, learnerTrained, true},
+		"other p":                  {func(o *Options) { o.Meta.Settings.P = .75 }, learnerTrained, true},
+		"joint":                    {func(o *Options) { o.Phases = []string{PhaseJoint} }, learnerTrained, true},
+		"windows":                  {func(o *Options) { o.Meta.Scheme = SchemeWindow }, learnerTrained, true},
+		"other branches":           {func(o *Options) { o.Meta.Branches = []string{"word_emb.*"} }, learnerRenewed, false},
+		"other banks":              {func(o *Options) { o.Meta.Settings.Gammas = []float32{.99} }, learnerRenewed, false},
+		"after pretraining":        {func(o *Options) { o.Phases = nil }, learnerTrained, true},
+		"pretraining alone":        {func(o *Options) { o.Phases = []string{PhasePretrain} }, learnerKept, true},
+		"others after pretraining": {func(o *Options) { o.Phases, o.Meta.Branches = nil, []string{"word_emb.*"} }, learnerRenewed, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := TinyMeta(t, SchemeOnline)

@@ -20,9 +20,9 @@ type mixer struct {
 	logits   []float32 // gradients of the chunk's losses [T,256]
 }
 
-// newMixer returns a companion of the default size beside a step of the model.
+// newMixer returns a companion of the model's size beside a step of the model.
 func newMixer(t *textStep, m *model.Model, share float32) *mixer {
-	set, vocab := companion.Settings{TableBytes: companion.TableBytesDefault, Networks: 1}, 256
+	set, vocab := companion.Settings{TableBytes: m.CompanionBytes, Networks: 1}, 256
 	x := &mixer{
 		scratch: companion.NewScratch(t.Exec.Vectors), share: share,
 		logits: make([]float32, len(t.targets)*vocab),

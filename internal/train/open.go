@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
@@ -39,6 +40,9 @@ func open(o Options) (*runner, *checkpoint, error) {
 	}
 	if r.o.Meta.Companion && r.base.OfWords() {
 		return nil, nil, &OptionError{"Meta.Companion", "true", "false of a model of words"}
+	}
+	if n := r.o.Meta.CompanionBytes; n != 0 && r.base.OfWords() {
+		return nil, nil, &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), "none of a model of words"}
 	}
 	if share := r.o.Pretrain.Companion; share > 0 && r.base.OfWords() {
 		return nil, nil, &OptionError{"Pretrain.Companion", fmt.Sprint(share),
@@ -161,7 +165,7 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	if becomes, err = r.keepLearner(m); err != nil {
 		return "", "", err
 	}
-	if becomes != learnerKept {
+	if becomes != learnerKept && becomes != learnerTrained {
 		m.Learner = nil
 	}
 	if o.Meta.Normal != nil && m.Statistics == nil {
@@ -195,9 +199,10 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 
 // What becomes of the meta-learners of Options.Init; "" if the model has none.
 const (
-	learnerKept    = "are trained further"
-	learnerDropped = "are dropped: pretraining makes a static model"
+	learnerKept    = "are kept as they are"
+	learnerTrained = "are trained further"
 	learnerRenewed = "are made anew: other branches, banks or inputs are asked for"
+	learnerDropped = "are dropped: their inputs are of the size of the gradients before pretraining"
 )
 
 func noStatistics() error {
@@ -210,17 +215,16 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 	if m.Learner == nil {
 		return "", nil
 	}
-	if r.o.Phases[0] == PhasePretrain {
+	if m.Learner.Normal != nil && m.Statistics == nil {
 		return learnerDropped, nil
 	}
-	ok, err := reusable(m, r.o.Meta)
-	if m.Learner.Normal != nil && m.Statistics == nil {
-		ok = false
-	}
-	if !ok {
+	switch ok, err := reusable(m, r.o.Meta); {
+	case !ok || err != nil:
 		return learnerRenewed, err
+	case slices.Equal(r.o.Phases, []string{PhasePretrain}):
+		return learnerKept, nil
 	}
-	return learnerKept, nil
+	return learnerTrained, nil
 }
 
 // newModel makes a model with random weights.

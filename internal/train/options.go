@@ -174,9 +174,12 @@ type MetaOptions struct {
 	Companion bool `json:"companion,omitempty"`
 	// Mixture is the share of the mixture's loss in what the fast weights learn from beside a
 	// companion, in serving as in training; the network's own loss has the rest.
-	Mixture float32       `json:"mixture,omitempty"`
-	Online  OnlineOptions `json:"online"`
-	Window  WindowOptions `json:"window"`
+	Mixture float32 `json:"mixture,omitempty"`
+	// CompanionBytes is the size of the companion's table, in training and, unless a session asks
+	// for another, in serving; 0: as the model to go on from has it, or companion.TableBytesDefault.
+	CompanionBytes int           `json:"companion_bytes,omitempty"`
+	Online         OnlineOptions `json:"online"`
+	Window         WindowOptions `json:"window"`
 }
 
 // OnlineOptions are the settings of the online scheme.

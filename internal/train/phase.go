@@ -9,7 +9,7 @@ type stepper interface {
 	save(*checkpoint)       // everything that the next steps depend on
 	load(*checkpoint) error
 	trained() []array             // views of the weights that the steps move
-	learner() *sparsemeta.Learner // nil in pretraining
+	learner() *sparsemeta.Learner // nil in pretraining, which trains none and is validated without
 	frozen() bool                 // whether the slow weights stand still
 	describe() string             // a sentence for a person
 	close() error                 // ends what the phase has running

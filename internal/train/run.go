@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -78,6 +79,7 @@ func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 		return nil, err
 	}
 	m.Arithmetic = r.base.Arithmetic
+	m.CompanionBytes = cmp.Or(r.o.Meta.CompanionBytes, r.base.CompanionBytes)
 	if learner != nil {
 		m.Mixture = r.o.Meta.Mixture
 	}

@@ -171,6 +171,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"Pretrain.Segment":          func(o *Options) { o.Pretrain.Segment = 1 << 20 },
 		"Meta.Chunk":                func(o *Options) { o.Meta.Chunk = -1 },
 		"Meta.Mixture":              func(o *Options) { o.Meta.Mixture = .5 },
+		"Meta.CompanionBytes":       func(o *Options) { o.Meta.CompanionBytes = 100_000 },
 		"Meta.Companion":            func(o *Options) { o.Meta.Companion, o.Meta.Scheme = true, SchemeWindow },
 		"Meta.Rate":                 func(o *Options) { o.Meta.Rate = -1 },
 		"Pretrain.AttentionDropout": func(o *Options) { o.Pretrain.AttentionDropout = -.1 },

@@ -76,7 +76,9 @@ func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err 
 		return err
 	}
 	r.takeBest(p)
-	r.base.Learner = p.learner()
+	if l := p.learner(); l != nil {
+		r.base.Learner = l
+	}
 	r.at = position{Done: append(r.at.Done, r.at.report())}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/internal/train/optim"
@@ -151,6 +152,10 @@ func (m MetaOptions) validate() error {
 	}
 	if m.Mixture != 0 && !m.Companion {
 		return &OptionError{"Meta.Mixture", fmt.Sprint(m.Mixture), "0 without a companion"}
+	}
+	if n := m.CompanionBytes; n != 0 && (companion.Settings{TableBytes: n, Networks: 1}).Validate() != nil {
+		return &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), fmt.Sprintf(
+			"a power of two from %d to %d", companion.TableBytesMin, companion.TableBytesMax)}
 	}
 	return firstOf([]error{
 		between("Meta.Mixture", float64(m.Mixture), 0, 1),
