@@ -78,7 +78,7 @@ func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Arithmetic = r.base.Arithmetic
+	m.Arithmetic, m.Rivals = r.base.Arithmetic, r.base.Rivals
 	m.CompanionBytes = cmp.Or(r.o.Meta.CompanionBytes, r.base.CompanionBytes)
 	if learner != nil {
 		m.Mixture = r.o.Meta.Mixture

@@ -14,6 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/weights"
 )
 
 func TestPretrainingResumesToTheSameBits(t *testing.T) {
@@ -362,4 +363,31 @@ func TestPretrainingStepAllocatesNothing(t *testing.T) {
 		step()
 	}
 	require.Zero(t, testing.AllocsPerRun(5, step))
+}
+
+// What was found for the other methods and for sessions stays a model's when it is trained further.
+func TestSettingsOutliveTraining(t *testing.T) {
+	o := TinyMeta(t, SchemeOnline)
+	before, err := model.Load(Pretrained(t))
+	require.NoError(t, err)
+	rivals := before.Rivals
+	rivals.Cache.Theta, before.CompanionBytes = .5, 1<<19
+	before, err = before.WithRivals(rivals)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	o.Init, o.Out, o.Valid = filepath.Join(dir, "before"), filepath.Join(dir, "after"), ValidNone
+	require.NoError(t, weights.WriteFile(o.Init, before.File(), weights.WriteOptions{}))
+	o.Phases, o.Meta.Steps = []string{PhaseMeta}, 1
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+	after, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, rivals, after.Rivals)
+	require.Equal(t, 1<<19, after.CompanionBytes)
+	o.Meta.CompanionBytes = 1 << 18
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+	after, err = model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, 1<<18, after.CompanionBytes)
 }
