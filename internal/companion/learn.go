@@ -38,26 +38,23 @@ func (x *Scratch) learnWeights(s *State) {
 	}
 }
 
+// moved are the estimates of a byte that were moved, whose logits are still to be computed.
+type moved struct {
+	n  int
+	at [8 * (contextCount + matchCount)]int32
+	// The probabilities of a one, and of a zero.
+	ones, zeros [8 * (contextCount + matchCount)]float32
+}
+
 // learnEstimates moves the maps of the histories that were met, and those of the matches.
 func (x *Scratch) learnEstimates(s *State) {
-	var at [8 * (contextCount + matchCount)]int32
-	var p [2 * len(at)]float32 // of a one, and behind all of them of a zero
-	n := 0
-	move := func(estimate int, bit float32) {
-		x.known.floats.keep(s.floats, int32(estimate/pageFloats))
-		x.known.floats.keep(s.floats, int32((estimate+estimateFloats-1)/pageFloats))
-		e := s.floats[estimate : estimate+estimateFloats]
-		one := e[estimateP] + (bit-e[estimateP])/(e[estimateCount]+1.5)
-		one = max(estimateEdge, min(1-estimateEdge, one))
-		e[estimateP], e[estimateCount] = one, min(e[estimateCount]+1, countMost)
-		at[n], p[n], p[len(at)+n] = int32(estimate), one, 1-one
-		n++
-	}
+	all := &x.moved
+	all.n = 0
 	for k := range x.nodes {
 		node := &x.nodes[k]
 		for i, h := range node.met {
 			if h != 0 {
-				move(mapOf(i, h), node.bit)
+				x.move(s, mapOf(i, h), node.bit)
 			}
 		}
 		for m, expected := range x.look.expected {
@@ -66,15 +63,33 @@ func (x *Scratch) learnEstimates(s *State) {
 				if float32(expected>>(7-k)&1) == node.bit {
 					hit = 1
 				}
-				move(matchOf(m, x.look.classes[m]), hit)
+				x.move(s, matchOf(m, x.look.classes[m]), hit)
 			}
 		}
 	}
-	x.vectors.Log(p[:n], p[:n])
-	x.vectors.Log(p[len(at):len(at)+n], p[len(at):len(at)+n])
-	for i, estimate := range at[:n] {
-		s.floats[estimate+estimateLogit] = p[i] - p[len(at)+i]
+	ones, zeros := all.ones[:all.n], all.zeros[:all.n]
+	x.vectors.Log(ones, ones)
+	x.vectors.Log(zeros, zeros)
+	for i, estimate := range all.at[:all.n] {
+		s.floats[estimate+estimateLogit] = ones[i] - zeros[i]
 	}
+}
+
+// move moves an estimate towards a bit.
+func (x *Scratch) move(s *State, estimate int, bit float32) {
+	x.known.floats.keep(s.floats, int32(estimate/pageFloats))
+	if estimate%pageFloats > pageFloats-estimateFloats {
+		x.known.floats.keep(s.floats, int32(estimate/pageFloats+1))
+	}
+	e := (*[estimateFloats]float32)(s.floats[estimate:])
+	one := between(e[estimateP]+(bit-e[estimateP])/(e[estimateCount]+1.5), estimateEdge, 1-estimateEdge)
+	e[estimateP] = one
+	if e[estimateCount] < countMost {
+		e[estimateCount]++
+	}
+	all := &x.moved
+	all.at[all.n], all.ones[all.n], all.zeros[all.n] = int32(estimate), one, 1-one
+	all.n++
 }
 
 // learnRefinement moves the step of the refinement that is nearer.
@@ -87,7 +102,7 @@ func (x *Scratch) learnRefinement(s *State) {
 		}
 		x.known.floats.keep(s.floats, int32(at/pageFloats))
 		p := s.floats[at] + float32((n.bit-s.floats[at])*refineRate)
-		s.floats[at] = max(1-bitMost, min(bitMost, p))
+		s.floats[at] = between(p, 1-bitMost, bitMost)
 	}
 }
 

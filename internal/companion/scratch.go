@@ -19,6 +19,7 @@ type Scratch struct {
 	path    [8 * inputCount]float32
 	weights [8 * inputCount]float32
 	slope   slope
+	moved   moved
 
 	// Of all nodes, by their numbers: the inputs, the logits by each set, and see Distribution.
 	inputs [256 * inputCount]float32
