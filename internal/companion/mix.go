@@ -121,5 +121,5 @@ const bitMost = 1 - 1.0/(1<<20)
 
 // together is P(1) at a node: of the sets' mean, as a probability, and its refinement.
 func together(mean, refined float32) float32 {
-	return between((mean+refined)/2, 1-bitMost, bitMost)
+	return max(1-bitMost, min(bitMost, (mean+refined)/2))
 }

@@ -14,20 +14,8 @@ func squash(v kernel.Vectors, a []float32) {
 	}
 }
 
-// limit keeps a logit within a bound; a NaN stays.
-func limit(a, most float32) float32 { return between(a, -most, most) }
-
-// between is max(least, min(most, a)), written out: the builtin functions also put zeros and NaNs in
-// order, which takes several times as long.
-func between(a, least, most float32) float32 {
-	switch {
-	case a < least:
-		return least
-	case a > most:
-		return most
-	}
-	return a
-}
+// limit keeps a logit within a bound.
+func limit(a, most float32) float32 { return max(-most, min(most, a)) }
 
 // within reports whether a logit is not at its bound.
 func within(a, most float32) bool { return a > -most && a < most }
