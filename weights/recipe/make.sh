@@ -48,7 +48,7 @@ run counts --phase pretrain --init "$work/tuned.safetensors" --config "$recipe/l
 	--warmup 60 --lr 0.0015 --seed 5 --companion-share 0.6 --valid-bytes 8192 --valid-every 600
 
 # The meta-learners follow them, and learn from the loss of the mixture, too.
-run beside --phase meta --init "$work/counts.safetensors" --config default --companion --meta-steps 3000 --meta-lr 0.001 --seed 6 \
+run beside --phase meta --init "$work/counts.safetensors" --config default --companion --meta-steps 2000 --meta-lr 0.001 --seed 6 \
 	--valid-bytes 8192 --valid-every -1 --store bf16
 
 # Last come the statistics of gradients that the method dynamic-rms needs.
