@@ -127,7 +127,7 @@ func ExampleClient_CompleteStream() {
 		log.Fatal(err)
 	}
 	for e, err := range c.CompleteStream(ctx, session.ID, client.CompletionRequest{
-		Prompt: new("The ship sailed to"), MaxTokens: new(9), Temperature: new(0.0),
+		Prompt: new("The ship sailed to"), MaxTokens: new(8), Temperature: new(0.0),
 	}) {
 		switch {
 		case err != nil:
@@ -139,8 +139,8 @@ func ExampleClient_CompleteStream() {
 		}
 	}
 	// Output:
-	// the ship
-	// length after 9 tokens
+	// see the
+	// length after 8 tokens
 }
 
 // What the server refuses says where, what was found, and what was expected.
