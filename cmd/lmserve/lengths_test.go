@@ -22,8 +22,8 @@ func TestLengthsOfTheMemoryAreChosen(t *testing.T) {
 	}
 	plain := static()
 	require.Equal(t, plain, static("--mem-len", "512"))
-	require.NotEqual(t, plain, static("--mem-len", "64"))
-	require.NotEqual(t, static("--mem-len", "64"), static("--mem-len", "64", "--same-length"))
+	require.NotEqual(t, plain, static("--mem-len", "16"))
+	require.NotEqual(t, static("--mem-len", "16"), static("--mem-len", "16", "--same-length"))
 	require.NotEqual(t, static("--mem-len", "700"), static("--mem-len", "700", "--clamp-len", "100"))
 
 	data := filepath.Join(dir, "data")
