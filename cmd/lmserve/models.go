@@ -30,9 +30,10 @@ func newModels() *cobra.Command {
 WEIGHTS is their number, MEMORY what they take, and SESSION what the state of a session takes
 beside them. STATIC and ADAPTIVE are bits, fewer are better: without learning from the text, and
 with. It is 'lmserve train' that has measured them on its validation text, and has put them into
-the model's file: per byte, or per word and line end of a model of words; without a companion.
-Models compare by them where the validation text is the same (its fingerprint is in --json). A
-model that says nothing of it has none.
+the model's file: per byte, or per word and line end of a model of words; of the network alone, or
+with counts, where it was trained beside a companion of counts. Models compare by them where both
+and the validation text are the same (its fingerprint is in --json). A model that says nothing of it
+has none.
 
 SPEED is measured, now and on this machine, if --measure asks for it: bytes a second that one
 session with the model's defaults scores and learns. Else there is none.`,
@@ -113,7 +114,9 @@ type measuredBits struct {
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"`
 	Text     string   `json:"text,omitempty"` // its fingerprint
-	Bytes    int64    `json:"bytes,omitempty"`
+	// Companion says that the bits are those of the mixture with a companion of counts.
+	Companion bool  `json:"companion,omitempty"`
+	Bytes     int64 `json:"bytes,omitempty"`
 }
 
 // listModel loads a model, and says of it what is known without measuring. If that fails, it says
@@ -165,9 +168,9 @@ func printModels(w io.Writer, list []listedModel) error {
 		}
 		static, adaptive := "-", "-"
 		if m.Valid != nil {
-			static = bitsEach(m.Valid.Static, m.Tokenizer)
+			static = m.Valid.each(m.Valid.Static, m.Tokenizer)
 			if m.Valid.Adaptive != nil {
-				adaptive = bitsEach(*m.Valid.Adaptive, m.Tokenizer)
+				adaptive = m.Valid.each(*m.Valid.Adaptive, m.Tokenizer)
 			}
 		}
 		speed := "-"
@@ -181,7 +184,12 @@ func printModels(w io.Writer, list []listedModel) error {
 	return t.Flush()
 }
 
-// bitsEach says of what a model's bits are: a byte, or a token of a model of words.
-func bitsEach(bits float64, tokenizer string) string {
-	return fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
+// each says of what a model's bits are, a byte or a token of a model of words, and whether they are
+// those of the network alone.
+func (b *measuredBits) each(bits float64, tokenizer string) string {
+	text := fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
+	if b.Companion {
+		text += " with counts"
+	}
+	return text
 }

@@ -1,65 +1,72 @@
 package companion
 
-// journal keeps what an array held before it was changed.
+// journal keeps what the elements of an array held before they were changed.
 type journal[T any] struct {
-	spans []span
-	held  []T
+	at   []int32
+	held []T
 }
 
-// span is a part of an array.
-type span struct{ at, n int32 }
+func (j *journal[T]) begin() { j.at, j.held = j.at[:0], j.held[:0] }
 
-func (j *journal[T]) begin() { j.spans, j.held = j.spans[:0], j.held[:0] }
-
-// keep is called before a part of the array changes.
-func (j *journal[T]) keep(array []T, at, n int) {
-	j.spans = append(j.spans, span{int32(at), int32(n)})
-	j.held = append(j.held, array[at:at+n]...)
+// keep is called before an element changes.
+func (j *journal[T]) keep(array []T, at int) {
+	j.at, j.held = append(j.at, int32(at)), append(j.held, array[at])
 }
 
-// back takes the array back to where the journal began, and keeps what it held until now.
-func (j *journal[T]) back(array []T) { j.backTo(array, 0) }
-
-// backTo takes the array back to where the journal had so many spans. It returns where the parts
-// behind them begin in what is held.
-func (j *journal[T]) backTo(array []T, spans int) (end int) {
-	end = len(j.held)
-	for i := len(j.spans) - 1; i >= spans; i-- {
-		s := j.spans[i]
-		end -= int(s.n)
-		exchange(array[s.at:s.at+s.n], j.held[end:])
+// backTo takes the array back to where the journal had so many elements, and keeps what they held
+// until now.
+func (j *journal[T]) backTo(array []T, n int) {
+	for i := len(j.at) - 1; i >= n; i-- {
+		array[j.at[i]], j.held[i] = j.held[i], array[j.at[i]]
 	}
-	return end
 }
 
-// drop takes the array back to where the journal had so many spans, and forgets the rest of it.
-func (j *journal[T]) drop(array []T, spans int) {
-	end := j.backTo(array, spans)
-	j.spans, j.held = j.spans[:spans], j.held[:end]
+// drop takes the array back to where the journal had so many elements, and forgets the rest of it.
+func (j *journal[T]) drop(array []T, n int) {
+	j.backTo(array, n)
+	j.at, j.held = j.at[:n], j.held[:n]
 }
 
-// forth undoes back.
+// forth undoes a backTo where the journal began.
 func (j *journal[T]) forth(array []T) {
-	begin := 0
-	for _, s := range j.spans {
-		exchange(array[s.at:s.at+s.n], j.held[begin:])
-		begin += int(s.n)
+	for i, at := range j.at {
+		array[at], j.held[i] = j.held[i], array[at]
 	}
 }
 
-// exchange exchanges the elements of a and the first ones of b: a few one by one, more in blocks.
-func exchange[T any](a, b []T) {
-	var block [16]T
-	for len(a) >= len(block) {
-		copy(block[:], a)
-		copy(a[:len(block)], b)
-		copy(b, block[:])
-		a, b = a[len(block):], b[len(block):]
+// tableJournal is a journal of the buckets of a table.
+type tableJournal struct {
+	at   []int32
+	held []bucket
+}
+
+func (j *tableJournal) begin() { j.at, j.held = j.at[:0], j.held[:0] }
+
+// keep is called before a bucket changes.
+func (j *tableJournal) keep(t table, at int) {
+	j.at, j.held = append(j.at, int32(at)), append(j.held, *t.at(at))
+}
+
+func (j *tableJournal) backTo(t table, n int) {
+	for i := len(j.at) - 1; i >= n; i-- {
+		j.exchange(t, i)
 	}
-	b = b[:len(a)]
-	for i := range a {
-		a[i], b[i] = b[i], a[i]
+}
+
+func (j *tableJournal) drop(t table, n int) {
+	j.backTo(t, n)
+	j.at, j.held = j.at[:n], j.held[:n]
+}
+
+func (j *tableJournal) forth(t table) {
+	for i := range j.at {
+		j.exchange(t, i)
 	}
+}
+
+func (j *tableJournal) exchange(t table, i int) {
+	b := t.at(int(j.at[i]))
+	*b, j.held[i] = j.held[i], *b
 }
 
 // pages is a journal of the floats, of which a text changes the same ones again and again: they are
@@ -135,7 +142,7 @@ func (j *pages) forth(floats []float32) {
 // change is what some text has changed of a state.
 type change struct {
 	place  place
-	table  journal[uint8]
+	table  tableJournal
 	text   journal[uint8]
 	words  journal[uint32]
 	floats pages
@@ -151,9 +158,9 @@ func (c *change) begin(s *State) {
 
 func (c *change) back(s *State) {
 	c.place, s.place = s.place, c.place
-	c.table.back(s.table)
-	c.text.back(s.text)
-	c.words.back(s.words)
+	c.table.backTo(s.table, 0)
+	c.text.backTo(s.text, 0)
+	c.words.backTo(s.words, 0)
 	c.floats.backTo(s.floats, 0)
 }
 
@@ -173,7 +180,7 @@ type Mark struct {
 
 func (c *change) mark(s *State) Mark {
 	return Mark{
-		s.place, len(c.table.spans), len(c.text.spans), len(c.words.spans), c.floats.mark(),
+		s.place, len(c.table.at), len(c.text.at), len(c.words.at), c.floats.mark(),
 	}
 }
 

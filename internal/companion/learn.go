@@ -1,5 +1,7 @@
 package companion
 
+import "math"
+
 const (
 	// The step of the weights is rateLeast, and at first rateMore more, which halves by the time
 	// that rateBits bits have come.
@@ -38,26 +40,23 @@ func (x *Scratch) learnWeights(s *State) {
 	}
 }
 
+// moved are the estimates of a byte that were moved, whose logits are still to be computed.
+type moved struct {
+	n  int
+	at [8 * (contextCount + matchCount)]int32
+	// The probabilities of a one, and of a zero.
+	ones, zeros [8 * (contextCount + matchCount)]float32
+}
+
 // learnEstimates moves the maps of the histories that were met, and those of the matches.
 func (x *Scratch) learnEstimates(s *State) {
-	var at [8 * (contextCount + matchCount)]int32
-	var p [2 * len(at)]float32 // of a one, and behind all of them of a zero
-	n := 0
-	move := func(estimate int, bit float32) {
-		x.known.floats.keep(s.floats, int32(estimate/pageFloats))
-		x.known.floats.keep(s.floats, int32((estimate+estimateFloats-1)/pageFloats))
-		e := s.floats[estimate : estimate+estimateFloats]
-		one := e[estimateP] + (bit-e[estimateP])/(e[estimateCount]+1.5)
-		one = max(estimateEdge, min(1-estimateEdge, one))
-		e[estimateP], e[estimateCount] = one, min(e[estimateCount]+1, countMost)
-		at[n], p[n], p[len(at)+n] = int32(estimate), one, 1-one
-		n++
-	}
+	all := &x.moved
+	all.n = 0
 	for k := range x.nodes {
 		node := &x.nodes[k]
 		for i, h := range node.met {
 			if h != 0 {
-				move(mapOf(i, h), node.bit)
+				x.move(s, mapOf(i, h), node.bit)
 			}
 		}
 		for m, expected := range x.look.expected {
@@ -66,16 +65,42 @@ func (x *Scratch) learnEstimates(s *State) {
 				if float32(expected>>(7-k)&1) == node.bit {
 					hit = 1
 				}
-				move(matchOf(m, x.look.classes[m]), hit)
+				x.move(s, matchOf(m, x.look.classes[m]), hit)
 			}
 		}
 	}
-	x.vectors.Log(p[:n], p[:n])
-	x.vectors.Log(p[len(at):len(at)+n], p[len(at):len(at)+n])
-	for i, estimate := range at[:n] {
-		s.floats[estimate+estimateLogit] = p[i] - p[len(at)+i]
+	ones, zeros := all.ones[:all.n], all.zeros[:all.n]
+	x.vectors.Log(ones, ones)
+	x.vectors.Log(zeros, zeros)
+	for i, estimate := range all.at[:all.n] {
+		s.floats[estimate+estimateLogit] = ones[i] - zeros[i]
 	}
 }
+
+// move moves an estimate towards a bit.
+func (x *Scratch) move(s *State, estimate int, bit float32) {
+	x.known.floats.keep(s.floats, int32(estimate/pageFloats))
+	if estimate%pageFloats > pageFloats-estimateFloats {
+		x.known.floats.keep(s.floats, int32(estimate/pageFloats+1))
+	}
+	e := (*[estimateFloats]float32)(s.floats[estimate:])
+	one := inside(e[estimateP] + (bit-e[estimateP])/(e[estimateCount]+1.5))
+	e[estimateP] = one
+	if e[estimateCount] < countMost {
+		e[estimateCount]++
+	}
+	all := &x.moved
+	all.at[all.n], all.ones[all.n], all.zeros[all.n] = int32(estimate), one, 1-one
+	all.n++
+}
+
+// inside keeps a probability, which is no NaN, away from 0 and 1. Positive numbers are in the order of
+// their bits, and whole numbers are compared without a jump, which nobody could foretell here.
+func inside(p float32) float32 {
+	return math.Float32frombits(max(edgeBits, min(otherEdgeBits, math.Float32bits(p))))
+}
+
+var edgeBits, otherEdgeBits = math.Float32bits(estimateEdge), math.Float32bits(1 - estimateEdge)
 
 // learnRefinement moves the step of the refinement that is nearer.
 func (x *Scratch) learnRefinement(s *State) {
@@ -104,28 +129,29 @@ func (x *Scratch) learnHistories(s *State, b byte) {
 // context has its place, that one is forgotten.
 func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	at, check := s.table.place(h)
-	bucket := s.table[at : at+bucketBytes]
-	x.known.table.keep(s.table, at, bucketBytes)
-	if bucket[0] != check {
-		clear(bucket)
-		bucket[0] = check
+	x.known.table.keep(s.table, at)
+	here := s.table.at(at)
+	if here[0] != check {
+		*here = bucket{check}
 	}
-	for i := range 4 {
-		history := &bucket[nodeInHalf(nodeOf(b, k+i))]
-		*history = nextHistory[*history][bitOf(b, k+i)]
+	n, nibble := 1, int(b>>(4-k))
+	for i := 3; i >= 0; i-- {
+		bit := nibble >> i & 1
+		here[n&(bucketBytes-1)] = nextHistory[here[n&(bucketBytes-1)]][bit]
+		n = 2*n + bit
 	}
 }
 
 // goOn takes the text, its matches and its place behind a byte.
 func (x *Scratch) goOn(s *State, b byte) {
 	at := int(s.place.Bytes % textBytes)
-	x.known.text.keep(s.text, at, 1)
+	x.known.text.keep(s.text, at)
 	for m := range s.place.Matches {
 		s.place.Matches[m].follow(s.expected(m) == 256|int(b))
 	}
 	s.text[at] = b
 	follower := followersOf(uint32(s.place.order(1)))
-	x.known.words.keep(s.words, follower, 1)
+	x.known.words.keep(s.words, follower)
 	s.words[follower] = s.words[follower]<<8 | uint32(b)
 	s.place.step(b)
 	for m, least := range matchLeast {
@@ -138,7 +164,7 @@ func (x *Scratch) goOn(s *State, b byte) {
 				*found = match{At: s.words[head], Length: uint32(n)}
 			}
 		}
-		x.known.words.keep(s.words, head, 1)
+		x.known.words.keep(s.words, head)
 		s.words[head] = uint32(s.place.Bytes)
 	}
 }

@@ -19,6 +19,7 @@ type Scratch struct {
 	path    [8 * inputCount]float32
 	weights [8 * inputCount]float32
 	slope   slope
+	moved   moved
 
 	// Of all nodes, by their numbers: the inputs, the logits by each set, and see Distribution.
 	inputs [256 * inputCount]float32
@@ -43,13 +44,13 @@ type scored struct {
 // ScratchBytes is the memory of a scratch that pieces of so many bytes were scored with, at most.
 func ScratchBytes(piece int) int64 {
 	const (
-		spans  = 8 * (2*contextCount + 1 + 1 + matchCount)
+		places = 4 * (2*contextCount + 1 + 1 + matchCount)
 		held   = 2*contextCount*bucketBytes + 1 + 4*(1+matchCount)
 		pages  = setCount - 1 + 8 + 2*8*(contextCount+matchCount) + 8 // the nodes' rows are eight
 		growth = 2                                                    // of a slice that is appended to
 		fixed  = 1<<16 + 4*pageCount
 	)
-	return fixed + growth*int64(piece)*(spans+held+pages*(4+4*pageFloats))
+	return fixed + growth*int64(piece)*(places+held+pages*(4+4*pageFloats))
 }
 
 // NewScratch returns a scratch that computes by a set of instructions; all give the same bits.

@@ -12,8 +12,13 @@ const (
 // table has 16 bytes a bucket, and a power of two of buckets.
 type table []uint8
 
-// bucket says where a hash's bucket is to be looked for first, and its check byte.
-func (t table) bucket(h uint32) (at uint32, check uint8) {
+type bucket [bucketBytes]uint8
+
+// at is the bucket at an offset.
+func (t table) at(offset int) *bucket { return (*bucket)(t[offset:]) }
+
+// first says where a hash's bucket is to be looked for first, and its check byte.
+func (t table) first(h uint32) (at uint32, check uint8) {
 	h *= 0x9e3779b1
 	h ^= h >> 15
 	return h & uint32(len(t)/bucketBytes-1), max(1, uint8(h>>24))
@@ -21,7 +26,7 @@ func (t table) bucket(h uint32) (at uint32, check uint8) {
 
 // find returns the offset of a hash's bucket, or -1: it is not there.
 func (t table) find(h uint32) int {
-	first, check := t.bucket(h)
+	first, check := t.first(h)
 	for i := range uint32(lineBuckets) {
 		at := int(first^i) * bucketBytes
 		if t[at] == check {
@@ -36,7 +41,7 @@ func (t table) find(h uint32) int {
 
 // place returns the offset where the bucket of a hash is or is to be, which may be that of another.
 func (t table) place(h uint32) (at int, check uint8) {
-	first, check := t.bucket(h)
+	first, check := t.first(h)
 	least := 1 << 10
 	for i := range uint32(lineBuckets) {
 		here := int(first^i) * bucketBytes

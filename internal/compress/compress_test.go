@@ -104,7 +104,7 @@ func TestTheVersionStandsForWhatAHeaderLeavesOut(t *testing.T) {
 		}
 	}
 	require.Equal(t, setting.Values{
-		"companion": true, "companion_bytes": 1 << 21, "companion_static": true,
+		"companion": true, "companion_static": true,
 		"skip_below": 0.75, "baseline": false,
 	}, own)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -30,7 +29,7 @@ func small(t *testing.T) *Model {
 
 func TestAModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
-	require.Equal(t, companion.TableBytesDefault, m.CompanionBytes)
+	require.Equal(t, 2097152, m.CompanionBytes, "what a file that says nothing of it has meant so far")
 	m.Mixture, m.CompanionBytes = 0.25, 1<<19
 	for _, zstd := range []int{0, 3} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")

@@ -37,6 +37,8 @@ type Measurement struct {
 	Static   float64    `json:"static"`
 	Adaptive *float64   `json:"adaptive,omitempty"` // nil for a model without meta-learners
 	Words    *WordCount `json:"words,omitempty"`    // nil for a model of bytes
+	// Companion says that the bits are those of the mixtures with a companion of counts.
+	Companion bool `json:"companion,omitempty"`
 }
 
 // WordCount says what a measurement in bits a token is of. Tokens are counted as the literature
@@ -71,6 +73,9 @@ func (v Measurement) String() string {
 	}
 	if v.Words != nil {
 		text += " (" + v.Words.of() + ")"
+	}
+	if v.Companion {
+		text += " (beside counts)"
 	}
 	return text
 }

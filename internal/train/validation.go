@@ -28,6 +28,7 @@ func (v *validator) measure(
 ) (result Measurement, err error) {
 	x := kernel.NewExecIn(v.threads, m.Arithmetic)
 	defer x.Close()
+	result.Companion = v.companion
 	if words, ok := m.Tokenizer.(*tokenizer.Words); ok {
 		count := countOf(v.text, words)
 		result.Words = &count

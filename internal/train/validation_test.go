@@ -35,6 +35,7 @@ func TestValidationIsServing(t *testing.T) {
 			require.Equal(t, static.Bits/float64(static.Tokens), measured.Static)
 			require.Equal(t, adaptive.Bits/float64(adaptive.Tokens), *measured.Adaptive)
 			require.NotEqual(t, measured.Static, *measured.Adaptive)
+			require.False(t, measured.Companion)
 			if m.OfWords() {
 				count := &WordCount{Tokens: int(static.Tokens), Unknown: int(static.Unknown)}
 				require.Equal(t, count, measured.Words)
@@ -56,6 +57,8 @@ func TestValidationIsServing(t *testing.T) {
 				require.Equal(t, adaptive.Bits/float64(adaptive.Tokens), *measured.Adaptive)
 				static, _ := served(m, texts, one, stream.Static, true)
 				require.Equal(t, static.Bits/float64(static.Tokens), measured.Static)
+				require.True(t, measured.Companion)
+				require.Contains(t, measured.String(), "(beside counts)")
 			}
 			m.Mixture = 0
 		}

@@ -38,6 +38,18 @@ run meta $unseen --phase meta --init "$work/longer.safetensors" --config default
 run prose --phase meta --init "$work/meta.safetensors" --meta-steps 2000 --meta-lr 0.001 --seed 3 --valid-bytes 16384 --valid-every -1 --store bf16
 run more --phase meta --init "$work/prose.safetensors" --meta-steps 4000 --meta-lr 0.001 --seed 4 --valid-bytes 16384 --valid-every -1 --store bf16
 
-# Last come the settings of the other methods of adaptation, and the statistics of gradients that
-# the method dynamic-rms needs.
-"$lmserve" tune --model "$work/more.safetensors" --data "$valid" --statistics "$text" --out "$work/default.safetensors.zst"
+# The settings of the other methods of adaptation, which the model keeps from here on.
+[ -e "$work/tuned.safetensors" ] ||
+	"$lmserve" tune --model "$work/more.safetensors" --data "$valid" --statistics "$text" --out "$work/tuned.safetensors"
+
+# The slow weights read on, all domains now, beside companions of counts: what they learn from is
+# mostly the loss of the mixture.
+run counts --phase pretrain --init "$work/tuned.safetensors" --config "$recipe/long.json" --balance 0.5 --batch 16 --steps 3600 \
+	--warmup 60 --lr 0.0015 --seed 5 --companion-share 0.6 --valid-bytes 8192 --valid-every 600
+
+# The meta-learners follow them, and learn from the loss of the mixture, too.
+run beside --phase meta --init "$work/counts.safetensors" --config default --companion --meta-steps 2000 --meta-lr 0.001 --seed 6 \
+	--valid-bytes 8192 --valid-every -1 --store bf16
+
+# Last come the statistics of gradients that the method dynamic-rms needs.
+"$lmserve" tune --model "$work/beside.safetensors" --methods none --statistics "$text" --out "$work/default.safetensors.zst"
