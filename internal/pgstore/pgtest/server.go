@@ -66,7 +66,7 @@ func Main(run func() int) int {
 }
 
 // Shared is the server that the tests of a package share; the package's TestMain calls Main. Without
-// PostgreSQL the test is skipped, or fails where CI is set.
+// LMSERVE_TEST_POSTGRES the test is skipped.
 func Shared(t testing.TB) *Server {
 	require.NotEmpty(t, installed(t))
 	shared.once.Do(func() { shared.server, shared.err = start(installed(t)) })
@@ -84,6 +84,9 @@ func New(t testing.TB) *Server {
 
 // installed is the folder with the programs of PostgreSQL.
 func installed(t testing.TB) string {
+	if os.Getenv("LMSERVE_TEST_POSTGRES") == "" {
+		t.Skip("make test-postgres starts a PostgreSQL server")
+	}
 	found, _ := filepath.Glob(filepath.Join(binaries, "initdb"))
 	if len(found) > 0 {
 		return filepath.Dir(slices.Max(found))
@@ -92,10 +95,7 @@ func installed(t testing.TB) string {
 	if err == nil {
 		return filepath.Dir(path)
 	}
-	if os.Getenv("CI") != "" {
-		t.Fatalf("PostgreSQL is not installed, expected initdb in %s or in the path, as CI is set", binaries)
-	}
-	t.Skipf("PostgreSQL is not installed: no initdb in %s or in the path", binaries)
+	t.Fatalf("PostgreSQL is not installed, expected initdb in %s or in the path", binaries)
 	return ""
 }
 
