@@ -189,7 +189,7 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	out := must(t, "", "models", broken)
 	for _, want := range []string{
-		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.957 a byte +1\.713 a byte +- +embedded`,
+		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.630 a byte with counts +1\.615 a byte with counts +- +embedded`,
 		`tiny +` + m.ID() + ` +words +0\.\d+ M .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
 	} {
 		require.Regexp(t, want, out)
