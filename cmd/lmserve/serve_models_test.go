@@ -198,7 +198,7 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	args := []string{"models", "--json", "--measure", "--seconds", "0.001", "--threads", "1"}
 	require.NoError(t, json.Unmarshal([]byte(must(t, "", args...)), &list))
 	require.Len(t, list, 2)
-	require.Equal(t, "7723a28b69a171da", list[0].Valid.Text)
+	require.Equal(t, "85bcc5855b2c1b21", list[0].Valid.Text)
 	for _, about := range list {
 		require.Positive(t, about.BytesPerSecond)
 		require.Equal(t, 1, about.Threads)
