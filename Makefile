@@ -94,6 +94,10 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 	npm ci --prefix server/testdata/openai --ignore-scripts --no-audit --no-fund --loglevel error && \
 	LMSERVE_TEST_OPENAI=1 $(GO) test ./server ./examples -run '^TestOpenAIsOwnClient' -count=1 -v
 
+test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's programs; minutes)
+	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/pgstore/... -count=1 -timeout 40m
+	LMSERVE_TEST_POSTGRES=1 $(GO) test ./cmd/lmserve -run '^TestSessionsInADatabase' -count=1 -timeout 40m
+
 race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
 

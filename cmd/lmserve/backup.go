@@ -77,7 +77,7 @@ func absent(path string) error {
 
 // backupFolder backs up a folder that nobody writes to.
 func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
-	return f.withStore(func(store sessionlog.Store) error {
+	return f.withStore(c.Context(), func(store sessionlog.Store) error {
 		backuper, ok := store.(sessionlog.Backuper)
 		if !ok {
 			return fmt.Errorf("%T has no backups", store)

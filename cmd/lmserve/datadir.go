@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,7 @@ const noDataDir = "none"
 type dataFlags struct {
 	dir      string
 	keysFile string
+	network  networkFlags // where sessions are instead, if they are not in the data folder
 }
 
 // register gives a command both flags.
@@ -67,14 +69,20 @@ func (f *dataFlags) mustPath() (string, error) {
 
 // mustFolder returns the data folder, without which the commands on stored sessions cannot work.
 func (f *dataFlags) mustFolder() (string, error) {
+	if f.network.given() {
+		return "", usageError{errors.New("--store is given, expected a data folder: what this command does is the database's own work")}
+	}
 	if f.dir == noDataDir {
 		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}
 	}
 	return f.folder()
 }
 
-// openFolder opens the data folder, which must be there already.
-func (f *dataFlags) openFolder(o sessionlog.Options) (sessionlog.Store, error) {
+// openStored opens what the sessions are kept in, which must be there already.
+func (f *dataFlags) openStored(ctx context.Context, o sessionlog.Options) (sessionlog.Store, error) {
+	if f.network.given() {
+		return f.network.open(ctx, !o.ReadOnly, 0, nil)
+	}
 	dir, err := f.mustFolder()
 	if err != nil {
 		return nil, err
@@ -83,9 +91,11 @@ func (f *dataFlags) openFolder(o sessionlog.Options) (sessionlog.Store, error) {
 	return sessionlog.Open(dir, o)
 }
 
-// withStore calls do with the data folder's store, opened for reading.
-func (f *dataFlags) withStore(do func(store sessionlog.Store) error) (err error) {
-	store, err := f.openFolder(sessionlog.Options{ReadOnly: true})
+// withStore calls do with the store of the sessions, opened for reading.
+func (f *dataFlags) withStore(
+	ctx context.Context, do func(store sessionlog.Store) error,
+) (err error) {
+	store, err := f.openStored(ctx, sessionlog.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}

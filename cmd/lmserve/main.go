@@ -61,7 +61,7 @@ lists them), or a file.
 	})
 	configFlag(root)
 	quietFlag(root)
-	root.AddCommand(newServe(), newKeys(), newSessions(), newBackup(), newRestore(), newScore(),
+	root.AddCommand(newServe(), newKeys(), newSessions(), newMigrate(), newBackup(), newRestore(), newScore(),
 		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newModels(), newCompress(),
 		newDecompress(),
 		newHealth(), newConfig(), newCompletion(), newMan(), newVersion())

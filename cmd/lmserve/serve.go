@@ -25,7 +25,8 @@ models sessions may run on and which models read words; the access log goes to s
 drain: no new work, chunks under way are finished, then it ends.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
-with --data-dir=none they are in memory only. If the server finds the folder damaged, it
+with --data-dir=none they are in memory only; with --store and --objects they are in a PostgreSQL
+database and an object store (docs/cluster.md), for one server at a time. If the server finds the folder damaged, it
 opens it again, as a start does, and goes on with the sessions that the damage does not
 touch. If the folder fails otherwise (say a disk does), or again and again, the server ends
 with an error, and what it had confirmed is there when it starts again.
@@ -39,7 +40,8 @@ addresses keys and text want TLS.
 ` + memoryHelp),
 		Example: `  lmserve serve
   lmserve serve --data-dir /var/lib/lmserve --memory-budget 4G --log-format json
-  lmserve serve --listen :8443 --tls-cert cert.pem --tls-key key.pem`,
+  lmserve serve --listen :8443 --tls-cert cert.pem --tls-key key.pem
+  lmserve serve --store postgres://lmserve@db/lmserve --objects s3://states`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
@@ -67,6 +69,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	if err == nil {
 		err = f.checkOrigins()
+	}
+	if err == nil {
+		err = f.checkStore()
 	}
 	if err != nil {
 		return err

@@ -44,6 +44,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.data.register(c)
 	f.limits.register(c)
 	flags := c.Flags()
+	f.data.network.register(flags)
 	flags.StringArrayVar(&f.models, "model", nil,
 		"name ('lmserve models' lists them) or file of a model that sessions may run on; may be "+
 			"repeated, the first is that of\nsessions that ask for none, the others are in memory "+
@@ -141,6 +142,22 @@ func (f *limitFlags) check() error {
 		}
 	}
 	return nil
+}
+
+// checkStore refuses flags that contradict each other about where the sessions are.
+func (f *serveFlags) checkStore() error {
+	n := &f.data.network
+	switch {
+	case !n.given():
+		return n.check()
+	case f.data.dir == noDataDir:
+		return usageError{fmt.Errorf("--data-dir is %s and --store is given, expected one of the two: "+
+			"beside --store, --data-dir says where the keys file is", noDataDir)}
+	case f.diskBudget > 0:
+		return usageError{fmt.Errorf("--disk-budget is %s and --store is given, expected one of the "+
+			"two: the budget is of a data folder", &f.diskBudget)}
+	}
+	return n.check()
 }
 
 // checkOrigins holds the origins of pages against their form.

@@ -68,6 +68,11 @@ func (f *serveFlags) openSessions(
 func (f *serveFlags) openStore(
 	ctx context.Context, told *telemetry, log *zap.Logger,
 ) (store sessionlog.Store, where string, err error) {
+	if f.data.network.given() {
+		report := func(err error) { log.Error("store", zap.Error(err)) }
+		store, err = f.data.network.open(ctx, true, serverWait, report)
+		return store, f.data.network.where(), err
+	}
 	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
 	}

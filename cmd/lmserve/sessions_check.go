@@ -20,15 +20,11 @@ func newSessionsCheck(f *dataFlags) *cobra.Command {
 		Long: `Check every checksum and invariant of a data folder: its files, the head and the log of
 every session, and that its snapshots can be restored. Nothing is computed again (that is
 'sessions replay') and nothing is changed. Every finding is one line; if a finding is
-damage, the exit code is 1.`,
+damage, the exit code is 1. With --store there are no files: the rest is checked.`,
 		Example: "  lmserve sessions check --data-dir /var/lib/lmserve",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, err := flags.load()
-			if err != nil {
-				return err
-			}
-			dir, err := f.mustFolder()
 			if err != nil {
 				return err
 			}
@@ -45,15 +41,21 @@ damage, the exit code is 1.`,
 					p.aside(func() { fmt.Fprintln(c.OutOrStdout(), err) })
 				}
 			}
-			p.say("the files")
-			err = sessionlog.CheckWithProgress(c.Context(), dir,
-				func(damage *sessionlog.CorruptError) { tell(damage) }, p.set)
-			if err != nil {
-				return err
+			if !f.network.given() { // a database checks its own files
+				dir, err := f.mustFolder()
+				if err != nil {
+					return err
+				}
+				p.say("the files")
+				err = sessionlog.CheckWithProgress(c.Context(), dir,
+					func(damage *sessionlog.CorruptError) { tell(damage) }, p.set)
+				if err != nil {
+					return err
+				}
 			}
 			sessions := 0
 			p.beginOf("the sessions", "session")
-			err = f.withStore(func(store sessionlog.Store) error {
+			err = f.withStore(c.Context(), func(store sessionlog.Store) error {
 				all, err := countSessions(c.Context(), store)
 				if err != nil {
 					return err

@@ -28,7 +28,7 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return f.withStore(func(store sessionlog.Store) error {
+			return f.withStore(c.Context(), func(store sessionlog.Store) error {
 				id, err := session.Resolve(c.Context(), store, args[0])
 				if err != nil {
 					return err

@@ -64,7 +64,7 @@ func (f *dataFlags) withManager(
 	if err != nil {
 		return err
 	}
-	store, err := f.openFolder(sessionlog.Options{})
+	store, err := f.openStored(c.Context(), sessionlog.Options{})
 	if err != nil {
 		return err
 	}

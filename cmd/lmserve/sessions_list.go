@@ -18,7 +18,7 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 		Example: "  lmserve sessions list --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.withStore(func(store sessionlog.Store) error {
+			return f.withStore(c.Context(), func(store sessionlog.Store) error {
 				all, charged := []storedSession{}, charges(store)
 				err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
 					s := describeStored(found)

@@ -38,7 +38,7 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return f.withStore(func(store sessionlog.Store) error {
+			return f.withStore(c.Context(), func(store sessionlog.Store) error {
 				ids := args
 				if len(ids) == 0 {
 					if err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {

@@ -176,11 +176,13 @@ func concurrent(t *testing.T, b Backend) {
 // else is.
 func rivals(t *testing.T, b Backend) {
 	s := started(t, b)
+	stores := []sessionlog.Store{s, b.other(t, s)}
 	create(t, s, "a")
 	var mu sync.Mutex
 	accepted := map[int64]string{}
 	var wait sync.WaitGroup
 	for w := range 4 {
+		s := stores[w%2]
 		wait.Go(func() {
 			for i := range 30 {
 				mine, err := s.Claim(background, "a")
@@ -234,6 +236,7 @@ func closed(t *testing.T, b Backend) {
 // listedMeanwhile lists while others are made and deleted: who is there all the time is listed once.
 func listedMeanwhile(t *testing.T, b Backend) {
 	s := started(t, b)
+	changed := b.other(t, s)
 	const stay = 20
 	for n := range stay {
 		_, err := s.Create(background, fmt.Sprintf("%03d", 10*n), nil, 0)
@@ -251,7 +254,8 @@ func listedMeanwhile(t *testing.T, b Backend) {
 				continue
 			}
 			id := fmt.Sprintf("%03d", n)
-			if epoch, err := s.Create(background, id, nil, 0); err != nil || s.Delete(background, id, epoch) != nil {
+			epoch, err := changed.Create(background, id, nil, 0)
+			if err = errors.Join(err, changed.Delete(background, id, epoch)); err != nil {
 				t.Errorf("session %s: %v", id, err)
 				return
 			}

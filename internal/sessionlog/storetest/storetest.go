@@ -24,6 +24,12 @@ type Backend struct {
 	// disk what a write that was under way may have left of itself. Nil for a store that does not
 	// outlive its process.
 	Crash func(sessionlog.Store) error
+	// Shared says that Open opens further stores at the same place while one is open, as several
+	// servers do.
+	Shared bool
+	// Cut, if there is one, breaks the connections of all stores to what they rely on, whatever is
+	// under way on them, and tells how many there were. Nil for a store that has none.
+	Cut func() int
 }
 
 func (b Backend) durable() bool { return b.Crash != nil }
@@ -61,6 +67,12 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		{"any sequence of calls does what the model does", model},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })
+	}
+	if fresh(t).Shared {
+		t.Run("two stores work on the same sessions", func(t *testing.T) { instances(t, fresh(t)) })
+	}
+	if fresh(t).Cut != nil {
+		t.Run("connections may break at any moment", func(t *testing.T) { cuts(t, fresh(t)) })
 	}
 	if !fresh(t).durable() {
 		return

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lmserve/lmserve/internal/pgstore"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// networkFlags say where sessions are that outlive the machine of their server.
+type networkFlags struct {
+	store, objects string // URLs
+}
+
+const storeUsage = "URL of a PostgreSQL database to keep sessions in instead of the data folder, as " +
+	"postgres://user@host/name;\n'lmserve migrate' makes its tables. One server at a time may have it " +
+	"open. The password is better in PGPASSFILE\nor PGPASSWORD than here (default: none)"
+
+func (f *networkFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.store, "store", "", storeUsage)
+	flags.StringVar(&f.objects, "objects", "",
+		"with --store, URL of where the states of sessions are kept: s3://bucket?region=R, or "+
+			"file:///folder,\nwhich has to be there wherever the server runs (default: none)")
+}
+
+// given says whether sessions are to be in a database.
+func (f *networkFlags) given() bool { return f.store != "" }
+
+// check refuses one flag without the other.
+func (f *networkFlags) check() error {
+	switch {
+	case f.given() && f.objects == "":
+		return usageError{errors.New("--store is given without --objects, expected both")}
+	case !f.given() && f.objects != "":
+		return usageError{errors.New("--objects is given without --store, expected both")}
+	}
+	return nil
+}
+
+// serverWait is how long a server waits for another to let go of the database: longer than it takes
+// the database to notice that the machine of the other is gone.
+const serverWait = 15 * time.Second
+
+// open opens the store, alone if nobody else is to write to it meanwhile, which it waits for.
+func (f *networkFlags) open(
+	ctx context.Context, alone bool, wait time.Duration, report func(error),
+) (sessionlog.Store, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	s, err := pgstore.Open(ctx, pgstore.Options{
+		Database: f.store, Objects: f.objects, Alone: alone, Wait: wait, Report: report,
+	})
+	switch {
+	case errors.Is(err, sessionlog.ErrInvalid):
+		return nil, usageError{fmt.Errorf("--store, --objects: %w", err)}
+	case err != nil:
+		return nil, fmt.Errorf("--store, --objects: %w", err)
+	}
+	return s, nil
+}
+
+// where says in words where the sessions are, without passwords.
+func (f *networkFlags) where() string {
+	return "the database " + plain(f.store) + " and the objects " + plain(f.objects)
+}
+
+// plain is a URL without user and parameters.
+func plain(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "of a URL that is not told, as it may hold a password"
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/pgstore/pgtest"
+)
+
+// network is a database and a folder of objects, as flags. The database has no tables yet.
+func network(t *testing.T) (store string, flags []string) {
+	server := pgtest.New(t)
+	store = server.URL(server.Database(t))
+	objects := "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "objects"))
+	return store, []string{"--store", store, "--objects", objects}
+}
+
+func ask(t *testing.T, method, url, media, body string) (answer map[string]any) {
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", media)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Less(t, res.StatusCode, 300, "%s", text)
+	require.NoError(t, json.Unmarshal(text, &answer), "%s", text)
+	return answer
+}
+
+func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	store, flags := network(t)
+	keys := []string{"--data-dir", t.TempDir()}
+	_, stderr, code := lmserve("", append([]string{"serve", "--listen", "127.0.0.1:0"}, append(keys, flags...)...)...)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "run 'lmserve migrate --store URL'")
+	out, stderr, code := lmserve("", "migrate", "--store", store)
+	require.Zero(t, code, stderr)
+	require.Equal(t, "the tables have version 1 (before: 0)\n", out)
+
+	text, _ := beginning(t, 1000)
+	url, stop := serving(t, append(keys, flags...)...)
+	id, _ := ask(t, http.MethodPut, url+"/v1/sessions/news", "application/json", `{"seed":3}`)["id"].(string)
+	ask(t, http.MethodPost, url+"/v1/sessions/news/score", "text/plain", text[:600])
+	fork, _ := ask(t, http.MethodPost, url+"/v1/sessions/news/fork", "application/json", `{}`)["id"].(string)
+	_, stderr, code = lmserve("", append([]string{"sessions", "delete", "news"}, flags...)...)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "in use by another process")
+	stop()
+
+	// On another machine, which has nothing of the first but the flags.
+	url, stop = serving(t, append([]string{"--data-dir", t.TempDir()}, flags...)...)
+	rest := ask(t, http.MethodPost, url+"/v1/sessions/news/score", "text/plain", text[600:])
+	again := ask(t, http.MethodPost, url+"/v1/sessions/"+fork+"/score", "text/plain", text[600:])
+	require.Equal(t, rest["bits"], again["bits"], "the fork has the same text")
+	require.Equal(t, rest["offset"], again["offset"])
+	stop()
+
+	url, stop = serving(t, "--data-dir", t.TempDir()) // a folder, as by default
+	ask(t, http.MethodPut, url+"/v1/sessions/news", "application/json", `{"seed":3}`)
+	ask(t, http.MethodPost, url+"/v1/sessions/news/score", "text/plain", text[:600])
+	require.Equal(t, ask(t, http.MethodPost, url+"/v1/sessions/news/score", "text/plain", text[600:])["bits"], rest["bits"],
+		"the same bits wherever sessions are kept")
+	stop()
+
+	sessions := func(args ...string) string {
+		out, stderr, code := lmserve("", append([]string{"sessions"}, append(args, flags...)...)...)
+		require.Zero(t, code, "%v: %s", args, stderr)
+		return out
+	}
+	require.Contains(t, sessions("list"), id)
+	require.Equal(t, "2 sessions, 0 findings\n", sessions("check"))
+	require.Contains(t, sessions("replay"), "records, all to the bit")
+	file := filepath.Join(t.TempDir(), "news.session")
+	sessions("export", "news", "--out", file)
+	imported := strings.TrimSpace(sessions("import", file, "--name", "copy"))
+	require.Contains(t, sessions("list"), imported)
+	sessions("delete", "copy", fork)
+	require.NotContains(t, sessions("list"), fork)
+	_, stderr, code = lmserve("", append([]string{"sessions", "compact"}, flags...)...)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "expected a data folder")
+}
+
+func TestServeRefusesFlagsThatSayTwiceWhereSessionsAre(t *testing.T) {
+	const store, objects = "postgres://lmserve:secret@127.0.0.1:1/lmserve", "file:///nowhere"
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--store", store}, "--store is given without --objects"},
+		{[]string{"--objects", objects}, "--objects is given without --store"},
+		{[]string{"--store", store, "--objects", objects, "--data-dir", "none"}, "--data-dir is none and --store is given"},
+		{[]string{"--store", store, "--objects", objects, "--disk-budget", "1G"}, "--disk-budget is 1G and --store is given"},
+		{[]string{"--store", "mysql://host/name", "--objects", objects}, "does not begin with postgres://"},
+		{[]string{"--store", store, "--objects", "gs://bucket"}, "expected s3://bucket or file:///folder"},
+	} {
+		_, stderr, code := lmserve("", append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "none"}, test.args...)...)
+		require.Equal(t, exitUsage, code, stderr)
+		require.Contains(t, stderr, test.says)
+		require.NotContains(t, stderr, "secret")
+	}
+	_, stderr, code := lmserve("", "migrate")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--store is not given")
+	require.Equal(t, "postgres://db/lmserve", plain("postgres://lmserve:secret@db/lmserve?password=secret"))
+}

@@ -1,0 +1,104 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+const (
+	// aloneLock and sweepLock are the numbers of the advisory locks: those of the database's tables
+	// of lmserve, so that databases of others are not disturbed.
+	aloneLock = 0x6c6d736572766501
+	sweepLock = 0x6c6d736572766502
+
+	// aloneLook is how often a store looks whether the connection that has the lock is still there,
+	// and aloneTry how often a store that waits tries to get the lock.
+	aloneLook = 2 * time.Second
+	aloneTry  = 100 * time.Millisecond
+)
+
+// keepAlone takes the lock of a store that is opened alone, and keeps it until the background ends.
+// The lock belongs to a connection of its own. If that breaks, the lock is taken anew; if another
+// store has been quicker, it is reported. Nothing relies on the lock: epochs fence.
+func (s *Store) keepAlone(
+	ctx, background context.Context, config *pgx.ConnConfig, wait time.Duration,
+) error {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return unavailable(err)
+	}
+	deadline := time.Now().Add(wait)
+	for {
+		taken, err := takeAlone(ctx, conn)
+		if err == nil && taken {
+			break
+		}
+		if err == nil && (time.Now().After(deadline) || !sleep(ctx, aloneTry)) {
+			err = fmt.Errorf("pgstore: database %s: %w: a server or a command has it open",
+				config.Database, sessionlog.ErrInUse)
+		}
+		if err != nil {
+			return errors.Join(err, conn.Close(background))
+		}
+	}
+	s.runs(func() { s.stayAlone(background, config, conn) })
+	return nil
+}
+
+// takeAlone tries to take the lock.
+func takeAlone(ctx context.Context, conn *pgx.Conn) (taken bool, err error) {
+	err = conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", int64(aloneLock)).Scan(&taken)
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return taken, nil
+}
+
+// retakeAlone takes the lock on a new connection; the connection is nil if that did not work. It
+// says whether another store has the lock.
+func retakeAlone(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, others bool) {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, false
+	}
+	taken, err := takeAlone(ctx, conn)
+	if err == nil && taken {
+		return conn, false
+	}
+	_ = conn.Close(ctx)
+	return nil, err == nil
+}
+
+// stayAlone keeps the lock.
+func (s *Store) stayAlone(ctx context.Context, config *pgx.ConnConfig, holder *pgx.Conn) {
+	told := false
+	for sleep(ctx, aloneLook) {
+		look, cancel := context.WithTimeout(ctx, aloneLook)
+		switch {
+		case holder != nil:
+			if holder.Ping(look) != nil && ctx.Err() == nil {
+				_ = holder.Close(look)
+				holder = nil
+			}
+		default:
+			var others bool
+			if holder, others = retakeAlone(look, config); others && !told {
+				s.report(fmt.Errorf("pgstore: another server has opened database %s: one at a time is "+
+					"expected", config.Database))
+				told = true
+			}
+		}
+		cancel()
+	}
+	if holder != nil {
+		end, cancel := context.WithTimeout(context.Background(), aloneLook)
+		defer cancel()
+		_ = holder.Close(end)
+	}
+}

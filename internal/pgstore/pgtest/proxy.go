@@ -1,0 +1,149 @@
+package pgtest
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Fault is something that happens to what a client sends next, or to the answer. The connection is
+// cut in each case.
+type Fault int32
+
+// Faults.
+const (
+	None        Fault = iota
+	LoseRequest       // the request never comes to the server
+	LoseAnswer        // the request is carried out, and nobody is told
+	Late              // the request comes to the server when Proxy.Deliver is called, and nobody is told
+)
+
+// Proxy stands between clients and a server.
+type Proxy struct {
+	server string // path of the socket
+	dir    string
+	l      net.Listener
+	wait   sync.WaitGroup
+	next   atomic.Int32 // a Fault
+	skip   atomic.Int32 // requests before it
+	late   chan struct{}
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // of clients
+}
+
+// NewProxy makes a proxy before a server, which ends with the test.
+func NewProxy(t testing.TB, s *Server) *Proxy {
+	dir, err := os.MkdirTemp("", "lmserve-px-")
+	require.NoError(t, err)
+	l, err := net.Listen("unix", filepath.Join(dir, socket))
+	require.NoError(t, err)
+	p := &Proxy{
+		server: filepath.Join(s.dir, socket), dir: dir, l: l,
+		late: make(chan struct{}), conns: map[net.Conn]bool{},
+	}
+	p.wait.Go(p.accept)
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		p.Cut()
+		p.wait.Wait()
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	return p
+}
+
+// URL is that of a database of the server, through the proxy.
+func (p *Proxy) URL(database string) string { return urlOf(p.dir, database) }
+
+// Cut cuts all connections, whatever is under way on them, and tells how many there were.
+func (p *Proxy) Cut() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.conns)
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	return n
+}
+
+// Next makes a fault happen once, to the request that comes after so many others, or to its answer.
+func (p *Proxy) Next(f Fault, after int) {
+	p.skip.Store(int32(after) + 1)
+	p.next.Store(int32(f))
+}
+
+// Deliver hands the server what is late.
+func (p *Proxy) Deliver() { p.late <- struct{}{} }
+
+// happens says whether a fault is to happen now, and then it does not happen again.
+func (p *Proxy) happens(f Fault) bool {
+	return p.skip.Load() <= 0 && p.next.CompareAndSwap(int32(f), int32(None))
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.conns[c] = true
+		p.mu.Unlock()
+		p.wait.Go(func() {
+			p.serve(c)
+			_ = c.Close()
+			p.mu.Lock()
+			delete(p.conns, c)
+			p.mu.Unlock()
+		})
+	}
+}
+
+func (p *Proxy) serve(c net.Conn) {
+	to, err := net.Dial("unix", p.server)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	p.wait.Go(func() {
+		p.answers(c, to)
+		_ = c.Close()
+	})
+	b := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(b)
+		p.skip.Add(-1)
+		if err != nil || p.happens(LoseRequest) {
+			return
+		}
+		if p.happens(Late) {
+			_ = c.Close()
+			<-p.late
+			_, _ = to.Write(b[:n])
+			time.Sleep(100 * time.Millisecond) // the server reads it before the connection ends
+			return
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *Proxy) answers(c, from net.Conn) {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		if err != nil || p.happens(LoseAnswer) {
+			return
+		}
+		if _, err := c.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}

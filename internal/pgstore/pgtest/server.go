@@ -1,0 +1,248 @@
+// Package pgtest runs a PostgreSQL server for tests: in a temporary folder, on a Unix socket, with
+// the programs of the system's package. The server can be killed at any moment and started again, and
+// what stands between it and a client can be cut (Proxy).
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	role     = "lmserve"
+	port     = "5432" // in the name of the socket
+	socket   = ".s.PGSQL." + port
+	startMax = 30 * time.Second
+)
+
+// binaries are where Debian has the programs of its versions of PostgreSQL; of others they are in
+// the path.
+const binaries = "/usr/lib/postgresql/*/bin"
+
+// Server is a PostgreSQL server.
+type Server struct {
+	dir     string
+	bin     string
+	command []string // before the name of a program: as whom it runs
+
+	mu      sync.Mutex
+	running *exec.Cmd
+	ended   chan struct{}
+
+	databases atomic.Int64
+}
+
+var shared struct {
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+// Main runs the tests of a package, and ends the server that Shared has started.
+func Main(run func() int) int {
+	code := run()
+	if shared.server != nil {
+		if err := shared.server.End(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+// Shared is the server that the tests of a package share; the package's TestMain calls Main. Without
+// LMSERVE_TEST_POSTGRES the test is skipped.
+func Shared(t testing.TB) *Server {
+	require.NotEmpty(t, installed(t))
+	shared.once.Do(func() { shared.server, shared.err = start(installed(t)) })
+	require.NoError(t, shared.err)
+	return shared.server
+}
+
+// New starts a server of the test's own, which may kill it.
+func New(t testing.TB) *Server {
+	s, err := start(installed(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.End()) })
+	return s
+}
+
+// installed is the folder with the programs of PostgreSQL.
+func installed(t testing.TB) string {
+	if os.Getenv("LMSERVE_TEST_POSTGRES") == "" {
+		t.Skip("make test-postgres starts a PostgreSQL server")
+	}
+	found, _ := filepath.Glob(filepath.Join(binaries, "initdb"))
+	if len(found) > 0 {
+		return filepath.Dir(slices.Max(found))
+	}
+	path, err := exec.LookPath("initdb")
+	if err == nil {
+		return filepath.Dir(path)
+	}
+	t.Fatalf("PostgreSQL is not installed, expected initdb in %s or in the path", binaries)
+	return ""
+}
+
+func start(bin string) (*Server, error) {
+	parent := "" // a folder in memory has no disk to wait for
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		parent = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(parent, "lmserve-pg-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, bin: bin}
+	if err := s.unprivileged(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	made := s.program("initdb", "-D", s.data(), "-U", role, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	if out, err := made.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("initdb: %w: %s", err, out), os.RemoveAll(dir))
+	}
+	if err := s.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+// unprivileged finds out as whom the programs run: PostgreSQL refuses root.
+func (s *Server) unprivileged() error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return err
+	}
+	s.command = []string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups"}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	return os.Chown(s.dir, uid, gid)
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// program is a program of PostgreSQL.
+func (s *Server) program(name string, args ...string) *exec.Cmd {
+	all := slices.Concat(s.command, []string{filepath.Join(s.bin, name)}, args)
+	c := exec.Command(all[0], all[1:]...)
+	c.Dir = s.dir
+	return c
+}
+
+// Start starts the server, and waits until it takes connections.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	deadline := time.Now().Add(startMax)
+	for {
+		c := s.program("postgres", "-D", s.data(), "-k", s.dir, "-c", "listen_addresses=",
+			"-c", "shared_buffers=16MB", "-c", "max_connections=200")
+		log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		c.Stdout, c.Stderr = log, log
+		err = errors.Join(c.Start(), log.Close())
+		if err != nil {
+			return err
+		}
+		s.running, s.ended = c, make(chan struct{})
+		go func(ended chan struct{}) {
+			_ = c.Wait() // killed, mostly
+			close(ended)
+		}(s.ended)
+		if s.awaitLocked(deadline) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return fmt.Errorf("PostgreSQL has not started: %s", said)
+		}
+		s.killLocked() // and again: what was left of the last one was still about
+	}
+}
+
+// awaitLocked waits until the server takes connections; false if it ends before, or is too late.
+func (s *Server) awaitLocked(deadline time.Time) bool {
+	for time.Now().Before(deadline) {
+		select {
+		case <-s.ended:
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		if err == nil {
+			err = conn.Close(ctx)
+		}
+		cancel()
+		if err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Kill kills all processes of the server at once, as if the power were cut to all but the disk.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killLocked()
+}
+
+func (s *Server) killLocked() {
+	pid := s.running.Process.Pid
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	_ = s.running.Process.Kill()
+	for _, child := range strings.Fields(string(children)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			if p, err := os.FindProcess(n); err == nil {
+				_ = p.Kill()
+			}
+		}
+	}
+	<-s.ended
+}
+
+// End ends the server for good, and removes its folder.
+func (s *Server) End() error {
+	s.Kill()
+	return os.RemoveAll(s.dir)
+}
+
+// URL is that of a database of the server.
+func (s *Server) URL(database string) string { return urlOf(s.dir, database) }
+
+func urlOf(dir, database string) string {
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%s", role, database, dir, port)
+}
+
+// Database makes an empty database, and returns its name.
+func (s *Server) Database(t testing.TB) string {
+	name := fmt.Sprintf("test%d", s.databases.Add(1))
+	ctx, cancel := context.WithTimeout(context.Background(), startMax)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "create database "+name)
+	require.NoError(t, errors.Join(err, conn.Close(ctx)))
+	return name
+}

@@ -1,0 +1,129 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/tern/v2/migrate"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// schemaVersion is the number of the last migration, which is the schema that this package works on.
+const schemaVersion = 1
+
+// versionTable says in one row which migrations the database has had.
+const versionTable = "lmserve_schema"
+
+// undefinedTable is PostgreSQL's code for a table that is not there.
+const undefinedTable = "42P01"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// SchemaError says that the tables of a database are not those that this program works on.
+type SchemaError struct {
+	Database string
+	Have     int32 // 0: none
+	Want     int32
+}
+
+func (e *SchemaError) Error() string {
+	found := fmt.Sprintf("pgstore: the schema of database %s has version %d, expected %d",
+		e.Database, e.Have, e.Want)
+	switch {
+	case e.Have == 0:
+		return fmt.Sprintf("pgstore: database %s has no tables of lmserve, expected version %d of "+
+			"them: run 'lmserve migrate --store URL'", e.Database, e.Want)
+	case e.Have < e.Want:
+		return found + ": run 'lmserve migrate --store URL'"
+	}
+	return found + ": run the lmserve that has migrated it, or a newer one"
+}
+
+// Migrate brings the tables of the database to the version that this program works on, each step in
+// a transaction, and returns the version that they had before (0: there were none) and the one that
+// they have now. Programs that migrate the same database at the same time wait for each other. A
+// database that a newer program has migrated is left as it is; the error is a SchemaError.
+func Migrate(ctx context.Context, url string) (before, now int32, err error) {
+	config, err := parse(url)
+	if err != nil {
+		return 0, 0, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return 0, 0, fmt.Errorf("pgstore: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	if before, err = version(ctx, conn); err != nil {
+		return 0, 0, err
+	}
+	if before > schemaVersion {
+		return 0, 0, &SchemaError{config.ConnConfig.Database, before, schemaVersion}
+	}
+	m, err := migrate.NewMigrator(ctx, conn, versionTable)
+	if err != nil {
+		return 0, 0, fmt.Errorf("pgstore: %w", err)
+	}
+	steps, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		err = m.LoadMigrations(steps)
+	}
+	if err == nil {
+		err = m.Migrate(ctx)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("pgstore: migrating database %s: %w", config.ConnConfig.Database, err)
+	}
+	now, err = m.GetCurrentVersion(ctx)
+	return before, now, err
+}
+
+// queryer is a connection, or a pool of them.
+type queryer interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// version tells which version of the schema a database has; 0: none.
+func version(ctx context.Context, q queryer) (v int32, err error) {
+	err = q.QueryRow(ctx, "select version from "+versionTable).Scan(&v)
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == undefinedTable, errors.Is(err, pgx.ErrNoRows):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("pgstore: looking for the version of the schema: %w", err)
+	}
+	return v, nil
+}
+
+// promises are settings of PostgreSQL without which it confirms what a crash may undo.
+var promises = []string{"synchronous_commit", "fsync", "full_page_writes"}
+
+// check makes sure that a database is one that sessions can be kept in.
+func check(ctx context.Context, q queryer, name string) error {
+	have, err := version(ctx, q)
+	if err != nil {
+		return err
+	}
+	if have != schemaVersion {
+		return &SchemaError{name, have, schemaVersion}
+	}
+	for _, setting := range promises {
+		var value string
+		err := q.QueryRow(ctx, "select current_setting($1)", setting).Scan(&value)
+		if err != nil {
+			return fmt.Errorf("pgstore: looking for the setting %s: %w", setting, err)
+		}
+		if value == "off" {
+			return fmt.Errorf("pgstore: %w: database %s has the setting %s = off, expected on: what is "+
+				"confirmed has to be durable", sessionlog.ErrInvalid, name, setting)
+		}
+	}
+	return nil
+}
