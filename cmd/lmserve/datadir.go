@@ -70,7 +70,8 @@ func (f *dataFlags) mustPath() (string, error) {
 // mustFolder returns the data folder, without which the commands on stored sessions cannot work.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.network.given() {
-		return "", usageError{errors.New("--store is given, expected a data folder: what this command does is the database's own work")}
+		return "", usageError{errors.New("--store is given, expected a data folder: what this command " +
+			"does is the database's own work")}
 	}
 	if f.dir == noDataDir {
 		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}

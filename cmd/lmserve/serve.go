@@ -25,11 +25,12 @@ models sessions may run on and which models read words; the access log goes to s
 drain: no new work, chunks under way are finished, then it ends.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
-with --data-dir=none they are in memory only; with --store and --objects they are in a PostgreSQL
-database and an object store (docs/cluster.md), for one server at a time. If the server finds the folder damaged, it
-opens it again, as a start does, and goes on with the sessions that the damage does not
-touch. If the folder fails otherwise (say a disk does), or again and again, the server ends
-with an error, and what it had confirmed is there when it starts again.
+with --data-dir=none they are in memory only; with --store and --objects they are in a
+PostgreSQL database and an object store (docs/cluster.md), for one server at a time.
+If the server finds the folder damaged, it opens it again, as a start does, and goes on
+with the sessions that the damage does not touch. If the folder fails otherwise (say a
+disk does), or again and again, the server ends with an error, and what it had confirmed
+is there when it starts again.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
 If not, whoever reaches the server may do everything. Then it listens on a loopback

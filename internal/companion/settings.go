@@ -18,11 +18,13 @@ const (
 	TableBytesMax     = 1 << 26
 )
 
+// TableBytesWanted says what a Settings.TableBytes is expected to be.
+var TableBytesWanted = fmt.Sprintf("a power of two from %d to %d", TableBytesMin, TableBytesMax)
+
 // Validate reports the first setting that is out of range.
 func (s Settings) Validate() error {
 	if n := s.TableBytes; n < TableBytesMin || n > TableBytesMax || n&(n-1) != 0 {
-		return fmt.Errorf("companion: the table has %d bytes, expected a power of two from %d to %d",
-			n, TableBytesMin, TableBytesMax)
+		return fmt.Errorf("companion: the table has %d bytes, expected %s", n, TableBytesWanted)
 	}
 	if s.Networks < 1 || s.Networks > networksMax {
 		return fmt.Errorf("companion: there are %d networks, expected 1 to %d", s.Networks, networksMax)

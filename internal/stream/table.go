@@ -175,9 +175,9 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 		return set, &setting.Error{Name: "gammas", Found: setting.Count(n, "value"), Want: want}
 	}
 	if n := set.CompanionBytes; n&(n-1) != 0 {
-		want := fmt.Sprintf("a power of two from %d to %d",
-			companion.TableBytesMin, companion.TableBytesMax)
-		return set, &setting.Error{Name: "companion_bytes", Found: fmt.Sprint(n), Want: want}
+		return set, &setting.Error{
+			Name: "companion_bytes", Found: fmt.Sprint(n), Want: companion.TableBytesWanted,
+		}
 	}
 	return set, set.Validate(m)
 }

@@ -165,9 +165,6 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	if becomes, err = r.keepLearner(m); err != nil {
 		return "", "", err
 	}
-	if becomes != learnerKept && becomes != learnerTrained {
-		m.Learner = nil
-	}
 	if o.Meta.Normal != nil && m.Statistics == nil {
 		return "", "", noStatistics()
 	}
@@ -210,16 +207,19 @@ func noStatistics() error {
 		"its gradients (lmserve tune --statistics gathers them), and is not pretrained further"}
 }
 
-// keepLearner decides what becomes of the model's meta-learners.
+// keepLearner decides what becomes of the model's meta-learners, and takes those from it that are of
+// no more use.
 func (r *runner) keepLearner(m *model.Model) (string, error) {
 	if m.Learner == nil {
 		return "", nil
 	}
 	if m.Learner.Normal != nil && m.Statistics == nil {
+		m.Learner = nil
 		return learnerDropped, nil
 	}
 	switch ok, err := reusable(m, r.o.Meta); {
 	case !ok || err != nil:
+		m.Learner = nil
 		return learnerRenewed, err
 	case slices.Equal(r.o.Phases, []string{PhasePretrain}):
 		return learnerKept, nil

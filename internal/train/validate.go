@@ -154,8 +154,7 @@ func (m MetaOptions) validate() error {
 		return &OptionError{"Meta.Mixture", fmt.Sprint(m.Mixture), "0 without a companion"}
 	}
 	if n := m.CompanionBytes; n != 0 && (companion.Settings{TableBytes: n, Networks: 1}).Validate() != nil {
-		return &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), fmt.Sprintf(
-			"a power of two from %d to %d", companion.TableBytesMin, companion.TableBytesMax)}
+		return &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), companion.TableBytesWanted}
 	}
 	return firstOf([]error{
 		between("Meta.Mixture", float64(m.Mixture), 0, 1),
