@@ -174,6 +174,8 @@ that one command line serves every sitting.`,
 		"mixture's loss in what the fast weights learn from, in serving too; the rest is the network's")
 	f.IntVar(&o.Meta.CompanionBytes, "companion-bytes", 0, "size of the companion's table, a power "+
 		"of two, in training and by default in serving (default that of --init's model)")
+	f.BoolVar(&o.Meta.CompanionAlone, "companion-alone", false, "sessions of the model mix the "+
+		"companion with the network that adapts alone, unless they ask for the static one besides")
 	f.IntVar(&o.Meta.Online.Chunks, "meta-chunks", 0, "meta, joint, online: chunks of one step (default 8)")
 	f.IntVar(&o.Joint.Steps, "joint-steps", 0, "joint: steps (default as --meta-steps)")
 	f.Float64Var(&o.Joint.Rate, "joint-lr", 0, "joint: largest learning rate of the slow weights (default 0.0001 online, 0.00025 window)")
@@ -188,7 +190,7 @@ var trainFlags = map[string]string{
 	"Pretrain.Steps": "steps", "Pretrain.Batch": "batch", "Pretrain.Segment": "segment", "Pretrain.Balance": "balance", "Pretrain.Rate": "lr", "Pretrain.Optimizer": "optimizer", "Pretrain.Warmup": "warmup",
 	"Pretrain.Schedule": "schedule", "Pretrain.Clip": "clip", "Pretrain.Dropout": "dropout", "Pretrain.AttentionDropout": "attention-dropout",
 	"Meta.Scheme": "scheme", "Meta.Steps": "meta-steps", "Meta.Chunk": "chunk", "Meta.Rate": "meta-lr", "Meta.Online.Chunks": "meta-chunks", "Meta.Normal": "normalise",
-	"Meta.Companion": "companion", "Meta.Mixture": "mixture", "Meta.CompanionBytes": "companion-bytes", "Pretrain.Companion": "companion-share",
+	"Meta.Companion": "companion", "Meta.Mixture": "mixture", "Meta.CompanionBytes": "companion-bytes", "Meta.CompanionAlone": "companion-alone", "Pretrain.Companion": "companion-share",
 	"Joint.Steps": "joint-steps", "Joint.Rate": "joint-lr",
 }
 

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,7 +37,8 @@ type adapt struct {
 	Normal   *sparsemeta.Normal `json:"normal,omitempty"`
 	Mixture  float32            `json:"mixture,omitempty"`
 	// CompanionBytes is missing where it is companion.TableBytesDefault.
-	CompanionBytes int `json:"companion_bytes,omitempty"`
+	CompanionBytes int  `json:"companion_bytes,omitempty"`
+	CompanionAlone bool `json:"companion_alone,omitempty"`
 }
 
 // networkTensor names one array of a meta-learner.
@@ -88,7 +90,7 @@ func (m *Model) appendLearner(f *weights.File) {
 }
 
 func (m *Model) adapt() adapt {
-	a := adapt{Chunk: m.Chunk}
+	a := adapt{Chunk: m.Chunk, CompanionAlone: m.CompanionAlone}
 	if m.CompanionBytes != companion.TableBytesDefault {
 		a.CompanionBytes = m.CompanionBytes
 	}
@@ -164,12 +166,15 @@ func FromFile(f *weights.File) (*Model, error) {
 	return m.with(func(m *Model) {
 		m.Store, m.Rivals, m.Statistics = storedAs(f, lm.Layout), rivals, statistics
 		m.Mixture, m.CompanionBytes = a.Mixture, cmp.Or(a.CompanionBytes, m.CompanionBytes)
+		m.CompanionAlone = a.CompanionAlone
 	}), nil
 }
 
 // checkCompanion reports a table of no size that one can have, or beside a model that has none.
 func (a adapt) checkCompanion(m *Model) error {
 	switch {
+	case a.CompanionAlone && m.OfWords():
+		return errors.New("companion_alone is true, expected false of a model of words")
 	case a.CompanionBytes == 0:
 		return nil
 	case m.OfWords():

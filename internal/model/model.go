@@ -36,6 +36,9 @@ type Model struct {
 	// CompanionBytes is the size of the table of counts that a session has beside the network unless
 	// it asks for another one; see companion.Settings.
 	CompanionBytes int
+	// CompanionAlone says that a session mixes its companion with the network that adapts alone,
+	// unless it asks for the static one besides: for models whose speed matters more.
+	CompanionAlone bool
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
 	// Statistics are the root mean squares of the gradients of all weights,

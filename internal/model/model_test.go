@@ -30,7 +30,7 @@ func small(t *testing.T) *Model {
 func TestAModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
 	require.Equal(t, 2097152, m.CompanionBytes, "what a file that says nothing of it has meant so far")
-	m.Mixture, m.CompanionBytes = 0.25, 1<<19
+	m.Mixture, m.CompanionBytes, m.CompanionAlone = 0.25, 1<<19, true
 	for _, zstd := range []int{0, 3} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
 		require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{Zstd: zstd}))
@@ -42,6 +42,7 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 		require.Equal(t, m.Chunk, back.Chunk)
 		require.Equal(t, m.Mixture, back.Mixture)
 		require.Equal(t, m.CompanionBytes, back.CompanionBytes)
+		require.True(t, back.CompanionAlone)
 		require.JSONEq(t, string(m.Card), string(back.Card))
 		require.Equal(t, m.ID(), back.ID())
 	}

@@ -65,7 +65,7 @@ func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	SetRivals(&s, m.Rivals)
 	s.Companion, s.CompanionBytes = true, m.CompanionBytes
-	s.CompanionStatic = true
+	s.CompanionStatic = !m.CompanionAlone
 	if m.Learner != nil {
 		s.SkipBelow = SkipBelowDefault
 		s.Method, s.Adapt = SparseMeta, m.Learner.Settings

@@ -125,7 +125,7 @@ var Table = setting.Table[Settings]{
 	},
 	{
 		Name: "companion_static", Field: func(s *Settings) any { return &s.CompanionStatic },
-		Methods: []string{SparseMeta}, Default: "true",
+		Methods: []string{SparseMeta}, Default: modelDefault,
 		Help: "whether the companion mixes the static model's distribution in, too",
 		Note: "It reads the text beside the adaptive one, through the layers alone in which both " +
 			"differ. It has no effect beside a model of words.",

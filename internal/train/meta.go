@@ -53,7 +53,8 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 		}
 	}
 	m := &model.Model{Name: base.Name, LM: base.LM, Tokenizer: base.Tokenizer, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic,
-		CompanionBytes: cmp.Or(o.CompanionBytes, base.CompanionBytes)}
+		CompanionBytes: cmp.Or(o.CompanionBytes, base.CompanionBytes),
+		CompanionAlone: o.CompanionAlone || base.CompanionAlone}
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
 	meta.schedule = optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Steps: o.Steps}
 	if joint != nil {

@@ -39,6 +39,8 @@ func TestBesideACompanionARunResumesToTheSameBits(t *testing.T) {
 	o.Pretrain.Companion = .25
 	o.Meta.Companion, o.Meta.Mixture = true, .5
 	requireSameResult(t, o, 2, 5, 7, 10)
+	o.Meta.CompanionAlone = true
+	requireSameResult(t, o, 7)
 }
 
 func TestOneBankResumesToTheSameBits(t *testing.T) {
@@ -117,7 +119,11 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 func TestOnlineIsServing(t *testing.T) {
 	onlineIsServing(t, func(*MetaOptions) {})
 	for _, share := range []float32{0, .4, 1} {
-		onlineIsServing(t, func(o *MetaOptions) { o.Companion, o.Mixture = true, share })
+		for _, alone := range []bool{false, true} {
+			onlineIsServing(t, func(o *MetaOptions) {
+				o.Companion, o.Mixture, o.CompanionAlone = true, share, alone
+			})
+		}
 	}
 }
 

@@ -9,12 +9,12 @@ import (
 
 // mixer is a companion beside the step of one stream of bytes, as sessions have it: what is lost is
 // then the mixture's, and so is what is learnt, as far as it has a share. Beside fast weights the
-// static network is mixed in, too.
+// static network is mixed in, too, unless the model has its companion alone.
 type mixer struct {
 	counts   *companion.State
 	scratch  *companion.Scratch
 	share    float32      // of the mixture's loss in what the fast weights learn from
-	static   *stream.Step // nil: there are no fast weights
+	static   *stream.Step // nil: it is not mixed in
 	networks companion.Networks
 	slopes   []float32 // of the chunk, see stream.LogitGradients
 	logits   []float32 // gradients of the chunk's losses [T,256]
@@ -27,7 +27,7 @@ func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 		scratch: companion.NewScratch(t.Exec.Vectors), share: share,
 		logits: make([]float32, len(t.targets)*vocab),
 	}
-	if t.State != nil {
+	if t.State != nil && !m.CompanionAlone {
 		alike := m.LM.LayersAlike(m.IsBranch)
 		set.Networks = 2
 		x.static = &stream.Step{
@@ -92,7 +92,9 @@ func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
 // save stores the companion, and the rows in use of the static network's memory.
 func (x *mixer) save(c *checkpoint) {
 	c.putBytes("companion", x.counts.AppendTo(nil))
-	saveRows(c, staticMemory, x.static.Memory, x.static.Network.Config.DModel)
+	if x.static != nil {
+		saveRows(c, staticMemory, x.static.Memory, x.static.Network.Config.DModel)
+	}
 }
 
 // load reads what save has stored, with so many rows.
@@ -106,7 +108,9 @@ func (x *mixer) load(c *checkpoint, rows int) {
 	if c.failWith(err); err == nil {
 		x.counts = counts
 	}
-	loadRows(c, staticMemory, x.static.Memory, rows, x.static.Network.Config.DModel)
+	if x.static != nil {
+		loadRows(c, staticMemory, x.static.Memory, rows, x.static.Network.Config.DModel)
+	}
 }
 
 const staticMemory = "static.memory"

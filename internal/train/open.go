@@ -44,6 +44,9 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if n := r.o.Meta.CompanionBytes; n != 0 && r.base.OfWords() {
 		return nil, nil, &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), "none of a model of words"}
 	}
+	if r.o.Meta.CompanionAlone && r.base.OfWords() {
+		return nil, nil, &OptionError{"Meta.CompanionAlone", "true", "false of a model of words"}
+	}
 	if share := r.o.Pretrain.Companion; share > 0 && r.base.OfWords() {
 		return nil, nil, &OptionError{"Pretrain.Companion", fmt.Sprint(share),
 			"0 of a model of words"}

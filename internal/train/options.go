@@ -177,7 +177,10 @@ type MetaOptions struct {
 	Mixture float32 `json:"mixture,omitempty"`
 	// CompanionBytes is the size of the companion's table, in training and, unless a session asks
 	// for another, in serving; 0: as the model to go on from has it, or companion.TableBytesDefault.
-	CompanionBytes int           `json:"companion_bytes,omitempty"`
+	CompanionBytes int `json:"companion_bytes,omitempty"`
+	// CompanionAlone makes it the model's default that sessions mix the static network in no more,
+	// which costs them less. So it stays in models that go on from it.
+	CompanionAlone bool          `json:"companion_alone,omitempty"`
 	Online         OnlineOptions `json:"online"`
 	Window         WindowOptions `json:"window"`
 }

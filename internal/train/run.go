@@ -80,6 +80,7 @@ func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 	}
 	m.Arithmetic, m.Rivals = r.base.Arithmetic, r.base.Rivals
 	m.CompanionBytes = cmp.Or(r.o.Meta.CompanionBytes, r.base.CompanionBytes)
+	m.CompanionAlone = r.o.Meta.CompanionAlone || r.base.CompanionAlone
 	if learner != nil {
 		m.Mixture = r.o.Meta.Mixture
 	}

@@ -372,6 +372,7 @@ func TestSettingsOutliveTraining(t *testing.T) {
 	require.NoError(t, err)
 	rivals := before.Rivals
 	rivals.Cache.Theta, before.CompanionBytes = .5, 1<<19
+	before.CompanionAlone = true
 	before, err = before.WithRivals(rivals)
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -384,6 +385,7 @@ func TestSettingsOutliveTraining(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rivals, after.Rivals)
 	require.Equal(t, 1<<19, after.CompanionBytes)
+	require.True(t, after.CompanionAlone)
 	o.Meta.CompanionBytes = 1 << 18
 	_, err = Run(context.Background(), o)
 	require.NoError(t, err)
