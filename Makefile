@@ -24,7 +24,7 @@ POWER_CUTS ?= 40
 BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build page demo pictures default-model words-model bench quick test test-noasm \
+.PHONY: help build page demo pictures default-model swift-model words-model bench quick test test-noasm \
 	test-arm64 race test-attack test-long test-page test-docs test-openai release test-release fuzz \
 	generate check cross lint vulnerabilities clean
 
@@ -48,6 +48,10 @@ pictures: build ## make the pictures of the documentation again, of the running 
 default-model: build ## make the embedded model again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (many hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
 	sh weights/recipe/make.sh bin/lmserve "$(TEXT)" "$(VALID)" "$(WORK)"
+
+swift-model: build ## make the embedded model for streams again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (hours)
+	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make swift-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
+	sh weights/recipe/swift/make.sh bin/lmserve "$(TEXT)" "$(VALID)" "$(WORK)"
 
 words-model: build ## make the model of words again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make words-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }

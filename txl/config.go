@@ -110,9 +110,10 @@ var named = map[string]Config{
 	"enwik8-12l": {NLayer: 12, DModel: 512, NHead: 8, DHead: 64, DInner: 2048, Vocab: 256, SegLen: 512, MemLen: 512},
 	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735, SegLen: 150, MemLen: 150,
 		Cutoffs: []int{20000, 40000, 200000}},
-	// The configuration of the embedded model, one that trains several times as fast, and one
-	// small enough for trying things out.
+	// The configurations of the two embedded models, of which the second is for streams; one
+	// between them, and one small enough for trying things out.
 	"default": {NLayer: 6, DModel: 256, NHead: 4, DHead: 64, DInner: 768, Vocab: 256, SegLen: 256, MemLen: 512, PreLNorm: true},
+	"swift":   {NLayer: 2, DModel: 128, NHead: 2, DHead: 64, DInner: 768, Vocab: 256, SegLen: 128, MemLen: 128, PreLNorm: true},
 	"small":   {NLayer: 4, DModel: 160, NHead: 4, DHead: 32, DInner: 640, Vocab: 256, SegLen: 128, MemLen: 128},
 	"tiny":    {NLayer: 2, DModel: 64, NHead: 2, DHead: 32, DInner: 256, Vocab: 256, SegLen: 64, MemLen: 64},
 }

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Makes the embedded model for streams: make.sh LMSERVE TEXT VALID WORK. LMSERVE is the program; TEXT
+# and VALID are folders of text, with a folder in them for each domain. Each step is a run of
+# lmserve, and leaves its model, checkpoints, metrics and report in WORK. After an interruption the
+# same command goes on where it was.
+set -eu
+lmserve=$1 text=$2 valid=$3 work=$4
+mkdir -p "$work"
+
+# run STEP FLAGS... runs lmserve train, unless the model of the step is there already.
+run() {
+	step=$1
+	shift
+	[ -e "$work/$step.safetensors" ] || "$lmserve" train --name lmserve-swift --data "$text" --valid "$valid" --valid-bytes 8192 \
+		--checkpoints "$work/$step" --checkpoint-every 250 --resume --report "$work/$step.html" --out "$work/$step.safetensors" "$@"
+}
+
+# The slow weights learn beside companions of counts from the start: what counts know, a network of
+# this size need not.
+run first --phase pretrain --config swift --balance 0.5 --batch 32 --steps 13000 --warmup 300 --lr 0.01 \
+	--companion-share 0.5 --companion-bytes 524288 --valid-every 2000 --store float32
+
+# The same again over other text, and mostly from the loss of the mixture, which is what is served.
+run second --phase pretrain --init "$work/first.safetensors" --balance 0.5 --batch 32 --steps 13000 --warmup 300 --lr 0.006 \
+	--seed 9 --companion-share 0.8 --companion-bytes 524288 --valid-every 2000 --store float32
+
+# The meta-learners of the two weights from which the backward pass needs no more than the last
+# feed-forward layer. The static model is not mixed in: its pass would cost a third more.
+run meta --phase meta --init "$work/second.safetensors" --companion --companion-alone --chunk 128 \
+	--branches 'layers.1.pos_ff.CoreNet.3.*,crit.out_layers.0.bias' --gammas 0.997 --meta-steps 2000 --meta-lr 0.003 --seed 2 \
+	--valid-every 1000 --store bf16
+
+# The settings of the other methods of adaptation.
+"$lmserve" tune --model "$work/meta.safetensors" --data "$valid" --statistics "$text" --max-bytes 16384 --out "$work/swift.safetensors.zst"
