@@ -148,3 +148,10 @@ func TestTheGradientIsTheSameEverywhere(t *testing.T) {
 		}))
 	})
 }
+
+// rowsAt are the rows of weights that the sets have at a node.
+func (l *look) rowsAt(node int) [setCount]int {
+	rows := l.rows
+	rows[setNode] = nodeRows + node
+	return rows
+}

@@ -29,15 +29,27 @@ func (x *Scratch) learn(s *State, b byte) {
 func (x *Scratch) learnWeights(s *State) {
 	bits := 8 * float32(s.place.Bytes)
 	rate := float32(rateLeast) + rateMore/(1+float32(bits/rateBits))
-	for k := range x.nodes {
-		n := &x.nodes[k]
-		inputs := x.path[k*inputCount : (k+1)*inputCount]
-		for j, row := range x.look.rowsAt(n.node) {
-			at := weightsOf(row)
-			x.known.floats.keep(s.floats, int32(at/pageFloats))
-			x.vectors.Axpy(s.floats[at:at+inputCount], rate*(n.bit-n.sets[j]), inputs)
+	for j, row := range x.look.rows {
+		var steps [len(x.nodes)]float32
+		for k := range x.nodes {
+			steps[k] = rate * (x.nodes[k].bit - x.nodes[k].sets[j])
+		}
+		if j != setNode {
+			x.vectors.AxpyRows(x.row(s, row), steps[:], x.path[:])
+			continue
+		}
+		for k := range x.nodes {
+			inputs := x.path[k*inputCount : (k+1)*inputCount]
+			x.vectors.AxpyRows(x.row(s, nodeRows+x.nodes[k].node), steps[k:k+1], inputs)
 		}
 	}
+}
+
+// row is a row of weights that changes.
+func (x *Scratch) row(s *State, row int) []float32 {
+	at := weightsOf(row)
+	x.known.floats.keep(s.floats, int32(at/pageFloats))
+	return s.floats[at : at+inputCount]
 }
 
 // moved are the estimates of a byte that were moved, whose logits are still to be computed.

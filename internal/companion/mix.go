@@ -29,13 +29,6 @@ func (l *look) at(s *State) {
 	l.last = hash(uint32(last), 5)
 }
 
-// rowsAt are the rows of weights that the sets have at a node.
-func (l *look) rowsAt(node int) [setCount]int {
-	rows := l.rows
-	rows[setNode] = nodeRows + node
-	return rows
-}
-
 // buckets are the offsets of the contexts' buckets for one half of a byte; -1: there is none.
 type buckets [contextCount]int
 

@@ -1,5 +1,14 @@
 package kernel
 
+// AxpyRows adds a[i] times row i of x [rows,n] to y [n], one row after the other, to the bits of so
+// many calls of Axpy.
+func (v Vectors) AxpyRows(y, a, x []float32) {
+	sameLength("AxpyRows", len(x), len(a)*len(y))
+	if !v.axpyRows(y, a, x) {
+		axpyRowsGo(y, a, x)
+	}
+}
+
 // DotRows sets dst[i] to the scalar product of row i of x [rows,n] and the n numbers of w from
 // i*stride on, to the bits of Dot. With a stride of 0 all rows meet the same numbers.
 func (v Vectors) DotRows(dst, x, w []float32, n, stride int) {

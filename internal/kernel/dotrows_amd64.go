@@ -8,3 +8,8 @@ package kernel
 //
 //go:noescape
 func dotRowsAVX2(dst *float32, x *float32, w *float32, rows int, n int, stride int)
+
+// axpyRowsAVX2 is axpyRowsGo; rows > 0, n > 0 a multiple of 8.
+//
+//go:noescape
+func axpyRowsAVX2(y *float32, a *float32, x *float32, rows int, n int)

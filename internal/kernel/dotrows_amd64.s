@@ -41,3 +41,34 @@ eight:
 	JNZ          row
 	VZEROUPPER
 	RET
+
+// func axpyRowsAVX2(y *float32, a *float32, x *float32, rows int, n int)
+// Requires: AVX
+TEXT ·axpyRowsAVX2(SB), NOSPLIT, $0-40
+	MOVQ y+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ n+32(FP), SI
+	SHLQ $0x02, SI
+	XORQ DI, DI
+
+columns:
+	VMOVUPS (AX)(DI*1), Y0
+	LEAQ    (DX)(DI*1), R9
+	XORQ    R8, R8
+
+next:
+	VBROADCASTSS (CX)(R8*4), Y1
+	VMULPS       (R9), Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	ADDQ         SI, R9
+	INCQ         R8
+	CMPQ         R8, BX
+	JL           next
+	VMOVUPS      Y0, (AX)(DI*1)
+	ADDQ         $0x20, DI
+	CMPQ         DI, SI
+	JL           columns
+	VZEROUPPER
+	RET

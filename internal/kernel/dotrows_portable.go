@@ -9,6 +9,13 @@ func dotRowsGo(dst, x, w []float32, n, stride int) {
 	}
 }
 
+// axpyRowsGo adds rows to y, each as axpyGo does.
+func axpyRowsGo(y, a, x []float32) {
+	for i, by := range a {
+		axpyGo(y, by, x[i*len(y):(i+1)*len(y)])
+	}
+}
+
 // fold adds lanes as a vector register is halved.
 func fold(l *[8]float32) float32 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))

@@ -12,3 +12,12 @@ func (v Vectors) dotRows(dst, x, w []float32, n, stride int) bool {
 	dotRowsAVX2(&dst[0], &x[0], &w[0], len(dst), n, stride)
 	return true
 }
+
+// axpyRows reports whether the assembly takes rows of such a length; if so it has done them.
+func (v Vectors) axpyRows(y, a, x []float32) bool {
+	if v.set < AVX2 || len(y) == 0 || len(y)%8 != 0 || len(a) == 0 {
+		return false
+	}
+	axpyRowsAVX2(&y[0], &a[0], &x[0], len(a), len(y))
+	return true
+}

@@ -52,6 +52,7 @@ func (Vectors) widen(dst []float32, src []uint16)    { widenGo(dst, src) }
 func (Vectors) addWiden(dst []float32, src []uint16) { addWidenGo(dst, src) }
 
 func (Vectors) dotRows(dst, x, w []float32, n, stride int) bool { return false }
+func (Vectors) axpyRows(y, a, x []float32) bool                 { return false }
 func (Vectors) log(dst, src []float32) int                      { return 0 }
 func (Vectors) adam(a *Adam, w, m, v, g []float32) (n int)      { return 0 }
 func (Vectors) adapt(a *Adaptation) (n, written int)            { return 0, 0 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -301,6 +302,23 @@ func TestDotRowsAreDots(t *testing.T) {
 					e.DotRows(got, x, w, n, stride)
 					requireSameBits(t, want, got)
 				}
+			}
+		}
+	})
+}
+
+// So has what is added to one row by multiples of others.
+func TestAxpyRowsAreAxpys(t *testing.T) {
+	eachKernel(t, 1, func(t *testing.T, e *Exec) {
+		for _, n := range []int{0, 1, 8, 11, 16, 40} {
+			for _, rows := range []int{0, 1, 2, 9} {
+				x, a, got := normal(rows*n), normal(rows), normal(n)
+				want := slices.Clone(got)
+				for i := range a {
+					Vectors{}.Axpy(want, a[i], x[i*n:i*n+n])
+				}
+				e.AxpyRows(got, a, x)
+				requireSameBits(t, want, got)
 			}
 		}
 	})

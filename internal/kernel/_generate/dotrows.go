@@ -5,6 +5,43 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
+// rows emits what is done to some rows at once.
+func rows() {
+	dotRows()
+	axpyRows()
+}
+
+// axpyRows emits the sum of y and multiples of rows, eight columns after the other.
+func axpyRows() {
+	TEXT("axpyRowsAVX2", NOSPLIT, "func(y, a, x *float32, rows, n int)")
+	Pragma("noescape")
+	Doc("axpyRowsAVX2 is axpyRowsGo; rows > 0, n > 0 a multiple of 8.")
+	y, a, x := Load(Param("y"), GP64()), Load(Param("a"), GP64()), Load(Param("x"), GP64())
+	rows, n := Load(Param("rows"), GP64()), Load(Param("n"), GP64())
+	SHLQ(Imm(2), n)
+	at := GP64()
+	XORQ(at, at)
+	Label("columns")
+	sum, by, v, i, row := YMM(), YMM(), YMM(), GP64(), GP64()
+	VMOVUPS(Mem{Base: y, Index: at, Scale: 1}, sum)
+	LEAQ(Mem{Base: x, Index: at, Scale: 1}, row)
+	XORQ(i, i)
+	Label("next")
+	VBROADCASTSS(Mem{Base: a, Index: i, Scale: 4}, by)
+	VMULPS(Mem{Base: row}, by, v)
+	VADDPS(v, sum, sum)
+	ADDQ(n, row)
+	INCQ(i)
+	CMPQ(i, rows)
+	JL(LabelRef("next"))
+	VMOVUPS(sum, Mem{Base: y, Index: at, Scale: 1})
+	ADDQ(Imm(32), at)
+	CMPQ(at, n)
+	JL(LabelRef("columns"))
+	VZEROUPPER()
+	RET()
+}
+
 // dotRows emits scalar products of rows, each as dot and the fold of its lanes give it.
 func dotRows() {
 	TEXT("dotRowsAVX2", NOSPLIT, "func(dst, x, w *float32, rows, n, stride int)")

@@ -16,7 +16,7 @@ var sets = map[string]func(){
 	"adapt":  adapt,
 	"bf16":   bf16,
 	"gemm":   gemm,
-	"dot":    dotRows,
+	"dot":    rows,
 	"log":    log,
 	"peak":   peak,
 	"vector": vector,
