@@ -138,12 +138,13 @@ check: ## check formatting and run go vet
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 
-cross: ## build and vet for the machines of TARGETS, without cgo
+cross: ## build and vet for the machines of TARGETS, without cgo, and with -tags clouds
 	@for target in $(TARGETS); do \
 	  echo "$$target"; \
 	  export CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/}; \
 	  $(GO) build -o /dev/null ./cmd/lmserve && $(GO) vet ./... || exit 1; \
 	done
+	$(GO) test -tags clouds ./internal/pgstore -run OtherClouds
 
 lint: ## run staticcheck, and list functions that no program and no test reaches
 	$(GO) run $(STATICCHECK) ./...

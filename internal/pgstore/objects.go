@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"gocloud.dev/blob"
@@ -30,6 +32,13 @@ type objects struct {
 	folder string // that objects are files of; "": none
 }
 
+// buckets are the schemes of URLs of buckets, and otherBuckets says what the error about another
+// scheme adds. Clients of more services than this make the program a third larger: see clouds.go.
+var (
+	buckets      = []string{"s3"}
+	otherBuckets = "; a program that was built with -tags clouds also takes gs:// and azblob://"
+)
+
 // openObjects opens the object store of a URL.
 func openObjects(ctx context.Context, at string) (*objects, error) {
 	u, err := url.Parse(at)
@@ -37,10 +46,10 @@ func openObjects(ctx context.Context, at string) (*objects, error) {
 		return nil, sessionlog.Invalid("the URL of the objects: %v", err)
 	}
 	o := &objects{}
-	switch u.Scheme {
-	case "s3":
+	switch {
+	case slices.Contains(buckets, u.Scheme):
 		o.bucket, err = blob.OpenBucket(ctx, at)
-	case fileblob.Scheme:
+	case u.Scheme == fileblob.Scheme:
 		if u.Host != "" || u.Path == "" {
 			return nil, sessionlog.Invalid("the objects' URL %q, expected an absolute folder, as in "+
 				"file:///var/lib/lmserve", at)
@@ -53,8 +62,8 @@ func openObjects(ctx context.Context, at string) (*objects, error) {
 			CreateDir: true, DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
 		})
 	default:
-		return nil, sessionlog.Invalid("the objects' URL begins with %q, expected s3://bucket or "+
-			"file:///folder", u.Scheme+"://")
+		return nil, sessionlog.Invalid("the objects' URL begins with %q, expected %s://bucket or "+
+			"file:///folder%s", u.Scheme+"://", strings.Join(buckets, "://bucket, "), otherBuckets)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: opening the object store %s: %w", u.Redacted(), err)

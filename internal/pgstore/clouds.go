@@ -1,0 +1,13 @@
+//go:build clouds
+
+package pgstore
+
+import (
+	_ "gocloud.dev/blob/azureblob" // takes azblob:// URLs
+	_ "gocloud.dev/blob/gcsblob"   // takes gs:// URLs
+)
+
+func init() {
+	buckets = append(buckets, "gs", "azblob")
+	otherBuckets = ""
+}
