@@ -66,7 +66,8 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	require.Equal(t, rest["offset"], again["offset"])
 	stop()
 
-	url, stop = serving(t, "--data-dir", t.TempDir()) // a folder, as by default
+	folder := t.TempDir()
+	url, stop = serving(t, "--data-dir", folder) // a folder, as by default
 	ask(t, http.MethodPut, url+"/v1/sessions/news", "application/json", `{"seed":3}`)
 	ask(t, http.MethodPost, url+"/v1/sessions/news/score", "text/plain", text[:600])
 	require.Equal(t, ask(t, http.MethodPost, url+"/v1/sessions/news/score", "text/plain", text[600:])["bits"], rest["bits"],
@@ -87,6 +88,20 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	require.Contains(t, sessions("list"), imported)
 	sessions("delete", "copy", fork)
 	require.NotContains(t, sessions("list"), fork)
+	out, stderr, code = lmserve("", append([]string{"sessions", "move", "--data-dir", folder}, flags...)...)
+	require.Equal(t, exitFailure, code, stderr)
+	require.Contains(t, out, `there has the name "news"`)
+	require.Contains(t, out, "0 copied, 0 there already, 1 not copied\n")
+	sessions("delete", "news")
+	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--data-dir", folder))
+	require.Equal(t, "0 copied, 1 there already, 0 not copied\n", sessions("move", "--data-dir", folder))
+	another := filepath.Join(t.TempDir(), "another")
+	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--back", "--data-dir", another))
+	require.Equal(t, must(t, "", "sessions", "show", "news", "--data-dir", folder),
+		must(t, "", "sessions", "show", "news", "--data-dir", another))
+	_, stderr, code = lmserve("", "sessions", "move", "--data-dir", folder)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--store is not given")
 	_, stderr, code = lmserve("", append([]string{"sessions", "compact"}, flags...)...)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "expected a data folder")

@@ -15,6 +15,6 @@ the sessions are those in a database; compact and rescue are for folders alone.`
 	f.registerFolder(c)
 	f.network.register(c.PersistentFlags())
 	c.AddCommand(newSessionsList(&f), newSessionsShow(&f), newSessionsCheck(&f), newSessionsRescue(), newSessionsReplay(&f), newSessionsExport(&f), newSessionsImport(&f),
-		newSessionsDelete(&f), newSessionsCompact(&f))
+		newSessionsMove(&f), newSessionsDelete(&f), newSessionsCompact(&f))
 	return c
 }

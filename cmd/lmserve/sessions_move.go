@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+func newSessionsMove(f *dataFlags) *cobra.Command {
+	var back bool
+	c := &cobra.Command{
+		Use:   "move",
+		Short: "Copy the sessions of a data folder into a database, or back",
+		Long: `Copy all sessions of a data folder into a database with its objects, or with --back those of the
+database into a folder, which may be new: with their ids, names, text and states, so that they
+go on there to the same bits. Neither place may have a server meanwhile. What they are copied from
+stays as it is. A session that is there already, the same, is left as it is, so after an interruption
+the same command goes on; one that is there and differs is printed, and the exit code is 1.`,
+		Example: "  lmserve sessions move --data-dir /var/lib/lmserve --store postgres://lmserve@db/lmserve --objects s3://states\n" +
+			"  lmserve sessions move --back --data-dir copy --store postgres://lmserve@db/lmserve --objects s3://states",
+		Args: exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if !f.network.given() {
+				return usageError{errors.New("--store is not given, expected the database and --objects " +
+					"beside the data folder")}
+			}
+			folder := dataFlags{dir: f.dir}
+			dir, err := folder.mustFolder()
+			if err != nil {
+				return err
+			}
+			network, err := f.network.open(c.Context(), true, 0, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, network.Close()) }()
+			local, err := sessionlog.Open(dir, sessionlog.Options{ReadOnly: !back, Existing: !back})
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, local.Close()) }()
+			if back {
+				return moveSessions(c, network, local)
+			}
+			return moveSessions(c, local, network)
+		},
+	}
+	c.Flags().BoolVar(&back, "back", false, "from the database into the folder")
+	return c
+}
+
+// moveSessions prints what becomes of each session.
+func moveSessions(c *cobra.Command, from, to sessionlog.Store) error {
+	copied, there, failed := 0, 0, 0
+	p := newProgress(c, "move")
+	defer p.end()
+	err := session.Move(c.Context(), from, to, func(m session.Moved) {
+		p.aside(func() {
+			switch {
+			case m.Err != nil:
+				failed++
+				fmt.Fprintf(c.OutOrStdout(), "%s: not copied: %v\n", m.ID, m.Err)
+			case m.There:
+				there++
+			default:
+				copied++
+			}
+		})
+	}, p.set)
+	p.end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%d copied, %d there already, %d not copied\n", copied, there, failed)
+	if failed > 0 {
+		return errFindings
+	}
+	return nil
+}
