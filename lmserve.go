@@ -99,8 +99,15 @@ type Model struct {
 	idle []*stream.Worker
 }
 
-// Default returns the model that is embedded in the program: byte level, 4.4 M weights.
+// Default returns the larger of the two models that are embedded in the program: byte level, 4.4 M
+// weights.
 func Default(o Options) (*Model, error) { return load(model.Default, o) }
+
+// Embedded returns a model that is embedded in the program, by its name: "default", that of Default,
+// or "swift", of .6 M weights for streams, which is ten times as fast and takes 1.4 MB a stream.
+func Embedded(name string, o Options) (*Model, error) {
+	return load(func() (*model.Model, error) { return model.Place{Name: name}.Load() }, o)
+}
 
 // Load reads a model from a file, as lmserve train writes it.
 func Load(path string, o Options) (*Model, error) {

@@ -136,6 +136,12 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "threads is -1")
 	_, err = lmserve.Load(filepath.Join(t.TempDir(), "none"), lmserve.Options{})
 	require.ErrorContains(t, err, "none")
+	_, err = lmserve.Embedded("magic", lmserve.Options{})
+	require.ErrorContains(t, err, `found "magic", expected default, swift`)
+	swift, err := lmserve.Embedded("swift", lmserve.Options{})
+	require.NoError(t, err)
+	defer swift.Close()
+	require.Contains(t, swift.ID(), "lmserve-swift-")
 	m := small(t, 1)
 	set := m.Settings()
 	set.Method = "magic"

@@ -14,8 +14,11 @@ const DefaultName = "default"
 //go:embed default.safetensors.zst
 var defaultModel []byte
 
+//go:embed swift.safetensors.zst
+var swiftModel []byte
+
 // embedded are the models in the binary, the default first.
-var embedded = shelf{{DefaultName, defaultModel}}
+var embedded = shelf{{DefaultName, defaultModel}, {"swift", swiftModel}}
 
 // Default reads the embedded model that is used where none is named. Every call returns a File of
 // its own.

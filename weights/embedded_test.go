@@ -35,8 +35,8 @@ func TestEmbeddedModelsAreReadByTheirNames(t *testing.T) {
 	require.ErrorContains(t, err, "embedded model bad")
 }
 
-func TestTheDefaultModelIsEmbedded(t *testing.T) {
-	require.Equal(t, DefaultName, EmbeddedNames()[0])
+func TestModelsAreEmbedded(t *testing.T) {
+	require.Equal(t, []string{DefaultName, "swift"}, EmbeddedNames())
 	f, err := Default()
 	require.NoError(t, err)
 	named, err := Embedded(DefaultName)

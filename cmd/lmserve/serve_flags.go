@@ -48,7 +48,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringArrayVar(&f.models, "model", nil,
 		"name ('lmserve models' lists them) or file of a model that sessions may run on; may be "+
 			"repeated, the first is that of\nsessions that ask for none, the others are in memory "+
-			"while sessions there need them\n(default: the embedded model)")
+			"while sessions there need them\n(default: the default one)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "",
 		"file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")

@@ -17,7 +17,7 @@ func TestAModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	require.NoError(t, err)
 	folder := t.TempDir()
 	for _, file := range []string{
-		"tiny.safetensors", "lmserve-swift.safetensors.zst", "default.safetensors",
+		"tiny.safetensors", "lmserve-large.safetensors.zst", "default.safetensors",
 	} {
 		path := filepath.Join(folder, file)
 		require.NoError(t, weights.WriteFile(path, m.File(), weights.OptionsFor(path)))
@@ -26,24 +26,25 @@ func TestAModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	own := filepath.Join(folder, "default.safetensors")
 	for name, want := range map[string]model.Place{
 		"": {Name: "default"}, "default": {Name: "default"}, "lmserve-default": {Name: "default"},
+		"swift": {Name: "swift"}, "lmserve-swift": {Name: "swift"},
 		"tiny":          {"tiny", filepath.Join(folder, "tiny.safetensors")},
-		"swift":         {"swift", filepath.Join(folder, "lmserve-swift.safetensors.zst")},
-		"lmserve-swift": {"swift", filepath.Join(folder, "lmserve-swift.safetensors.zst")},
+		"large":         {"large", filepath.Join(folder, "lmserve-large.safetensors.zst")},
+		"lmserve-large": {"large", filepath.Join(folder, "lmserve-large.safetensors.zst")},
 		own:             {own, own},
 	} {
 		p, err := model.Find(name, []string{folder})
 		require.NoError(t, err)
 		require.Equal(t, want, p, name)
 	}
-	p, err := model.Find("swift", []string{folder})
+	p, err := model.Find("large", []string{folder})
 	require.NoError(t, err)
 	found, err := p.Load()
 	require.NoError(t, err)
 	require.Equal(t, m.Hash(), found.Hash())
 	_, err = model.Find("none", []string{folder})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "(default) or in "+folder)
-	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 4)
+	require.ErrorContains(t, err, "(default, swift) or in "+folder)
+	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 5)
 }
 
 // An outline is all that sessions of a model can be listed, made and checked by.

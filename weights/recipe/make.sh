@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the embedded model: make.sh LMSERVE TEXT VALID WORK. LMSERVE is the program; TEXT and VALID
+# Makes the default model: make.sh LMSERVE TEXT VALID WORK. LMSERVE is the program; TEXT and VALID
 # are folders of text, with a folder in them for each domain. Each step is a run of lmserve, and
 # leaves its model, checkpoints, metrics and report in WORK. After an interruption the same command
 # goes on where it was.

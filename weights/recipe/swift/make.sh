@@ -30,5 +30,6 @@ run meta --phase meta --init "$work/second.safetensors" --companion --companion-
 	--branches 'layers.1.pos_ff.CoreNet.3.*,crit.out_layers.0.bias' --gammas 0.997 --meta-steps 2000 --meta-lr 0.003 --seed 2 \
 	--valid-every 1000 --store bf16
 
-# The settings of the other methods of adaptation.
-"$lmserve" tune --model "$work/meta.safetensors" --data "$valid" --statistics "$text" --max-bytes 16384 --out "$work/swift.safetensors.zst"
+# Statistics of gradients for the method dynamic-rms, and the settings of dynamic-sgd. The others have
+# their usual ones.
+"$lmserve" tune --model "$work/meta.safetensors" --methods dynamic-sgd --data "$valid" --statistics "$text" --max-bytes 16384 --out "$work/swift.safetensors.zst"
