@@ -25,7 +25,7 @@ func (t Table[T]) RequestSchema() string {
 				fmt.Fprintf(&b, "  %s\n", keyword)
 			}
 		}
-		if _, err := strconv.ParseFloat(r.Default, 64); err == nil || r.IsBool() {
+		if r.hasLiteral() {
 			fmt.Fprintf(&b, "  default: %s\n", r.Default)
 		}
 		b.WriteString("  description: >-\n")
@@ -34,6 +34,16 @@ func (t Table[T]) RequestSchema() string {
 		}
 	}
 	return b.String()
+}
+
+// hasLiteral says whether the default is a number or a truth value, and not words about one.
+func (r Row[T]) hasLiteral() bool {
+	if r.IsBool() {
+		_, err := strconv.ParseBool(r.Default)
+		return err == nil
+	}
+	_, err := strconv.ParseFloat(r.Default, 64)
+	return err == nil
 }
 
 // AnswerSchema is the OpenAPI schema of every setting as an answer has it, in YAML: `required` and

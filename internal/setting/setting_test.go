@@ -198,6 +198,10 @@ properties:
 	require.Equal(t, "mode: { $ref: \"#/components/schemas/Mode\" }\n", named.RequestSchema())
 	require.Equal(t, "required: [mode]\nproperties:\n  mode: { $ref: \"#/components/schemas/Mode\" }\n", named.AnswerSchema())
 
+	open := Table[dials]{table[1]}
+	open[0].Default = "the model's"
+	require.NotContains(t, open.RequestSchema(), "default:", "words are no default of a schema")
+
 	twice := append(Table[dials]{}, table[2], table[2])
 	require.Equal(t, "size_max: 1000000\n", twice.Limits())
 	twice[1].Max = 7
