@@ -23,8 +23,8 @@ import (
 // A long stream is for LMSERVE_STREAM=DIR, a folder of texts, of which LMSERVE_STREAM_MB megabytes
 // (100) go through one session of a server of LMSERVE_STREAM_MODEL (swift), and again from the first
 // text on behind the last. Every twentieth of it a line says what the server does by then: bytes a
-// second, bits a byte, memory and disk. At the end it is killed, and the line after that says how
-// long it takes a new one to score on.
+// second, bits a byte, its own memory, that of files that it has mapped, and the disk. At the end it
+// is killed, and the line after that says how long it takes a new one to score on.
 func TestALongStream(t *testing.T) {
 	dir := os.Getenv("LMSERVE_STREAM")
 	if dir == "" {
@@ -34,16 +34,18 @@ func TestALongStream(t *testing.T) {
 	require.NoError(t, err)
 	s := newLongStream(t, dir, valueOr("LMSERVE_STREAM_MODEL", "swift"))
 	kill := s.start()
-	t.Logf("%6s %9s %13s %11s %10s", "MB", "bytes/s", "bits a byte", "memory, MB", "disk, MB")
+	t.Logf("%6s %9s %13s %11s %11s %10s", "MB", "bytes/s", "bits a byte", "memory, MB", "mapped, MB",
+		"disk, MB")
 	step := megabytes * 1e6 / 20
 	for range 20 {
 		began, bits := time.Now(), 0.
 		for sent := 0; sent < step; sent += longPiece {
 			bits += s.score(min(longPiece, step-sent))
 		}
-		t.Logf("%6.1f %9.0f %13.3f %11.1f %10.1f", float64(s.sent)/1e6,
-			float64(step)/time.Since(began).Seconds(), bits/float64(step),
-			float64(s.resident())/1e6, float64(s.disk())/1e6)
+		seconds := time.Since(began).Seconds()
+		own, mapped := s.resident()
+		t.Logf("%6.1f %9.0f %13.3f %11.1f %11.1f %10.1f", float64(s.sent)/1e6, float64(step)/seconds,
+			bits/float64(step), float64(own)/1e6, float64(mapped)/1e6, float64(s.disk())/1e6)
 	}
 	kill()
 	began := time.Now()
@@ -138,14 +140,15 @@ func (s *longStream) score(n int) float64 {
 	return summary.Bits
 }
 
-// resident is the server's memory.
-func (s *longStream) resident() (bytes int64) {
+// resident is the server's memory: its own, and that of files that are mapped.
+func (s *longStream) resident() (own, mapped int64) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.server.Process.Pid))
 	require.NoError(s.t, err)
-	var size, resident int64
-	_, err = fmt.Sscan(string(statm), &size, &resident)
+	var size, resident, shared int64
+	_, err = fmt.Sscan(string(statm), &size, &resident, &shared)
 	require.NoError(s.t, err)
-	return resident * int64(os.Getpagesize())
+	page := int64(os.Getpagesize())
+	return (resident - shared) * page, shared * page
 }
 
 // disk is what the data folder takes.
