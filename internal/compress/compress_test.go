@@ -104,8 +104,7 @@ func TestTheVersionStandsForWhatAHeaderLeavesOut(t *testing.T) {
 		}
 	}
 	require.Equal(t, setting.Values{
-		"companion": true, "companion_static": true,
-		"skip_below": 0.75, "baseline": false,
+		"companion": true, "skip_below": 0.75, "baseline": false,
 	}, own)
 }
 
