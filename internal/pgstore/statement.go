@@ -50,6 +50,17 @@ func (s *Store) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return nil, unavailable(err)
 }
 
+// release gives a connection back, and tells whether it is broken. Where one is, the others that wait
+// in the pool are too, as a rule: they are closed, so that nobody has to find out by himself.
+func (s *Store) release(conn *pgxpool.Conn) (broken bool) {
+	broken = conn.Conn().IsClosed()
+	conn.Release()
+	if broken {
+		s.pool.Reset()
+	}
+	return broken
+}
+
 func unavailable(err error) error {
 	return fmt.Errorf("pgstore: %w: %w", sessionlog.ErrUnavailable, err)
 }
@@ -70,8 +81,7 @@ func (s *Store) read(
 			return err
 		}
 		err = do(reading, conn)
-		broken := conn.Conn().IsClosed()
-		conn.Release()
+		broken := s.release(conn)
 		switch {
 		case err == nil:
 			return nil
@@ -94,7 +104,7 @@ func (s *Store) once(ctx context.Context, do func(ctx context.Context, q *pgxpoo
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer s.release(conn)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime)
 	defer cancel()
 	return outcome(conn, do(ctx, conn))
@@ -110,7 +120,7 @@ func (s *Store) transact(
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer s.release(conn)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	defer cancel()
 	tx, err := conn.Begin(ctx)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -69,6 +70,26 @@ func instances(t *testing.T, b Backend) {
 	require.Equal(t, "state", snapshot(t, one, "fork", 3), "a fork keeps what it shares")
 	require.Greater(t, create(t, two, "a"), got.Epoch, "an epoch is never given out twice")
 	require.NoError(t, one.Delete(background, "fork", fork))
+}
+
+// idleCuts breaks all the connections that many reads at once have left behind: the next read needs
+// another, however many there were.
+func idleCuts(t *testing.T, b Backend) {
+	s := started(t, b)
+	create(t, s, "a")
+	for range 3 {
+		var reading sync.WaitGroup
+		for range 50 {
+			reading.Go(func() {
+				_, err := s.List(background, "", 10)
+				assert.NoError(t, err)
+			})
+		}
+		reading.Wait()
+		require.Positive(t, b.Cut(), "no connection was there to be cut")
+		_, err := s.Get(background, "a")
+		require.NoError(t, err)
+	}
 }
 
 // cuts breaks connections while statements run on them.

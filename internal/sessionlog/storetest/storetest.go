@@ -72,6 +72,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		t.Run("two stores work on the same sessions", func(t *testing.T) { instances(t, fresh(t)) })
 	}
 	if fresh(t).Cut != nil {
+		t.Run("reads outlive all connections", func(t *testing.T) { idleCuts(t, fresh(t)) })
 		t.Run("connections may break at any moment", func(t *testing.T) { cuts(t, fresh(t)) })
 	}
 	if !fresh(t).durable() {
