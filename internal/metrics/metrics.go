@@ -34,6 +34,7 @@ type Metrics struct {
 	work
 	byModel
 	folder
+	sharing
 	registry *prometheus.Registry
 }
 
@@ -44,6 +45,7 @@ func New(o Options) *Metrics {
 	m := &Metrics{
 		requests: newRequests(o.Problems), work: newWork(), byModel: newByModel(o.Models),
 		folder:   newFolder(),
+		sharing:  newSharing(),
 		registry: prometheus.NewRegistry(),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -68,6 +70,7 @@ func New(o Options) *Metrics {
 	m.registry.MustRegister(m.requests.all()...)
 	m.registry.MustRegister(m.work.all()...)
 	m.registry.MustRegister(m.byModel.vectors...)
+	m.registry.MustRegister(m.sharing.all()...)
 	return m
 }
 

@@ -46,6 +46,10 @@ func used() *Metrics {
 	m.Loaded("words-2", time.Second, nil)
 	m.Loaded("words-2", time.Second, errors.New("gone"))
 	m.Dropped("words-2")
+	m.Claimed(false)
+	m.Claimed(true)
+	m.Fenced()
+	m.Proxied()
 	m.ScrubFinding()
 	m.Reopened()
 	m.Follow(source{
@@ -103,6 +107,10 @@ lmserve_completion_tokens_total 5
 lmserve_snapshot_seconds_count 1
 lmserve_snapshot_failures_total 1
 lmserve_replayed_bytes_total 1000
+lmserve_claims_total 2
+lmserve_takeovers_total 1
+lmserve_fenced_writes_total 1
+lmserve_proxied_requests_total 1
 lmserve_scrub_findings_total 1
 lmserve_store_reopenings_total 1
 lmserve_sessions{state="hot"} 1

@@ -23,11 +23,18 @@ const (
 	aloneTry  = 100 * time.Millisecond
 )
 
-// keepAlone takes the lock of a store that is opened alone, and keeps it until the background ends.
+// How stores take the lock: alone, or beside others who take it so.
+const (
+	alone  = "select pg_try_advisory_lock($1)"
+	beside = "select pg_try_advisory_lock_shared($1)"
+)
+
+// keepLock takes the lock of a store that is opened alone, or beside those of other servers that share
+// the database, and keeps it until the background ends.
 // The lock belongs to a connection of its own. If that breaks, the lock is taken anew; if another
 // store has been quicker, it is reported. Nothing relies on the lock: epochs fence.
-func (s *Store) keepAlone(
-	ctx, background context.Context, config *pgx.ConnConfig, wait time.Duration,
+func (s *Store) keepLock(
+	ctx, background context.Context, config *pgx.ConnConfig, how string, wait time.Duration,
 ) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -35,7 +42,7 @@ func (s *Store) keepAlone(
 	}
 	deadline := time.Now().Add(wait)
 	for {
-		taken, err := takeAlone(ctx, conn)
+		taken, err := takeLock(ctx, conn, how)
 		if err == nil && taken {
 			break
 		}
@@ -47,27 +54,29 @@ func (s *Store) keepAlone(
 			return errors.Join(err, conn.Close(background))
 		}
 	}
-	s.runs(func() { s.stayAlone(background, config, conn) })
+	s.runs(func() { s.stayLocked(background, config, how, conn) })
 	return nil
 }
 
-// takeAlone tries to take the lock.
-func takeAlone(ctx context.Context, conn *pgx.Conn) (taken bool, err error) {
-	err = conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", int64(aloneLock)).Scan(&taken)
+// takeLock tries to take the lock.
+func takeLock(ctx context.Context, conn *pgx.Conn, how string) (taken bool, err error) {
+	err = conn.QueryRow(ctx, how, int64(aloneLock)).Scan(&taken)
 	if err != nil {
 		return false, unavailable(err)
 	}
 	return taken, nil
 }
 
-// retakeAlone takes the lock on a new connection; the connection is nil if that did not work. It
+// retakeLock takes the lock on a new connection; the connection is nil if that did not work. It
 // says whether another store has the lock.
-func retakeAlone(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, others bool) {
+func retakeLock(
+	ctx context.Context, config *pgx.ConnConfig, how string,
+) (conn *pgx.Conn, others bool) {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, false
 	}
-	taken, err := takeAlone(ctx, conn)
+	taken, err := takeLock(ctx, conn, how)
 	if err == nil && taken {
 		return conn, false
 	}
@@ -75,8 +84,10 @@ func retakeAlone(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, o
 	return nil, err == nil
 }
 
-// stayAlone keeps the lock.
-func (s *Store) stayAlone(ctx context.Context, config *pgx.ConnConfig, holder *pgx.Conn) {
+// stayLocked keeps the lock.
+func (s *Store) stayLocked(
+	ctx context.Context, config *pgx.ConnConfig, how string, holder *pgx.Conn,
+) {
 	told := false
 	for sleep(ctx, aloneLook) {
 		look, cancel := context.WithTimeout(ctx, aloneLook)
@@ -88,9 +99,9 @@ func (s *Store) stayAlone(ctx context.Context, config *pgx.ConnConfig, holder *p
 			}
 		default:
 			var others bool
-			if holder, others = retakeAlone(look, config); others && !told {
-				s.report(fmt.Errorf("pgstore: another server has opened database %s: one at a time is "+
-					"expected", config.Database))
+			if holder, others = retakeLock(look, config, how); others && !told {
+				s.report(fmt.Errorf("pgstore: another server has opened database %s alone: it was "+
+					"expected to wait", config.Database))
 				told = true
 			}
 		}

@@ -88,7 +88,8 @@ func (s *Store) append(ctx context.Context, id string, epoch uint64, b *batch) e
 		}
 		done, err := q.Exec(ctx, `
 			with moved as (
-				update sessions set "end" = $4 where id = $1 and epoch = $2 and "end" = $3 returning id
+				update sessions set "end" = $4, used = now()
+				where id = $1 and epoch = $2 and "end" = $3 returning id
 			)
 			insert into records (session, at, ms, bits, baseline, by_line, skipped, words, text, crc)
 			select moved.id, r.* from moved, unnest(

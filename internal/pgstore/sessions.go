@@ -98,24 +98,45 @@ func (s *Store) List(ctx context.Context, after string, limit int) (found []sess
 
 // Create implements sessionlog.Store.
 func (s *Store) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error) {
+	return s.create(ctx, id, head, start, 0)
+}
+
+// create makes a session of an owner who may have most, or with 0 any number.
+func (s *Store) create(
+	ctx context.Context, id string, head []byte, start int64, most int,
+) (epoch uint64, err error) {
 	if err := sessionlog.CheckCreate(id, head, start); err != nil {
 		return 0, err
 	}
-	err = s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		epoch, err = insert(ctx, q, id, head, start, start)
+	if most == 0 {
+		err = s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+			epoch, err = s.insert(ctx, q, id, head, start, start)
+			return err
+		})
+		return epoch, err
+	}
+	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
+		if err := admitOne(ctx, tx, s.termsOf(head).Owner, most); err != nil {
+			return err
+		}
+		epoch, err = s.insert(ctx, tx, id, head, start, start)
 		return err
 	})
 	return epoch, err
 }
 
-// insert makes the row of a session.
-func insert(
+// insert makes the row of a session, which is this server's.
+func (s *Store) insert(
 	ctx context.Context, q queryer, id string, head []byte, start, end int64,
 ) (epoch uint64, err error) {
+	t := s.termsOf(head)
 	err = q.QueryRow(ctx, `
-		insert into sessions (id, epoch, head, start, "end")
-		values ($1, nextval('epochs'), $2, $3, $4) on conflict do nothing returning epoch`,
-		id, append([]byte{}, head...), start, end).Scan(&epoch)
+		insert into sessions (id, epoch, head, start, "end",
+			node, owner, name, complete, ttl, model, numerics)
+		values ($1, nextval('epochs'), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		on conflict (id) do nothing returning epoch`,
+		id, append([]byte{}, head...), start, end,
+		s.self(), t.Owner, t.Name, t.Complete, t.TTL.Microseconds(), t.Model, t.Numerics).Scan(&epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("pgstore: session %s: %w", id, sessionlog.ErrExists)
 	}
@@ -129,16 +150,31 @@ func (s *Store) Claim(ctx context.Context, id string) (found sessionlog.Session,
 		if sessionlog.CheckID(id) != nil {
 			return sessionlog.NotFound(id)
 		}
-		done, err := tx.Exec(ctx, `update sessions set epoch = nextval('epochs') where id = $1`, id)
+		var before *string
+		err := tx.QueryRow(ctx, `select node from sessions where id = $1 for update`, id).Scan(&before)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return sessionlog.NotFound(id)
+		}
+		if err != nil {
+			return err
+		}
+		done, err := tx.Exec(ctx, `
+			update sessions s set epoch = nextval('epochs'), node = $2, used = clock_timestamp()
+			where s.id = $1
+				and (s.node is null or s.node = $2 or not exists
+					(select from nodes n where n.id = s.node and `+lives+`))
+				and ($2 is null or exists (select from nodes n where n.id = $2 and `+lives+`))`,
+			id, s.self())
 		if err != nil {
 			return err
 		}
 		if done.RowsAffected() == 0 {
-			return sessionlog.NotFound(id)
+			return s.whyNotClaimed(ctx, tx, id)
 		}
 		if found, err = describe(ctx, tx, id); err != nil {
 			return err
 		}
+		found.Taken = before != nil && *before != s.node
 		return found.Err
 	})
 	return found, err
@@ -187,21 +223,37 @@ func (s *Store) SetHead(ctx context.Context, id string, epoch uint64, head []byt
 		return err
 	}
 	return s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ extent) error {
-		_, err := tx.Exec(ctx, `update sessions set head = $2 where id = $1`, id, append([]byte{}, head...))
+		t := s.termsOf(head)
+		_, err := tx.Exec(ctx, `
+			update sessions set head = $2, name = $3, complete = $4, ttl = $5, numerics = $6
+			where id = $1`,
+			id, append([]byte{}, head...), t.Name, t.Complete, t.TTL.Microseconds(), t.Numerics)
 		return err
 	})
 }
 
 // Delete implements sessionlog.Store. What is left after an error is removed by a sweep.
 func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
+	return s.erase(ctx, id, func(_ context.Context, _ pgx.Tx, e extent) error {
+		if epoch != 0 && e.epoch != epoch {
+			return &sessionlog.FencedError{Session: id, Have: e.epoch, Want: epoch}
+		}
+		return nil
+	})
+}
+
+// erase deletes a session if may has no objection, which is asked when the session's row is locked.
+func (s *Store) erase(
+	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
+) error {
 	var left []string
 	err := s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		e, err := lock(ctx, tx, id, "update")
+		if err == nil {
+			err = may(ctx, tx, e)
+		}
 		if err != nil {
 			return err
-		}
-		if epoch != 0 && e.epoch != epoch {
-			return &sessionlog.FencedError{Session: id, Have: e.epoch, Want: epoch}
 		}
 		if left, err = release(ctx, tx, id, nil); err != nil {
 			return err
@@ -225,6 +277,13 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 func (s *Store) Fork(
 	ctx context.Context, from, id string, head []byte, c sessionlog.Cut,
 ) (epoch uint64, err error) {
+	return s.fork(ctx, from, id, head, c, 0)
+}
+
+// fork makes a fork of an owner who may have most sessions, or with 0 any number.
+func (s *Store) fork(
+	ctx context.Context, from, id string, head []byte, c sessionlog.Cut, most int,
+) (epoch uint64, err error) {
 	if err := sessionlog.CheckFork(id, head, c); err != nil {
 		return 0, err
 	}
@@ -233,7 +292,10 @@ func (s *Store) Fork(
 		if err != nil {
 			return err
 		}
-		if epoch, err = insert(ctx, tx, id, head, c.Start, c.End); err != nil {
+		if err := admitOne(ctx, tx, s.termsOf(head).Owner, most); err != nil {
+			return err
+		}
+		if epoch, err = s.insert(ctx, tx, id, head, c.Start, c.End); err != nil {
 			return err
 		}
 		if err := e.checkCut(ctx, tx, from, c); err != nil {

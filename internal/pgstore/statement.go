@@ -26,8 +26,8 @@ const (
 	// readTime is the longest that a read may take, of a page at most.
 	readTime = time.Minute
 	// readTries is how often a read is tried when its connection breaks: a server of databases that
-	// was started again leaves broken connections in the pool.
-	readTries = 3
+	// was started again leaves the whole pool of broken connections.
+	readTries = connectionsMax + 2
 )
 
 // connection takes a connection out of the pool. Nothing is sent to the database before it returns.
@@ -157,6 +157,7 @@ func ours(err error) bool {
 		sessionlog.ErrInvalid, sessionlog.ErrNotFound, sessionlog.ErrExists, sessionlog.ErrSequence,
 		sessionlog.ErrRange, sessionlog.ErrFenced, sessionlog.ErrCorrupt, sessionlog.ErrNoSpace,
 		sessionlog.ErrUnavailable, sessionlog.ErrUnknown, sessionlog.ErrClosed,
+		sessionlog.ErrTaken, sessionlog.ErrQuota, sessionlog.ErrOwned,
 	} {
 		if errors.Is(err, known) {
 			return true
@@ -184,6 +185,8 @@ func meaning(err error) error {
 		return false
 	}
 	switch {
+	case in("23505") && refused.ConstraintName == "sessions_name": // unique_violation
+		return fmt.Errorf("pgstore: %w: %w", sessionlog.ErrTaken, err)
 	case in("53100"): // disk_full
 		return fmt.Errorf("pgstore: %w: %w", sessionlog.ErrNoSpace, err)
 	case in("XX001", "XX002"): // data_corrupted, index_corrupted

@@ -46,6 +46,13 @@ type Options struct {
 	// What keeps two from writing to the same session are the epochs.
 	Alone bool
 	Wait  time.Duration
+	// Node is the id of this server among those that share the database, see cluster.Node: what the
+	// store makes or claims is this server's, as long as its lease lasts (Renew). Such stores may be
+	// open at the same time, but not beside one that is open Alone, which they wait for. "": the server
+	// is none of them, and what it claims is free.
+	Node string
+	// Terms says what the database has to know of a head. Nil: heads have no meaning.
+	Terms func(head []byte) sessionlog.Terms
 	// Report is told of what a person should know and no call is to blame for. It may be called at
 	// any time. Nil: nobody is told.
 	Report func(error)
@@ -54,6 +61,9 @@ type Options struct {
 // Store implements sessionlog.Store. See the package.
 type Store struct {
 	pool    *pgxpool.Pool
+	beats   *pgxpool.Pool // the connection for renewals; nil without a node
+	node    string
+	terms   func(head []byte) sessionlog.Terms
 	objects *objects
 	report  func(error)
 	closed  atomic.Bool
@@ -93,7 +103,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{report: o.Report, failed: make(chan struct{})}
+	s := &Store{report: o.Report, node: o.Node, terms: o.Terms, failed: make(chan struct{})}
 	if s.report == nil {
 		s.report = func(error) {}
 	}
@@ -118,10 +128,21 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
+	how := beside
 	if o.Alone {
-		if err := s.keepAlone(ctx, background, config.ConnConfig, o.Wait); err != nil {
+		how = alone
+	}
+	if o.Alone || o.Node != "" {
+		if err := s.keepLock(ctx, background, config.ConnConfig, how, o.Wait); err != nil {
 			stop()
 			return nil, err
+		}
+	}
+	if o.Node != "" {
+		config.MaxConns, config.MinConns = 1, 0
+		if s.beats, err = pgxpool.NewWithConfig(ctx, config.Copy()); err != nil {
+			stop()
+			return nil, fmt.Errorf("pgstore: %w", err)
 		}
 	}
 	s.runs(func() { s.sweepAgainAndAgain(background) })
@@ -168,6 +189,9 @@ func (s *Store) Close() error {
 		<-done
 	}
 	s.pool.Close() // waits for the statements under way
+	if s.beats != nil {
+		s.beats.Close()
+	}
 	return s.objects.close()
 }
 

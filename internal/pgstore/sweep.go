@@ -25,6 +25,9 @@ func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 		if err := s.sweep(ctx, sweepAge); err != nil && ctx.Err() == nil {
 			s.report(fmt.Errorf("pgstore: removing what is left of snapshots: %w", err))
 		}
+		if err := s.forgetNodes(ctx); err != nil && ctx.Err() == nil {
+			s.report(err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -26,14 +27,18 @@ func (ro *roster) amend(ctx context.Context, s *liveSession, r PatchRequest) err
 		return err
 	}
 	named := func(bool) {}
-	if r.Name != nil {
+	if r.Name != nil && ro.sharing == nil {
 		var err error
 		if named, err = ro.registry.Rename(s.entry, next.Name); err != nil {
 			return &NameTakenError{next.Name}
 		}
 	}
 	err := ro.journal.setHeadLocked(ctx, s, &next)
-	if named(err == nil); err != nil {
+	named(err == nil)
+	if errors.Is(err, sessionlog.ErrTaken) {
+		return &NameTakenError{next.Name}
+	}
+	if err != nil {
 		return err
 	}
 	s.noteHeadLocked(&next)
@@ -63,6 +68,11 @@ func (ro *roster) checkHead(s *liveSession, next *head) error {
 // index has the registry know a session by what its head says now. A name that another session of
 // the owner has stays that session's.
 func (ro *roster) index(s *liveSession) {
+	if ro.sharing != nil { // a claim counts as a use there, and the store knows the names
+		ro.registry.Touch(s.entry, ro.clock.now().UTC())
+		ro.registry.SetTTL(s.entry, s.TTL)
+		return
+	}
 	ro.registry.SetTTL(s.entry, s.TTL)
 	if named, err := ro.registry.Rename(s.entry, s.Name); err == nil {
 		named(true)

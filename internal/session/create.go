@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"strconv"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/stream"
 )
@@ -45,6 +47,10 @@ func (mg *Manager) planOf(
 	if err := checkRequest(r); err != nil || r.ShadowOf == "" {
 		return p, err
 	}
+	if mg.roster.sharing != nil {
+		return p, &FieldError{"shadow_of", strconv.Quote(r.ShadowOf),
+			"none: servers that share their sessions have no shadows"}
+	}
 	p.of, p.done, err = mg.roster.toFollow(ctx, who, r.ShadowOf)
 	return p, err
 }
@@ -75,6 +81,9 @@ func (mg *Manager) createNamed(
 	}
 	return info, err
 }
+
+// madeElsewhere is the time between two looks for a session that another server makes.
+const madeElsewhere = 20 * time.Millisecond
 
 // Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls
 // at the same time one makes it. It returns a *DifferError if there is one whose settings, seed or
@@ -107,6 +116,9 @@ func (mg *Manager) Put(
 		}
 		if err := ctx.Err(); err != nil { // another was quicker
 			return Info{}, false, err
+		}
+		if mg.roster.sharing != nil { // and may be at work on it, elsewhere
+			time.Sleep(madeElsewhere)
 		}
 	}
 }

@@ -15,8 +15,10 @@ import (
 // has let another write, or does not know whether it has written; deletions, which do not wait for
 // what is at work on the session, have their own rules (delete, discard).
 type journal struct {
-	store  sessionlog.Store
-	report func(error)
+	store   sessionlog.Store
+	sharing *sharing // nil: the store is this Manager's alone
+	report  func(error)
+	told    Observer
 	// vanished is called with a session that the store has no more, because another server that
 	// shares the store has deleted it.
 	vanished func(*liveSession)
@@ -42,16 +44,35 @@ func (j *journal) writeLocked(s *liveSession, what string, do func(epoch uint64)
 		return nil
 	}
 	if moved(err) {
+		j.told.Fenced()
 		s.forsakeLocked()
+		if j.sharing != nil {
+			s.watchers.cut(fmt.Errorf("%w: %w", ErrUnavailable, err))
+		}
 	}
 	return storeError(what+" session "+s.ID, err)
 }
 
+// holds reports whether this Manager is the one who may write to the session.
+func (j *journal) holds(s *liveSession) bool {
+	if j.sharing == nil {
+		return s.isClaimed()
+	}
+	return j.sharing.holds(s)
+}
+
 // claimLocked makes this Manager the one who may write to the session, unless it is already.
 func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
-	if s.isClaimed() {
+	if j.holds(s) {
 		return nil
 	}
+	if err := j.sharing.mayClaim(); err != nil {
+		return err
+	}
+	if s.isClaimed() { // in a term that is over: another may have claimed and changed the session since
+		s.forsakeLocked()
+	}
+	term := j.sharing.term() // before the claim, which may be another's in the next
 	found, err := j.store.Claim(ctx, s.ID)
 	if err != nil {
 		j.missed(s, err)
@@ -66,6 +87,8 @@ func (j *journal) claimLocked(ctx context.Context, s *liveSession) error {
 	}
 	s.noteHeadLocked(&h)
 	s.claimedLocked(found)
+	s.claimIn(term)
+	j.told.Claimed(found.Taken)
 	j.claimed(s)
 	return nil
 }
@@ -86,7 +109,7 @@ func (j *journal) heldLocked(ctx context.Context, s *liveSession) error {
 // currentLocked makes sure that the session's claim is in force: one that another has taken over is
 // claimed anew, and what was in memory is forgotten.
 func (j *journal) currentLocked(ctx context.Context, s *liveSession) error {
-	if s.isClaimed() {
+	if j.holds(s) {
 		if err := j.heldLocked(ctx, s); err != nil && !moved(err) {
 			return err
 		}
@@ -114,20 +137,26 @@ func (j *journal) get(ctx context.Context, s *liveSession) (sessionlog.Session, 
 
 // create makes the session in the store.
 func (j *journal) create(ctx context.Context, s *liveSession, start int64) error {
-	epoch, err := j.store.Create(ctx, s.ID, s.encode(), start)
-	return j.made(s, epoch, err)
+	term := j.sharing.term()
+	epoch, err := j.make(s.most, func(store sessionlog.Store) (uint64, error) {
+		return store.Create(ctx, s.ID, s.encode(), start)
+	})
+	return j.made(s, epoch, term, err)
 }
 
 // fork makes a session in the store that shares what another has.
 func (j *journal) fork(ctx context.Context, from, to *liveSession, cut sessionlog.Cut) error {
-	epoch, err := j.store.Fork(ctx, from.ID, to.ID, to.encode(), cut)
+	term := j.sharing.term()
+	epoch, err := j.make(to.most, func(store sessionlog.Store) (uint64, error) {
+		return store.Fork(ctx, from.ID, to.ID, to.encode(), cut)
+	})
 	j.missed(from, err)
-	return j.made(to, epoch, err)
+	return j.made(to, epoch, term, err)
 }
 
 // made notes the claim on a session that was made. If nobody knows whether it was made, nothing may
 // be left.
-func (j *journal) made(s *liveSession, epoch uint64, err error) error {
+func (j *journal) made(s *liveSession, epoch, term uint64, err error) error {
 	if err != nil {
 		if errors.Is(err, sessionlog.ErrUnknown) {
 			j.discard(s)
@@ -136,7 +165,7 @@ func (j *journal) made(s *liveSession, epoch uint64, err error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.epoch, s.mu.claimed = epoch, true
+	s.mu.epoch, s.mu.claimed, s.mu.term = epoch, true, term
 	return nil
 }
 

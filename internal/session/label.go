@@ -15,8 +15,12 @@ type Label struct {
 func (s *liveSession) hasLabels(labels []Label) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return hasLabels(s.Labels, labels)
+}
+
+func hasLabels(has map[string]string, labels []Label) bool {
 	for _, l := range labels {
-		value, ok := s.Labels[l.Name]
+		value, ok := has[l.Name]
 		if !ok || l.Value != nil && *l.Value != value {
 			return false
 		}

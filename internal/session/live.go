@@ -24,6 +24,7 @@ type liveSession struct {
 	memory  *budget.Account[*liveSession]
 	deleted atomic.Bool
 
+	most     int      // sessions that the owner of a session that is being made may have; 0: any number
 	watchers watchers // those who are told of what is fed
 
 	asked atomic.Int32 // requests at work on it, the feeding of a shadow by the server not among them
@@ -49,6 +50,7 @@ type liveSession struct {
 		seen    progress
 		epoch   uint64   // under which the store lets the session be written; 0: not known
 		claimed bool     // the epoch is that of a claim of this Manager; changes under state
+		term    uint64   // of the lease under which it was claimed, see sharing
 		stale   bool     // what was seen may not be what the store has
 		bad     error    // why the session cannot be used; nil if it can
 		again   Recovery // of begun, for those who ask; of 0 bytes: there is none
@@ -216,6 +218,21 @@ func (s *liveSession) claimedLocked(found sessionlog.Session) {
 	s.mu.epoch, s.mu.claimed, s.mu.stale, s.mu.seen = found.Epoch, true, false, seen
 }
 
+// claimIn notes the term of the lease that a claim is in force in.
+func (s *liveSession) claimIn(term uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.term, s.mu.stale = term, false
+}
+
+// found notes what the store has told of a session without a claim: its epoch, and why it cannot be
+// used, if it cannot.
+func (s *liveSession) found(epoch uint64, bad error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.epoch, s.mu.bad = epoch, bad
+}
+
 // saw notes what the store has, without a claim to it.
 func (s *liveSession) saw(found sessionlog.Session) {
 	seen := s.progressAt(found)
@@ -238,6 +255,13 @@ func (s *liveSession) isClaimed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.claimed
+}
+
+// isClaimedIn reports whether the session was claimed in a term of the lease.
+func (s *liveSession) isClaimedIn(term uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.claimed && s.mu.term == term
 }
 
 // linesFrom is the offset from which on the session has lines; nil if it has none.

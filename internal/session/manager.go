@@ -33,6 +33,7 @@ type Manager struct {
 	backups  *backups
 	audience audience
 	last     sync.Once // what is done when the Manager has drained
+	tender   tender    // where the store is shared
 
 	watchIdle time.Duration // the constant of that name; tests set it
 }
@@ -50,7 +51,11 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := served.check(); err != nil {
 		return nil, err
 	}
-	mg := assemble(served, o.withDefaults())
+	shared, err := newSharing(o)
+	if err != nil {
+		return nil, err
+	}
+	mg := assemble(served, shared, o.withDefaults())
 	for _, m := range served {
 		about, err := modelInfo(m.Model, m.size())
 		if err != nil {
@@ -63,11 +68,14 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	}
 	mg.life.Serve()
 	mg.engine.follower.begin()
+	if shared != nil {
+		mg.tender.begin(mg)
+	}
 	return mg, nil
 }
 
 // assemble makes the parts of a Manager and hands each what it needs.
-func assemble(served models, o Options) *Manager {
+func assemble(served models, shared *sharing, o Options) *Manager {
 	memory := budget.New[*liveSession](budget.Options{
 		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
 	})
@@ -77,8 +85,8 @@ func assemble(served models, o Options) *Manager {
 		m.memory = memory.NewBase(m.comes(), m.drop)
 		m.forget, m.told = workers.Forget, o.Observer
 	}
-	life := lifecycle.New(o.Store, workers.Close)
-	j := &journal{store: o.Store, report: o.Report}
+	life := lifecycle.New(o.Store, shared.err, workers.Close)
+	j := &journal{store: o.Store, sharing: shared, report: o.Report, told: o.Observer}
 	now := &clock{now: time.Now}
 	room := newGuard(o)
 	saved := newSnapshots(j, room, o)
@@ -89,7 +97,7 @@ func assemble(served models, o Options) *Manager {
 		backups:   &backups{store: o.Store, report: o.Report},
 		watchIdle: WatchIdle,
 		roster: &roster{
-			models: served, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
+			models: served, sharing: shared, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
 			room: room, clock: now, max: o.MaxSessions, report: o.Report,
 		},
 		engine: &engine{
@@ -475,6 +483,7 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 // ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
+	mg.tender.end()
 	mg.engine.follower.stop()
 	drained := mg.life.Drain()
 	defer mg.audience.end(ErrDraining)

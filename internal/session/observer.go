@@ -31,6 +31,12 @@ type Observer interface {
 	// and Dropped of weights that are no longer in memory. The model is ModelInfo.ID.
 	Loaded(model string, took time.Duration, err error)
 	Dropped(model string)
+	// Claimed is told that a session of the store was claimed, and whether it was taken over from a
+	// server whose lease was over.
+	Claimed(taken bool)
+	// Fenced is told that the store has refused a write, or that nobody knows of one whether it was
+	// made: what was in memory of the session is dropped.
+	Fenced()
 }
 
 // Phase is a part of the work on a request. A request that scores takes a turn; then each chunk
@@ -96,3 +102,5 @@ func (unobserved) Snapshot(time.Duration, error)                      {}
 func (unobserved) Replayed(int64)                                     {}
 func (unobserved) Loaded(string, time.Duration, error)                {}
 func (unobserved) Dropped(string)                                     {}
+func (unobserved) Claimed(bool)                                       {}
+func (unobserved) Fenced()                                            {}

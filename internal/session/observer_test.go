@@ -94,6 +94,9 @@ func (r *recorded) Loaded(model string, _ time.Duration, err error) {
 	}
 }
 
+func (r *recorded) Claimed(bool) {}
+func (r *recorded) Fenced()      {}
+
 func (r *recorded) Dropped(model string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,6 +17,9 @@ type Options struct {
 	// sessionlog.Memory. The states of a store that is not durable are never dropped from memory:
 	// beyond MaxMemoryBytes there are no more.
 	Store sessionlog.Store
+	// Lease lets the Manager share the store, a sessionlog.Shared, with those of other servers. Nil: the
+	// Manager has the store alone.
+	Lease Lease
 	// Others are models that sessions may ask for, beside the one that is for those that ask for none.
 	// Their weights are in memory as long as sessions in memory need them, and take of MaxMemoryBytes.
 	Others []*model.Source

@@ -19,6 +19,7 @@ import (
 // roster is which sessions there are: the registry in memory, and the store that it is read from.
 type roster struct {
 	models   models
+	sharing  *sharing // nil: the store is this Manager's alone
 	registry *registry.Registry[*liveSession]
 	budget   *budget.Budget[*liveSession]
 	journal  *journal
@@ -31,7 +32,12 @@ type roster struct {
 
 // load finds out which sessions the store has. Nothing is computed, and nothing but heads and last
 // records is read. Sessions that were never completed, and those that have expired, are deleted.
+//
+// Where servers share the store, its sessions become known when somebody asks for them.
 func (ro *roster) load(ctx context.Context) error {
+	if ro.sharing != nil {
+		return nil
+	}
 	var halves, shadows []*liveSession
 	err := sessionlog.Each(ctx, ro.journal.store, func(found sessionlog.Session) error {
 		s := newSession(readStored(ro.models, found), ro.budget)
@@ -71,6 +77,9 @@ func (ro *roster) find(who Caller, id string) (*liveSession, error) {
 	if err := ro.life.Err(); err != nil {
 		return nil, storeError("looking for session "+id, err)
 	}
+	if ro.sharing != nil {
+		return ro.findShared(who, id)
+	}
 	now := ro.clock.now()
 	e := ro.registry.Find(id, now)
 	if e == nil {
@@ -85,6 +94,13 @@ func (ro *roster) find(who Caller, id string) (*liveSession, error) {
 // named finds the caller's session of a name, nil if there is none. It waits for one that is being
 // made; the context ends the wait.
 func (ro *roster) named(ctx context.Context, who Caller, name string) (*liveSession, error) {
+	if ro.sharing != nil {
+		s, err := ro.findShared(who, name)
+		if err == ErrNotFound {
+			err = nil
+		}
+		return s, err
+	}
 	for {
 		if err := ro.life.Err(); err != nil {
 			return nil, storeError("looking for session "+name, err)
@@ -129,13 +145,17 @@ func (ro *roster) useAny(who Caller, id string) (s *liveSession, done func(), er
 	if err := ro.life.Check(); err != nil {
 		return nil, nil, err
 	}
-	if s, err = ro.find(who, id); err != nil {
-		return nil, nil, err
+	for {
+		if s, err = ro.find(who, id); err != nil {
+			return nil, nil, err
+		}
+		if ro.registry.Use(s.entry, ro.clock.now()) {
+			return s, func() { ro.registry.Done(s.entry) }, nil
+		}
+		if ro.sharing == nil { // else it was forgotten meanwhile, or is found no more
+			return nil, nil, ErrNotFound
+		}
 	}
-	if !ro.registry.Use(s.entry, ro.clock.now()) {
-		return nil, nil, ErrNotFound
-	}
-	return s, func() { ro.registry.Done(s.entry) }, nil
 }
 
 // touch ends a request that fed or sampled a session.
@@ -170,6 +190,9 @@ func (ro *roster) list(
 	ro.sweep()
 	if err := ro.life.Err(); err != nil {
 		return nil, "", storeError("listing sessions", err)
+	}
+	if ro.sharing != nil {
+		return ro.listShared(who, after, limit, labels)
 	}
 	found, next := ro.choose(who, after, limit, labels)
 	accounts := make([]*budget.Account[*liveSession], len(found))
@@ -290,6 +313,9 @@ func (ro *roster) sweep() {
 			for _, e := range gone {
 				e.Value.end()
 				e.Value.leave()
+				if ro.sharing != nil && !ro.sharing.holds(e.Value) {
+					continue // it is for another to say
+				}
 				doomed = append(doomed, e.Value)
 				shadows = append(shadows, e.Value.shadows()...)
 			}
@@ -333,7 +359,10 @@ func (ro *roster) fresh(
 	if h.History == "" {
 		h.History = HistoryFull
 	}
-	return newSession(storedSession{head: h, model: m, lastUsed: now}, ro.budget), nil
+	s := newSession(storedSession{head: h, model: m, lastUsed: now}, ro.budget)
+	s.most = who.MaxSessions
+	s.entry = ro.entry(s, now)
+	return s, nil
 }
 
 // blank is a session of no text that is in no store and in no registry: what a request continues
@@ -355,11 +384,20 @@ func (ro *roster) build(ctx context.Context, m blueprint) (Info, error) {
 	defer ro.room.Made(s.ID)
 	if err := ro.store(ctx, m); err != nil {
 		s.end()
-		ro.registry.Cancel(s.Owner, s.Name)
+		ro.registry.Cancel(s.Owner, ro.nameHere(s.Name))
 		return Info{}, err
 	}
 	ro.registry.Enter(s.entry)
+	ro.registry.SetTTL(s.entry, s.TTL)
 	return ro.info(m.who, s), nil
+}
+
+// nameHere is the name under which the registry has a session of a name.
+func (ro *roster) nameHere(name string) string {
+	if ro.sharing != nil {
+		return ""
+	}
+	return name
 }
 
 // mayMake says early whether a caller has no room on the disk for one more session.
@@ -378,7 +416,11 @@ func (ro *roster) admit(m blueprint) error {
 	if err := ro.life.Check(); err != nil {
 		return err
 	}
-	err := ro.registry.Reserve(who.Key, s.Name, who.MaxSessions)
+	name, most := ro.nameHere(s.Name), who.MaxSessions
+	if ro.sharing != nil { // the store counts them
+		most = 0
+	}
+	err := ro.registry.Reserve(who.Key, name, most)
 	switch {
 	case errors.Is(err, registry.ErrName):
 		return &NameTakenError{s.Name}
@@ -393,17 +435,23 @@ func (ro *roster) admit(m blueprint) error {
 		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.KeyCharge+int64(len(s.encode()))+m.disk)
 	}
 	if err != nil {
-		ro.registry.Cancel(who.Key, s.Name)
+		ro.registry.Cancel(who.Key, name)
 	}
 	return err
 }
 
 func (ro *roster) store(ctx context.Context, m blueprint) error {
 	s := m.s
-	if err := m.store(); err != nil {
+	err := m.store()
+	switch {
+	case errors.Is(err, sessionlog.ErrTaken):
+		return &NameTakenError{s.Name}
+	case errors.Is(err, sessionlog.ErrQuota):
+		return &QuotaError{Max: m.who.MaxSessions}
+	case err != nil:
 		return err
 	}
-	err := m.fill()
+	err = m.fill()
 	if err == nil && !s.Complete {
 		s.Complete = true
 		err = ro.journal.setHeadLocked(ctx, s, &s.head)

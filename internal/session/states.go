@@ -88,7 +88,11 @@ func (st *states) openBlank(ctx context.Context, s *liveSession) error {
 
 // refresh finds out what the store has of a session that others may have written to.
 func (st *states) refresh(ctx context.Context, s *liveSession) error {
-	if !s.isStale() {
+	known := !s.isStale()
+	if st.journal.sharing != nil {
+		known = st.journal.holds(s)
+	}
+	if known {
 		return nil
 	}
 	if err := s.lock(ctx); err != nil {

@@ -63,8 +63,8 @@ func newCrowd(t testing.TB, n int) *crowd {
 	c := &crowd{roster: &roster{
 		registry: registry.New[*liveSession](2 * n),
 		budget:   budget.New[*liveSession](budget.Options{Max: int64(n)}),
-		journal:  &journal{store: store, report: func(error) {}},
-		life:     lifecycle.New(store, func() {}),
+		journal:  &journal{store: store, report: func(error) {}, told: unobserved{}},
+		life:     lifecycle.New(store, (*sharing)(nil).err, func() {}),
 		clock:    &clock{now: time.Now},
 	}}
 	c.roster.journal.vanished = c.roster.remove

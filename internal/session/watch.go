@@ -71,6 +71,11 @@ func (mg *Manager) Watch(
 	}
 	w, leave := mg.audience.join(s, o.detail())
 	defer leave()
+	if mg.roster.sharing != nil { // who feeds it comes to this server then
+		if err := mg.engine.states.hold(ctx, s); err != nil {
+			return err
+		}
+	}
 	info, err := mg.roster.get(ctx, who, s.ID) // after join, so that nothing is missed in between
 	if err != nil {
 		return err

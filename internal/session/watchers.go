@@ -81,6 +81,15 @@ func (ws *watchers) end(err error) {
 	}
 }
 
+// cut ends all readers, who may come back.
+func (ws *watchers) cut(err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.all {
+		w.end(err)
+	}
+}
+
 // audience is the readers of all sessions: they end together, and share memory.
 type audience struct {
 	watchers

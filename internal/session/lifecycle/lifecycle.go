@@ -37,6 +37,7 @@ const (
 // Lifecycle is one life. All methods may be called at once.
 type Lifecycle struct {
 	Failure
+	lease   func() error
 	end     func()
 	drained chan struct{}
 
@@ -47,10 +48,11 @@ type Lifecycle struct {
 	}
 }
 
-// New begins a life that is loading. end is called once, when it drains and the last operation is
-// over; it must not call the Lifecycle.
-func New(f Failure, end func()) *Lifecycle {
-	return &Lifecycle{Failure: f, end: end, drained: make(chan struct{})}
+// New begins a life that is loading. lease says why no operation may begin now, although one may
+// later; nil if one may. end is called once, when it drains and the last operation is over. Neither
+// must call the Lifecycle.
+func New(f Failure, lease func() error, end func()) *Lifecycle {
+	return &Lifecycle{Failure: f, lease: lease, end: end, drained: make(chan struct{})}
 }
 
 // Serve ends the loading.
@@ -62,8 +64,8 @@ func (l *Lifecycle) Serve() {
 	}
 }
 
-// Check says why no operation may begin or go on: ErrFailed, ErrLoading or ErrDraining; nil if one
-// may.
+// Check says why no operation may begin or go on: ErrFailed, ErrLoading, ErrDraining, or the lease's
+// error; nil if one may.
 func (l *Lifecycle) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +113,7 @@ func (l *Lifecycle) checkLocked() error {
 	case draining:
 		return ErrDraining
 	}
-	return nil
+	return l.lease()
 }
 
 func (l *Lifecycle) endLocked() {

@@ -32,9 +32,12 @@ func over(drained <-chan struct{}) bool {
 	}
 }
 
+// leased is a lease that lasts.
+func leased() error { return nil }
+
 func TestOperationsBeginOnlyWhileItServes(t *testing.T) {
 	ends := 0
-	l := New(ground{}, func() { ends++ })
+	l := New(ground{}, leased, func() { ends++ })
 	require.ErrorIs(t, l.Enter(), ErrLoading)
 	l.Serve()
 	require.NoError(t, l.Check())
@@ -56,7 +59,7 @@ func TestOperationsBeginOnlyWhileItServes(t *testing.T) {
 
 func TestADrainWithNothingUnderWayIsOverAtOnce(t *testing.T) {
 	for _, serve := range []bool{false, true} {
-		l := New(ground{}, func() {})
+		l := New(ground{}, leased, func() {})
 		if serve {
 			l.Serve()
 		}
@@ -66,7 +69,7 @@ func TestADrainWithNothingUnderWayIsOverAtOnce(t *testing.T) {
 
 func TestTheFailureOfTheGroundIsSeen(t *testing.T) {
 	g := ground{make(chan struct{})}
-	l := New(g, func() {})
+	l := New(g, leased, func() {})
 	require.NoError(t, l.Err())
 	require.False(t, over(l.Failed()))
 	close(g.failed)
@@ -79,7 +82,7 @@ func TestTheFailureOfTheGroundIsSeen(t *testing.T) {
 
 func TestADrainWaitsForExactlyWhatHasBegun(t *testing.T) {
 	var working atomic.Int64
-	l := New(ground{}, func() { require.Zero(t, working.Load()) })
+	l := New(ground{}, leased, func() { require.Zero(t, working.Load()) })
 	l.Serve()
 	var wait sync.WaitGroup
 	for range 8 {

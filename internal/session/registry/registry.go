@@ -233,6 +233,13 @@ func (r *Registry[S]) Remove(e *Entry[S]) bool {
 	return r.removeLocked(e)
 }
 
+// Drop is Remove unless a request is at work on the session.
+func (r *Registry[S]) Drop(e *Entry[S]) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.users == 0 && r.removeLocked(e)
+}
+
 // Find returns the entry of an id, nil if there is none that has not expired.
 func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 	r.mu.Lock()

@@ -1,0 +1,36 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// sharing counts what servers that share a store have to do with one another.
+type sharing struct{ claims, takeovers, fenced, proxied prometheus.Counter }
+
+func newSharing() sharing {
+	return sharing{
+		claims: counter("claims_total", "Sessions that were claimed in the store."),
+		takeovers: counter("takeovers_total",
+			"Those of them that a server had had whose lease was over."),
+		fenced: counter("fenced_writes_total",
+			"Writes that the store has refused, as another server had claimed the session, or of which "+
+				"nobody knows whether they were made."),
+		proxied: counter("proxied_requests_total", "Requests that were passed to another server."),
+	}
+}
+
+func (s *sharing) all() []prometheus.Collector {
+	return []prometheus.Collector{s.claims, s.takeovers, s.fenced, s.proxied}
+}
+
+// Claimed implements session.Observer.
+func (s *sharing) Claimed(taken bool) {
+	s.claims.Inc()
+	if taken {
+		s.takeovers.Inc()
+	}
+}
+
+// Fenced implements session.Observer.
+func (s *sharing) Fenced() { s.fenced.Inc() }
+
+// Proxied is told of a request that is passed to another server.
+func (s *sharing) Proxied() { s.proxied.Inc() }

@@ -1,0 +1,76 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lmserve/lmserve/internal/cluster"
+)
+
+// nodeAge is how long a node whose lease is over is still told of in the database.
+const nodeAge = time.Hour
+
+// lives says of a node n that its lease lasts. Statements may wait for locks: now() would be the time
+// before they did.
+const lives = `(n.until > clock_timestamp())`
+
+// Renew implements cluster.Directory. It has a connection of its own, so that a lease does not end
+// because appends have all the others.
+func (s *Store) Renew(
+	ctx context.Context, self cluster.Node, lease time.Duration,
+) (lapsed bool, alive []cluster.Node, err error) {
+	held, err := s.beats.Acquire(ctx)
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	defer held.Release()
+	err = held.QueryRow(ctx, `
+		insert into nodes as n (id, name, addr, numerics, models, draining, until)
+		values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7::bigint * interval '1 microsecond')
+		on conflict (id) do update set draining = excluded.draining, until = excluded.until
+		returning coalesce((select old.until <= clock_timestamp() from nodes old where old.id = $1), true)`,
+		self.ID, self.Name, self.Addr, self.Numerics, self.Models, self.Draining, lease.Microseconds()).
+		Scan(&lapsed)
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	rows, err := held.Query(ctx, `select id, name, addr, numerics, models, draining from nodes n
+		where `+lives+` order by name, id`)
+	if err == nil {
+		alive, err = pgx.CollectRows(rows, pgx.RowToStructByPos[cluster.Node])
+	}
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	return lapsed, alive, nil
+}
+
+// Leave implements cluster.Directory.
+func (s *Store) Leave(ctx context.Context, id string) error {
+	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `update sessions set node = null where node = $1`, id)
+		if err == nil {
+			_, err = tx.Exec(ctx, `delete from nodes where id = $1`, id)
+		}
+		return err
+	})
+}
+
+// forgetNodes removes those whose leases have been over for long.
+func (s *Store) forgetNodes(ctx context.Context) error {
+	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		_, err := q.Exec(ctx, `delete from nodes
+			where until < clock_timestamp() - $1::bigint * interval '1 microsecond'`, nodeAge.Microseconds())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pgstore: removing what is left of servers: %w", err)
+	}
+	return nil
+}
+
+var _ cluster.Directory = (*Store)(nil)
