@@ -77,18 +77,18 @@ func TestAMemberStopsBeforeItsLeaseIsOverAndGoesOnInANewTerm(t *testing.T) {
 	for range 5 {
 		b.pass(7 * time.Hour)
 		require.NoError(t, m.Err())
-		require.NoError(t, m.renew(t.Context()))
+		require.NoError(t, m.Renew(t.Context()))
 	}
 	require.Equal(t, first, m.Term())
 	b.setDown(true)
 	b.pass(8*time.Hour - time.Nanosecond)
-	require.Error(t, m.renew(t.Context()))
+	require.Error(t, m.Renew(t.Context()))
 	require.NoError(t, m.Err())
 	b.pass(time.Nanosecond)
 	require.ErrorIs(t, m.Err(), ErrLapsed)
 	require.True(t, b.until["a-1"].After(b.now), "the directory gives it longer")
 	b.setDown(false)
-	require.NoError(t, m.renew(t.Context()))
+	require.NoError(t, m.Renew(t.Context()))
 	require.NoError(t, m.Err())
 	require.Greater(t, m.Term(), first, "although nobody can have taken anything")
 }
@@ -99,7 +99,7 @@ func TestATermEndsWhenTheDirectorySaysSo(t *testing.T) {
 	m := joined(t, b, nil)
 	first := m.Term()
 	b.until["a-1"] = b.now.Add(-time.Second)
-	require.NoError(t, m.renew(t.Context()))
+	require.NoError(t, m.Renew(t.Context()))
 	require.Greater(t, m.Term(), first)
 }
 
@@ -108,7 +108,7 @@ func TestTheTimeCountsFromBeforeTheRenewalWasAskedFor(t *testing.T) {
 	m := joined(t, b, nil)
 	slow := &slowBook{book: b, takes: 7 * time.Hour}
 	m.directory = slow
-	require.NoError(t, m.renew(t.Context()))
+	require.NoError(t, m.Renew(t.Context()))
 	b.pass(time.Hour)
 	require.ErrorIs(t, m.Err(), ErrLapsed)
 }

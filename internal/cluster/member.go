@@ -99,7 +99,7 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 		m.report = func(error) {}
 	}
 	m.mu.self = o.Self
-	if err := m.renew(ctx); err != nil {
+	if err := m.Renew(ctx); err != nil {
 		return nil, fmt.Errorf("cluster: joining: %w", err)
 	}
 	beating, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -119,15 +119,16 @@ func (m *Member) beat(ctx context.Context) {
 			return
 		case <-ticks.C:
 		}
-		err := m.renew(ctx)
+		err := m.Renew(ctx)
 		if ctx.Err() == nil {
 			m.tell(err)
 		}
 	}
 }
 
-// renew renews the lease once. What is not answered in half of its time is tried anew.
-func (m *Member) renew(ctx context.Context) error {
+// Renew renews the lease at once, as the member does by itself again and again. What is not answered in
+// half of the lease's time has failed.
+func (m *Member) Renew(ctx context.Context) error {
 	m.renewing.Lock()
 	defer m.renewing.Unlock()
 	asking, cancel := context.WithTimeout(ctx, m.lease/2)
@@ -205,7 +206,7 @@ func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	m.mu.self.Draining = true
 	m.mu.Unlock()
-	return m.renew(ctx)
+	return m.Renew(ctx)
 }
 
 // Leave ends the membership: the sessions that the server still has are free.

@@ -33,7 +33,8 @@ func (s *Store) Renew(
 		values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7::bigint * interval '1 microsecond')
 		on conflict (id) do update set draining = excluded.draining, until = excluded.until
 		returning coalesce((select old.until <= clock_timestamp() from nodes old where old.id = $1), true)`,
-		self.ID, self.Name, self.Addr, self.Numerics, self.Models, self.Draining, lease.Microseconds()).
+		self.ID, self.Name, self.Addr, self.Numerics,
+		append([]string{}, self.Models...), self.Draining, lease.Microseconds()).
 		Scan(&lapsed)
 	if err != nil {
 		return false, nil, unavailable(err)

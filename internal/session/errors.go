@@ -40,8 +40,8 @@ var (
 	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The
 	// session's offset, asked for anew, tells.
 	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
-	// ErrElsewhere says that another server has the session, and nothing was accepted: the request was
-	// on its way when that server took the session.
+	// ErrElsewhere says that another server has the session, which it may have taken while the request
+	// was on its way. Nothing of the call was accepted that was not acknowledged before.
 	ErrElsewhere = errors.New("session: another server has this session")
 	// ErrAdminOnly is the error for callers who may not have the sessions of all.
 	ErrAdminOnly = errors.New("session: only an admin may do this")
@@ -238,7 +238,7 @@ func storeError(what string, err error) error {
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
 	case errors.Is(err, sessionlog.ErrUnknown):
 		return fmt.Errorf("%w: %s: %w", ErrUnknown, what, err)
-	case errors.Is(err, sessionlog.ErrOwned):
+	case errors.Is(err, sessionlog.ErrOwned), errors.Is(err, sessionlog.ErrFenced):
 		return fmt.Errorf("%w: %s: %w", ErrElsewhere, what, err)
 	case errors.Is(err, sessionlog.ErrNoSpace):
 		return fmt.Errorf("%w: %s: %w", ErrNoSpace, what, err)
