@@ -13,6 +13,8 @@ type Metrics interface {
 	middleware.Observer
 	// Refused is told of the kind of a problem that a client was told, as session-not-found.
 	Refused(problem string)
+	// Proxied is told of a request that is passed to another server.
+	Proxied()
 	// Write writes all that was counted, in Prometheus' text format.
 	Write(w io.Writer) error
 }
@@ -23,4 +25,5 @@ type noMetrics struct{}
 func (noMetrics) RequestBegan()                                                    {}
 func (noMetrics) RequestEnded(context.Context, string, string, int, time.Duration) {}
 func (noMetrics) Refused(string)                                                   {}
+func (noMetrics) Proxied()                                                         {}
 func (noMetrics) Write(io.Writer) error                                            { return nil }

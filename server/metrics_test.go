@@ -44,6 +44,8 @@ func (n *noted) Refused(problem string) {
 	n.refused = append(n.refused, problem)
 }
 
+func (n *noted) Proxied() {}
+
 func (n *noted) Write(w io.Writer) error {
 	_, err := io.WriteString(w, "# what was counted\n")
 	return err

@@ -45,6 +45,10 @@ type Options struct {
 	// Nil: nothing.
 	Around func(http.Handler) http.Handler
 
+	// Places says which server a request is for, where several share their sessions. Nil: all are for
+	// this one.
+	Places middleware.Places
+
 	// DrainDelay is the time between readiness going and work being refused, for load balancers to
 	// notice. 0: none.
 	DrainDelay time.Duration

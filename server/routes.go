@@ -32,6 +32,7 @@ func newRouter(
 		middleware.CORS(c, o.CORSOrigins),
 		chimiddleware.GetHead,
 		middleware.Authenticate(o.Keys, c, r, problems),
+		middleware.Route(o.Places, c, r, h.Memory, o.Metrics.Proxied, draining, problems),
 		middleware.Meter(draining, problems),
 	)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {

@@ -310,6 +310,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"ErrNoSpace":      {session.ErrNoSpace, api.ProblemNoSpace},
 		"ErrDraining":     {session.ErrDraining, api.ProblemDraining},
 		"ErrUnavailable":  {fmt.Errorf("%w: why", session.ErrUnavailable), api.ProblemOverloaded},
+		"ErrElsewhere":    {fmt.Errorf("%w: why", session.ErrElsewhere), api.ProblemOverloaded},
 		"ErrUnknown":      {fmt.Errorf("%w: why", session.ErrUnknown), api.ProblemInternal},
 		"ErrAdminOnly":    {session.ErrAdminOnly, api.ProblemAdminOnly},
 		"ErrBackupBusy":   {session.ErrBackupBusy, api.ProblemBackupBusy},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/pgstore"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
@@ -82,7 +83,11 @@ func (f *dataFlags) mustFolder() (string, error) {
 // openStored opens what the sessions are kept in, which must be there already.
 func (f *dataFlags) openStored(ctx context.Context, o sessionlog.Options) (sessionlog.Store, error) {
 	if f.network.given() {
-		return f.network.open(ctx, !o.ReadOnly, 0, nil)
+		store, err := f.network.open(ctx, pgstore.Options{Alone: !o.ReadOnly})
+		if err != nil {
+			return nil, err // not store: a nil *pgstore.Store is no nil sessionlog.Store
+		}
+		return store, nil
 	}
 	dir, err := f.mustFolder()
 	if err != nil {

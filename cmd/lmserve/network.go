@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lmserve/lmserve/internal/pgstore"
+	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
@@ -20,7 +21,7 @@ type networkFlags struct {
 
 const storeUsage = "URL of a PostgreSQL database to keep sessions in instead of the data folder, as " +
 	"postgres://user@host/name;\n'lmserve migrate' makes its tables. One server at a time may have it " +
-	"open. The password is better in PGPASSFILE\nor PGPASSWORD than here (default: none)"
+	"open, or several with --advertise.\nThe password is better in PGPASSFILE or PGPASSWORD than here (default: none)"
 
 func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.store, "store", "", storeUsage)
@@ -47,16 +48,15 @@ func (f *networkFlags) check() error {
 // the database to notice that the machine of the other is gone.
 const serverWait = 15 * time.Second
 
-// open opens the store, alone if nobody else is to write to it meanwhile, which it waits for.
+// open opens the store, with the rest of its options.
 func (f *networkFlags) open(
-	ctx context.Context, alone bool, wait time.Duration, report func(error),
-) (sessionlog.Store, error) {
+	ctx context.Context, o pgstore.Options,
+) (*pgstore.Store, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	s, err := pgstore.Open(ctx, pgstore.Options{
-		Database: f.store, Objects: f.objects, Alone: alone, Wait: wait, Report: report,
-	})
+	o.Database, o.Objects, o.Terms = f.store, f.objects, session.TermsOf
+	s, err := pgstore.Open(ctx, o)
 	switch {
 	case errors.Is(err, sessionlog.ErrInvalid):
 		return nil, usageError{fmt.Errorf("--store, --objects: %w", err)}

@@ -26,7 +26,8 @@ drain: no new work, chunks under way are finished, then it ends.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
 with --data-dir=none they are in memory only; with --store and --objects they are in a
-PostgreSQL database and an object store (docs/cluster.md), for one server at a time.
+PostgreSQL database and an object store (docs/cluster.md), for one server at a time, or
+with --advertise for several that share the sessions.
 If the server finds the folder damaged, it opens it again, as a start does, and goes on
 with the sessions that the damage does not touch. If the folder fails otherwise (say a
 disk does), or again and again, the server ends with an error, and what it had confirmed
@@ -42,7 +43,9 @@ addresses keys and text want TLS.
 		Example: `  lmserve serve
   lmserve serve --data-dir /var/lib/lmserve --memory-budget 4G --log-format json
   lmserve serve --listen :8443 --tls-cert cert.pem --tls-key key.pem
-  lmserve serve --store postgres://lmserve@db/lmserve --objects s3://states`,
+  lmserve serve --store postgres://lmserve@db/lmserve --objects s3://states
+  lmserve serve --store postgres://lmserve@db/lmserve --objects s3://states \
+    --listen 10.0.0.1:8080 --advertise https://10.0.0.1:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}
@@ -97,6 +100,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	h := &host{opened: o, open: opening, told: told, log: log}
 	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
+	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
 		return err
 	}
@@ -105,7 +109,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
-		AnswerIdleMax: f.limits.answerIdle,
+		AnswerIdleMax: f.limits.answerIdle, Places: o.among.places(o.sessions),
 	})
 	if err != nil {
 		return err

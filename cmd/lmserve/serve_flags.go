@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"time"
@@ -18,6 +19,7 @@ type serveFlags struct {
 	model          modelFlags // how models compute
 	models         []string   // names or files; none: the default
 	data           dataFlags
+	cluster        clusterFlags
 	listen         string
 	admin          string
 	tlsCert        string
@@ -45,6 +47,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.limits.register(c)
 	flags := c.Flags()
 	f.data.network.register(flags)
+	f.cluster.register(flags)
 	flags.StringArrayVar(&f.models, "model", nil,
 		"name ('lmserve models' lists them) or file of a model that sessions may run on; may be "+
 			"repeated, the first is that of\nsessions that ask for none, the others are in memory "+
@@ -149,7 +152,7 @@ func (f *serveFlags) checkStore() error {
 	n := &f.data.network
 	switch {
 	case !n.given():
-		return n.check()
+		return cmp.Or(n.check(), f.cluster.check(false, f.userSessions))
 	case f.data.dir == noDataDir:
 		return usageError{fmt.Errorf("--data-dir is %s and --store is given, expected one of the two: "+
 			"beside --store, --data-dir says where the keys file is", noDataDir)}
@@ -157,7 +160,7 @@ func (f *serveFlags) checkStore() error {
 		return usageError{fmt.Errorf("--disk-budget is %s and --store is given, expected one of the "+
 			"two: the budget is of a data folder", &f.diskBudget)}
 	}
-	return n.check()
+	return cmp.Or(n.check(), f.cluster.check(true, f.userSessions))
 }
 
 // checkOrigins holds the origins of pages against their form.

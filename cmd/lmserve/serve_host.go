@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lmserve/lmserve/internal/pgstore"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/server"
@@ -26,7 +27,8 @@ const (
 type opened struct {
 	store    sessionlog.Store
 	sessions *session.Manager
-	where    string // the store, in words
+	among    *joined // the servers that share the store; nil: there are none
+	where    string  // the store, in words
 }
 
 // openSessions opens the store of the sessions.
@@ -34,7 +36,12 @@ func (f *serveFlags) openSessions(
 	ctx context.Context, models servedModels, told *telemetry, log *zap.Logger,
 ) (_ *opened, err error) {
 	o := &opened{}
-	if o.store, o.where, err = f.openStore(ctx, told, log); err != nil {
+	if f.cluster.given() {
+		err = f.openShared(ctx, o, models, log)
+	} else {
+		o.store, o.where, err = f.openStore(ctx, told, log)
+	}
+	if err != nil {
 		return nil, err
 	}
 	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
@@ -53,8 +60,15 @@ func (f *serveFlags) openSessions(
 	if told != nil {
 		options.Observer = told
 	}
+	if o.among != nil {
+		options.Lease = o.among.member
+		if told != nil {
+			told.Among(func() int { return len(o.among.member.Alive()) })
+		}
+	}
 	o.sessions, err = session.NewManager(models.first, options)
 	if err != nil {
+		o.among.leave()
 		return nil, errors.Join(err, o.store.Close())
 	}
 	foreign.tell(log, models.ids(), o.where)
@@ -69,9 +83,13 @@ func (f *serveFlags) openStore(
 	ctx context.Context, told *telemetry, log *zap.Logger,
 ) (store sessionlog.Store, where string, err error) {
 	if f.data.network.given() {
-		report := func(err error) { log.Error("store", zap.Error(err)) }
-		store, err = f.data.network.open(ctx, true, serverWait, report)
-		return store, f.data.network.where(), err
+		store, err := f.data.network.open(ctx, pgstore.Options{
+			Alone: true, Wait: serverWait, Report: reportStore(log),
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		return store, f.data.network.where(), nil
 	}
 	if f.data.dir == noDataDir {
 		return sessionlog.NewMemory(), "memory only", nil
@@ -95,6 +113,30 @@ func (f *serveFlags) openStore(
 		startScrub(ctx, folder, told, log)
 	}
 	return folder, "the data folder " + dir, nil
+}
+
+// openShared opens a database for a server among others, which it joins.
+func (f *serveFlags) openShared(
+	ctx context.Context, o *opened, models servedModels, log *zap.Logger,
+) error {
+	self := f.cluster.self(models)
+	store, err := f.data.network.open(ctx, pgstore.Options{
+		Node: self.ID, Wait: serverWait, Report: reportStore(log),
+	})
+	if err != nil {
+		return err
+	}
+	if o.among, err = f.cluster.join(ctx, store, self, log); err != nil {
+		return errors.Join(err, store.Close())
+	}
+	o.store = store
+	o.where = f.data.network.where() + ", among servers as " + self.Name
+	return nil
+}
+
+// reportStore returns a function that logs what a person should know of the store.
+func reportStore(log *zap.Logger) func(error) {
+	return func(err error) { log.Error("store", zap.Error(err)) }
 }
 
 // host serves the sessions of a store, and opens the store again when damage has ended it.
@@ -125,6 +167,7 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 	h.log.Info("draining", zap.Duration("timeout", timeout))
 	drain, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	h.among.handOver(drain, h.sessions)
 	err := errors.Join(h.srv.Drain(drain), wait())
 	return errors.Join(h.sessions.Err(), err) // the store may also have failed during the drain
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/pgstore"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
@@ -33,7 +34,7 @@ the same command goes on; one that is there and differs is printed, and the exit
 			if err != nil {
 				return err
 			}
-			network, err := f.network.open(c.Context(), true, 0, nil)
+			network, err := f.network.open(c.Context(), pgstore.Options{Alone: true})
 			if err != nil {
 				return err
 			}

@@ -111,7 +111,7 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 // beat renews the lease again and again.
 func (m *Member) beat(ctx context.Context) {
 	defer close(m.stopped)
-	ticks := time.NewTicker(m.lease / beatParts)
+	ticks := time.NewTicker(m.Beat())
 	defer ticks.Stop()
 	for {
 		select {
@@ -166,7 +166,7 @@ func (m *Member) tell(err error) {
 }
 
 func (m *Member) lapsedLocked() bool {
-	return m.now().Sub(m.mu.sent) >= m.lease/beatParts*stopParts
+	return m.now().Sub(m.mu.sent) >= m.Beat()*stopParts
 }
 
 // Err is ErrLapsed while the server must not act for its sessions; nil while it may.
@@ -200,6 +200,9 @@ func (m *Member) Alive() []Node {
 	defer m.mu.Unlock()
 	return m.mu.alive
 }
+
+// Beat is the time between two renewals, after which all others know what this server has told.
+func (m *Member) Beat() time.Duration { return m.lease / beatParts }
 
 // Drain tells the others at once that this server takes no more sessions.
 func (m *Member) Drain(ctx context.Context) error {

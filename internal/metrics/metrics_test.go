@@ -50,6 +50,7 @@ func used() *Metrics {
 	m.Claimed(true)
 	m.Fenced()
 	m.Proxied()
+	m.Among(func() int { return 3 })
 	m.ScrubFinding()
 	m.Reopened()
 	m.Follow(source{
@@ -111,6 +112,7 @@ lmserve_claims_total 2
 lmserve_takeovers_total 1
 lmserve_fenced_writes_total 1
 lmserve_proxied_requests_total 1
+lmserve_servers 3
 lmserve_scrub_findings_total 1
 lmserve_store_reopenings_total 1
 lmserve_sessions{state="hot"} 1

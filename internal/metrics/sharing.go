@@ -21,6 +21,14 @@ func (s *sharing) all() []prometheus.Collector {
 	return []prometheus.Collector{s.claims, s.takeovers, s.fenced, s.proxied}
 }
 
+// Among has the metrics tell how many servers share the sessions, as far as this one knows.
+func (m *Metrics) Among(servers func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "servers",
+		Help: "Servers that share the sessions and have a lease, this one included.",
+	}, func() float64 { return float64(servers()) }))
+}
+
 // Claimed implements session.Observer.
 func (s *sharing) Claimed(taken bool) {
 	s.claims.Inc()

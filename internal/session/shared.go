@@ -68,7 +68,7 @@ func (sh *sharing) err() error {
 // mayClaim says why the server must not take a session that it does not have.
 func (sh *sharing) mayClaim() error {
 	if sh != nil && sh.leaving.Load() {
-		return ErrDraining
+		return fmt.Errorf("%w: this one hands its sessions over", ErrElsewhere)
 	}
 	return sh.err()
 }
@@ -349,9 +349,9 @@ func (mg *Manager) tend(before uint64) (term uint64) {
 }
 
 // HandOver gives the sessions that this server has to the others: it claims and makes none from now
-// on, and frees those that it has, one after another, each with a snapshot of its state if another
-// would have much to compute. A request that feeds one ends with ErrDraining after its chunk, as does
-// who watches one; a completion is waited for. What the context leaves out is free when the server has
+// on (ErrElsewhere), and frees those that it has, one after another, each with a snapshot of its state
+// if another would have much to compute. A request that feeds one ends after its chunk, and Watch with
+// ErrDraining; a completion is waited for. What the context leaves out is free when the server has
 // left. It does nothing where the store is not shared.
 func (mg *Manager) HandOver(ctx context.Context) {
 	if mg.roster.sharing == nil {

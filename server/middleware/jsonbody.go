@@ -69,7 +69,22 @@ func HasRead(ctx context.Context) {
 type takenIn struct {
 	io.Reader
 	bytes int64
+	head  []byte       // the beginning
 	rest  *spool.Spool // what follows the beginning; nil: nothing does
+}
+
+// again has the body read from its beginning.
+func (t *takenIn) again() error {
+	if t.rest == nil {
+		t.Reader = bytes.NewReader(t.head)
+		return nil
+	}
+	r, err := t.rest.Reader()
+	if err != nil {
+		return err
+	}
+	t.Reader = io.MultiReader(bytes.NewReader(t.head), r)
+	return nil
 }
 
 // Close implements io.Closer.
@@ -88,7 +103,7 @@ func takeIn(body io.Reader) (*takenIn, error) {
 	case err != nil:
 		return nil, problem.OfBody(err)
 	case n < limits.JSONHeadBytes:
-		return &takenIn{Reader: &head, bytes: n}, nil
+		return &takenIn{Reader: bytes.NewReader(head.Bytes()), bytes: n, head: head.Bytes()}, nil
 	}
 	rest, err := spool.Receive(body)
 	var reading *spool.ReadError
@@ -98,10 +113,15 @@ func takeIn(body io.Reader) (*takenIn, error) {
 	case err != nil:
 		return nil, session.SpoolError(err)
 	}
-	r, err := rest.Reader()
+	in := &takenIn{head: head.Bytes(), rest: rest}
+	more, err := rest.Bytes()
+	if err == nil {
+		err = in.again()
+	}
 	if err != nil {
 		rest.Close()
 		return nil, err
 	}
-	return &takenIn{Reader: io.MultiReader(&head, r), bytes: n + r.Size(), rest: rest}, nil
+	in.bytes = n + more
+	return in, nil
 }

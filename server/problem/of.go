@@ -82,6 +82,10 @@ func Of(err error) *Problem {
 		return New(api.ProblemNoBackup, "")
 	case errors.Is(err, session.ErrStore):
 		return logged(api.ProblemStoreFailed, err)
+	case errors.Is(err, session.ErrElsewhere):
+		p := New(api.ProblemOverloaded, "Another server has the session, or takes it over.")
+		p.RetryAfter = limits.RetryAfterBusy
+		return p
 	case errors.Is(err, session.ErrUnavailable): // as after an overload, the same request may succeed later
 		return logged(api.ProblemOverloaded, err)
 	case errors.Is(err, session.ErrNoSpace):

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/internal/cluster"
+	"github.com/lmserve/lmserve/internal/pgstore"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/middleware"
+)
+
+// leaveTime is the longest that telling the others of a server's end may take. Without it they wait
+// for its lease to end.
+const leaveTime = 5 * time.Second
+
+// clusterFlags make a server one of several that share a database.
+type clusterFlags struct {
+	advertise string // URL; "": the server has its database alone
+	node      string
+	lease     time.Duration
+}
+
+func (f *clusterFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.advertise, "advertise", "",
+		"with --store, URL at which other servers of the same database reach this one: they share the "+
+			"sessions, and\npass requests on to whichever has a session (default: none, the server has "+
+			"the database alone)")
+	flags.StringVar(&f.node, "node", "",
+		"with --advertise, name of this server among those, which no other has and which it keeps\n"+
+			"(default: host and port of --advertise)")
+	flags.DurationVar(&f.lease, "lease", cluster.LeaseDefault,
+		"with --advertise, time after which others take over the sessions of this server when it is lost")
+}
+
+// given says whether the server is one of several.
+func (f *clusterFlags) given() bool { return f.advertise != "" }
+
+// check refuses flags that do not go together.
+func (f *clusterFlags) check(store, userSessions bool) error {
+	switch {
+	case !f.given() && f.node != "":
+		return usageError{errors.New("--node is given without --advertise, expected both")}
+	case !f.given():
+		return nil
+	case !store:
+		return usageError{errors.New("--advertise is given without --store, expected both: servers " +
+			"share the sessions of a database")}
+	case userSessions:
+		return usageError{errors.New("--user-sessions and --advertise are given, expected one of the " +
+			"two: users' sessions are found by labels, which do not say where a session is")}
+	case f.lease < time.Second:
+		return usageError{fmt.Errorf("--lease is %v, expected at least 1s", f.lease)}
+	}
+	u, err := url.Parse(f.advertise)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+		return usageError{fmt.Errorf("--advertise is %q, expected a URL as https://host:port", f.advertise)}
+	}
+	return nil
+}
+
+// self describes this run of the server to the others.
+func (f *clusterFlags) self(models servedModels) cluster.Node {
+	n := cluster.Node{
+		Name: f.node, Addr: f.advertise, Numerics: models.first.Arithmetic.Numerics(),
+	}
+	if u, err := url.Parse(f.advertise); n.Name == "" && err == nil {
+		n.Name = u.Host
+	}
+	n.ID = n.Name + "/" + uuid.NewString()
+	for _, m := range models.known() {
+		n.Models = append(n.Models, m.Hash())
+	}
+	return n
+}
+
+// knownMore is how much later than at their next beat all others know of a change, at most.
+const knownMore = 100 * time.Millisecond
+
+// joined is a server's place among others; nil: it has its store alone.
+type joined struct {
+	store  *pgstore.Store
+	member *cluster.Member
+	log    *zap.Logger
+}
+
+// join makes the server one of several.
+func (f *clusterFlags) join(
+	ctx context.Context, store *pgstore.Store, self cluster.Node, log *zap.Logger,
+) (*joined, error) {
+	m, err := cluster.Join(ctx, cluster.Options{
+		Self: self, Directory: store, Lease: f.lease,
+		Report: func(err error) { log.Error("cluster", zap.Error(err)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &joined{store, m, log}, nil
+}
+
+// places say which server a request is for; nil: it is for this one.
+func (j *joined) places(sessions *session.Manager) middleware.Places {
+	if j == nil {
+		return nil
+	}
+	return &cluster.Router{Member: j.member, Sessions: j.store, Holds: sessions.Holds}
+}
+
+// handOver gives the sessions to the other servers. These know first that this one drains, so that
+// none sends back what was handed over.
+func (j *joined) handOver(ctx context.Context, sessions *session.Manager) {
+	if j == nil {
+		return
+	}
+	if err := j.member.Drain(ctx); err != nil {
+		j.log.Warn("the other servers are not told of the drain", zap.Error(err))
+	}
+	if len(j.member.Alive()) > 1 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(j.member.Beat() + knownMore):
+		}
+	}
+	sessions.HandOver(ctx)
+}
+
+// leave ends the lease.
+func (j *joined) leave() {
+	if j == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if err := j.member.Leave(ctx); err != nil {
+		j.log.Warn("the other servers wait for the end of the lease", zap.Error(err))
+	}
+}

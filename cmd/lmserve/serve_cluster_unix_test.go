@@ -1,0 +1,214 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// node is a server of several, in its lives one after the other.
+type node struct {
+	t     *testing.T
+	name  string
+	args  []string
+	url   string
+	alive *serverProcess
+}
+
+// freeAddress is a loopback address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start starts the node's next life, and waits until it serves.
+func (n *node) start(program string) {
+	n.alive = &serverProcess{end: make(chan struct{})}
+	first := make(chan string, 1)
+	n.alive.run(n.t, exec.Command(program, n.args...), nil, first)
+	line := <-first
+	require.Contains(n.t, line, n.url, "%s: %s", n.name, &n.alive.stderr)
+}
+
+// metric is the value of one of the node's metrics, without labels.
+func (n *node) metric(name string) (value float64) {
+	answer, err := http.Get(n.url + "/metrics")
+	require.NoError(n.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(n.t, err)
+	found := regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindSubmatch(text)
+	require.NotNil(n.t, found, name)
+	_, err = fmt.Sscan(string(found[1]), &value)
+	require.NoError(n.t, err)
+	return value
+}
+
+// newNodes starts three servers of a small model on one database.
+func newNodes(t *testing.T) (program, file string, nodes []*node) {
+	store, flags := network(t)
+	must(t, "", "migrate", "--store", store)
+	folder := t.TempDir()
+	program, file = filepath.Join(folder, "lmserve"), filepath.Join(folder, "small.safetensors")
+	out, err := exec.Command("go", append(buildAsTested(t), "-o", program, ".")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
+	for i := range 3 {
+		at := freeAddress(t)
+		n := &node{t: t, name: fmt.Sprint("n", i), url: "http://" + at}
+		n.args = append([]string{"serve", "--listen", at, "--advertise", n.url, "--node", n.name, "--lease", "2s",
+			"--model", file, "--threads", "1", "--log-format", "json", "--data-dir", filepath.Join(folder, n.name)}, flags...)
+		n.start(program)
+		nodes = append(nodes, n)
+	}
+	n := nodes[0]
+	require.Eventually(t, func() bool { return n.metric("lmserve_servers") == 3 }, time.Minute, 10*time.Millisecond)
+	t.Cleanup(func() {
+		for _, n := range nodes {
+			n.alive.terminate()
+			<-n.alive.end
+		}
+	})
+	return program, file, nodes
+}
+
+// writer feeds a session through one address, and notes the longest time without an event.
+type writer struct {
+	id, text string
+	bits     float64
+	longest  time.Duration
+	err      error
+}
+
+func (w *writer) run(ctx context.Context, c *client.Client) {
+	var at int64
+	last := time.Now()
+	f := c.NewFeeder(w.id, client.FeedOptions{Event: func(e client.Event) error {
+		w.longest, last = max(w.longest, time.Since(last)), time.Now()
+		if e.Chunk != nil {
+			w.bits, at = w.bits+e.Chunk.Bits, e.Chunk.Offset+e.Chunk.Bytes
+		}
+		return nil
+	}})
+	for rest := w.text; rest != "" && w.err == nil; {
+		n := min(len(rest), 37)
+		w.err = f.Feed(ctx, []byte(rest[:n]))
+		rest = rest[n:]
+		time.Sleep(30 * time.Millisecond) // a stream, not a file
+	}
+	if w.err == nil && at != int64(len(w.text)) {
+		w.err = fmt.Errorf("the last event ends at %d, expected %d", at, len(w.text))
+	}
+}
+
+// Clients know one address, behind which servers are killed, stopped for longer than their lease, and
+// ended. Every text is in its session once and in order, and has the bits that it has on one server
+// that nothing disturbs.
+func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	program, file, nodes := newNodes(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	c, err := client.New(nodes[0].url, client.WithPatience(time.Minute))
+	require.NoError(t, err)
+	text, _ := beginning(t, 15_000)
+	text += text
+	var writers []*writer
+	var all sync.WaitGroup
+	for i := range 6 {
+		s, made, err := c.EnsureSession(ctx, fmt.Sprint("stream-", i), client.SessionRequest{Seed: new(uint64)})
+		require.NoError(t, err)
+		require.True(t, made)
+		w := &writer{id: s.ID, text: text[i*1000:][:20_000]}
+		writers = append(writers, w)
+		all.Go(func() { w.run(ctx, c) })
+	}
+	offsets := func() (sum int64) {
+		for _, w := range writers {
+			s, err := c.GetSession(ctx, w.id)
+			require.NoError(t, err)
+			sum += s.Offset
+		}
+		return sum
+	}
+	goOn := func() { // all sessions get text
+		from := offsets()
+		require.Eventually(t, func() bool { return offsets() > from+2000 || from > 110_000 }, time.Minute, 10*time.Millisecond)
+	}
+	goOn()
+	require.Positive(t, nodes[0].metric("lmserve_proxied_requests_total"))
+	require.Positive(t, nodes[1].metric("lmserve_claims_total")+nodes[2].metric("lmserve_claims_total")+
+		nodes[1].metric(`lmserve_sessions{state="hot"}`)+nodes[2].metric(`lmserve_sessions{state="hot"}`))
+
+	nodes[1].alive.kill()
+	<-nodes[1].alive.end
+	goOn()
+	nodes[1].start(program)
+	goOn()
+	require.NoError(t, nodes[2].alive.process.Signal(syscall.SIGSTOP))
+	time.Sleep(3 * time.Second) // longer than the lease, by the clocks of all
+	goOn()
+	require.NoError(t, nodes[2].alive.process.Signal(syscall.SIGCONT))
+	goOn()
+	for _, w := range writers {
+		w.longest = 0
+	}
+	for _, n := range nodes[1:] { // an upgrade, one after the other
+		n.alive.terminate()
+		<-n.alive.end
+		require.Zero(t, n.alive.status.ExitStatus(), &n.alive.stderr)
+		n.start(program)
+		goOn()
+	}
+	all.Wait()
+	url, stop := serving(t, "--model", file)
+	defer stop()
+	alone, err := client.New(url)
+	require.NoError(t, err)
+	for _, w := range writers {
+		require.NoError(t, w.err)
+		t.Logf("the longest time without an event during the upgrade: %v", w.longest)
+		answer, err := http.Get(nodes[0].url + "/v1/sessions/" + w.id + "/text?length=1000000")
+		require.NoError(t, err)
+		got, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, w.text, string(got))
+		s, err := c.GetSession(ctx, w.id)
+		require.NoError(t, err)
+		twin, err := alone.CreateSession(ctx, client.SessionRequest{Seed: new(uint64)})
+		require.NoError(t, err)
+		_, err = alone.Feed(ctx, twin.ID, strings.NewReader(w.text), client.FeedOptions{})
+		require.NoError(t, err)
+		same, err := alone.GetSession(ctx, twin.ID)
+		require.NoError(t, err)
+		require.Equal(t, same.Totals.Bits, s.Totals.Bits)
+		require.InDelta(t, s.Totals.Bits, w.bits, 1e-6*s.Totals.Bits, "what the events have told, once each")
+	}
+	require.Positive(t, nodes[0].metric("lmserve_takeovers_total")+nodes[1].metric("lmserve_takeovers_total")+
+		nodes[2].metric("lmserve_takeovers_total")+nodes[0].metric("lmserve_claims_total"))
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+)
+
+// elsewhere says that all sessions are, and are made, at another server.
+type elsewhere struct {
+	addr    string
+	unknown bool  // there are no sessions yet
+	err     error // the places cannot be asked
+	lost    atomic.Bool
+	asked   atomic.Pointer[string] // the last session
+}
+
+func (e *elsewhere) Session(_ context.Context, _, text string) (string, bool, error) {
+	e.asked.Store(&text)
+	if e.unknown || e.err != nil {
+		return "", false, e.err
+	}
+	return e.addr, true, nil
+}
+
+func (e *elsewhere) Alive(string) bool { return !e.lost.Load() }
+
+func (e *elsewhere) Fresh(string) string { return e.addr }
+
+// twoServers are one that passes requests on, and the one that it passes them to.
+func twoServers(t *testing.T) (near, far *rig, places *elsewhere) {
+	allowed := []string{"https://elsewhere.example"}
+	far = newRig(t, Options{CORSOrigins: allowed})
+	places = &elsewhere{addr: far.url}
+	return newRig(t, Options{Places: places, CORSOrigins: allowed}), far, places
+}
+
+func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
+	near, far, places := twoServers(t)
+	path := near.create(`{"settings":{"chunk":16}}`)
+	require.Empty(t, near.fake.sessions, "it was made there")
+	require.Len(t, far.fake.sessions, 1)
+
+	body, text := io.Pipe() // events come while the text goes
+	go func() { _, _ = io.WriteString(text, strings.Repeat("x", 16)) }()
+	events := readEvents(near.do("POST", path+"/score", body,
+		"Content-Type", "text/plain", "Accept", contract.MediaEventStream))
+	first, err := events.next()
+	require.NoError(t, err)
+	require.EqualValues(t, 16, as[api.ChunkEvent](t, first).Totals.Bytes)
+	require.NoError(t, text.Close())
+	events.all(t)
+
+	resp := near.do("GET", path, nil, answer.HeaderRequestID, "seen-by-both", "Origin", "https://elsewhere.example")
+	require.Equal(t, "seen-by-both", resp.Header.Get(answer.HeaderRequestID))
+	for name, values := range resp.Header {
+		require.Len(t, values, 1, name)
+	}
+	require.EqualValues(t, 16, decode[api.Session](t, resp, http.StatusOK).Offset)
+	for _, method := range []string{"HEAD", "GET"} {
+		require.Equal(t, http.StatusOK, near.do(method, path+"/snapshot", nil).StatusCode)
+	}
+	requireProblem(t, near.do("GET", "/v1/sessions/none", nil), api.ProblemSessionNotFound)
+	requireProblem(t, near.json(path+"/complete", `{"max_tokens":-1}`), api.ProblemInvalidField)
+	require.Equal(t, http.StatusOK, near.do("GET", "/v1/models", nil).StatusCode, "is told here")
+
+	places.unknown = true
+	resp = near.send("PUT", "/v1/sessions/news", "{}")
+	require.Equal(t, http.StatusCreated, resp.StatusCode, "a name that there is not yet")
+	require.Empty(t, near.fake.sessions)
+}
+
+// A completion in OpenAI's form names its session in the body, which comes on whole.
+func TestACompletionForASessionElsewhereIsPassedOn(t *testing.T) {
+	near, far, places := twoServers(t)
+	path := far.create("{}")
+	id, model := strings.TrimPrefix(path, "/v1/sessions/"), far.fake.Model().ID
+	for _, prompt := range []string{"x", strings.Repeat("long ", 13_000)} {
+		resp := near.json("/v1/completions", `{"model":"`+model+`","prompt":"`+prompt+`","max_tokens":1,"user":"`+id+`"}`)
+		require.EqualValues(t, len(prompt), decode[api.OpenAICompletion](t, resp, http.StatusOK).Usage.PromptTokens)
+		require.Equal(t, id, *places.asked.Load())
+	}
+	places.asked.Store(nil)
+	require.Equal(t, http.StatusOK,
+		near.json("/v1/completions", `{"model":"`+model+`","prompt":"x","max_tokens":1}`).StatusCode)
+	require.Nil(t, places.asked.Load(), "one of no session is answered here")
+}
+
+func TestARequestIsPassedOnOnce(t *testing.T) {
+	near, _, _ := twoServers(t)
+	requireProblem(t, near.do("GET", "/v1/sessions/s-0001", nil, "Lmserve-Proxied", "1"),
+		api.ProblemSessionNotFound)
+	resp := near.json("/v1/sessions", "{}", "Lmserve-Proxied", "1")
+	require.Equal(t, http.StatusCreated, resp.StatusCode)
+	require.Len(t, near.fake.sessions, 1)
+}
+
+func TestAServerThatCannotBeReachedIsTold(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	places := &elsewhere{addr: "http://" + l.Addr().String()}
+	g := newRig(t, Options{Places: places})
+	for _, resp := range []*http.Response{
+		g.do("GET", "/v1/sessions/s", nil), g.text("/v1/sessions/s/score", "nothing of it is sent"),
+	} {
+		p := requireProblem(t, resp, api.ProblemOverloaded)
+		require.Contains(t, *p.Detail, "cannot be reached")
+		require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	}
+	places.err = errors.New("the database is away")
+	requireProblem(t, g.do("GET", "/v1/sessions/s", nil), api.ProblemOverloaded)
+}
+
+// When the lease of the server that has a request is over, the request ends as if the connection to
+// that server had: nobody knows what became of the text.
+func TestARequestEndsWithTheServerThatHasIt(t *testing.T) {
+	near, far, places := twoServers(t)
+	path := far.create(`{"settings":{"chunk":16}}`)
+	body, text := io.Pipe()
+	defer text.Close()
+	go func() { _, _ = io.WriteString(text, strings.Repeat("x", 16)) }()
+	r, err := http.NewRequest("POST", near.url+path+"/score", body)
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "text/plain")
+	r.Header.Set("Accept", contract.MediaEventStream)
+	resp, err := near.plain.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	events := readEvents(resp)
+	_, err = events.next()
+	require.NoError(t, err)
+	places.lost.Store(true)
+	_, err = events.next()
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+
+	release := far.fake.hold(strings.TrimPrefix(path, "/v1/sessions/"))
+	defer release()
+	require.Eventually(t, func() bool { return !far.fake.sessions["s-0001"].busy.Load() }, 5*time.Second, time.Millisecond)
+	resp, err = near.plain.Post(near.url+path+"/score", "text/plain", strings.NewReader("x"))
+	if err == nil {
+		resp.Body.Close()
+	}
+	require.ErrorIs(t, err, io.EOF, "no problem says that nothing was done")
+}
