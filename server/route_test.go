@@ -39,12 +39,16 @@ func (e *elsewhere) Alive(string) bool { return !e.lost.Load() }
 
 func (e *elsewhere) Fresh(string) string { return e.addr }
 
+// allowed is the origin of pages that may ask the server that passes on, and not the other.
+const allowed = "https://elsewhere.example"
+
 // twoServers are one that passes requests on, and the one that it passes them to.
 func twoServers(t *testing.T) (near, far *rig, places *elsewhere) {
-	allowed := []string{"https://elsewhere.example"}
-	far = newRig(t, Options{CORSOrigins: allowed})
+	far = newRig(t, Options{})
 	places = &elsewhere{addr: far.url}
-	return newRig(t, Options{Places: places, CORSOrigins: allowed}), far, places
+	return newRig(t, Options{
+		Places: places, CORSOrigins: []string{allowed}, AllowedHosts: []string{"near.example"},
+	}), far, places
 }
 
 func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
@@ -63,12 +67,26 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.NoError(t, text.Close())
 	events.all(t)
 
-	resp := near.do("GET", path, nil, answer.HeaderRequestID, "seen-by-both", "Origin", "https://elsewhere.example")
+	resp := near.do("GET", path, nil, answer.HeaderRequestID, "seen-by-both", "Origin", allowed)
 	require.Equal(t, "seen-by-both", resp.Header.Get(answer.HeaderRequestID))
 	for name, values := range resp.Header {
 		require.Len(t, values, 1, name)
 	}
 	require.EqualValues(t, 16, decode[api.Session](t, resp, http.StatusOK).Offset)
+	r, err := http.NewRequest("GET", near.url+path, nil)
+	require.NoError(t, err)
+	r.Host = "near.example" // which is no name of the other
+	r.Header.Set("Origin", near.url)
+	named, err := near.plain.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, named.Body.Close())
+	require.Equal(t, http.StatusForbidden, named.StatusCode, "a page of another name")
+	r.Header.Set("Origin", allowed)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	named, err = near.plain.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, named.Body.Close())
+	require.Equal(t, http.StatusOK, named.StatusCode)
 	for _, method := range []string{"HEAD", "GET"} {
 		require.Equal(t, http.StatusOK, near.do(method, path+"/snapshot", nil).StatusCode)
 	}

@@ -106,7 +106,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	h.srv, err = server.New(o.sessions, server.Options{
 		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure,
-		AllowedHosts: f.allowHosts, CORSOrigins: f.corsOrigins,
+		AllowedHosts: f.names(ring), CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle, Places: o.among.places(o.sessions),

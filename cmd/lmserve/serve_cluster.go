@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/internal/cluster"
+	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/pgstore"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/middleware"
@@ -65,6 +66,16 @@ func (f *clusterFlags) check(store, userSessions bool) error {
 		return usageError{fmt.Errorf("--advertise is %q, expected a URL as https://host:port", f.advertise)}
 	}
 	return nil
+}
+
+// names are what the server may be called by its clients, where it looks at that: one that has keys
+// does so only if it was told a name.
+func (f *serveFlags) names(ring *keys.Ring) []string {
+	u, err := url.Parse(f.cluster.advertise)
+	if err != nil || u.Hostname() == "" || len(f.allowHosts) == 0 && ring != nil && ring.Required() {
+		return f.allowHosts
+	}
+	return append(f.allowHosts, u.Hostname()) // as the other servers do
 }
 
 // self describes this run of the server to the others.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,7 @@ import (
 type node struct {
 	t     *testing.T
 	name  string
+	in    []string // before its command: where it runs
 	args  []string
 	url   string
 	alive *serverProcess
@@ -43,11 +45,21 @@ func freeAddress(t *testing.T) string {
 
 // start starts the node's next life, and waits until it serves.
 func (n *node) start(program string) {
+	require.True(n.t, n.begin(program), "%s: %s", n.name, &n.alive.stderr)
+}
+
+// begin is start; false if the node does not serve.
+func (n *node) begin(program string) bool {
 	n.alive = &serverProcess{end: make(chan struct{})}
 	first := make(chan string, 1)
-	n.alive.run(n.t, exec.Command(program, n.args...), nil, first)
-	line := <-first
-	require.Contains(n.t, line, n.url, "%s: %s", n.name, &n.alive.stderr)
+	all := slices.Concat(n.in, []string{program}, n.args)
+	n.alive.run(n.t, exec.Command(all[0], all[1:]...), nil, first)
+	if strings.Contains(<-first, n.url) {
+		return true
+	}
+	n.alive.kill()
+	<-n.alive.end
+	return false
 }
 
 // metric is the value of one of the node's metrics, without labels.

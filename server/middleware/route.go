@@ -196,7 +196,10 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(to)
-			out.Out.Host = out.In.Host
+			out.Out.Host = to.Host
+			for _, seen := range []string{"Origin", "Sec-Fetch-Site"} { // by this server, as the Host was
+				out.Out.Header.Del(seen)
+			}
 			out.Out.Header.Set(headerProxied, "1")
 			out.Out.Header.Set(answer.HeaderRequestID, answer.RequestID(r.Context()))
 			out.Out.Header.Del("Expect") // this server has said that it takes the body

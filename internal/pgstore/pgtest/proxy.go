@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -36,14 +37,27 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // of clients
+	held  chan struct{}     // closed when what is held goes on; nil: nothing is held
 }
 
-// NewProxy makes a proxy before a server, which ends with the test.
+// NewProxy makes a proxy before a server, on a Unix socket, which ends with the test.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	dir, err := os.MkdirTemp("", "lmserve-px-")
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	l, err := net.Listen("unix", filepath.Join(dir, socket))
 	require.NoError(t, err)
+	return newProxy(t, s, l, dir)
+}
+
+// NewProxyOn makes a proxy before a server, on an address of TCP, which ends with the test.
+func NewProxyOn(t testing.TB, s *Server, address string) *Proxy {
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	return newProxy(t, s, l, "")
+}
+
+func newProxy(t testing.TB, s *Server, l net.Listener, dir string) *Proxy {
 	p := &Proxy{
 		server: filepath.Join(s.dir, socket), dir: dir, l: l,
 		late: make(chan struct{}), conns: map[net.Conn]bool{},
@@ -51,15 +65,50 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	p.wait.Go(p.accept)
 	t.Cleanup(func() {
 		require.NoError(t, l.Close())
+		p.Release()
 		p.Cut()
 		p.wait.Wait()
-		require.NoError(t, os.RemoveAll(dir))
 	})
 	return p
 }
 
 // URL is that of a database of the server, through the proxy.
-func (p *Proxy) URL(database string) string { return urlOf(p.dir, database) }
+func (p *Proxy) URL(database string) string {
+	if p.dir == "" {
+		return fmt.Sprintf("postgres://%s@%s/%s", role, p.l.Addr(), database)
+	}
+	return urlOf(p.dir, database)
+}
+
+// Hold lets nothing pass, either way, as a network does that is cut: nobody is told. What comes
+// meanwhile is late.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
+	}
+}
+
+// Release lets pass what was held.
+func (p *Proxy) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// pass waits until nothing is held.
+func (p *Proxy) pass() {
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
 
 // Cut cuts all connections, whatever is under way on them, and tells how many there were.
 func (p *Proxy) Cut() int {
@@ -106,6 +155,7 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(c net.Conn) {
+	p.pass()
 	to, err := net.Dial("unix", p.server)
 	if err != nil {
 		return
@@ -129,6 +179,7 @@ func (p *Proxy) serve(c net.Conn) {
 			time.Sleep(100 * time.Millisecond) // the server reads it before the connection ends
 			return
 		}
+		p.pass()
 		if _, err := to.Write(b[:n]); err != nil {
 			return
 		}
@@ -142,6 +193,7 @@ func (p *Proxy) answers(c, from net.Conn) {
 		if err != nil || p.happens(LoseAnswer) {
 			return
 		}
+		p.pass()
 		if _, err := c.Write(b[:n]); err != nil {
 			return
 		}

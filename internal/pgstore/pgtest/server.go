@@ -34,11 +34,16 @@ const (
 // the path.
 const binaries = "/usr/lib/postgresql/*/bin"
 
+// faketime is where Debian has the library that tells a program another time.
+const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
+
 // Server is a PostgreSQL server.
 type Server struct {
 	dir     string
 	bin     string
 	command []string // before the name of a program: as whom it runs
+
+	environment []string // a command that gives the server variables; nil: none
 
 	mu      sync.Mutex
 	running *exec.Cmd
@@ -81,6 +86,34 @@ func New(t testing.TB) *Server {
 	t.Cleanup(func() { require.NoError(t, s.End()) })
 	return s
 }
+
+// NewClocked is New with a clock that SetClock sets; false if libfaketime is not installed.
+func NewClocked(t testing.TB) (s *Server, clocked bool) {
+	s = New(t)
+	found, _ := filepath.Glob(faketime)
+	if len(found) == 0 {
+		return s, false
+	}
+	require.NoError(t, s.SetClock(0))
+	// Not of setpriv, which would leave root's semaphores where the server's are to be.
+	s.environment = []string{"env", "LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock(),
+		"FAKETIME_NO_CACHE=1", "FAKETIME_DISABLE_SHM=1",
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"}
+	s.Kill()
+	require.NoError(t, s.Start())
+	return s, true
+}
+
+// SetClock sets the clock of the server, of NewClocked, to so much later than it is.
+func (s *Server) SetClock(later time.Duration) error {
+	said := fmt.Sprintf("%+.3f\n", later.Seconds())
+	if err := os.WriteFile(s.clock()+".tmp", []byte(said), 0o644); err != nil { // the server is another user's
+		return err
+	}
+	return os.Rename(s.clock()+".tmp", s.clock())
+}
+
+func (s *Server) clock() string { return filepath.Join(s.dir, "clock") }
 
 // installed is the folder with the programs of PostgreSQL.
 func installed(t testing.TB) string {
@@ -141,7 +174,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // program is a program of PostgreSQL.
 func (s *Server) program(name string, args ...string) *exec.Cmd {
-	all := slices.Concat(s.command, []string{filepath.Join(s.bin, name)}, args)
+	all := slices.Concat(s.command, s.environment, []string{filepath.Join(s.bin, name)}, args)
 	c := exec.Command(all[0], all[1:]...)
 	c.Dir = s.dir
 	return c
@@ -154,7 +187,8 @@ func (s *Server) Start() error {
 	deadline := time.Now().Add(startMax)
 	for {
 		c := s.program("postgres", "-D", s.data(), "-k", s.dir, "-c", "listen_addresses=",
-			"-c", "shared_buffers=16MB", "-c", "max_connections=200")
+			"-c", "shared_buffers=16MB", "-c", "max_connections=200",
+			"-c", "dynamic_shared_memory_type=mmap") // what a killed server leaves is in its folder
 		log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err

@@ -1,0 +1,360 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+)
+
+// Three servers on one database are killed, stopped for longer than their leases, ended, and cut off
+// from the database and from one another, while the database is killed and its clock is set, and the
+// object store refuses everything. Meanwhile clients append to the same sessions, and ask for their
+// offsets, through any of the servers. What the clients were told is the history of one session each
+// in one place (it is linearizable), all that was confirmed is there, nothing is there that nobody
+// sent, and the bits are those of one server that nothing disturbs.
+//
+// LMSERVE_CLUSTER_ROUNDS says how many faults there are, LMSERVE_CLUSTER_SEED repeats them.
+func TestSessionsInADatabaseSurviveWhatHappensToTheirServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	rounds := environmentNumber(t, "LMSERVE_CLUSTER_ROUNDS", 12)
+	seed := environmentNumber(t, "LMSERVE_CLUSTER_SEED", time.Now().UnixNano())
+	t.Logf("%d rounds, LMSERVE_CLUSTER_SEED=%d", rounds, seed)
+	r := rand.New(rand.NewPCG(uint64(seed), 0))
+	c := newClusterRig(t)
+	url, stop := serving(t, "--model", c.weights)
+	defer stop()
+	alone, err := client.New(url)
+	require.NoError(t, err)
+	done, answers := map[string]int{}, map[string]int{}
+	faults := c.faults()
+	for n := int64(0); n < rounds; {
+		h := c.newHistories(t, uint64(seed)+uint64(n))
+		for range min(20, rounds-n) {
+			var all sync.WaitGroup
+			order := r.Perm(len(faults))
+			for i := range 1 + r.IntN(2) { // one fault, or two at once
+				f, at, d := faults[order[i]], (r.IntN(3)+i)%3, time.Duration(r.Int64N(int64(2*leaseOfFaults)))
+				done[f.name]++
+				all.Go(func() {
+					from := c.now()
+					f.do(at, d)
+					c.t.Logf("%v to %v: %s (%d)", from, c.now(), f.name, at)
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Duration(r.Int64N(int64(leaseOfFaults))))
+			n++
+		}
+		h.end()
+		for id, s := range h.sessions {
+			s.check(t, c, alone, id, answers)
+		}
+		if t.Failed() {
+			return
+		}
+		t.Logf("after %d rounds: %v, clients were told %v", n, done, answers)
+	}
+	require.Positive(t, answers[appended])
+	require.Positive(t, answers[theOffset])
+}
+
+// fault is something that happens to a server, or to what all have in common, for some time.
+type fault struct {
+	name string
+	do   func(server int, d time.Duration)
+}
+
+func (c *clusterRig) faults() []fault {
+	var sharing sync.Mutex // no two faults of the same kind at once: the first would end the second
+	once := func(do func(int, time.Duration)) func(int, time.Duration) {
+		return func(i int, d time.Duration) {
+			c.nodes[i].one.Lock()
+			defer c.nodes[i].one.Unlock()
+			do(i, d)
+		}
+	}
+	all := []fault{
+		{"a server is killed", once(func(i int, d time.Duration) { c.nodes[i].killFor(c.program, d) })},
+		{"a server is stopped", once(func(i int, d time.Duration) { c.nodes[i].stopFor(d + leaseOfFaults/2) })},
+		{"a server is ended", once(func(i int, d time.Duration) { c.nodes[i].restart(c.program) })},
+		{"the way to the database is cut", func(i int, d time.Duration) {
+			c.nodes[i].proxy.Hold()
+			time.Sleep(d)
+			c.nodes[i].proxy.Release()
+		}},
+		{"connections to the database break", func(i int, _ time.Duration) { c.nodes[i].proxy.Cut() }},
+		{"the database is killed", func(_ int, d time.Duration) {
+			sharing.Lock()
+			defer sharing.Unlock()
+			c.database.Kill()
+			time.Sleep(d / 4)
+			require.NoError(c.t, c.database.Start())
+		}},
+		{"the object store refuses", func(i int, d time.Duration) {
+			c.objects.refuses.Store(true)
+			defer c.objects.refuses.Store(false)
+			once(func(i int, _ time.Duration) { c.nodes[i].restart(c.program) })(i, d)
+		}},
+	}
+	if c.isles != nil {
+		all = append(all, fault{"a server is off the network", once(func(i int, d time.Duration) {
+			c.isles.cutFor(c.t, i, d)
+		})})
+	}
+	if c.clocked {
+		all = append(all, fault{"the clock of the database is set", func(_ int, d time.Duration) {
+			sharing.Lock()
+			defer sharing.Unlock()
+			for _, later := range []time.Duration{time.Hour, -time.Hour, 0} {
+				require.NoError(c.t, c.database.SetClock(later))
+				time.Sleep(d / 3)
+			}
+		}})
+	}
+	return all
+}
+
+// clusterHistories are what clients do to sessions, and what they are told.
+type clusterHistories struct {
+	sessions map[string]*history // by id
+	stop     context.CancelFunc
+	clients  sync.WaitGroup
+}
+
+// history is of one session.
+type history struct {
+	mu  sync.Mutex
+	all []told
+}
+
+// told is what a client was told of a session: of a text that it wanted to be at an offset, or,
+// without a text, of the offset.
+type told struct {
+	client      int
+	call, ended time.Duration // by clusterRig.now
+	at          int64
+	text        string
+	what        string
+	offset      int64 // of all but nobodyKnows
+}
+
+const (
+	appended    = "appended"
+	elsewhere   = "it is elsewhere"
+	theOffset   = "the offset"
+	nobodyKnows = "nobody knows"
+)
+
+const (
+	historySessions = 3
+	historyClients  = 2                                // of a session
+	historyPatience = 3 * leaseOfFaults / 2            // for one request
+	historyPause    = 20 * time.Millisecond            // between two of a client
+	neverEnds       = time.Duration(math.MaxInt64 / 2) // when something ends that may happen any time yet
+)
+
+func (c *clusterRig) newHistories(t *testing.T, seed uint64) *clusterHistories {
+	ctx, stop := context.WithCancel(t.Context())
+	h := &clusterHistories{sessions: map[string]*history{}, stop: stop}
+	maker, err := client.New(c.nodes[0].url, client.WithPatience(time.Minute))
+	require.NoError(t, err)
+	for s := range historySessions {
+		info, err := maker.CreateSession(ctx, client.SessionRequest{Seed: new(uint64)})
+		require.NoError(t, err)
+		one := &history{}
+		h.sessions[info.ID] = one
+		for n := range historyClients {
+			h.clients.Go(func() {
+				r := rand.New(rand.NewPCG(seed, uint64(s*historyClients+n)))
+				c.use(ctx, one, info.ID, n, r)
+			})
+		}
+	}
+	return h
+}
+
+func (h *clusterHistories) end() {
+	h.stop()
+	h.clients.Wait()
+}
+
+// use is one client of a session, of a number, until the context ends.
+func (c *clusterRig) use(ctx context.Context, h *history, id string, number int, r *rand.Rand) {
+	for at := int64(0); ctx.Err() == nil; {
+		time.Sleep(time.Duration(r.Int64N(int64(2 * historyPause))))
+		through, err := client.New(c.nodes[r.IntN(len(c.nodes))].url)
+		require.NoError(c.t, err)
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyPatience)
+		is := told{client: number, call: c.now(), at: at}
+		if r.IntN(4) > 0 {
+			is.text = fmt.Sprintf("%016x of %d", r.Uint64(), number) + strings.Repeat(".", r.IntN(40))
+			_, err = through.ScoreText(asking, id, []byte(is.text), client.ScoreOptions{Offset: &is.at})
+			is.what, is.offset = appended, is.at+int64(len(is.text))
+		} else {
+			var info client.Session
+			info, err = through.GetSession(asking, id)
+			is.what, is.offset = theOffset, info.Offset
+		}
+		cancel()
+		is.ended = c.now()
+		var refused *client.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &refused) && refused.Type == client.ProblemOffsetConflict && refused.Offset != nil:
+			is.what, is.offset = elsewhere, *refused.Offset
+		case client.Is(err, client.ProblemSessionBusy), is.text == "":
+			continue // nothing was done, or told
+		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
+			c.t.Errorf("session %s: %v", id, err)
+			return
+		default: // the text may come to the session any time yet
+			is.what, is.offset, is.ended = nobodyKnows, is.at, neverEnds
+		}
+		at = is.offset
+		h.mu.Lock()
+		h.all = append(h.all, is)
+		h.mu.Unlock()
+	}
+}
+
+// parts are what happens in one place each: a text is appended chunk by chunk, and what has never come
+// to the session was not.
+func (is told) parts() (all []told) {
+	switch is.what {
+	case nobodyKnows:
+		return nil
+	case appended:
+		for at := is.at; at < is.offset; {
+			part := is
+			part.at, part.offset = at, min(is.offset, (at/modeltest.Chunk+1)*modeltest.Chunk)
+			all, at = append(all, part), part.offset
+		}
+		return all
+	}
+	return []told{is}
+}
+
+// oneSession is a session that is in one place: its state is the offset.
+var oneSession = porcupine.Model{
+	Init: func() any { return int64(0) },
+	Step: func(state, _, output any) (bool, any) {
+		is := output.(told)
+		if is.what == appended {
+			return state == is.at, is.offset
+		}
+		return state == is.offset, state
+	},
+	DescribeOperation: func(_, output any) string {
+		is := output.(told)
+		return fmt.Sprintf("%d bytes at %d: %s, %d", len(is.text), is.at, is.what, is.offset)
+	},
+}
+
+// check holds what a session has against what clients were told of it.
+func (h *history) check(
+	t *testing.T, c *clusterRig, alone *client.Client, id string, answers map[string]int,
+) {
+	for _, is := range h.all {
+		answers[is.what]++
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var text []byte
+	var info client.Session
+	for i, n := range c.nodes { // each tells the same, after a while
+		cl, err := client.New(n.url, client.WithPatience(time.Minute))
+		require.NoError(t, err)
+		at, err := cl.GetSession(ctx, id)
+		require.NoError(t, err, "%s", n.name)
+		require.True(t, i == 0 || info.Offset == at.Offset, "%s: session %s", n.name, id)
+		info = at
+		text, err = cl.Text(ctx, id, 0, max(1, info.Offset))
+		require.NoError(t, err)
+		require.Len(t, text, int(info.Offset))
+	}
+	file := filepath.Join(os.TempDir(), "lmserve-history-"+id)
+	defer func() {
+		if t.Failed() {
+			require.NoError(t, os.WriteFile(file+".txt", fmt.Appendf(nil, "%+v\n%s\n", h.all, text), 0o600))
+			t.Logf("what clients were told of session %s, and its text: %s.txt", id, file)
+		}
+	}()
+	h.resolve(t, id, text)
+	last := told{call: neverEnds, ended: neverEnds, what: theOffset, offset: info.Offset}
+	var operations []porcupine.Operation
+	for _, is := range append(h.all, last) {
+		for _, part := range is.parts() {
+			operations = append(operations, porcupine.Operation{
+				ClientId: is.client, Call: int64(is.call), Return: int64(is.ended), Output: part,
+			})
+		}
+	}
+	result, about := porcupine.CheckOperationsVerbose(oneSession, operations, time.Minute)
+	if result != porcupine.Ok {
+		require.NoError(t, porcupine.VisualizePath(oneSession, about, file+".html"))
+		t.Errorf("session %s: this is no history of one session in one place (%s), see %s.html", id, result, file)
+	}
+	twin, err := alone.CreateSession(ctx, client.SessionRequest{Seed: new(uint64)})
+	require.NoError(t, err)
+	if len(text) > 0 {
+		_, err = alone.ScoreText(ctx, twin.ID, text, client.ScoreOptions{})
+		require.NoError(t, err)
+	}
+	same, err := alone.GetSession(ctx, twin.ID)
+	require.NoError(t, err)
+	require.Equal(t, same.Totals.Bits, info.Totals.Bits, "session %s", id)
+}
+
+// resolve finds out of whom each piece of a session's text is, so that something is known of what
+// nobody knew: texts are different from their first bytes on.
+func (h *history) resolve(t *testing.T, id string, text []byte) {
+	for at := int64(0); at < int64(len(text)); {
+		var length int64
+		var of *told
+		for n := range h.all {
+			is := &h.all[n]
+			if is.at != at || is.text == "" || is.what == elsewhere {
+				continue
+			}
+			if there := alike(is.text, text[at:]); there > length {
+				length, of = there, is
+			}
+		}
+		require.Positive(t, length, "session %s at %d: %q is nobody's", id, at, text[at:])
+		at += length
+		if of.what == nobodyKnows { // a part of it, perhaps
+			of.what, of.offset = appended, at
+		}
+		require.Equal(t, of.offset, at, "session %s: %q at %d was confirmed", id, of.text, of.at)
+	}
+	for _, is := range h.all {
+		require.LessOrEqual(t, is.offset, int64(len(text)), "session %s: %v", id, is)
+	}
+}
+
+// alike is how many bytes of the beginnings are the same.
+func alike(a string, b []byte) (n int64) {
+	for int(n) < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}

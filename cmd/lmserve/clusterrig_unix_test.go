@@ -1,0 +1,249 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/pgstore/pgtest"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// leaseOfFaults is the lease of servers that are disturbed: the shortest there is.
+const leaseOfFaults = time.Second
+
+// clusterRig is three servers on one PostgreSQL and one object store, and what can happen to them.
+type clusterRig struct {
+	t        *testing.T
+	began    time.Time
+	program  string
+	weights  string // the file of the model
+	database *pgtest.Server
+	clocked  bool // the clock of the database can be set
+	objects  *refusing
+	isles    *isles // nil: the servers have no networks of their own
+	nodes    []*disturbed
+}
+
+// disturbed is a server, and the way from it to the database.
+type disturbed struct {
+	node
+	proxy *pgtest.Proxy
+	one   sync.Mutex // one fault of the process at a time
+}
+
+// refusing is an object store that may refuse everything.
+type refusing struct {
+	http.Handler
+	refuses atomic.Bool
+}
+
+func (r *refusing) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if r.refuses.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	r.Handler.ServeHTTP(w, req)
+}
+
+func newClusterRig(t *testing.T) *clusterRig {
+	c := &clusterRig{t: t, began: time.Now()}
+	c.database, c.clocked = pgtest.NewClocked(t)
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "r",
+	} {
+		t.Setenv(name, value)
+	}
+	folder := t.TempDir()
+	c.program, c.weights = filepath.Join(folder, "lmserve"), filepath.Join(folder, "small.safetensors")
+	out, err := exec.Command("go", append(buildAsTested(t), "-o", c.program, ".")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	require.NoError(t, weights.WriteFile(c.weights, m.File(), weights.WriteOptions{}))
+
+	c.isles = newIsles(t, 3)
+	memory := s3mem.New()
+	require.NoError(t, memory.CreateBucket("states"))
+	c.objects = &refusing{Handler: gofakes3.New(memory).Server()}
+	bucket := httptest.NewUnstartedServer(c.objects)
+	require.NoError(t, bucket.Listener.Close())
+	bucket.Listener, err = net.Listen("tcp", net.JoinHostPort(c.isles.host(), "0"))
+	require.NoError(t, err)
+	bucket.Start()
+	t.Cleanup(bucket.Close)
+	query := url.Values{"endpoint": {bucket.URL}, "use_path_style": {"true"}}
+	objects := "s3://states?" + query.Encode()
+
+	name := c.database.Database(t)
+	must(t, "", "migrate", "--store", c.database.URL(name))
+	for i := range 3 {
+		n := &disturbed{proxy: pgtest.NewProxyOn(t, c.database, net.JoinHostPort(c.isles.host(), "0"))}
+		at := c.isles.address(t, i)
+		n.node = node{t: t, name: fmt.Sprint("n", i), url: "http://" + at, in: c.isles.enter(i)}
+		n.args = []string{"serve", "--listen", at, "--insecure", "--advertise", n.url, "--node", n.name,
+			"--lease", leaseOfFaults.String(), "--store", n.proxy.URL(name), "--objects", objects,
+			"--model", c.weights, "--threads", "1", "--log-format", "json", "--drain-timeout", "20s",
+			"--data-dir", filepath.Join(folder, n.name)}
+		n.start(c.program)
+		c.nodes = append(c.nodes, n)
+	}
+	t.Cleanup(func() {
+		for _, n := range c.nodes {
+			n.alive.kill()
+			<-n.alive.end
+			if t.Failed() {
+				t.Logf("%s has complained: %s", n.name, complaints(n.alive.stderr.String()))
+			}
+		}
+	})
+	return c
+}
+
+// now is the time since the test began, by a monotonic clock.
+func (c *clusterRig) now() time.Duration { return time.Since(c.began) }
+
+// complaints are the last lines of a log that are not just information.
+func complaints(log string) string {
+	lines := slices.DeleteFunc(strings.Split(log, "\n"), func(line string) bool {
+		return strings.Contains(line, `"level":"info"`)
+	})
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+// again starts the server again, which needs its database: as whoever runs servers does, again and
+// again until it serves.
+func (n *disturbed) again(program string) {
+	require.Eventually(n.t, func() bool { return n.begin(program) }, time.Minute, 100*time.Millisecond)
+}
+
+// killFor kills the server as a machine dies that is there again after some time.
+func (n *disturbed) killFor(program string, d time.Duration) {
+	n.alive.kill()
+	<-n.alive.end
+	time.Sleep(d)
+	n.again(program)
+}
+
+// stopFor stops the server for some time, of which it knows nothing.
+func (n *disturbed) stopFor(d time.Duration) {
+	require.NoError(n.t, n.alive.process.Signal(syscall.SIGSTOP))
+	time.Sleep(d)
+	require.NoError(n.t, n.alive.process.Signal(syscall.SIGCONT))
+}
+
+// restart ends the server as an upgrade does, and starts the next.
+func (n *disturbed) restart(program string) {
+	n.alive.terminate()
+	<-n.alive.end
+	n.again(program)
+}
+
+// isles are network namespaces, one a server, on a bridge of this one: what is cut there is lost, and
+// nobody is told.
+type isles struct{ bridge, net string }
+
+// newIsles makes so many. nil: the system does not let this process, which may not be root's.
+func newIsles(t *testing.T, n int) *isles {
+	if os.Getuid() != 0 {
+		t.Log("servers without networks of their own: this process is not root's")
+		return nil
+	}
+	id := os.Getpid() % 10_000
+	s := &isles{fmt.Sprint("lms", id), fmt.Sprintf("10.%d.%d", 100+id%100, id/100)}
+	t.Cleanup(func() {
+		for i := range n {
+			_ = ip("netns", "del", s.name(i))
+			_ = ip("link", "del", s.cable(i))
+		}
+		_ = ip("link", "del", s.bridge)
+	})
+	err := ip("link", "add", s.bridge, "type", "bridge")
+	for _, command := range [][]string{
+		{"addr", "add", s.host() + "/24", "dev", s.bridge}, {"link", "set", s.bridge, "up"},
+	} {
+		if err == nil {
+			err = ip(command...)
+		}
+	}
+	for i := range n {
+		for _, command := range [][]string{
+			{"netns", "add", s.name(i)},
+			{"link", "add", s.cable(i), "type", "veth", "peer", "name", "eth0", "netns", s.name(i)},
+			{"link", "set", s.cable(i), "master", s.bridge, "up"},
+			{"-n", s.name(i), "addr", "add", s.of(i) + "/24", "dev", "eth0"},
+			{"-n", s.name(i), "link", "set", "eth0", "up"},
+			{"-n", s.name(i), "link", "set", "lo", "up"},
+		} {
+			if err == nil {
+				err = ip(command...)
+			}
+		}
+	}
+	if err != nil {
+		t.Log("servers without networks of their own:", err)
+		return nil
+	}
+	return s
+}
+
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func (s *isles) name(i int) string  { return fmt.Sprint(s.bridge, "-", i) }
+func (s *isles) cable(i int) string { return fmt.Sprint(s.bridge, "v", i) }
+func (s *isles) of(i int) string    { return fmt.Sprint(s.net, ".", i+1) }
+
+// host is the address of this process for the servers.
+func (s *isles) host() string {
+	if s == nil {
+		return "127.0.0.1"
+	}
+	return s.net + ".254"
+}
+
+// address is where a server listens.
+func (s *isles) address(t *testing.T, i int) string {
+	if s == nil {
+		return freeAddress(t)
+	}
+	return net.JoinHostPort(s.of(i), "8080")
+}
+
+// enter is what stands before the command of a server.
+func (s *isles) enter(i int) []string {
+	if s == nil {
+		return nil
+	}
+	return []string{"ip", "netns", "exec", s.name(i)}
+}
+
+// cutFor takes a server off the network for some time.
+func (s *isles) cutFor(t *testing.T, i int, d time.Duration) {
+	require.NoError(t, ip("link", "set", s.cable(i), "down"))
+	time.Sleep(d)
+	require.NoError(t, ip("link", "set", s.cable(i), "up"))
+}
