@@ -33,6 +33,7 @@ const (
 	tendTime     = 2 * time.Second // between two looks after what nobody asks for
 	tendBatch    = 100             // sessions that are deleted in one look
 	handOverMost = 16              // sessions that are handed over at once
+	handOverKeep = time.Second     // for a snapshot, which the next server can do without
 )
 
 // sharing is what there is of the other servers; nil where a Manager has its store alone.
@@ -384,7 +385,9 @@ func (mg *Manager) handOver(ctx context.Context, s *liveSession, wait bool) {
 	defer s.unlock()
 	st := mg.engine.states
 	if s.stateLocked() != nil && s.replay >= replayWorth {
-		st.keepLocked(s)
+		keeping, cancel := context.WithTimeout(ctx, handOverKeep)
+		st.keepLocked(keeping, s)
+		cancel()
 	}
 	idle := mg.engine.clock.now().Sub(mg.roster.registry.LastUsed(s.entry))
 	err := mg.roster.sharing.store.Release(context.WithoutCancel(ctx), s.ID, s.epoch(), idle)

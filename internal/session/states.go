@@ -141,7 +141,7 @@ func (st *states) recoverLocked(ctx context.Context, s *liveSession, limit time.
 		if !errors.Is(err, errDue) {
 			return err
 		}
-		st.keepLocked(s)
+		st.keepLocked(context.Background(), s)
 	}
 }
 
@@ -223,7 +223,7 @@ func (st *states) evict(s *liveSession) {
 // giveUpLocked drops a session from memory.
 func (st *states) giveUpLocked(s *liveSession) {
 	if s.stateLocked() != nil && s.replay >= replayWorth {
-		st.keepLocked(s)
+		st.keepLocked(context.Background(), s)
 	}
 	s.dropLocked()
 }
@@ -231,14 +231,14 @@ func (st *states) giveUpLocked(s *liveSession) {
 // keepIfDueLocked takes a snapshot when a recovery would repeat too much.
 func (st *states) keepIfDueLocked(s *liveSession) {
 	if s.stream != nil && s.dueLocked(st.replayMax) {
-		st.keepLocked(s)
+		st.keepLocked(context.Background(), s)
 	}
 }
 
-// keepLocked makes it cheap to recover the session's state, as far as the store has use for that.
-// No request is to blame if that fails: the failure is reported, and the snapshot is tried again
-// when as much has been computed once more.
-func (st *states) keepLocked(s *liveSession) {
+// keepLocked makes it cheap to recover the session's state, as far as the store has use for that and
+// the context lasts. No request is to blame if that fails: the failure is reported, and the snapshot
+// is tried again when as much has been computed once more.
+func (st *states) keepLocked(ctx context.Context, s *liveSession) {
 	state := s.stateLocked()
 	at := state.Offset()
 	if !st.store().Durable() {
@@ -249,7 +249,7 @@ func (st *states) keepLocked(s *liveSession) {
 		s.due = s.replay + st.replayMax
 		return
 	}
-	err := st.snapshots.writeLocked(context.Background(), s, state)
+	err := st.snapshots.writeLocked(ctx, s, state)
 	if err == nil || s.alive() != nil {
 		return
 	}
@@ -295,7 +295,7 @@ func (st *states) keepAll(ctx context.Context) {
 		case st.life.Err() != nil:
 			s.dropLocked()
 		case s.stateLocked() != nil && s.replay >= replayWorth:
-			st.keepLocked(s)
+			st.keepLocked(context.Background(), s)
 		}
 		<-s.state // a session that stays hot does not come up again
 	}
