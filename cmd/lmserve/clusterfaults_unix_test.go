@@ -335,7 +335,11 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 			if is.at != at || is.text == "" || is.what == elsewhere {
 				continue
 			}
-			if there := alike(is.text, text[at:]); there > length {
+			there := alike(is.text, text[at:])
+			if there < int64(len(is.text)) { // the chunks that have come; what follows may begin as the rest does
+				there = (at+there)/modeltest.Chunk*modeltest.Chunk - at
+			}
+			if there > length {
 				length, of = there, is
 			}
 		}

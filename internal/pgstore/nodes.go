@@ -29,9 +29,10 @@ func (s *Store) Renew(
 	}
 	defer held.Release()
 	err = held.QueryRow(ctx, `
-		insert into nodes as n (id, name, addr, numerics, models, draining, until)
-		values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7::bigint * interval '1 microsecond')
-		on conflict (id) do update set draining = excluded.draining, until = excluded.until
+		insert into nodes as n (id, name, addr, numerics, models, draining, lease, until)
+		values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + $7::bigint * interval '1 microsecond')
+		on conflict (id) do update
+			set draining = excluded.draining, lease = excluded.lease, until = excluded.until
 		returning coalesce((select old.until <= clock_timestamp() from nodes old where old.id = $1), true)`,
 		self.ID, self.Name, self.Addr, self.Numerics,
 		append([]string{}, self.Models...), self.Draining, lease.Microseconds()).
@@ -39,14 +40,32 @@ func (s *Store) Renew(
 	if err != nil {
 		return false, nil, unavailable(err)
 	}
-	rows, err := held.Query(ctx, `select id, name, addr, numerics, models, draining from nodes n
-		where `+lives+` order by name, id`)
-	if err == nil {
-		alive, err = pgx.CollectRows(rows, pgx.RowToStructByPos[cluster.Node])
-	}
+	rows, err := held.Query(ctx, `
+		select id, name, addr, numerics, models, draining, lease, until, not `+lives+` from nodes n
+		order by name, id`)
 	if err != nil {
 		return false, nil, unavailable(err)
 	}
+	known := map[string]bool{}
+	var n cluster.Node
+	var micros int64
+	var until time.Time
+	var ended bool
+	_, err = pgx.ForEachRow(rows, []any{
+		&n.ID, &n.Name, &n.Addr, &n.Numerics, &n.Models, &n.Draining, &micros, &until, &ended,
+	}, func() error {
+		known[n.ID] = true
+		over := s.sightings.over(n.ID, until, time.Duration(micros)*time.Microsecond, ended)
+		if !over || n.ID == self.ID {
+			alive = append(alive, n)
+		}
+		n.Models = nil // the next has its own
+		return nil
+	})
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	s.sightings.forget(func(id string) bool { return known[id] })
 	return lapsed, alive, nil
 }
 

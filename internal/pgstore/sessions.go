@@ -150,31 +150,24 @@ func (s *Store) Claim(ctx context.Context, id string) (found sessionlog.Session,
 		if sessionlog.CheckID(id) != nil {
 			return sessionlog.NotFound(id)
 		}
-		var before *string
-		err := tx.QueryRow(ctx, `select node from sessions where id = $1 for update`, id).Scan(&before)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return sessionlog.NotFound(id)
-		}
+		before, err := s.mayClaim(ctx, tx, id)
 		if err != nil {
 			return err
 		}
 		done, err := tx.Exec(ctx, `
-			update sessions s set epoch = nextval('epochs'), node = $2, used = clock_timestamp()
-			where s.id = $1
-				and (s.node is null or s.node = $2 or not exists
-					(select from nodes n where n.id = s.node and `+lives+`))
-				and ($2 is null or exists (select from nodes n where n.id = $2 and `+lives+`))`,
+			update sessions set epoch = nextval('epochs'), node = $2, used = clock_timestamp()
+			where id = $1 and ($2::text is null or exists (select from nodes n where n.id = $2 and `+lives+`))`,
 			id, s.self())
 		if err != nil {
 			return err
 		}
 		if done.RowsAffected() == 0 {
-			return s.whyNotClaimed(ctx, tx, id)
+			return unavailable(errors.New("the lease of this server is over"))
 		}
 		if found, err = describe(ctx, tx, id); err != nil {
 			return err
 		}
-		found.Taken = before != nil && *before != s.node
+		found.Taken = before != "" && before != s.node
 		return found.Err
 	})
 	return found, err

@@ -77,21 +77,32 @@ func (s *Store) ListOf(
 	return found, err
 }
 
-// whyNotClaimed says why a session could not be claimed.
-func (s *Store) whyNotClaimed(ctx context.Context, tx pgx.Tx, id string) error {
-	var node *string
-	err := tx.QueryRow(ctx, `
-		select case when `+free+` or s.node = $2 then null else s.node end
-		from sessions s`+withNode+`where s.id = $1`, id, s.self()).Scan(&node)
+// mayClaim locks a session's row, tells which server has had the session, "" for none, and refuses if
+// that server's lease is not over. The lease is looked up by a statement of its own, which sees what
+// was there when the row was locked.
+func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before string, err error) {
+	err = tx.QueryRow(ctx, `select coalesce(node, '') from sessions where id = $1 for update`, id).
+		Scan(&before)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", sessionlog.NotFound(id)
+	}
+	if err != nil || before == "" || before == s.node {
+		return before, err
+	}
+	var micros int64
+	var until time.Time
+	var ended bool
+	err = tx.QueryRow(ctx, `select lease, until, not `+lives+` from nodes n where id = $1`, before).
+		Scan(&micros, &until, &ended)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return sessionlog.NotFound(id)
+		return before, nil
 	case err != nil:
-		return err
-	case node == nil: // so that it is this server that may not have it
-		return unavailable(errors.New("the lease of this server is over"))
+		return "", err
+	case !s.sightings.over(before, until, time.Duration(micros)*time.Microsecond, ended):
+		return "", &sessionlog.OwnedError{Session: id, Node: before}
 	}
-	return &sessionlog.OwnedError{Session: id, Node: *node}
+	return before, nil
 }
 
 // Release implements sessionlog.Shared.

@@ -60,16 +60,17 @@ type Options struct {
 
 // Store implements sessionlog.Store. See the package.
 type Store struct {
-	pool    *pgxpool.Pool
-	beats   *pgxpool.Pool // the connection for renewals; nil without a node
-	node    string
-	terms   func(head []byte) sessionlog.Terms
-	objects *objects
-	report  func(error)
-	closed  atomic.Bool
-	stop    context.CancelFunc // of what runs in the background
-	stopped []<-chan struct{}
-	failed  chan struct{} // never closed: a network store comes back
+	pool      *pgxpool.Pool
+	beats     *pgxpool.Pool // the connection for renewals; nil without a node
+	node      string
+	terms     func(head []byte) sessionlog.Terms
+	objects   *objects
+	report    func(error)
+	sightings sightings
+	closed    atomic.Bool
+	stop      context.CancelFunc // of what runs in the background
+	stopped   []<-chan struct{}
+	failed    chan struct{} // never closed: a network store comes back
 }
 
 // scheme is how the URL of a database begins; a longer form of it is taken, too.

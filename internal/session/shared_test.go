@@ -24,16 +24,19 @@ import (
 // database is one that servers share. Leases last as long as a test says: an hour of clocks that the
 // test moves.
 type database struct {
+	server  *pgtest.Server
+	name    string
 	options pgstore.Options
 	admin   *pgstore.Store // no server's
 }
 
 func newDatabase(t *testing.T) *database {
 	server := pgtest.New(t)
-	url := server.URL(server.Database(t))
+	name := server.Database(t)
+	url := server.URL(name)
 	_, _, err := pgstore.Migrate(t.Context(), url)
 	require.NoError(t, err)
-	d := &database{options: pgstore.Options{
+	d := &database{server: server, name: name, options: pgstore.Options{
 		Database: url, Objects: "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "objects")), Terms: TermsOf,
 	}}
 	d.admin, err = pgstore.Open(t.Context(), d.options)
@@ -96,8 +99,7 @@ func (s *peer) lose(t testing.TB) {
 	s.mu.Lock()
 	s.now = s.now.Add(leaseOfTests)
 	s.mu.Unlock()
-	_, _, err := s.store.Renew(context.Background(), cluster.Node{ID: s.name, Name: s.name}, -time.Second)
-	require.NoError(t, err)
+	s.on.server.Exec(t, s.on.name, `delete from nodes where id = '`+s.name+`'`)
 }
 
 func (s *peer) regain(t testing.TB) { require.NoError(t, s.member.Renew(context.Background())) }

@@ -1,5 +1,5 @@
 -- Servers that share the database. A server has its sessions as long as until lies ahead, by the clock
--- of the database; id is of one run of a server, and name of all its runs.
+-- of the database; id is of one run of a server, and name of all its runs. lease is in microseconds.
 create table nodes (
     id text collate "C" primary key,
     name text collate "C" not null,
@@ -7,6 +7,7 @@ create table nodes (
     numerics text not null,
     models text[] not null,
     draining boolean not null,
+    lease bigint not null,
     until timestamptz not null
 );
 

@@ -272,11 +272,16 @@ func urlOf(dir, database string) string {
 // Database makes an empty database, and returns its name.
 func (s *Server) Database(t testing.TB) string {
 	name := fmt.Sprintf("test%d", s.databases.Add(1))
+	s.Exec(t, "postgres", "create database "+name)
+	return name
+}
+
+// Exec carries out a statement in a database.
+func (s *Server) Exec(t testing.TB, database, sql string) {
 	ctx, cancel := context.WithTimeout(context.Background(), startMax)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	conn, err := pgx.Connect(ctx, s.URL(database))
 	require.NoError(t, err)
-	_, err = conn.Exec(ctx, "create database "+name)
+	_, err = conn.Exec(ctx, sql)
 	require.NoError(t, errors.Join(err, conn.Close(ctx)))
-	return name
 }
