@@ -94,7 +94,7 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	if f.session == "" {
 		serving.data.dir = noDataDir
 	}
-	ring, err := serving.openKeys(zap.NewNop())
+	ring, err := serving.openKeys(c.Context(), zap.NewNop())
 	if err != nil {
 		return nil, err
 	}

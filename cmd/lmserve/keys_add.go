@@ -26,7 +26,7 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
   lmserve keys add ops --admin`,
 		Args: exactly(1, "a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			path, err := f.mustPath()
+			at, err := f.keysAt(c.Context())
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 				return usageError{err}
 			}
 			first := false
-			err = keys.UpdateFile(path, func(list []keys.Key) ([]keys.Key, error) {
+			err = at.update(func(list []keys.Key) ([]keys.Key, error) {
 				first = len(list) == 0
 				return keys.Add(list, made)
 			})
@@ -51,9 +51,9 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), token)
-			fmt.Fprintf(c.ErrOrStderr(), "lmserve: made key %s (%s) in %s; it is not shown again\n", made.ID, made.Name, path)
+			fmt.Fprintf(c.ErrOrStderr(), "lmserve: made key %s (%s) in %s; it is not shown again\n", made.ID, made.Name, at.name)
 			if first {
-				fmt.Fprintln(c.ErrOrStderr(), "lmserve: from now on a server with this file asks for a key")
+				fmt.Fprintf(c.ErrOrStderr(), "lmserve: from now on a server with this %s asks for a key\n", at.kind)
 			}
 			return nil
 		},

@@ -22,11 +22,11 @@ func newKeysList(f *dataFlags) *cobra.Command {
 		Example: "  lmserve keys list\n  lmserve keys list --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			path, err := f.mustPath()
+			at, err := f.keysAt(c.Context())
 			if err != nil {
 				return err
 			}
-			list, err := keys.ReadFile(path)
+			list, err := at.read()
 			missing := errors.Is(err, fs.ErrNotExist)
 			switch {
 			case err != nil && !missing:
@@ -34,7 +34,7 @@ func newKeysList(f *dataFlags) *cobra.Command {
 			case asJSON:
 				return printJSON(c.OutOrStdout(), listed(list, time.Now()))
 			case missing:
-				fmt.Fprintf(c.OutOrStdout(), "There is no %s: a server on it asks for no keys.\n", path)
+				fmt.Fprintln(c.OutOrStdout(), at.none)
 				return nil
 			}
 			return printKeys(c.OutOrStdout(), listed(list, time.Now()))

@@ -19,22 +19,22 @@ free for a new key.`,
 		Example: "  lmserve keys revoke alice",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			path, err := f.mustPath()
+			at, err := f.keysAt(c.Context())
 			if err != nil {
 				return err
 			}
-			if _, err := keys.ReadFile(path); err != nil { // before a file, or a folder, is made
+			if _, err := at.read(); err != nil { // before a file, or a folder, is made
 				return err
 			}
 			var gone keys.Key
-			err = keys.UpdateFile(path, func(list []keys.Key) (_ []keys.Key, err error) {
+			err = at.update(func(list []keys.Key) (_ []keys.Key, err error) {
 				list, gone, err = keys.Revoke(list, args[0], time.Now())
 				return list, err
 			})
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.ErrOrStderr(), "lmserve: revoked key %s (%s) in %s\n", gone.ID, gone.Name, path)
+			fmt.Fprintf(c.ErrOrStderr(), "lmserve: revoked key %s (%s) in %s\n", gone.ID, gone.Name, at.name)
 			return nil
 		},
 	}

@@ -59,7 +59,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot be synced on every system
-	ring, err := f.openKeys(log)
+	ring, err := f.openKeys(c.Context(), log)
 	if err != nil {
 		return err
 	}

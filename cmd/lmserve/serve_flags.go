@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -173,10 +174,13 @@ func (f *serveFlags) checkOrigins() error {
 	return nil
 }
 
-// openKeys opens the keys file, if there is a place for one. A file that the command line names
+// openKeys opens the keys file, or the copy of the database's keys, if there is a place for one. A file that the command line names
 // must be there: a misspelt name must not leave the server open to everybody.
-func (f *serveFlags) openKeys(log *zap.Logger) (*keys.Ring, error) {
-	path, err := f.data.path()
+func (f *serveFlags) openKeys(ctx context.Context, log *zap.Logger) (*keys.Ring, error) {
+	path, err := f.copyKeys(ctx, log)
+	if err == nil && path == "" {
+		path, err = f.data.path()
+	}
 	if err != nil || path == "" {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -135,4 +136,62 @@ func TestServeRefusesFlagsThatSayTwiceWhereSessionsAre(t *testing.T) {
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--store is not given")
 	require.Equal(t, "postgres://db/lmserve", plain("postgres://lmserve:secret@db/lmserve?password=secret"))
+}
+
+// Keys of a database are asked for by all servers on it that have no keys file of their own, who see
+// what becomes of them, and by none without them.
+func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	store, flags := network(t)
+	must(t, "", "migrate", "--store", store)
+	keys := func(args ...string) string {
+		return strings.TrimSpace(must(t, "", append([]string{"keys", "--store", store}, args...)...))
+	}
+	require.Contains(t, keys("list"), "a server on it asks for none")
+	_, stderr, code := lmserve("", "keys", "revoke", "ann", "--store", store)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "no keys")
+
+	dir := t.TempDir()
+	url, stop := serving(t, append([]string{"--data-dir", dir}, flags...)...)
+	status := func(key string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/sessions", nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+key)
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		return answer.StatusCode
+	}
+	becomes := func(want int, key string) {
+		require.Eventually(t, func() bool { return status(key) == want }, time.Minute, 50*time.Millisecond)
+	}
+	require.Equal(t, http.StatusOK, status("none"))
+	ann := keys("add", "ann")
+	becomes(http.StatusUnauthorized, "none")
+	require.Equal(t, http.StatusOK, status(ann))
+	_, stderr, code = lmserve("", "keys", "add", "ann", "--store", store)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, `found "ann"`)
+	bob := keys("add", "bob")
+	becomes(http.StatusOK, bob)
+	keys("revoke", "ann")
+	becomes(http.StatusUnauthorized, ann)
+	require.NotContains(t, keys("list"), strings.Split(bob, "_")[2], "only hashes are kept")
+	stop()
+
+	own := t.TempDir() // which has keys of its own, and goes on with these
+	eve := strings.TrimSpace(must(t, "", "keys", "add", "eve", "--data-dir", own))
+	url, stop = serving(t, append([]string{"--data-dir", own}, flags...)...)
+	require.Equal(t, http.StatusOK, status(eve))
+	require.Equal(t, http.StatusUnauthorized, status(bob))
+	stop()
+	_, stderr, code = lmserve("", "keys", "list", "--store", "mysql://x")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--store: ")
+	_, stderr, code = lmserve("", "keys", "list", "--store", store, "--keys-file", "x")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "expected one of the two")
 }

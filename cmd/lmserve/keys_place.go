@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/pgstore"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+)
+
+// keysPlace is where the commands on keys find them: a file, or a database.
+type keysPlace struct {
+	name   string // in words
+	kind   string // "file" or "database"
+	none   string // what is said when there are none
+	read   func() ([]keys.Key, error)
+	update func(change func([]keys.Key) ([]keys.Key, error)) error
+}
+
+// keysAt is the place that the flags name.
+func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
+	url := f.network.store
+	if url == "" {
+		path, err := f.mustPath()
+		return keysPlace{
+			name: path, kind: "file", none: "There is no " + path + ": a server on it asks for no keys.",
+			read: func() ([]keys.Key, error) { return keys.ReadFile(path) },
+			update: func(change func([]keys.Key) ([]keys.Key, error)) error {
+				return keys.UpdateFile(path, change)
+			},
+		}, err
+	}
+	if f.keysFile != "" {
+		return keysPlace{}, usageError{errors.New("--keys-file and --store are given, expected one of the two")}
+	}
+	name := plain(url)
+	told := func(err error) error {
+		if errors.Is(err, sessionlog.ErrInvalid) {
+			return usageError{fmt.Errorf("--store: %w", err)}
+		}
+		return err
+	}
+	return keysPlace{
+		name: name, kind: "database", none: "There are no keys in " + name + ": a server on it asks for none.",
+		read: func() ([]keys.Key, error) {
+			text, err := pgstore.ReadKeys(ctx, url)
+			if err == nil && text == nil {
+				err = fmt.Errorf("%s: no keys: %w", name, fs.ErrNotExist)
+			}
+			if err != nil {
+				return nil, told(err)
+			}
+			return keys.Parse(name, text)
+		},
+		update: func(change func([]keys.Key) ([]keys.Key, error)) error {
+			return told(pgstore.UpdateKeys(ctx, url, func(text []byte) (_ []byte, err error) {
+				var list []keys.Key
+				if text != nil {
+					if list, err = keys.Parse(name, text); err != nil {
+						return nil, err
+					}
+				}
+				if list, err = change(list); err != nil {
+					return nil, err
+				}
+				return keys.Format(list), nil
+			}))
+		},
+	}, nil
+}
+
+// keysLook is the time between two looks of a server at the keys of its database.
+const keysLook = time.Second
+
+// copyKeys keeps a copy of the keys of the database in the data folder, which the server follows as it
+// does any keys file: while the database cannot be reached the last known keys hold. A keys file
+// of the server's own comes first, and then there is no copy: path is "".
+func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string, err error) {
+	url := f.data.network.store
+	if url == "" || f.data.keysFile != "" || f.data.dir == noDataDir {
+		return "", nil
+	}
+	dir, err := f.data.folder()
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "keys.json")); err == nil {
+		return "", nil
+	}
+	text, err := pgstore.ReadKeys(ctx, url)
+	if err != nil {
+		return "", fmt.Errorf("--store: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "keys-of-database.json")
+	put := func(text []byte) error {
+		if text == nil {
+			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+		return atomicfile.Write(path, atomicfile.Options{Perm: 0o600}, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}
+	if err := put(text); err != nil {
+		return "", err
+	}
+	go pgstore.FollowKeys(ctx, url, keysLook, text, func(text []byte) {
+		if err := put(text); err != nil {
+			log.Error("the keys of the database", zap.Error(err))
+		}
+	})
+	return path, nil
+}
