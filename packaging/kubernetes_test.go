@@ -7,6 +7,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	network "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -18,6 +19,9 @@ var kinds = map[string]func() any{
 	"Service":        func() any { return &core.Service{} },
 	"ServiceAccount": func() any { return &core.ServiceAccount{} },
 	"NetworkPolicy":  func() any { return &network.NetworkPolicy{} },
+	"ConfigMap":      func() any { return &core.ConfigMap{} },
+
+	"PodDisruptionBudget": func() any { return &policy.PodDisruptionBudget{} },
 }
 
 // manifests are what 'kubectl apply -k' would send. A field that no type has is an error.
@@ -83,4 +87,33 @@ func TestManifestsWithKeysHaveASecret(t *testing.T) {
 	pod.Volumes, server.Env = nil, nil
 	server.VolumeMounts = without.Spec.Template.Spec.Containers[0].VolumeMounts
 	require.Equal(t, without, set)
+}
+
+// Three servers have no volumes, tell one another their own addresses, and have the database's tables
+// and secrets before they serve.
+func TestManifestsOfThreeServersHaveADatabase(t *testing.T) {
+	set, found := manifests(t, "../deploy/kubernetes/cluster")
+	require.Equal(t, map[string]int{
+		"StatefulSet": 1, "Service": 2, "ServiceAccount": 1, "NetworkPolicy": 1, "ConfigMap": 1,
+		"PodDisruptionBudget": 1,
+	}, found)
+	require.EqualValues(t, 3, *set.Spec.Replicas)
+	require.Empty(t, set.Spec.VolumeClaimTemplates)
+	pod := set.Spec.Template.Spec
+	require.Len(t, pod.Volumes, 1)
+	require.NotNil(t, pod.Volumes[0].EmptyDir)
+	require.Equal(t, pod.Volumes[0].Name, pod.Containers[0].VolumeMounts[0].Name)
+	require.Len(t, pod.InitContainers, 1)
+	server, migrate := pod.Containers[0], pod.InitContainers[0]
+	require.Equal(t, server.Image, migrate.Image)
+	require.Equal(t, []string{"migrate"}, migrate.Args)
+	require.Contains(t, server.Args, "--advertise=http://$(POD_IP):8080")
+	require.Contains(t, server.Args, "--node=$(POD_NAME)")
+	require.Equal(t, "status.podIP", server.Env[0].ValueFrom.FieldRef.FieldPath)
+	require.Equal(t, "metadata.name", server.Env[1].ValueFrom.FieldRef.FieldPath)
+	for _, c := range []core.Container{server, migrate} {
+		require.Regexp(t, "^lmserve-store-", c.EnvFrom[0].ConfigMapRef.Name)
+		require.Equal(t, "lmserve-store", c.EnvFrom[1].SecretRef.Name)
+		require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+	}
 }
