@@ -177,6 +177,11 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 
 // endTurnLocked waits for the client, and ends the use of a session whose numbers are not finite.
 func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
+	if !g.blank {
+		if err := g.engine.journal.sharing.stillHolds(g.s); err != nil {
+			return err
+		}
+	}
 	if !g.broken {
 		return g.catchUp(ctx)
 	}

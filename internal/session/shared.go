@@ -87,6 +87,17 @@ func (sh *sharing) holds(s *liveSession) bool {
 	return s.isClaimedIn(sh.term()) && sh.err() == nil
 }
 
+// stillHolds says why what this server goes on to say of a session may be old.
+func (sh *sharing) stillHolds(s *liveSession) error {
+	switch err := sh.err(); {
+	case sh == nil || err != nil:
+		return err
+	case !sh.holds(s):
+		return fmt.Errorf("%w: the lease of this server was over meanwhile", ErrElsewhere)
+	}
+	return nil
+}
+
 // TermsOf is what a store that servers share has to know of a session's head; of one that cannot be
 // read it is that there is one.
 func TermsOf(text []byte) sessionlog.Terms {

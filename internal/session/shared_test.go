@@ -309,6 +309,18 @@ func TestAServerServesNothingWithoutItsLeaseAndGoesOnWithIt(t *testing.T) {
 	require.ErrorIs(t, <-watched, ErrUnavailable)
 
 	a.regain(t)
+	lost, pieces := false, 0
+	_, err = a.Complete(t.Context(), Caller{}, id, CompleteRequest{MaxTokens: 4000}, func(Piece) error {
+		if pieces++; !lost {
+			a.lose(t)
+			lost = true
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, ErrUnavailable, "one that is under way")
+	require.Less(t, pieces, 4000)
+
+	a.regain(t)
 	_, err = a.Get(Caller{}, id)
 	require.NoError(t, err)
 	require.True(t, a.Holds(id), "nobody has taken it")
