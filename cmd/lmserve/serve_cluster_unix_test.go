@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,8 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // node is a server of several, in its lives one after the other.
@@ -76,36 +73,6 @@ func (n *node) metric(name string) (value float64) {
 	return value
 }
 
-// newNodes starts three servers of a small model on one database.
-func newNodes(t *testing.T) (program, file string, nodes []*node) {
-	store, flags := network(t)
-	must(t, "", "migrate", "--store", store)
-	folder := t.TempDir()
-	program, file = filepath.Join(folder, "lmserve"), filepath.Join(folder, "small.safetensors")
-	out, err := exec.Command("go", append(buildAsTested(t), "-o", program, ".")...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	m, err := modeltest.Small()
-	require.NoError(t, err)
-	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
-	for i := range 3 {
-		at := freeAddress(t)
-		n := &node{t: t, name: fmt.Sprint("n", i), url: "http://" + at}
-		n.args = append([]string{"serve", "--listen", at, "--advertise", n.url, "--node", n.name, "--lease", "2s",
-			"--model", file, "--threads", "1", "--log-format", "json", "--data-dir", filepath.Join(folder, n.name)}, flags...)
-		n.start(program)
-		nodes = append(nodes, n)
-	}
-	n := nodes[0]
-	require.Eventually(t, func() bool { return n.metric("lmserve_servers") == 3 }, time.Minute, 10*time.Millisecond)
-	t.Cleanup(func() {
-		for _, n := range nodes {
-			n.alive.terminate()
-			<-n.alive.end
-		}
-	})
-	return program, file, nodes
-}
-
 // writer feeds a session through one address, and notes the longest time without an event.
 type writer struct {
 	id, text string
@@ -142,26 +109,29 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	program, file, nodes := newNodes(t)
+	c := newClusterRig(t)
+	program, file, nodes := c.program, c.weights, c.nodes
+	require.Eventually(t, func() bool { return nodes[0].metric("lmserve_servers") == 3 },
+		time.Minute, 10*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	c, err := client.New(nodes[0].url, client.WithPatience(time.Minute))
+	through, err := client.New(nodes[0].url, client.WithPatience(time.Minute))
 	require.NoError(t, err)
 	text, _ := beginning(t, 15_000)
 	text += text
 	var writers []*writer
 	var all sync.WaitGroup
 	for i := range 6 {
-		s, made, err := c.EnsureSession(ctx, fmt.Sprint("stream-", i), client.SessionRequest{Seed: new(uint64)})
+		s, made, err := through.EnsureSession(ctx, fmt.Sprint("stream-", i), client.SessionRequest{Seed: new(uint64)})
 		require.NoError(t, err)
 		require.True(t, made)
 		w := &writer{id: s.ID, text: text[i*1000:][:20_000]}
 		writers = append(writers, w)
-		all.Go(func() { w.run(ctx, c) })
+		all.Go(func() { w.run(ctx, through) })
 	}
 	offsets := func() (sum int64) {
 		for _, w := range writers {
-			s, err := c.GetSession(ctx, w.id)
+			s, err := through.GetSession(ctx, w.id)
 			require.NoError(t, err)
 			sum += s.Offset
 		}
@@ -182,7 +152,7 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	nodes[1].start(program)
 	goOn()
 	require.NoError(t, nodes[2].alive.process.Signal(syscall.SIGSTOP))
-	time.Sleep(3 * time.Second) // longer than the lease, by the clocks of all
+	time.Sleep(2 * leaseOfFaults) // longer than the lease, by the clocks of all
 	goOn()
 	require.NoError(t, nodes[2].alive.process.Signal(syscall.SIGCONT))
 	goOn()
@@ -210,7 +180,7 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, w.text, string(got))
-		s, err := c.GetSession(ctx, w.id)
+		s, err := through.GetSession(ctx, w.id)
 		require.NoError(t, err)
 		twin, err := alone.CreateSession(ctx, client.SessionRequest{Seed: new(uint64)})
 		require.NoError(t, err)
