@@ -21,22 +21,25 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/server"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // liveText is how much text a round has for all sessions together, a core. It is as much for one
 // session as for many.
 const liveText = 16 << 10
 
-// BenchmarkLiveSessions has so many live sessions score text at the same time, over HTTP and with a
+// BenchmarkLiveSessions has so many live sessions of the embedded models score text at the same time, over HTTP and with a
 // data folder, while one more scores 64 bytes now and then. It scales with GOMAXPROCS. The metric
 // of-limit is the bytes a second of all, in parts of what as many workers of one thread as there are
 // cores would score that had nothing else to do, measured in turn with it; p50 and p99 are of the 64
 // bytes, and ms-alone what these take without the others.
 func BenchmarkLiveSessions(b *testing.B) {
-	m, err := model.Default()
-	require.NoError(b, err)
-	for _, sessions := range []int{1, 8, 64, 512} {
-		b.Run(fmt.Sprint(sessions), func(b *testing.B) { benchmarkLive(b, m, sessions) })
+	for _, name := range weights.EmbeddedNames() {
+		m, err := model.Place{Name: name}.Load()
+		require.NoError(b, err)
+		for _, sessions := range []int{1, 8, 64, 512} {
+			b.Run(fmt.Sprint(name, "/", sessions), func(b *testing.B) { benchmarkLive(b, m, sessions) })
+		}
 	}
 }
 
