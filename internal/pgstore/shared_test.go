@@ -295,7 +295,7 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))
 	require.NoError(t, err)
 	for _, sql := range []string{
-		`drop table nodes`,
+		`drop table nodes, keys`,
 		`alter table sessions drop column node, drop column owner, drop column name,
 			drop column complete, drop column ttl, drop column model, drop column numerics, drop column used`,
 		`update lmserve_schema set version = 1`,
@@ -310,7 +310,8 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 	}
 	before, now, err := pgstore.Migrate(t.Context(), p.server.URL(p.database))
 	require.NoError(t, err)
-	require.Equal(t, []int32{1, 2}, []int32{before, now})
+	require.EqualValues(t, 1, before)
+	require.Greater(t, now, before)
 	var found string
 	require.NoError(t, conn.QueryRow(t.Context(), `
 		select string_agg(concat_ws(' ', id, owner, name, complete, ttl, model, numerics), ', ' order by id)
