@@ -59,6 +59,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot be synced on every system
+	if err := f.checkStore(); err != nil { // which may have the keys
+		return err
+	}
 	ring, err := f.openKeys(c.Context(), log)
 	if err != nil {
 		return err
@@ -73,9 +76,6 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	if err == nil {
 		err = f.checkOrigins()
-	}
-	if err == nil {
-		err = f.checkStore()
 	}
 	if err != nil {
 		return err
