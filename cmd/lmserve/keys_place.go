@@ -44,12 +44,6 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 		return keysPlace{}, usageError{errors.New("--keys-file and --store are given, expected one of the two")}
 	}
 	name := plain(url)
-	told := func(err error) error {
-		if errors.Is(err, sessionlog.ErrInvalid) {
-			return usageError{fmt.Errorf("--store: %w", err)}
-		}
-		return err
-	}
 	return keysPlace{
 		name: name, kind: "database", none: "There are no keys in " + name + ": a server on it asks for none.",
 		read: func() ([]keys.Key, error) {
@@ -58,12 +52,12 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 				err = fmt.Errorf("%s: no keys: %w", name, fs.ErrNotExist)
 			}
 			if err != nil {
-				return nil, told(err)
+				return nil, storeUnread(err)
 			}
 			return keys.Parse(name, text)
 		},
 		update: func(change func([]keys.Key) ([]keys.Key, error)) error {
-			return told(pgstore.UpdateKeys(ctx, url, func(text []byte) (_ []byte, err error) {
+			return storeUnread(pgstore.UpdateKeys(ctx, url, func(text []byte) (_ []byte, err error) {
 				var list []keys.Key
 				if text != nil {
 					if list, err = keys.Parse(name, text); err != nil {
@@ -77,6 +71,17 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 			}))
 		},
 	}, nil
+}
+
+// storeUnread is an error of a database, as the command line is told.
+func storeUnread(err error) error {
+	switch {
+	case errors.Is(err, sessionlog.ErrInvalid):
+		return usageError{fmt.Errorf("--store: %w", err)}
+	case err != nil:
+		return fmt.Errorf("--store: %w", err)
+	}
+	return nil
 }
 
 // keysLook is the time between two looks of a server at the keys of its database.
@@ -99,7 +104,7 @@ func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string
 	}
 	text, err := pgstore.ReadKeys(ctx, url)
 	if err != nil {
-		return "", fmt.Errorf("--store: %w", err)
+		return "", storeUnread(err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -58,11 +59,13 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }() // standard error cannot be synced on every system
+	defer func() { _ = log.Sync() }()      // standard error cannot be synced on every system
 	if err := f.checkStore(); err != nil { // which may have the keys
 		return err
 	}
-	ring, err := f.openKeys(c.Context(), log)
+	following, unfollow := context.WithCancel(c.Context())
+	defer unfollow()
+	ring, err := f.openKeys(following, log)
 	if err != nil {
 		return err
 	}
