@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,56 +14,169 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// composed is what the file for Compose says of a service.
+// composed is what a file for Compose says; there is nothing else in it.
 type composed struct {
-	Image           string            `json:"image"`
-	Command         []string          `json:"command"`
-	Environment     map[string]string `json:"environment"`
-	Ports           []string          `json:"ports"`
-	Volumes         []string          `json:"volumes"`
-	StopGracePeriod string            `json:"stop_grace_period"`
+	Services map[string]service        `json:"services"`
+	Volumes  map[string]map[string]any `json:"volumes"`
+	Shared   any                       `json:"x-lmserve"` // of services, which have it, too
+	Server   any                       `json:"x-server"`
 }
 
-// The servers of the file for Compose have flags that the program takes, ports on this machine alone,
-// names of their own, and time to hand over what they have.
-func TestComposeIsOfThreeServers(t *testing.T) {
-	text, err := os.ReadFile("../deploy/compose/compose.yaml")
+type service struct {
+	Image       string            `json:"image"`
+	Entrypoint  []string          `json:"entrypoint"`
+	Command     []string          `json:"command"`
+	Environment map[string]string `json:"environment"`
+	ReadOnly    bool              `json:"read_only"`
+	CapDrop     []string          `json:"cap_drop"`
+	Ports       []string          `json:"ports"`
+	Volumes     []string          `json:"volumes"`
+	Restart     string            `json:"restart"`
+	Healthcheck struct {
+		Test        []string `json:"test"`
+		Interval    string   `json:"interval"`
+		StartPeriod string   `json:"start_period"`
+		Retries     int      `json:"retries"`
+	} `json:"healthcheck"`
+	DependsOn map[string]struct {
+		Condition string `json:"condition"`
+	} `json:"depends_on"`
+	StopGracePeriod string `json:"stop_grace_period"`
+}
+
+// compose is the file for Compose, as text and as what it says. A field that no service has is an
+// error.
+func compose(t *testing.T) (text string, file composed) {
+	read, err := os.ReadFile("../deploy/compose/compose.yaml")
 	require.NoError(t, err)
-	var file struct {
-		Services map[string]composed       `json:"services"`
-		Volumes  map[string]map[string]any `json:"volumes"`
-	}
-	require.NoError(t, yaml.Unmarshal(text, &file))
-	program := filepath.Join(t.TempDir(), "lmserve")
-	out, err := exec.Command("go", "build", "-C", "..", "-o", program, "./cmd/lmserve").CombinedOutput()
+	require.NoError(t, yaml.UnmarshalStrict(read, &file))
+	return string(read), file
+}
+
+// program builds lmserve.
+func program(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "lmserve")
+	out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/lmserve").CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// checkServer makes sure that lmserve takes the arguments and variables of a server, which goes as
+// far as to look for its database, and that it has time for a drain and for its states.
+func checkServer(
+	t *testing.T, program string, grace time.Duration, args []string, variables ...string,
+) {
+	t.Helper()
+	run := func(args ...string) ([]byte, error) {
+		c := exec.Command(program, args...)
+		c.Env = append([]string{"HOME=" + t.TempDir(), "LMSERVE_SERVE_LISTEN=127.0.0.1:0"}, variables...)
+		c.Env = append(c.Env, "LMSERVE_STORE=postgres://lmserve@127.0.0.1:1/lmserve")
+		if len(variables) == 0 {
+			c.Env = append(c.Env, "LMSERVE_OBJECTS=s3://states?region=eu-central-1")
+		}
+		return c.CombinedOutput()
+	}
+	address := regexp.MustCompile(`\$\(POD_[A-Z]+\)`) // which Kubernetes replaces
+	for i := range args {
+		args[i] = address.ReplaceAllString(args[i], "10.0.0.1")
+	}
+	out, err := run(args...)
+	require.Error(t, err)
+	require.Contains(t, string(out), "127.0.0.1:1", "the server looks for its database")
+
+	require.NotContains(t, strings.Join(args, " "), "--drain-", "the drain is the program's own")
+	out, err = run("config", "serve", "--json")
+	require.NoError(t, err, "%s", out)
+	var flags []struct{ Flag, Value string }
+	require.NoError(t, json.Unmarshal(out, &flags), "%s", out)
+	for _, f := range flags {
+		if f.Flag == "drain-timeout" {
+			drain, err := time.ParseDuration(f.Value)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, grace, drain+drain/2)
+			return
+		}
+	}
+	t.Fatal("there is no --drain-timeout")
+}
+
+// The servers of the file for Compose have flags that the program takes, ports on this machine
+// alone, names and folders of their own, the check of the image, and time to hand over what they
+// have.
+func TestComposeIsOfThreeServers(t *testing.T) {
+	_, file := compose(t)
+	lmserve := program(t)
+	image := (&builder{}).imageConfig(target{}).Config
+	ports := map[string]bool{}
 	servers := 0
 	for name, s := range file.Services {
-		require.Regexp(t, `^\$\{LMSERVE_IMAGE:-lmserve/lmserve:latest\}$|^[a-z/]+:[A-Z0-9.a-z-]*[0-9][0-9A-Z.a-z-]*$`,
-			s.Image, "%s is of a certain version", name)
-		for _, v := range s.Volumes {
-			require.Contains(t, file.Volumes, strings.Split(v, ":")[0])
-		}
 		if len(s.Command) == 0 || s.Command[0] != "serve" {
 			continue
 		}
 		servers++
 		require.Contains(t, s.Command, "--node="+name)
 		require.Contains(t, s.Command, "--advertise=http://"+name+":"+imagePort)
-		require.Regexp(t, "^127.0.0.1:[0-9]+:"+imagePort+"$", s.Ports[0])
+		require.Len(t, s.Ports, 1)
+		require.Regexp(t, `^127\.0\.0\.1:[0-9]+:`+imagePort+"$", s.Ports[0])
+		ports[s.Ports[0]] = true
 		require.Equal(t, []string{name + ":" + imageData}, s.Volumes)
+		require.True(t, s.ReadOnly)
+		require.Equal(t, image.Healthcheck.Test, s.Healthcheck.Test)
+		require.Equal(t, "service_completed_successfully", s.DependsOn["migrate"].Condition)
+		require.Equal(t, "service_completed_successfully", s.DependsOn["bucket"].Condition)
 		grace, err := time.ParseDuration(s.StopGracePeriod)
 		require.NoError(t, err)
-		require.Greater(t, grace, 40*time.Second, "longer than a drain")
-		started := exec.Command(program, s.Command...)
-		started.Env = []string{
-			"HOME=" + t.TempDir(), "LMSERVE_SERVE_LISTEN=127.0.0.1:0",
-			"LMSERVE_STORE=" + strings.Replace(s.Environment["LMSERVE_STORE"], "@database/", "@127.0.0.1:1/", 1),
-			"LMSERVE_OBJECTS=" + s.Environment["LMSERVE_OBJECTS"],
+		var variables []string
+		for name, value := range s.Environment {
+			variables = append(variables, name+"="+value)
 		}
-		out, err := started.CombinedOutput()
-		require.Error(t, err)
-		require.Contains(t, string(out), "127.0.0.1:1", "its flags are taken, and there is no database")
+		checkServer(t, lmserve, grace, s.Command, variables...)
 	}
 	require.Equal(t, 3, servers)
+	require.Len(t, ports, servers)
+}
+
+// What the services need is there before them: images of a certain version, the tables, which are
+// made in a database that takes connections of others, the bucket, and volumes.
+func TestComposeStartsWhatItNeeds(t *testing.T) {
+	_, file := compose(t)
+	for name, s := range file.Services {
+		require.Regexp(t, `^\$\{LMSERVE_IMAGE:\?.+\}$|^[a-z/]+:.*[0-9]`, s.Image, name)
+		for _, v := range s.Volumes {
+			require.Contains(t, file.Volumes, strings.Split(v, ":")[0])
+		}
+		for needed, how := range s.DependsOn {
+			require.Contains(t, file.Services, needed)
+			if how.Condition == "service_healthy" {
+				require.NotEmpty(t, file.Services[needed].Healthcheck.Test)
+			} else {
+				require.Empty(t, file.Services[needed].Restart, "%s ends", needed)
+			}
+		}
+	}
+	migrate, database := file.Services["migrate"], file.Services["database"]
+	require.Equal(t, []string{"migrate"}, migrate.Command)
+	require.Equal(t, file.Services["one"].Environment, migrate.Environment)
+	require.Equal(t, "service_healthy", migrate.DependsOn["database"].Condition)
+	require.Contains(t, database.Healthcheck.Test, "--host=127.0.0.1")
+	require.Equal(t, "service_healthy", file.Services["bucket"].DependsOn["objects"].Condition)
+}
+
+// No password stands in the file for Compose, and what it asks for is in the example.
+func TestComposeHasItsSecretsFromOutside(t *testing.T) {
+	text, file := compose(t)
+	for _, s := range file.Services {
+		for name, value := range s.Environment {
+			if strings.Contains(name, "PASSWORD") || strings.Contains(name, "SECRET") {
+				require.Regexp(t, `^\$\{[A-Z_]+:\?.+\}$`, value, name)
+			}
+		}
+	}
+	example, err := os.ReadFile("../deploy/compose/example.env")
+	require.NoError(t, err)
+	asked := regexp.MustCompile(`[^$]\$\{([A-Z_]+)`).FindAllStringSubmatch(text, -1)
+	require.NotEmpty(t, asked)
+	for _, a := range asked {
+		require.Regexp(t, "(?m)^"+a[1]+"=.", string(example))
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
@@ -116,4 +117,6 @@ func TestManifestsOfThreeServersHaveADatabase(t *testing.T) {
 		require.Equal(t, "lmserve-store", c.EnvFrom[1].SecretRef.Name)
 		require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
 	}
+	grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
+	checkServer(t, program(t), grace, server.Args)
 }
