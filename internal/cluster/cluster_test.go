@@ -21,6 +21,8 @@ type book struct {
 	until map[string]time.Time
 	down  bool
 	asked int
+
+	others []Node // that are alive
 }
 
 func (b *book) Renew(_ context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node, err error) {
@@ -32,7 +34,7 @@ func (b *book) Renew(_ context.Context, self Node, lease time.Duration) (lapsed 
 	}
 	lapsed = !b.until[self.ID].After(b.now)
 	b.until[self.ID] = b.now.Add(lease)
-	return lapsed, []Node{self}, nil
+	return lapsed, append([]Node{self}, b.others...), nil
 }
 
 func (b *book) Leave(_ context.Context, id string) error {

@@ -150,6 +150,16 @@ func (m *Member) Renew(ctx context.Context) error {
 	return nil
 }
 
+// Look makes sure that Alive is not older than LeaseMin, if the directory can be asked.
+func (m *Member) Look(ctx context.Context) {
+	m.mu.Lock()
+	fresh := m.now().Sub(m.mu.sent) < LeaseMin
+	m.mu.Unlock()
+	if !fresh {
+		_ = m.Renew(ctx)
+	}
+}
+
 // tell reports that the lease is over, once, and that it is there again.
 func (m *Member) tell(err error) {
 	over := m.Err() != nil

@@ -38,12 +38,24 @@ func (r *Router) Session(
 	case at.Node == "":
 		return r.choose(at.ID, at.Model, at.Numerics), true, nil
 	}
+	n, known := r.node(at.Node)
+	if !known { // a server that has just come, or one that is gone, of which the claim says so
+		r.Member.Look(ctx)
+		n, known = r.node(at.Node)
+	}
+	if !known {
+		return "", true, nil
+	}
+	return r.addrOf(n), true, nil
+}
+
+func (r *Router) node(id string) (n Node, found bool) {
 	for _, n := range r.Member.Alive() {
-		if n.ID == at.Node {
-			return r.addrOf(n), true, nil
+		if n.ID == id {
+			return n, true
 		}
 	}
-	return "", true, nil // a server that has just come: this one says that it has the session
+	return n, false
 }
 
 // Alive reports whether the server of an address has its lease, as far as this server knows.
