@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// AloneLock is the lock of those who have a database open.
+const AloneLock = aloneLock
+
 // Sweep removes what no snapshot refers to and is older than that.
 func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
 

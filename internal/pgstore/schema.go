@@ -48,8 +48,9 @@ func (e *SchemaError) Error() string {
 
 // Migrate brings the tables of the database to the version that this program works on, each step in
 // a transaction, and returns the version that they had before (0: there were none) and the one that
-// they have now. Programs that migrate the same database at the same time wait for each other. A
-// database that a newer program has migrated is left as it is; the error is a SchemaError.
+// they have now. Programs that migrate the same database at the same time wait for each other, or are
+// refused, as they are while a server has an older database open (ErrInUse). A database that a newer
+// program has migrated is left as it is; the error is a SchemaError.
 func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	config, err := parse(url)
 	if err != nil {
@@ -65,6 +66,16 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	}
 	if before > schemaVersion {
 		return 0, 0, &SchemaError{config.ConnConfig.Database, before, schemaVersion}
+	}
+	if 0 < before && before < schemaVersion { // who has it open works on the tables as they are
+		free, err := takeLock(ctx, conn, alone) // until the connection ends
+		if err == nil && !free {
+			err = fmt.Errorf("pgstore: database %s: %w: end all servers before its tables are updated",
+				config.ConnConfig.Database, sessionlog.ErrInUse)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
 	}
 	m, err := migrate.NewMigrator(ctx, conn, versionTable)
 	if err != nil {

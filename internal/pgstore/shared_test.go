@@ -308,6 +308,12 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
+	_, err = conn.Exec(t.Context(), `select pg_advisory_lock_shared(`+fmt.Sprint(pgstore.AloneLock)+`)`)
+	require.NoError(t, err)
+	_, _, err = pgstore.Migrate(t.Context(), p.server.URL(p.database))
+	require.ErrorIs(t, err, sessionlog.ErrInUse, "a server has it open")
+	_, err = conn.Exec(t.Context(), `select pg_advisory_unlock_all()`)
+	require.NoError(t, err)
 	before, now, err := pgstore.Migrate(t.Context(), p.server.URL(p.database))
 	require.NoError(t, err)
 	require.EqualValues(t, 1, before)
