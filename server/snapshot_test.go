@@ -161,8 +161,10 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 	g.score(path, someText)
 	file := g.export(path)
 	const to = "/v1/sessions/import"
+	// The last byte is of the checksum. There are bits within that Zstandard decodes to the same
+	// whatever they are: to change one of those is no damage.
 	damaged := bytes.Clone(file)
-	damaged[len(file)/2] ^= 1
+	damaged[len(file)-1] ^= 1
 	for what, body := range map[string][]byte{"damaged": damaged, "cut": file[:len(file)-1], "longer": append(bytes.Clone(file), 'x'), "empty": nil, "text": []byte(someText)} {
 		require.NotEmpty(t, *requireProblem(t, g.do("POST", to, bytes.NewReader(body)), api.ProblemImportDamaged).Detail, what)
 	}
