@@ -24,15 +24,16 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// liveText is how much text a round has for all sessions together, a core. It is as much for one
-// session as for many.
-const liveText = 16 << 10
+// liveRound is how long a round takes about. It has as much text for one session as for many.
+const liveRound = 3 * time.Second
 
-// BenchmarkLiveSessions has so many live sessions of the embedded models score text at the same time, over HTTP and with a
-// data folder, while one more scores 64 bytes now and then. It scales with GOMAXPROCS. The metric
-// of-limit is the bytes a second of all, in parts of what as many workers of one thread as there are
-// cores would score that had nothing else to do, measured in turn with it; p50 and p99 are of the 64
-// bytes, and ms-alone what these take without the others.
+// BenchmarkLiveSessions has so many live sessions of the embedded models score text at the same time,
+// over HTTP and with a data folder. It scales with GOMAXPROCS. The metric of-cores is the bytes a
+// second of all, in parts of what one live session scores on one core, its client and server of one
+// thread included, times the cores; of-engine the same in parts of what as many workers of one thread
+// as there are cores score that have no server. Both are measured in turn with it. Then the sessions score the text once more while
+// another scores 64 bytes ten times a second: p50 and p99 are of these, and ms-alone what they take
+// without the others.
 func BenchmarkLiveSessions(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
@@ -44,31 +45,47 @@ func BenchmarkLiveSessions(b *testing.B) {
 }
 
 func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
-	l := newLive(b, m)
-	text := liveSource(max(liveText*runtime.GOMAXPROCS(0), sessions*m.Chunk))
+	l, engine := newLive(b, m, 0), newEngine(b, m)
+	speed := engine.speed(liveSource(64 * m.Chunk))
+	text := liveSource(max(int(speed*liveRound.Seconds()), sessions*m.Chunk))
+	each := text[:len(text)/runtime.GOMAXPROCS(0)] // a core's part
 	paths := make([]string, sessions)
 	for i := range paths {
 		paths[i] = l.create(b)
 		l.score(b, paths[i], text[:m.Chunk])
 	}
+	one := newLive(b, m, 1)
+	ones := one.create(b)
 	short := l.create(b)
-	alone := []time.Duration{}
+	var alone, waits []time.Duration
 	for range 20 {
 		alone = append(alone, l.short(b, short, text))
 	}
 	part := len(text) / sessions
-	var waits []time.Duration
-	var ratios []float64
-	for b.Loop() {
+	round := func() (speed float64) {
 		began := time.Now()
 		var all sync.WaitGroup
-		over := make(chan struct{})
 		for i, path := range paths {
 			all.Go(func() { l.score(b, path, text[i*part:(i+1)*part]) })
 		}
-		var other sync.WaitGroup
-		other.Go(func() {
-			for pause := time.Tick(20 * time.Millisecond); ; {
+		all.Wait()
+		return float64(part*sessions) / time.Since(began).Seconds()
+	}
+	var ofCores, ofEngine []float64
+	for b.Loop() {
+		all := runtime.GOMAXPROCS(1)
+		began := time.Now()
+		one.score(b, ones, each)
+		cores := float64(len(each)*all) / time.Since(began).Seconds()
+		runtime.GOMAXPROCS(all)
+		speed := round()
+		ofCores = append(ofCores, speed/cores)
+		ofEngine = append(ofEngine, speed/engine.speed(each))
+
+		over, told := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(told)
+			for pause := time.Tick(100 * time.Millisecond); ; {
 				select {
 				case <-over:
 					return
@@ -76,35 +93,37 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 					waits = append(waits, l.short(b, short, text))
 				}
 			}
-		})
-		all.Wait()
-		speed := float64(part*sessions) / time.Since(began).Seconds()
+		}()
+		round()
 		close(over)
-		other.Wait()
-		ratios = append(ratios, speed/l.limit(text))
+		<-told
 	}
-	slices.Sort(waits)
-	slices.Sort(ratios)
+	slices.Sort(ofCores)
+	slices.Sort(ofEngine)
 	slices.Sort(alone)
-	b.ReportMetric(ratios[len(ratios)/2], "of-limit")
+	b.ReportMetric(ofCores[len(ofCores)/2], "of-cores")
+	b.ReportMetric(ofEngine[len(ofEngine)/2], "of-engine")
 	b.ReportMetric(alone[len(alone)/2].Seconds()*1e3, "ms-alone")
+	slices.Sort(waits)
 	for _, percent := range []int{50, 99} {
-		b.ReportMetric(waits[(len(waits)-1)*percent/100].Seconds()*1e3, fmt.Sprintf("ms-p%d", percent))
+		if len(waits) > 0 {
+			b.ReportMetric(waits[(len(waits)-1)*percent/100].Seconds()*1e3, fmt.Sprintf("ms-p%d", percent))
+		}
 	}
 }
 
-// live is a server with a client, and one worker for each core that has no server.
+// live is a server with a client.
 type live struct {
 	url    string
 	client *http.Client
-	alone  []*stream.Worker
-	of     []*stream.Stream
 }
 
-func newLive(b *testing.B, m *model.Model) *live {
+func newLive(b *testing.B, m *model.Model, threads int) *live {
 	store, err := sessionlog.Open(b.TempDir(), sessionlog.Options{})
 	require.NoError(b, err)
-	mg, err := session.NewManager(m, session.Options{Store: store, MaxQueue: 1024, MaxMemoryBytes: 16 << 30})
+	mg, err := session.NewManager(m, session.Options{
+		Store: store, MaxQueue: 1024, MaxMemoryBytes: 16 << 30, Threads: threads,
+	})
 	require.NoError(b, err)
 	s, err := server.New(mg, server.Options{})
 	require.NoError(b, err)
@@ -113,34 +132,46 @@ func newLive(b *testing.B, m *model.Model) *live {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(at) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: 1024}
-	l := &live{url: "http://" + at.Addr().String(), client: &http.Client{Transport: transport}}
-	for range runtime.GOMAXPROCS(0) {
-		l.alone = append(l.alone, stream.NewWorker(m, 1))
-		all := stream.Defaults(m)
-		all.SkipBelow = 0
-		l.of = append(l.of, stream.New(m, all))
-	}
 	b.Cleanup(func() {
 		transport.CloseIdleConnections()
 		require.NoError(b, s.Drain(context.Background()))
 		require.NoError(b, <-served)
 		require.NoError(b, store.Close())
-		for _, w := range l.alone {
+	})
+	return &live{url: "http://" + at.Addr().String(), client: &http.Client{Transport: transport}}
+}
+
+// engine is a worker of one thread for each core, which share nothing, and the stream of each.
+type engine struct {
+	workers []*stream.Worker
+	of      []*stream.Stream
+}
+
+func newEngine(b *testing.B, m *model.Model) *engine {
+	e := &engine{}
+	for range runtime.GOMAXPROCS(0) {
+		e.workers = append(e.workers, stream.NewWorker(m, 1))
+		all := stream.Defaults(m)
+		all.SkipBelow = 0
+		e.of = append(e.of, stream.New(m, all))
+	}
+	b.Cleanup(func() {
+		for _, w := range e.workers {
 			w.Close()
 		}
 	})
-	return l
+	return e
 }
 
-// limit is how many bytes a second workers of one thread score, one a core, that share nothing.
-func (l *live) limit(text string) (sum float64) {
+// speed is how many bytes of a text a second all workers score.
+func (e *engine) speed(text string) (sum float64) {
 	var all sync.WaitGroup
-	speeds := make([]float64, len(l.alone))
-	for i, w := range l.alone {
+	speeds := make([]float64, len(e.workers))
+	for i, w := range e.workers {
 		all.Go(func() {
-			part := []byte(text[:liveText])
+			part := []byte(text)
 			began := time.Now()
-			w.Feed(l.of[i], part, nil)
+			w.Feed(e.of[i], part, nil)
 			speeds[i] = float64(len(part)) / time.Since(began).Seconds()
 		})
 	}
@@ -151,7 +182,7 @@ func (l *live) limit(text string) (sum float64) {
 	return sum
 }
 
-// create makes a session that learns from every chunk, as the limit's streams do: of text that comes
+// create makes a session that learns from every chunk, as the engine's streams do: of text that comes
 // again and again some would be skipped.
 func (l *live) create(b *testing.B) (path string) {
 	resp, err := l.client.Post(l.url+"/v1/sessions", "application/json",

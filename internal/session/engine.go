@@ -63,17 +63,22 @@ func (e *engine) packs(ctx context.Context, f func() error) error {
 func (e *engine) leaseLocked(
 	ctx context.Context, s *liveSession, admitted *bool,
 ) (l *scheduler.Lease, err error) {
+	first := !*admitted
 	err = e.waiting.wait(s.Owner, admitted, func() (err error) {
-		l, err = e.workerFor(ctx, s)
+		l, err = e.workerFor(ctx, s, first)
 		return err
 	})
 	return l, err
 }
 
-// workerFor waits for a worker for a session that is admitted.
-func (e *engine) workerFor(ctx context.Context, s *liveSession) (*scheduler.Lease, error) {
-	begun := time.Now()
-	l, err := e.scheduler.Lease(ctx, s.job())
+// workerFor waits for a worker for a session that is admitted; first says whether it is the request's
+// first.
+func (e *engine) workerFor(
+	ctx context.Context, s *liveSession, first bool,
+) (*scheduler.Lease, error) {
+	begun, job := time.Now(), s.job()
+	job.First = first
+	l, err := e.scheduler.Lease(ctx, job)
 	phaseSince(ctx, e.observer, PhaseQueue, begun)
 	return l, err
 }
@@ -83,11 +88,12 @@ func (e *engine) workerFor(ctx context.Context, s *liveSession) (*scheduler.Leas
 func (e *engine) openWithWorker(
 	ctx context.Context, s *liveSession, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
+	first := !*admitted
 	err = e.waiting.wait(s.Owner, admitted, func() error {
 		if err := e.states.openWithin(ctx, s, limit); err != nil {
 			return err
 		}
-		if l, err = e.workerFor(ctx, s); err != nil {
+		if l, err = e.workerFor(ctx, s, first); err != nil {
 			s.unlock()
 		}
 		return err

@@ -101,6 +101,7 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
+	all := len(text)
 	text = text[:min(len(text), e.pieceMost(s))]
 	if err := e.diskFor(s, f.recordSizeMax(text), 1); err != nil {
 		return 0, err
@@ -111,7 +112,13 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	}
 	defer s.unlock()
 	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
-	defer l.Release()
+	defer func() {
+		if n < all && err == nil {
+			l.ReleaseSoon()
+		} else {
+			l.Release()
+		}
+	}()
 	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
 		return 0, err
 	}

@@ -2,11 +2,14 @@ package session
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -157,6 +160,41 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 	}
 	require.Zero(t, mg.engine.waiting.length())
 	score(t, mg, ids[3], "there is room again")
+}
+
+func TestTheFirstChunkOfARequestWaitsForNoLongTextOfItsKey(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	long, short := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
+	text, more := io.Pipe()
+	scored := make(chan string, 1)
+	var all sync.WaitGroup
+	feed := func(id string, body io.Reader) {
+		all.Go(func() {
+			_, err := mg.Score(background, Caller{}, id, body, ScoreOptions{}, func(Chunk) error {
+				scored <- id
+				return nil
+			})
+			assert.NoError(t, err)
+		})
+	}
+	feed(long, text)
+	write := func() {
+		_, err := io.WriteString(more, logText(testChunk))
+		require.NoError(t, err)
+	}
+	write()
+	require.Equal(t, long, <-scored)
+	held, err := mg.engine.scheduler.Lease(background, scheduler.Job{Session: "another", Chunk: testChunk})
+	require.NoError(t, err)
+	write()
+	soon(t, "the long text's next chunk waits", func() bool { return mg.engine.waiting.length() == 1 })
+	feed(short, strings.NewReader("short"))
+	soon(t, "the short text waits", func() bool { return mg.engine.waiting.length() == 2 })
+	held.Release()
+	require.Equal(t, short, <-scored)
+	require.Equal(t, long, <-scored)
+	require.NoError(t, more.Close())
+	all.Wait()
 }
 
 // A key that fills the queue keeps no other out.

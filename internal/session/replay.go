@@ -86,7 +86,7 @@ func (r *replayer) feed(ctx context.Context, text []byte, how stream.Lesson) err
 		w.Settle(r.stream)
 		n := w.FeedAs(r.stream, text, how)
 		r.cost += time.Since(begun)
-		l.Release()
+		l.ReleaseSoon()
 		text, how = text[n:], how.From(text, n)
 	}
 	return nil

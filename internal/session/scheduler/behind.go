@@ -70,7 +70,7 @@ func (sc *Scheduler) grantBehind() {
 		if t == nil {
 			break
 		}
-		t.ready <- sc.prepareLocked(sc.pickLocked(t.job), t.job)
+		t.ready <- sc.beginLocked(sc.pickLocked(t.job), t.job)
 	}
 	sc.watchLocked()
 }

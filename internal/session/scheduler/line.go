@@ -13,18 +13,38 @@ type ticket struct {
 // was granted one the longest time ago, and there to the ticket that came first. So a key that
 // waits sees each other key granted one worker at most before it is granted one itself, however
 // many sessions the others have in line.
+//
+// Within a key, requests that have had no worker yet are before those that go on: a short one does
+// not wait until long ones have had their turns. Of firstsInRow + 1 grants of a key one is for those
+// that go on, so that many short requests do not keep them out.
 type line struct {
 	// keys has the keys that wait, and those that were granted a worker since somebody has waited.
 	keys   map[string]turns
 	length int    // tickets
+	first  int    // tickets of requests that have had no worker yet
 	now    uint64 // counts arrivals and grants
 }
 
+// firstsInRow is how many grants in a row requests get that have had no worker yet, while one that
+// goes on waits.
+const firstsInRow = 3
+
 // turns is what the line knows of a key.
 type turns struct {
-	tickets []*ticket // in the order they came
+	tickets []*ticket // those of requests that have had no worker yet, then others; in the order they came
 	granted uint64    // when the key was granted a worker last; 0: not since somebody has waited
+	firsts  int       // grants in a row to requests that had had no worker, while others waited
 }
+
+// head is the place of the ticket that is next in the key's row.
+func (k *turns) head() int {
+	if k.firsts < firstsInRow {
+		return 0
+	}
+	return max(0, slices.IndexFunc(k.tickets, goesOn))
+}
+
+func goesOn(t *ticket) bool { return !t.job.First }
 
 // join puts a ticket at the end of its key's.
 func (l *line) join(t *ticket) {
@@ -34,7 +54,14 @@ func (l *line) join(t *ticket) {
 	l.now++
 	t.arrived = l.now
 	k := l.keys[t.job.Key]
-	k.tickets = append(k.tickets, t)
+	at := len(k.tickets)
+	if t.job.First {
+		l.first++
+		if i := slices.IndexFunc(k.tickets, goesOn); i >= 0 {
+			at = i
+		}
+	}
+	k.tickets = slices.Insert(k.tickets, at, t)
 	l.keys[t.job.Key] = k
 	l.length++
 }
@@ -49,6 +76,9 @@ func (l *line) leave(t *ticket) bool {
 	k.tickets = slices.Delete(k.tickets, i, i+1)
 	l.keys[t.job.Key] = k
 	l.length--
+	if t.job.First {
+		l.first--
+	}
 	return true
 }
 
@@ -60,7 +90,7 @@ func (l *line) next() *ticket {
 		if len(k.tickets) == 0 {
 			continue
 		}
-		head := k.tickets[0]
+		head := k.tickets[k.head()]
 		if first == nil || k.granted < granted ||
 			k.granted == granted && head.arrived < first.arrived {
 			first, granted = head, k.granted
@@ -68,9 +98,21 @@ func (l *line) next() *ticket {
 	}
 	if first != nil {
 		l.leave(first)
+		l.count(first)
 		l.grant(first.job.Key)
 	}
 	return first
+}
+
+// count notes whether a ticket that has been first in line has kept others of its key waiting.
+func (l *line) count(t *ticket) {
+	k := l.keys[t.job.Key]
+	if t.job.First && slices.ContainsFunc(k.tickets, goesOn) {
+		k.firsts++
+	} else {
+		k.firsts = 0
+	}
+	l.keys[t.job.Key] = k
 }
 
 // grant notes that a key was granted a worker. Where nobody waits, what was granted before does not

@@ -85,6 +85,51 @@ func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
 	})
 }
 
+// Requests that have had no worker yet are before the others of their key, and keep none of them
+// waiting for more than firstsInRow grants.
+func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var l line
+		var first, others []*ticket // in the order they came
+		row := 0                    // grants to first ones while others waited
+		t.Repeat(map[string]func(*rapid.T){
+			"join": func(t *rapid.T) {
+				new := &ticket{job: Job{First: rapid.Bool().Draw(t, "first")}}
+				l.join(new)
+				if new.job.First {
+					first = append(first, new)
+				} else {
+					others = append(others, new)
+				}
+			},
+			"a worker comes free": func(t *rapid.T) {
+				next := l.next()
+				switch {
+				case len(first) > 0 && (len(others) == 0 || row < firstsInRow):
+					require.Same(t, first[0], next)
+					if first = first[1:]; len(others) > 0 {
+						row++
+					} else {
+						row = 0
+					}
+				case len(others) > 0:
+					require.Same(t, others[0], next)
+					others, row = others[1:], 0
+				default:
+					require.Nil(t, next)
+				}
+				if l.length == 0 && next != nil {
+					row = 0 // what was granted before does not matter any more
+				}
+			},
+			"": func(t *rapid.T) {
+				require.Equal(t, len(first), l.first)
+				require.Equal(t, len(first)+len(others), l.length)
+			},
+		})
+	})
+}
+
 // A key that has just come waits for the chunks under way, and not for those that wait before it.
 func TestAShortRequestOvertakesTheSixtyUploadsOfAnotherKey(t *testing.T) {
 	sc := newTestScheduler(t, 2)

@@ -1,9 +1,10 @@
 // Package scheduler shares workers among keys, and among the sessions of each, one chunk at a time.
 // There are as many workers as threads. A session that finds none free waits in line; a worker that
-// comes free goes to the key whose turn it is, and there to the session that came first, so a
-// session with a long upload is behind the others of its key again after each chunk, and a key with
-// many uploads is behind every other key. Jobs that nobody waits for are behind all of these, see
-// behind.go.
+// comes free goes to the key whose turn it is, and there to the session that came first. So a
+// session with a long upload is behind the others of its key again after each turn of some chunks,
+// see turn.go, and a key with many uploads is behind every other key. The first chunk of a request
+// does not wait for long uploads of its own key, see line.go. Jobs that nobody waits for are behind
+// all of these, see behind.go.
 //
 // Threads follow the number of active sessions, those that hold a worker or wait for one: one
 // session alone computes on all threads, and from as many sessions as threads on each computes on
@@ -48,6 +49,12 @@ type Job struct {
 	Model   *model.Model // nil: the scheduler's
 	Chunk   int          // tokens: the size of a worker's segments
 	Behind  bool         // nobody waits for the job: it is done while no other is
+	First   bool         // the request has had no worker yet
+}
+
+// goesOn reports whether a job may find its session's segment with a slot that had another.
+func (j Job) goesOn(had Job) bool {
+	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
 }
 
 // slot is one of the workers that compute at the same time, and what its working space was last
@@ -57,6 +64,8 @@ type slot struct {
 	worker *stream.Worker // of the job's model
 	of     map[*model.Model]*stream.Worker
 	job    Job
+	turn   time.Time   // when the turn of the job's session began
+	kept   *time.Timer // ends the keeping of the slot for the session's next chunk; nil: it is not kept
 }
 
 // New makes a scheduler of up to so many slots, each of up to so many threads. Slots and workers are
@@ -73,7 +82,11 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	sc.mu.Lock()
 	sc.mu.active++
 	t := &ticket{job: j, ready: make(chan *slot, 1)}
-	switch {
+	switch kept := sc.takeKeptLocked(j); {
+	case kept != nil:
+		defer sc.mu.Unlock()
+		sc.mu.behind.ahead++
+		return sc.prepareLocked(kept, j), nil
 	case j.Behind:
 		sc.mu.behind.join(t)
 		sc.watchLocked()
@@ -81,7 +94,7 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 		defer sc.mu.Unlock()
 		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
-		return sc.prepareLocked(sc.pickLocked(j), j), nil
+		return sc.beginLocked(sc.pickLocked(j), j), nil
 	default:
 		sc.mu.behind.ahead++
 		sc.mu.line.join(t)
@@ -107,7 +120,7 @@ func (sc *Scheduler) freeLocked() bool {
 // used of these.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
-		func(s *slot) bool { return s.job == j },
+		func(s *slot) bool { return j.goesOn(s.job) },
 		func(s *slot) bool { return s.job.Model == j.Model && s.job.Chunk == j.Chunk },
 		func(*slot) bool { return len(sc.mu.all) == sc.threads },
 	} {
@@ -120,6 +133,12 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 	s := &slot{of: map[*model.Model]*stream.Worker{}}
 	sc.mu.all = append(sc.mu.all, s)
 	return s
+}
+
+// beginLocked prepares a slot for a job, with which a turn begins.
+func (sc *Scheduler) beginLocked(s *slot, j Job) *slot {
+	s.turn = time.Now()
+	return sc.prepareLocked(s, j)
 }
 
 // prepareLocked prepares a slot for a job.
@@ -159,6 +178,11 @@ func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.endLocked(s.job)
+	sc.passLocked(s)
+}
+
+// passLocked hands a slot on that nobody has.
+func (sc *Scheduler) passLocked(s *slot) {
 	if m := s.job.Model; m != nil && sc.Live != nil && !sc.Live(m) {
 		s.forget(m)
 	}
@@ -171,7 +195,7 @@ func (sc *Scheduler) release(s *slot) {
 		sc.watchLocked()
 		return
 	}
-	t.ready <- sc.prepareLocked(s, t.job)
+	t.ready <- sc.beginLocked(s, t.job)
 }
 
 // endLocked notes that a job holds no worker any more, and waits for none.
@@ -183,10 +207,15 @@ func (sc *Scheduler) endLocked(j Job) {
 	}
 }
 
-// Close ends the workers' threads. All workers must be idle.
+// Close ends the workers' threads. No job may hold a worker.
 func (sc *Scheduler) Close() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
+	for _, s := range sc.mu.all {
+		if s.endKeepingLocked() {
+			sc.mu.idle = append(sc.mu.idle, s)
+		}
+	}
 	for _, s := range sc.mu.idle {
 		for _, w := range s.of {
 			w.Close()
