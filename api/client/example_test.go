@@ -105,11 +105,8 @@ func ExampleClient_Score() {
 		}
 	}
 	// Output:
-	// bytes 64 and on: better than the static model: true
 	// bytes 128 and on: better than the static model: true
-	// bytes 192 and on: better than the static model: true
 	// bytes 256 and on: better than the static model: true
-	// bytes 320 and on: better than the static model: true
 	// 384 bytes
 }
 

@@ -51,5 +51,14 @@ run counts --phase pretrain --init "$work/tuned.safetensors" --config "$recipe/l
 run beside --phase meta --init "$work/counts.safetensors" --config default --companion --meta-steps 2000 --meta-lr 0.001 --seed 6 \
 	--valid-bytes 8192 --valid-every -1 --store bf16
 
+# The slow weights read once more, all text alike now: much of the large domains is new to them.
+run rest --phase pretrain --init "$work/beside.safetensors" --config "$recipe/long.json" --batch 16 --steps 2100 \
+	--warmup 60 --lr 0.0012 --seed 7 --companion-share 0.6 --valid-bytes 8192 --valid-every -1
+
+# The meta-learners follow them again, in chunks of 128, and learn to do without the static network in the
+# mixture, whose pass takes a fifth of the time.
+run alone --phase meta --init "$work/rest.safetensors" --config default --companion --companion-alone --chunk 128 \
+	--meta-steps 1200 --meta-lr 0.001 --seed 6 --valid-bytes 8192 --valid-every -1 --store bf16
+
 # Last come the statistics of gradients that the method dynamic-rms needs.
-"$lmserve" tune --model "$work/beside.safetensors" --methods none --statistics "$text" --out "$work/default.safetensors.zst"
+"$lmserve" tune --model "$work/alone.safetensors" --methods none --statistics "$text" --out "$work/default.safetensors.zst"
