@@ -24,16 +24,20 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// liveRound is how long a round takes about. It has as much text for one session as for many.
-const liveRound = 3 * time.Second
+// A round takes liveRound about, and longer where that is less than liveChunks for each session: of less
+// text much would be the chunks of their requests that come first, before all others.
+const (
+	liveRound  = 3 * time.Second
+	liveChunks = 16
+)
 
 // BenchmarkLiveSessions has so many live sessions of the embedded models score text at the same time,
 // over HTTP and with a data folder. It scales with GOMAXPROCS. The metric of-cores is the bytes a
 // second of all, in parts of what one live session scores on one core, its client and server of one
 // thread included, times the cores; of-engine the same in parts of what as many workers of one thread
-// as there are cores score that have no server. Both are measured in turn with it. Then the sessions score the text once more while
-// another scores 64 bytes ten times a second: p50 and p99 are of these, and ms-alone what they take
-// without the others.
+// as there are cores score that have no server. Both are measured in turn with it. Then the sessions
+// score the text once more while another scores 64 bytes ten times a second: p50 and p99 are of these,
+// and ms-alone what they take without the others.
 func BenchmarkLiveSessions(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
@@ -47,8 +51,9 @@ func BenchmarkLiveSessions(b *testing.B) {
 func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	l, engine := newLive(b, m, 0), newEngine(b, m)
 	speed := engine.speed(liveSource(64 * m.Chunk))
-	text := liveSource(max(int(speed*liveRound.Seconds()), sessions*m.Chunk))
-	each := text[:len(text)/runtime.GOMAXPROCS(0)] // a core's part
+	bytes := int(speed * liveRound.Seconds())
+	text := liveSource(max(bytes, sessions*liveChunks*m.Chunk))
+	each := text[:bytes/runtime.GOMAXPROCS(0)] // a core's part
 	paths := make([]string, sessions)
 	for i := range paths {
 		paths[i] = l.create(b)
@@ -61,7 +66,7 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	for range 20 {
 		alone = append(alone, l.short(b, short, text))
 	}
-	part := len(text) / sessions
+	part := len(text) / sessions / m.Chunk * m.Chunk
 	round := func() (speed float64) {
 		began := time.Now()
 		var all sync.WaitGroup
