@@ -70,6 +70,9 @@ func (l *lesson) feed(
 			require.Equal(t, was, (*s).Hash())
 		case 1:
 			line, _, _ := strings.Cut(l.text[at:at+n], "\n")
+			if left := HeldMax - (at - (strings.LastIndexByte(l.text[:at], '\n') + 1)); left >= 0 {
+				line = line[:min(len(line), left)] // who only reads goes on as if the line were learnt
+			}
 			read = slices.Clone(w.Score((*s).Reader(), []byte(line)).NLL)
 		}
 		s := *s
