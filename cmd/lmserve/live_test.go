@@ -49,11 +49,12 @@ func BenchmarkLiveSessions(b *testing.B) {
 }
 
 func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
-	l, engine := newLive(b, m, 0), newEngine(b, m)
+	threads := runtime.GOMAXPROCS(0)
+	l, engine := newLive(b, m, threads), newEngine(b, m)
 	speed := engine.speed(liveSource(64 * m.Chunk))
 	bytes := int(speed * liveRound.Seconds())
 	text := liveSource(max(bytes, sessions*liveChunks*m.Chunk))
-	each := text[:bytes/runtime.GOMAXPROCS(0)] // a core's part
+	each := text[:bytes/threads] // a core's part
 	paths := make([]string, sessions)
 	for i := range paths {
 		paths[i] = l.create(b)
@@ -68,6 +69,8 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	}
 	part := len(text) / sessions / m.Chunk * m.Chunk
 	round := func() (speed float64) {
+		besideComputing(threads)
+		defer runtime.GOMAXPROCS(threads)
 		began := time.Now()
 		var all sync.WaitGroup
 		for i, path := range paths {
@@ -78,11 +81,11 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	}
 	var ofCores, ofEngine []float64
 	for b.Loop() {
-		all := runtime.GOMAXPROCS(1)
+		runtime.GOMAXPROCS(1)
 		began := time.Now()
 		one.score(b, ones, each)
-		cores := float64(len(each)*all) / time.Since(began).Seconds()
-		runtime.GOMAXPROCS(all)
+		cores := float64(len(each)*threads) / time.Since(began).Seconds()
+		runtime.GOMAXPROCS(threads)
 		speed := round()
 		ofCores = append(ofCores, speed/cores)
 		ofEngine = append(ofEngine, speed/engine.speed(each))

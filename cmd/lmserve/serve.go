@@ -91,6 +91,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	limitMemory(f.memoryMost(models, connections), log)
+	besideComputing(f.model.threads)
 	told, err := newTelemetry(c.Context(), models.ids(), log)
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 const (
 	connectionsMost    = 16384 // the default of --max-connections where descriptors abound
@@ -20,4 +23,13 @@ func (f *serveFlags) connections() (int, error) {
 			"as this process may have %d descriptors open (ulimit -n)", f.maxConnections, most, descriptorsMax())}
 	}
 	return f.maxConnections, nil
+}
+
+// besideComputing lets Go run one thread more than those that compute. Else connections and the disk
+// wait until one of these rests, which is after a chunk, or after the 10 ms that Go leaves it; the
+// system takes turns within less.
+func besideComputing(threads int) {
+	if runtime.GOMAXPROCS(0) <= threads {
+		runtime.GOMAXPROCS(threads + 1)
+	}
 }

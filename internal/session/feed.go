@@ -228,8 +228,9 @@ func (f *feeder) recordSizeMax(text []byte) int {
 }
 
 // acceptLocked scores what the chunk has room for of a text, takes memory for its record and makes
-// it durable. While the disk is at work, the worker is not held. A text whose scores are not finite
-// is not accepted, and ends the use of the session.
+// it durable. While the disk is at work, the worker computes the gradient of a chunk that is full,
+// and then is not held. A text whose scores are not finite is not accepted, and ends the use of the
+// session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, err error) {
@@ -253,10 +254,16 @@ func (f *feeder) acceptLocked(
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err
 	}
-	err = l.Yield(func() error {
-		return f.engine.journal.appendLocked(ctx, s, s.stream.Offset(), r)
-	}, patience)
-	phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
+	st, at := s.stream, s.stream.Offset() // an append that finds the session taken over drops them
+	appended := make(chan error, 1)
+	go func() {
+		err := f.engine.journal.appendLocked(ctx, s, at, r)
+		phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
+		appended <- err
+	}()
+	took := f.foresee(ctx, l.Worker(), st, scores)
+	err = l.Yield(func() error { return <-appended }, patience)
+	s.replay += took
 	switch {
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
@@ -264,6 +271,18 @@ func (f *feeder) acceptLocked(
 		scores = l.Worker().ScoreAs(s.stream, text, how) // the same bits
 	}
 	return scores, err
+}
+
+// foresee computes what the end of the chunk begins with, if the text fills it, and says how long
+// that took. Nothing of it is seen if the text is not accepted.
+func (f *feeder) foresee(
+	ctx context.Context, w *stream.Worker, st *stream.Stream, scores stream.Scores,
+) time.Duration {
+	begun := time.Now()
+	if !w.Foresee(st, scores) {
+		return 0
+	}
+	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
 }
 
 // score scores a text that is to be learnt as the request asks for: by lines, those are skipped that

@@ -40,7 +40,8 @@ type Observer interface {
 }
 
 // Phase is a part of the work on a request. A request that scores takes a turn; then each chunk
-// goes through the phases from PhaseOpen on, the last three of them when it is full.
+// goes through the phases from PhaseOpen on, the last three of them when it is full. PhaseBackward
+// is during PhaseCommit where the chunk needs no more than the one gradient.
 type Phase int
 
 // The phases, in the order in which a request meets them.

@@ -25,8 +25,9 @@ func LogitGradients(
 	}
 }
 
-// ofMixture makes a step's backward that of the loss that the stream learns from.
-func (w *Worker) ofMixture(s *Stream, step *Step) {
+// ofMixture makes a step's backward that of the loss that the stream learns from. targets [n] are
+// those of the whole chunk, and slopes [n,8] theirs.
+func (w *Worker) ofMixture(s *Stream, step *Step, targets []int32, slopes []float32) {
 	if s.slopes == nil {
 		return
 	}
@@ -34,5 +35,5 @@ func (w *Worker) ofMixture(s *Stream, step *Step) {
 		w.logits = make([]float32, n)
 	}
 	step.Logits = w.logits
-	LogitGradients(w.counts, w.seg, s.Pending, s.slopes, w.model.Mixture, step.Logits)
+	LogitGradients(w.counts, w.seg, targets, slopes, w.model.Mixture, step.Logits)
 }

@@ -26,6 +26,7 @@ func (w *Worker) Settle(s *Stream) Settled {
 		s.held.marks = s.held.marks[:0]
 	}
 	s.Step++
+	w.foreseen = false
 	w.goOn(s)
 	w.settled.Remember = time.Now()
 	return w.settled
@@ -41,27 +42,50 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
 	case s.held != nil:
-		w.ofMixture(s, step)
+		w.ofMixture(s, step, s.Pending, s.slopes)
 		w.adaptHeld(s, step)
-	case !w.teaches(s):
+	case w.foreseen:
+		w.update(s, step)
+	case !w.teaches(s, s.Pending):
 		w.pass(s)
 	default:
-		w.ofMixture(s, step)
+		w.ofMixture(s, step, s.Pending, s.slopes)
 		w.backward(step, s.Pending)
 		w.update(s, step)
 	}
+}
+
+// Foresee computes the gradient that Settle needs once the text that was just scored is accepted, if
+// it fills the chunk: there may be time for it while the text is made durable. It changes nothing of
+// the stream, and the bits are the same without it. It reports whether it has computed the gradient;
+// where it has not, because there is nothing to learn or more to it, Settle does all of the work.
+func (w *Worker) Foresee(s *Stream, scores Scores) bool {
+	learns := !s.frozen && (s.Fast != nil || s.Dynamic != nil)
+	more := s.Cache != nil || s.held != nil || scores.Lesson.ByLine
+	if !learns || more || len(scores.Tokens.IDs) < s.Room() {
+		return false
+	}
+	targets := append(append(w.targets[:0], s.Pending...), scores.Tokens.IDs...)
+	if !w.teaches(s, targets) {
+		return false
+	}
+	step := w.step(s)
+	w.ofMixture(s, &step, targets, append(s.slopes, w.slopes...)) // what arrive appends
+	step.Backward(targets)
+	w.foreseen = true
+	return true
 }
 
 // teaches tells whether the chunk is worth a backward pass and an update: the gradient of a chunk
 // that the network has foretold is small, and in a log most are. Beside a companion, which counts
 // the chunk all the same, it is not missed; without one it is. The loss is that of the whole chunk
 // at the weights before the update, whatever the pieces it was scored in.
-func (w *Worker) teaches(s *Stream) bool {
+func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {
 		return true
 	}
-	losses := w.losses[:len(s.Pending)]
-	w.seg.NLL(0, s.Pending, losses)
+	losses := w.losses[:len(targets)]
+	w.seg.NLL(0, targets, losses)
 	sum := 0.0
 	for _, nats := range losses {
 		sum += float64(nats)

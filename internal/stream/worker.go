@@ -40,6 +40,9 @@ type Worker struct {
 	// model reads, too. Scoring goes on behind these rows instead of beginning the chunk again; the
 	// bits are the same either way.
 	at place
+	// foreseen says that the arenas hold the gradient of the chunk that the text scored last fills:
+	// resume, with which everything begins but the end of that chunk, forgets it.
+	foreseen bool
 
 	inputs  []int32           // what the segments have read last
 	tokens  tokenizer.Tokens  // tokens scored last
@@ -172,6 +175,7 @@ func (w *Worker) resume(s *Stream) {
 	if w.at == here && w.seg.Len() == len(s.Pending) {
 		return
 	}
+	w.foreseen = false
 	inputs := w.inputsOf(s.Last, s.Pending)
 	step := w.step(s)
 	step.Begin()
@@ -206,7 +210,8 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 }
 
 // Settled says when the parts of a Settle ended. Those are zero that it did not have: all of them
-// where the chunk was not full, Backward and Update where nothing was learnt.
+// where the chunk was not full, Backward and Update where nothing was learnt, and Backward where
+// Foresee had done it.
 type Settled struct{ Begun, Backward, Update, Remember time.Time }
 
 // backward computes the gradient of the mean loss of a chunk's targets.
