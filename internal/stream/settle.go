@@ -44,15 +44,22 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	case s.held != nil:
 		w.ofMixture(s, step, s.Pending, s.slopes)
 		w.adaptHeld(s, step)
-	case w.foreseen:
+	case w.foreseen || w.gradient(s, step, s.Pending, s.slopes):
 		w.update(s, step)
-	case !w.teaches(s, s.Pending):
-		w.pass(s)
 	default:
-		w.ofMixture(s, step, s.Pending, s.slopes)
-		w.backward(step, s.Pending)
-		w.update(s, step)
+		w.pass(s)
 	}
+}
+
+// gradient computes the gradient of a whole chunk's targets [n], whose slopes are [n,8], unless it
+// teaches nothing.
+func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float32) (learns bool) {
+	if !w.teaches(s, targets) {
+		return false
+	}
+	w.ofMixture(s, step, targets, slopes)
+	w.backward(step, targets)
+	return true
 }
 
 // Foresee computes the gradient that Settle needs once the text that was just scored is accepted, if
@@ -66,14 +73,9 @@ func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 		return false
 	}
 	targets := append(append(w.targets[:0], s.Pending...), scores.Tokens.IDs...)
-	if !w.teaches(s, targets) {
-		return false
-	}
 	step := w.step(s)
-	w.ofMixture(s, &step, targets, append(s.slopes, w.slopes...)) // what arrive appends
-	step.Backward(targets)
-	w.foreseen = true
-	return true
+	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // what arrive appends
+	return w.foreseen
 }
 
 // teaches tells whether the chunk is worth a backward pass and an update: the gradient of a chunk
