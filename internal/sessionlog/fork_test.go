@@ -45,6 +45,22 @@ func (r *reference) border(n int) int64 {
 	return at
 }
 
+// cut is a fork with so many of the records, and the snapshots that lie among them: those before a
+// trimmed start stay with the parent.
+func (r *reference) cut(first, last int) (*reference, Cut) {
+	c := Cut{r.border(first), r.border(last)}
+	fork := &reference{
+		start: c.Start, records: slices.Clone(r.records[first:last]), texts: slices.Clone(r.texts[first:last]),
+		snapshots: map[int64]written{}, contents: map[int64]string{},
+	}
+	for at, w := range r.snapshots {
+		if at >= c.Start && at <= c.End {
+			fork.snapshots[at], fork.contents[at] = w, r.contents[at]
+		}
+	}
+	return fork, c
+}
+
 // forest is a folder and what it should hold.
 type forest struct {
 	dir      string
@@ -145,16 +161,7 @@ func (f *forest) fork(t *rapid.T) {
 	from, r := f.living(t)
 	first := rapid.IntRange(0, len(r.records)).Draw(t, "first")
 	last := rapid.IntRange(first, len(r.records)).Draw(t, "last")
-	c := Cut{r.border(first), r.border(last)}
-	fork := &reference{
-		start: c.Start, records: slices.Clone(r.records[first:last]), texts: slices.Clone(r.texts[first:last]),
-		snapshots: map[int64]written{}, contents: map[int64]string{},
-	}
-	for at, w := range r.snapshots {
-		if at >= c.Start && at <= c.End {
-			fork.snapshots[at], fork.contents[at] = w, r.contents[at]
-		}
-	}
+	fork, c := r.cut(first, last)
 	var err error
 	fork.epoch, err = f.s.Fork(background, from, id, []byte(id), c)
 	require.NoError(t, err)
@@ -217,11 +224,7 @@ func (f *forest) together(t *rapid.T) {
 	}
 	from := rapid.SampledFrom(slices.Sorted(maps.Keys(doomed))).Draw(t, "from")
 	parent := f.sessions[from]
-	c := Cut{parent.start, parent.end()}
-	fork := &reference{
-		start: c.Start, records: slices.Clone(parent.records), texts: slices.Clone(parent.texts),
-		snapshots: maps.Clone(parent.snapshots), contents: maps.Clone(parent.contents),
-	}
+	fork, c := parent.cut(0, len(parent.records))
 	var wait sync.WaitGroup
 	var failed [4]error
 	wait.Go(func() { fork.epoch, failed[3] = f.s.Fork(background, from, id, []byte(id), c) })
