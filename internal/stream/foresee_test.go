@@ -18,7 +18,6 @@ func TestAForeseenGradientIsThatOfTheTextThatIsAccepted(t *testing.T) {
 		func(s *Settings) { s.Companion = false }, func(s *Settings) { s.SkipBelow = 8 },
 		func(s *Settings) { s.Baseline = true },
 	}
-	foreseen := 0
 	rapid.Check(t, func(t *rapid.T) {
 		set := settings(m, rapid.SampledFrom(kinds).Draw(t, "kind"))
 		s, want, other := New(m, set), New(m, set), New(m, set)
@@ -27,8 +26,8 @@ func TestAForeseenGradientIsThatOfTheTextThatIsAccepted(t *testing.T) {
 			piece := rest[:rapid.IntRange(1, min(len(rest), 3*testChunk)).Draw(t, "bytes")]
 			score := func(s *Stream, text []byte) Scores {
 				scores := w.ScoreAs(s, text, Lesson{ByLine: byLine})
-				if rapid.Bool().Draw(t, "foresee") && w.Foresee(s, scores) {
-					foreseen++
+				if rapid.Bool().Draw(t, "foresee") {
+					w.Foresee(s, scores)
 				}
 				return scores
 			}
@@ -51,7 +50,6 @@ func TestAForeseenGradientIsThatOfTheTextThatIsAccepted(t *testing.T) {
 		feedAs(plain, want, text, Lesson{ByLine: byLine})
 		require.Equal(t, want.Hash(), s.Hash())
 	})
-	require.Positive(t, foreseen)
 }
 
 func TestForeseeingChangesNothingAndAllocatesNothing(t *testing.T) {
