@@ -50,6 +50,18 @@ func TestAForeseenGradientIsThatOfTheTextThatIsAccepted(t *testing.T) {
 		feedAs(plain, want, text, Lesson{ByLine: byLine})
 		require.Equal(t, want.Hash(), s.Hash())
 	})
+
+	// Whatever was drawn: each of some whole chunks.
+	set := settings(m, methodIs(SparseMeta))
+	s, want := New(m, set), New(m, set)
+	for rest := text[:4*testChunk]; len(rest) > 0; rest = rest[testChunk:] {
+		scores := w.Score(s, []byte(rest[:testChunk]))
+		require.True(t, w.Foresee(s, scores))
+		w.Commit(s, scores)
+		w.Settle(s)
+	}
+	plain.Feed(want, []byte(text[:4*testChunk]), nil)
+	require.Equal(t, want.Hash(), s.Hash())
 }
 
 func TestForeseeingChangesNothingAndAllocatesNothing(t *testing.T) {
