@@ -2,8 +2,8 @@
 """Time forward and backward of a chunk with PyTorch, to hold `lmserve bench --only chunks` against.
 
 The model is that of pretrain.py, of random weights, and the gradients are those of the weights that
-`lmserve bench --config` adapts: the paper's branches. The configuration is a JSON file or text of
-txl.Config's fields; without one it is enwik8-12l, the paper's model of 41 M weights.
+`lmserve bench --config` adapts: the paper's branches. The configuration is a JSON file as lmserve's
+(txl.Config); without one it is enwik8-12l, the paper's model of 41 M weights.
 
     python3 tools/chunk_pytorch.py --threads 2
 
@@ -13,7 +13,6 @@ How many threads the products take is for the BLAS library's own variables to sa
 
 import argparse
 import json
-import os
 import statistics
 import time
 
@@ -27,14 +26,12 @@ PAPER_BRANCHES = ("qkv_net.weight", "r_net.weight", "o_net.weight", "CoreNet.0.w
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--config", help="JSON, or a file of it (default: the paper's model)")
+    p.add_argument("--config", help="JSON file of a configuration (default: the paper's model)")
     p.add_argument("--chunk", type=int, default=128, help="tokens of a chunk")
     p.add_argument("--threads", type=int, default=1, help="threads of PyTorch's own")
     p.add_argument("--seconds", type=float, default=8, help="how long to measure")
     a = p.parse_args()
-    c = PAPER_MODEL
-    if a.config:
-        c = json.load(open(a.config)) if os.path.exists(a.config) else json.loads(a.config)
+    c = json.load(open(a.config)) if a.config else PAPER_MODEL
     torch.set_num_threads(a.threads)
 
     model = pretrain.TransformerXL(c, pretrain.init(c, "cpu", 1))
