@@ -24,10 +24,10 @@ run() {
 run short $unseen --phase pretrain --config "$recipe/short.json" --balance 0.5 --batch 32 --steps 2433 --warmup 100 --schedule constant --valid-bytes 8192
 
 # Then they read longer segments, and the learning rate comes down.
-run long $unseen --phase pretrain --init "$work/short.safetensors" --config "$recipe/long.json" --balance 0.5 --batch 16 --steps 2300 --warmup 20 --valid-bytes 8192
+run long $unseen --phase pretrain --init "$work/short.safetensors" --config "$recipe/long.json" --balance 0.5 --batch 16 --steps 2300 --warmup 20 --seed 4 --valid-bytes 8192
 
-# Then longer segments once more, from a smaller learning rate.
-run longer $unseen --phase pretrain --init "$work/long.safetensors" --balance 0.5 --batch 16 --steps 2000 --warmup 20 --lr 0.002 --valid-bytes 8192
+# Then longer segments once more, of other text, from a smaller learning rate.
+run longer $unseen --phase pretrain --init "$work/long.safetensors" --balance 0.5 --batch 16 --steps 2000 --warmup 20 --lr 0.002 --seed 5 --valid-bytes 8192
 
 # The meta-learners are trained with as much memory as the model has when it serves.
 run meta $unseen --phase meta --init "$work/longer.safetensors" --config default --meta-steps 5000 --valid-bytes 16384 --valid-every 1000 --store bf16
