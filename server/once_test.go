@@ -36,7 +36,7 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 	}
 	r := newRealRig(t, session.Options{}, Options{})
 	cuts, resumed := 0, 0
-	rapid.Check(t, func(rt *rapid.T) {
+	check := func(rt *rapid.T) {
 		settings := fmt.Sprintf(`{"seed":%d,"settings":{"chunk":%d,"method":%q,"baseline":%t}}`, rapid.IntRange(0, 9).Draw(rt, "seed"),
 			rapid.SampledFrom([]int{modeltest.Chunk, 7, 1, 40}).Draw(rt, "chunk"),
 			rapid.SampledFrom([]string{session.MethodSparseMeta, session.MethodSparseMeta, session.MethodStatic, session.MethodCache}).Draw(rt, "method"),
@@ -59,7 +59,11 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 		for _, path := range []string{whole, pieces} {
 			require.NoError(rt, r.mg.Delete(session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/")))
 		}
-	})
+	}
+	// That a part is accepted before a cut is chance, which few draws may not have.
+	for tries := 0; tries < 20 && resumed == 0; tries++ {
+		rapid.Check(t, check)
+	}
 	t.Logf("%d connections were cut, %d of them with a part of the text accepted", cuts, resumed)
 	require.Positive(t, cuts)
 	require.Positive(t, resumed)
