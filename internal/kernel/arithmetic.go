@@ -12,16 +12,17 @@ type Arithmetic struct {
 // machine is the widest set of instructions that this machine has.
 var machine = detect()
 
-// Validate says what this machine lacks. BF16 takes a processor with AMX tiles and a system
-// that permits their use; in portable instructions it is for tests, and works everywhere.
+// Validate says what this machine lacks. BF16 takes a processor with AVX512-BF16, or with AMX tiles
+// and a system that permits their use; in portable instructions it is for tests, and works
+// everywhere.
 func (a Arithmetic) Validate() error {
 	switch {
 	case a.Instructions > machine:
 		return fmt.Errorf("instructions are %v, expected %v or less on this machine",
 			a.Instructions, machine)
 	case a.Precision == BF16 && a.Instructions != Portable:
-		if err := permitTiles(); err != nil {
-			return fmt.Errorf("bf16 needs the instructions AMX-TILE and AMX-BF16 under Linux; %w", err)
+		if _, err := kernelsBF16(); err != nil {
+			return err
 		}
 	case a.Precision != BF16 && a.Precision != Float32 && a.Precision != "":
 		return fmt.Errorf("precision is %q, expected %s or %s", string(a.Precision), Float32, BF16)

@@ -28,3 +28,13 @@ func pairsAcrossAddAVX2(dst *uint32, src *float32, add *float32, stride int)
 //
 //go:noescape
 func transposeTileAVX2(dst *uint32, src *uint32)
+
+// regroupLeftAVX2 is regroupGo for a tile of A.
+//
+//go:noescape
+func regroupLeftAVX2(tile *uint32)
+
+// regroupRightAVX2 is regroupGo for a tile of B.
+//
+//go:noescape
+func regroupRightAVX2(tile *uint32)

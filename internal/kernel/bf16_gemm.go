@@ -14,7 +14,7 @@ func (e *engine) multiplyBF16(p *product, i0, i1, j0, j1 int) {
 		for j := j0; j < j1; j += panelLines {
 			cols := min(panelLines, j1-j)
 			s.packPanel(e.vectors, s.right[:], linesOf(p.b, p.transB, j, k0), cols, k, true)
-			e.tiles(s, i1-i0, cols, steps, p.c.Data[i0*p.c.Stride+j:], p.c.Stride, p.acc || k0 > 0)
+			s.tiles(i1-i0, cols, steps, p.c.Data[i0*p.c.Stride+j:], p.c.Stride, p.acc || k0 > 0)
 		}
 	}
 }

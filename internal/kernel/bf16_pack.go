@@ -55,4 +55,7 @@ func (s *bf16Scratch) packTile(v Vectors, dst *[tileWords]uint32, l lines, n, k 
 	if transposed {
 		v.transposeTile(dst, out)
 	}
+	if s.kernel.chains {
+		v.regroup(dst, right)
+	}
 }

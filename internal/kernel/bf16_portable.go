@@ -23,6 +23,21 @@ const (
 	leftPanels = (blockRows + panelLines - 1) / panelLines
 )
 
+// bf16Kernel is how blocks of C are computed in bf16; all kernels give the same bits. The zero value
+// is portable.
+type bf16Kernel struct {
+	name string // of its instructions
+
+	// blocks computes blocks of (32,32) of C, one below the other: sets them, or adds to them, from
+	// steps tiles of k's. a is [blocks][steps][2][tileWords], b is [steps][2][tileWords]; blocks and
+	// steps > 0. Of a single block it may leave out the rows from the given one on.
+	blocks func(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
+
+	// chains says that a pair is two k's of one of an element's chains: instead of (k, k+1) and
+	// (k+2, k+3) neighbours are (k+2, k) and (k+3, k+1), their lower halves named first.
+	chains bool
+}
+
 // bf16Scratch is the packed operands of a product in bf16. A panel is 32 lines in
 // tiles: [k/32][2][tileWords].
 type bf16Scratch struct {
@@ -30,9 +45,50 @@ type bf16Scratch struct {
 	right [panelWords]uint32               // of B
 	tile  [tileWords]uint32                // to be transposed
 	block [panelLines * panelLines]float32 // a block that does not lie wholly inside C
+
+	kernel bf16Kernel
 }
 
-// tilesGo is the reference of tilesAMX.
+// newBF16Scratch is for the fastest kernel of this machine, or for the portable one.
+func newBF16Scratch(i Instructions) *bf16Scratch {
+	s := new(bf16Scratch)
+	if kernels, _ := kernelsBF16(); i != Portable {
+		s.kernel = kernels[0]
+	}
+	return s
+}
+
+// tiles computes rows of C, and cols <= 32 columns, from the packed panels: blocks in place where
+// all of them lies in C, and else apart.
+func (s *bf16Scratch) tiles(rows, cols, steps int, c []float32, stride int, acc bool) {
+	if s.kernel.blocks == nil {
+		tilesGo(s, rows, cols, steps, c, stride, acc)
+		return
+	}
+	whole := 0
+	if cols == panelLines {
+		whole = rows / panelLines
+	}
+	if whole > 0 {
+		s.kernel.blocks(whole, panelLines, steps, &s.left[0], &s.right[0], &c[0], stride, acc)
+	}
+	for i := whole * panelLines; i < rows; i += panelLines {
+		left, part, n := &s.left[i*steps*2*tileWords/panelLines], c[i*stride:], min(panelLines, rows-i)
+		if acc {
+			copyBlock(s.block[:], part, panelLines, stride, n, cols)
+		}
+		s.kernel.blocks(1, n, steps, left, &s.right[0], &s.block[0], panelLines, acc)
+		copyBlock(part, s.block[:], stride, panelLines, n, cols)
+	}
+}
+
+func copyBlock(dst, src []float32, dstStride, srcStride, rows, cols int) {
+	for i := range rows {
+		copy(dst[i*dstStride:][:cols], src[i*srcStride:])
+	}
+}
+
+// tilesGo is the reference of the kernels.
 func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc bool) {
 	for i := range rows {
 		left := s.left[i/panelLines*steps*2*tileWords:]
@@ -103,6 +159,22 @@ func transposeTileGo(dst, src *[tileWords]uint32) {
 	for i := range tileLines {
 		for j := range tileLines {
 			dst[i*tileLines+j] = src[j*tileLines+i]
+		}
+	}
+}
+
+// regroupGo makes the pairs of a tile of A, or of B if right, ones of single chains.
+func regroupGo(tile *[tileWords]uint32, right bool) {
+	const high = 0xffff << 16
+	toNext, toLine := 1, tilePairs // from a pair of a line to its neighbour, and to the next line
+	if right {
+		toNext, toLine = tileLines, 1
+	}
+	for line := range tileLines {
+		for p := 0; p < tilePairs; p += 2 {
+			at := line*toLine + p*toNext
+			x, y := tile[at], tile[at+toNext]
+			tile[at], tile[at+toNext] = x<<16|y&^high, x&high|y>>16
 		}
 	}
 }

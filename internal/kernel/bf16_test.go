@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// eachBF16 runs a test in bf16 with the portable code, with the assembly that packs
-// and, where there are any, with the processor's tiles.
+// eachBF16 runs a test in bf16 with the portable code, with the assembly that packs and with all
+// kernels of this machine.
 func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	portable := Arithmetic{Precision: BF16, Instructions: Portable}
 	for _, set := range available() {
@@ -27,8 +27,25 @@ func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 			})
 		})
 	}
-	if a := (Arithmetic{Precision: BF16}); a.Validate() == nil {
-		t.Run("amx", func(t *testing.T) { withExec(t, threads, a, test) })
+	kernels, _ := kernelsBF16()
+	for _, k := range kernels {
+		t.Run(k.name, func(t *testing.T) {
+			withExec(t, threads, Arithmetic{Precision: BF16}, func(t *testing.T, x *Exec) {
+				x.multiplyBy(k)
+				test(t, x)
+			})
+		})
+	}
+}
+
+// multiplyBy makes an Exec in bf16 multiply by another kernel.
+func (x *Exec) multiplyBy(k bf16Kernel) {
+	x.engine.alloc()
+	x.engine.bf16.kernel = k
+	if x.pool != nil {
+		for i := range x.pool.workers {
+			x.pool.workers[i].exec.engine.bf16.kernel = k
+		}
 	}
 }
 
@@ -199,8 +216,8 @@ func TestArithmetic(t *testing.T) {
 		require.NoError(t, a.Validate())
 		require.Equal(t, a, NewExecIn(1, a).Arithmetic())
 	}
-	if missing := permitTiles(); missing != nil {
-		require.ErrorContains(t, Arithmetic{Precision: BF16}.Validate(), "AMX-BF16 under Linux; "+missing.Error())
+	if _, missing := kernelsBF16(); missing != nil {
+		require.ErrorContains(t, Arithmetic{Precision: BF16}.Validate(), "bf16 needs")
 	} else {
 		require.NoError(t, Arithmetic{Precision: BF16}.Validate())
 	}
@@ -243,53 +260,79 @@ func TestBF16ProductsDoNotAllocate(t *testing.T) {
 	})
 }
 
-// Signals and other threads interrupt the tiles' work; what is in them must survive it.
-func TestTilesSurviveInterruptions(t *testing.T) {
-	if permitTiles() != nil {
-		t.Skip("no tiles here")
+// Signals and other threads interrupt the kernels' work; what is in tiles, in registers and in the
+// modes of the processor must survive it.
+func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
+	kernels, missing := kernelsBF16()
+	if missing != nil {
+		t.Skip(missing)
 	}
 	const threads, blocks, steps = 4, leftPanels, bf16BlockK / tileK
 	calls := 3000
 	if testing.Short() {
 		calls = 30
 	}
-	var busy atomic.Int64
-	var wg sync.WaitGroup
-	busy.Store(threads)
-	results := make([][]float32, threads) // the first that is wrong
-	want := make([]float32, blocks*panelLines*panelLines)
-	fill := func(seed uint64) *bf16Scratch {
-		s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
-		for _, words := range [][]uint32{s.left[:], s.right[:]} {
-			for i := range words {
-				words[i] = roundBF16(float32(rng.NormFloat64()))<<16 | roundBF16(float32(rng.NormFloat64()))
-			}
-		}
-		return s
-	}
-	for i := range threads {
-		wg.Go(func() {
-			defer busy.Add(-1)
-			s, first, c := fill(uint64(i)), make([]float32, len(want)), make([]float32, len(want))
-			tilesAMX(s, blocks*panelLines, panelLines, steps, first, panelLines, false)
-			for range calls {
-				tilesAMX(s, blocks*panelLines, panelLines, steps, c, panelLines, false)
-				if !sameBits(first, c) {
-					results[i] = c
-					return
+	for _, k := range kernels {
+		var busy atomic.Int64
+		var wg sync.WaitGroup
+		busy.Store(threads)
+		results := make([][]float32, threads) // the first that is wrong
+		want := make([]float32, blocks*panelLines*panelLines)
+		fill := func(seed uint64) *bf16Scratch {
+			s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
+			for _, words := range [][]uint32{s.left[:], s.right[:]} {
+				for i := range words {
+					words[i] = roundBF16(float32(rng.NormFloat64()))<<16 | roundBF16(float32(rng.NormFloat64()))
 				}
 			}
-			results[i] = first
-		})
+			return s
+		}
+		for i := range threads {
+			wg.Go(func() {
+				defer busy.Add(-1)
+				s, first, c := fill(uint64(i)), make([]float32, len(want)), make([]float32, len(want))
+				s.take(k)
+				s.tiles(blocks*panelLines, panelLines, steps, first, panelLines, false)
+				for range calls {
+					s.tiles(blocks*panelLines, panelLines, steps, c, panelLines, false)
+					if !sameBits(first, c) {
+						results[i] = c
+						return
+					}
+				}
+				results[i] = first
+			})
+		}
+		for busy.Load() > 0 {
+			runtime.GC() // stops every thread by a signal
+		}
+		wg.Wait()
+		for i, got := range results {
+			tilesGo(fill(uint64(i)), blocks*panelLines, panelLines, steps, want, panelLines, false)
+			requireSameBits(t, want, got)
+		}
 	}
-	for busy.Load() > 0 {
-		runtime.GC() // stops every thread by a signal
+}
+
+// take gives packed operands a kernel, and groups their pairs for it.
+func (s *bf16Scratch) take(k bf16Kernel) {
+	s.kernel = k
+	for at := 0; k.chains && at < len(s.left); at += tileWords {
+		regroupGo((*[tileWords]uint32)(s.left[at:]), false)
 	}
-	wg.Wait()
-	for i, got := range results {
-		tilesGo(fill(uint64(i)), blocks*panelLines, panelLines, steps, want, panelLines, false)
-		requireSameBits(t, want, got)
+	for at := 0; k.chains && at < len(s.right); at += tileWords {
+		regroupGo((*[tileWords]uint32)(s.right[at:]), true)
 	}
+}
+
+// Sums take what is subnormal for zero, and nothing else does: the mode ends with the kernel.
+func TestSubnormalNumbersAreLeftAloneAfterProductsInBF16(t *testing.T) {
+	eachBF16(t, 1, func(t *testing.T, x *Exec) {
+		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40)
+		x.MulNN(c, a, b, false)
+		least := math.Float32frombits(1)
+		require.NotZero(t, float32(least*float32(len(a.Data))))
+	})
 }
 
 func sameBits(a, b []float32) bool {
@@ -316,10 +359,13 @@ func FuzzPackBF16(f *testing.F) {
 		if add {
 			more = anyFloats(rng, tileK*stride, nil)
 		}
-		packed := func(e Vectors) (p [3][tileWords]uint32) {
+		packed := func(e Vectors) (p [5][tileWords]uint32) {
 			e.pairsAlong(&p[0], src, more, stride, lines, ks)
 			e.pairsAcross(&p[1], src, more, stride, lines, ks)
 			e.transposeTile(&p[2], &p[0])
+			p[3], p[4] = p[0], p[1]
+			e.regroup(&p[3], false)
+			e.regroup(&p[4], true)
 			return p
 		}
 		for _, e := range assembly {
@@ -341,7 +387,7 @@ func anyFloats(rng *rand.Rand, n int, data []byte) []float32 {
 	return s
 }
 
-// FuzzProductBF16 compares the processor's tiles with the portable code, bit by bit.
+// FuzzProductBF16 compares the kernels of this machine with the portable code, bit by bit.
 func FuzzProductBF16(f *testing.F) {
 	f.Add(uint8(32), uint8(32), uint16(64), uint8(0), uint8(0), uint64(1), uint8(0), true, true)
 	f.Add(uint8(33), uint8(70), uint16(65), uint8(3), uint8(1), uint64(2), uint8(1), false, true)
@@ -349,8 +395,9 @@ func FuzzProductBF16(f *testing.F) {
 	f.Add(uint8(1), uint8(1), uint16(1), uint8(0), uint8(1), uint64(4), uint8(1), false, false)
 	f.Add(uint8(40), uint8(40), uint16(550), uint8(0), uint8(1), uint64(5), uint8(3), true, false)
 	f.Fuzz(func(t *testing.T, m, n uint8, k uint16, gap, form uint8, seed uint64, kind uint8, acc, add bool) {
-		if permitTiles() != nil {
-			t.Skip("no tiles here")
+		kernels, missing := kernelsBF16()
+		if missing != nil {
+			t.Skip(missing)
 		}
 		rng := rand.New(rand.NewPCG(seed, 0))
 		value := []func() float32{
@@ -377,16 +424,20 @@ func FuzzProductBF16(f *testing.F) {
 		before, want := append([]float32(nil), c.Data...), []float32(nil)
 		product.mul(NewExecIn(1, Arithmetic{Precision: BF16, Instructions: Portable}), c, a, b, acc)
 		want = append(want, c.Data...)
-		copy(c.Data, before)
-		product.mul(NewExecIn(1, Arithmetic{Precision: BF16}), c, a, b, acc)
-		requireSameBits(t, want, c.Data)
+		for _, k := range kernels {
+			copy(c.Data, before)
+			x := NewExecIn(1, Arithmetic{Precision: BF16})
+			x.multiplyBy(k)
+			product.mul(x, c, a, b, acc)
+			requireSameBits(t, want, c.Data)
+		}
 	})
 }
 
-// BenchmarkGEMMBF16 is some of BenchmarkGEMM in bf16, where there are tiles.
+// BenchmarkGEMMBF16 is some of BenchmarkGEMM in bf16, where there is a kernel.
 func BenchmarkGEMMBF16(b *testing.B) {
-	if permitTiles() != nil {
-		b.Skip("no tiles here")
+	if _, missing := kernelsBF16(); missing != nil {
+		b.Skip(missing)
 	}
 	x := NewExecIn(1, Arithmetic{Precision: BF16})
 	for _, form := range []string{"NT", "NTAdd", "NN", "TN"} {

@@ -35,18 +35,12 @@ type engine struct {
 	vectors    Vectors
 	micro      *microKernel
 	few        int // a product of so many rows or fewer does not pack B
-
-	// tiles computes rows of C, and cols <= 32 columns, from the packed panels.
-	tiles func(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc bool)
 }
 
 // set makes an engine for a valid arithmetic.
 func (e *engine) set(a Arithmetic) {
 	i := a.instructions()
-	e.arithmetic, e.vectors, e.micro, e.few, e.tiles = a, Vectors{i}, i.micro(), i.fewRows(), tilesAMX
-	if i == Portable {
-		e.tiles = tilesGo
-	}
+	e.arithmetic, e.vectors, e.micro, e.few = a, Vectors{i}, i.micro(), i.fewRows()
 }
 
 // alloc makes the scratch that the first product needs and does not find.
@@ -54,7 +48,7 @@ func (e *engine) alloc() {
 	bf16 := e.arithmetic.Precision == BF16
 	switch {
 	case bf16 && e.bf16 == nil:
-		e.bf16 = new(bf16Scratch)
+		e.bf16 = newBF16Scratch(e.vectors.set)
 	case !bf16 && e.packed == nil:
 		e.packed = make([]float32, blockRows*(blockK+leftGap))
 	}

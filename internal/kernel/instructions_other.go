@@ -2,11 +2,22 @@
 
 package kernel
 
+import (
+	"fmt"
+	"runtime"
+)
+
 // There is no assembly for this machine, or it is switched off by the build tag: every function is
 // the portable one.
 
 // detect returns the widest set of instructions that this machine has.
 func detect() Instructions { return Portable }
+
+// kernelsBF16 says why there is no kernel for bf16.
+func kernelsBF16() ([]bf16Kernel, error) {
+	return nil, fmt.Errorf("bf16 needs instructions of x86-64; this is %s/%s, or a program built without assembly",
+		runtime.GOOS, runtime.GOARCH)
+}
 
 func (Instructions) micro() *microKernel { return &portable }
 func (Instructions) fewRows() int        { return 0 }
@@ -98,3 +109,5 @@ func (Vectors) runPeak(rounds int) int {
 }
 
 func (Vectors) peakName() string { return peakNameGo }
+
+func (Vectors) regroup(tile *[tileWords]uint32, right bool) { regroupGo(tile, right) }

@@ -11,7 +11,7 @@ const (
 	// BF16 rounds both operands to bfloat16, which has float32's exponent and 8 bits of
 	// significand: to nearest, ties to even, B after its Add was added in float32. Their
 	// products are summed in float32 as Intel's instruction TDPBF16PS does it, 32 k's at
-	// a time, in order:
+	// a time, in order (VDPBF16PS goes on along one of the two chains at a time):
 	//
 	//	even, odd := 0, 0
 	//	for k := k0; k < k0+32; k += 2 {

@@ -14,6 +14,8 @@ func bf16() {
 	pairsAcross(false)
 	pairsAcross(true)
 	transposeTile()
+	regroupLeft()
+	regroupRight()
 }
 
 // rounder rounds eight floats to bfloat16, which stays in the upper half of each lane.
@@ -160,6 +162,48 @@ func transposeTile() {
 			for i, v := range transpose(r) {
 				VMOVUPS(v, Mem{Base: dst, Disp: (col+i)*row + 4*from})
 			}
+		}
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// regroupLeft is regroupGo for a tile of A: of each four halves 0 1 2 3 it makes 2 0 3 1.
+func regroupLeft() {
+	TEXT("regroupLeftAVX2", NOSPLIT, "func(tile *uint32)")
+	Pragma("noescape")
+	Doc("regroupLeftAVX2 is regroupGo for a tile of A.")
+	tile := Load(Param("tile"), GP64())
+	const order = 0b01_11_00_10
+	for at := 0; at < 4*bf16Pairs*bf16Pairs; at += 32 {
+		x := YMM()
+		VPSHUFLW(Imm(order), Mem{Base: tile, Disp: at}, x)
+		VPSHUFHW(Imm(order), x, x)
+		VMOVDQU(x, Mem{Base: tile, Disp: at})
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// regroupRight is regroupGo for a tile of B, where a row has the pairs of two k's.
+func regroupRight() {
+	TEXT("regroupRightAVX2", NOSPLIT, "func(tile *uint32)")
+	Pragma("noescape")
+	Doc("regroupRightAVX2 is regroupGo for a tile of B.")
+	tile := Load(Param("tile"), GP64())
+	const row = 4 * bf16Pairs
+	for at := 0; at < bf16Pairs*row; at += 2 * row {
+		for half := 0; half < row; half += 32 {
+			first, second := Mem{Base: tile, Disp: at + half}, Mem{Base: tile, Disp: at + row + half}
+			x, y, even, odd := YMM(), YMM(), YMM(), YMM()
+			VMOVDQU(first, x)
+			VMOVDQU(second, y)
+			VPSLLD(Imm(16), x, even)
+			VPBLENDW(Imm(0b01010101), y, even, even)
+			VPSRLD(Imm(16), y, odd)
+			VPBLENDW(Imm(0b10101010), x, odd, odd)
+			VMOVDQU(even, first)
+			VMOVDQU(odd, second)
 		}
 	}
 	VZEROUPPER()
