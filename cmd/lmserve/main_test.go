@@ -267,7 +267,7 @@ func TestPrecision(t *testing.T) {
 		for _, args := range [][]string{{"train", "--data", ".", "--out", "x"}, {"score"}, {"eval", "--data", "."}, {"complete"}, {"serve"}, {"bench"}} {
 			_, stderr, code := lmserve(text, append(args, "--precision", "bf16")...)
 			require.Equal(t, exitUsage, code, "%v: %s", args, stderr)
-			require.Contains(t, stderr, "--precision: bf16 needs", "%v", args)
+			require.Contains(t, stderr, "--precision: bf16 needs the instructions AVX512-BF16, or AMX-TILE and AMX-BF16", "%v", args)
 		}
 		return
 	}

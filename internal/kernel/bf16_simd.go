@@ -2,11 +2,7 @@
 
 package kernel
 
-import (
-	"fmt"
-
-	"golang.org/x/sys/cpu"
-)
+import "golang.org/x/sys/cpu"
 
 //go:generate sh -c "cd _generate && go run . bf16 -out ../bf16_amd64.s -stubs ../bf16_amd64.go -pkg kernel"
 
@@ -64,8 +60,7 @@ func kernelsBF16() (all []bf16Kernel, err error) {
 		all = append(all, kernelDots)
 	}
 	if all == nil {
-		return nil, fmt.Errorf("bf16 needs the instructions AVX512-BF16, or AMX-TILE and AMX-BF16 under Linux; "+
-			"this processor lacks the former, and of the latter: %w", missing)
+		return nil, missing
 	}
 	return all, nil
 }

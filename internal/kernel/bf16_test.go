@@ -217,7 +217,7 @@ func TestArithmetic(t *testing.T) {
 		require.Equal(t, a, NewExecIn(1, a).Arithmetic())
 	}
 	if _, missing := kernelsBF16(); missing != nil {
-		require.ErrorContains(t, Arithmetic{Precision: BF16}.Validate(), "bf16 needs")
+		require.ErrorContains(t, Arithmetic{Precision: BF16}.Validate(), "AMX-BF16 under Linux; "+missing.Error())
 	} else {
 		require.NoError(t, Arithmetic{Precision: BF16}.Validate())
 	}

@@ -48,7 +48,7 @@ func (e *engine) alloc() {
 	bf16 := e.arithmetic.Precision == BF16
 	switch {
 	case bf16 && e.bf16 == nil:
-		e.bf16 = newBF16Scratch(e.vectors.set)
+		e.bf16 = newBF16Scratch(e.arithmetic.instructions())
 	case !bf16 && e.packed == nil:
 		e.packed = make([]float32, blockRows*(blockK+leftGap))
 	}

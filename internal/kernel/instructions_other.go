@@ -15,8 +15,7 @@ func detect() Instructions { return Portable }
 
 // kernelsBF16 says why there is no kernel for bf16.
 func kernelsBF16() ([]bf16Kernel, error) {
-	return nil, fmt.Errorf("bf16 needs instructions of x86-64; this is %s/%s, or a program built without assembly",
-		runtime.GOOS, runtime.GOARCH)
+	return nil, fmt.Errorf("this is %s/%s, or a program built without assembly", runtime.GOOS, runtime.GOARCH)
 }
 
 func (Instructions) micro() *microKernel { return &portable }
