@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,12 +259,13 @@ func TestAShadowEndsWithItsSession(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	text := logText(100 * testChunk)
+	var ahead atomic.Int64 // of the clock, which the follower reads at any time
+	sv.mg.roster.clock.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	for what, end := range map[string]func(of string){
 		"deleted": func(of string) { require.NoError(t, sv.mg.Delete(Caller{}, of)) },
 		"expired": func(of string) {
-			later := time.Now().Add(2 * time.Hour)
-			sv.mg.roster.clock.now = func() time.Time { return later }
-			defer func() { sv.mg.roster.clock.now = time.Now }()
+			ahead.Store(int64(2 * time.Hour))
+			defer ahead.Store(0)
 			_, _, err := sv.mg.List(Caller{}, "", 10)
 			require.NoError(t, err)
 		},
