@@ -60,5 +60,13 @@ run rest --phase pretrain --init "$work/beside.safetensors" --config "$recipe/lo
 run alone --phase meta --init "$work/rest.safetensors" --config default --companion --companion-alone --chunk 128 \
 	--meta-steps 1200 --meta-lr 0.001 --seed 6 --valid-bytes 8192 --valid-every -1 --store bf16
 
+# The slow weights read all text once, whatever the steps before have read of it.
+run all --phase pretrain --init "$work/alone.safetensors" --config "$recipe/long.json" --batch 32 --steps 7987 \
+	--warmup 60 --lr 0.0015 --seed 11 --companion-share 0.6 --valid-bytes 8192 --valid-every -1
+
+# The meta-learners follow them as before.
+run after --phase meta --init "$work/all.safetensors" --config default --companion --companion-alone --chunk 128 \
+	--meta-steps 1200 --meta-lr 0.001 --seed 6 --valid-bytes 8192 --valid-every -1 --store bf16
+
 # Last come the statistics of gradients that the method dynamic-rms needs.
-"$lmserve" tune --model "$work/alone.safetensors" --methods none --statistics "$text" --out "$work/default.safetensors.zst"
+"$lmserve" tune --model "$work/after.safetensors" --methods none --statistics "$text" --out "$work/default.safetensors.zst"
