@@ -124,7 +124,7 @@ func ExampleClient_CompleteStream() {
 		log.Fatal(err)
 	}
 	for e, err := range c.CompleteStream(ctx, session.ID, client.CompletionRequest{
-		Prompt: new("The ship sailed to"), MaxTokens: new(8), Temperature: new(0.0),
+		Prompt: new("The ship sailed to"), MaxTokens: new(7), Temperature: new(0.0),
 	}) {
 		switch {
 		case err != nil:
@@ -136,8 +136,8 @@ func ExampleClient_CompleteStream() {
 		}
 	}
 	// Output:
-	// see the
-	// length after 8 tokens
+	// sailed
+	// length after 7 tokens
 }
 
 // What the server refuses says where, what was found, and what was expected.
