@@ -163,7 +163,6 @@ func TestTheServerOfTheDatabaseIsKilledAtAnyMoment(t *testing.T) {
 	p := newPlace(t, server, folder(t))
 	kills := 0
 	storetest.Histories(t, p.backend(), 4, 40, func() {
-		time.Sleep(time.Duration(20+37*kills%100) * time.Millisecond)
 		server.Kill()
 		require.NoError(t, server.Start())
 		kills++

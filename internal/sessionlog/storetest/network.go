@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,12 +95,8 @@ func idleCuts(t *testing.T, b Backend) {
 
 // cuts breaks connections while statements run on them.
 func cuts(t *testing.T, b Backend) {
-	calls, broken := 0, 0
-	Histories(t, b, 4, 60, func() {
-		time.Sleep(time.Duration(20+37*calls%100) * time.Millisecond) // connecting takes a part of it
-		calls++
-		broken += b.Cut()
-	})
+	broken := 0
+	Histories(t, b, 4, 200, func() { broken += b.Cut() })
 	require.Positive(t, broken, "no connection was there to be cut")
 }
 
@@ -107,23 +104,33 @@ func cuts(t *testing.T, b Backend) {
 // kill what the store relies on, and has to mend it before it returns. What was confirmed is there in
 // the end; what was refused, or could not be tried, is not; and what nobody knows of is there whole
 // or not at all.
+// The time between two calls is as long as connecting takes or a few times that. How long it takes
+// depends on the machine, so that the time doubles while nothing is done between two of them.
 func Histories(t *testing.T, b Backend, writers, rounds int, disturb func()) {
 	s := started(t, b)
 	stop, wait := make(chan struct{}), sync.WaitGroup{}
+	var done atomic.Int64
 	wait.Go(func() {
-		for {
-			disturb()
+		for calls, before, slower := 0, int64(0), 0; ; calls++ {
+			pause := time.Duration(20+37*calls%100) * time.Millisecond << slower
 			select {
 			case <-stop:
 				return
-			default:
+			case <-time.After(pause):
+			}
+			disturb()
+			now := done.Load()
+			if now == before {
+				slower = min(slower+1, slowest)
+			} else {
+				before, slower = now, 0
 			}
 		}
 	})
 	var all []*history
 	var working sync.WaitGroup
 	for n := range writers {
-		h := &history{t: t, s: s, id: fmt.Sprintf("writer-%d", n)}
+		h := &history{t: t, s: s, id: fmt.Sprintf("writer-%d", n), done: &done}
 		all = append(all, h)
 		working.Go(func() {
 			h.claim()
@@ -162,18 +169,26 @@ type history struct {
 	kept   []int64 // snapshots
 	head   string
 	failed int
+	done   *atomic.Int64 // what all writers have done
 	err    error
 }
 
 // patience is how long a store may be unavailable.
 const patience = time.Minute
 
+// slowest is how often the time between two disturbances doubles at most.
+const slowest = 6
+
 // again calls do until it is neither unavailable nor of unknown outcome.
 func (h *history) again(do func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err := do()
 		passing := errors.Is(err, sessionlog.ErrUnavailable) || errors.Is(err, sessionlog.ErrUnknown)
-		if !passing || time.Now().After(deadline) {
+		if !passing {
+			h.done.Add(1)
+			return err
+		}
+		if time.Now().After(deadline) {
 			return err
 		}
 	}
@@ -242,6 +257,7 @@ func (h *history) wrote(
 	what string, err error, made func(sessionlog.Session) (bool, error), note func(),
 ) {
 	if err == nil {
+		h.done.Add(1)
 		note()
 		return
 	}
