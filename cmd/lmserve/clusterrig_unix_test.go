@@ -74,9 +74,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 		t.Setenv(name, value)
 	}
 	folder := t.TempDir()
-	c.program, c.weights = filepath.Join(folder, "lmserve"), filepath.Join(folder, "small.safetensors")
-	out, err := exec.Command("go", append(buildAsTested(t), "-o", c.program, ".")...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	c.program, c.weights = built(t, buildAsTested(t)), filepath.Join(folder, "small.safetensors")
 	m, err := modeltest.Small()
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(c.weights, m.File(), weights.WriteOptions{}))

@@ -5,7 +5,6 @@ package main
 import (
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -127,12 +126,9 @@ func newCrash(t *testing.T, seed uint64) *crash {
 			_ = os.RemoveAll(c.folder) // what stays is in the folder for temporary files
 		}
 	})
-	c.program = filepath.Join(c.folder, "lmserve")
+	c.program = built(t, buildAsTested(t))
 	c.weights = filepath.Join(c.folder, "small.safetensors")
 	c.dir = filepath.Join(c.folder, "disk", "data")
-	build := exec.Command("go", append(buildAsTested(t), "-o", c.program, ".")...)
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	c.model, err = modeltest.Small()
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))

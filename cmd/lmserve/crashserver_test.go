@@ -11,8 +11,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -35,6 +38,26 @@ func buildAsTested(t *testing.T) []string {
 		}
 	}
 	return args
+}
+
+// builds are the programs that tests have built, by the go command's arguments.
+var builds = struct {
+	sync.Mutex
+	programs map[string]string
+}{programs: map[string]string{}}
+
+// built is the path of lmserve, built with these arguments once for all tests.
+func built(t *testing.T, args []string) string {
+	builds.Lock()
+	defer builds.Unlock()
+	key := strings.Join(args, " ")
+	if builds.programs[key] == "" {
+		program := filepath.Join(home, fmt.Sprintf("lmserve-%d", len(builds.programs)))
+		out, err := exec.Command("go", slices.Concat(args, []string{"-o", program, "."})...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		builds.programs[key] = program
+	}
+	return builds.programs[key]
 }
 
 // recording runs a command to its end and records what it does to files.

@@ -9,10 +9,14 @@ import (
 	"go.uber.org/goleak"
 )
 
+// home is a folder of the tests' own; it goes when they have ended.
+var home string
+
 func TestMain(m *testing.M) {
 	// A home of their own keeps the tests away from the user's files, such as keys
 	// and configurations.
-	home, err := os.MkdirTemp("", "lmserve-home")
+	var err error
+	home, err = os.MkdirTemp("", "lmserve-home")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -81,14 +81,10 @@ func newLongStream(t *testing.T, dir, model string) *longStream {
 	files, err := texts.List(dir, 0)
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	folder := t.TempDir()
-	s := &longStream{
+	return &longStream{
 		t: t, files: files, model: model,
-		program: filepath.Join(folder, "lmserve"), dir: filepath.Join(folder, "data"),
+		program: built(t, []string{"build"}), dir: filepath.Join(t.TempDir(), "data"),
 	}
-	out, err := exec.Command("go", "build", "-o", s.program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return s
 }
 
 // start starts a server, and returns what kills it.

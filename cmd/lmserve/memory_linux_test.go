@@ -59,9 +59,7 @@ type limited struct {
 func startLimited(t *testing.T) *limited {
 	folder := t.TempDir()
 	l := &limited{t: t, dir: filepath.Join(folder, "data"), http: &http.Client{Transport: &http.Transport{}}}
-	program, file := filepath.Join(folder, "lmserve"), filepath.Join(folder, "small.safetensors")
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program, file := built(t, []string{"build"}), filepath.Join(folder, "small.safetensors")
 	m, err := modeltest.Small()
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
@@ -82,7 +80,7 @@ func startLimited(t *testing.T) *limited {
 	l.url = strings.TrimSpace(line[strings.Index(line, "http"):])
 	l.most = <-said
 	limit := fmt.Sprintf("--data=%d", l.most+memorySlack)
-	out, err = exec.Command("prlimit", "--pid", strconv.Itoa(l.cmd.Process.Pid), limit).CombinedOutput()
+	out, err := exec.Command("prlimit", "--pid", strconv.Itoa(l.cmd.Process.Pid), limit).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return l
 }

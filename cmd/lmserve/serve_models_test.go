@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
@@ -166,6 +167,7 @@ func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 func TestServeRefusesABudgetWithoutRoomForAModelsWeights(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)
+	m.CompanionBytes = companion.TableBytesDefault // as the first one's
 	second := filepath.Join(t.TempDir(), "second")
 	require.NoError(t, weights.WriteFile(second, m.File(), weights.WriteOptions{}))
 	f := serveFlags{models: []string{randomModel(t), second}, model: modelFlags{threads: 1}}

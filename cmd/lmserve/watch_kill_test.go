@@ -39,12 +39,10 @@ type watched struct {
 
 func newWatched(t *testing.T, seed uint64) *watched {
 	w := &watched{t: t, rand: rand.New(rand.NewPCG(seed, 1)), folder: t.TempDir()}
-	w.program = filepath.Join(w.folder, "lmserve")
+	w.program = built(t, buildAsTested(t))
 	w.weights = smallWeights(t, w.folder)
 	w.log = filepath.Join(w.folder, "app.log")
 	w.out = filepath.Join(w.folder, "out.json")
-	out, err := exec.Command("go", append(buildAsTested(t), "-o", w.program, ".")...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	w.open()
 	return w
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -76,7 +75,7 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 		"skip_below": stream.SkipBelowDefault,
 		"rate":       rivals.SGD.Rate, "decay": rivals.SGD.Decay, "floor": rivals.SGD.Floor,
 		"cache_size": rivals.Cache.Size, "theta": rivals.Cache.Theta, "lambda": rivals.Cache.Lambda,
-		"companion": true, "companion_bytes": companion.TableBytesDefault, "companion_static": true,
+		"companion": true, "companion_bytes": 1 << 16, "companion_static": true,
 		"baseline": false}, info.Settings)
 	rms, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodDynamicRMS, "decay": float32(.5)}})
 	require.NoError(t, err)

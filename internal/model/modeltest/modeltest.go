@@ -86,5 +86,8 @@ func newOf(tok tokenizer.Tokenizer, seed uint64, config txl.Config) (*model.Mode
 	if err != nil {
 		return nil, err
 	}
+	if !m.OfWords() {
+		m.CompanionBytes = 1 << 16 // the least: it is most of what a session of this model holds
+	}
 	return m.WithStatistics(rms)
 }
