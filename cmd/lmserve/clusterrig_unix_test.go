@@ -74,7 +74,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 		t.Setenv(name, value)
 	}
 	folder := t.TempDir()
-	c.program, c.weights = built(t, buildAsTested(t)), filepath.Join(folder, "small.safetensors")
+	c.program, c.weights = built(t, asTested(t)...), filepath.Join(folder, "small.safetensors")
 	m, err := modeltest.Small()
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(c.weights, m.File(), weights.WriteOptions{}))

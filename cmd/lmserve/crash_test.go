@@ -126,7 +126,7 @@ func newCrash(t *testing.T, seed uint64) *crash {
 			_ = os.RemoveAll(c.folder) // what stays is in the folder for temporary files
 		}
 	})
-	c.program = built(t, buildAsTested(t))
+	c.program = built(t, asTested(t)...)
 	c.weights = filepath.Join(c.folder, "small.safetensors")
 	c.dir = filepath.Join(c.folder, "disk", "data")
 	c.model, err = modeltest.Small()

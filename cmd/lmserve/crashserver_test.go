@@ -24,36 +24,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildAsTested is the go command's arguments that build with the tags of this test, so that
-// the server's bits are those of the model here, and with its race detector, so that a race ends
-// up among the complaints.
-func buildAsTested(t *testing.T) []string {
+// asTested are the flags of go build that build with the tags of this test, so that the server's
+// bits are those of the model here, and with its race detector, so that a race ends up among the
+// complaints.
+func asTested(t *testing.T) (flags []string) {
 	info, ok := debug.ReadBuildInfo()
 	require.True(t, ok, "a test binary knows how it was built")
-	args := []string{"build"}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "-tags", "-race":
-			args = append(args, s.Key+"="+s.Value)
+			flags = append(flags, s.Key+"="+s.Value)
 		}
 	}
-	return args
+	return flags
 }
 
-// builds are the programs that tests have built, by the go command's arguments.
+// builds are the programs that tests have built, by their flags.
 var builds = struct {
 	sync.Mutex
 	programs map[string]string
 }{programs: map[string]string{}}
 
-// built is the path of lmserve, built with these arguments once for all tests.
-func built(t *testing.T, args []string) string {
+// built is the path of lmserve, built with these flags once for all tests.
+func built(t *testing.T, flags ...string) string {
 	builds.Lock()
 	defer builds.Unlock()
-	key := strings.Join(args, " ")
+	key := strings.Join(flags, " ")
 	if builds.programs[key] == "" {
 		program := filepath.Join(home, fmt.Sprintf("lmserve-%d", len(builds.programs)))
-		out, err := exec.Command("go", slices.Concat(args, []string{"-o", program, "."})...).CombinedOutput()
+		args := slices.Concat([]string{"build", "-o", program}, flags, []string{"."})
+		out, err := exec.Command("go", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		builds.programs[key] = program
 	}

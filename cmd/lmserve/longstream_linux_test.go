@@ -83,7 +83,7 @@ func newLongStream(t *testing.T, dir, model string) *longStream {
 	require.NotEmpty(t, files)
 	return &longStream{
 		t: t, files: files, model: model,
-		program: built(t, []string{"build"}), dir: filepath.Join(t.TempDir(), "data"),
+		program: built(t), dir: filepath.Join(t.TempDir(), "data"),
 	}
 }
 

@@ -59,7 +59,7 @@ type limited struct {
 func startLimited(t *testing.T) *limited {
 	folder := t.TempDir()
 	l := &limited{t: t, dir: filepath.Join(folder, "data"), http: &http.Client{Transport: &http.Transport{}}}
-	program, file := built(t, []string{"build"}), filepath.Join(folder, "small.safetensors")
+	program, file := built(t), filepath.Join(folder, "small.safetensors")
 	m, err := modeltest.Small()
 	require.NoError(t, err)
 	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))

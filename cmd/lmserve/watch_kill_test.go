@@ -39,7 +39,7 @@ type watched struct {
 
 func newWatched(t *testing.T, seed uint64) *watched {
 	w := &watched{t: t, rand: rand.New(rand.NewPCG(seed, 1)), folder: t.TempDir()}
-	w.program = built(t, buildAsTested(t))
+	w.program = built(t, asTested(t)...)
 	w.weights = smallWeights(t, w.folder)
 	w.log = filepath.Join(w.folder, "app.log")
 	w.out = filepath.Join(w.folder, "out.json")
