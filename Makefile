@@ -11,10 +11,20 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-# TARGETS are the other machines that the product is built for. KERNELS are the packages that
-# compute: their tests also run on arm64, in an emulator if this machine is another one.
+# TARGETS are the other systems that the product is built for.
 TARGETS = linux/arm64 darwin/arm64 windows/amd64
-KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/stream ./internal/lines
+
+# KERNELS are the packages with kernels, or with loops of their own beside them. GOLDENS are the
+# packages that replay reference numbers, and GOLDEN matches these tests of theirs.
+KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/companion ./internal/stream ./internal/lines
+GOLDENS = ./internal/conformance ./internal/session ./internal/train
+GOLDEN = Golden|Shipped|Reference
+
+# ARITHMETIC are the packages without locks and goroutines of their own, but for the kernels', whose
+# fast tests start all of them. ATTACKS are the packages that test-attack runs.
+ARITHMETIC = . ./txl ./sparsemeta/... ./tokenizer ./weights
+ATTACKS = ./internal/e2e/crash
+TIMEOUT = 30m
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
 
 # How often a server is killed, at how many moments of each recorded run the power is cut, of how
@@ -25,7 +35,8 @@ BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build page demo pictures default-model swift-model words-model bench quick test test-noasm \
-	test-arm64 race test-attack test-long test-page test-docs test-openai release test-release fuzz \
+	test-arithmetic test-arm64 test-portable race race-short nightly test-attack test-long test-page \
+	test-docs test-openai test-postgres release test-release fuzz \
 	generate check cross lint vulnerabilities clean
 
 help: ## show this list
@@ -68,21 +79,36 @@ quick: ## run the checks for while one works, in under a minute: formatting, vet
 	echo "quick: $$(($$(date +%s) - began)) seconds"; exit $$code
 
 test: ## run all tests but those of the targets test-*, in under five minutes
-	@began=$$(date +%s); $(GO) test ./...; code=$$?; \
+	@began=$$(date +%s); $(GO) test -timeout $(TIMEOUT) ./...; code=$$?; \
 	echo "test: $$(($$(date +%s) - began)) seconds"; exit $$code
 
-test-noasm: ## run fast tests, and all tests of KERNELS, with portable Go instead of assembly
-	$(GO) test -tags noasm -short -timeout 20m ./...
-	$(GO) test -tags noasm -timeout 20m $(KERNELS)
+test-arithmetic: ## run all tests of ARITHMETIC, and those of memory that the race detector cannot run
+	$(GO) test -timeout $(TIMEOUT) $(ARITHMETIC)
+	$(GO) test -timeout $(TIMEOUT) ./internal/session ./server -run Memory
 
-test-arm64: ## run the fast tests of packages that compute on arm64, emulated by qemu-user on other machines
-ifeq ($(shell $(GO) env GOHOSTARCH),arm64)
-	$(GO) test -short $(KERNELS)
-else ifneq ($(QEMU),)
-	GOOS=linux GOARCH=arm64 $(GO) test -short -timeout 20m -exec $(QEMU) $(KERNELS)
+test-noasm: ## run the tests of KERNELS and GOLDENS with portable Go instead of assembly
+	$(GO) test -tags noasm -timeout $(TIMEOUT) $(KERNELS)
+	$(GO) test -tags noasm -timeout $(TIMEOUT) $(GOLDENS) -run '$(GOLDEN)'
+
+# EMULATED runs tests on arm64, in qemu-user if this machine is another one.
+ifneq ($(shell $(GO) env GOHOSTARCH),arm64)
+EMULATED = GOOS=linux GOARCH=arm64 $(GO) test -exec $(QEMU)
+else
+EMULATED = $(GO) test
+QEMU = none needed
+endif
+
+test-arm64: ## run the fast tests of the kernels and GOLDENS on arm64, emulated by qemu-user elsewhere
+ifneq ($(QEMU),)
+	$(EMULATED) -short -timeout $(TIMEOUT) ./internal/kernel
+	$(EMULATED) -short -timeout $(TIMEOUT) $(KERNELS) $(GOLDENS) -run '$(GOLDEN)'
 else
 	@echo "arm64 not tested: there is no qemu-aarch64 (qemu-user-static)"; test "$(CI)" != true
 endif
+
+test-portable: ## run all of KERNELS on arm64, and everything fast with portable Go (many minutes)
+	$(EMULATED) -short -timeout $(TIMEOUT) $(KERNELS)
+	$(GO) test -tags noasm -short -timeout $(TIMEOUT) ./...
 
 test-page: ## use the web page in a headless Chromium, as people do (needs chromium; minutes)
 	@command -v chromium >/dev/null || { echo "the page not used: there is no chromium"; exit 0; }; \
@@ -103,8 +129,16 @@ test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's pr
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/session -run 'Server' -count=1 -timeout 40m
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./cmd/lmserve -run '^TestSessionsInADatabase' -count=1 -timeout 40m
 
-race: ## run all tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
+race: ## run all tests under the race detector (needs a C compiler; many minutes)
+	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
+
+race-short: ## run the race detector over all tests but slow arithmetic and ATTACKS (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -vet off -timeout 40m \
+	  $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ARITHMETIC) $(ATTACKS))")
+	CGO_ENABLED=1 $(GO) test -race -vet off -short -timeout 40m $(ARITHMETIC)
+
+nightly: ## run everything that .ci/run leaves out for its time, too (more than an hour)
+	.ci/run nightly
 
 test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N BIT_STEP=N
 	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./cmd/lmserve \
