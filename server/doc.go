@@ -7,6 +7,7 @@
 // The packages below server stand in this order, and each imports only packages before it:
 //
 //	limits      the numbers that bound what the server takes and gives
+//	routes      the contract's routes, requests and responses, generated
 //	problem     errors as problem documents (RFC 9457): their types, and what is made of an error
 //	contract    api/openapi.yaml, ready for use: operations, media types, validation of requests
 //	docs        the contract as a page for reading
@@ -18,7 +19,7 @@
 //
 // # Where to add
 //
-// A route is an operation in api/openapi.yaml (then `go generate ./api`) and a method of
+// A route is an operation in api/openapi.yaml (then `make generate`) and a method of
 // handler.Handlers in a file of its own. The generated interface names the method, and the compiler
 // asks for it. Routing, authentication, negotiation of the answer's form, limits and validation
 // follow from the contract; the tests of this package try every operation of the contract with good

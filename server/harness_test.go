@@ -102,7 +102,7 @@ func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener, transp
 }
 
 func document(t *testing.T) *openapi3.T {
-	doc, err := api.Document()
+	doc, err := contract.Document()
 	require.NoError(t, err)
 	return doc
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lmserve/lmserve/server/handler"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/problem"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // newRouter puts the middleware, the generated router and the handlers together. The middlewares
@@ -42,16 +43,16 @@ func newRouter(
 		w.Header()["Allow"] = allowedMethods(r)
 		problems.Answer(w, r, problem.New(api.ProblemMethodNotAllowed, ""))
 	})
-	strict := api.NewStrictHandlerWithOptions(h, nil, api.StrictHTTPServerOptions{
+	strict := routes.NewStrictHandlerWithOptions(h, nil, routes.StrictHTTPServerOptions{
 		// A body that passed validation may still not fit its type, such as an integer written 1e2.
 		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
 			problems.Answer(w, r, problem.OfJSON(err))
 		},
 		ResponseErrorHandlerFunc: problems.Answer,
 	})
-	api.HandlerWithOptions(strict, api.ChiServerOptions{
+	routes.HandlerWithOptions(strict, routes.ChiServerOptions{
 		BaseRouter: r,
-		Middlewares: []api.MiddlewareFunc{
+		Middlewares: []routes.MiddlewareFunc{
 			middleware.Negotiate(c, problems),
 			middleware.BodyKind(c, problems),
 			middleware.BodySize(c, o.ScoreBodyBytesMax, problems),

@@ -4,968 +4,262 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 
-	"github.com/oapi-codegen/runtime"
+	"github.com/lmserve/lmserve/api"
 )
 
-// Defines values for ChunkEventType.
+// Values of ChunkEventType.
 const (
-	EventChunk ChunkEventType = "chunk"
+	EventChunk = api.EventChunk
 )
 
-// Valid indicates whether the value is a known member of the ChunkEventType enum.
-func (e ChunkEventType) Valid() bool {
-	switch e {
-	case EventChunk:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for Commit.
+// Values of Commit.
 const (
-	CommitAll    Commit = "all"
-	CommitNone   Commit = "none"
-	CommitPrompt Commit = "prompt"
+	CommitAll    = api.CommitAll
+	CommitNone   = api.CommitNone
+	CommitPrompt = api.CommitPrompt
 )
 
-// Valid indicates whether the value is a known member of the Commit enum.
-func (e Commit) Valid() bool {
-	switch e {
-	case CommitAll:
-		return true
-	case CommitNone:
-		return true
-	case CommitPrompt:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for CompletionType.
+// Values of CompletionType.
 const (
-	EventCompletion CompletionType = "completion"
+	EventCompletion = api.EventCompletion
 )
 
-// Valid indicates whether the value is a known member of the CompletionType enum.
-func (e CompletionType) Valid() bool {
-	switch e {
-	case EventCompletion:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for CompletionFrom.
+// Values of CompletionFrom.
 const (
-	FromAdapted CompletionFrom = "adapted"
-	FromStatic  CompletionFrom = "static"
+	FromAdapted = api.FromAdapted
+	FromStatic  = api.FromStatic
 )
 
-// Valid indicates whether the value is a known member of the CompletionFrom enum.
-func (e CompletionFrom) Valid() bool {
-	switch e {
-	case FromAdapted:
-		return true
-	case FromStatic:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for DoneEventType.
+// Values of DoneEventType.
 const (
-	EventDone DoneEventType = "done"
+	EventDone = api.EventDone
 )
 
-// Valid indicates whether the value is a known member of the DoneEventType enum.
-func (e DoneEventType) Valid() bool {
-	switch e {
-	case EventDone:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for FinishReason.
+// Values of FinishReason.
 const (
-	FinishLength FinishReason = "length"
-	FinishStop   FinishReason = "stop"
+	FinishLength = api.FinishLength
+	FinishStop   = api.FinishStop
 )
 
-// Valid indicates whether the value is a known member of the FinishReason enum.
-func (e FinishReason) Valid() bool {
-	switch e {
-	case FinishLength:
-		return true
-	case FinishStop:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for GapEventType.
+// Values of GapEventType.
 const (
-	EventGap GapEventType = "gap"
+	EventGap = api.EventGap
 )
 
-// Valid indicates whether the value is a known member of the GapEventType enum.
-func (e GapEventType) Valid() bool {
-	switch e {
-	case EventGap:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for History.
+// Values of History.
 const (
-	HistoryFull History = "full"
-	HistoryTail History = "tail"
+	HistoryFull = api.HistoryFull
+	HistoryTail = api.HistoryTail
 )
 
-// Valid indicates whether the value is a known member of the History enum.
-func (e History) Valid() bool {
-	switch e {
-	case HistoryFull:
-		return true
-	case HistoryTail:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for LineEventType.
+// Values of LineEventType.
 const (
-	EventLine LineEventType = "line"
+	EventLine = api.EventLine
 )
 
-// Valid indicates whether the value is a known member of the LineEventType enum.
-func (e LineEventType) Valid() bool {
-	switch e {
-	case EventLine:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for Method.
+// Values of Method.
 const (
-	MethodCache      Method = "cache"
-	MethodDynamicRMS Method = "dynamic-rms"
-	MethodDynamicSGD Method = "dynamic-sgd"
-	MethodSparseMeta Method = "sparse-meta"
-	MethodStatic     Method = "static"
+	MethodCache      = api.MethodCache
+	MethodDynamicRMS = api.MethodDynamicRMS
+	MethodDynamicSGD = api.MethodDynamicSGD
+	MethodSparseMeta = api.MethodSparseMeta
+	MethodStatic     = api.MethodStatic
 )
 
-// Valid indicates whether the value is a known member of the Method enum.
-func (e Method) Valid() bool {
-	switch e {
-	case MethodCache:
-		return true
-	case MethodDynamicRMS:
-		return true
-	case MethodDynamicSGD:
-		return true
-	case MethodSparseMeta:
-		return true
-	case MethodStatic:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ModelObject.
+// Values of ModelObject.
 const (
-	ObjectModel ModelObject = "model"
+	ObjectModel = api.ObjectModel
 )
 
-// Valid indicates whether the value is a known member of the ModelObject enum.
-func (e ModelObject) Valid() bool {
-	switch e {
-	case ObjectModel:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for PieceEventType.
+// Values of PieceEventType.
 const (
-	EventPiece PieceEventType = "piece"
+	EventPiece = api.EventPiece
 )
 
-// Valid indicates whether the value is a known member of the PieceEventType enum.
-func (e PieceEventType) Valid() bool {
-	switch e {
-	case EventPiece:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ProblemType.
+// Values of ProblemType.
 const (
-	ProblemAdminOnly                   ProblemType = "urn:lmserve:problem:admin-only"
-	ProblemBackupBusy                  ProblemType = "urn:lmserve:problem:backup-busy"
-	ProblemBackupGone                  ProblemType = "urn:lmserve:problem:backup-gone"
-	ProblemBodyIncomplete              ProblemType = "urn:lmserve:problem:body-incomplete"
-	ProblemBodyTimeout                 ProblemType = "urn:lmserve:problem:body-timeout"
-	ProblemBodyTooLarge                ProblemType = "urn:lmserve:problem:body-too-large"
-	ProblemDraining                    ProblemType = "urn:lmserve:problem:draining"
-	ProblemHeadersTooLarge             ProblemType = "urn:lmserve:problem:headers-too-large"
-	ProblemHistoryTrimmed              ProblemType = "urn:lmserve:problem:history-trimmed"
-	ProblemHostNotAllowed              ProblemType = "urn:lmserve:problem:host-not-allowed"
-	ProblemImportDamaged               ProblemType = "urn:lmserve:problem:import-damaged"
-	ProblemImportModel                 ProblemType = "urn:lmserve:problem:import-model"
-	ProblemInternal                    ProblemType = "urn:lmserve:problem:internal"
-	ProblemInvalidField                ProblemType = "urn:lmserve:problem:invalid-field"
-	ProblemInvalidParameter            ProblemType = "urn:lmserve:problem:invalid-parameter"
-	ProblemKeyDiskLimit                ProblemType = "urn:lmserve:problem:key-disk-limit"
-	ProblemKeyRateLimit                ProblemType = "urn:lmserve:problem:key-rate-limit"
-	ProblemKeyRequestLimit             ProblemType = "urn:lmserve:problem:key-request-limit"
-	ProblemKeySessionLimit             ProblemType = "urn:lmserve:problem:key-session-limit"
-	ProblemMalformedBody               ProblemType = "urn:lmserve:problem:malformed-body"
-	ProblemMalformedRequest            ProblemType = "urn:lmserve:problem:malformed-request"
-	ProblemMethodNotAllowed            ProblemType = "urn:lmserve:problem:method-not-allowed"
-	ProblemModelNotFound               ProblemType = "urn:lmserve:problem:model-not-found"
-	ProblemModelUnavailable            ProblemType = "urn:lmserve:problem:model-unavailable"
-	ProblemNameTaken                   ProblemType = "urn:lmserve:problem:name-taken"
-	ProblemNoBackup                    ProblemType = "urn:lmserve:problem:no-backup"
-	ProblemNoSpace                     ProblemType = "urn:lmserve:problem:no-space"
-	ProblemNotAcceptable               ProblemType = "urn:lmserve:problem:not-acceptable"
-	ProblemNotFound                    ProblemType = "urn:lmserve:problem:not-found"
-	ProblemOffsetConflict              ProblemType = "urn:lmserve:problem:offset-conflict"
-	ProblemOriginNotAllowed            ProblemType = "urn:lmserve:problem:origin-not-allowed"
-	ProblemOverloaded                  ProblemType = "urn:lmserve:problem:overloaded"
-	ProblemSessionBusy                 ProblemType = "urn:lmserve:problem:session-busy"
-	ProblemSessionDiffers              ProblemType = "urn:lmserve:problem:session-differs"
-	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
-	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
-	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
-	ProblemSessionShadow               ProblemType = "urn:lmserve:problem:session-shadow"
-	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
-	ProblemStoreFailed                 ProblemType = "urn:lmserve:problem:store-failed"
-	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
-	ProblemUnsupportedMediaType        ProblemType = "urn:lmserve:problem:unsupported-media-type"
-	ProblemUnsupportedTransferEncoding ProblemType = "urn:lmserve:problem:unsupported-transfer-encoding"
+	ProblemAdminOnly                   = api.ProblemAdminOnly
+	ProblemBackupBusy                  = api.ProblemBackupBusy
+	ProblemBackupGone                  = api.ProblemBackupGone
+	ProblemBodyIncomplete              = api.ProblemBodyIncomplete
+	ProblemBodyTimeout                 = api.ProblemBodyTimeout
+	ProblemBodyTooLarge                = api.ProblemBodyTooLarge
+	ProblemDraining                    = api.ProblemDraining
+	ProblemHeadersTooLarge             = api.ProblemHeadersTooLarge
+	ProblemHistoryTrimmed              = api.ProblemHistoryTrimmed
+	ProblemHostNotAllowed              = api.ProblemHostNotAllowed
+	ProblemImportDamaged               = api.ProblemImportDamaged
+	ProblemImportModel                 = api.ProblemImportModel
+	ProblemInternal                    = api.ProblemInternal
+	ProblemInvalidField                = api.ProblemInvalidField
+	ProblemInvalidParameter            = api.ProblemInvalidParameter
+	ProblemKeyDiskLimit                = api.ProblemKeyDiskLimit
+	ProblemKeyRateLimit                = api.ProblemKeyRateLimit
+	ProblemKeyRequestLimit             = api.ProblemKeyRequestLimit
+	ProblemKeySessionLimit             = api.ProblemKeySessionLimit
+	ProblemMalformedBody               = api.ProblemMalformedBody
+	ProblemMalformedRequest            = api.ProblemMalformedRequest
+	ProblemMethodNotAllowed            = api.ProblemMethodNotAllowed
+	ProblemModelNotFound               = api.ProblemModelNotFound
+	ProblemModelUnavailable            = api.ProblemModelUnavailable
+	ProblemNameTaken                   = api.ProblemNameTaken
+	ProblemNoBackup                    = api.ProblemNoBackup
+	ProblemNoSpace                     = api.ProblemNoSpace
+	ProblemNotAcceptable               = api.ProblemNotAcceptable
+	ProblemNotFound                    = api.ProblemNotFound
+	ProblemOffsetConflict              = api.ProblemOffsetConflict
+	ProblemOriginNotAllowed            = api.ProblemOriginNotAllowed
+	ProblemOverloaded                  = api.ProblemOverloaded
+	ProblemSessionBusy                 = api.ProblemSessionBusy
+	ProblemSessionDiffers              = api.ProblemSessionDiffers
+	ProblemSessionFull                 = api.ProblemSessionFull
+	ProblemSessionLimit                = api.ProblemSessionLimit
+	ProblemSessionNotFound             = api.ProblemSessionNotFound
+	ProblemSessionShadow               = api.ProblemSessionShadow
+	ProblemSessionUnusable             = api.ProblemSessionUnusable
+	ProblemStoreFailed                 = api.ProblemStoreFailed
+	ProblemUnauthorized                = api.ProblemUnauthorized
+	ProblemUnsupportedMediaType        = api.ProblemUnsupportedMediaType
+	ProblemUnsupportedTransferEncoding = api.ProblemUnsupportedTransferEncoding
 )
 
-// Valid indicates whether the value is a known member of the ProblemType enum.
-func (e ProblemType) Valid() bool {
-	switch e {
-	case ProblemAdminOnly:
-		return true
-	case ProblemBackupBusy:
-		return true
-	case ProblemBackupGone:
-		return true
-	case ProblemBodyIncomplete:
-		return true
-	case ProblemBodyTimeout:
-		return true
-	case ProblemBodyTooLarge:
-		return true
-	case ProblemDraining:
-		return true
-	case ProblemHeadersTooLarge:
-		return true
-	case ProblemHistoryTrimmed:
-		return true
-	case ProblemHostNotAllowed:
-		return true
-	case ProblemImportDamaged:
-		return true
-	case ProblemImportModel:
-		return true
-	case ProblemInternal:
-		return true
-	case ProblemInvalidField:
-		return true
-	case ProblemInvalidParameter:
-		return true
-	case ProblemKeyDiskLimit:
-		return true
-	case ProblemKeyRateLimit:
-		return true
-	case ProblemKeyRequestLimit:
-		return true
-	case ProblemKeySessionLimit:
-		return true
-	case ProblemMalformedBody:
-		return true
-	case ProblemMalformedRequest:
-		return true
-	case ProblemMethodNotAllowed:
-		return true
-	case ProblemModelNotFound:
-		return true
-	case ProblemModelUnavailable:
-		return true
-	case ProblemNameTaken:
-		return true
-	case ProblemNoBackup:
-		return true
-	case ProblemNoSpace:
-		return true
-	case ProblemNotAcceptable:
-		return true
-	case ProblemNotFound:
-		return true
-	case ProblemOffsetConflict:
-		return true
-	case ProblemOriginNotAllowed:
-		return true
-	case ProblemOverloaded:
-		return true
-	case ProblemSessionBusy:
-		return true
-	case ProblemSessionDiffers:
-		return true
-	case ProblemSessionFull:
-		return true
-	case ProblemSessionLimit:
-		return true
-	case ProblemSessionNotFound:
-		return true
-	case ProblemSessionShadow:
-		return true
-	case ProblemSessionUnusable:
-		return true
-	case ProblemStoreFailed:
-		return true
-	case ProblemUnauthorized:
-		return true
-	case ProblemUnsupportedMediaType:
-		return true
-	case ProblemUnsupportedTransferEncoding:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ServiceStatusStatus.
+// Values of ServiceStatusStatus.
 const (
-	StatusOK    ServiceStatusStatus = "ok"
-	StatusReady ServiceStatusStatus = "ready"
+	StatusOK    = api.StatusOK
+	StatusReady = api.StatusReady
 )
 
-// Valid indicates whether the value is a known member of the ServiceStatusStatus enum.
-func (e ServiceStatusStatus) Valid() bool {
-	switch e {
-	case StatusOK:
-		return true
-	case StatusReady:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ServiceStatusKeys.
+// Values of ServiceStatusKeys.
 const (
-	KeysStale ServiceStatusKeys = "stale"
+	KeysStale = api.KeysStale
 )
 
-// Valid indicates whether the value is a known member of the ServiceStatusKeys enum.
-func (e ServiceStatusKeys) Valid() bool {
-	switch e {
-	case KeysStale:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ServiceStatusDisk.
+// Values of ServiceStatusDisk.
 const (
-	DiskFull ServiceStatusDisk = "full"
+	DiskFull = api.DiskFull
 )
 
-// Valid indicates whether the value is a known member of the ServiceStatusDisk enum.
-func (e ServiceStatusDisk) Valid() bool {
-	switch e {
-	case DiskFull:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for StartEventType.
+// Values of StartEventType.
 const (
-	EventStart StartEventType = "start"
+	EventStart = api.EventStart
 )
 
-// Valid indicates whether the value is a known member of the StartEventType enum.
-func (e StartEventType) Valid() bool {
-	switch e {
-	case EventStart:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for SummaryEventType.
+// Values of SummaryEventType.
 const (
-	EventSummary SummaryEventType = "summary"
+	EventSummary = api.EventSummary
 )
 
-// Valid indicates whether the value is a known member of the SummaryEventType enum.
-func (e SummaryEventType) Valid() bool {
-	switch e {
-	case EventSummary:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for Unit.
+// Values of Unit.
 const (
-	UnitChunk Unit = "chunk"
-	UnitLine  Unit = "line"
+	UnitChunk = api.UnitChunk
+	UnitLine  = api.UnitLine
 )
 
-// Valid indicates whether the value is a known member of the Unit enum.
-func (e Unit) Valid() bool {
-	switch e {
-	case UnitChunk:
-		return true
-	case UnitLine:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for UpdateEventType.
+// Values of UpdateEventType.
 const (
-	EventUpdate UpdateEventType = "update"
+	EventUpdate = api.EventUpdate
 )
 
-// Valid indicates whether the value is a known member of the UpdateEventType enum.
-func (e UpdateEventType) Valid() bool {
-	switch e {
-	case EventUpdate:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ScoreParamsLearn.
+// Values of ScoreParamsLearn.
 const (
-	LearnFalse     ScoreParamsLearn = "false"
-	LearnTrue      ScoreParamsLearn = "true"
-	LearnUnflagged ScoreParamsLearn = "unflagged"
+	LearnFalse     = api.LearnFalse
+	LearnTrue      = api.LearnTrue
+	LearnUnflagged = api.LearnUnflagged
 )
-
-// Valid indicates whether the value is a known member of the ScoreParamsLearn enum.
-func (e ScoreParamsLearn) Valid() bool {
-	switch e {
-	case LearnFalse:
-		return true
-	case LearnTrue:
-		return true
-	case LearnUnflagged:
-		return true
-	default:
-		return false
-	}
-}
 
 // Adapted The state of the fast weights under which a chunk was scored.
-type Adapted struct {
-	// Updates Updates made before the chunk.
-	Updates uint64 `json:"updates"`
-
-	// Written Entries of the fast weights that the last of these updates wrote.
-	Written int64 `json:"written"`
-
-	// FastRMS Root mean square of the fast weights.
-	FastRMS float64 `json:"fast_rms"`
-}
+type Adapted = api.Adapted
 
 // BranchNorm The fast weights of one branch, which is a weight of the model.
-type BranchNorm struct {
-	// Name The weight's name in the model's file.
-	Name string `json:"name"`
-
-	// Elements Numbers in the weight, and in M.
-	Elements int64 `json:"elements"`
-
-	// Norm Frobenius norm of M, the banks added up, after the update.
-	Norm float64 `json:"norm"`
-
-	// Change Frobenius norm of M after the update less M before it.
-	Change float64 `json:"change"`
-
-	// Banks The same of each bank. Only of the method `sparse-meta`.
-	Banks []FastNorm `json:"banks,omitempty"`
-}
+type BranchNorm = api.BranchNorm
 
 // ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
 // scored as far as the text goes, and the rest of it when there is more. Totals are the session's, this event included.
-type ChunkEvent struct {
-	// Type Tells this event from others.
-	Type ChunkEventType `json:"type"`
-
-	// Step Index of the chunk in the stream.
-	Step uint64 `json:"step"`
-
-	// Offset Place in the stream of the first byte that this event reports.
-	Offset int64 `json:"offset"`
-
-	// Bytes Bytes of text that this event reports.
-	Bytes int64 `json:"bytes"`
-
-	// Chars The same in characters.
-	Chars int64 `json:"chars"`
-
-	// Tokens The same in tokens.
-	Tokens int64 `json:"tokens"`
-
-	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
-	Bits float64 `json:"bits"`
-
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
-	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
-
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
-	BPC *float64 `json:"bpc,omitempty"`
-
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
-	Perplexity *float64 `json:"perplexity,omitempty"`
-
-	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
-	Unknown *int64 `json:"unknown,omitempty"`
-
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
-	UnknownBits *float64 `json:"unknown_bits,omitempty"`
-
-	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
-	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
-
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
-	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
-	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
-
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
-	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
-
-	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
-	NetworkBits *float64 `json:"network_bits,omitempty"`
-
-	// PendingBytes Bytes accepted behind those that this event reports, of a word that has not ended: they have no bits yet. The session's offset is that of the event, its `bytes` and these together. Only of a model of words.
-	PendingBytes *int64 `json:"pending_bytes,omitempty"`
-
-	// Totals An amount of text, and its information.
-	Totals Measures `json:"totals"`
-
-	// Adapted The state of the fast weights under which a chunk was scored.
-	Adapted Adapted `json:"adapted"`
-
-	// Complete The chunk is full: an update follows.
-	Complete bool `json:"complete"`
-
-	// Text The text that was accepted with this event, from `text_offset` on; what is not UTF-8 of it as U+FFFD. Only where a session is watched.
-	Text *string `json:"text,omitempty"`
-
-	// TextBase64 The same as it is. Only if it is not UTF-8.
-	TextBase64 []byte `json:"text_base64,omitempty"`
-
-	// TextOffset Place in the stream of the first byte of `text`: that of the event, or of a model of words behind the part of a word that was accepted before.
-	TextOffset *int64 `json:"text_offset,omitempty"`
-
-	// TokenBytes Bytes of each token, beside `logprobs`: they tile the text from `offset` on. Only of a model of words; of a model of bytes each byte is a token.
-	TokenBytes []int64 `json:"token_bytes,omitempty"`
-
-	// Logprobs Natural log-probability of each token. Only if asked for.
-	Logprobs []float64 `json:"logprobs,omitempty"`
-
-	// BaselineLogprobs The same under the static model. Only if the session keeps a baseline.
-	BaselineLogprobs []float64 `json:"baseline_logprobs,omitempty"`
-
-	// TopLogprobs The likeliest tokens at each token, the likeliest first. Only if asked for.
-	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
-
-	// BaselineTopLogprobs The same under the static model. Only if the session keeps a baseline.
-	BaselineTopLogprobs [][]TokenLogprob `json:"baseline_top_logprobs,omitempty"`
-
-	// ElapsedMs Time from having the text to this report, waiting for other sessions included.
-	ElapsedMs float64 `json:"elapsed_ms"`
-}
+type ChunkEvent = api.ChunkEvent
 
 // ChunkEventType Tells this event from others.
-type ChunkEventType string
+type ChunkEventType = api.ChunkEventType
 
 // Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
-type Commit string
+type Commit = api.Commit
 
 // Comparison The totals of a session and its shadow at the same offset, the last one where both are known. Bits per byte compare, whatever the models: of
 // a model of words they are those of the words that its vocabulary has. Absent as long as there is no such offset.
-type Comparison struct {
-	// Difference `shadow_bits_per_byte` less `session_bits_per_byte`: below 0 the shadow has expected the text better.
-	Difference *float64 `json:"difference,omitempty"`
-
-	// Offset Where both have these totals.
-	Offset int64 `json:"offset"`
-
-	// Session An amount of text, and its information.
-	Session Measures `json:"session"`
-
-	// SessionBitsPerByte Of the session. Absent where it has scored no bytes.
-	SessionBitsPerByte *float64 `json:"session_bits_per_byte,omitempty"`
-
-	// Shadow An amount of text, and its information.
-	Shadow Measures `json:"shadow"`
-
-	// ShadowBitsPerByte Of the shadow. Absent where it has scored no bytes.
-	ShadowBitsPerByte *float64 `json:"shadow_bits_per_byte,omitempty"`
-}
+type Comparison = api.Comparison
 
 // Completion A completion in one piece.
-type Completion struct {
-	// Type Tells this object from events of a stream.
-	Type CompletionType `json:"type"`
-
-	// Text The sampled text. Bytes that are not UTF-8 appear as U+FFFD.
-	Text string `json:"text"`
-
-	// TextBase64 The sampled bytes. Only when they are not UTF-8.
-	TextBase64 []byte `json:"text_base64,omitempty"`
-
-	// Logprobs Natural log-probability of each token of the text. Only if asked for.
-	Logprobs []float64 `json:"logprobs,omitempty"`
-
-	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the text is a token.
-	Tokens []string `json:"tokens,omitempty"`
-
-	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
-	FinishReason FinishReason `json:"finish_reason"`
-
-	// Usage How many tokens a completion took.
-	Usage Usage `json:"usage"`
-
-	// Seed Seed of the sampling.
-	Seed uint64 `json:"seed"`
-
-	// Offset The session's offset after the request.
-	Offset int64 `json:"offset"`
-
-	// ElapsedMs Time from the request's start to its end.
-	ElapsedMs float64 `json:"elapsed_ms"`
-
-	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
-	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
-}
+type Completion = api.Completion
 
 // CompletionType Tells this object from events of a stream.
-type CompletionType string
+type CompletionType = api.CompletionType
 
 // CompletionFrom Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
 // keeps a baseline, unless its method is `static` or `cache`.
-type CompletionFrom string
+type CompletionFrom = api.CompletionFrom
 
 // CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
-type CompletionRequest struct {
-	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
-	Commit *Commit `json:"commit,omitempty"`
-
-	// From Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
-	// keeps a baseline, unless its method is `static` or `cache`.
-	From *CompletionFrom `json:"from,omitempty"`
-
-	// Logprobs Report the log-probability of every sampled token under the full distribution.
-	Logprobs *bool `json:"logprobs,omitempty"`
-
-	// MaxTokens The most tokens that are sampled.
-	MaxTokens *int `json:"max_tokens,omitempty"`
-
-	// Prompt Fed after the session's text, as UTF-8.
-	Prompt *string `json:"prompt,omitempty"`
-
-	// PromptBase64 The prompt as any bytes, in standard base64 with padding; instead of `prompt`.
-	PromptBase64 []byte `json:"prompt_base64,omitempty"`
-
-	// Seed Seed of the sampling. A seed that is left out is drawn at random, and reported.
-	Seed *uint64 `json:"seed,omitempty"`
-
-	// Stop The text ends before the first occurrence of any of these.
-	Stop *CompletionRequest_Stop `json:"stop,omitempty"`
-
-	// Stream Answer with server-sent events.
-	Stream *bool `json:"stream,omitempty"`
-
-	// Temperature The number that the logits are divided by; at 0 the likeliest token is always taken.
-	Temperature *float64 `json:"temperature,omitempty"`
-
-	// TopK How many of the likeliest tokens are sampled among; 0 is all of them.
-	TopK *int `json:"top_k,omitempty"`
-
-	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
-	TopLogprobs *int `json:"top_logprobs,omitempty"`
-
-	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
-	TopP *float64 `json:"top_p,omitempty"`
-}
+type CompletionRequest = api.CompletionRequest
 
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
-type CompletionRequestStop1 = []StopString
+type CompletionRequestStop1 = api.CompletionRequestStop1
 
 // CompletionRequest_Stop The text ends before the first occurrence of any of these.
-type CompletionRequest_Stop struct {
-	union json.RawMessage
-}
+type CompletionRequest_Stop = api.CompletionRequest_Stop
 
 // Damage The place where a session is damaged. `lmserve sessions check` says more.
-type Damage struct {
-	// File Path within the data folder.
-	File string `json:"file"`
-
-	// Byte Position in the file. Absent if it is not known.
-	Byte *int64 `json:"byte,omitempty"`
-
-	// Offset The session's offset at the damaged record or snapshot. Absent if it is not known, or if neither is damaged.
-	Offset *int64 `json:"offset,omitempty"`
-}
+type Damage = api.Damage
 
 // Difference What the session of a name has otherwise than a request asks for.
-type Difference struct {
-	// Field The field of the request, by its path.
-	Field string `json:"field"`
-
-	// Found What the session has.
-	Found string `json:"found"`
-
-	// Expected What the request asks for.
-	Expected string `json:"expected"`
-}
+type Difference = api.Difference
 
 // DoneEvent The end of a streamed completion.
-type DoneEvent struct {
-	// Type Tells this event from others.
-	Type DoneEventType `json:"type"`
-
-	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
-	FinishReason FinishReason `json:"finish_reason"`
-
-	// Usage How many tokens a completion took.
-	Usage Usage `json:"usage"`
-
-	// Seed Seed of the sampling.
-	Seed uint64 `json:"seed"`
-
-	// Offset The session's offset after the request.
-	Offset int64 `json:"offset"`
-
-	// ElapsedMs Time from the request's start to its end.
-	ElapsedMs float64 `json:"elapsed_ms"`
-}
+type DoneEvent = api.DoneEvent
 
 // DoneEventType Tells this event from others.
-type DoneEventType string
+type DoneEventType = api.DoneEventType
 
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
-type FastNorm struct {
-	// Norm Frobenius norm of M after the update.
-	Norm float64 `json:"norm"`
-
-	// Change Frobenius norm of M after the update less M before it.
-	Change float64 `json:"change"`
-}
+type FastNorm = api.FastNorm
 
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
-type FinishReason string
+type FinishReason = api.FinishReason
 
 // ForkRequest The fork does not take its name, `labels` and `ttl_seconds` from the session; those that are left out it does not have.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
-type ForkRequest struct {
-	// AtOffset Bytes of the session's text that the fork gets, from the beginning on; left out, all of it. The offset need not be one where a chunk or a
-	// request ended. The state at the offset is computed again from the snapshot before it, at once or, where that takes long, when the fork is first
-	// used. Until then the totals of a fork that begins within a piece of text that was scored together are those up to that piece.
-	AtOffset *int64 `json:"at_offset,omitempty"`
-
-	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-	// has what its parent has.
-	History *History `json:"history,omitempty"`
-
-	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
-	Labels *Labels `json:"labels,omitempty"`
-
-	// Name A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
-	Name *SessionName `json:"name,omitempty"`
-
-	// TTLSeconds The fork is deleted when it has not been used for so many seconds. 0, or left out, is never.
-	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
-}
+type ForkRequest = api.ForkRequest
 
 // GapEvent Events that the client has missed, since it took them too slowly or came late.
-type GapEvent struct {
-	// Type Tells this event from others.
-	Type GapEventType `json:"type"`
-
-	// From Place in the stream of the first byte whose event was left out.
-	From int64 `json:"from"`
-
-	// To The place after the last such byte; `from` where only an `update` was left out.
-	To int64 `json:"to"`
-
-	// Events How many were left out. Absent if that is not known.
-	Events *int64 `json:"events,omitempty"`
-}
+type GapEvent = api.GapEvent
 
 // GapEventType Tells this event from others.
-type GapEventType string
+type GapEventType = api.GapEventType
 
 // History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
 // needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
 // has what its parent has.
-type History string
+type History = api.History
 
 // Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
-type Labels map[string]string
+type Labels = api.Labels
 
 // LineEvent A line of the session's text, and how strange it is for the lines before it.
-type LineEvent struct {
-	// Type Tells this event from others.
-	Type LineEventType `json:"type"`
-
-	// Number Number of the line among those of the session, from 1.
-	Number int64 `json:"number"`
-
-	// Offset Place in the stream of the line's first byte.
-	Offset int64 `json:"offset"`
-
-	// Bytes Length of the line, with its newline.
-	Bytes int64 `json:"bytes"`
-
-	// Chars Length of the line in characters.
-	Chars int64 `json:"chars"`
-
-	// Bits What the line cost: the sum over its tokens of -log2 of their probability.
-	Bits float64 `json:"bits"`
-
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
-	BPC *float64 `json:"bpc,omitempty"`
-
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
-	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-
-	// P Probability that an ordinary line of this session is at least as strange, from the lines before it. Over 0, at most 1.
-	P float64 `json:"p"`
-
-	// Rank The line is the strangest of about so many: 1/p, rounded down.
-	Rank int64 `json:"rank"`
-
-	// Seen Lines of the session before this one.
-	Seen int64 `json:"seen"`
-
-	// Warm Whether these are enough for `p` to mean what it says. Nothing should be flagged before.
-	Warm bool `json:"warm"`
-
-	// Span The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
-	// expected.
-	Span LineSpan `json:"span"`
-
-	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, of a line that has ended.
-	Learnt *bool `json:"learnt,omitempty"`
-
-	// Ended Whether the line has its newline. If not, the text has ended, and the line goes on with the session's.
-	Ended bool `json:"ended"`
-
-	// Text The line without its newline; what is not UTF-8 of it as U+FFFD. Only if asked for.
-	Text *string `json:"text,omitempty"`
-
-	// TextBase64 The same as it is. Only if it is not UTF-8.
-	TextBase64 []byte `json:"text_base64,omitempty"`
-
-	// TokenBits What each byte of the line without its newline has cost, in bits. Only if asked for. Of a model of words the cost of a word stands at the white
-	// space behind it, and that of the line's last word at the newline.
-	TokenBits []float32 `json:"token_bits,omitempty"`
-
-	// Cut Whether `text` and `token_bits` are those of the line's first bytes only, since it is so long.
-	Cut *bool `json:"cut,omitempty"`
-}
+type LineEvent = api.LineEvent
 
 // LineEventType Tells this event from others.
-type LineEventType string
+type LineEventType = api.LineEventType
 
 // LineSpan The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
 // expected.
-type LineSpan struct {
-	// From The first byte of the part, counted from the beginning of the line.
-	From int64 `json:"from"`
-
-	// To The byte after its last one.
-	To int64 `json:"to"`
-}
+type LineSpan = api.LineSpan
 
 // Measures An amount of text, and its information.
-type Measures struct {
-	// Bytes The length of the text in bytes.
-	Bytes int64 `json:"bytes"`
-
-	// Chars Characters as the model's tokenizer counts them.
-	Chars int64 `json:"chars"`
-
-	// Tokens The length of the text in tokens, the units that the model predicts.
-	Tokens int64 `json:"tokens"`
-
-	// Bits Sum over the tokens of -log2 of their probability.
-	Bits float64 `json:"bits"`
-
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
-	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
-
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
-	BPC *float64 `json:"bpc,omitempty"`
-
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
-	Perplexity *float64 `json:"perplexity,omitempty"`
-
-	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
-	Unknown *int64 `json:"unknown,omitempty"`
-
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
-	UnknownBits *float64 `json:"unknown_bits,omitempty"`
-
-	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
-	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
-
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
-	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
-	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
-
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
-	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
-}
+type Measures = api.Measures
 
 // Method How a session adapts.
 //
@@ -981,779 +275,140 @@ type Measures struct {
 //     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 //
 // The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
-type Method string
+type Method = api.Method
 
 // Model A model that is served.
-type Model struct {
-	// ID The model's name and the beginning of its content hash.
-	ID string `json:"id"`
-
-	// Object As OpenAI has it.
-	Object ModelObject `json:"object"`
-
-	// Created Seconds since 1970; 0 if unknown.
-	Created int64 `json:"created"`
-
-	// OwnedBy As OpenAI has it: always `lmserve`.
-	OwnedBy string `json:"owned_by"`
-
-	// Name The name without the hash: requests may use either, and the name also without `lmserve-`.
-	Name string `json:"name"`
-
-	// Parameters Number of slow weights; meta-learners are not counted.
-	Parameters int64 `json:"parameters"`
-
-	// Tokenizer How texts become tokens: `bytes` is a token for every byte, `words` one for every word and every end of a line.
-	Tokenizer string `json:"tokenizer"`
-
-	// VocabSize How many tokens there are. Their ids are 0 to one less.
-	VocabSize int32 `json:"vocab_size"`
-
-	// Banks Number of banks of fast weights, and so of a session's `gammas`.
-	Banks int `json:"banks"`
-
-	// Defaults The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
-	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
-	Defaults Settings `json:"defaults"`
-
-	// Config The network's configuration, as in the weights file.
-	Config json.RawMessage `json:"config"`
-
-	// Card What the makers of the model say of it: recipe, data, measured numbers. Any object.
-	Card json.RawMessage `json:"card"`
-
-	// Loaded Whether the weights are in memory. Those of the default are; others are loaded by the first request that needs them, and dropped when no session in memory needs them and others need the memory.
-	Loaded bool `json:"loaded"`
-
-	// SessionBytes Memory of a session's state under `defaults`, while it is in memory.
-	SessionBytes int64 `json:"session_bytes"`
-
-	// WeightsBytes Memory of the weights, when they are loaded.
-	WeightsBytes int64 `json:"weights_bytes"`
-}
+type Model = api.Model
 
 // ModelObject As OpenAI has it.
-type ModelObject string
+type ModelObject = api.ModelObject
 
 // Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
-type Parent struct {
-	// ID The id of that session.
-	ID string `json:"id"`
-
-	// Offset Bytes of text that the fork has from that session.
-	Offset int64 `json:"offset"`
-}
+type Parent = api.Parent
 
 // PastScore What a part of a session's text has cost when it was fed.
-type PastScore struct {
-	// Offset Place in the stream of the first byte of this part.
-	Offset int64 `json:"offset"`
-
-	// Bytes Bytes of text in it.
-	Bytes int64 `json:"bytes"`
-
-	// Tokens The same in tokens.
-	Tokens int64 `json:"tokens"`
-
-	// Bits Sum over the tokens of -log2 of their probability.
-	Bits float64 `json:"bits"`
-
-	// UnknownBytes What the tokens of unknown words have of `bytes`. Only of a model of words.
-	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
-
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
-	UnknownBits *float64 `json:"unknown_bits,omitempty"`
-
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
-	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-
-	// Time When the last of this text was accepted.
-	Time time.Time `json:"time"`
-}
+type PastScore = api.PastScore
 
 // PastScores What a session's text has cost when it was fed. The parts follow each other without a gap.
-type PastScores struct {
-	// From The first offset of which the session keeps text and scores.
-	From int64 `json:"from"`
-
-	// Next The offset behind these parts, where another request goes on. Without a part it is where they would begin: at `end`, or before the last piece of a fork that was cut within a piece of text, which has no bits until the fork is used.
-	Next int64 `json:"next"`
-
-	// End The session's offset.
-	End int64 `json:"end"`
-
-	// Scores The parts, in order.
-	Scores []PastScore `json:"scores"`
-}
+type PastScores = api.PastScores
 
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
-type PieceEvent struct {
-	// Type Tells this event from others.
-	Type PieceEventType `json:"type"`
-
-	// Text The piece of text. Bytes that are not UTF-8 appear as U+FFFD.
-	Text string `json:"text"`
-
-	// TextBase64 The bytes of the piece. Only when they are not UTF-8.
-	TextBase64 []byte `json:"text_base64,omitempty"`
-
-	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
-	Logprobs []float64 `json:"logprobs,omitempty"`
-
-	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the piece is a token.
-	Tokens []string `json:"tokens,omitempty"`
-
-	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
-	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
-}
+type PieceEvent = api.PieceEvent
 
 // PieceEventType Tells this event from others.
-type PieceEventType string
+type PieceEventType = api.PieceEventType
 
 // ProblemType What kind of problem it is. Programs tell problems apart by this, and by nothing else.
-type ProblemType string
+type ProblemType = api.ProblemType
 
 // Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
-type Recovering struct {
-	// DoneBytes Bytes of text that are done.
-	DoneBytes int64 `json:"done_bytes"`
-
-	// OfBytes Bytes of text from the snapshot on that the computing began with.
-	OfBytes int64 `json:"of_bytes"`
-}
+type Recovering = api.Recovering
 
 // ServiceStatus How the server is.
-type ServiceStatus struct {
-	// Status `ok` at /healthz, `ready` at /readyz.
-	Status ServiceStatusStatus `json:"status"`
-
-	// Keys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
-	Keys *ServiceStatusKeys `json:"keys,omitempty"`
-
-	// Disk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
-	Disk *ServiceStatusDisk `json:"disk,omitempty"`
-}
+type ServiceStatus = api.ServiceStatus
 
 // ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
-type ServiceStatusStatus string
+type ServiceStatusStatus = api.ServiceStatusStatus
 
 // ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
-type ServiceStatusKeys string
+type ServiceStatusKeys = api.ServiceStatusKeys
 
 // ServiceStatusDisk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
-type ServiceStatusDisk string
+type ServiceStatusDisk = api.ServiceStatusDisk
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
-type Session struct {
-	// ID A UUID that the server has chosen. It never names another session.
-	ID string `json:"id"`
-
-	// Name By which its owner finds the session, too. Absent if it has none.
-	Name *string `json:"name,omitempty"`
-
-	// Model Id of the model the session runs on.
-	Model string `json:"model,omitempty"`
-
-	// CreatedAt When the session was made.
-	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
-
-	// LastUsedAt End of the last request that fed or sampled the session.
-	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
-
-	// Offset Bytes accepted so far: the place of the next byte.
-	Offset int64 `json:"offset"`
-
-	// Step Updates of the fast weights made so far; 0 for a method that makes none.
-	Step uint64 `json:"step"`
-
-	// PendingBytes Bytes at the end of the session's text that belong to a word that has not ended: they have no bits yet. `offset` is the `bytes` of `totals` and these together. Only of a model of words.
-	PendingBytes *int64 `json:"pending_bytes,omitempty"`
-
-	// PendingTokens Tokens already scored of the chunk that is not full yet.
-	PendingTokens int `json:"pending_tokens"`
-
-	// Totals An amount of text, and its information.
-	Totals Measures `json:"totals"`
-
-	// MemoryBytes Memory that the session occupies; 0 while it is on the disk only.
-	MemoryBytes int64 `json:"memory_bytes"`
-
-	// Numerics Name of the arithmetic that the session is computed in. Scores in two arithmetics may differ by rounding.
-	Numerics *string `json:"numerics,omitempty"`
-
-	// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
-	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
-	Settings *Settings `json:"settings,omitempty"`
-
-	// Seed Seed of the masks that choose which entries an update writes.
-	Seed uint64 `json:"seed"`
-
-	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
-	Labels *Labels `json:"labels,omitempty"`
-
-	// TTLSeconds Seconds without use after which the session is deleted; 0 is never.
-	TTLSeconds int64 `json:"ttl_seconds"`
-
-	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-	// has what its parent has.
-	History *History `json:"history,omitempty"`
-
-	// Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
-	Parent *Parent `json:"parent,omitempty"`
-
-	// ShadowOf What there is between a session and a shadow of it. In `shadows` of the session `id`, `name` and `model` are those of the shadow, and in
-	// `shadow_of` of the shadow those of the session.
-	ShadowOf *Shadow `json:"shadow_of,omitempty"`
-
-	// Shadows The session's shadows that the caller sees. Absent if there are none.
-	Shadows []Shadow `json:"shadows,omitempty"`
-
-	// Owner Id of the key that made the session. Only admins see it; absent for the anonymous owner.
-	Owner *string `json:"owner,omitempty"`
-
-	// Error Why the session cannot be used: it is damaged, or of a model that is not served. Fields that could not be read are missing or 0. The session can be
-	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
-	Error *string `json:"error,omitempty"`
-
-	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
-	DiskBytes int64 `json:"disk_bytes"`
-
-	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
-	Recovering *Recovering `json:"recovering,omitempty"`
-}
+type Session = api.Session
 
 // SessionName A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
-type SessionName = string
+type SessionName = api.SessionName
 
 // SessionRequest What a new session is to be. Whatever is left out has its default.
-type SessionRequest struct {
-	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-	// has what its parent has.
-	History *History `json:"history,omitempty"`
-
-	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
-	Labels *Labels `json:"labels,omitempty"`
-
-	// Model Id or name of the model that the session runs on: one of those of `GET /v1/models`, of which the first is the default.
-	//
-	// Example: lmserve-default
-	Model *string `json:"model,omitempty"`
-
-	// Seed Seed of the masks that choose which entries an update writes. Two sessions with the same settings, seed and text agree to the bit.
-	// A seed that is left out is drawn at random.
-	Seed *uint64 `json:"seed,omitempty"`
-
-	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
-	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
-	Settings *SettingsRequest `json:"settings,omitempty"`
-
-	// ShadowOf Id or name of a session that the new one is to be the shadow of. The session must have all of its text, must be no shadow itself, and has at
-	// most `session_shadows_max` shadows. Left out, the new session is no shadow.
-	//
-	//
-	// Example: web-1
-	ShadowOf *string `json:"shadow_of,omitempty"`
-
-	// TTLSeconds The session is deleted when it has not been used for so many seconds. 0, or left out, is never.
-	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
-}
+type SessionRequest = api.SessionRequest
 
 // Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
 // of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
-type Settings struct {
-	// Method How a session adapts.
-	//
-	// - `static`: not at all.
-	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
-	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
-	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
-	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
-	//   r̄ its mean over the weight's matrix and R its mean over all weights:
-	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
-	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
-	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
-	//
-	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
-	Method          Method    `json:"method"`
-	Chunk           int       `json:"chunk"`
-	P               float64   `json:"p"`
-	Gammas          []float32 `json:"gammas"`
-	Beta1           float32   `json:"beta1"`
-	Beta2           float32   `json:"beta2"`
-	SkipBelow       float64   `json:"skip_below"`
-	Rate            float32   `json:"rate"`
-	Decay           float32   `json:"decay"`
-	Floor           float32   `json:"floor"`
-	CacheSize       int       `json:"cache_size"`
-	Theta           float32   `json:"theta"`
-	Lambda          float32   `json:"lambda"`
-	Companion       bool      `json:"companion"`
-	CompanionBytes  int       `json:"companion_bytes"`
-	CompanionStatic bool      `json:"companion_static"`
-	Baseline        bool      `json:"baseline"`
-}
+type Settings = api.Settings
 
 // SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
 // The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
-type SettingsRequest struct {
-	// Baseline Whether every chunk is scored with the static model too. It costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes the static model in anyway.
-	Baseline *bool `json:"baseline,omitempty"`
-
-	// Beta1 Of `sparse-meta`: the weight of a chunk's gradient in the average.
-	Beta1 *float32 `json:"beta1,omitempty"`
-
-	// Beta2 Of `sparse-meta`: the weight of a chunk's gradient beside the average.
-	Beta2 *float32 `json:"beta2,omitempty"`
-
-	// CacheSize Of `cache`: how many tokens the cache remembers. Memory and time grow with it.
-	CacheSize *int `json:"cache_size,omitempty"`
-
-	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
-	Chunk *int `json:"chunk,omitempty"`
-
-	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone.
-	Companion *bool `json:"companion,omitempty"`
-
-	// CompanionBytes The size of the companion's table of counts, a power of two.
-	CompanionBytes *int `json:"companion_bytes,omitempty"`
-
-	// CompanionStatic Of `sparse-meta`: whether the companion mixes the static model's distribution in, too. It reads the text beside the adaptive one, through the layers alone in which both differ. It has no effect beside a model of words.
-	CompanionStatic *bool `json:"companion_static,omitempty"`
-
-	// Decay Of `dynamic-sgd` and `dynamic-rms`: the part of the fast weights that an update takes away. In `dynamic-rms` it is multiplied by the weight's r/R.
-	Decay *float32 `json:"decay,omitempty"`
-
-	// Floor Of `dynamic-rms`: what is added to a weight's root mean square, in units of the mean of its matrix. The smaller it is, the sooner the weights diverge.
-	Floor *float32 `json:"floor,omitempty"`
-
-	// Gammas Of `sparse-meta`: the decay of the gradient average from chunk to chunk, one number a bank of the model. `Model.banks` is how many banks a model has.
-	Gammas []float32 `json:"gammas,omitempty"`
-
-	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as the static model does.
-	Lambda *float32 `json:"lambda,omitempty"`
-
-	// Method How a session adapts.
-	//
-	// - `static`: not at all.
-	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
-	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
-	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
-	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
-	//   r̄ its mean over the weight's matrix and R its mean over all weights:
-	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
-	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
-	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
-	//
-	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
-	Method *Method `json:"method,omitempty"`
-
-	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as the static model does.
-	P *float64 `json:"p,omitempty"`
-
-	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as the static model does.
-	Rate *float32 `json:"rate,omitempty"`
-
-	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.
-	SkipBelow *float64 `json:"skip_below,omitempty"`
-
-	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.
-	Theta *float32 `json:"theta,omitempty"`
-}
+type SettingsRequest = api.SettingsRequest
 
 // Shadow What there is between a session and a shadow of it. In `shadows` of the session `id`, `name` and `model` are those of the shadow, and in
 // `shadow_of` of the shadow those of the session.
-type Shadow struct {
-	// BehindBytes Bytes of the session's text that the shadow has not been fed yet.
-	BehindBytes int64 `json:"behind_bytes"`
-
-	// Compared The totals of a session and its shadow at the same offset, the last one where both are known. Bits per byte compare, whatever the models: of
-	// a model of words they are those of the words that its vocabulary has. Absent as long as there is no such offset.
-	Compared *Comparison `json:"compared,omitempty"`
-
-	// Error Why the shadow does not go on; it is tried again. Absent if it does, or has come to the end.
-	Error *string `json:"error,omitempty"`
-
-	// ID Of the other session.
-	ID string `json:"id"`
-
-	// Model Id of the model that the other session runs on. Absent if that is not known.
-	Model *string `json:"model,omitempty"`
-
-	// Name Of the other session. Absent if it has none.
-	Name *string `json:"name,omitempty"`
-
-	// Offset How far the shadow has come: its `offset`.
-	Offset int64 `json:"offset"`
-}
+type Shadow = api.Shadow
 
 // StartEvent Where a session is when somebody begins to watch it. The events that follow are about what comes after.
-type StartEvent struct {
-	// Type Tells this event from others.
-	Type StartEventType `json:"type"`
-
-	// Offset The session's offset, in bytes.
-	Offset int64 `json:"offset"`
-
-	// Step Updates of the fast weights made so far.
-	Step uint64 `json:"step"`
-
-	// PendingBytes Bytes at the end of the text that have no bits yet, of a word that has not ended. Only of a model of words.
-	PendingBytes *int64 `json:"pending_bytes,omitempty"`
-
-	// LinesFrom The offset from which on the session has lines. Absent if it has none.
-	LinesFrom *int64 `json:"lines_from,omitempty"`
-
-	// Totals An amount of text, and its information.
-	Totals Measures `json:"totals"`
-}
+type StartEvent = api.StartEvent
 
 // StartEventType Tells this event from others.
-type StartEventType string
+type StartEventType = api.StartEventType
 
 // StopString A text before which a completion ends.
-type StopString = string
+type StopString = api.StopString
 
 // SummaryEvent What the whole request did. Totals are the session's, after the request.
-type SummaryEvent struct {
-	// Type Tells this event from others.
-	Type SummaryEventType `json:"type"`
-
-	// Offset The session's offset after the request: the place of the next byte.
-	Offset int64 `json:"offset"`
-
-	// Bytes Bytes of text that the request has fed or scored; of a model of words, those of the tokens that were scored.
-	Bytes int64 `json:"bytes"`
-
-	// Chars The same in characters.
-	Chars int64 `json:"chars"`
-
-	// Tokens The same in tokens.
-	Tokens int64 `json:"tokens"`
-
-	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
-	Bits float64 `json:"bits"`
-
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
-	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
-
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
-	BPC *float64 `json:"bpc,omitempty"`
-
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
-	Perplexity *float64 `json:"perplexity,omitempty"`
-
-	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
-	Unknown *int64 `json:"unknown,omitempty"`
-
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
-	UnknownBits *float64 `json:"unknown_bits,omitempty"`
-
-	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
-	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
-
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
-	BaselineBits *float64 `json:"baseline_bits,omitempty"`
-
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
-	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
-
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
-	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
-
-	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
-	NetworkBits *float64 `json:"network_bits,omitempty"`
-
-	// Chunks Number of `chunk` events of this request, sent or not.
-	Chunks int64 `json:"chunks"`
-
-	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they are accepted, and have no bits yet. Only of a model of words.
-	PendingBytes *int64 `json:"pending_bytes,omitempty"`
-
-	// Updates Updates of the fast weights made by the session so far.
-	Updates uint64 `json:"updates"`
-
-	// Totals An amount of text, and its information.
-	Totals Measures `json:"totals"`
-
-	// ElapsedMs Time from the request's start to its end.
-	ElapsedMs float64 `json:"elapsed_ms"`
-
-	// Lines The lines, the oldest first. Only with `unit=line`, in an answer that is not streamed.
-	Lines []LineEvent `json:"lines,omitempty"`
-
-	// LinesLeftOut Number of lines, the last ones, that the answer has no room for. Absent if there is none.
-	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
-}
+type SummaryEvent = api.SummaryEvent
 
 // SummaryEventType Tells this event from others.
-type SummaryEventType string
+type SummaryEventType = api.SummaryEventType
 
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
-type TokenID = int32
+type TokenID = api.TokenID
 
 // TokenLogprob A token that the text could have gone on with.
-type TokenLogprob struct {
-	// Logprob Natural log-probability of the token under the full distribution.
-	Logprob float64 `json:"logprob"`
-
-	// Text How the token would be written here. Only of a model of words.
-	Text *string `json:"text,omitempty"`
-
-	// Token A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
-	Token TokenID `json:"token"`
-}
+type TokenLogprob = api.TokenLogprob
 
 // Unit What an event reports: the text as it is scored, or lines of it.
-type Unit string
+type Unit = api.Unit
 
 // UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which
 // have no fast weights.
-type UpdateEvent struct {
-	// Type Tells this event from others.
-	Type UpdateEventType `json:"type"`
-
-	// Offset Place in the stream of the first byte behind the chunk.
-	Offset int64 `json:"offset"`
-
-	// Step Index of the chunk in the stream.
-	Step uint64 `json:"step"`
-
-	// Updates Updates made so far, this one among them.
-	Updates uint64 `json:"updates"`
-
-	// Written Entries of the fast weights that it wrote.
-	Written int64 `json:"written"`
-
-	// FastRMS Root mean square of the fast weights after it.
-	FastRMS float64 `json:"fast_rms"`
-
-	// Branches The norms of the fast weights, by branch.
-	Branches []BranchNorm `json:"branches"`
-
-	// ElapsedMs Computing time of the update and what belongs to it.
-	ElapsedMs float64 `json:"elapsed_ms"`
-}
+type UpdateEvent = api.UpdateEvent
 
 // UpdateEventType Tells this event from others.
-type UpdateEventType string
+type UpdateEventType = api.UpdateEventType
 
 // Usage How many tokens a completion took.
-type Usage struct {
-	// PromptTokens Tokens of the prompt.
-	PromptTokens int64 `json:"prompt_tokens"`
-
-	// CompletionTokens Tokens sampled, those of a stop string included.
-	CompletionTokens int64 `json:"completion_tokens"`
-
-	// TotalTokens Both together.
-	TotalTokens int64 `json:"total_tokens"`
-}
+type Usage = api.Usage
 
 // AcceptEncoding defines model for AcceptEncoding.
-type AcceptEncoding = string
+type AcceptEncoding = api.AcceptEncoding
 
 // IfNoneMatch defines model for IfNoneMatch.
-type IfNoneMatch = string
+type IfNoneMatch = api.IfNoneMatch
 
 // SessionID defines model for SessionID.
-type SessionID = string
+type SessionID = api.SessionID
 
 // Wait defines model for Wait.
-type Wait = string
+type Wait = api.Wait
 
 // ListSessionsParams defines parameters for ListSessions.
-type ListSessionsParams struct {
-	// After Id of the session after which the page begins; the `next` of the page before.
-	After *string `form:"after,omitempty" json:"after,omitempty"`
-
-	// Limit The largest number of sessions on the page.
-	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
-
-	// Label Only sessions with this label: `NAME:VALUE`, or `NAME` for any value. The name ends at the first `:`. Such a page may have fewer sessions
-	// than `limit`, or none, and yet a `next`: the server looks at a bounded number of sessions for one page.
-	Label *string `form:"label,omitempty" json:"label,omitempty"`
-}
+type ListSessionsParams = api.ListSessionsParams
 
 // ImportSessionParams defines parameters for ImportSession.
-type ImportSessionParams struct {
-	// Name Name of the new session. Left out, it has none.
-	Name *string `form:"name,omitempty" json:"name,omitempty"`
-}
+type ImportSessionParams = api.ImportSessionParams
 
 // CompleteParams defines parameters for Complete.
-type CompleteParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
-	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
-	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
-}
+type CompleteParams = api.CompleteParams
 
 // WatchSessionParams defines parameters for WatchSession.
-type WatchSessionParams struct {
-	// Unit What an event reports.
-	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
-
-	// Text Whether `chunk` and `line` events carry the text.
-	Text *bool `form:"text,omitempty" json:"text,omitempty"`
-
-	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
-	Tokens *bool `form:"tokens,omitempty" json:"tokens,omitempty"`
-
-	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
-	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
-
-	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides. Only with `logprobs=true`.
-	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
-
-	// Updates Whether there is an `update` event after each update of the fast weights.
-	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
-
-	// Offset The offset up to which the client has the session's text, in bytes.
-	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
-
-	// LastEventID The same, as browsers send it that come again. `offset` goes before it.
-	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
-}
+type WatchSessionParams = api.WatchSessionParams
 
 // ScoreParams defines parameters for Score.
-type ScoreParams struct {
-	// Learn Whether the text becomes the session's, which learns from it.
-	Learn *ScoreParamsLearn `form:"learn,omitempty" json:"learn,omitempty"`
-
-	// Threshold The largest `p` of a line that is flagged. Only with `learn=unflagged`.
-	Threshold *float64 `form:"threshold,omitempty" json:"threshold,omitempty"`
-
-	// Unit What an event reports.
-	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
-
-	// Text Whether `line` events carry the line's text. Only with `unit=line`.
-	Text *bool `form:"text,omitempty" json:"text,omitempty"`
-
-	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
-	Tokens *bool `form:"tokens,omitempty" json:"tokens,omitempty"`
-
-	// Offset The session's offset that the caller expects, in bytes. If the session is at another offset, the answer is 409 `offset-conflict` with
-	// the true offset, and nothing changes.
-	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
-
-	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`, and in an answer that has events: one in
-	// `application/json` has none.
-	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
-
-	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides; under the static model, too, if the session keeps a baseline.
-	// Only with `logprobs=true`.
-	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
-
-	// Updates Whether there is an `update` event after each update of the fast weights, with their norms by branch, which are computed for it. Only in
-	// an answer that has events, and not with `learn=false`.
-	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
-
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
-	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
-	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
-}
+type ScoreParams = api.ScoreParams
 
 // ScoreParamsLearn defines parameters for Score.
-type ScoreParamsLearn string
+type ScoreParamsLearn = api.ScoreParamsLearn
 
 // GetScoresParams defines parameters for GetScores.
-type GetScoresParams struct {
-	// Offset Place in the stream of the first byte.
-	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
-
-	// Length Bytes of text at most.
-	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
-
-	// Points Parts at most, about.
-	Points *int `form:"points,omitempty" json:"points,omitempty"`
-}
+type GetScoresParams = api.GetScoresParams
 
 // GetSnapshotParams defines parameters for GetSnapshot.
-type GetSnapshotParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
-	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
-	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
-}
+type GetSnapshotParams = api.GetSnapshotParams
 
 // GetTextParams defines parameters for GetText.
-type GetTextParams struct {
-	// Offset Place in the stream of the first byte.
-	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
-
-	// Length Bytes at most.
-	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
-}
-
-// AsStopString returns the union data inside the CompletionRequest_Stop as a StopString
-func (t CompletionRequest_Stop) AsStopString() (StopString, error) {
-	var body StopString
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromStopString overwrites any union data inside the CompletionRequest_Stop as the provided StopString
-func (t *CompletionRequest_Stop) FromStopString(v StopString) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeStopString performs a merge with any union data inside the CompletionRequest_Stop, using the provided StopString
-func (t *CompletionRequest_Stop) MergeStopString(v StopString) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsCompletionRequestStop1 returns the union data inside the CompletionRequest_Stop as a CompletionRequestStop1
-func (t CompletionRequest_Stop) AsCompletionRequestStop1() (CompletionRequestStop1, error) {
-	var body CompletionRequestStop1
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromCompletionRequestStop1 overwrites any union data inside the CompletionRequest_Stop as the provided CompletionRequestStop1
-func (t *CompletionRequest_Stop) FromCompletionRequestStop1(v CompletionRequestStop1) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeCompletionRequestStop1 performs a merge with any union data inside the CompletionRequest_Stop, using the provided CompletionRequestStop1
-func (t *CompletionRequest_Stop) MergeCompletionRequestStop1(v CompletionRequestStop1) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-func (t CompletionRequest_Stop) MarshalJSON() ([]byte, error) {
-	b, err := t.union.MarshalJSON()
-	return b, err
-}
-
-func (t *CompletionRequest_Stop) UnmarshalJSON(b []byte) error {
-	err := t.union.UnmarshalJSON(b)
-	return err
-}
+type GetTextParams = api.GetTextParams
 
 // newReadyRequest makes the request GET /readyz to the server at a base URL.
 func newReadyRequest(

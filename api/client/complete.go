@@ -64,9 +64,3 @@ func decodeCompletion(kind string, object []byte) (e CompletionEvent, last bool,
 	}
 	return e, e.Done != nil, err
 }
-
-// TextBytes is the sampled text as it is.
-func (c *Completion) TextBytes() []byte { return textBytes(c.Text, c.TextBase64) }
-
-// TextBytes is the piece of text as it is.
-func (e *PieceEvent) TextBytes() []byte { return textBytes(e.Text, e.TextBase64) }

@@ -10,13 +10,13 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // What is written by hand has the fields that the contract has; all else is generated from it.
 func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
-	doc, err := api.Document()
+	doc, err := contract.Document()
 	require.NoError(t, err)
 	for name, byHand := range map[string]struct {
 		value   any

@@ -133,19 +133,3 @@ func (c *Client) ScoreText(
 	return object[SummaryEvent](c, request(newScoreRequest(
 		ctx, c.base, session, o.params(c.patience), mediaBytes, bytes.NewReader(text))))
 }
-
-// TextBytes is the text of the line as it is, without its newline; nil if it was not asked for.
-func (e *LineEvent) TextBytes() []byte {
-	if e.Text == nil {
-		return nil
-	}
-	return textBytes(*e.Text, e.TextBase64)
-}
-
-// textBytes is a text of which an answer has its bytes, too, where it is not UTF-8.
-func textBytes(text string, bytes []byte) []byte {
-	if bytes != nil {
-		return bytes
-	}
-	return []byte(text)
-}

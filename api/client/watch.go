@@ -86,14 +86,6 @@ func decodeWatched(kind string, object []byte) (e SessionEvent, last bool, err e
 	return e, false, err
 }
 
-// TextBytes is the text of the chunk as it is; nil if it was not told.
-func (e *ChunkEvent) TextBytes() []byte {
-	if e.Text == nil {
-		return nil
-	}
-	return textBytes(*e.Text, e.TextBase64)
-}
-
 // Text gives a part of a session's text: from an offset on so many bytes, at most 1048576, or what
 // there is of them.
 func (c *Client) Text(ctx context.Context, session string, offset, length int64) ([]byte, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
@@ -37,7 +36,7 @@ const openAITag = "openai"
 
 // Load reads the embedded contract.
 func Load() (*Contract, error) {
-	doc, err := api.Document()
+	doc, err := Document()
 	if err != nil {
 		return nil, err
 	}

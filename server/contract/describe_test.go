@@ -6,13 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lmserve/lmserve/api"
 )
 
 // A schema's words are made for requests; every field of every request has some.
 func TestEveryRequestSchemaCanBeDescribed(t *testing.T) {
-	doc, err := api.Document()
+	doc, err := Document()
 	require.NoError(t, err)
 	for name, ref := range doc.Components.Schemas {
 		if !strings.HasSuffix(name, "Request") && name != "ScoreText" {

@@ -18,6 +18,7 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // Validate holds a request against the contract: its parameters, and its body if that is JSON. The
@@ -95,7 +96,7 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 	if p := o.checkQuery(r); p != nil {
 		return p
 	}
-	var invalid *api.InvalidParamFormatError
+	var invalid *routes.InvalidParamFormatError
 	if !errors.As(err, &invalid) {
 		return problem.New(api.ProblemInvalidParameter, err.Error())
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 //go:embed page.html
@@ -29,7 +30,7 @@ var Policy = func() string {
 
 // Page makes the page, once.
 var Page = sync.OnceValues(func() ([]byte, error) {
-	doc, err := api.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 func page(t *testing.T) string {
@@ -29,7 +29,7 @@ func all(text, pattern string) (found []string) {
 }
 
 func TestThePageHasAllThatTheContractHas(t *testing.T) {
-	doc, err := api.Document()
+	doc, err := contract.Document()
 	require.NoError(t, err)
 	text := page(t)
 	ids := all(text, `id="([^"]*)"`)

@@ -13,6 +13,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/problem"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // backupBufferBytes is how much of a backup one write sends.
@@ -20,8 +21,8 @@ const backupBufferBytes = 256 << 10
 
 // Backup implements GET /v1/admin/backup. An error after the answer has begun cuts the connection.
 func (h *Handlers) Backup(
-	ctx context.Context, r api.BackupRequestObject,
-) (api.BackupResponseObject, error) {
+	ctx context.Context, r routes.BackupRequestObject,
+) (routes.BackupResponseObject, error) {
 	id, from := "", int64(0)
 	if r.Params.IfMatch != nil {
 		id = strings.Trim(*r.Params.IfMatch, `"`)
@@ -74,5 +75,5 @@ type onlyReader struct{ io.Reader }
 // backupFile writes a backup.
 type backupFile func(w http.ResponseWriter) error
 
-// VisitBackupResponse implements api.BackupResponseObject.
+// VisitBackupResponse implements routes.BackupResponseObject.
 func (f backupFile) VisitBackupResponse(w http.ResponseWriter) error { return f(w) }

@@ -12,12 +12,13 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // Complete implements POST /v1/sessions/{id}/complete.
 func (h *Handlers) Complete(
-	ctx context.Context, r api.CompleteRequestObject,
-) (api.CompleteResponseObject, error) {
+	ctx context.Context, r routes.CompleteRequestObject,
+) (routes.CompleteResponseObject, error) {
 	start := time.Now()
 	request, err := codec.DecodeCompletion(*r.Body, r.Params)
 	if err != nil {
@@ -53,7 +54,7 @@ func (h *Handlers) Complete(
 	if err != nil {
 		return nil, err
 	}
-	return api.Complete200JSONResponse(codec.EncodeCompletion(done, scores, time.Since(start))), nil
+	return routes.Complete200JSONResponse(codec.EncodeCompletion(done, scores, time.Since(start))), nil
 }
 
 // completeCall is one call of Sessions.Complete.
@@ -91,5 +92,5 @@ func (c completeCall) stream(
 // completeStream writes a streamed answer.
 type completeStream func(w http.ResponseWriter) error
 
-// VisitCompleteResponse implements api.CompleteResponseObject.
+// VisitCompleteResponse implements routes.CompleteResponseObject.
 func (s completeStream) VisitCompleteResponse(w http.ResponseWriter) error { return s(w) }

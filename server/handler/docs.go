@@ -4,20 +4,20 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/server/docs"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // Docs implements GET /docs.
 func (h *Handlers) Docs(
-	context.Context, api.DocsRequestObject,
-) (api.DocsResponseObject, error) {
+	context.Context, routes.DocsRequestObject,
+) (routes.DocsResponseObject, error) {
 	page, err := docs.Page()
 	if err != nil {
 		return nil, err
 	}
-	return api.Docs200TextHTMLResponse{
+	return routes.Docs200TextHTMLResponse{
 		Body: bytes.NewReader(page), ContentLength: int64(len(page)),
-		Headers: api.Docs200ResponseHeaders{ContentSecurityPolicy: docs.Policy},
+		Headers: routes.Docs200ResponseHeaders{ContentSecurityPolicy: docs.Policy},
 	}, nil
 }

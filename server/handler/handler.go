@@ -3,7 +3,7 @@
 // negotiation, limits and validation are behind it (package middleware). Its errors become problems
 // (package problem).
 //
-// A new operation is a method of Handlers in a file of its own; api.StrictServerInterface, which is
+// A new operation is a method of Handlers in a file of its own; routes.StrictServerInterface, which is
 // generated from the contract, names it. An answer that is neither JSON nor empty is a function
 // that writes to the http.ResponseWriter, as scoreStream in score.go.
 package handler
@@ -13,12 +13,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // Sessions is what the handlers need of a session manager. Its errors are those of package session.
@@ -74,7 +74,7 @@ type Handlers struct {
 	users        users
 }
 
-var _ api.StrictServerInterface = (*Handlers)(nil)
+var _ routes.StrictServerInterface = (*Handlers)(nil)
 
 // encoder writes what clients are told of the text of a session.
 func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error) {

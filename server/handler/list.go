@@ -6,20 +6,20 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // ListSessions implements GET /v1/sessions. A page is made in a temporary file before its reader
 // gets it: the JSON of sessions with long labels is megabytes, and its reader may be slow.
 func (h *Handlers) ListSessions(
-	ctx context.Context, r api.ListSessionsRequestObject,
-) (api.ListSessionsResponseObject, error) {
+	ctx context.Context, r routes.ListSessionsRequestObject,
+) (routes.ListSessionsResponseObject, error) {
 	made, err := spool.New()
 	if err != nil {
 		return nil, session.SpoolError(err)
@@ -83,5 +83,5 @@ func writeList(w io.Writer, page []session.Info, next string) error {
 // sessionList writes a page.
 type sessionList func(w http.ResponseWriter) error
 
-// VisitListSessionsResponse implements api.ListSessionsResponseObject.
+// VisitListSessionsResponse implements routes.ListSessionsResponseObject.
 func (s sessionList) VisitListSessionsResponse(w http.ResponseWriter) error { return s(w) }

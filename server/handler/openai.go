@@ -13,6 +13,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/problem"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // headerSession names the session of a completion in OpenAI's form.
@@ -20,8 +21,8 @@ const headerSession = "X-Session-ID"
 
 // CreateCompletion implements POST /v1/completions.
 func (h *Handlers) CreateCompletion(
-	ctx context.Context, r api.CreateCompletionRequestObject,
-) (api.CreateCompletionResponseObject, error) {
+	ctx context.Context, r routes.CreateCompletionRequestObject,
+) (routes.CreateCompletionResponseObject, error) {
 	start := time.Now()
 	model, err := h.modelNamed(&r.Body.Model)
 	if err != nil {
@@ -127,7 +128,7 @@ func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batc
 	if err != nil {
 		return err
 	}
-	whole := api.CreateCompletion200JSONResponse{Body: c.answer.Whole()}
+	whole := routes.CreateCompletion200JSONResponse{Body: c.answer.Whole()}
 	if c.named.id != "" {
 		whole.Headers.XSessionID = &c.named.id
 	}
@@ -166,24 +167,24 @@ func (h *Handlers) streamBatch(
 // batchAnswer writes an answer.
 type batchAnswer func(w http.ResponseWriter) error
 
-// VisitCreateCompletionResponse implements api.CreateCompletionResponseObject.
+// VisitCreateCompletionResponse implements routes.CreateCompletionResponseObject.
 func (a batchAnswer) VisitCreateCompletionResponse(w http.ResponseWriter) error { return a(w) }
 
 // GetModel implements GET /v1/models/{model}.
 func (h *Handlers) GetModel(
-	_ context.Context, r api.GetModelRequestObject,
-) (api.GetModelResponseObject, error) {
+	_ context.Context, r routes.GetModelRequestObject,
+) (routes.GetModelResponseObject, error) {
 	model, err := h.modelNamed(&r.Model)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetModel200JSONResponse(codec.EncodeModel(model)), nil
+	return routes.GetModel200JSONResponse(codec.EncodeModel(model)), nil
 }
 
 // Tokenize implements POST /tokenize.
 func (h *Handlers) Tokenize(
-	_ context.Context, r api.TokenizeRequestObject,
-) (api.TokenizeResponseObject, error) {
+	_ context.Context, r routes.TokenizeRequestObject,
+) (routes.TokenizeResponseObject, error) {
 	model, err := h.modelNamed(r.Body.Model)
 	if err != nil {
 		return nil, err
@@ -198,13 +199,13 @@ func (h *Handlers) Tokenize(
 // tokenizeAnswer writes an answer.
 type tokenizeAnswer func(w http.ResponseWriter) error
 
-// VisitTokenizeResponse implements api.TokenizeResponseObject.
+// VisitTokenizeResponse implements routes.TokenizeResponseObject.
 func (a tokenizeAnswer) VisitTokenizeResponse(w http.ResponseWriter) error { return a(w) }
 
 // Detokenize implements POST /detokenize.
 func (h *Handlers) Detokenize(
-	_ context.Context, r api.DetokenizeRequestObject,
-) (api.DetokenizeResponseObject, error) {
+	_ context.Context, r routes.DetokenizeRequestObject,
+) (routes.DetokenizeResponseObject, error) {
 	model, err := h.modelNamed(r.Body.Model)
 	if err != nil {
 		return nil, err
@@ -213,14 +214,14 @@ func (h *Handlers) Detokenize(
 	if err != nil {
 		return nil, err
 	}
-	return api.Detokenize200JSONResponse{Prompt: codec.EncodeText(text)}, nil
+	return routes.Detokenize200JSONResponse{Prompt: codec.EncodeText(text)}, nil
 }
 
 // TokenizerInfo implements GET /tokenizer_info.
 func (h *Handlers) TokenizerInfo(
-	context.Context, api.TokenizerInfoRequestObject,
-) (api.TokenizerInfoResponseObject, error) {
-	return api.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Models()[0])), nil
+	context.Context, routes.TokenizerInfoRequestObject,
+) (routes.TokenizerInfoResponseObject, error) {
+	return routes.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Models()[0])), nil
 }
 
 // modelNamed finds the model that a request names; no name is that of the default.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/server/page"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // pageFile is an answer with a file of the page, for a request with these headers.
@@ -26,35 +26,35 @@ func (f pageFile) send(w http.ResponseWriter) error {
 	return nil
 }
 
-// VisitHomeResponse implements api.HomeResponseObject.
+// VisitHomeResponse implements routes.HomeResponseObject.
 func (f pageFile) VisitHomeResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// VisitPageStyleResponse implements api.PageStyleResponseObject.
+// VisitPageStyleResponse implements routes.PageStyleResponseObject.
 func (f pageFile) VisitPageStyleResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// VisitPageScriptResponse implements api.PageScriptResponseObject.
+// VisitPageScriptResponse implements routes.PageScriptResponseObject.
 func (f pageFile) VisitPageScriptResponse(w http.ResponseWriter) error { return f.send(w) }
 
 // Home implements GET /.
 func (h *Handlers) Home(
-	_ context.Context, r api.HomeRequestObject,
-) (api.HomeResponseObject, error) {
+	_ context.Context, r routes.HomeRequestObject,
+) (routes.HomeResponseObject, error) {
 	file, err := page.Document()
 	return pageFile{file, r.Params.AcceptEncoding, r.Params.IfNoneMatch}, err
 }
 
 // PageStyle implements GET /page.css.
 func (h *Handlers) PageStyle(
-	_ context.Context, r api.PageStyleRequestObject,
-) (api.PageStyleResponseObject, error) {
+	_ context.Context, r routes.PageStyleRequestObject,
+) (routes.PageStyleResponseObject, error) {
 	file, err := page.Style()
 	return pageFile{file, r.Params.AcceptEncoding, r.Params.IfNoneMatch}, err
 }
 
 // PageScript implements GET /page.js.
 func (h *Handlers) PageScript(
-	_ context.Context, r api.PageScriptRequestObject,
-) (api.PageScriptResponseObject, error) {
+	_ context.Context, r routes.PageScriptRequestObject,
+) (routes.PageScriptResponseObject, error) {
 	file, err := page.Script()
 	return pageFile{file, r.Params.AcceptEncoding, r.Params.IfNoneMatch}, err
 }

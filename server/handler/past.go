@@ -5,16 +5,16 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // GetText implements GET /v1/sessions/{id}/text.
 func (h *Handlers) GetText(
-	ctx context.Context, r api.GetTextRequestObject,
-) (api.GetTextResponseObject, error) {
+	ctx context.Context, r routes.GetTextRequestObject,
+) (routes.GetTextResponseObject, error) {
 	asked := codec.DecodeText(r.Params)
 	taken, err := h.Memory.Take(ctx, asked.Length)
 	if err != nil {
@@ -26,9 +26,9 @@ func (h *Handlers) GetText(
 		taken.Keep(0)
 		return nil, err
 	}
-	made := api.GetText200ApplicationOctetStreamResponse{
+	made := routes.GetText200ApplicationOctetStreamResponse{
 		Body: bytes.NewReader(part.Text), ContentLength: int64(len(part.Text)),
-		Headers: api.GetText200ResponseHeaders{
+		Headers: routes.GetText200ResponseHeaders{
 			LmserveSessionOffset: part.End, LmserveTextFrom: part.From,
 		},
 	}
@@ -41,13 +41,13 @@ func (h *Handlers) GetText(
 // textPart writes a part of a session's text.
 type textPart func(w http.ResponseWriter) error
 
-// VisitGetTextResponse implements api.GetTextResponseObject.
+// VisitGetTextResponse implements routes.GetTextResponseObject.
 func (t textPart) VisitGetTextResponse(w http.ResponseWriter) error { return t(w) }
 
 // GetScores implements GET /v1/sessions/{id}/scores.
 func (h *Handlers) GetScores(
-	ctx context.Context, r api.GetScoresRequestObject,
-) (api.GetScoresResponseObject, error) {
+	ctx context.Context, r routes.GetScoresRequestObject,
+) (routes.GetScoresResponseObject, error) {
 	asked := codec.DecodeScores(r.Params)
 	taken, err := h.Memory.Take(ctx, limits.PastScoreBytes*int64(asked.Points))
 	if err != nil {
@@ -63,5 +63,5 @@ func (h *Handlers) GetScores(
 	if err != nil {
 		return nil, err
 	}
-	return api.GetScores200JSONResponse(encode.PastScores(found)), nil
+	return routes.GetScores200JSONResponse(encode.PastScores(found)), nil
 }

@@ -15,12 +15,13 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/problem"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // Score implements POST /v1/sessions/{id}/score.
 func (h *Handlers) Score(
-	ctx context.Context, r api.ScoreRequestObject,
-) (api.ScoreResponseObject, error) {
+	ctx context.Context, r routes.ScoreRequestObject,
+) (routes.ScoreResponseObject, error) {
 	options, err := codec.DecodeScoreOptions(r.Params)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (h *Handlers) Score(
 	if err != nil {
 		return nil, err
 	}
-	return api.Score200JSONResponse(call.encode.Summary(summary)), nil
+	return routes.Score200JSONResponse(call.encode.Summary(summary)), nil
 }
 
 // checkAsked refuses what would make no difference in an answer of this form: who asks for it would
@@ -92,7 +93,7 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 func isTrue(b *bool) bool { return b != nil && *b }
 
 // scoreText gives the text of a request: the body as it comes in, or what its JSON holds.
-func scoreText(r api.ScoreRequestObject) (io.Reader, error) {
+func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
 	if media, _ := contract.MediaTypeOf(r.ContentType); media != contract.MediaJSON {
 		return r.Body, nil
 	}
@@ -187,5 +188,5 @@ func sendLines(
 // scoreStream writes a streamed answer.
 type scoreStream func(w http.ResponseWriter) error
 
-// VisitScoreResponse implements api.ScoreResponseObject.
+// VisitScoreResponse implements routes.ScoreResponseObject.
 func (s scoreStream) VisitScoreResponse(w http.ResponseWriter) error { return s(w) }

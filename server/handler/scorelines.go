@@ -7,10 +7,11 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // scoreLines makes a call whose answer is one object with all lines that there is room for.
-func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreResponseObject, error) {
+func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreResponseObject, error) {
 	taken, err := h.Memory.Take(ctx, limits.AnswerLinesMax)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (api.ScoreRespon
 	if all.leftOut > 0 {
 		body.LinesLeftOut = &all.leftOut
 	}
-	return api.Score200JSONResponse(body), nil
+	return routes.Score200JSONResponse(body), nil
 }
 
 // lineList has the first lines of an answer, as many as the memory has room for.

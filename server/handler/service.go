@@ -8,13 +8,14 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/codec"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // ListModels implements GET /v1/models.
 func (h *Handlers) ListModels(
-	context.Context, api.ListModelsRequestObject,
-) (api.ListModelsResponseObject, error) {
-	list := api.ListModels200JSONResponse{Object: api.ObjectList}
+	context.Context, routes.ListModelsRequestObject,
+) (routes.ListModelsResponseObject, error) {
+	list := routes.ListModels200JSONResponse{Object: api.ObjectList}
 	for _, m := range h.Sessions().Models() {
 		list.Data = append(list.Data, codec.EncodeModel(m))
 	}
@@ -23,15 +24,15 @@ func (h *Handlers) ListModels(
 
 // Health implements GET /healthz.
 func (h *Handlers) Health(
-	context.Context, api.HealthRequestObject,
-) (api.HealthResponseObject, error) {
-	return api.Health200JSONResponse{Status: api.StatusOK}, nil
+	context.Context, routes.HealthRequestObject,
+) (routes.HealthResponseObject, error) {
+	return routes.Health200JSONResponse{Status: api.StatusOK}, nil
 }
 
 // Ready implements GET /readyz.
 func (h *Handlers) Ready(
-	context.Context, api.ReadyRequestObject,
-) (api.ReadyResponseObject, error) {
+	context.Context, routes.ReadyRequestObject,
+) (routes.ReadyResponseObject, error) {
 	if err := h.Sessions().Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", session.ErrStore, err)
 	}
@@ -47,14 +48,14 @@ func (h *Handlers) Ready(
 		full := api.DiskFull
 		status.Disk = &full
 	}
-	return api.Ready200JSONResponse(status), nil
+	return routes.Ready200JSONResponse(status), nil
 }
 
 // Contract implements GET /openapi.yaml.
 func (h *Handlers) Contract(
-	context.Context, api.ContractRequestObject,
-) (api.ContractResponseObject, error) {
-	return api.Contract200ApplicationYamlResponse{
+	context.Context, routes.ContractRequestObject,
+) (routes.ContractResponseObject, error) {
+	return routes.Contract200ApplicationYamlResponse{
 		Body:          bytes.NewReader(api.YAML),
 		ContentLength: int64(len(api.YAML)),
 	}, nil

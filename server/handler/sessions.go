@@ -3,16 +3,16 @@ package handler
 import (
 	"context"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // CreateSession implements POST /v1/sessions.
 func (h *Handlers) CreateSession(
-	ctx context.Context, r api.CreateSessionRequestObject,
-) (api.CreateSessionResponseObject, error) {
+	ctx context.Context, r routes.CreateSessionRequestObject,
+) (routes.CreateSessionResponseObject, error) {
 	var request session.CreateRequest
 	if r.Body != nil {
 		var err error
@@ -24,16 +24,16 @@ func (h *Handlers) CreateSession(
 	if err != nil {
 		return nil, err
 	}
-	return api.CreateSession201JSONResponse{
+	return routes.CreateSession201JSONResponse{
 		Body:    codec.EncodeSession(info),
-		Headers: api.CreateSession201ResponseHeaders{Location: sessionPath(info.ID)},
+		Headers: routes.CreateSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }
 
 // PutSession implements PUT /v1/sessions/{name}.
 func (h *Handlers) PutSession(
-	ctx context.Context, r api.PutSessionRequestObject,
-) (api.PutSessionResponseObject, error) {
+	ctx context.Context, r routes.PutSessionRequestObject,
+) (routes.PutSessionResponseObject, error) {
 	name, err := codec.DecodeName("id", r.ID)
 	if err != nil {
 		return nil, err
@@ -49,18 +49,18 @@ func (h *Handlers) PutSession(
 		return nil, err
 	}
 	if !made {
-		return api.PutSession200JSONResponse(codec.EncodeSession(info)), nil
+		return routes.PutSession200JSONResponse(codec.EncodeSession(info)), nil
 	}
-	return api.PutSession201JSONResponse{
+	return routes.PutSession201JSONResponse{
 		Body:    codec.EncodeSession(info),
-		Headers: api.PutSession201ResponseHeaders{Location: sessionPath(info.ID)},
+		Headers: routes.PutSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }
 
 // PatchSession implements PATCH /v1/sessions/{id}.
 func (h *Handlers) PatchSession(
-	ctx context.Context, r api.PatchSessionRequestObject,
-) (api.PatchSessionResponseObject, error) {
+	ctx context.Context, r routes.PatchSessionRequestObject,
+) (routes.PatchSessionResponseObject, error) {
 	request, err := codec.DecodePatch(*r.Body)
 	if err != nil {
 		return nil, err
@@ -69,13 +69,13 @@ func (h *Handlers) PatchSession(
 	if err != nil {
 		return nil, err
 	}
-	return api.PatchSession200JSONResponse(codec.EncodeSession(info)), nil
+	return routes.PatchSession200JSONResponse(codec.EncodeSession(info)), nil
 }
 
 // ForkSession implements POST /v1/sessions/{id}/fork.
 func (h *Handlers) ForkSession(
-	ctx context.Context, r api.ForkSessionRequestObject,
-) (api.ForkSessionResponseObject, error) {
+	ctx context.Context, r routes.ForkSessionRequestObject,
+) (routes.ForkSessionResponseObject, error) {
 	var request session.ForkRequest
 	if r.Body != nil {
 		var err error
@@ -87,29 +87,29 @@ func (h *Handlers) ForkSession(
 	if err != nil {
 		return nil, err
 	}
-	return api.ForkSession201JSONResponse{
+	return routes.ForkSession201JSONResponse{
 		Body:    codec.EncodeSession(info),
-		Headers: api.ForkSession201ResponseHeaders{Location: sessionPath(info.ID)},
+		Headers: routes.ForkSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }
 
 // GetSession implements GET /v1/sessions/{id}.
 func (h *Handlers) GetSession(
-	ctx context.Context, r api.GetSessionRequestObject,
-) (api.GetSessionResponseObject, error) {
+	ctx context.Context, r routes.GetSessionRequestObject,
+) (routes.GetSessionResponseObject, error) {
 	info, err := h.Sessions().Get(middleware.CallerOf(ctx), r.ID)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetSession200JSONResponse(codec.EncodeSession(info)), nil
+	return routes.GetSession200JSONResponse(codec.EncodeSession(info)), nil
 }
 
 // DeleteSession implements DELETE /v1/sessions/{id}.
 func (h *Handlers) DeleteSession(
-	ctx context.Context, r api.DeleteSessionRequestObject,
-) (api.DeleteSessionResponseObject, error) {
+	ctx context.Context, r routes.DeleteSessionRequestObject,
+) (routes.DeleteSessionResponseObject, error) {
 	if err := h.Sessions().Delete(middleware.CallerOf(ctx), r.ID); err != nil {
 		return nil, err
 	}
-	return api.DeleteSession204Response{}, nil
+	return routes.DeleteSession204Response{}, nil
 }

@@ -6,20 +6,20 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/problem"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // GetSnapshot implements GET /v1/sessions/{id}/snapshot. An error after the answer has begun cuts
 // the connection: a part of a file must not look like the whole.
 func (h *Handlers) GetSnapshot(
-	ctx context.Context, r api.GetSnapshotRequestObject,
-) (api.GetSnapshotResponseObject, error) {
+	ctx context.Context, r routes.GetSnapshotRequestObject,
+) (routes.GetSnapshotResponseObject, error) {
 	wait, err := codec.DecodeWait(r.Params.Wait)
 	if err != nil {
 		return nil, err
@@ -50,13 +50,13 @@ func partHeaders(p session.Part) map[string]string {
 // snapshotFile writes an exported session.
 type snapshotFile func(w http.ResponseWriter) error
 
-// VisitGetSnapshotResponse implements api.GetSnapshotResponseObject.
+// VisitGetSnapshotResponse implements routes.GetSnapshotResponseObject.
 func (f snapshotFile) VisitGetSnapshotResponse(w http.ResponseWriter) error { return f(w) }
 
 // ImportSession implements POST /v1/sessions/import.
 func (h *Handlers) ImportSession(
-	ctx context.Context, r api.ImportSessionRequestObject,
-) (api.ImportSessionResponseObject, error) {
+	ctx context.Context, r routes.ImportSessionRequestObject,
+) (routes.ImportSessionResponseObject, error) {
 	var name string
 	if r.Params.Name != nil {
 		var err error
@@ -68,8 +68,8 @@ func (h *Handlers) ImportSession(
 	if err != nil {
 		return nil, err
 	}
-	return api.ImportSession201JSONResponse{
+	return routes.ImportSession201JSONResponse{
 		Body:    codec.EncodeSession(info),
-		Headers: api.ImportSession201ResponseHeaders{Location: sessionPath(info.ID)},
+		Headers: routes.ImportSession201ResponseHeaders{Location: sessionPath(info.ID)},
 	}, nil
 }

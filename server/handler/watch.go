@@ -10,12 +10,13 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/routes"
 )
 
 // WatchSession implements GET /v1/sessions/{id}/events.
 func (h *Handlers) WatchSession(
-	ctx context.Context, r api.WatchSessionRequestObject,
-) (api.WatchSessionResponseObject, error) {
+	ctx context.Context, r routes.WatchSessionRequestObject,
+) (routes.WatchSessionResponseObject, error) {
 	options, err := codec.DecodeWatch(r.Params)
 	if err != nil {
 		return nil, err
@@ -79,5 +80,5 @@ func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 // watchStream writes the events.
 type watchStream func(w http.ResponseWriter) error
 
-// VisitWatchSessionResponse implements api.WatchSessionResponseObject.
+// VisitWatchSessionResponse implements routes.WatchSessionResponseObject.
 func (s watchStream) VisitWatchSessionResponse(w http.ResponseWriter) error { return s(w) }
