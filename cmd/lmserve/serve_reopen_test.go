@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
@@ -68,7 +69,7 @@ func (l *lockedBuffer) String() string {
 
 func newReopening(t *testing.T, sessions int) *reopening {
 	r := &reopening{t: t, dir: filepath.Join(t.TempDir(), "data")}
-	r.cmd = exec.Command(os.Args[0], "-test.run", "^TestServeChild$")
+	r.cmd = program.Command(os.Args[0], "-test.run", "^TestServeChild$")
 	args := []string{
 		"serve", "--listen", "127.0.0.1:0", "--data-dir", r.dir, "--model", smallModel(t),
 	}
