@@ -36,6 +36,7 @@ func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 // A server from its keys to its certificate: what changes in the files it follows without a
 // restart.
 func TestServeFollowsItsKeysAndItsCertificate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writeCertificate(t, certFile, keyFile, 1)

@@ -33,7 +33,7 @@ func TestServeChild(t *testing.T) {
 	if args == "" {
 		t.Skip("it is run by another test")
 	}
-	scrubbing = sessionlog.ScrubOptions{ReadsPerSecond: 1 << 20, Rest: 20 * time.Millisecond}
+	scrubbing = sessionlog.ScrubOptions{ReadsPerSecond: 1 << 20, Rest: 100 * time.Millisecond}
 	os.Exit(run(t.Context(), strings.Split(args, "\n"), nil, os.Stdout, os.Stderr))
 }
 
@@ -185,6 +185,7 @@ func TestDamageUnderARunningServerStopsOnlyWhatItTouches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	const sessions, before, after = 60, 800, 1100
 	r := newReopening(t, sessions)
 	for n := range sessions {
@@ -265,6 +266,7 @@ func TestAServerThatFindsDamageAgainAndAgainEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	r := newReopening(t, 20)
 	for n := range 20 {
 		require.Equal(t, http.StatusOK, r.feed(n, 800))

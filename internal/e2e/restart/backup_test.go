@@ -50,6 +50,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	small, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
 	lmserve, dir := program.Built(t, program.AsTested(t)...), filepath.Join(t.TempDir(), "data")

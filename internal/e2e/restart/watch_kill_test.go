@@ -174,8 +174,10 @@ func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	for _, learn := range []string{"true", "unflagged"} {
 		t.Run(learn, func(t *testing.T) {
+			t.Parallel()
 			seed := watchSeed(t)
 			t.Logf("WATCH_SEED=%d", seed)
 			w := newWatched(t, seed)
