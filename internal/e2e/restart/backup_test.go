@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,9 +19,10 @@ import (
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 )
 
-// cutting is a way to a server on which every connection is lost after some bytes.
-func cutting(t *testing.T, url string, bytesEach int64) *httptest.Server {
-	way := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// cutting is a way to a server on which every connection is lost after some bytes, and how many were.
+func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, cuts *atomic.Int64) {
+	cuts = new(atomic.Int64)
+	way = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, err := http.NewRequestWithContext(r.Context(), r.Method, url+r.URL.Path, nil)
 		if err != nil {
 			panic(err)
@@ -37,11 +39,12 @@ func cutting(t *testing.T, url string, bytesEach int64) *httptest.Server {
 		w.WriteHeader(resp.StatusCode)
 		_, _ = io.CopyN(w, resp.Body, bytesEach)
 		if err := http.NewResponseController(w).Flush(); err != nil || resp.ContentLength > bytesEach {
+			cuts.Add(1)
 			panic(http.ErrAbortHandler)
 		}
 	}))
 	t.Cleanup(way.Close)
-	return way
+	return way, cuts
 }
 
 // A server is backed up over connections that are cut, is killed while a backup is read, and goes
@@ -82,8 +85,9 @@ func TestBackupAndRestore(t *testing.T) {
 	feed(p.URL)
 
 	hot := filepath.Join(folder, "hot.tar.zst")
-	way := cutting(t, p.URL, 20_000)
+	way, cuts := cutting(t, p.URL, 100_000)
 	require.Contains(t, ok("backup", "--server", way.URL, hot), "bytes\n")
+	require.Greater(t, cuts.Load(), int64(1))
 	_, stderr, code := program.Run(t, lmserve, "backup", "--server", p.URL, hot)
 	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "file already exists")
