@@ -127,7 +127,7 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's programs; minutes)
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/pgstore/... -count=1 -timeout 40m
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/session -run 'Server' -count=1 -timeout 40m
-	LMSERVE_TEST_POSTGRES=1 $(GO) test ./cmd/lmserve -run '^TestSessionsInADatabase' -count=1 -timeout 40m
+	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/e2e/cluster -count=1 -timeout 40m
 
 race: ## run all tests under the race detector (needs a C compiler; many minutes)
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
@@ -141,15 +141,15 @@ nightly: ## run everything that .ci/run leaves out for its time, too (more than 
 	.ci/run nightly
 
 test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N BIT_STEP=N
-	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./cmd/lmserve \
-	  -run '^(TestAServerThatIsKilled|TestAPowerCut|TestAnExportThatIsKilled)' -count=1 -v -timeout $(ATTACK_TIMEOUT)
+	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/e2e/crash \
+	  -count=1 -v -timeout $(ATTACK_TIMEOUT)
 	LMSERVE_BIT_STEP=$(BIT_STEP) $(GO) test ./internal/sessionlog \
 	  -run 'PowerCut|NotSynced|Damage|Flipped|Swapped|Truncated|EveryBit' -count=1 -timeout $(ATTACK_TIMEOUT)
 
 test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, the long attack
 	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000
 	$(MAKE) test-attack CRASH_ROUNDS=1000 POWER_CUTS=1000 BIT_STEP=1 ATTACK_TIMEOUT=12h
-	LMSERVE_TEST_POSTGRES=1 LMSERVE_CLUSTER_ROUNDS=1000 $(GO) test ./cmd/lmserve \
+	LMSERVE_TEST_POSTGRES=1 LMSERVE_CLUSTER_ROUNDS=1000 $(GO) test ./internal/e2e/cluster \
 	  -run '^TestSessionsInADatabaseSurvive' -count=1 -v -timeout 12h
 
 # RELEASE are the machines that a release is for. Its tools are a module of their own, in packaging.

@@ -41,7 +41,8 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 		"songs/a.txt": strings.Repeat("one two three\n", 150),
 		"b.txt":       "something else",
 	})
-	out := must(t, "", "eval", "--data", dir, "--methods", "static,sparse-meta")
+	model := smallModel(t)
+	out := must(t, "", "eval", "--model", model, "--data", dir, "--methods", "static,sparse-meta")
 	for _, want := range []string{"static", "sparse-meta", "songs/a.txt", "b.txt", "songs, 1 document", "., 1 document", "total, 2 documents",
 		"microseconds a byte", "times the time of static", "the first 2 KB of 1 document"} {
 		require.Contains(t, out, want)
@@ -49,7 +50,7 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	require.Less(t, strings.Index(out, "songs, 1"), strings.Index(out, "total"))
 
 	var res eval.Result
-	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--data", dir, "--json",
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", model, "--data", dir, "--json",
 		"--methods", "static,sparse-meta")), &res))
 	require.EqualValues(t, 150*14+14, res.Total.Bytes)
 	for k, s := range res.Total.Scores {
@@ -59,7 +60,8 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	require.Contains(t, out, fmt.Sprintf("%+.3f", *res.Total.Scores[1].Gain))
 	require.Contains(t, out, fmt.Sprintf("%.3f %+.3f", *res.Curve[0].BitsPerByte[1], *res.Curve[0].BitsPerByte[0]-*res.Curve[0].BitsPerByte[1]))
 
-	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--data", dir, "--json", "--reset", "never", "--shuffle", "4", "--max-bytes", "300")), &res))
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", model, "--data", dir, "--json",
+		"--reset", "never", "--shuffle", "4", "--max-bytes", "300")), &res))
 	require.Equal(t, eval.ResetNever, res.Reset)
 	require.EqualValues(t, 4, *res.Shuffle)
 	require.EqualValues(t, 314, res.Total.Bytes)
@@ -174,7 +176,8 @@ func TestEvalInterrupted(t *testing.T) {
 func TestEvalDrawsAChart(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 60)})
 	svg, picture := filepath.Join(t.TempDir(), "chart.svg"), filepath.Join(t.TempDir(), "chart.png")
-	must(t, "", "eval", "--data", dir, "--chart", svg)
+	model := smallModel(t)
+	must(t, "", "eval", "--model", model, "--data", dir, "--chart", svg)
 	text, err := os.ReadFile(svg)
 	require.NoError(t, err)
 	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
@@ -184,10 +187,10 @@ func TestEvalDrawsAChart(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	for _, want := range []string{"static", "sparse-meta", "lmserve", "bits per byte"} {
+	for _, want := range []string{"static", "sparse-meta", "small-", "bits per byte"} {
 		require.Contains(t, string(text), want)
 	}
-	must(t, "", "eval", "--data", dir, "--reset", "never", "--chart", picture)
+	must(t, "", "eval", "--model", model, "--data", dir, "--reset", "never", "--chart", picture)
 	f, err := os.Open(picture)
 	require.NoError(t, err)
 	defer f.Close()

@@ -12,26 +12,25 @@ import (
 // A model can look back farther, or less far, than it was trained to. It is another model then: a
 // session of the one is none of the other.
 func TestLengthsOfTheMemoryAreChosen(t *testing.T) {
-	dir := t.TempDir()
+	dir, model := t.TempDir(), smallModel(t)
 	file := filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("around the rugged rock ", 30)), 0o600))
-	static := func(flags ...string) string {
-		args := []string{"score", file, "--static", "--companion=false", "--total"}
-		out := must(t, "", append(args, flags...)...)
-		return strings.TrimSpace(out)
+	static := func(flags ...string) float64 {
+		args := []string{"score", file, "--model", model, "--static", "--companion=false", "--total", "--json"}
+		return jsonLines(t, must(t, "", append(args, flags...)...))[0].Bits
 	}
 	plain := static()
-	require.Equal(t, plain, static("--mem-len", "512"))
+	require.Equal(t, plain, static("--mem-len", "20"))
 	require.NotEqual(t, plain, static("--mem-len", "16"))
 	require.NotEqual(t, static("--mem-len", "16"), static("--mem-len", "16", "--same-length"))
 	require.NotEqual(t, static("--mem-len", "700"), static("--mem-len", "700", "--clamp-len", "100"))
 
 	data := filepath.Join(dir, "data")
-	must(t, "", "score", file, "--total", "--data-dir", data, "--session", "rock", "--mem-len", "64")
-	_, stderr, code := lmserve("", "score", file, "--data-dir", data, "--session", "rock")
+	must(t, "", "score", file, "--model", model, "--total", "--data-dir", data, "--session", "rock", "--mem-len", "64")
+	_, stderr, code := lmserve("", "score", file, "--model", model, "--data-dir", data, "--session", "rock")
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "model")
-	must(t, "", "score", file, "--total", "--data-dir", data, "--session", "rock", "--mem-len", "64")
+	must(t, "", "score", file, "--model", model, "--total", "--data-dir", data, "--session", "rock", "--mem-len", "64")
 }
 
 func TestLengthsOutOfRangeAreRefused(t *testing.T) {

@@ -77,9 +77,10 @@ func jsonLines(t *testing.T, text string) (lines []chunkObject) {
 
 func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 	text, file := beginning(t, 1000)
-	fromFile := must(t, "", "score", "--json", file)
-	require.Equal(t, fromFile, must(t, text, "score", "--json"))
-	require.Equal(t, fromFile, must(t, text, "score", "--json", "--threads", "1"), "threads change no bit")
+	score := []string{"score", "--json", "--model", smallModel(t)}
+	fromFile := must(t, "", append(score, file)...)
+	require.Equal(t, fromFile, must(t, text, score...))
+	require.Equal(t, fromFile, must(t, text, append(score, "--threads", "1")...), "threads change no bit")
 
 	lines := jsonLines(t, fromFile)
 	total := lines[len(lines)-1]
@@ -115,9 +116,10 @@ func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
 
 func TestNoWritesIsStatic(t *testing.T) {
 	text, _ := beginning(t, 600)
-	static := must(t, text, "score", "--static", "--json")
-	require.Equal(t, static, must(t, text, "score", "--p", "0", "--json"))
-	require.NotEqual(t, static, must(t, text, "score", "--json"))
+	score := []string{"score", "--json", "--model", smallModel(t)}
+	static := must(t, text, append(score, "--static")...)
+	require.Equal(t, static, must(t, text, append(score, "--p", "0")...))
+	require.NotEqual(t, static, must(t, text, score...))
 }
 
 // Every method learns a repetitive text, from the command line and over HTTP to the same bit, and
@@ -127,7 +129,7 @@ func TestEveryMethodServes(t *testing.T) {
 		t.Skip("slow")
 	}
 	text, _ := beginning(t, 1600)
-	url, stop := serving(t)
+	url, stop := serving(t, "--model", "swift")
 	defer stop()
 	post := func(path, contentType, body string, into any) {
 		res, err := http.Post(url+path, contentType, strings.NewReader(body))
@@ -138,7 +140,8 @@ func TestEveryMethodServes(t *testing.T) {
 	}
 	static := -1.
 	for _, method := range stream.Methods() {
-		lines := jsonLines(t, must(t, text, "score", "--json", "--total", "--method", method, "--seed", "3"))
+		lines := jsonLines(t, must(t, text, "score", "--model", "swift", "--json", "--total",
+			"--method", method, "--seed", "3"))
 		bits := lines[0].Bits
 		if method == stream.Static {
 			static = bits
@@ -162,7 +165,8 @@ func TestEveryMethodServes(t *testing.T) {
 		require.NotEmpty(t, completion.Text)
 		require.EqualValues(t, len(text), completion.Offset)
 	}
-	out := must(t, "", "eval", "--data", filepath.Dir(accessLog), "--max-bytes", "300", "--methods", strings.Join(stream.Methods(), ","))
+	out := must(t, "", "eval", "--model", "swift", "--data", filepath.Dir(accessLog), "--max-bytes", "300",
+		"--methods", strings.Join(stream.Methods(), ","))
 	for _, method := range stream.Methods() {
 		require.Contains(t, out, method)
 	}
@@ -173,21 +177,27 @@ func TestSettingsOfAMethodOnTheCommandLine(t *testing.T) {
 		t.Skip("slow")
 	}
 	text, _ := beginning(t, 600)
-	static := must(t, text, "score", "--static", "--json")
-	require.Equal(t, static, must(t, text, "score", "--method", "static", "--json"))
-	require.Equal(t, static, must(t, text, "score", "--method", "dynamic-sgd", "--rate", "0", "--json"))
-	require.Equal(t, static, must(t, text, "score", "--method", "cache", "--lambda", "0", "--json"))
+	model := smallModel(t)
+	score := func(flags ...string) string {
+		return must(t, text, append([]string{"score", "--model", model, "--json"}, flags...)...)
+	}
+	static := score("--static")
+	require.Equal(t, static, score("--method", "static"))
+	require.Equal(t, static, score("--method", "dynamic-sgd", "--rate", "0"))
+	require.Equal(t, static, score("--method", "cache", "--lambda", "0"))
 	for _, flags := range [][]string{{"--rate", "0.01"}, {"--decay", "0.5"}} {
-		require.NotEqual(t, must(t, text, "score", "--method", "dynamic-sgd"), must(t, text, append([]string{"score", "--method", "dynamic-sgd"}, flags...)...))
+		flags = append(flags, "--method", "dynamic-sgd")
+		require.NotEqual(t, score("--method", "dynamic-sgd"), score(flags...))
 	}
 	for _, flags := range [][]string{{"--cache-size", "10"}, {"--theta", "0"}, {"--lambda", "0.5"}} {
-		require.NotEqual(t, must(t, text, "score", "--method", "cache"), must(t, text, append([]string{"score", "--method", "cache"}, flags...)...))
+		require.NotEqual(t, score("--method", "cache"), score(append(flags, "--method", "cache")...))
 	}
 }
 
 func TestCompleteIsReproducible(t *testing.T) {
 	_, file := beginning(t, 1500)
-	args := []string{"complete", "--after", file, "--prompt", "2026-", "--max-tokens", "40", "--seed", "5"}
+	args := []string{"complete", "--model", smallModel(t), "--after", file, "--prompt", "2026-",
+		"--max-tokens", "40", "--seed", "5"}
 	first := must(t, "", args...)
 	require.True(t, strings.HasPrefix(first, "2026-"))
 	require.Equal(t, first, must(t, "", args...))
@@ -210,7 +220,8 @@ func serving(t *testing.T, flags ...string) (url string, stop func()) {
 }
 
 func TestServeAnswersAndDrains(t *testing.T) {
-	url, stop := serving(t)
+	model := smallModel(t)
+	url, stop := serving(t, "--model", model)
 	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
 	require.NoError(t, err)
 	var created struct{ ID string }
@@ -223,17 +234,17 @@ func TestServeAnswersAndDrains(t *testing.T) {
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&summary))
 	require.NoError(t, res.Body.Close())
 
-	lines := jsonLines(t, must(t, text, "score", "--json", "--seed", "3"))
+	lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--seed", "3"))
 	require.Equal(t, math.Float64bits(lines[len(lines)-1].Bits), math.Float64bits(summary.Bits), "HTTP and command line agree to the bit")
 	stop()
 }
 
 func TestSessionsAreThereAfterARestart(t *testing.T) {
 	text, _ := beginning(t, 700)
-	dir, id := t.TempDir(), ""
+	dir, model, id := t.TempDir(), smallModel(t), ""
 	var bits float64
 	for _, part := range []string{text[:333], text[333:]} {
-		url, stop := serving(t, "--data-dir", dir, "--memory-budget", "64M")
+		url, stop := serving(t, "--model", model, "--data-dir", dir, "--memory-budget", "64M")
 		if id == "" {
 			res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
 			require.NoError(t, err)
@@ -250,12 +261,13 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 		require.NoError(t, json.NewDecoder(res.Body).Decode(&summary))
 		require.NoError(t, res.Body.Close())
 		bits = summary.Totals.Bits
-		_, stderr, code := lmserve("", "serve", "--log", "none", "--listen", "127.0.0.1:0", "--data-dir", dir)
+		_, stderr, code := lmserve("", "serve", "--model", model, "--log", "none",
+			"--listen", "127.0.0.1:0", "--data-dir", dir)
 		require.Equal(t, exitFailure, code)
 		require.Contains(t, stderr, "in use by another process")
 		stop()
 	}
-	lines := jsonLines(t, must(t, text, "score", "--json", "--seed", "3", "--total"))
+	lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--seed", "3", "--total"))
 	require.Equal(t, math.Float64bits(lines[0].Bits), math.Float64bits(bits), "as without the restart")
 }
 

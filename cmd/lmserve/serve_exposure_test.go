@@ -66,8 +66,9 @@ func TestServeListensWhereItWasTold(t *testing.T) {
 		t.Skip("this machine has no IPv6")
 	}
 	require.NoError(t, v6.Close())
+	model := smallModel(t)
 	for listen, also := range map[string]bool{"0.0.0.0:0": false, "[::]:0": true} {
-		url, stop := serving(t, "--listen", listen, "--insecure")
+		url, stop := serving(t, "--model", model, "--listen", listen, "--insecure")
 		_, port, err := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
 		require.NoError(t, err)
 		status, _ := send(t, "GET", "http://127.0.0.1:"+port+"/healthz", "", "")
@@ -82,7 +83,7 @@ func TestServeListensWhereItWasTold(t *testing.T) {
 }
 
 func TestServeTakesMoreNames(t *testing.T) {
-	url, stop := serving(t, "--allow-host", "lm.example.org", "--allow-host", "10.1.2.3")
+	url, stop := serving(t, "--model", smallModel(t), "--allow-host", "lm.example.org", "--allow-host", "10.1.2.3")
 	defer stop()
 	for host, want := range map[string]int{"lm.example.org": 200, "10.1.2.3:80": 200, "localhost": 200, "evil.example": 421} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", url+"/healthz", nil)
@@ -98,7 +99,7 @@ func TestServeTakesMoreNames(t *testing.T) {
 // A page of an origin that was named may use the server; "*" and patterns are no origins.
 func TestServeNamesOriginsOfPages(t *testing.T) {
 	const page = "https://app.example.org"
-	url, stop := serving(t, "--cors-origin", page)
+	url, stop := serving(t, "--model", smallModel(t), "--cors-origin", page)
 	defer stop()
 	for origin, want := range map[string]int{page: http.StatusOK, "https://evil.example": http.StatusForbidden} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", url+"/v1/sessions", nil)

@@ -43,6 +43,7 @@ func refuseWrites(t *testing.T, path string) {
 // ready, says why and ends with an error; what it had confirmed before is there when it starts
 // again.
 func TestServeEndsWithAnErrorWhenItsFolderFails(t *testing.T) {
+	t.Parallel()
 	file := randomModel(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

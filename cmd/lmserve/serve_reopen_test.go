@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
@@ -32,7 +33,7 @@ func TestServeChild(t *testing.T) {
 	if args == "" {
 		t.Skip("it is run by another test")
 	}
-	scrubbing = sessionlog.ScrubOptions{ReadsPerSecond: 1 << 20, Rest: 20 * time.Millisecond}
+	scrubbing = sessionlog.ScrubOptions{ReadsPerSecond: 1 << 20, Rest: 100 * time.Millisecond}
 	os.Exit(run(t.Context(), strings.Split(args, "\n"), nil, os.Stdout, os.Stderr))
 }
 
@@ -68,7 +69,7 @@ func (l *lockedBuffer) String() string {
 
 func newReopening(t *testing.T, sessions int) *reopening {
 	r := &reopening{t: t, dir: filepath.Join(t.TempDir(), "data")}
-	r.cmd = exec.Command(os.Args[0], "-test.run", "^TestServeChild$")
+	r.cmd = program.Command(os.Args[0], "-test.run", "^TestServeChild$")
 	args := []string{
 		"serve", "--listen", "127.0.0.1:0", "--data-dir", r.dir, "--model", smallModel(t),
 	}
@@ -184,6 +185,7 @@ func TestDamageUnderARunningServerStopsOnlyWhatItTouches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	const sessions, before, after = 60, 800, 1100
 	r := newReopening(t, sessions)
 	for n := range sessions {
@@ -264,6 +266,7 @@ func TestAServerThatFindsDamageAgainAndAgainEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	r := newReopening(t, 20)
 	for n := range 20 {
 		require.Equal(t, http.StatusOK, r.feed(n, 800))

@@ -13,15 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // smallModel is a file with the small model of tests.
 func smallModel(t *testing.T) (file string) {
-	m, err := modeltest.Small()
+	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
-	file = filepath.Join(t.TempDir(), "small.safetensors")
-	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
 	return file
 }
 

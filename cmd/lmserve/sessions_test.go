@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +17,9 @@ func TestSessionsOffline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	dir := t.TempDir()
+	dir, model := t.TempDir(), smallModel(t)
 	text, _ := beginning(t, 500)
-	url, stop := serving(t, "--data-dir", dir)
+	url, stop := serving(t, "--model", model, "--data-dir", dir)
 	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3,"labels":{"a":"b"}}`))
 	require.NoError(t, err)
 	var created struct{ ID string }
@@ -30,6 +31,9 @@ func TestSessionsOffline(t *testing.T) {
 	require.NoError(t, res.Body.Close())
 
 	sessions := func(args ...string) (out, stderr string, code int) {
+		if slices.Contains([]string{"check", "replay", "export", "import"}, args[0]) {
+			args = append(args, "--model", model)
+		}
 		return lmserve("", append([]string{"sessions", "--data-dir", dir}, args...)...)
 	}
 	ok := func(args ...string) string {

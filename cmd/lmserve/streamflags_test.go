@@ -27,6 +27,7 @@ func TestEverySettingIsAFlag(t *testing.T) {
 }
 
 func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
+	model := smallModel(t)
 	for _, c := range []struct{ flag, value, want string }{
 		{"--rate", "fast", `found "fast", expected 0 to 1000`},
 		{"--chunk", "1025", "--chunk is 1025, expected an integer from 1 to 1024"},
@@ -36,7 +37,7 @@ func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
 		{"--gammas", "0.5", "--gammas is 1 value, expected 2 values, one for each bank of the model"},
 		{"--method", "", `--method is "", expected "sparse-meta", "dynamic-sgd"`},
 	} {
-		_, stderr, code := lmserve("", "score", c.flag, c.value)
+		_, stderr, code := lmserve("", "score", "--model", model, c.flag, c.value)
 		require.Equal(t, exitUsage, code, c)
 		require.Contains(t, stderr, c.want)
 	}
@@ -45,8 +46,9 @@ func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
 // A setting that is asked for by a flag is the one that the mathematics uses.
 func TestFlagsOfTheMetaLearnersReachThem(t *testing.T) {
 	text, _ := beginning(t, 300)
-	usual := must(t, text, "score", "--json", "--total")
-	for _, flag := range [][2]string{{"--gammas", "0.5,0.9"}, {"--beta1", "0.25"}, {"--beta2", "2"}, {"--p", "0.25"}, {"--chunk", "16"}} {
-		require.NotEqual(t, usual, must(t, text, "score", "--json", "--total", flag[0], flag[1]), flag)
+	score := []string{"score", "--model", smallModel(t), "--json", "--total"}
+	usual := must(t, text, score...)
+	for _, flag := range [][2]string{{"--gammas", "0.5,0.9"}, {"--beta1", "0.25"}, {"--beta2", "2"}, {"--p", "0.25"}, {"--chunk", "8"}} {
+		require.NotEqual(t, usual, must(t, text, append(score, flag[:]...)...), flag)
 	}
 }

@@ -21,13 +21,13 @@ func TestTuneWritesABetterModel(t *testing.T) {
 	}
 	dir := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20), "b": strings.Repeat("GET /index 200\n", 20)})
 	out := filepath.Join(t.TempDir(), "tuned.safetensors.zst")
-	text := must(t, "", "tune", "--data", dir, "--methods", "cache", "--max-bytes", "200", "--out", out)
+	text := must(t, "", "tune", "--model", "swift", "--data", dir, "--methods", "cache", "--max-bytes", "200", "--out", out)
 	require.Contains(t, text, "cache: theta")
 	require.Contains(t, text, "written to "+out)
 
 	bits := func(args ...string) (s eval.Score) {
 		var res eval.Result
-		require.NoError(t, json.Unmarshal([]byte(must(t, "", append([]string{"eval", "--data", dir, "--max-bytes", "200", "--json"}, args...)...)), &res))
+		require.NoError(t, json.Unmarshal([]byte(must(t, "", append([]string{"eval", "--model", "swift", "--data", dir, "--max-bytes", "200", "--json"}, args...)...)), &res))
 		return *res.Total.Scores[0]
 	}
 	before, after := bits("--methods", "cache"), bits("--methods", "cache", "--model", out)
@@ -38,7 +38,7 @@ func TestTuneWritesABetterModel(t *testing.T) {
 	tuned, err := model.Load(out)
 	require.NoError(t, err)
 	require.Contains(t, text, "model "+tuned.ID())
-	stored, err := weights.Default()
+	stored, err := weights.Embedded("swift")
 	require.NoError(t, err)
 	written, err := weights.ReadFile(out)
 	require.NoError(t, err)

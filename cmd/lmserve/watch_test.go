@@ -15,9 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // syncBuffer may be written to while it is read.
@@ -95,7 +92,7 @@ func requireTexts(t *testing.T, lines []lineObject, from int) {
 
 // everyLine are flags that print every line but the first 32.
 func everyLine(t *testing.T) []string {
-	return []string{"--model", smallWeights(t, t.TempDir()), "--threshold", "1", "--json"}
+	return []string{"--model", smallModel(t), "--threshold", "1", "--json"}
 }
 
 func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
@@ -107,7 +104,8 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	lines := strings.SplitAfter(string(log), "\n")
 	strange := "2026-11-21T03:25:37.500Z\tWARN\tsshd\tAccepted password for root from 203.0.113.9"
 	lines = slices.Insert(lines, 59, strange+"\n")
-	stdout, stderr, code := lmserve(strings.Join(lines, ""), "watch", "--rate", "1/100", "-")
+	stdout, stderr, code := lmserve(strings.Join(lines, ""), "watch", "--model", "swift",
+		"--rate", "1/100", "-")
 	require.Zero(t, code, stderr)
 	rows := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 	require.Len(t, rows, 2, stdout)
@@ -406,13 +404,4 @@ func BenchmarkWatch(b *testing.B) {
 	require.NoError(b, writer.Close())
 	_, _ = io.Copy(io.Discard, out)
 	require.Zero(b, <-code)
-}
-
-// smallWeights writes the small model of the tests to a file.
-func smallWeights(t *testing.T, folder string) string {
-	m, err := modeltest.Small()
-	require.NoError(t, err)
-	file := filepath.Join(folder, "small.safetensors")
-	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
-	return file
 }

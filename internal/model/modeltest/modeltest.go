@@ -2,6 +2,7 @@
 package modeltest
 
 import (
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // Chunk is the model's chunk, in tokens.
@@ -19,6 +21,16 @@ var Small = sync.OnceValues(func() (*model.Model, error) { return New(7) })
 
 // SmallOfWords is NewOfWords(7), made once.
 var SmallOfWords = sync.OnceValues(func() (*model.Model, error) { return NewOfWords(7) })
+
+// SmallFile writes Small to a file in a folder.
+func SmallFile(folder string) (file string, err error) {
+	m, err := Small()
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(folder, "small.safetensors")
+	return file, weights.WriteFile(file, m.File(), weights.WriteOptions{})
+}
 
 // Vocabulary is that of NewOfWords: WordText has other words, too.
 var Vocabulary = []string{

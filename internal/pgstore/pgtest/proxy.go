@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
 // Fault is something that happens to what a client sends next, or to the answer. The connection is
@@ -42,7 +44,7 @@ type Proxy struct {
 
 // NewProxy makes a proxy before a server, on a Unix socket, which ends with the test.
 func NewProxy(t testing.TB, s *Server) *Proxy {
-	dir, err := os.MkdirTemp("", "lmserve-px-")
+	dir, err := program.Folder(os.TempDir(), "lmserve-px-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	l, err := net.Listen("unix", filepath.Join(dir, socket))

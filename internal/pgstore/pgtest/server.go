@@ -4,6 +4,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
 const (
@@ -137,7 +140,7 @@ func start(bin string) (*Server, error) {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		parent = "/dev/shm"
 	}
-	dir, err := os.MkdirTemp(parent, "lmserve-pg-")
+	dir, err := program.Folder(cmp.Or(parent, os.TempDir()), "lmserve-pg-")
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +167,7 @@ func (s *Server) unprivileged() error {
 	if err != nil {
 		return err
 	}
-	s.command = []string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups"}
+	s.command = []string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups", "--pdeathsig=KILL"}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
 	return os.Chown(s.dir, uid, gid)
@@ -175,7 +178,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // program is a program of PostgreSQL.
 func (s *Server) program(name string, args ...string) *exec.Cmd {
 	all := slices.Concat(s.command, s.environment, []string{filepath.Join(s.bin, name)}, args)
-	c := exec.Command(all[0], all[1:]...)
+	c := program.Command(all[0], all[1:]...)
 	c.Dir = s.dir
 	return c
 }

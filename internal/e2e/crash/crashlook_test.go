@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package crash
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
@@ -31,12 +32,12 @@ func (c *crash) look() {
 	t := c.t
 	if c.damaged { // until a server has opened it
 		p := c.start(nil)
-		p.kill()
-		p.wait(t)
+		p.Kill()
+		p.Wait(t)
 		c.damaged = false
 	}
-	stdout, stderr, code := lmserve("", "sessions", "check", "--data-dir", c.dir, "--model", c.weights)
-	require.Zero(t, code, "%s%s", stdout, stderr)
+	check := []string{"sessions", "check", "--data-dir", c.dir, "--model", c.weights}
+	program.Must(t, c.program, check...)
 	store, err := sessionlog.Open(c.dir, sessionlog.Options{})
 	require.NoError(t, err)
 	mg, err := session.NewManager(c.model, session.Options{
@@ -50,7 +51,7 @@ func (c *crash) look() {
 	require.NoError(t, mg.Drain(t.Context()))
 	require.NoError(t, store.Close())
 	want := fmt.Sprintf("%d sessions, 0 findings\n", len(seen))
-	require.Equal(t, want, must(t, "", "sessions", "check", "--data-dir", c.dir, "--model", c.weights))
+	require.Equal(t, want, program.Must(t, c.program, check...))
 	c.erased()
 	for _, cl := range c.clients {
 		if b := cl.backup; b != nil {
@@ -154,8 +155,8 @@ func (c *crash) restored(b *backedUp) {
 	file, dir := filepath.Join(c.folder, "backup.tar"), filepath.Join(c.folder, "restored")
 	require.NoError(t, os.WriteFile(file, b.file, 0o600))
 	defer os.RemoveAll(dir)
-	must(t, "", "restore", file, dir)
-	found := must(t, "", "sessions", "check", "--data-dir", dir, "--model", c.weights)
+	program.Must(t, c.program, "restore", file, dir)
+	found := program.Must(t, c.program, "sessions", "check", "--data-dir", dir, "--model", c.weights)
 	require.Contains(t, found, " 0 findings\n")
 	store, err := sessionlog.Open(dir, sessionlog.Options{})
 	require.NoError(t, err)

@@ -1,13 +1,13 @@
 //go:build unix
 
-package main
+package crash
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // A real server is killed with SIGKILL at random moments while clients do all that clients can do:
@@ -30,8 +30,8 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	rounds := environmentNumber(t, "LMSERVE_CRASH_ROUNDS", 5)
-	seed := environmentNumber(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
+	rounds := program.Number(t, "LMSERVE_CRASH_ROUNDS", 3)
+	seed := program.Number(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
 	c := newCrash(t, uint64(seed))
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
 	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
@@ -58,16 +58,6 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 			require.Positive(t, c.hits[phase], "no kill came as the server was %s", phase)
 		}
 	}
-}
-
-func environmentNumber(t *testing.T, name string, otherwise int64) int64 {
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(t, err, name)
-	return n
 }
 
 // The moments at which a server is killed, beside those of the requests that are under way.
@@ -107,7 +97,7 @@ type crash struct {
 
 	wanted   atomic.Pointer[operation] // what clients do more often
 	damaged  bool                      // the database has been, and was not rebuilt yet
-	record   recording                 // of the server's writes; nil: they are not recorded
+	record   program.Recording         // of the server's writes; nil: they are not recorded
 	mu       sync.Mutex                // for hits
 	hits     map[string]int            // what kills have cut off
 	compared int                       // states
@@ -121,17 +111,12 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	var err error
 	c.folder, err = os.MkdirTemp("", "lmserve-crash-*")
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		if !t.Failed() {
-			_ = os.RemoveAll(c.folder) // what stays is in the folder for temporary files
-		}
-	})
-	c.program = built(t, asTested(t)...)
-	c.weights = filepath.Join(c.folder, "small.safetensors")
+	c.program = program.Built(t, program.AsTested(t)...)
 	c.dir = filepath.Join(c.folder, "disk", "data")
 	c.model, err = modeltest.Small()
 	require.NoError(t, err)
-	require.NoError(t, weights.WriteFile(c.weights, c.model.File(), weights.WriteOptions{}))
+	c.weights, err = modeltest.SmallFile(c.folder)
+	require.NoError(t, err)
 	for n := range 8 {
 		cl := newCrashClient(c, seed, uint64(n+1))
 		c.clients = append(c.clients, cl)
@@ -140,17 +125,43 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	began := time.Now()
 	p := c.start(nil)
 	c.startup = time.Since(began)
-	p.kill()
-	p.wait(t)
+	p.Kill()
+	p.Wait(t)
 	require.NoError(t, os.RemoveAll(c.dir)) // its making may be cut off, too
 	return c
+}
+
+// start starts the server. It is listening then, unless it has a fate, which may kill it before.
+func (c *crash) start(fate func(*program.Process)) *program.Process {
+	p := &program.Process{Damaged: c.damaged}
+	cmd := program.Command(c.program, "serve", "--listen", "127.0.0.1:0", "--model", c.weights,
+		"--data-dir", c.dir, "--log-format", "json", "--threads", "2",
+		"--max-replay", []string{"1ns", "1ns", "1ms", "10s"}[c.rand.IntN(4)],
+		"--memory-budget", fmt.Sprint([]int64{c.budget(), c.budget(), 64 << 20}[c.rand.IntN(3)]))
+	first := p.Begin(c.t, cmd, c.record)
+	if fate != nil {
+		go fate(p)
+	}
+	select {
+	case line := <-first:
+		p.URL = program.Address(line)
+	case <-time.After(time.Minute):
+		p.Kill()
+	}
+	if fate == nil && p.URL == "" {
+		p.Kill()
+		<-p.End
+		require.Fail(c.t, "the server does not start", p.Stderr.String())
+	}
+	return p
 }
 
 // keepIfFailed says, when the test fails, how to repeat it and where to look.
 func (c *crash) keepIfFailed(variable string, seed int64) {
 	c.t.Cleanup(func() {
 		if c.t.Failed() {
-			c.t.Logf("%s=%d repeats this; the data folder is %s", variable, seed, c.dir)
+			kept, err := program.Keep(c.folder)
+			c.t.Logf("%s=%d repeats this; the data folder is below %s (%v)", variable, seed, kept, err)
 		}
 	})
 }
@@ -187,24 +198,24 @@ func (c *crash) budget() (most int64) {
 
 // round is one life of the server.
 func (c *crash) round(phase string) {
-	var fate func(*serverProcess)
+	var fate func(*program.Process)
 	after := time.Duration(1 + c.rand.Int64N(int64(c.startup)*5/4))
 	switch phase {
 	case starting:
-		fate = func(p *serverProcess) { time.Sleep(after); p.kill() }
+		fate = func(p *program.Process) { time.Sleep(after); p.Kill() }
 	case compacting, rebuilding:
 		if c.fatten(); phase == rebuilding {
 			c.damage()
 		}
-		fate = func(p *serverProcess) {
-			c.await(func() bool { return p.ended() || c.count("lmserve.db.????????????????.tmp") > 0 })
+		fate = func(p *program.Process) {
+			c.await(func() bool { return p.Ended() || c.count("lmserve.db.????????????????.tmp") > 0 })
 			time.Sleep(after / 2)
-			p.kill()
+			p.Kill()
 		}
 	}
 	p := c.start(fate)
-	if p.url == "" {
-		p.wait(c.t)
+	if p.URL == "" {
+		p.Wait(c.t)
 		c.hit(starting)
 		if phase != starting && c.count("lmserve.db.????????????????.tmp") > 0 {
 			c.hit(phase)
@@ -213,15 +224,15 @@ func (c *crash) round(phase string) {
 	}
 	c.damaged = false
 	c.live(p, phase)
-	p.kill()
+	p.Kill()
 	for _, cl := range c.clients {
 		cl.wait.Wait()
 	}
-	p.wait(c.t)
+	p.Wait(c.t)
 	if c.count("snapshots/*.tmp") > 0 {
 		c.hit(keeping)
 	}
-	if phase == draining && p.killed {
+	if phase == draining && p.Killed {
 		c.hit(draining)
 	}
 	if phase == returning || phase == working {
@@ -230,7 +241,7 @@ func (c *crash) round(phase string) {
 }
 
 // live lets the clients work until the moment has come.
-func (c *crash) live(p *serverProcess, phase string) {
+func (c *crash) live(p *program.Process, phase string) {
 	c.want(phase)
 	for _, cl := range c.clients {
 		cl.wait.Go(func() { cl.run(p) })
@@ -242,7 +253,7 @@ func (c *crash) live(p *serverProcess, phase string) {
 		c.await(func() bool { return c.count("snapshots/*.tmp") > 0 })
 	case draining:
 		c.progress(200)
-		p.terminate()
+		p.Terminate()
 		c.pause(30 * time.Millisecond)
 	case working:
 		c.progress(500)
@@ -341,11 +352,10 @@ func (c *crash) end() {
 	}
 	wait.Wait()
 	c.damaged = false
-	p.terminate()
-	p.wait(c.t)
-	require.Zero(c.t, p.status.ExitStatus())
+	p.Terminate()
+	p.Wait(c.t)
+	require.Zero(c.t, p.Status.ExitStatus())
 	c.look()
-	out, stderr, code := lmserve("", "sessions", "replay", "--data-dir", c.dir, "--model", c.weights)
-	require.Zero(c.t, code, "%s%s", out, stderr)
+	program.Must(c.t, c.program, "sessions", "replay", "--data-dir", c.dir, "--model", c.weights)
 	require.Zero(c.t, c.count("*.tmp")+c.count("snapshots/*.tmp"), "what was left is gone")
 }

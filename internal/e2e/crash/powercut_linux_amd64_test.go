@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/powercut"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -71,7 +71,7 @@ func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded
 // serveSteps serves so many requests of every client, and often those of a name.
 func (c *crash) serveSteps(steps int, often string) {
 	c.want(often)
-	c.serveTo(c.clients, func(cl *crashClient, p *serverProcess) (err error) {
+	c.serveTo(c.clients, func(cl *crashClient, p *program.Process) (err error) {
 		for n := 0; err == nil && n < steps; n++ {
 			err = cl.step(p)
 		}
@@ -84,7 +84,7 @@ func (c *crash) serveSteps(steps int, often string) {
 // own syncs have brought it to the disk.
 func (c *crash) deletionsAlone(sessions int) {
 	const bytesFed = 500 // some lines, of which each has a secret
-	c.serveTo(c.clients[:1], func(cl *crashClient, _ *serverProcess) error {
+	c.serveTo(c.clients[:1], func(cl *crashClient, _ *program.Process) error {
 		for range sessions {
 			if err := cl.create(nil); err != nil {
 				return err
@@ -105,7 +105,7 @@ func (c *crash) deletionsAlone(sessions int) {
 
 // serveTo lets a server live as long as clients work, which first ask what became of their
 // sessions.
-func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *serverProcess) error) {
+func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program.Process) error) {
 	p := c.start(nil)
 	var wait sync.WaitGroup
 	for _, cl := range clients {
@@ -121,15 +121,15 @@ func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *serverP
 		})
 	}
 	wait.Wait()
-	p.terminate()
-	p.wait(c.t)
+	p.Terminate()
+	p.Wait(c.t)
 	c.damaged = false
 }
 
 // compactRecorded compacts the database.
 func (c *crash) compactRecorded(r *powercut.Recorder) {
 	var complaints bytes.Buffer
-	cmd := exec.Command(c.program, "sessions", "--data-dir", c.dir, "compact")
+	cmd := program.Command(c.program, "sessions", "--data-dir", c.dir, "compact")
 	cmd.Stderr = &complaints
 	status, err := r.Run(cmd, nil)
 	require.NoError(c.t, err)
@@ -341,8 +341,8 @@ func TestAPowerCutLosesNothing(t *testing.T) {
 	if os.Getenv("LMSERVE_POWER_CUTS") == "" {
 		t.Skip("LMSERVE_POWER_CUTS is not set; 'make test-attack' sets it")
 	}
-	most := int(environmentNumber(t, "LMSERVE_POWER_CUTS", 0))
-	seed := environmentNumber(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
+	most := int(program.Number(t, "LMSERVE_POWER_CUTS", 0))
+	seed := program.Number(t, "LMSERVE_CRASH_SEED", time.Now().UnixNano())
 	c := newCrash(t, uint64(seed))
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
 	c.clients = c.clients[:3]
@@ -371,4 +371,4 @@ func TestAPowerCutLosesNothing(t *testing.T) {
 	}
 }
 
-var _ recording = (*powercut.Recorder)(nil).Run
+var _ program.Recording = (*powercut.Recorder)(nil).Run

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package cluster
 
 import (
 	"fmt"
@@ -23,9 +23,9 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/pgstore/pgtest"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // leaseOfFaults is the lease of servers that are disturbed: the shortest there is.
@@ -74,10 +74,10 @@ func newClusterRig(t *testing.T) *clusterRig {
 		t.Setenv(name, value)
 	}
 	folder := t.TempDir()
-	c.program, c.weights = built(t, asTested(t)...), filepath.Join(folder, "small.safetensors")
-	m, err := modeltest.Small()
+	c.program = program.Built(t, program.AsTested(t, "clouds")...)
+	var err error
+	c.weights, err = modeltest.SmallFile(folder)
 	require.NoError(t, err)
-	require.NoError(t, weights.WriteFile(c.weights, m.File(), weights.WriteOptions{}))
 
 	c.isles = newIsles(t, 3)
 	memory := s3mem.New()
@@ -93,7 +93,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 	objects := "s3://states?" + query.Encode()
 
 	name := c.database.Database(t)
-	must(t, "", "migrate", "--store", c.database.URL(name))
+	program.Must(t, c.program, "migrate", "--store", c.database.URL(name))
 	for i := range 3 {
 		n := &disturbed{proxy: pgtest.NewProxyOn(t, c.database, net.JoinHostPort(c.isles.host(), "0"))}
 		at := c.isles.address(t, i)
@@ -107,10 +107,10 @@ func newClusterRig(t *testing.T) *clusterRig {
 	}
 	t.Cleanup(func() {
 		for _, n := range c.nodes {
-			n.alive.kill()
-			<-n.alive.end
+			n.alive.Kill()
+			<-n.alive.End
 			if t.Failed() {
-				t.Logf("%s has complained: %s", n.name, complaints(n.alive.stderr.String()))
+				t.Logf("%s has complained: %s", n.name, complaints(n.alive.Stderr.String()))
 			}
 		}
 	})
@@ -130,30 +130,30 @@ func complaints(log string) string {
 
 // again starts the server again, which needs its database: as whoever runs servers does, again and
 // again until it serves.
-func (n *disturbed) again(program string) {
-	require.Eventually(n.t, func() bool { return n.begin(program) }, time.Minute, 100*time.Millisecond)
+func (n *disturbed) again(lmserve string) {
+	require.Eventually(n.t, func() bool { return n.begin(lmserve) }, time.Minute, 100*time.Millisecond)
 }
 
 // killFor kills the server as a machine dies that is there again after some time.
-func (n *disturbed) killFor(program string, d time.Duration) {
-	n.alive.kill()
-	<-n.alive.end
+func (n *disturbed) killFor(lmserve string, d time.Duration) {
+	n.alive.Kill()
+	<-n.alive.End
 	time.Sleep(d)
-	n.again(program)
+	n.again(lmserve)
 }
 
 // stopFor stops the server for some time, of which it knows nothing.
 func (n *disturbed) stopFor(d time.Duration) {
-	require.NoError(n.t, n.alive.process.Signal(syscall.SIGSTOP))
+	require.NoError(n.t, n.alive.System.Signal(syscall.SIGSTOP))
 	time.Sleep(d)
-	require.NoError(n.t, n.alive.process.Signal(syscall.SIGCONT))
+	require.NoError(n.t, n.alive.System.Signal(syscall.SIGCONT))
 }
 
 // restart ends the server as an upgrade does, and starts the next.
-func (n *disturbed) restart(program string) {
-	n.alive.terminate()
-	<-n.alive.end
-	n.again(program)
+func (n *disturbed) restart(lmserve string) {
+	n.alive.Terminate()
+	<-n.alive.End
+	n.again(lmserve)
 }
 
 // isles are network namespaces, one a server, on a bridge of this one: what is cut there is lost, and
@@ -166,15 +166,17 @@ func newIsles(t *testing.T, n int) *isles {
 		t.Log("servers without networks of their own: this process is not root's")
 		return nil
 	}
-	id := os.Getpid() % 10_000
-	s := &isles{fmt.Sprint("lms", id), fmt.Sprintf("10.%d.%d", 100+id%100, id/100)}
-	t.Cleanup(func() {
-		for i := range n {
-			_ = ip("netns", "del", s.name(i))
-			_ = ip("link", "del", s.cable(i))
+	left, _ := filepath.Glob("/sys/class/net/lms*") // by tests that were killed
+	for _, bridge := range left {
+		var pid int
+		was := &isles{bridge: filepath.Base(bridge)}
+		if _, err := fmt.Sscanf(was.bridge+" ", "lms%d ", &pid); err == nil && !program.Runs(pid) {
+			was.remove(n)
 		}
-		_ = ip("link", "del", s.bridge)
-	})
+	}
+	id := os.Getpid() % 10_000
+	s := &isles{fmt.Sprint("lms", os.Getpid()), fmt.Sprintf("10.%d.%d", 100+id%100, id/100)}
+	t.Cleanup(func() { s.remove(n) })
 	err := ip("link", "add", s.bridge, "type", "bridge")
 	for _, command := range [][]string{
 		{"addr", "add", s.host() + "/24", "dev", s.bridge}, {"link", "set", s.bridge, "up"},
@@ -202,6 +204,14 @@ func newIsles(t *testing.T, n int) *isles {
 		return nil
 	}
 	return s
+}
+
+func (s *isles) remove(n int) {
+	for i := range n {
+		_ = ip("netns", "del", s.name(i))
+		_ = ip("link", "del", s.cable(i))
+	}
+	_ = ip("link", "del", s.bridge)
 }
 
 func ip(args ...string) error {

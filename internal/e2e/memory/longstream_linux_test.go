@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"bufio"
@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	texts "github.com/lmserve/lmserve/internal/documents"
+	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
 // A long stream is for LMSERVE_STREAM=DIR, a folder of texts, of which LMSERVE_STREAM_MB megabytes
@@ -83,13 +84,13 @@ func newLongStream(t *testing.T, dir, model string) *longStream {
 	require.NotEmpty(t, files)
 	return &longStream{
 		t: t, files: files, model: model,
-		program: built(t), dir: filepath.Join(t.TempDir(), "data"),
+		program: program.Built(t), dir: filepath.Join(t.TempDir(), "data"),
 	}
 }
 
 // start starts a server, and returns what kills it.
 func (s *longStream) start() (kill func()) {
-	s.server = exec.Command(s.program, "serve", "--listen", "127.0.0.1:0", "--log-format", "none",
+	s.server = program.Command(s.program, "serve", "--listen", "127.0.0.1:0", "--log-format", "none",
 		"--model", s.model, "--data-dir", s.dir)
 	out, err := s.server.StdoutPipe()
 	require.NoError(s.t, err)
@@ -99,13 +100,19 @@ func (s *longStream) start() (kill func()) {
 		_ = s.server.Wait()
 	}
 	s.t.Cleanup(kill)
-	r := bufio.NewReader(out)
-	first, err := r.ReadString('\n')
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n')
 	require.NoError(s.t, err)
-	go func() { _, _ = io.Copy(io.Discard, r) }()
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
 	s.url = strings.TrimSpace(first[strings.LastIndex(first, "http"):])
-	status, _ := send(s.t, http.MethodPut, s.url+"/v1/sessions/long", "", "{}")
-	require.Less(s.t, status, 300)
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, s.url+"/v1/sessions/long",
+		strings.NewReader("{}"))
+	require.NoError(s.t, err)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	require.NoError(s.t, res.Body.Close())
+	require.Less(s.t, res.StatusCode, 300)
 	return kill
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package crash
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -76,25 +77,25 @@ func (cl *crashClient) claim(tw *twin, deleted bool) {
 
 // run is a client's day: it finds out what became of its sessions, and goes on with them until the
 // server is killed.
-func (cl *crashClient) run(p *serverProcess) {
+func (cl *crashClient) run(p *program.Process) {
 	err := cl.askAll(p)
 	for err == nil {
 		err = cl.step(p)
 	}
 	cl.http.CloseIdleConnections()
-	if !errors.Is(err, errCut) || !p.cut.Load() {
+	if !errors.Is(err, errCut) || !p.Cut.Load() {
 		cl.c.t.Error(err)
 	}
 }
 
 // step is one request.
-func (cl *crashClient) step(p *serverProcess) error {
+func (cl *crashClient) step(p *program.Process) error {
 	tw := new(twin)
 	if len(cl.sessions) > 0 {
 		tw = cl.sessions[cl.rand.IntN(len(cl.sessions))]
 	}
 	o := cl.choose(tw)
-	late := p.cut.Load()
+	late := p.Cut.Load()
 	cl.doing.Store(o.name)
 	defer cl.doing.Store("")
 	err := o.do(cl, tw)
@@ -125,8 +126,8 @@ func (cl *crashClient) choose(tw *twin) operation {
 }
 
 // askAll compares all sessions with what was acknowledged, after what may have been a kill.
-func (cl *crashClient) askAll(p *serverProcess) error {
-	cl.url, cl.http = p.url, &http.Client{Transport: &http.Transport{}}
+func (cl *crashClient) askAll(p *program.Process) error {
+	cl.url, cl.http = p.URL, &http.Client{Transport: &http.Transport{}}
 	seen, err := cl.listAll()
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package crash
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,21 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/weights"
 )
-
-// exportArgs is the environment variable with the arguments of TestExportChild, one a line.
-const exportArgs = "LMSERVE_TEST_EXPORT"
-
-// TestExportChild is the process that TestAnExportThatIsKilledLeavesNoTornFile kills.
-func TestExportChild(t *testing.T) {
-	args := os.Getenv(exportArgs)
-	if args == "" {
-		t.Skip("it is run by another test")
-	}
-	_, stderr, code := lmserve("", strings.Split(args, "\n")...)
-	require.Zero(t, code, stderr)
-}
 
 // At whatever moment 'sessions export --out' is killed, the file of that name is whole or not
 // there.
@@ -40,23 +27,23 @@ func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
 		t.Skip("slow")
 	}
 	dir, outs := t.TempDir(), t.TempDir()
-	text, _ := beginning(t, 3000)
-	url, stop := serving(t, "--data-dir", dir)
-	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
+	text := program.Log(t, 3000)
+	path := program.Built(t, program.AsTested(t)...)
+	server := program.Serve(t, path, "--model", "swift", "--data-dir", dir)
+	res, err := http.Post(server.URL+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
 	require.NoError(t, err)
 	var created struct{ ID string }
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
 	require.NoError(t, res.Body.Close())
-	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
+	res, err = http.Post(server.URL+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
 	require.NoError(t, err)
 	_, _ = io.Copy(io.Discard, res.Body)
 	require.NoError(t, res.Body.Close())
 	id := created.ID
-	stop()
+	server.Stop(t)
 	export := func(out string, killed func() bool) {
-		child := exec.Command(os.Args[0], "-test.run", "^TestExportChild$")
-		args := []string{"sessions", "--data-dir", dir, "export", id, "--out", out}
-		child.Env = append(os.Environ(), exportArgs+"="+strings.Join(args, "\n"))
+		child := program.Command(path, "sessions", "--data-dir", dir, "export", "--model", "swift", id,
+			"--out", out)
 		require.NoError(t, child.Start())
 		for !killed() {
 			time.Sleep(50 * time.Microsecond)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package restart
 
 import (
 	"fmt"
@@ -10,14 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/e2e/program"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 )
 
-// cutting is a way to a server on which every connection is lost after some bytes.
-func cutting(t *testing.T, url string, bytesEach int64) *httptest.Server {
-	way := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// cutting is a way to a server on which every connection is lost after some bytes, and how many were.
+func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, cuts *atomic.Int64) {
+	cuts = new(atomic.Int64)
+	way = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, err := http.NewRequestWithContext(r.Context(), r.Method, url+r.URL.Path, nil)
 		if err != nil {
 			panic(err)
@@ -34,11 +39,12 @@ func cutting(t *testing.T, url string, bytesEach int64) *httptest.Server {
 		w.WriteHeader(resp.StatusCode)
 		_, _ = io.CopyN(w, resp.Body, bytesEach)
 		if err := http.NewResponseController(w).Flush(); err != nil || resp.ContentLength > bytesEach {
+			cuts.Add(1)
 			panic(http.ErrAbortHandler)
 		}
 	}))
 	t.Cleanup(way.Close)
-	return way
+	return way, cuts
 }
 
 // A server is backed up over connections that are cut, is killed while a backup is read, and goes
@@ -47,8 +53,14 @@ func TestBackupAndRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	c := newCrash(t, 1)
-	p := c.start(nil)
+	t.Parallel()
+	small, err := modeltest.SmallFile(t.TempDir())
+	require.NoError(t, err)
+	lmserve, dir := program.Built(t, program.AsTested(t)...), filepath.Join(t.TempDir(), "data")
+	serve := func() *program.Process {
+		return program.Serve(t, lmserve, "--data-dir", dir, "--model", small, "--max-replay", "1ns")
+	}
+	p := serve()
 	text := strings.Repeat("GET /index.html 200\nGET /none 404\n", 40)
 	feed := func(url string) string {
 		res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3,"settings":{"chunk":16}}`))
@@ -64,60 +76,59 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	folder := t.TempDir()
 	ok := func(args ...string) string {
-		out, stderr, code := lmserve("", args...)
-		require.Zero(t, code, "%v: %s%s", args, out, stderr)
-		return out
+		return program.Must(t, lmserve, args...)
 	}
 	clean := func(dir string, sessions int) {
-		require.Equal(t, fmt.Sprintf("%d sessions, 0 findings\n", sessions), ok("sessions", "check", "--data-dir", dir, "--model", c.weights))
-		require.Contains(t, ok("sessions", "replay", "--data-dir", dir, "--model", c.weights), "all to the bit")
+		require.Equal(t, fmt.Sprintf("%d sessions, 0 findings\n", sessions), ok("sessions", "check", "--data-dir", dir, "--model", small))
+		require.Contains(t, ok("sessions", "replay", "--data-dir", dir, "--model", small), "all to the bit")
 	}
-	feed(p.url)
+	feed(p.URL)
 
 	hot := filepath.Join(folder, "hot.tar.zst")
-	way := cutting(t, p.url, 20_000)
+	way, cuts := cutting(t, p.URL, 100_000)
 	require.Contains(t, ok("backup", "--server", way.URL, hot), "bytes\n")
-	_, stderr, code := lmserve("", "backup", "--server", p.url, hot)
-	require.Equal(t, exitFailure, code)
+	require.Greater(t, cuts.Load(), int64(1))
+	_, stderr, code := program.Run(t, lmserve, "backup", "--server", p.URL, hot)
+	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "file already exists")
 	first := filepath.Join(folder, "first")
 	require.Equal(t, first+": restored\n", ok("restore", hot, first))
-	_, stderr, code = lmserve("", "restore", hot, first)
-	require.Equal(t, exitFailure, code)
+	_, stderr, code = program.Run(t, lmserve, "restore", hot, first)
+	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "file already exists")
 	clean(first, 1)
 
-	_, _, code = lmserve("", "backup", "--data-dir", c.dir, filepath.Join(folder, "none.tar"))
-	require.Equal(t, exitFailure, code, "a server has the folder open")
-	res, err := http.Get(p.url + "/v1/admin/backup")
+	_, _, code = program.Run(t, lmserve, "backup", "--data-dir", dir, filepath.Join(folder, "none.tar"))
+	require.Equal(t, program.Failure, code, "a server has the folder open")
+	res, err := http.Get(p.URL + "/v1/admin/backup")
 	require.NoError(t, err)
 	etag := res.Header.Get("ETag")
 	_, err = io.CopyN(io.Discard, res.Body, 5000)
 	require.NoError(t, err)
-	p.kill()
+	p.Kill()
 	_ = res.Body.Close()
-	p.wait(t)
-	left, err := filepath.Glob(filepath.Join(c.dir, "*.tmp"))
+	p.Wait(t)
+	left, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
 	require.NoError(t, err)
 	require.NotEmpty(t, left, "the copy of the database was under way")
-	p = c.start(nil)
-	left, err = filepath.Glob(filepath.Join(c.dir, "*.tmp"))
+	p = serve()
+	left, err = filepath.Glob(filepath.Join(dir, "*.tmp"))
 	require.NoError(t, err)
 	require.Empty(t, left)
-	request, err := http.NewRequest("GET", p.url+"/v1/admin/backup", nil)
+	request, err := http.NewRequest("GET", p.URL+"/v1/admin/backup", nil)
 	require.NoError(t, err)
 	request.Header.Set("If-Match", etag)
 	res, err = http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusPreconditionFailed, res.StatusCode)
 	require.NoError(t, res.Body.Close())
-	feed(p.url)
-	p.terminate()
-	p.wait(t)
-	clean(c.dir, 2)
+	feed(p.URL)
+	p.Terminate()
+	p.Wait(t)
+	clean(dir, 2)
 
 	cold := filepath.Join(folder, "cold.tar")
-	ok("backup", "--data-dir", c.dir, cold)
+	ok("backup", "--data-dir", dir, cold)
 	second := filepath.Join(folder, "second")
 	ok("restore", cold, second)
 	clean(second, 2)
@@ -127,8 +138,8 @@ func TestBackupAndRestore(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(cold, content[:len(content)/2], 0o600))
 	third := filepath.Join(folder, "third")
-	_, stderr, code = lmserve("", "restore", cold, third)
-	require.Equal(t, exitFailure, code)
+	_, stderr, code = program.Run(t, lmserve, "restore", cold, third)
+	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "not a whole backup")
 	require.NoDirExists(t, third)
 }

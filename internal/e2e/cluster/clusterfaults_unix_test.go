@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package cluster
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 )
 
@@ -35,14 +36,14 @@ func TestSessionsInADatabaseSurviveWhatHappensToTheirServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	rounds := environmentNumber(t, "LMSERVE_CLUSTER_ROUNDS", 12)
-	seed := environmentNumber(t, "LMSERVE_CLUSTER_SEED", time.Now().UnixNano())
+	rounds := program.Number(t, "LMSERVE_CLUSTER_ROUNDS", 12)
+	seed := program.Number(t, "LMSERVE_CLUSTER_SEED", time.Now().UnixNano())
 	t.Logf("%d rounds, LMSERVE_CLUSTER_SEED=%d", rounds, seed)
 	r := rand.New(rand.NewPCG(uint64(seed), 0))
 	c := newClusterRig(t)
-	url, stop := serving(t, "--model", c.weights)
-	defer stop()
-	alone, err := client.New(url)
+	undisturbed := program.Serve(t, c.program, "--model", c.weights)
+	defer undisturbed.Stop(t)
+	alone, err := client.New(undisturbed.URL)
 	require.NoError(t, err)
 	done, answers := map[string]int{}, map[string]int{}
 	faults := c.faults()

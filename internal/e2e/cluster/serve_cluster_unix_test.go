@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package cluster
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
 // node is a server of several, in its lives one after the other.
@@ -29,7 +29,7 @@ type node struct {
 	in    []string // before its command: where it runs
 	args  []string
 	url   string
-	alive *serverProcess
+	alive *program.Process
 }
 
 // freeAddress is a loopback address that nobody listens on.
@@ -41,21 +41,20 @@ func freeAddress(t *testing.T) string {
 }
 
 // start starts the node's next life, and waits until it serves.
-func (n *node) start(program string) {
-	require.True(n.t, n.begin(program), "%s: %s", n.name, &n.alive.stderr)
+func (n *node) start(lmserve string) {
+	require.True(n.t, n.begin(lmserve), "%s: %s", n.name, &n.alive.Stderr)
 }
 
 // begin is start; false if the node does not serve.
-func (n *node) begin(program string) bool {
-	n.alive = &serverProcess{end: make(chan struct{})}
-	first := make(chan string, 1)
-	all := slices.Concat(n.in, []string{program}, n.args)
-	n.alive.run(n.t, exec.Command(all[0], all[1:]...), nil, first)
+func (n *node) begin(lmserve string) bool {
+	n.alive = &program.Process{}
+	all := slices.Concat(n.in, []string{lmserve}, n.args)
+	first := n.alive.Begin(n.t, program.Command(all[0], all[1:]...), nil)
 	if strings.Contains(<-first, n.url) {
 		return true
 	}
-	n.alive.kill()
-	<-n.alive.end
+	n.alive.Kill()
+	<-n.alive.End
 	return false
 }
 
@@ -110,14 +109,14 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 		t.Skip("slow")
 	}
 	c := newClusterRig(t)
-	program, file, nodes := c.program, c.weights, c.nodes
+	lmserve, file, nodes := c.program, c.weights, c.nodes
 	require.Eventually(t, func() bool { return nodes[0].metric("lmserve_servers") == 3 },
 		time.Minute, 10*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	through, err := client.New(nodes[0].url, client.WithPatience(time.Minute))
 	require.NoError(t, err)
-	text, _ := beginning(t, 15_000)
+	text := program.Log(t, 15_000)
 	text += text
 	var writers []*writer
 	var all sync.WaitGroup
@@ -146,30 +145,30 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	require.Positive(t, nodes[1].metric("lmserve_claims_total")+nodes[2].metric("lmserve_claims_total")+
 		nodes[1].metric(`lmserve_sessions{state="hot"}`)+nodes[2].metric(`lmserve_sessions{state="hot"}`))
 
-	nodes[1].alive.kill()
-	<-nodes[1].alive.end
+	nodes[1].alive.Kill()
+	<-nodes[1].alive.End
 	goOn()
-	nodes[1].start(program)
+	nodes[1].start(lmserve)
 	goOn()
-	require.NoError(t, nodes[2].alive.process.Signal(syscall.SIGSTOP))
+	require.NoError(t, nodes[2].alive.System.Signal(syscall.SIGSTOP))
 	time.Sleep(2 * leaseOfFaults) // longer than the lease, by the clocks of all
 	goOn()
-	require.NoError(t, nodes[2].alive.process.Signal(syscall.SIGCONT))
+	require.NoError(t, nodes[2].alive.System.Signal(syscall.SIGCONT))
 	goOn()
 	for _, w := range writers {
 		w.longest = 0
 	}
 	for _, n := range nodes[1:] { // an upgrade, one after the other
-		n.alive.terminate()
-		<-n.alive.end
-		require.Zero(t, n.alive.status.ExitStatus(), &n.alive.stderr)
-		n.start(program)
+		n.alive.Terminate()
+		<-n.alive.End
+		require.Zero(t, n.alive.Status.ExitStatus(), &n.alive.Stderr)
+		n.start(lmserve)
 		goOn()
 	}
 	all.Wait()
-	url, stop := serving(t, "--model", file)
-	defer stop()
-	alone, err := client.New(url)
+	undisturbed := program.Serve(t, lmserve, "--model", file)
+	defer undisturbed.Stop(t)
+	alone, err := client.New(undisturbed.URL)
 	require.NoError(t, err)
 	for _, w := range writers {
 		require.NoError(t, w.err)

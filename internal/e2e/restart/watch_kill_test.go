@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package restart
 
 import (
 	"bytes"
@@ -19,7 +19,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/e2e/program"
+	"github.com/lmserve/lmserve/internal/model/modeltest"
 )
+
+// sums are the totals of a session, or of a text.
+type sums struct {
+	Bytes int64
+	Bits  float64
+}
 
 // watched is a program, a log, and what was written to it.
 type watched struct {
@@ -39,8 +48,10 @@ type watched struct {
 
 func newWatched(t *testing.T, seed uint64) *watched {
 	w := &watched{t: t, rand: rand.New(rand.NewPCG(seed, 1)), folder: t.TempDir()}
-	w.program = built(t, asTested(t)...)
-	w.weights = smallWeights(t, w.folder)
+	w.program = program.Built(t, program.AsTested(t)...)
+	var err error
+	w.weights, err = modeltest.SmallFile(w.folder)
+	require.NoError(t, err)
 	w.log = filepath.Join(w.folder, "app.log")
 	w.out = filepath.Join(w.folder, "out.json")
 	w.open()
@@ -84,7 +95,7 @@ func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	out, err := os.OpenFile(w.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(w.t, err)
 	defer out.Close()
-	cmd = exec.Command(w.program, append([]string{"watch", w.log, "--session", "app", "--from-start",
+	cmd = program.Command(w.program, append([]string{"watch", w.log, "--session", "app", "--from-start",
 		"--threshold", "0.05", "--json"}, flags...)...)
 	stderr = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, stderr
@@ -96,7 +107,7 @@ func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 func printedLines(t *testing.T, text string) (byNumber map[int64]string, count int) {
 	byNumber = map[int64]string{}
 	for line := range strings.Lines(text) {
-		var l lineObject
+		var l struct{ Number int64 }
 		if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &l) != nil || l.Number == 0 {
 			continue // what a kill has cut off, or the total
 		}
@@ -110,10 +121,10 @@ func printedLines(t *testing.T, text string) (byNumber map[int64]string, count i
 }
 
 // check holds the session and what was printed against a run that nothing happened to.
-func (w *watched) check(totals func() chunkObject, learn string, kills int) {
+func (w *watched) check(totals func() sums, learn string, kills int) {
 	whole := filepath.Join(w.folder, "whole.txt")
 	require.NoError(w.t, os.WriteFile(whole, []byte(w.text.String()), 0o600))
-	undisturbed := must(w.t, "", "score", "--model", w.weights, "--lines", "--threshold", "0.05",
+	undisturbed := program.Must(w.t, w.program, "score", "--model", w.weights, "--lines", "--threshold", "0.05",
 		"--learn", learn, "--json", whole)
 	want, _ := printedLines(w.t, undisturbed)
 	printed, err := os.ReadFile(w.out)
@@ -123,8 +134,12 @@ func (w *watched) check(totals func() chunkObject, learn string, kills int) {
 	require.LessOrEqual(w.t, count-len(got), 2*kills, "lines that were printed again")
 	have := totals()
 	require.EqualValues(w.t, w.text.Len(), have.Bytes)
-	all := jsonLines(w.t, undisturbed)
-	require.InEpsilon(w.t, all[len(all)-1].Bits, have.Bits, 1e-9)
+	var total sums // the last object's
+	for d := json.NewDecoder(strings.NewReader(undisturbed)); d.More(); {
+		total = sums{}
+		require.NoError(w.t, d.Decode(&total))
+	}
+	require.InEpsilon(w.t, total.Bits, have.Bits, 1e-9)
 	w.t.Logf("%d lines, %d printed, %d of them again, %d kills", w.lines, len(got), count-len(got), kills)
 }
 
@@ -159,8 +174,10 @@ func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	for _, learn := range []string{"true", "unflagged"} {
 		t.Run(learn, func(t *testing.T) {
+			t.Parallel()
 			seed := watchSeed(t)
 			t.Logf("WATCH_SEED=%d", seed)
 			w := newWatched(t, seed)
@@ -192,7 +209,7 @@ func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 			}
 			require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 			require.NoError(t, cmd.Wait(), stderr)
-			w.check(func() chunkObject { return w.totals(flags[:4]) }, learn, kills)
+			w.check(func() sums { return w.totals(flags[:4]) }, learn, kills)
 		})
 	}
 }
@@ -212,13 +229,12 @@ func (w *watched) reported(dir string) int64 {
 }
 
 // totals are those of the session, asked for by scoring nothing.
-func (w *watched) totals(flags []string) chunkObject {
-	stdout, stderr, code := lmserve("", append([]string{"sessions", "show", "app"}, flags[2:]...)...)
-	require.Zero(w.t, code, stderr)
+func (w *watched) totals(flags []string) sums {
+	stdout := program.Must(w.t, w.program, append([]string{"sessions", "show", "app"}, flags[2:]...)...)
 	var s struct {
 		Offset int64
 		Bits   float64
 	}
 	require.NoError(w.t, json.Unmarshal([]byte(stdout), &s), stdout)
-	return chunkObject{Bytes: s.Offset, Bits: s.Bits}
+	return sums{Bytes: s.Offset, Bits: s.Bits}
 }

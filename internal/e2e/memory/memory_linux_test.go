@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"bufio"
@@ -26,9 +26,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/server/limits"
-	"github.com/lmserve/lmserve/weights"
 )
 
 const (
@@ -59,11 +59,9 @@ type limited struct {
 func startLimited(t *testing.T) *limited {
 	folder := t.TempDir()
 	l := &limited{t: t, dir: filepath.Join(folder, "data"), http: &http.Client{Transport: &http.Transport{}}}
-	program, file := built(t), filepath.Join(folder, "small.safetensors")
-	m, err := modeltest.Small()
+	file, err := modeltest.SmallFile(folder)
 	require.NoError(t, err)
-	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
-	l.cmd = exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--model", file, "--data-dir", l.dir,
+	l.cmd = program.Command(program.Built(t), "serve", "--listen", "127.0.0.1:0", "--model", file, "--data-dir", l.dir,
 		"--memory-budget", strconv.Itoa(memoryBudget), "--max-connections", "512", "--threads", "2",
 		"--log-format", "json")
 	l.cmd.Env = append(os.Environ(), "TMPDIR="+folder)

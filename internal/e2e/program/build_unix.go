@@ -1,0 +1,126 @@
+//go:build unix
+
+package program
+
+import (
+	"bytes"
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// AsTested are the flags of go build that build with the tags of this test, and with some more, so
+// that the program's bits are those of the model here; and with this test's race detector, so that a
+// race ends up among the program's complaints.
+func AsTested(t testing.TB, tags ...string) (flags []string) {
+	info, ok := debug.ReadBuildInfo()
+	require.True(t, ok, "a test binary knows how it was built")
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "-tags":
+			tags = append(tags, s.Value)
+		case "-race":
+			flags = append(flags, s.Key+"="+s.Value)
+		}
+	}
+	if len(tags) > 0 {
+		flags = append(flags, "-tags="+strings.Join(tags, ","))
+	}
+	return flags
+}
+
+// Exit codes of lmserve.
+const (
+	Failure = 1
+	Usage   = 2
+)
+
+// builds are the programs that this process has built, by their flags.
+var builds = struct {
+	sync.Mutex
+	programs map[string]string
+}{programs: map[string]string{}}
+
+// Built returns the path of lmserve, built with these flags. All packages share the programs, which
+// are in the folder bin of the source tree: git ignores it, and `make clean` removes it. A program
+// that is up to date is not linked again.
+func Built(t testing.TB, flags ...string) string {
+	builds.Lock()
+	defer builds.Unlock()
+	key := cmp.Or(strings.Trim(strings.NewReplacer("=", "-", ",", "-").Replace(strings.Join(flags, "")), "-"), "plain")
+	if builds.programs[key] == "" {
+		root := root(t)
+		dir := filepath.Join(root, "bin", "e2e", key)
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		lock, err := os.Create(filepath.Join(dir, "lock"))
+		require.NoError(t, err)
+		defer lock.Close() // which unlocks it
+		require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+		path := filepath.Join(dir, "lmserve")
+		args := slices.Concat([]string{"build", "-C", root, "-buildvcs=false", "-ldflags=-s -w", "-o", path},
+			flags, []string{"./cmd/lmserve"})
+		out, err := exec.Command("go", args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		builds.programs[key] = path
+	}
+	return builds.programs[key]
+}
+
+// root is the folder of the module.
+func root(t testing.TB) string {
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	require.Fail(t, "the test does not run in the folder of a module")
+	return ""
+}
+
+// Run runs a program to its end.
+func Run(t testing.TB, path string, args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	cmd := Command(path, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// Must runs a program to its end, which must be a success, and returns what it prints.
+func Must(t testing.TB, path string, args ...string) (stdout string) {
+	stdout, stderr, code := Run(t, path, args...)
+	require.Zero(t, code, "%v: %s%s", args, stdout, stderr)
+	return stdout
+}
+
+// Log returns the beginning of the demo's log: real, structured, repetitive.
+func Log(t testing.TB, bytes int) string {
+	all, err := os.ReadFile(filepath.Join(root(t), "internal", "demo", "access.log"))
+	require.NoError(t, err)
+	return string(all[:bytes])
+}
+
+// Number is a number from the environment, or another one if there is none.
+func Number(t testing.TB, variable string, otherwise int64) int64 {
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(t, err, variable)
+	return n
+}
