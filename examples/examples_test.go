@@ -1,4 +1,4 @@
-// Package examples_test runs the examples against a server with the embedded model, those whose
+// Package examples_test runs the examples against a server with the embedded swift model, those whose
 // runtime is there.
 package examples_test
 
@@ -51,9 +51,9 @@ type example struct {
 func newExample(t *testing.T) *example {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("starts processes, and a server with the embedded model")
+		t.Skip("starts processes, and a server with an embedded model")
 	}
-	m, err := model.Default()
+	m, err := model.Place{Name: "swift"}.Load()
 	require.NoError(t, err)
 	mg, err := session.NewManager(m, session.Options{})
 	require.NoError(t, err)
