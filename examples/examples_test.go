@@ -1,5 +1,5 @@
-// Package examples_test runs the examples against a server with the embedded swift model, those whose
-// runtime is there.
+// Package examples_test runs the examples whose runtime is there against a server with the embedded
+// swift model.
 package examples_test
 
 import (
