@@ -1,5 +1,5 @@
-// Package examples_test runs the examples against a server with the embedded model, those whose
-// runtime is there.
+// Package examples_test runs the examples whose runtime is there against a server with the embedded
+// swift model.
 package examples_test
 
 import (
@@ -51,9 +51,9 @@ type example struct {
 func newExample(t *testing.T) *example {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("starts processes, and a server with the embedded model")
+		t.Skip("starts processes, and a server with an embedded model")
 	}
-	m, err := model.Default()
+	m, err := model.Place{Name: "swift"}.Load()
 	require.NoError(t, err)
 	mg, err := session.NewManager(m, session.Options{})
 	require.NoError(t, err)

@@ -91,6 +91,7 @@ func TestRevokingAKeyEndsItsExports(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	ring := newTestKeys(t, keys.Key{Name: "k"})
 	g := newRig(t, Options{Keys: ring.Ring})
 	g.key = ring.token["k"]

@@ -145,6 +145,7 @@ func TestAServerThatCannotBeReachedIsTold(t *testing.T) {
 // When the lease of the server that has a request is over, the request ends as if the connection to
 // that server had: nobody knows what became of the text.
 func TestARequestEndsWithTheServerThatHasIt(t *testing.T) {
+	t.Parallel()
 	near, far, places := twoServers(t)
 	path := far.create(`{"settings":{"chunk":16}}`)
 	body, text := io.Pipe()

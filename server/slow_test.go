@@ -20,6 +20,7 @@ func TestAnAnswerThatMovesSlowlyIsNotCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	const idle, size = time.Second, 24 << 20
 	g := newRig(t, Options{AnswerIdleMax: idle})
 	path := g.create("{}")

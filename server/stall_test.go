@@ -16,6 +16,7 @@ import (
 )
 
 func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
+	t.Parallel()
 	const idle = 500 * time.Millisecond
 	g := newRig(t, Options{BodyIdleMax: idle})
 	path := g.create(`{"settings":{"chunk":16}}`)
@@ -54,6 +55,7 @@ func TestABodyThatHasEndedHasNoDeadline(t *testing.T) {
 // An answer that moves may take longer in all than AnswerIdleMax, and so may the work before it
 // begins.
 func TestAnAnswerThatMovesLivesOn(t *testing.T) {
+	t.Parallel()
 	const idle = 500 * time.Millisecond
 	g := newRig(t, Options{AnswerIdleMax: idle})
 	path := g.create("{}")

@@ -199,7 +199,7 @@ func TestASlowWatcherHoldsUpNobody(t *testing.T) {
 // what there is.
 func TestThePastOfASession(t *testing.T) {
 	g := newRealRig(t, session.Options{ReplayMax: 1}, Options{})
-	text := strings.Repeat("some \xfe text\n", 300)
+	text := strings.Repeat("some \xfe text\n", 60) // 45 chunks, a snapshot after each
 	path := g.create(`{"settings":{"baseline":true}}`)
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	resp := g.do("GET", path+"/text?offset=7&length=1048576", nil)

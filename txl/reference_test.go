@@ -136,6 +136,11 @@ func (r *reference) attention(l int, keys [][]float64, n int, wqkv, wr, wo []flo
 	H, d, m := r.c.NHead, r.c.DHead, len(keys)-n
 	qkv := linear(keys, wqkv, nil, 3*H*d)
 	u, v := r.bias(l, "r_w_bias"), r.bias(l, "r_r_bias")
+	distances := make([][]float64, len(keys))
+	for distance := range distances {
+		distances[distance] = r.position(distance)
+	}
+	rels := linear(distances, wr, nil, H*d)
 	out := make([][]float64, n)
 	for i := range out {
 		out[i] = make([]float64, H*d)
@@ -146,7 +151,7 @@ func (r *reference) attention(l int, keys [][]float64, n int, wqkv, wr, wo []flo
 				if r.c.SameLength && i+m-j >= r.c.MemLen {
 					continue
 				}
-				rel := linear([][]float64{r.position(i + m - j)}, wr, nil, H*d)[0]
+				rel := rels[i+m-j]
 				var score float64
 				for e := range d {
 					q := qkv[m+i][head*d+e]

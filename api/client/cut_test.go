@@ -25,6 +25,7 @@ import (
 // Whatever connections are cut, and wherever: the session is that of a text that was fed in one
 // piece, to the bit, and each event has been told once, as of that text.
 func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, session.Options{})
 	var cuts, forks int64
 	streams := uint64(60)

@@ -59,6 +59,7 @@ func TestAServerThatIsKilledChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
+	t.Parallel()
 	p := &killed{dir: t.TempDir()}
 	require.NoError(t, os.Mkdir(filepath.Join(p.dir, "data"), 0o700))
 	transport := &http.Transport{DialContext: p.dial}

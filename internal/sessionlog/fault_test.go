@@ -268,11 +268,14 @@ func TestAnyOperationMayFail(t *testing.T) {
 	for _, m := range marks[1:] {
 		states = append(states, m.state)
 	}
-	for n, o := range d.operations {
-		for name, fault := range faults {
-			what := fmt.Sprintf("%s at operation %d of %d, %s %s", name, n, len(d.operations), o.kind, o.name)
-			failing(t, what, n, fault, states)
-		}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // waits for the disk
+			for n, o := range d.operations {
+				what := fmt.Sprintf("operation %d of %d, %s %s", n, len(d.operations), o.kind, o.name)
+				failing(t, what, n, fault, states)
+			}
+		})
 	}
 }
 
