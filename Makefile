@@ -20,9 +20,12 @@ KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/companion ./internal/s
 GOLDENS = ./internal/conformance ./internal/session ./internal/train
 GOLDEN = Golden|Shipped|Reference
 
-# ARITHMETIC are the packages without locks and goroutines of their own, but for the kernels', whose
-# fast tests start all of them. ATTACKS are the packages that test-attack runs.
-ARITHMETIC = . ./txl ./sparsemeta/... ./tokenizer ./weights
+# ARITHMETIC are the packages that compute. None but the kernels, checkpoints and models has locks or
+# goroutines of its own, and their fast tests start all of these. ATTACKS is what test-attack runs.
+ARITHMETIC = ./txl ./sparsemeta/... ./tokenizer ./weights ./internal/kernel ./internal/companion \
+	./internal/stream ./internal/lines ./internal/model ./internal/checkpoint ./internal/compress \
+	./internal/conformance ./internal/train/... ./internal/eval ./internal/tune ./internal/bench \
+	./internal/chart ./internal/linebench
 ATTACKS = ./internal/e2e/crash
 TIMEOUT = 30m
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
@@ -98,7 +101,8 @@ EMULATED = $(GO) test
 QEMU = none needed
 endif
 
-test-arm64: ## run the fast tests of the kernels and GOLDENS on arm64, emulated by qemu-user elsewhere
+test-arm64: ## look for fused products, and run fast tests of kernels and GOLDENS, on arm64 or emulated
+	LMSERVE_TEST_FUSION=1 $(GO) test ./internal -count=1 -run Fused
 ifneq ($(QEMU),)
 	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./internal/kernel ./sparsemeta ./internal/companion
 	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./txl ./internal/stream $(GOLDENS) -run '$(GOLDEN)'
