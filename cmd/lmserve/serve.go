@@ -58,8 +58,8 @@ addresses keys and text want TLS.
 }
 
 func serve(c *cobra.Command, f serveFlags) error {
-	// A server outlives its terminal, and whoever reads its log. There is nothing to reload at SIGHUP:
-	// the keys and the certificate are read again when they change.
+	// A server outlives its terminal, and whoever reads its log. There is nothing to reload at
+	// SIGHUP: the keys and the certificate are read again when they change.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	log, err := newLogger(f.logFormat)
 	if err != nil {

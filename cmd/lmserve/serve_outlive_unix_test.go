@@ -17,7 +17,9 @@ import (
 // A server goes on when its terminal ends, and when nobody reads its output and its log any more.
 func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestServeChild$")
-	args := []string{"serve", "--listen", "127.0.0.1:0", "--data-dir", "none", "--model", smallModel(t)}
+	args := []string{
+		"serve", "--listen", "127.0.0.1:0", "--data-dir", "none", "--model", smallModel(t),
+	}
 	cmd.Env = append(os.Environ(), serveArgs+"="+strings.Join(args, "\n"))
 	out, in, err := os.Pipe()
 	require.NoError(t, err)

@@ -154,8 +154,8 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	return len(scores.Text), err
 }
 
-// open is engine.openWithWorker, attended the first time: what is accepted later is fed, whether its
-// client leaves or not.
+// open is engine.openWithWorker, attended the first time: what is accepted later is fed, whether
+// its client leaves or not.
 func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	if !f.admitted {
 		defer f.options.attend()()
