@@ -77,10 +77,18 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 }
 
 // handling notes on a request's connection that a handler is at work.
+//
+// The connection ends with a request whose length others on the way may read otherwise (RFC 9112,
+// section 6.1): what follows it there might be taken for a request. net/http removes the
+// Content-Length beside a Transfer-Encoding, and the Transfer-Encoding of HTTP/1.0, before anybody
+// sees them. So every request in chunks ends its connection, and every one of HTTP/1.0.
 func handling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(earlyKey{}).(*earlyConn); ok {
 			c.handled.Store(true)
+		}
+		if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
 	})

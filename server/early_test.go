@@ -121,3 +121,36 @@ func TestRefusalsOverTLS(t *testing.T) {
 	p := requireProblem(t, raw(t, dial(t, g.addr), goodRequest), api.ProblemMalformedRequest)
 	require.Contains(t, *p.Detail, "HTTPS")
 }
+
+// Whoever is on the way may take the length of such a request for another: nothing behind it on the
+// connection is taken for a request.
+func TestLengthsInDoubtEndTheConnection(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}")
+	const chunks, hidden = "4\r\ntext\r\n0\r\n\r\n", "DELETE /v1/sessions/s-0001 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	begin := []string{"POST " + path + "/score", "Host: localhost", "Content-Type: text/plain"}
+	headOf := func(more ...string) string { return head(append(begin, more...)...) }
+	old := strings.Replace(headOf("Connection: keep-alive", "Transfer-Encoding: chunked"), "HTTP/1.1", "HTTP/1.0", 1)
+	for name, text := range map[string]string{
+		"both":                headOf("Content-Length: 4", "Transfer-Encoding: chunked") + chunks,
+		"both, the other way": headOf("Transfer-Encoding: chunked", "Content-Length: 400") + chunks,
+		"chunks":              headOf("Transfer-Encoding: chunked") + chunks,
+		"chunks of HTTP/1.0":  old,
+		"both of HTTP/1.0":    strings.Replace(old, "\r\n\r\n", "\r\nContent-Length: 4\r\n\r\n", 1) + "text",
+	} {
+		conn := dial(t, g.addr)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+		_, err := io.WriteString(conn, text+hidden)
+		require.NoError(t, err)
+		in := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(in, nil)
+		require.NoError(t, err, name)
+		require.Equal(t, http.StatusOK, resp.StatusCode, name)
+		require.True(t, resp.Close, name)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		_, err = in.ReadByte()
+		require.Error(t, err, name)
+		require.Equal(t, http.StatusOK, g.do("GET", path, nil).StatusCode, name)
+	}
+}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,4 +120,14 @@ func TestFailuresAndSignals(t *testing.T) {
 		code, _ = exitCode(ctx, usageError{context.Canceled})
 		require.Equal(t, exitUsage, code)
 	}
+}
+
+// What a file says does not reach the terminal as it is: an error has escapes in the place of what
+// would control it.
+func TestErrorsControlNoTerminal(t *testing.T) {
+	var stderr bytes.Buffer
+	name := "missing\x1b[2J\u009b\u202e.txt"
+	require.NotZero(t, run(t.Context(), []string{"score", name}, nil, io.Discard, &stderr))
+	require.Contains(t, stderr.String(), `missing\x1b[2J\u009b\u202e.txt`)
+	require.Equal(t, "größe\t1\n", printable("größe\t1\n"))
 }

@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	c, err := root.ExecuteContextC(ctx)
 	code, err := exitCode(ctx, err)
 	if err != nil {
-		fmt.Fprintln(stderr, "lmserve:", explained(c, err))
+		fmt.Fprintln(stderr, "lmserve:", printable(fmt.Sprint(explained(c, err))))
 	}
 	return code
 }

@@ -163,7 +163,7 @@ func printModels(w io.Writer, list []listedModel) error {
 	fmt.Fprintln(t, "NAME\tID\tREADS\tWEIGHTS\tMEMORY\tSESSION\tSTATIC\tADAPTIVE\tSPEED\tPLACE")
 	for _, m := range list {
 		if m.Error != "" {
-			fmt.Fprintf(t, "%s\t%s\n", m.Name, m.Error)
+			fmt.Fprintf(t, "%s\t%s\n", printable(m.Name), printable(m.Error))
 			continue
 		}
 		static, adaptive := "-", "-"
@@ -177,9 +177,9 @@ func printModels(w io.Writer, list []listedModel) error {
 		if m.BytesPerSecond > 0 {
 			speed = fmt.Sprintf("%s B/s", digits(m.BytesPerSecond))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.3g M\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.ID, m.Tokenizer,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.3g M\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(m.Name), m.ID, m.Tokenizer,
 			float64(m.Weights)/1e6, megabytes(m.WeightsBytes), megabytes(m.SessionBytes),
-			static, adaptive, speed, m.Place)
+			static, adaptive, speed, printable(m.Place))
 	}
 	return t.Flush()
 }

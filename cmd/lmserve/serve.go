@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -23,7 +25,8 @@ func newServe() *cobra.Command {
 Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
 output says where it listens, the second where sessions are kept, and others which further
 models sessions may run on and which models read words; the access log goes to standard error. SIGTERM and SIGINT
-drain: no new work, chunks under way are finished, then it ends.
+drain: no new work, chunks under way are finished, then it ends. SIGHUP, or the end of whoever
+reads the output, changes nothing.
 
 Sessions are kept in the data folder, and are there again after a restart, to the bit;
 with --data-dir=none they are in memory only; with --store and --objects they are in a
@@ -55,6 +58,9 @@ addresses keys and text want TLS.
 }
 
 func serve(c *cobra.Command, f serveFlags) error {
+	// A server outlives its terminal, and whoever reads its log. There is nothing to reload at
+	// SIGHUP: the keys and the certificate are read again when they change.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	log, err := newLogger(f.logFormat)
 	if err != nil {
 		return err

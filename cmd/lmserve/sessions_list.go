@@ -46,7 +46,7 @@ func printSessions(w io.Writer, all []storedSession) error {
 	for _, s := range all {
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID,
 			orWord(s.Name, s.Name == "", "-"), orWord(s.Owner, s.Owner == "", "-"), date(s.Created), date(s.LastUsed), s.Offset, s.bitsPerByte(), s.DiskBytes,
-			orWord(s.Model, s.Model == "", "-"), orWord(s.Method, s.Method == "", "-"), orWord(s.History, s.History == "", "-"), s.Problem)
+			printable(orWord(s.Model, s.Model == "", "-")), orWord(s.Method, s.Method == "", "-"), orWord(s.History, s.History == "", "-"), printable(s.Problem))
 	}
 	return tab.Flush()
 }

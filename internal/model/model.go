@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/kernel"
@@ -82,7 +85,24 @@ func NewOf(
 
 func (m *Model) setHash() { m.hash = sync.OnceValue(func() string { return m.File().Hash() }) }
 
+// NameCharsMax bounds a model's name, so that its ID fits where requests name it.
+const NameCharsMax = 128
+
+// checkName refuses a name that a terminal or a log would not show as it is.
+func checkName(name string) error {
+	shown := strings.ToValidUTF8(name, "\x00") // which cannot be printed
+	if utf8.RuneCountInString(name) <= NameCharsMax &&
+		!strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return nil
+	}
+	return fmt.Errorf("model: name (metadata %s) is %q of %d bytes, expected at most %d printable "+
+		"characters", keyName, name[:min(len(name), NameCharsMax)], len(name), NameCharsMax)
+}
+
 func (m *Model) check() error {
+	if err := checkName(m.Name); err != nil {
+		return err
+	}
 	switch {
 	case m.LM.Config.Vocab != m.Tokenizer.Vocab():
 		return fmt.Errorf("model: vocab is %d, the tokenizer has %d", m.LM.Config.Vocab,

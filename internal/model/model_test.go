@@ -349,3 +349,25 @@ func TestViewsCutTheArenaByBranch(t *testing.T) {
 		require.Equal(t, float32(1), v, "every element belongs to exactly one branch")
 	}
 }
+
+// A name is shown on terminals and in logs, where a newline would be another line.
+func TestNamesOfModelsCanBePrinted(t *testing.T) {
+	m := small(t)
+	for _, name := range []string{"", "small", "größer 2.1", strings.Repeat("é", NameCharsMax)} {
+		_, err := New(name, m.LM, nil, 8, nil)
+		require.NoError(t, err, name)
+	}
+	for name, found := range map[string]string{
+		"a\nlmserve: serving b": `"a\nlmserve`, "\x1b[2Jc": `"\x1b[2Jc" of 5 bytes`, "\u009b2J": `"\u009b2J"`,
+		"right\u202eto left": `\u202e`, "\xff": `"\xff"`, "tab\t": `"tab\t"`, "\u2028": `"\u2028"`,
+		strings.Repeat("x", NameCharsMax+1): `expected at most 128 printable characters`,
+		strings.Repeat("x", 1<<20):          `of 1048576 bytes`,
+	} {
+		f := m.File()
+		f.Metadata["lmserve.name"] = name
+		_, err := FromFile(f)
+		require.ErrorContains(t, err, found)
+		require.ErrorContains(t, err, "lmserve.name")
+		require.Less(t, len(err.Error()), 1000)
+	}
+}

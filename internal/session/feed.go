@@ -106,7 +106,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if err := e.diskFor(s, f.recordSizeMax(text), 1); err != nil {
 		return 0, err
 	}
-	l, err := e.openWithWorker(ctx, s, &f.admitted, f.patience)
+	l, err := f.open(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -152,6 +152,15 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	err = l.Yield(func() error { return f.emit(own) }, patience)
 	phaseSince(ctx, e.observer, PhaseReport, begun.Add(c.Elapsed))
 	return len(scores.Text), err
+}
+
+// open is engine.openWithWorker, attended the first time: what is accepted later is fed, whether
+// its client leaves or not.
+func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
+	if !f.admitted {
+		defer f.options.attend()()
+	}
+	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.patience)
 }
 
 // settleLocked ends the chunk if it is full, and notes what is told of the update that follows.

@@ -249,7 +249,9 @@ func (mg *Manager) Score(
 	if err := s.feedable(); err != nil {
 		return Summary{}, err
 	}
+	attended := o.attend()
 	end, err := mg.engine.beginFeeding(ctx, s, o.Wait)
+	attended()
 	if err != nil {
 		return Summary{}, err
 	}

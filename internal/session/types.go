@@ -209,6 +209,17 @@ type ScoreOptions struct {
 	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax; 0:
 	// not at all.
 	Wait time.Duration
+	// Attend, if it is not nil, is called before each wait for anything but the body, up to the
+	// first text that is accepted, and end after it. While nobody reads the body, its client may leave.
+	Attend func() (end func())
+}
+
+// attend calls Attend.
+func (o ScoreOptions) attend() (end func()) {
+	if o.Attend == nil {
+		return func() {}
+	}
+	return o.Attend()
 }
 
 // Line reports a line of a session's text, or what there is so far of the line under way. A line is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,4 +130,57 @@ func TestADrainEndsThoseThatWait(t *testing.T) {
 	require.ErrorIs(t, <-done, ErrDraining)
 	require.ErrorIs(t, <-done, ErrDraining)
 	require.EqualValues(t, 4, get(t, mg, id).Offset)
+}
+
+// attendedBody fails a test in which it is read while the request is attended.
+type attendedBody struct {
+	io.Reader
+	t        *testing.T
+	attended *atomic.Int32
+}
+
+func (b attendedBody) Read(p []byte) (int, error) {
+	require.Zero(b.t, b.attended.Load(), "whoever reads the body is told of its client")
+	return b.Reader.Read(p)
+}
+
+// A score is attended while it waits for its turn and for its first worker, and the context may end
+// both waits; what is accepted later is fed, whether the client is there or not.
+func TestScoresAreAttendedWhileTheyWait(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	finish := feedSlowly(t, mg, id)
+	var attended, calls atomic.Int32
+	o := ScoreOptions{Wait: time.Minute, Attend: func() func() {
+		attended.Add(1)
+		calls.Add(1)
+		return func() { attended.Add(-1) }
+	}}
+	done := make(chan error, 1)
+	score := func(ctx context.Context, text string) {
+		body := attendedBody{strings.NewReader(text), t, &attended}
+		_, err := mg.Score(ctx, Caller{}, id, body, o, func(Chunk) error {
+			require.Zero(t, attended.Load())
+			return nil
+		})
+		done <- err
+	}
+	go score(background, strings.Repeat("several chunks ", 9))
+	soon(t, "it waits for its turn", func() bool { return waiting(t, mg, id) == 1 })
+	require.EqualValues(t, 1, attended.Load())
+	finish()
+	require.NoError(t, <-done)
+	require.EqualValues(t, 2, calls.Load(), "for the turn, and for the first worker")
+
+	s, err := mg.roster.find(Caller{}, id)
+	require.NoError(t, err)
+	require.NoError(t, s.lock(background))
+	ctx, leave := context.WithCancel(background)
+	go score(ctx, "never fed")
+	soon(t, "it waits for the state", func() bool { return calls.Load() == 4 && attended.Load() == 1 })
+	leave()
+	require.ErrorIs(t, <-done, context.Canceled)
+	s.unlock()
+	require.Zero(t, mg.engine.waiting.length())
+	require.NotContains(t, logged(t, mg, id), "never")
 }

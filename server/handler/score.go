@@ -35,6 +35,7 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
+	options.Attend = func() func() { return middleware.Attend(ctx) }
 	encode, err := h.encoder(ctx, r.ID)
 	if err != nil {
 		return nil, err

@@ -97,6 +97,11 @@ const (
 	RetryAfterBusy    = time.Second     // the same where others feed the session
 	PacedParts        = 8               // a paced body is read in such parts of a second's worth
 
+	// A body is read ahead while its request waits, to notice a client that leaves.
+	AttendAfter   = 250 * time.Millisecond // of waiting
+	AheadBytesMax = 16 << 20               // as fast as they come
+	AheadPause    = 31 * time.Millisecond  // between reads of at most 32 KiB after these: 1 MiB/s
+
 	// The memory of what requests have in memory whole: pages of sessions, JSON bodies, and the
 	// log-probabilities of completions that are not streamed. Each kind has memory of its own, and so
 	// have bodies that need little, so that nobody waits for another kind.

@@ -14,7 +14,11 @@ func BodyKind(c *contract.Contract, problems *answer.Problems) func(http.Handler
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			op := c.Operation(r)
-			if len(op.Accepts) > 0 && contract.HasBody(r) {
+			switch {
+			case !contract.HasBody(r):
+			case len(op.Accepts) == 0:
+				defer Attend(r.Context())()
+			default:
 				if p := op.CheckBodyKind(r); p != nil {
 					problems.Answer(w, r, p)
 					return

@@ -138,7 +138,9 @@ func (p *passing) place(r *http.Request, route string) (addr string, err error) 
 	if text == "" {
 		return "", nil
 	}
+	stop := Attend(r.Context())
 	addr, there, err := p.places.Session(r.Context(), who.Key, text)
+	stop()
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", session.ErrUnavailable, err)

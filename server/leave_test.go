@@ -1,0 +1,211 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/limits"
+)
+
+// gone counts the requests that a server ended because their clients had left.
+func gone(logs *observer.ObservedLogs) int {
+	return logs.FilterField(zap.Int("status", answer.StatusClientGone)).Len()
+}
+
+func logged() (*zap.Logger, *observer.ObservedLogs) {
+	core, logs := observer.New(zap.InfoLevel)
+	return zap.New(core), logs
+}
+
+// feedOpenly feeds a session with a text that is left open, until finish is called.
+func feedOpenly(g *rig, path, begin string) (text io.Writer, finish func()) {
+	g.t.Helper()
+	body, out := io.Pipe()
+	g.t.Cleanup(func() { _ = out.Close() })
+	done := make(chan int, 1)
+	go func() {
+		r, err := http.NewRequest("POST", g.url+path+"/score", body)
+		if err != nil {
+			done <- 0
+			return
+		}
+		r.Header.Set("Content-Type", "text/plain")
+		resp, err := g.plain.Do(r)
+		if err != nil {
+			done <- 0
+			return
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		done <- resp.StatusCode
+	}()
+	_, err := io.WriteString(out, begin)
+	require.NoError(g.t, err)
+	require.Eventually(g.t, func() bool {
+		return decode[api.Session](g.t, g.do("GET", path, nil), http.StatusOK).Offset >= int64(len(begin))
+	}, 10*time.Second, time.Millisecond)
+	return out, func() {
+		_ = out.Close()
+		require.Equal(g.t, http.StatusOK, <-done)
+	}
+}
+
+// waiter is the head of a score that waits for its turn.
+func waiter(path string, headers ...string) string {
+	return head(append([]string{"POST " + path + "/score?wait=600s", "Host: localhost", "Content-Type: text/plain"}, headers...)...)
+}
+
+const endless = "Transfer-Encoding: chunked"
+
+func sized(n int) string { return fmt.Sprint("Content-Length: ", n) }
+
+// leavers are requests whose clients leave while they wait, and how they leave.
+func leavers(path string) map[string]struct {
+	text  string
+	reset bool
+} {
+	long := strings.Repeat("long ", 500_000)
+	return map[string]struct {
+		text  string
+		reset bool
+	}{
+		"whole body":              {text: waiter(path, sized(4)) + "text"},
+		"whole body, reset":       {text: waiter(path, sized(4)) + "text", reset: true},
+		"long body":               {text: waiter(path, sized(len(long))) + long},
+		"body cut off":            {text: waiter(path, sized(100)) + "cut"},
+		"body cut off, reset":     {text: waiter(path, sized(100)) + "cut", reset: true},
+		"long body cut off":       {text: waiter(path, sized(1<<30)) + long},
+		"no byte of a body":       {text: waiter(path, sized(100))},
+		"open body":               {text: waiter(path, endless) + "4\r\nopen\r\n"},
+		"ended body without size": {text: waiter(path, endless) + "4\r\ndone\r\n0\r\n\r\n"},
+		"lines": {text: head("POST "+path+"/score?wait=600s&unit=line", "Host: localhost",
+			"Content-Type: text/plain", sized(100)) + "a line\n"},
+	}
+}
+
+// sendAndLeave sends a request and closes the connection.
+func sendAndLeave(t *testing.T, conn net.Conn, text string, reset bool) {
+	_, err := io.WriteString(conn, text)
+	require.NoError(t, err)
+	time.Sleep(2 * limits.AttendAfter) // so that the request waits
+	if tcp, ok := conn.(*net.TCPConn); ok && reset {
+		require.NoError(t, tcp.SetLinger(0))
+	}
+	require.NoError(t, conn.Close())
+}
+
+// Clients that leave while they wait give back what they have within a second, however their bodies
+// come, and none of their text is fed.
+func TestClientsThatLeaveGiveUpTheirPlace(t *testing.T) {
+	t.Parallel()
+	log, logs := logged()
+	g := newRealRig(t, session.Options{}, Options{Log: log})
+	path := g.create("{}")
+	_, finish := feedOpenly(g.rig, path, "held")
+	all := leavers(path)
+	for name, leaver := range all {
+		go func() {
+			conn := dial(t, g.addr)
+			sendAndLeave(t, conn, leaver.text, leaver.reset)
+			t.Log(name, "has left")
+		}()
+	}
+	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second, 10*time.Millisecond,
+		"all have left, and the first still feeds")
+	finish()
+	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+}
+
+func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
+	t.Parallel()
+	log, logs := logged()
+	g := newTLSRig(t, Options{Log: log})
+	path := g.create("{}")
+	_, finish := feedOpenly(g, path, "held")
+	all := leavers(path)
+	for _, leaver := range all {
+		go func() {
+			conn, err := tls.Dial("tcp", g.addr, &tls.Config{InsecureSkipVerify: true})
+			require.NoError(t, err)
+			sendAndLeave(t, conn, leaver.text, false)
+		}()
+	}
+	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second, 10*time.Millisecond)
+	finish()
+	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+}
+
+// The server that a client has connected to passes the leaving on to the one that has the session.
+func TestLeavingIsPassedOn(t *testing.T) {
+	t.Parallel()
+	log, logs := logged()
+	far := newRealRig(t, session.Options{}, Options{Log: log})
+	near := newRig(t, Options{Places: &elsewhere{addr: far.url}})
+	path := far.create("{}")
+	_, finish := feedOpenly(far.rig, path, "held")
+	all := leavers(path)
+	for _, leaver := range all {
+		go func() { sendAndLeave(t, dial(t, near.addr), leaver.text, leaver.reset) }()
+	}
+	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second, 10*time.Millisecond)
+	finish()
+	require.EqualValues(t, 4, decode[api.Session](t, far.do("GET", path, nil), http.StatusOK).Offset)
+}
+
+// A body that nobody wants does not hide that its client has left.
+func TestLeavingBehindAnUnwantedBodyIsNoticed(t *testing.T) {
+	t.Parallel()
+	log, logs := logged()
+	g := newRig(t, Options{Log: log})
+	path := g.create("{}")
+	sendAndLeave(t, dial(t, g.addr), head("GET "+path+"/events", "Host: localhost", sized(100))+"part", false)
+	ended := zap.String("route", "/v1/sessions/{id}/events")
+	require.Eventually(t, func() bool { return logs.FilterField(ended).Len() == 1 }, 10*time.Second, 10*time.Millisecond)
+}
+
+// A client that stays has its whole text fed in its turn, whatever of it was read ahead, and has no
+// deadline while it waits.
+func TestTextsThatWaitedAreFedWhole(t *testing.T) {
+	t.Parallel()
+	const idle = time.Second
+	log, logs := logged()
+	g := newRealRig(t, session.Options{}, Options{BodyIdleMax: idle, Log: log})
+	path := g.create("{}")
+	held, finish := feedOpenly(g.rig, path, "held")
+	text := numbered(3, 1000)
+	answers := make(chan *http.Response, 2)
+	body, client := io.Pipe()
+	go func() { answers <- g.do("POST", path+"/score?wait=600s", body, "Content-Type", "text/plain") }()
+	_, err := io.WriteString(client, text[:len(text)-10])
+	require.NoError(t, err)
+	for range 8 { // longer than idle in all
+		_, err = io.WriteString(held, "!")
+		require.NoError(t, err)
+		time.Sleep(idle / 4)
+	}
+	go func() { answers <- g.text(path+"/score?wait=600s", "another, whole") }()
+	require.Zero(t, logs.FilterField(zap.String("route", "/v1/sessions/{id}/score")).Len(), "all are under way")
+	finish()
+	_, err = io.WriteString(client, text[len(text)-10:])
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	sum := decode[api.SummaryEvent](t, <-answers, http.StatusOK)
+	require.EqualValues(t, len(text), sum.Bytes)
+	require.Equal(t, http.StatusOK, (<-answers).StatusCode)
+	all, err := io.ReadAll(g.do("GET", path+"/text?offset=0&length=1000000", nil).Body)
+	require.NoError(t, err)
+	require.Equal(t, "held!!!!!!!!"+text+"another, whole", string(all))
+}

@@ -1,0 +1,69 @@
+package middleware
+
+import "github.com/lmserve/lmserve/internal/spool"
+
+// ahead is what was read of a body before anybody has asked for it. It is in a temporary file but
+// for its end. The zero value is empty.
+type ahead struct {
+	file    *spool.Spool // nil: none
+	in, out int64        // bytes that were written to the file, and of these those that were taken
+	tail    []byte       // what follows the file
+}
+
+// room is where the next bytes go, whose number got is told; nil: there is none.
+func (a *ahead) room() []byte {
+	if len(a.tail) == cap(a.tail) {
+		if !a.flush() {
+			return nil
+		}
+		if a.tail = a.tail[:0]; cap(a.tail) < spool.BufferBytes { // its beginning was taken
+			a.tail = make([]byte, 0, spool.BufferBytes)
+		}
+	}
+	return a.tail[len(a.tail):cap(a.tail)]
+}
+
+// got adds bytes that were put into the room.
+func (a *ahead) got(n int) { a.tail = a.tail[:len(a.tail)+n] }
+
+// flush moves the tail to the file. If that fails, nothing has changed.
+func (a *ahead) flush() bool {
+	if len(a.tail) == 0 {
+		return true
+	}
+	if a.file == nil {
+		file, err := spool.New()
+		if err != nil {
+			return false
+		}
+		a.file = file
+	}
+	n, err := a.file.WriteAt(a.tail, a.in)
+	if err != nil {
+		return false
+	}
+	a.in += int64(n)
+	return true
+}
+
+// take reads from the beginning; 0 bytes without an error are the end.
+func (a *ahead) take(p []byte) (int, error) {
+	if left := a.in - a.out; left > 0 {
+		n, err := a.file.ReadAt(p[:min(int64(len(p)), left)], a.out)
+		a.out += int64(n)
+		if n > 0 {
+			err = nil
+		}
+		return n, err
+	}
+	n := copy(p, a.tail)
+	a.tail = a.tail[n:]
+	return n, nil
+}
+
+// close removes the file.
+func (a *ahead) close() {
+	if a.file != nil {
+		a.file.Close()
+	}
+}
