@@ -777,7 +777,7 @@ type CompletionRequest struct {
 	// Logprobs Report the log-probability of every sampled token under the full distribution.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
-	// MaxTokens The most tokens that are sampled.
+	// MaxTokens The most tokens that are sampled. A text ends with a whole character: what the last tokens begin of another is left off, and not committed.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
 	// Prompt Fed after the session's text, as UTF-8.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/compress"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -96,9 +97,13 @@ func newDecompress() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "decompress FILE" + compressedSuffix + "|- [--out FILE]",
 		Short: "Make the bytes again of a file that compress wrote",
-		Long: `Make the bytes again of which 'lmserve compress' made a file, with the same model and
-arithmetic; any number of threads will do. The result gets its name only when its checksum is right.
-On standard output bytes come as they are decoded: there, look at the exit code.`,
+		Long: `Make the bytes again of which 'lmserve compress' made a file, with the model that the file
+names; any number of threads will do. --model is needed only if that model is neither embedded nor
+beside the program. Flags that change the model or its arithmetic, such as --mem-len or --precision,
+must be those of 'lmserve compress'.
+
+The result gets its name only when its checksum is right. On standard output bytes come as they are
+decoded: there, look at the exit code.`,
 		Example: `  lmserve decompress access.log.lms --out copy.log
   lmserve decompress journal.lms --out - | less`,
 		Args: exactly(1, "a file, or - for standard input"),
@@ -119,9 +124,9 @@ On standard output bytes come as they are decoded: there, look at the exit code.
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			m, err := flags.load()
+			m, err := decompressor(&flags, r)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			p := newProgress(c, "decompressing "+args[0])
 			defer p.end()
@@ -139,6 +144,38 @@ On standard output bytes come as they are decoded: there, look at the exit code.
 	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet "+
 		"(default: FILE without "+compressedSuffix+"; -: standard output)")
 	return c
+}
+
+// decompressor loads the model that a file was compressed with: the one of --model, or of all models
+// that have names the one whose ID the file names.
+func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
+	if err := flags.check(); err != nil {
+		return nil, err
+	}
+	if flags.path != "" {
+		m, err := flags.load()
+		if err == nil {
+			err = r.Check(m)
+		}
+		return m, err
+	}
+	var found []string
+	for _, place := range model.Places(modelFolders()) {
+		m, err := place.Load()
+		if err == nil {
+			m, err = flags.use(m)
+		}
+		if err != nil {
+			continue // a file beside the program that is no model concerns nobody here
+		}
+		if m.ID() == r.Model {
+			return m, r.Check(m)
+		}
+		found = append(found, m.ID())
+	}
+	return nil, fmt.Errorf("found the models %s, expected %s, which the text was compressed with: "+
+		"name its file with --model, and repeat --mem-len, --clamp-len and --same-length if compress had them",
+		strings.Join(found, ", "), r.Model)
 }
 
 // outputName is where a result goes: what --out says, or a name made of the input's. It refuses a

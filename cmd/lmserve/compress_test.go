@@ -88,3 +88,18 @@ func TestCompressRefuses(t *testing.T) {
 	refused("the file ends, expected more of it", "decompress", file+".lms", "--out", back, "--model", model)
 	require.NoFileExists(t, back)
 }
+
+// The file says which model reads it: an embedded one needs no flag. Of a model that is nowhere the
+// refusal says what was looked for, and which flags make models.
+func TestDecompressFindsItsModel(t *testing.T) {
+	const text = "a file names its model\n"
+	packed := must(t, text, "compress", "-", "--model", "swift", "--out", "-")
+	require.Equal(t, text, must(t, packed, "decompress", "-", "--out", "-"))
+
+	packed = must(t, text, "compress", "-", "--model", "swift", "--mem-len", "9", "--out", "-")
+	require.Equal(t, text, must(t, packed, "decompress", "-", "--mem-len", "9", "--out", "-"))
+	_, said, code := lmserve(packed, "decompress", "-", "--out", "-")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, said, "expected lmserve-swift-")
+	require.Contains(t, said, "--mem-len")
+}

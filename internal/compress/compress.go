@@ -28,8 +28,8 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// version is that of the format. It stands, too, for what a header leaves out and the model's hash
-// does not tell: the program's own defaults in stream.Table, and companion.Version.
+// version is that of the format. It stands, too, for what neither the header nor the model's hash
+// tells: companion.Version.
 const version = 2
 
 const (
@@ -43,7 +43,7 @@ type Header struct {
 	Numerics string         `json:"numerics"`           // the arithmetic, see kernel.Arithmetic.Numerics
 	Bytes    int64          `json:"bytes"`              // of the text
 	Seed     uint64         `json:"seed,omitempty"`     // of the stream
-	Settings setting.Values `json:"settings,omitempty"` // that are not the model's, see stream.Asked
+	Settings setting.Values `json:"settings,omitempty"` // that are not the model's, see stream.Recorded
 }
 
 // Compressed is a text that was compressed.
@@ -104,7 +104,7 @@ func ofBytes(m *model.Model) error {
 func head(m *model.Model, set stream.Settings, text []byte) ([]byte, error) {
 	h := Header{
 		Model: m.ID(), Numerics: m.Arithmetic.Numerics(), Bytes: int64(len(text)),
-		Seed: set.Seed, Settings: stream.Asked(m, set),
+		Seed: set.Seed, Settings: stream.Recorded(m, set),
 	}
 	header, err := json.Marshal(h)
 	if err != nil {
@@ -185,7 +185,8 @@ func (r *Reader) Check(m *model.Model) error {
 	case r.Model != m.ID():
 		return fmt.Errorf("found model %s, expected %s, which the text was compressed with", m.ID(), r.Model)
 	case r.Numerics != numerics:
-		return fmt.Errorf("found arithmetic %s, expected %s, which the text was compressed with", numerics, r.Numerics)
+		return fmt.Errorf("found arithmetic %s, expected %s, which the text was compressed with: "+
+			"--precision and the processor decide it", numerics, r.Numerics)
 	}
 	if _, err := r.settings(m); err != nil {
 		return fmt.Errorf("header: settings: %w", err)

@@ -3,6 +3,7 @@ package compress
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -91,21 +92,16 @@ func TestTheSizeIsThatOfTheBits(t *testing.T) {
 	require.InDelta(t, c.Bits/8, float64(len(c.Text)), max(1, 1e-3*c.Bits/8), "a whole byte ends it")
 }
 
-// What the version of the format stands for: if one of it changes, files that are there would be
-// read as another text, and version must be another, too.
-func TestTheVersionStandsForWhatAHeaderLeavesOut(t *testing.T) {
+// What a text was compressed with is in the model's file, in the header, or in the version: a later
+// program with other defaults reads the same text.
+func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, 2, version)
 	require.Equal(t, 2, companion.Version)
-	set := stream.Defaults(small(t))
-	own := stream.Table.Values(&set)
-	for _, row := range stream.Table {
-		if row.Default == "the model's" {
-			delete(own, row.Name)
-		}
-	}
-	require.Equal(t, setting.Values{
-		"companion": true, "skip_below": 0.75, "baseline": false,
-	}, own)
+	m := small(t)
+	file, _ := pack(t, m, stream.Defaults(m), 1, nil)
+	r, err := Open(file)
+	require.NoError(t, err)
+	require.Equal(t, setting.Values{"companion": true, "skip_below": 0.75}, r.Settings)
 }
 
 // What is wrong with a file is said, and a damaged text is not taken for the text.
@@ -130,12 +126,13 @@ func TestFilesThatAreWrong(t *testing.T) {
 	fails(bytes.Replace(file, []byte(m.Arithmetic.Numerics()), []byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
 	other, _ := pack(t, m, set, 1, text)
-	with := func(settings string) []byte {
-		return bytes.Replace(other, []byte(`{"method":"static"}`), []byte(settings), 1)
+	with := func(settings string) []byte { // of the same length, in place of the file's
+		const own = `{"companion":true,"method":"static"}`
+		return bytes.Replace(other, []byte(own), fmt.Appendf(nil, "%-*s", len(own), settings), 1)
 	}
 	fails(with(`{"method":"statik"}`), `setting method: found "statik", expected static, `)
 	fails(with(`{"methot":"static"}`), "setting methot: found an unknown setting")
-	fails(with(`{"chunk":        0}`), "setting chunk: found 0, expected 1 to ")
+	fails(with(`{"chunk":0}`), "setting chunk: found 0, expected 1 to ")
 	fails(file[:len(file)-3], "the file ends, expected more of it: 60 bytes of text")
 	fails(append(slices.Clone(file), 1, 2), "2 bytes more than the text takes")
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -19,6 +19,7 @@ type cutter struct {
 	waiting tokenScores    // of all that is held back
 	told    int64          // bytes of the first word that is waiting that were told
 	tail    int            // bytes that were echoed behind the last word: the next begins with them
+	sampled int            // bytes of the text, but for stop strings
 }
 
 // tokenScores are the scores of some tokens, as far as they are asked for.
@@ -62,6 +63,7 @@ func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped 
 		}
 	}
 	for i := range text {
+		c.sampled++
 		c.held += string(text[i : i+1])
 		longest := 0
 		for _, stop := range c.stops {
@@ -71,6 +73,7 @@ func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped 
 		}
 		if longest > 0 {
 			c.held = c.held[:len(c.held)-longest]
+			c.sampled -= longest
 			return c.end(), true
 		}
 	}
@@ -92,9 +95,12 @@ func (c *cutter) stopBegun() int {
 	return 0
 }
 
-// end gives all that is held back. The last word may be cut.
+// end returns what is held back, but for sampled bytes that begin a character and do not end it: no
+// text ends within a character, unless the echoed prompt does. The last word may be cut.
 func (c *cutter) end() Piece {
-	text := c.half.Flush(c.half.Append(nil, []byte(c.held)))
+	text := c.half.Append(nil, []byte(c.held))
+	half := c.half.Flush(nil)
+	text = append(text, half[:max(0, len(half)-c.sampled)]...)
 	c.held = ""
 	if c.words {
 		c.cutWord(len(text))

@@ -78,7 +78,7 @@ func TestPiecesAreHeldBackWhileTheyMayBeginAStopString(t *testing.T) {
 		{"xENDy", "END", []string{"x", "", "", ""}},
 		{"aaab", "aab", []string{"", "", "a", ""}},
 		{"né", "\n", []string{"n", "", "é", ""}},
-		{"é\xc3", "\n", []string{"", "é", "", "\xc3"}},
+		{"é\xc3", "\n", []string{"", "é", "", ""}},
 	} {
 		var stops, got []string
 		if c.stop != "" {
@@ -90,4 +90,33 @@ func TestPiecesAreHeldBackWhileTheyMayBeginAStopString(t *testing.T) {
 		}
 		require.Equal(t, c.pieces, got, "%q with %q", c.text, c.stop)
 	}
+}
+
+// A text of sampled bytes ends with a whole character, wherever max_tokens or a stop string ends it;
+// of an echoed prompt nothing is left off.
+func TestNoTextEndsWithinACharacter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		prompt := rapid.StringMatching(`[aжЖ語🎄]{0,3}`).Draw(t, "prompt")
+		prompt = prompt[:rapid.IntRange(0, len(prompt)).Draw(t, "bytes of the prompt")]
+		text := rapid.StringMatching(`[aжЖ語🎄.]{0,9}`).Draw(t, "text")
+		text = text[:rapid.IntRange(0, len(text)).Draw(t, "tokens")]
+		c := cutter{stops: []string{"."}, logProbs: true}
+		echoed := c.echo([]byte(prompt), tokenScores{logProbs: make([]float64, len(prompt))})
+		got, stopped := string(echoed.Text), false
+		for i := 0; i < len(text) && !stopped; i++ {
+			var p Piece
+			p, stopped = c.push(int32(text[i]), []byte(text[i:i+1]), 0)
+			got += string(p.Text)
+		}
+		if !stopped {
+			got += string(c.end().Text)
+		}
+		require.True(t, strings.HasPrefix(got, prompt))
+		sampled := got[len(prompt):]
+		require.True(t, strings.HasPrefix(text, sampled))
+		if utf8.ValidString(prompt) {
+			require.True(t, utf8.ValidString(sampled), "%q", sampled)
+			require.Less(t, len(strings.SplitN(text, ".", 2)[0])-len(sampled), utf8.UTFMax)
+		}
+	})
 }

@@ -25,6 +25,8 @@ var SamplingTable = setting.Table[Sampling]{
 		Min: 1, Max: 65536, Limit: "completion_tokens_max", Unit: "tokens",
 		Default: strconv.Itoa(CompletionTokensDefault),
 		Help:    "the most tokens that are sampled",
+		Note: "A text ends with a whole character: what the last tokens begin of another is left off, " +
+			"and not committed.",
 	},
 	{
 		Name: "temperature", Field: func(s *Sampling) any { return &s.Temperature },

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/companion"
 	"github.com/lmserve/lmserve/internal/model"
@@ -149,6 +150,20 @@ func Asked(m *model.Model, set Settings) setting.Values {
 		return reflect.DeepEqual(value, known[name])
 	})
 	return asked
+}
+
+// Recorded are the settings that a file names, so that a later program computes what this one does:
+// Asked, and the settings of the method whose defaults are the program's, not the model's. The
+// baseline is left out, which changes no bit of the stream.
+func Recorded(m *model.Model, set Settings) setting.Values {
+	recorded, all := Asked(m, set), Table.Values(&set)
+	for _, row := range Table {
+		of := row.Methods == nil || slices.Contains(row.Methods, set.Method)
+		if of && row.Default != modelDefault && row.Name != "baseline" {
+			recorded[row.Name] = all[row.Name]
+		}
+	}
+	return recorded
 }
 
 // With are the model's default settings, and in their place what is asked for. A *setting.Error

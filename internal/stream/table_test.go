@@ -126,5 +126,11 @@ func TestSettingsAreWhatIsAskedFor(t *testing.T) {
 		back, err := With(m, Asked(m, set))
 		require.NoError(rt, err)
 		require.Equal(rt, set, back)
+
+		recorded := Recorded(m, set)
+		require.Equal(rt, set.Companion, recorded["companion"], "whose default is the program's")
+		back, err = With(m, recorded)
+		require.NoError(rt, err)
+		require.Equal(rt, set, back)
 	})
 }
