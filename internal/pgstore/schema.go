@@ -15,7 +15,7 @@ import (
 )
 
 // schemaVersion is the number of the last migration, which is the schema that this package works on.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // versionTable says in one row which migrations the database has had.
 const versionTable = "lmserve_schema"
