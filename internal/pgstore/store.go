@@ -72,6 +72,7 @@ type Store struct {
 	report    func(error)
 	sightings sightings
 	closed    atomic.Bool
+	careless  atomic.Pointer[error] // which setting of the database is off; nil: none
 	stop      context.CancelFunc // of what runs in the background
 	stopped   []<-chan struct{}
 	failed    chan struct{} // never closed: a network store comes back
@@ -112,6 +113,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if s.report == nil {
 		s.report = func(error) {}
 	}
+	config.AfterConnect = noteCareless
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
@@ -144,7 +146,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		}
 	}
 	if o.Node != "" {
-		config.MaxConns, config.MinConns = 1, 0
+		config.MaxConns, config.MinConns, config.AfterConnect = 1, 0, nil
 		if s.beats, err = pgxpool.NewWithConfig(ctx, config.Copy()); err != nil {
 			stop()
 			return nil, fmt.Errorf("pgstore: %w", err)
