@@ -73,7 +73,7 @@ type Store struct {
 	sightings sightings
 	closed    atomic.Bool
 	careless  atomic.Pointer[error] // which setting of the database is off; nil: none
-	stop      context.CancelFunc // of what runs in the background
+	stop      context.CancelFunc    // of what runs in the background
 	stopped   []<-chan struct{}
 	failed    chan struct{} // never closed: a network store comes back
 }
