@@ -40,7 +40,7 @@ func scanSession(row pgx.CollectableRow) (found sessionlog.Session, err error) {
 		found.Err = corrupt("records", found.ID, *at, err)
 		return found, nil
 	}
-	found.Last = &last
+	found.Last, found.LastAt = &last, *at
 	return found, nil
 }
 
