@@ -51,7 +51,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	}
 	switch {
 	case err == nil && id == "":
-		return "", o.away("that object empty")
+		return "none", nil // of an empty object
 	case err == nil, ctx.Err() != nil:
 		return id, ctx.Err()
 	case gcerrors.Code(err) == gcerrors.NotFound:
@@ -60,16 +60,23 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	return "", unavailable(fmt.Errorf("reading object %s of %s: %w", markerName, o.where, err))
 }
 
+// is says what is wrong with a store whose marker has an id.
+func (o *objects) is(id string) error {
+	switch id {
+	case o.id:
+		return nil
+	case "":
+		return o.away("no such object")
+	}
+	return o.away(fmt.Sprintf("one with the id %q", id))
+}
+
 // present makes sure that the store is the database's, and reports when the store has gone, and when
 // it is back. An answer from before would not do: folders are unmounted between two calls.
 func (o *objects) present(ctx context.Context) error {
 	id, err := o.marker(ctx)
-	switch {
-	case err != nil:
-	case id == "":
-		err = o.away("no such object")
-	case id != o.id:
-		err = o.away(fmt.Sprintf("one with the id %q", id))
+	if err == nil {
+		err = o.is(id)
 	}
 	if ctx.Err() != nil {
 		return err
@@ -131,7 +138,7 @@ func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool
 	}
 	s.objects.id, s.objects.database = id, database
 	if marked && !adopt {
-		err = s.objects.present(ctx)
+		err = s.find(ctx)
 	} else {
 		err = s.adopt(ctx, adopt)
 	}
@@ -139,6 +146,21 @@ func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool
 		return errors.Join(err, s.objects.close())
 	}
 	s.objects.report = s.report
+	return nil
+}
+
+// find looks for the marker of a store that was marked. One that cannot be reached may be the
+// database's: it is looked for again when it is needed.
+func (s *Store) find(ctx context.Context) error {
+	found, err := s.objects.marker(ctx)
+	switch {
+	case err == nil:
+		return s.objects.is(found)
+	case ctx.Err() != nil:
+		return err
+	}
+	s.objects.gone.Store(true)
+	s.report(err)
 	return nil
 }
 

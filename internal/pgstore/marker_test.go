@@ -224,6 +224,32 @@ func TestAnUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
 	p.started(t, p.options())
 }
 
+// A store that cannot be reached may be the database's: servers start, and use it when it is back.
+func TestAStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
+	var refuses atomic.Bool
+	memory := s3mem.New()
+	require.NoError(t, memory.CreateBucket("states"))
+	s3 := gofakes3.New(memory).Server()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuses.Load() {
+			w.WriteHeader(http.StatusForbidden) // clients do not try again
+			return
+		}
+		s3.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	query := url.Values{"endpoint": {srv.URL}, "use_path_style": {"true"}}
+	p := newPlace(t, pgtest.Shared(t), "s3://states?"+query.Encode())
+	require.NoError(t, p.started(t, p.options()).Exec(t.Context(), "select 1"))
+	refuses.Store(true)
+	s := p.started(t, p.options())
+	epoch, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	require.ErrorIs(t, writeState(t.Context(), s, "a", epoch, 0), sessionlog.ErrUnavailable)
+	refuses.Store(false)
+	require.NoError(t, writeState(t.Context(), s, "a", epoch, 0))
+}
+
 // Two servers that start a new database with different stores agree on one.
 func TestTheFirstOfTwoStoresIsTheDatabases(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
