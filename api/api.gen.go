@@ -909,7 +909,8 @@ type FinishReason string
 type ForkRequest struct {
 	// AtOffset Bytes of the session's text that the fork gets, from the beginning on; left out, all of it. The offset need not be one where a chunk or a
 	// request ended. The state at the offset is computed again from the snapshot before it, at once or, where that takes long, when the fork is first
-	// used. Until then the totals of a fork that begins within a piece of text that was scored together are those up to that piece.
+	// used. Until then the totals of a fork that begins within a piece of text that was scored together are those up to that piece, all of them:
+	// `bytes` is less than `offset`.
 	AtOffset *int64 `json:"at_offset,omitempty"`
 
 	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/lmserve/lmserve/internal/reload"
 )
 
 const (
@@ -46,9 +47,10 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ReadFile reads a file of weights, compressed or not.
+// ReadFile reads a regular file of weights, compressed or not. Servers read files anew: a pipe would
+// keep them waiting.
 func ReadFile(path string) (*File, error) {
-	r, err := os.Open(path)
+	r, err := reload.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func (b *backupClient) findKey() error {
 	if b.keyFile == "" {
 		return nil
 	}
-	key, err := os.ReadFile(b.keyFile)
+	key, err := readBounded(b.keyFile)
 	if err != nil {
 		return fmt.Errorf("--key-file: %w", err)
 	}

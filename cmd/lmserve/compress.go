@@ -116,11 +116,12 @@ decoded: there, look at the exit code.`,
 			if err != nil {
 				return err
 			}
-			file, err := readInput(c, args[0])
+			in, closeIn, err := openAll([]string{args[0]}, c.InOrStdin())
 			if err != nil {
 				return err
 			}
-			r, err := compress.Open(file)
+			defer closeIn()
+			r, err := compress.Read(in)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}

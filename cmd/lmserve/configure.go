@@ -74,7 +74,7 @@ func readConfiguration(root *cobra.Command) (*configuration, error) {
 	if path == "" || path == noConfig {
 		return conf, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := readBounded(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return conf, nil

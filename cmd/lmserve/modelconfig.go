@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,8 +42,25 @@ func readConfigFor(name string, vocab int) (string, txl.Config, error) {
 	return short, c, nil
 }
 
+// configBytesMax is more than a file of settings takes.
+const configBytesMax = 1 << 20
+
+// readBounded reads a file, or what a pipe gives, that a person has written.
+func readBounded(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, configBytesMax+1))
+	if err == nil && len(text) > configBytesMax {
+		err = fmt.Errorf("%s: found more than %d bytes, expected at most so many", name, configBytesMax)
+	}
+	return text, err
+}
+
 func readConfigFile(name string) (c txl.Config, err error) {
-	data, err := os.ReadFile(name)
+	data, err := readBounded(name)
 	if err != nil {
 		return c, err
 	}

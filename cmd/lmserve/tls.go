@@ -21,7 +21,7 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 		return nil, usageError{fmt.Errorf("--tls-key is given without --tls-cert, expected both or neither")}
 	}
 	pair, err := reload.New(func() (*tls.Certificate, error) {
-		c, err := tls.LoadX509KeyPair(cert, key)
+		c, err := readKeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", cert, key, err)
 		}
@@ -37,6 +37,20 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 			return c, nil
 		},
 	}, nil
+}
+
+// pemBytesMax is more than a chain of certificates takes.
+const pemBytesMax = 1 << 20
+
+// readKeyPair is tls.LoadX509KeyPair of regular files: handshakes wait for the reading.
+func readKeyPair(cert, key string) (c tls.Certificate, err error) {
+	var texts [2][]byte
+	for i, path := range []string{cert, key} {
+		if texts[i], err = reload.ReadFile(path, pemBytesMax); err != nil {
+			return c, err
+		}
+	}
+	return tls.X509KeyPair(texts[0], texts[1])
 }
 
 // reportReload returns a function that logs whether files that have changed could be read again.

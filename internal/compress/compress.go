@@ -129,6 +129,22 @@ type Reader struct {
 	coded       []byte
 }
 
+// Read is Open of a file that is read whole, if it begins as one does: others may have no end.
+func Read(in io.Reader) (*Reader, error) {
+	file := make([]byte, len(magic))
+	n, err := io.ReadFull(in, file)
+	if err == nil && string(file) == magic {
+		var rest []byte
+		rest, err = io.ReadAll(in)
+		file = append(file, rest...)
+		n = len(file)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	return Open(file[:n])
+}
+
 // Open reads the beginning of a file. The error says what is wrong with it, and where.
 func Open(file []byte) (*Reader, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {

@@ -3,14 +3,13 @@ package keys
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/reload"
 )
 
 const (
@@ -18,44 +17,13 @@ const (
 	lockRetry    = 10 * time.Millisecond // how often it looks whether the other has finished
 )
 
-// ReadFile reads a keys file. Its errors are *FormatError, ErrNotFile, or those of package os.
+// ReadFile reads a keys file. Its errors are *FormatError, reload.ErrNotFile, or those of package os.
 func ReadFile(path string) ([]Key, error) {
-	// Opening a named pipe would otherwise wait for somebody to write to it, maybe for ever.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: found %s, expected %w", path, describeMode(info.Mode()), ErrNotFile)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, FileBytesMax+1))
+	text, err := reload.ReadFile(path, FileBytesMax)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, text)
-}
-
-// ErrNotFile says that what has the name of the keys file holds no keys that could be read again.
-var ErrNotFile = errors.New("a regular file")
-
-// describeMode says in words what is no regular file.
-func describeMode(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	case mode&fs.ModeDevice != 0:
-		return "a device"
-	case mode&fs.ModeSocket != 0:
-		return "a socket"
-	}
-	return "something else"
 }
 
 // UpdateFile replaces a keys file by what change makes of its keys, all or nothing. Without a file

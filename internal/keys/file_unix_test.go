@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/reload"
 )
 
 // A keys file that is no file is refused; nothing waits for somebody to write into a pipe.
@@ -24,12 +26,12 @@ func TestAKeysFileIsAFile(t *testing.T) {
 		}()
 		select {
 		case err := <-answer:
-			require.ErrorIs(t, err, ErrNotFile)
+			require.ErrorIs(t, err, reload.ErrNotFile)
 			require.ErrorContains(t, err, path+": found "+found+", expected a regular file")
 		case <-time.After(10 * time.Second):
 			t.Fatal(path + " hangs the reader")
 		}
 	}
 	err := UpdateFile(pipe, func(list []Key) ([]Key, error) { return list, nil })
-	require.ErrorIs(t, err, ErrNotFile)
+	require.ErrorIs(t, err, reload.ErrNotFile)
 }

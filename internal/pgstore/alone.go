@@ -84,6 +84,15 @@ func retakeLock(
 	return nil, err == nil
 }
 
+// look looks at the connection that has the lock. A store without a node has no renewals, which look at
+// the settings of the database.
+func (s *Store) look(ctx context.Context, holder *pgx.Conn) (broken bool) {
+	if s.node == "" {
+		return s.watchPromises(ctx, holder)
+	}
+	return holder.Ping(ctx) != nil
+}
+
 // stayLocked keeps the lock.
 func (s *Store) stayLocked(
 	ctx context.Context, config *pgx.ConnConfig, how string, holder *pgx.Conn,
@@ -93,7 +102,7 @@ func (s *Store) stayLocked(
 		look, cancel := context.WithTimeout(ctx, aloneLook)
 		switch {
 		case holder != nil:
-			if holder.Ping(look) != nil && ctx.Err() == nil {
+			if s.look(look, holder) && ctx.Err() == nil {
 				_ = holder.Close(look)
 				holder = nil
 			}

@@ -34,7 +34,10 @@ func (s *Store) LeaveHalf(ctx context.Context) error {
 	return s.Exec(ctx, `insert into objects (object, refs) values ('`+name+`', 0)`)
 }
 
-// ObjectNames lists what is in the object store.
+// MarkerName is that of the object that says whose the store is.
+const MarkerName = markerName
+
+// ObjectNames lists what is in the object store beside the marker.
 func (s *Store) ObjectNames(ctx context.Context) (names []string, err error) {
 	for all := s.objects.bucket.List(nil); ; {
 		o, err := all.Next(ctx)
@@ -44,7 +47,9 @@ func (s *Store) ObjectNames(ctx context.Context) (names []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, o.Key)
+		if o.Key != markerName {
+			names = append(names, o.Key)
+		}
 	}
 }
 

@@ -222,8 +222,12 @@ func (s *Store) missing(ctx context.Context, id string, at int64) error {
 	return corrupt("records", id, at, errors.New("no record, expected one"))
 }
 
-// Trim implements sessionlog.Store.
+// Trim implements sessionlog.Store. What is trimmed is in the newest snapshot alone, which has to be
+// there.
 func (s *Store) Trim(ctx context.Context, id string, epoch uint64, before int64) error {
+	if err := s.newestThere(ctx, id); err != nil {
+		return err
+	}
 	return s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, e extent) error {
 		newest := e.start
 		err := tx.QueryRow(ctx, `select coalesce(max(at), $2) from snapshots where session = $1`,
@@ -243,4 +247,23 @@ func (s *Store) Trim(ctx context.Context, id string, epoch uint64, before int64)
 			where id = $1 and exists (select from dropped)`, id, before)
 		return err
 	})
+}
+
+// newestThere makes sure that the object of a session's newest snapshot, if it has one, is in the store.
+func (s *Store) newestThere(ctx context.Context, id string) error {
+	var name string
+	var bytes int64
+	err := s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		err := q.QueryRow(ctx, `
+			select object, bytes from snapshots where session = $1 order by at desc limit 1`, id).
+			Scan(&name, &bytes)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if err != nil || name == "" {
+		return err
+	}
+	return s.objects.holds(ctx, name, bytes)
 }

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,7 +20,8 @@ const nodeAge = time.Hour
 const lives = `(n.until > clock_timestamp())`
 
 // Renew implements cluster.Directory. It has a connection of its own, so that a lease does not end
-// because appends have all the others.
+// because appends have all the others. A lease is renewed whatever the settings of the database are:
+// reads go on, and writes are refused.
 func (s *Store) Renew(
 	ctx context.Context, self cluster.Node, lease time.Duration,
 ) (lapsed bool, alive []cluster.Node, err error) {
@@ -39,6 +41,9 @@ func (s *Store) Renew(
 		Scan(&lapsed)
 	if err != nil {
 		return false, nil, unavailable(err)
+	}
+	if s.watchPromises(ctx, held.Conn()) {
+		return false, nil, unavailable(errors.New("the connection for renewals is broken"))
 	}
 	rows, err := held.Query(ctx, `
 		select id, name, addr, numerics, models, draining, lease, until, not `+lives+` from nodes n

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"gocloud.dev/blob"
@@ -30,6 +31,11 @@ import (
 type objects struct {
 	bucket *blob.Bucket
 	folder string // that objects are files of; "": none
+	where  string // its URL, without parameters
+
+	id, database string      // of whom the store has to be, see marker.go
+	gone         atomic.Bool // as it was when the marker was last looked for
+	report       func(error) // is told when the store goes and comes; nil: nobody is
 }
 
 // buckets are the schemes of URLs of buckets, and otherBuckets says what the error about another
@@ -39,13 +45,13 @@ var (
 	otherBuckets = "; a program that was built with -tags clouds also takes gs:// and azblob://"
 )
 
-// openObjects opens the object store of a URL.
-func openObjects(ctx context.Context, at string) (*objects, error) {
+// openObjects opens the object store of a URL. A folder that is not there is made if create says so.
+func openObjects(ctx context.Context, at string, create bool) (*objects, error) {
 	u, err := url.Parse(at)
 	if err != nil {
 		return nil, sessionlog.Invalid("the URL of the objects: %v", err)
 	}
-	o := &objects{}
+	o := &objects{where: u.Scheme + "://" + u.Host + u.Path}
 	switch {
 	case slices.Contains(buckets, u.Scheme):
 		o.bucket, err = blob.OpenBucket(ctx, at)
@@ -59,14 +65,15 @@ func openObjects(ctx context.Context, at string) (*objects, error) {
 			o.folder = filepath.FromSlash(u.Path[1:]) // of /C:/folder
 		}
 		o.bucket, err = fileblob.OpenBucket(o.folder, &fileblob.Options{
-			CreateDir: true, DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
+			CreateDir: create, DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
 		})
 	default:
 		return nil, sessionlog.Invalid("the objects' URL begins with %q, expected %s://bucket or "+
 			"file:///folder%s", u.Scheme+"://", strings.Join(buckets, "://bucket, "), otherBuckets)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pgstore: opening the object store %s: %w", u.Redacted(), err)
+		return nil, unavailable(fmt.Errorf("opening the object store %s: %w; expected a folder or "+
+			"bucket that is there: mount the folder, or name the bucket", o.where, err))
 	}
 	return o, nil
 }
@@ -78,13 +85,16 @@ func objectName(id string, at int64, epoch uint64) string {
 	return fmt.Sprintf("%s/%016x-%d-%s.safetensors.zst", id, at, epoch, rand.Text())
 }
 
-// put writes an object, compressed, and tells how many bytes it has, and their SHA-256. After an
-// error there is no object, or nobody knows.
+// put writes an object, compressed, makes sure that the database's store has it, and tells how many
+// bytes it has, and their SHA-256. After an error there is no object, or nobody knows.
 func (o *objects) put(
 	ctx context.Context, name string, write func(io.Writer) error,
 ) (bytes int64, sum [sha256.Size]byte, err error) {
 	ctx, cancel := context.WithCancel(ctx) // which is how a writer of objects is told to give up
 	defer cancel()
+	if err := o.present(ctx); err != nil { // writing would make a folder that is not there
+		return 0, sum, err
+	}
 	w, err := o.bucket.NewWriter(ctx, name, &blob.WriterOptions{
 		ContentType: "application/zstd", IfNotExist: true,
 	})
@@ -105,6 +115,9 @@ func (o *objects) put(
 	}
 	if err := o.sync(name); err != nil {
 		return 0, sum, objectError("writing object "+name, err)
+	}
+	if err := o.holds(ctx, name, to.bytes); err != nil {
+		return 0, sum, err
 	}
 	return to.bytes, [sha256.Size]byte(to.hash.Sum(nil)), nil
 }
@@ -143,11 +156,15 @@ func (m *measured) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// get copies an object to a temporary file, and tells what put has told of it.
+// get copies an object to a temporary file, and tells what put has told of it. ErrNotFound if the store
+// that is there now has no such object.
 func (o *objects) get(
 	ctx context.Context, name string,
 ) (_ *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
 	r, err := o.bucket.NewReader(ctx, name, nil)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, 0, sum, fmt.Errorf("pgstore: object %s: %w: %w", name, sessionlog.ErrNotFound, err)
+	}
 	if err != nil {
 		return nil, 0, sum, objectError("reading object "+name, err)
 	}
@@ -177,12 +194,12 @@ func (o *objects) remove(ctx context.Context, name string) error {
 // objectError is the error of a call to the object store.
 func objectError(what string, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("pgstore: %s: %w: %w", what, sessionlog.ErrNoSpace, err)
-	case gcerrors.Code(err) == gcerrors.NotFound:
-		return fmt.Errorf("pgstore: %s: %w: %w", what, sessionlog.ErrNotFound, err)
 	}
 	return fmt.Errorf("pgstore: %s: %w: %w", what, sessionlog.ErrUnavailable, err)
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/tern/v2/migrate"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 // schemaVersion is the number of the last migration, which is the schema that this package works on.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // versionTable says in one row which migrations the database has had.
 const versionTable = "lmserve_schema"
@@ -116,6 +117,22 @@ func version(ctx context.Context, q queryer) (v int32, err error) {
 // promises are settings of PostgreSQL without which it confirms what a crash may undo.
 var promises = []string{"synchronous_commit", "fsync", "full_page_writes"}
 
+// keepsPromises makes sure that what is confirmed is durable.
+func keepsPromises(ctx context.Context, q queryer, database string) error {
+	var off []string
+	err := q.QueryRow(ctx, `
+		select array(select s from unnest($1::text[]) s where current_setting(s) = 'off')`, promises).
+		Scan(&off)
+	if err != nil {
+		return fmt.Errorf("pgstore: looking for the settings of database %s: %w", database, err)
+	}
+	if len(off) > 0 {
+		return fmt.Errorf("pgstore: %w: database %s has the setting %s = off, expected on: what is "+
+			"confirmed has to be durable", sessionlog.ErrInvalid, database, off[0])
+	}
+	return nil
+}
+
 // check makes sure that a database is one that sessions can be kept in.
 func check(ctx context.Context, q queryer, name string) error {
 	have, err := version(ctx, q)
@@ -125,16 +142,57 @@ func check(ctx context.Context, q queryer, name string) error {
 	if have != schemaVersion {
 		return &SchemaError{name, have, schemaVersion}
 	}
-	for _, setting := range promises {
-		var value string
-		err := q.QueryRow(ctx, "select current_setting($1)", setting).Scan(&value)
-		if err != nil {
-			return fmt.Errorf("pgstore: looking for the setting %s: %w", setting, err)
-		}
-		if value == "off" {
-			return fmt.Errorf("pgstore: %w: database %s has the setting %s = off, expected on: what is "+
-				"confirmed has to be durable", sessionlog.ErrInvalid, name, setting)
-		}
+	return keepsPromises(ctx, q, name)
+}
+
+// watchPromises looks at the settings anew, which a reload of PostgreSQL may have changed: while one is
+// off the store refuses to write. broken says that the connection is of no use any more.
+func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool) {
+	err := keepsPromises(ctx, conn, conn.Config().Database)
+	if err != nil && !errors.Is(err, sessionlog.ErrInvalid) {
+		return true
 	}
-	return nil
+	var now *error
+	if err != nil {
+		now = &err
+	}
+	switch before := s.careless.Swap(now); {
+	case now != nil && before == nil:
+		s.report(fmt.Errorf("%w: nothing is written until the setting is on again", err))
+	case now == nil && before != nil:
+		s.report(errors.New("pgstore: the settings of the database are on again"))
+	}
+	return false
+}
+
+// carelessKey is where a connection has the error of keepsPromises.
+const carelessKey = "careless"
+
+// noteCareless looks at the settings of a new connection: its role or database may have got others
+// since the store was opened.
+func noteCareless(ctx context.Context, conn *pgx.Conn) error {
+	err := keepsPromises(ctx, conn, conn.Config().Database)
+	if errors.Is(err, sessionlog.ErrInvalid) {
+		conn.PgConn().CustomData()[carelessKey] = err
+		return nil
+	}
+	return err
+}
+
+// writing is connection for statements that write. It refuses (ErrUnavailable) while the database would
+// not make durable what they write.
+func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
+	if err := s.careless.Load(); err != nil {
+		return nil, unavailable(*err)
+	}
+	conn, err := s.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err, off := conn.Conn().PgConn().CustomData()[carelessKey].(error); off {
+		_ = conn.Conn().Close(ctx) // the next may have other settings
+		s.release(conn)
+		return nil, unavailable(err)
+	}
+	return conn, nil
 }

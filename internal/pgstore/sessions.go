@@ -40,7 +40,7 @@ func scanSession(row pgx.CollectableRow) (found sessionlog.Session, err error) {
 		found.Err = corrupt("records", found.ID, *at, err)
 		return found, nil
 	}
-	found.Last = &last
+	found.Last, found.LastAt = &last, *at
 	return found, nil
 }
 
@@ -235,10 +235,14 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session if may has no objection, which is asked when the session's row is locked.
+// erase deletes a session if may has no objection, which is asked when the session's row is locked. It
+// refuses while the object store is away: what is not there cannot be removed.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
 ) error {
+	if err := s.present(ctx); err != nil {
+		return err
+	}
 	var left []string
 	err := s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		e, err := lock(ctx, tx, id, "update")

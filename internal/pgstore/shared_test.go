@@ -295,7 +295,7 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))
 	require.NoError(t, err)
 	for _, sql := range []string{
-		`drop table nodes, keys`,
+		`drop table nodes, keys, object_store`,
 		`alter table sessions drop column node, drop column owner, drop column name,
 			drop column complete, drop column ttl, drop column model, drop column numerics, drop column used`,
 		`update lmserve_schema set version = 1`,

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/spool"
 )
 
 // A snapshot is written in three steps: a row of objects says that there may be an object, the object
@@ -31,6 +33,9 @@ const (
 func (s *Store) WriteSnapshot(
 	ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error,
 ) error {
+	if err := s.present(ctx); err != nil {
+		return err
+	}
 	name := objectName(id, at, epoch)
 	err := s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, e extent) error {
 		if err := admit(ctx, tx, id, at, e); err != nil {
@@ -168,7 +173,7 @@ func (s *Store) ReadSnapshot(
 	if err != nil {
 		return err
 	}
-	in, bytes, sum, err := s.objects.get(ctx, name)
+	in, bytes, sum, err := s.get(ctx, name)
 	if errors.Is(err, sessionlog.ErrNotFound) {
 		if _, _, err := s.findSnapshot(ctx, id, at); err != nil { // it was dropped meanwhile
 			return err
@@ -181,6 +186,9 @@ func (s *Store) ReadSnapshot(
 	}
 	defer in.Close()
 	if bytes != want.Bytes || sum != want.SHA256 {
+		if err := s.present(ctx); err != nil {
+			return err
+		}
 		return corrupt("snapshots", id, at, fmt.Errorf("object %s has %d bytes with SHA-256 %x, "+
 			"expected %d with %x", name, bytes, sum, want.Bytes, want.SHA256))
 	}
@@ -189,6 +197,23 @@ func (s *Store) ReadSnapshot(
 		return fmt.Errorf("pgstore: %w", err)
 	}
 	return sessionlog.DecompressSnapshot(from, read)
+}
+
+// get is objects.get. Its ErrNotFound says that the object is lost: the store without the object was
+// the database's, before and after.
+func (s *Store) get(
+	ctx context.Context, name string,
+) (in *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
+	for range 2 {
+		in, bytes, sum, err = s.objects.get(ctx, name)
+		if !errors.Is(err, sessionlog.ErrNotFound) {
+			break
+		}
+		if err := s.present(ctx); err != nil {
+			return nil, 0, sum, err
+		}
+	}
+	return in, bytes, sum, err
 }
 
 // findSnapshot finds a snapshot, and the name of its object.
@@ -212,6 +237,9 @@ func (s *Store) findSnapshot(
 
 // DropSnapshot implements sessionlog.Store.
 func (s *Store) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
+	if err := s.present(ctx); err != nil {
+		return err
+	}
 	var left []string
 	err := s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ extent) (err error) {
 		if left, err = release(ctx, tx, id, &at); err != nil {
@@ -250,19 +278,27 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// remove removes objects that are no snapshots, and their rows.
+// remove removes objects that are no snapshots, and their rows: in the database's store alone, because
+// objects that are not there count as removed.
 func (s *Store) remove(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
+	if err := s.present(ctx); err != nil {
+		return err
+	}
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(removers)
 	for _, name := range names {
 		g.Go(func() error { return s.objects.remove(each, name) })
 	}
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	if err == nil {
+		err = s.present(ctx)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return unavailable(err)
 		}

@@ -100,7 +100,7 @@ func (s *Store) read(
 // once runs one statement that writes. Once it has begun no context ends it but its own, so that
 // nobody gives up a statement that has been carried out.
 func (s *Store) once(ctx context.Context, do func(ctx context.Context, q *pgxpool.Conn) error) error {
-	conn, err := s.connection(ctx)
+	conn, err := s.writing(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Store) once(ctx context.Context, do func(ctx context.Context, q *pgxpoo
 func (s *Store) transact(
 	ctx context.Context, longest time.Duration, do func(ctx context.Context, tx pgx.Tx) error,
 ) error {
-	conn, err := s.connection(ctx)
+	conn, err := s.writing(ctx)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,10 @@ type Options struct {
 	// Database is the URL of the database, postgres://user@host/name, with the parameters of libpq
 	// and of pgxpool. Objects is that of the object store: s3://bucket, or file:///folder.
 	Database, Objects string
+	// Adopt marks an object store that has no marker as the database's, if it has some of the
+	// database's snapshots. Without it Open refuses (ErrUnavailable) such a store, unless the database
+	// has never had one, and always that of another database.
+	Adopt bool
 	// Alone makes Open refuse (ErrInUse) a database on which another store was opened so, after it has
 	// waited so long for that store to be closed. It keeps a second server from starting by mistake.
 	// What keeps two from writing to the same session are the epochs.
@@ -68,7 +72,8 @@ type Store struct {
 	report    func(error)
 	sightings sightings
 	closed    atomic.Bool
-	stop      context.CancelFunc // of what runs in the background
+	careless  atomic.Pointer[error] // which setting of the database is off; nil: none
+	stop      context.CancelFunc    // of what runs in the background
 	stopped   []<-chan struct{}
 	failed    chan struct{} // never closed: a network store comes back
 }
@@ -108,14 +113,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if s.report == nil {
 		s.report = func(error) {}
 	}
-	if s.objects, err = openObjects(ctx, o.Objects); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.objects.close())
-		}
-	}()
+	config.AfterConnect = noteCareless
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
@@ -127,6 +125,14 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if err := check(ctx, s.pool, config.ConnConfig.Database); err != nil {
 		return nil, err
 	}
+	if err := s.openMarked(ctx, config.ConnConfig.Database, o.Objects, o.Adopt); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.objects.close())
+		}
+	}()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	how := beside
@@ -140,7 +146,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		}
 	}
 	if o.Node != "" {
-		config.MaxConns, config.MinConns = 1, 0
+		config.MaxConns, config.MinConns, config.AfterConnect = 1, 0, nil
 		if s.beats, err = pgxpool.NewWithConfig(ctx, config.Copy()); err != nil {
 			stop()
 			return nil, fmt.Errorf("pgstore: %w", err)

@@ -139,12 +139,13 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, at, fork.Offset)
 		want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text[:border])
-		require.Equal(t, want.Tally.Bits, fork.Bits)
+		require.Equal(t, []any{border, border, border, want.Tally.Bits},
+			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
 		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{}) // far, too
 		require.NoError(t, err)
 		requireClean(t, sv, 3)
 		sv.restart()
-		require.Equal(t, fork.Bits, get(t, sv.mg, fork.ID).Bits)
+		require.Equal(t, fork.Tally, get(t, sv.mg, fork.ID).Tally)
 		require.WithinDuration(t, time.Now(), get(t, sv.mg, fork.ID).LastUsed, time.Minute)
 		score(t, sv.mg, fork.ID, "and on")
 		requireText(t, sv, fork.ID, text[:at]+"and on")

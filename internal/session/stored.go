@@ -37,14 +37,20 @@ func (h *head) progressAt(found sessionlog.Session) progress {
 	if last != nil && last.UnixMS == uncounted {
 		p.blind = true
 	}
-	baseline := p.tally
+	baseline, tokens := p.tally, n
 	if last != nil && finite(last.Bits, last.Baseline) {
-		p.tally, baseline = totalsOf(last, n)
+		counted := n
+		if last.UnixMS == uncounted {
+			counted = found.LastAt // all totals are those of the record before
+		}
+		if p.tally, baseline = totalsOf(last, counted); last.Words != nil {
+			tokens = p.tally.Tokens
+		}
 	}
 	if h.Settings.Baseline {
 		p.baseline = baseline
 	}
-	tokens, chunk := p.tally.Tokens, int64(h.Settings.Chunk)
+	chunk := int64(h.Settings.Chunk)
 	p.pending = int(tokens % chunk)
 	if m := h.Settings.Method; m != stream.Static && m != stream.Cache {
 		p.updates = uint64(tokens / chunk)

@@ -158,6 +158,9 @@ func TestADamagedBackupIsRefused(t *testing.T) {
 	for at := int64(0); at < end; at += end/40 + 1 {
 		nothing(whole[:at], at)
 	}
+	for _, more := range []byte{0, 'x'} {
+		nothing(append(bytes.Clone(whole), more), "a byte after the end")
+	}
 	db := b.archive.members[1]
 	for _, at := range []int64{0, 530, db.start, db.start + tarBlock + db.size/2} {
 		changed := bytes.Clone(whole)

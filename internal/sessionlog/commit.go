@@ -154,6 +154,12 @@ func (f *Folder) transact(batch []*write) (accepted []*write, err error) {
 	if err := f.Err(); err != nil {
 		return batch, err
 	}
+	if err := f.inPlace(); err != nil {
+		for _, w := range batch {
+			w.err = err
+		}
+		return nil, err // nothing is to be undone in what has the folder's place
+	}
 	var base uint64
 	var unswept []part
 	f.usage.begin()

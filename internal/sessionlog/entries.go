@@ -50,22 +50,29 @@ func marked(tx *bbolt.Tx, id string) error {
 
 // sessionOf tells what is known of a session without reading its log.
 func sessionOf(tx *bbolt.Tx, id string, e entry) (Session, error) {
-	end, last, err := lastRecord(tx, id, e)
+	s := Session{ID: id, Epoch: e.epoch, Head: bytes.Clone(e.head), Start: e.start}
+	last, at, err := lastRecord(tx, id, e)
 	if err != nil {
 		return Session{}, err
 	}
-	return Session{ID: id, Epoch: e.epoch, Head: bytes.Clone(e.head), Start: e.start, End: end, Last: last}, nil
+	if s.End = at; last != nil {
+		s.End, s.Last, s.LastAt = at+int64(len(last.Text)), last.withoutText(), at
+	}
+	return s, nil
 }
 
 // logEnd finds it at the last record.
 func logEnd(tx *bbolt.Tx, id string, e entry) (int64, error) {
-	end, _, err := lastRecord(tx, id, e)
-	return end, err
+	last, at, err := lastRecord(tx, id, e)
+	if last != nil {
+		at += int64(len(last.Text))
+	}
+	return at, err
 }
 
-// lastRecord gives the end of the log, and the record that ends there without its text, if there is
-// one.
-func lastRecord(tx *bbolt.Tx, id string, e entry) (end int64, last *Record, err error) {
+// lastRecord gives the record that ends at the end of the log, and its offset; without one the offset
+// is the end. The text is valid as long as the transaction.
+func lastRecord(tx *bbolt.Tx, id string, e entry) (last *Record, at int64, err error) {
 	c := tx.Bucket([]byte(logBucket)).Cursor()
 	key, _ := c.Seek([]byte(id + "\x01")) // past the last
 	key, value := backFrom(c, key)
@@ -73,27 +80,26 @@ func lastRecord(tx *bbolt.Tx, id string, e entry) (end int64, last *Record, err 
 	// What the session has trimmed, but others share, is still there under its id.
 	if !bytes.HasPrefix(key, sessionPrefix(id)) || bytes.Compare(key, offsetKey(id, own)) < 0 {
 		if len(e.pieces) == 0 {
-			return own, nil, nil
+			return nil, own, nil
 		}
 		owner := e.pieces[len(e.pieces)-1].owner
 		key, _ = c.Seek(offsetKey(owner, own))
 		if key, value = backFrom(c, key); !bytes.HasPrefix(key, sessionPrefix(owner)) {
-			return 0, nil, corruptRecord(id, own, fmt.Errorf("none ends here, expected one of session %s", owner))
+			return nil, 0, corruptRecord(id, own, fmt.Errorf("none ends here, expected one of session %s", owner))
 		}
 	}
-	_, at, err := splitKey(key)
+	_, at, err = splitKey(key)
 	if err != nil {
-		return 0, nil, corruptRecord(id, -1, err)
+		return nil, 0, corruptRecord(id, -1, err)
 	}
 	r, err := decodeRecord(key, value)
 	if err != nil {
-		return 0, nil, corruptRecord(id, at, err)
+		return nil, 0, corruptRecord(id, at, err)
 	}
-	end = at + int64(len(r.Text))
-	if at < own && end != own {
-		return 0, nil, corruptRecord(id, at, fmt.Errorf("it ends at offset %d, expected %d", end, own))
+	if end := at + int64(len(r.Text)); at < own && end != own {
+		return nil, 0, corruptRecord(id, at, fmt.Errorf("it ends at offset %d, expected %d", end, own))
 	}
-	return end, r.withoutText(), nil
+	return &r, at, nil
 }
 
 // backFrom moves a cursor back by one from where Seek has put it, at key.

@@ -19,6 +19,7 @@ import (
 // Folder is the Store in a data folder: bbolt for what is small, files for snapshots.
 type Folder struct {
 	dir      string
+	place    os.FileInfo // of dir when it was opened for writing; nil: it was not
 	readOnly bool
 	report   func(error) // nil: nobody is told
 	environment
@@ -237,6 +238,24 @@ func foreign(name string) *CorruptError {
 		File: path.Clean(name), Byte: -1, Offset: -1, Stray: true,
 		What: "not a regular file, though it has the name of one that was never finished: left alone",
 	}
+}
+
+// inPlace makes sure that the folder still has its path. Of one that was moved away, or unmounted, the
+// database is open and the snapshots seem to be lost: nothing is written before the folder is back.
+func (f *Folder) inPlace() error {
+	if f.place == nil {
+		return nil
+	}
+	now, err := os.Stat(f.dir)
+	if err == nil && os.SameFile(f.place, now) {
+		return nil
+	}
+	found := "another folder"
+	if err != nil {
+		found = err.Error()
+	}
+	return fmt.Errorf("sessionlog: %w: %s: found %s, expected the data folder that was opened: move the "+
+		"folder back, or mount it", ErrUnavailable, f.dir, found)
 }
 
 // tell reports what was found at opening.

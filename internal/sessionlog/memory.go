@@ -54,7 +54,7 @@ func (s *memorySession) end() int64 {
 func (s *memorySession) session(id string) Session {
 	d := Session{ID: id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end()}
 	if n := len(s.records); n > 0 {
-		d.Last = s.records[n-1].withoutText()
+		d.Last, d.LastAt = s.records[n-1].withoutText(), s.records[n-1].at
 	}
 	return d
 }

@@ -49,6 +49,9 @@ func open(dir string, o Options, env environment) (_ *Folder, err error) {
 		if err := f.create(); err != nil {
 			return nil, fmt.Errorf("sessionlog: making %s: %w", dir, err)
 		}
+		if f.place, err = os.Stat(dir); err != nil {
+			return nil, fmt.Errorf("sessionlog: %w", err)
+		}
 	}
 	if o.ReadOnly {
 		if err := f.openReading(); err != nil {

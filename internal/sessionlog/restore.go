@@ -132,6 +132,12 @@ func readBackup(
 	} else if !errors.Is(err, io.EOF) {
 		return notBackup(ctx, err)
 	}
+	switch _, err := io.ReadFull(r, new([1]byte)[:]); {
+	case err == nil:
+		return notBackup(ctx, errors.New("a byte after the end of the archive, expected none"))
+	case !errors.Is(err, io.EOF):
+		return notBackup(ctx, err)
+	}
 	return nil
 }
 

@@ -20,6 +20,9 @@ func (f *Folder) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 	if err := f.view(func(tx *bbolt.Tx) error { return admit(tx, id, epoch, at) }); err != nil {
 		return err
 	}
+	if err := f.inPlace(); err != nil {
+		return err
+	}
 	unfinished := f.path(snapshotsFolder + "/" + temporaryName(snapshotName(id, at)))
 	size, sum, err := f.writeTemporary(ctx, unfinished, write)
 	if err != nil {
@@ -179,6 +182,12 @@ func (f *Folder) ReadSnapshot(ctx context.Context, id string, at int64, read fun
 
 func (f *Folder) readFile(ctx context.Context, id string, s Snapshot, read func(io.Reader) error) error {
 	in, err := verify(ctx, f.files, f.dir, id, s)
+	if errors.Is(err, ErrCorrupt) {
+		if err := f.inPlace(); err != nil {
+			return err
+		}
+		in, err = verify(ctx, f.files, f.dir, id, s) // the folder may have come back
+	}
 	if err != nil {
 		return err
 	}

@@ -117,6 +117,8 @@ type Session struct {
 	Start int64   // offset of the first record
 	End   int64   // where the next one goes
 	Last  *Record // the last one, without its text; nil if there is none
+	// LastAt is the offset of the last record; 0 if there is none.
+	LastAt int64
 	// Taken says of a session that was claimed that a server whose lease was over had it, see Shared.
 	Taken bool
 	// Err is what is wrong with this one. With it, the rest tells what damage has left: nothing but

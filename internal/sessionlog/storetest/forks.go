@@ -26,11 +26,13 @@ func forked(t *testing.T, b Backend) {
 		kept []int64 // snapshots
 		text string
 		last *sessionlog.Record
+
+		lastAt int64
 	}{
-		{"all", sessionlog.Cut{Start: 0, End: 9}, []int64{6, 9}, "abcdefghi", last(record("ghi"))},
-		{"tail", sessionlog.Cut{Start: 3, End: 6}, []int64{6}, "def", last(record("def"))},
-		{"empty", sessionlog.Cut{Start: 6, End: 6}, []int64{6}, "", nil},
-		{"no-snapshot", sessionlog.Cut{Start: 0, End: 3}, nil, "abc", last(record("abc"))},
+		{"all", sessionlog.Cut{Start: 0, End: 9}, []int64{6, 9}, "abcdefghi", last(record("ghi")), 6},
+		{"tail", sessionlog.Cut{Start: 3, End: 6}, []int64{6}, "def", last(record("def")), 3},
+		{"empty", sessionlog.Cut{Start: 6, End: 6}, []int64{6}, "", nil, 0},
+		{"no-snapshot", sessionlog.Cut{Start: 0, End: 3}, nil, "abc", last(record("abc")), 0},
 	} {
 		epoch, err := s.Fork(background, "a", fork.id, []byte("head"), fork.cut)
 		require.NoError(t, err)
@@ -39,6 +41,7 @@ func forked(t *testing.T, b Backend) {
 		require.NoError(t, err)
 		require.Equal(t, sessionlog.Session{
 			ID: fork.id, Epoch: epoch, Head: []byte("head"), Start: fork.cut.Start, End: fork.cut.End, Last: fork.last,
+			LastAt: fork.lastAt,
 		}, got)
 		require.Equal(t, fork.text, text(t, s, fork.id, fork.cut.Start))
 		require.Equal(t, fork.kept, offsets(t, s, fork.id))

@@ -188,7 +188,7 @@ func (m *machine) claim(t *rapid.T) {
 func (m *modelSession) describe(id string) sessionlog.Session {
 	d := sessionlog.Session{ID: id, Epoch: m.epoch, Head: []byte(m.head), Start: m.start, End: m.end()}
 	if n := len(m.records); n > 0 {
-		d.Last = last(m.records[n-1].r)
+		d.Last, d.LastAt = last(m.records[n-1].r), m.records[n-1].at
 	}
 	return d
 }

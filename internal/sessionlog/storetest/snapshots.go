@@ -25,7 +25,7 @@ func trimmed(t *testing.T, b Backend) {
 	require.NoError(t, s.Trim(background, "a", epoch, 5))
 	got, err := s.Get(background, "a")
 	require.NoError(t, err)
-	require.Equal(t, sessionlog.Session{ID: "a", Epoch: epoch, Head: []byte("head of a"), Start: 3, End: 9, Last: last(record("ghi"))}, got)
+	require.Equal(t, sessionlog.Session{ID: "a", Epoch: epoch, Head: []byte("head of a"), Start: 3, End: 9, Last: last(record("ghi")), LastAt: 6}, got)
 	require.Equal(t, "defghi", text(t, s, "a", 3))
 	_, err = read(s, "a", 2)
 	require.ErrorIs(t, err, sessionlog.ErrRange)
