@@ -90,7 +90,7 @@ test-arithmetic: ## run all tests of ARITHMETIC, and those of memory that the ra
 	$(GO) test -timeout $(TIMEOUT) ./internal/session ./server -run Memory
 
 test-noasm: ## run the tests of KERNELS and GOLDENS with portable Go instead of assembly
-	$(GO) test -tags noasm -timeout $(TIMEOUT) $(KERNELS)
+	$(GO) test -tags noasm -short -timeout $(TIMEOUT) $(KERNELS)
 	$(GO) test -tags noasm -timeout $(TIMEOUT) $(GOLDENS) -run '$(GOLDEN)'
 
 # EMULATED runs tests on arm64, in qemu-user if this machine is another one.
