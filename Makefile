@@ -24,7 +24,7 @@ POWER_CUTS ?= 40
 BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build page demo pictures default-model swift-model words-model bench quick test test-noasm \
+.PHONY: help build words page demo pictures default-model swift-model words-model bench quick test test-noasm \
 	test-arm64 race test-attack test-long test-page test-docs test-openai release test-release fuzz \
 	generate check cross lint vulnerabilities clean
 
@@ -33,6 +33,10 @@ help: ## show this list
 
 build: ## build bin/lmserve
 	$(GO) build -o bin/lmserve ./cmd/lmserve
+
+words: ## put the model of words beside bin/lmserve, where --model words finds it
+	@mkdir -p bin
+	cp packaging/models/words.safetensors.zst bin/
 
 page: ## build the web page, server/page/dist, of its sources (needs node 20 or later, npm and the network)
 	npm ci --prefix server/page --ignore-scripts --no-audit --no-fund --loglevel error

@@ -16,7 +16,7 @@ import (
 
 const (
 	modulePath = "github.com/lmserve/lmserve"
-	// moduleBytesMax is a tenth of what Go's tools take. The embedded model is the most of it.
+	// moduleBytesMax is a little more than the module has. The embedded models are the most of it.
 	moduleBytesMax = 50 << 20
 )
 
