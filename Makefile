@@ -130,6 +130,7 @@ release: ## make dist/: archives, packages, images, lists of components, checksu
 
 test-release: ## make a release for one machine twice, install the module, read the manifests (minutes)
 	cd packaging && $(GO) vet ./... && $(GO) test -count=1 -timeout 40m ./...
+	cd tools/clustersim && $(GO) vet . && $(GO) test -count=1 .
 
 fuzz: ## run every fuzz target for FUZZTIME
 	@for target in $(FUZZ); do \
