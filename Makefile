@@ -103,9 +103,9 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 	LMSERVE_TEST_OPENAI=1 $(GO) test ./server ./examples -run '^TestOpenAIsOwnClient' -count=1 -v
 
 test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's programs; minutes)
-	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/pgstore/... -count=1 -timeout 40m
+	LMSERVE_TEST_POSTGRES=1 $(GO) test -tags s3 ./internal/pgstore/... -count=1 -timeout 40m
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/session -run 'Server' -count=1 -timeout 40m
-	LMSERVE_TEST_POSTGRES=1 $(GO) test ./cmd/lmserve -run '^TestSessionsInADatabase' -count=1 -timeout 40m
+	LMSERVE_TEST_POSTGRES=1 $(GO) test -tags s3 ./cmd/lmserve -run '^TestSessionsInADatabase' -count=1 -timeout 40m
 
 race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
@@ -119,7 +119,7 @@ test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS
 test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, the long attack
 	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000
 	$(MAKE) test-attack CRASH_ROUNDS=1000 POWER_CUTS=1000 BIT_STEP=1 ATTACK_TIMEOUT=12h
-	LMSERVE_TEST_POSTGRES=1 LMSERVE_CLUSTER_ROUNDS=1000 $(GO) test ./cmd/lmserve \
+	LMSERVE_TEST_POSTGRES=1 LMSERVE_CLUSTER_ROUNDS=1000 $(GO) test -tags s3 ./cmd/lmserve \
 	  -run '^TestSessionsInADatabaseSurvive' -count=1 -v -timeout 12h
 
 # RELEASE are the machines that a release is for. Its tools are a module of their own, in packaging.
@@ -146,13 +146,14 @@ check: ## check formatting and run go vet
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 
-cross: ## build and vet for the machines of TARGETS, without cgo, and with -tags clouds
+cross: ## build and vet for the machines of TARGETS, without cgo, and with -tags s3 and clouds
 	@for target in $(TARGETS); do \
 	  echo "$$target"; \
 	  export CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/}; \
 	  $(GO) build -o /dev/null ./cmd/lmserve && $(GO) vet ./... || exit 1; \
 	done
 	$(GO) test -tags clouds ./internal/pgstore -run OtherClouds
+	$(GO) vet -tags s3 ./internal/pgstore ./cmd/lmserve
 
 lint: ## run staticcheck, and list functions that no program and no test reaches
 	$(GO) run $(STATICCHECK) ./...
